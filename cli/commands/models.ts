@@ -131,6 +131,7 @@ const SPECIALIST_PROFILES = new Map([
     (task) => [task, 'specialist-onnx'] as const,
   ),
   ['translation', 'specialist-torch'],
+  ['ocr', 'specialist-torch'],
   ['stt', 'specialist-whisper'],
 ])
 

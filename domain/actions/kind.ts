@@ -5,14 +5,7 @@ import { taskTypesOfKind } from '../task-types/index.ts'
 /** Task types of endpoints by the kind of their action; every other task type is a `model`. */
 export const TASK_TYPES_BY_KIND = {
   llm: CHAT_TASK_TYPES,
-  specialist: [
-    'specialist',
-    ...taskTypesOfKind('specialist'),
-    'regression',
-    'forecasting',
-    'ocr',
-    'speech-to-text',
-  ],
+  specialist: ['specialist', ...taskTypesOfKind('specialist'), 'regression', 'forecasting', 'speech-to-text'],
   generative: taskTypesOfKind('generative'),
   tool: ['tool'],
 } as const satisfies Partial<Record<ToolKind, readonly string[]>>

@@ -1,6 +1,12 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
-import { type Head, isEncoderTask, isSpecialistTask, isWriterTask, specialistProblem } from './specialists.ts'
+import {
+  type InConfig,
+  isEncoderTask,
+  isSpecialistTask,
+  isWriterTask,
+  specialistProblem,
+} from './specialists.ts'
 import {
   chooseEncoderWeights,
   chooseWriterWeights,
@@ -66,7 +72,7 @@ export interface HubProfile {
 }
 
 /** The facts, apart from the repository, that the verdict depends on. */
-export interface HubSurroundings {
+export interface HubSurroundings extends InConfig {
   task: HubTask | undefined
   profiles: readonly HubProfile[]
   /** Memory of the largest node, in MB; undefined while none is connected. */
@@ -79,9 +85,6 @@ export interface HubSurroundings {
   shape: ModelShape | null
   /** The shards in the index of the safetensors; null when there is no index or it has not been read. */
   shards: readonly string[] | null
-  /** The head that config.json declares, and the modules of modules.json; null when the file is absent or not read. */
-  head: Head | null
-  modules: readonly string[] | null
 }
 
 export interface CompatibilityCheck {
@@ -184,12 +187,12 @@ function chooseProfile(
 /** Returns why a model of texts cannot serve its task; undefined when it can, and for all other tasks. */
 function problemOf(
   { architectures, pipelineTag }: HubRepoFacts,
-  { task, head, modules }: HubSurroundings,
+  { task, head, decoder, modules }: HubSurroundings,
 ): string | undefined {
   const wanted = task ?? taskOfPipeline(pipelineTag)
   const [architecture] = architectures
   if (!wanted || !isSpecialistTask(wanted) || architecture === undefined) return undefined
-  return specialistProblem(wanted, { architecture, head, modules })
+  return specialistProblem(wanted, { architecture, head, decoder, modules })
 }
 
 function memoryOf(

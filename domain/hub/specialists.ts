@@ -1,7 +1,7 @@
 /** The tasks of the hub that encoders of texts serve, with one output for each text. */
 const ENCODER_TASKS = ['embeddings', 'rerank', 'moderation'] as const
 /** The tasks of models that write text. */
-const WRITER_TASKS = ['translation', 'stt'] as const
+const WRITER_TASKS = ['translation', 'ocr', 'stt'] as const
 type WriterTask = (typeof WRITER_TASKS)[number]
 export type SpecialistTask = (typeof ENCODER_TASKS)[number] | WriterTask
 
@@ -19,8 +19,12 @@ const WRITERS: Readonly<Record<WriterTask, { family: RegExp; words: string }>> =
     family: /^(?:MarianMTModel|(?:M2M100|MBart)ForConditionalGeneration)$/,
     words: 'model of translation',
   },
+  ocr: { family: /^VisionEncoderDecoderModel$/, words: 'reader of pictures' },
   stt: { family: /^WhisperForConditionalGeneration$/, words: 'Whisper model' },
 }
+
+/** Models of pictures with these decoders read; those with others describe what they see. */
+const READING_DECODERS = new Set(['trocr', 'mbart'])
 
 /** Families of encoders that the specialist server is tested with, and what their classes are for. */
 const ENCODER =
@@ -37,6 +41,15 @@ export interface Head {
   isMultiLabel: boolean
 }
 
+/** The facts beyond the architecture on which it depends whether a specialist serves a task; null when not read. */
+export interface InConfig {
+  head: Head | null
+  /** The kind of the decoder in config.json. */
+  decoder: string | null
+  /** The modules of modules.json. */
+  modules: readonly string[] | null
+}
+
 /** The labels of a classifier whose config.json does not name any. */
 const USUAL_LABELS = 2
 
@@ -47,6 +60,16 @@ export function readHead(config: unknown): Head | null {
   const named = typeof id2label === 'object' && id2label !== null ? Object.keys(id2label).length : 0
   const counted = Number.isSafeInteger(num_labels) ? Number(num_labels) : USUAL_LABELS
   return { labels: named > 0 ? named : counted, isMultiLabel: problem_type === 'multi_label_classification' }
+}
+
+/** Reads the kind of the decoder from a config.json; null when it names none. */
+export function readDecoder(config: unknown): string | null {
+  const { decoder } = (typeof config === 'object' && config !== null ? config : {}) as Record<string, unknown>
+  const { model_type } = (typeof decoder === 'object' && decoder !== null ? decoder : {}) as Record<
+    string,
+    unknown
+  >
+  return typeof model_type === 'string' ? model_type : null
 }
 
 /** Reads the kinds of modules from a modules.json; null for any other file. */
@@ -61,15 +84,14 @@ export function readModules(content: unknown): string[] | null {
 /** Returns why an architecture cannot serve a task; undefined when it can. */
 export function specialistProblem(
   task: SpecialistTask,
-  {
-    architecture,
-    head,
-    modules,
-  }: { architecture: string; head: Head | null; modules: readonly string[] | null },
+  { architecture, head, decoder, modules }: { architecture: string } & InConfig,
 ): string | undefined {
   if (isWriterTask(task)) {
     const { family, words } = WRITERS[task]
-    return family.test(architecture) ? undefined : `${architecture} is no ${words} that this platform serves.`
+    const isOther = task === 'ocr' && decoder !== null && !READING_DECODERS.has(decoder)
+    if (family.test(architecture) && !isOther) return undefined
+    const name = isOther ? `${architecture} with a decoder of the kind ${decoder}` : architecture
+    return `${name} is no ${words} that this platform serves.`
   }
   const [, kind] = ENCODER.exec(architecture) ?? []
   if (kind === undefined) return `${architecture} is no encoder of texts that this platform serves.`

@@ -31,7 +31,7 @@ const SIDE_FILES =
 
 /** The files that a server of specialists reads beside those, and an ONNX file with its tensors. */
 const SPECIALIST_FILES =
-  /^(?:modules|sentence_bert_config|config_sentence_transformers)\.json$|^1_Pooling\/config\.json$|^(?:sentencepiece\.bpe|spm)\.model$|^(?:source|target)\.spm$/
+  /^(?:modules|sentence_bert_config|config_sentence_transformers|processor_config)\.json$|^1_Pooling\/config\.json$|^(?:sentencepiece\.bpe|spm)\.model$|^(?:source|target)\.spm$/
 const ONNX = 'onnx/model.onnx'
 const ONNX_FILES = /^onnx\/model\.onnx(?:_data)?$/
 

@@ -4,6 +4,7 @@ import { classification } from './classification.ts'
 import { embeddings } from './embeddings.ts'
 import { GENERATIVE_TASK_TYPES } from './generative.ts'
 import { moderation } from './moderation.ts'
+import { ocr } from './ocr.ts'
 import { rerank } from './rerank.ts'
 import { stt } from './stt.ts'
 import type { TaskType } from './task-type.ts'
@@ -16,6 +17,7 @@ const TASK_TYPES: Readonly<Record<string, TaskType>> = {
   moderation,
   classification,
   translation,
+  ocr,
   stt,
   ...GENERATIVE_TASK_TYPES,
 }

@@ -10,23 +10,22 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent)]
 
 from asgi import refuse_weights, serve, server_arguments
-from torch_tasks.translation import Translator
+from data_urls import LARGEST_BODY
+from torch_tasks.models import load_model
 from turns import TurnApp
 from weight_faults import is_fault_of_weights, reason_of
-
-LARGEST_BODY = 16 << 20
 
 
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
-    parser = argparse.ArgumentParser(description="Serves one model of translation over HTTP.")
+    parser = argparse.ArgumentParser(description="Serves one model that writes text over HTTP.")
     parser.add_argument("--model", type=Path, required=True, help="folder in the format of Hugging Face")
     parser.add_argument("--threads", type=int, default=1)
     server_arguments(parser)
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     try:
-        model = Translator(options.model, options.threads)
+        model = load_model(options.model, options.threads)
     except Exception as error:
         if is_fault_of_weights(error):
             refuse_weights(reason_of(error))

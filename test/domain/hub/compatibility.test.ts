@@ -45,6 +45,7 @@ const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
   shape: readModelShape(QWEN),
   shards: null,
   head: null,
+  decoder: null,
   modules: null,
   ...overrides,
 })

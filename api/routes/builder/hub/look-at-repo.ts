@@ -4,7 +4,7 @@ import {
   type HubTask,
   type HubVerdict,
 } from '../../../../domain/hub/compatibility.ts'
-import { readHead, readModules } from '../../../../domain/hub/specialists.ts'
+import { type InConfig, readDecoder, readHead, readModules } from '../../../../domain/hub/specialists.ts'
 import { shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
 import { readModelShape } from '../../../../domain/models/shape.ts'
 import { serves } from '../../../../domain/placement/node-snapshot.ts'
@@ -53,9 +53,9 @@ export async function lookAtRepo(
   return { info, verdict }
 }
 
-type Access = Pick<HubSurroundings, 'access' | 'shape' | 'shards' | 'head' | 'modules'>
+type Access = Pick<HubSurroundings, 'access' | 'shape' | 'shards' | keyof InConfig>
 
-const UNREAD = { shape: null, shards: null, head: null, modules: null } as const
+const UNREAD = { shape: null, shards: null, head: null, decoder: null, modules: null } as const
 
 function accessTo(
   services: Needs,
@@ -80,6 +80,7 @@ async function lookInside({ hub }: Needs, info: HubRepoInfo): Promise<Access> {
         access: 'granted',
         shape: readModelShape(content),
         head: readHead(content),
+        decoder: readDecoder(content),
         shards,
         modules,
       }

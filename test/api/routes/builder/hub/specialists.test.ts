@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { safetensors } from '../../../../support/builders/hub-repos.ts'
+import { llamaRepo, safetensors } from '../../../../support/builders/hub-repos.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 
@@ -42,6 +42,28 @@ function encoderRepo(repoId: string, config: object, overrides: Partial<HubRepo>
   }
 }
 
+/** A repository of a model that writes text; the files of several tokenizers lie in it. */
+const writerRepo = (repoId: string, config: object, pipelineTag: string): HubRepo => ({
+  repoId,
+  files: {
+    'config.json': json(config),
+    'model.safetensors': safetensors(1_000),
+    'pytorch_model.bin': Buffer.alloc(10),
+    'preprocessor_config.json': json({}),
+    'processor_config.json': json({}),
+    'sentencepiece.bpe.model': Buffer.alloc(9),
+    'source.spm': Buffer.alloc(9),
+    'README.md': Buffer.from('# a writer'),
+  },
+  licence: 'apache-2.0',
+  pipelineTag,
+})
+const readerOf = (decoder: string) => ({
+  architectures: ['VisionEncoderDecoderModel'],
+  model_type: 'vision-encoder-decoder',
+  decoder: { model_type: decoder },
+})
+
 const labels = (count: number) => ({
   id2label: Object.fromEntries(Array.from({ length: count }, (_, i) => [i, `l${i}`])),
 })
@@ -64,6 +86,11 @@ describe('specialists on the hub', () => {
       }),
       encoderRepo('acme/classifier', CLASSIFIER, { pipelineTag: 'text-classification' }),
       encoderRepo('acme/reranker', RERANKER, { pipelineTag: 'text-ranking', downloads: 50 }),
+      writerRepo('acme/marian', { architectures: ['MarianMTModel'] }, 'translation'),
+      writerRepo('acme/trocr', readerOf('trocr'), 'image-to-text'),
+      writerRepo('acme/captions', readerOf('gpt2'), 'image-to-text'),
+      writerRepo('acme/whisper', { architectures: ['WhisperForConditionalGeneration'] }, 'speech'),
+      llamaRepo('acme/llama'),
       encoderRepo('acme/long', { architectures: ['LongformerModel'] }, { pipelineTag: 'feature-extraction' }),
     )
     api = await startApi({ env: { HEARTH_HUB_ENDPOINT: hub.url } })
@@ -120,6 +147,46 @@ describe('specialists on the hub', () => {
     assert.equal((await register('acme/only-onnx', 'embeddings')).status, 201)
   })
 
+  it('write text of texts, pictures and sounds, with the files of their processors', async () => {
+    for (const [repo, task, profile, field] of [
+      ['acme/marian', 'translation', 'specialist-torch', 'text'],
+      ['acme/trocr', 'ocr', 'specialist-torch', 'image_url'],
+      ['acme/whisper', 'stt', 'specialist-whisper', 'audio_url'],
+      ['acme/llama', 'text-generation', 'llm-transformers', 'messages'],
+    ] as const) {
+      const { status, body, text } = await register(repo, task)
+
+      assert.equal(status, 201, text)
+      const endpoint = await api.call('GET', `/api/builder/v1/endpoints/${body.endpoint_id}`, { key })
+      assert.equal(endpoint.body.task_type, task)
+      assert.ok(field in endpoint.body.input_schema.properties)
+      const { runtime_profile } = await api.database.db
+        .selectFrom('model_version')
+        .select('runtime_profile')
+        .where('id', '=', body.version_id)
+        .executeTakeFirstOrThrow()
+      assert.equal(runtime_profile, profile)
+      if (task === 'text-generation') continue
+      const files = await api.database.db
+        .selectFrom('version_file')
+        .select('path')
+        .where('version_id', '=', body.version_id)
+        .orderBy('path')
+        .execute()
+      assert.deepEqual(
+        files.map(({ path }) => path),
+        [
+          'config.json',
+          'model.safetensors',
+          'preprocessor_config.json',
+          'processor_config.json',
+          'sentencepiece.bpe.model',
+          'source.spm',
+        ],
+      )
+    }
+  })
+
   it('are refused for a task of another kind, with the failing check', async () => {
     for (const [repo, task, reason] of [
       ['acme/classifier', 'embeddings', /has a head for another task/],
@@ -129,6 +196,11 @@ describe('specialists on the hub', () => {
       ['acme/embedder', 'text-generation', /No runtime profile of this platform serves BertModel/],
       ['acme/long', 'embeddings', /LongformerModel is no encoder/],
       ['acme/dense', 'embeddings', /wants the module Dense/],
+      ['acme/whisper', 'translation', /is no model of translation/],
+      ['acme/marian', 'ocr', /MarianMTModel is no reader of pictures/],
+      ['acme/captions', 'ocr', /with a decoder of the kind gpt2 is no reader of pictures/],
+      ['acme/trocr', 'stt', /is no Whisper model/],
+      ['acme/llama', 'embeddings', /LlamaForCausalLM is no encoder/],
     ] as const) {
       // A repository that is imported already is answered again, so a refusal needs an account without it.
       const other = await api.account()

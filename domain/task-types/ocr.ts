@@ -1,0 +1,45 @@
+import type { TaskType } from './task-type.ts'
+
+/** Optical character recognition: the text in a picture. */
+export const ocr: TaskType = {
+  kind: 'specialist',
+  category: 'computer_vision',
+  input_schema: {
+    type: 'object',
+    required: ['image_url'],
+    properties: {
+      image_url: {
+        type: 'string',
+        description:
+          'A picture in PNG, JPEG or WebP: an upload, a public HTTPS address, or a data: URL in base64.',
+      },
+    },
+  },
+  output_schema: {
+    type: 'object',
+    required: ['text'],
+    properties: {
+      text: { type: 'string', description: 'Empty when nothing is written there.' },
+      blocks: {
+        type: 'array',
+        description: 'The parts of the text, from models that tell them apart.',
+        items: {
+          type: 'object',
+          required: ['text'],
+          properties: {
+            text: { type: 'string' },
+            field: {
+              type: 'string',
+              description: 'What the part is, for example `menu.price`, from models of forms.',
+            },
+          },
+        },
+      },
+      truncated: { type: 'boolean', description: 'True when there is more text than the model writes.' },
+    },
+  },
+  example_input: { image_url: 'https://example.com/receipt.png' },
+  example_output: { text: 'TOTAL 12.30' },
+  files: ['image_url'],
+  namesModel: true,
+}

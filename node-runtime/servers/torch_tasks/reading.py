@@ -1,0 +1,91 @@
+"""A model that reads the text of a picture: TrOCR reads one line, Donut a page, also field by field."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from light_torch import without_compiler
+from pictures import picture_of
+from PIL import Image
+from torch_tasks.writer import Writer
+
+with without_compiler():
+    from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
+
+# No letter is legible on fewer pixels.
+SMALLEST_SIDE = 8
+# Donut writes `<s_total>12.30</s_total>`, and `<sep/>` between the items of a list.
+TAG = re.compile(r"<(/?)s_([^<>]*)>|<sep/>")
+
+
+class Reader:
+    """Weights, tokenizer and the preparation of pictures; one picture at a time."""
+
+    task = "ocr"
+
+    # The first access imports parts of the library.
+    @without_compiler()
+    def __init__(self, folder: Path, threads: int) -> None:
+        torch.set_num_threads(threads)
+        # A processor of both is only these two; some repositories do not name its class.
+        self._prepare = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+        self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._writer = Writer.load(VisionEncoderDecoderModel, folder)
+        self._unseen = {self._tokenizer.bos_token_id, self._tokenizer.eos_token_id, self._tokenizer.pad_token_id}
+        self._has_fields = any(map(TAG.fullmatch, self._tokenizer.get_vocab()))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts that the health check tells about the model."""
+        return {"max_tokens": self._writer.positions}
+
+    def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the first request of a load with a picture."""
+        file = io.BytesIO()
+        Image.new("RGB", (64, 64), "white").save(file, "PNG")
+        return {**body, "image_url": f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"}
+
+    @torch.inference_mode()
+    def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
+        """Reads one picture; raises `InputProblem` for its field, and `CallerLeft` once `left` is set."""
+        picture = picture_of(body, "image_url", SMALLEST_SIDE)
+        seen = self._prepare(picture, return_tensors="pt")
+        written = self._writer.write({"pixel_values": seen["pixel_values"]}, left)
+        answer = self._texts(written)
+        if self._writer.is_cut(written):
+            answer["truncated"] = True
+        return answer
+
+    def _texts(self, written: torch.Tensor) -> dict[str, Any]:
+        if not self._has_fields:
+            return {"text": self._tokenizer.decode(written, skip_special_tokens=True).strip()}
+        kept = [token for token in written[1:].tolist() if token not in self._unseen]
+        blocks = list(blocks_of(self._tokenizer.decode(kept)))
+        return {"text": "\n".join(block["text"] for block in blocks), "blocks": blocks}
+
+
+def blocks_of(text: str) -> Iterator[dict[str, str]]:
+    """Yields the texts between tags, with the names of the fields around them."""
+    fields: list[str] = []
+    at = 0
+    for tag in [*TAG.finditer(text), None]:
+        piece = text[at : tag.start() if tag else len(text)].strip()
+        if piece:
+            yield {"text": piece, **({"field": ".".join(fields)} if fields else {})}
+        if tag is None:
+            return
+        at = tag.end()
+        closes, name = tag[1] == "/", tag[2]
+        if name is None:
+            continue
+        if not closes:
+            fields.append(name)
+        elif name in fields:
+            del fields[len(fields) - 1 - fields[::-1].index(name) :]

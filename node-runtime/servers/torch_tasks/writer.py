@@ -1,0 +1,98 @@
+"""A model that writes text: one at a time, until its caller leaves."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+from json_requests import BadOutput, CallerLeft
+from light_torch import without_compiler
+
+with without_compiler():
+    from transformers import (
+        GenerationConfig,
+        LogitsProcessor,
+        LogitsProcessorList,
+        PreTrainedModel,
+        StoppingCriteria,
+        StoppingCriteriaList,
+    )
+    from transformers.utils import logging
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+# A model whose configuration bounds neither texts nor positions reads and writes so many tokens.
+USUAL_TOKENS = 512
+
+
+class Writer:
+    """The weights of one model."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        decoder = getattr(model.config, "decoder", model.config)
+        self.positions = getattr(decoder, "max_position_embeddings", None) or USUAL_TOKENS
+        self._longest = _longest(model.generation_config, self.positions)
+
+    @classmethod
+    def load(cls, kind: Any, folder: Path) -> Writer:
+        """Loads the safetensors of a folder as a class of transformers."""
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = kind.from_pretrained(folder, local_files_only=True, dtype="auto", use_safetensors=True)
+        return cls(model.to(device).eval())
+
+    def write(self, inputs: Mapping[str, Any], left: threading.Event) -> torch.Tensor:
+        """Returns the tokens of a text; raises `CallerLeft` once `left` is set."""
+        written = self._model.generate(
+            **{name: self._placed(value) for name, value in inputs.items()},
+            max_length=None,
+            max_new_tokens=self._longest,
+            stopping_criteria=StoppingCriteriaList([_UntilLeft(left)]),
+            logits_processor=LogitsProcessorList([_Finite()]),
+        )[0]
+        if left.is_set():
+            raise CallerLeft
+        return written
+
+    def is_cut(self, written: torch.Tensor) -> bool:
+        """Returns whether a text ended because it may be no longer. Its first token may be that of an end."""
+        ends = self._model.generation_config.eos_token_id
+        return not any(end in written[1:] for end in (ends if isinstance(ends, list) else [ends]))
+
+    def _placed(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.to(self._model.device, self._model.dtype if value.is_floating_point() else None)
+
+
+def _longest(config: GenerationConfig, positions: int) -> int:
+    """Returns the most tokens of a text: what the model's authors say, and what its decoder has room for."""
+    said = config.max_new_tokens or config.max_length
+    return min(said or positions, positions - 1)
+
+
+class _UntilLeft(StoppingCriteria):
+    """Ends a generation within a token after its caller has left."""
+
+    def __init__(self, left: threading.Event) -> None:
+        self._left = left
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+        return torch.full((input_ids.shape[0],), self._left.is_set(), device=input_ids.device)
+
+
+class _Finite(LogitsProcessor):
+    """Ends a generation whose numbers stand for no token. Negative infinity is a token that must not come."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if not scores.amax(dim=-1).isfinite().all():
+            raise BadOutput("The model answered with numbers that are not finite.")
+        return scores

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { AdminClient } from '../../../cli/admin-client.ts'
+import { importModel } from '../../../cli/commands/models.ts'
+import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { pngOf } from '../../support/builders/png.ts'
+import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
+import { type TinyReader, tinyReader } from '../../support/builders/tiny-reader.ts'
+import { OPERATIONS_KEY } from '../../support/servers/api.ts'
+import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
+import { until } from '../../support/servers/node.ts'
+
+const PROBE = join(import.meta.dirname, '..', '..', 'support', 'builders', 'reading_probe.py')
+const stripes = (width: number) => pngOf(200, 60, (x) => (x % width < width / 2 ? 0 : 255))
+const PICTURES = [stripes(40), stripes(90)]
+const urlOf = (bytes: Buffer): string => `data:image/png;base64,${bytes.toString('base64')}`
+
+describe('ocr', function () {
+  this.timeout(600_000)
+  const stack = new AsyncDisposableStack()
+  let world: InferenceWorld
+  let client: AdminClient
+  before(requireLlm)
+  before(async () => {
+    world = stack.use(await startInferenceWorld())
+    stack.use(await world.control())
+    stack.use(await world.node({ realCatalog: true, memoryMb: 8_000, accountId: world.accountId }))
+    client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
+  })
+  after(() => stack.disposeAsync())
+
+  const imported = async (name: string, kind: TinyReader): Promise<ImportedModel> =>
+    importModel(client, { name, path: await tinyReader(kind), task: 'ocr', accountId: world.accountId })
+  const infer = (model: string, input: object) =>
+    world.api.call('POST', `/api/builder/v1/endpoints/${model}/infer`, {
+      key: world.key,
+      body: { input, sync_timeout_s: 240 },
+    })
+  async function upload(model: string, bytes: Buffer): Promise<string> {
+    const form = new FormData()
+    form.append('file', new File([Uint8Array.from(bytes)], 'page.png', { type: 'image/png' }))
+    const encoded = new Response(form)
+    const { body } = await world.api.call('POST', `/api/builder/v1/endpoints/${model}/upload-input`, {
+      key: world.key,
+      raw: new Uint8Array(await encoded.arrayBuffer()),
+      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
+    })
+    return body.input_url
+  }
+  async function plainTexts(folder: string): Promise<string[]> {
+    const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
+    child.stdin.end(JSON.stringify(PICTURES.map((bytes) => ({ folder, picture: bytes.toString('base64') }))))
+    return JSON.parse(await text(child.stdout)) as string[]
+  }
+
+  it('reads an upload and a data: URL, cold and warm, with the texts of transformers', async () => {
+    const model = await imported('tiny-trocr', {})
+    const plain = await plainTexts(await tinyReader())
+    const [first = Buffer.alloc(0), second = Buffer.alloc(0)] = PICTURES
+
+    const cold = await infer(model.name, { image_url: await upload(model.name, first) })
+    await until(() => world.api.services.links.placement.count(model.model_key).warm === 1)
+    const warm = await infer(model.name, { image_url: urlOf(second) })
+
+    assert.equal(model.runtime_profile, 'specialist-torch')
+    assert.equal(warm.body.model_state, 'resident')
+    assert.notEqual(plain[0], plain[1])
+    for (const [i, { body, text: whole }] of [cold, warm].entries()) {
+      assert.equal(body.status, 'succeeded', whole)
+      assert.deepEqual(body.result, { text: plain[i]?.trim(), truncated: true, model: model.name })
+    }
+  })
+
+  it('says which field a text is from, as the tags of a Donut do', async () => {
+    const { name } = await imported('tiny-donut', { kind: 'donut' })
+    const [first = Buffer.alloc(0)] = PICTURES
+
+    const { body, text: whole } = await infer(name, { image_url: urlOf(first) })
+
+    const page = '<s_menu><s_name>Tea</s_name><s_price>3</s_price></s_menu>'
+    assert.deepEqual(await plainTexts(await tinyReader({ kind: 'donut' })), [page, page])
+    assert.equal(body.status, 'succeeded', whole)
+    assert.deepEqual(body.result, {
+      text: 'Tea\n3',
+      blocks: [
+        { text: 'Tea', field: 'menu.name' },
+        { text: '3', field: 'menu.price' },
+      ],
+      model: name,
+    })
+  })
+
+  it('says what is wrong with a picture, and reads the next one', async () => {
+    const cases = [
+      [{ image_url: urlOf(Buffer.from('a text and no picture')) }, /image_url must be a picture/],
+      [{ image_url: urlOf(pngOf(1, 1)) }, /image_url is a picture of 1 x 1; each side needs at least 8/],
+      [{ image_url: urlOf(pngOf(36_000, 30_000)) }, /at most 64 million pixels are taken/],
+      [{ image_url: urlOf(pngOf(200, 60)) }, /image_url must be a picture/],
+      [{ image_url: 'https://10.0.0.1/a.png' }, /image_url could not be fetched/],
+    ] as const
+    for (const [input, sentence] of cases) {
+      const { body, text: whole } = await infer('tiny-trocr', input)
+
+      assert.equal(body.status, 'failed', whole.slice(0, 300))
+      assert.match(body.message, sentence)
+    }
+    for (const input of [{}, { image_url: 5 }]) assert.equal((await infer('tiny-trocr', input)).status, 422)
+    const small = pngOf(9, 8, () => 255)
+    assert.equal((await infer('tiny-trocr', { image_url: urlOf(small) })).body.status, 'succeeded')
+  })
+
+  it('fails where the numbers of a model are not finite, and reads the next picture', async () => {
+    const { name } = await imported('tiny-overflow', { overflows: true })
+    const flat = (grey: number) => infer(name, { image_url: urlOf(pngOf(20, 20, () => grey)) })
+
+    const { body } = await flat(0)
+
+    assert.equal(body.status, 'failed')
+    assert.match(body.message, /numbers that are not finite/)
+    assert.equal((await flat(255)).body.status, 'succeeded')
+  })
+})

@@ -1,0 +1,21 @@
+import { join } from 'node:path'
+import { flagsOf, madeFolders } from './made-models.ts'
+import { llmPython } from './tiny-llm.ts'
+
+const MAKER = join(import.meta.dirname, 'tiny_reader.py')
+
+/** The differences of a tiny model of OCR from the usual one, a TrOCR. */
+export interface TinyReader {
+  kind?: 'trocr' | 'donut'
+  seed?: number
+  /** Its numbers overflow on a black picture. */
+  overflows?: boolean
+}
+
+/** Returns the folder of a tiny model of OCR with random weights, made once per machine. */
+export async function tinyReader(options: TinyReader = {}): Promise<string> {
+  const inputs = flagsOf(options)
+  const making = { program: MAKER, inputs, args: (folder: string) => [folder, ...inputs] }
+  const [folder = ''] = await madeFolders(await llmPython(), [making])
+  return folder
+}
