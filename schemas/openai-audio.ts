@@ -6,6 +6,34 @@ import { Nullable, Vocabulary } from './common.ts'
 const Model = Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' })
 const Seconds = Type.Number({ minimum: 0, description: 'In seconds from the beginning' })
 
+export const CreateSpeech = Type.Object(
+  {
+    model: Model,
+    input: Type.String({ minLength: 1, maxLength: 10_000, description: 'What to say' }),
+    voice: Type.String({
+      minLength: 1,
+      maxLength: 200,
+      description:
+        'The number of a speaker, from "0"; a name that the model lacks is its first speaker, and the header `X-Voice-Used` says which one speaks',
+    }),
+    response_format: Type.Optional({
+      ...Vocabulary('mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'),
+      default: 'mp3',
+      description: '`pcm` is 16 bits at 24 kHz in little-endian order without a head',
+    }),
+    speed: Type.Optional(Type.Number({ minimum: 0.25, maximum: 4, default: 1 })),
+    stream_format: Type.Optional({
+      ...Vocabulary('audio'),
+      description: 'Speech comes in one piece, and not as events',
+    }),
+    instructions: Type.Optional(
+      Type.String({ maxLength: 0, description: 'No model takes any: only an empty text is taken' }),
+    ),
+    seed: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+  },
+  { $id: 'CreateSpeech' },
+)
+
 /** The form of a transcription, apart from its file. */
 export const TranscriptionFields = Type.Object({
   model: Model,

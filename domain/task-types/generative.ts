@@ -42,6 +42,8 @@ const FRAMES = {
   fps: { type: 'integer', minimum: 1, maximum: 60, default: 8, description: 'Frames in a second.' },
 }
 const FORMAT = { type: 'string', enum: ['glb', 'obj', 'ply', 'stl'], default: 'glb' }
+/** `pcm` is 16 bits at 24 kHz without a head. */
+const SOUND_FORMATS = ['wav', 'mp3', 'opus', 'aac', 'flac', 'pcm']
 const DURATION_S = { type: 'number', minimum: 0.1, maximum: 600 }
 
 const OUTPUT_SCHEMA = {
@@ -195,6 +197,8 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
         maxLength: 200,
         description: 'The number of a speaker, from "0"; a name that the model lacks is its first speaker.',
       },
+      format: { type: 'string', enum: SOUND_FORMATS, default: 'wav' },
+      speed: { type: 'number', minimum: 0.25, maximum: 4, default: 1 },
       seed: SEED,
     },
     example: { text: 'Good morning.', voice_preset: '0', seed: 7 },

@@ -1,140 +1,38 @@
 import { createHash } from 'node:crypto'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Readable } from 'node:stream'
-import type { Modality } from '../../schemas/lease.ts'
-
-/** The type of an answer that comes as steps and files (node-runtime/servers/README.md). */
-export const OUTPUT_TYPE = 'application/x-hearth-output'
-
-const LONGEST_LINE = 1024 * 1024
-const LARGEST_FILE = 4 * 1024 ** 3
-const MOST_FILES = 100
-const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$/
-const LINE_END = 10
+import { type Output, type OutputFile, readOutput } from '../../platform/model-output.ts'
 
 /** A file of an answer, on this disk. */
-export interface MadeFile {
+export interface MadeFile extends OutputFile {
   path: string
-  filename: string
-  content_type: string
-  modality: Modality
-  size_bytes: number
   sha256: string
 }
 
-export interface Output {
-  files: MadeFile[]
-  metadata: Record<string, unknown>
-}
-
-type Line =
-  | { event: 'step'; step: number; total: number }
-  | { event: 'file'; filename: string; content_type: string; modality: Modality; size_bytes: number }
-  | { event: 'result'; metadata: Record<string, unknown> }
-  | { event: 'error'; message: string; retryable: boolean }
-
-/** The model server could not finish an answer that it had begun. */
-export class OutputError extends Error {
-  override readonly name = 'OutputError'
-  readonly retryable: boolean
-
-  constructor(message: string, { retryable }: { retryable: boolean }) {
-    super(message)
-    this.retryable = retryable
-  }
-}
-
-export interface ReadOptions {
+export interface SaveOptions {
   /** The folder of the files; without one their bytes are only counted. */
   directory?: string
   onStep?: (step: number, total: number) => void
 }
 
-/**
- * Reads an answer of steps and files: lines of JSON, each line about a file followed by its bytes. Throws an
- * `OutputError` for one that tells an error or breaks off.
- */
-export async function readOutput(body: Readable, { directory, onStep }: ReadOptions = {}): Promise<Output> {
-  const bytes = new ByteReader(body)
-  const files: MadeFile[] = []
-  for (;;) {
-    const text = await bytes.line()
-    if (text === undefined) throw new OutputError('the model server broke off', { retryable: true })
-    const line = JSON.parse(text) as Line
-    if (line.event === 'step') onStep?.(line.step, line.total)
-    else if (line.event === 'error') throw new OutputError(line.message, line)
-    else if (line.event === 'result') return { files, metadata: line.metadata }
-    else {
-      checkFile(line, files)
-      files.push(await readFile(bytes, line, directory))
-    }
-  }
-}
+/** Reads an answer of steps and files, and saves the files. */
+export const saveOutput = (
+  body: AsyncIterable<Buffer>,
+  { directory, onStep }: SaveOptions = {},
+): Promise<Output<MadeFile>> =>
+  readOutput(body, { take: (file, bytes) => save(file, bytes, directory), onStep })
 
-type FileLine = Extract<Line, { event: 'file' }>
-
-function checkFile({ filename, size_bytes }: FileLine, files: readonly MadeFile[]): void {
-  const isKnown = files.some((file) => file.filename === filename)
-  if (PLAIN_NAME.test(filename) && !isKnown && size_bytes <= LARGEST_FILE && files.length < MOST_FILES) return
-  throw new OutputError('the model server made files that are too many, too large or oddly named', {
-    retryable: false,
-  })
-}
-
-async function readFile(
-  bytes: ByteReader,
-  { filename, content_type, modality, size_bytes }: FileLine,
+async function save(
+  { filename, content_type, modality, size_bytes }: OutputFile,
+  bytes: AsyncIterable<Buffer>,
   directory: string | undefined,
 ): Promise<MadeFile> {
   const path = directory === undefined ? '' : join(directory, filename)
   const hash = createHash('sha256')
   await using file = directory === undefined ? undefined : await open(path, 'wx', 0o600)
-  for await (const chunk of bytes.take(size_bytes)) {
+  for await (const chunk of bytes) {
     hash.update(chunk)
     await file?.writeFile(chunk)
   }
   return { path, filename, content_type, modality, size_bytes, sha256: hash.digest('hex') }
-}
-
-/** Splits a stream into lines and runs of bytes. */
-class ByteReader {
-  readonly #chunks: AsyncIterator<Buffer>
-  #rest: Buffer = Buffer.alloc(0)
-
-  constructor(body: Readable) {
-    this.#chunks = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
-  }
-
-  /** Returns the next line; undefined at the end, also at one within a line. */
-  async line(): Promise<string | undefined> {
-    for (;;) {
-      const end = this.#rest.indexOf(LINE_END)
-      if (end >= 0) {
-        const text = this.#rest.toString('utf8', 0, end)
-        this.#rest = this.#rest.subarray(end + 1)
-        return text
-      }
-      if (this.#rest.length > LONGEST_LINE || !(await this.#more())) return undefined
-    }
-  }
-
-  /** Yields exactly so many bytes. */
-  async *take(count: number): AsyncGenerator<Buffer> {
-    for (let left = count; left > 0;) {
-      if (this.#rest.length === 0 && !(await this.#more()))
-        throw new OutputError('the model server broke off', { retryable: true })
-      const chunk = this.#rest.subarray(0, left)
-      this.#rest = this.#rest.subarray(chunk.length)
-      left -= chunk.length
-      yield chunk
-    }
-  }
-
-  async #more(): Promise<boolean> {
-    const { done, value } = await this.#chunks.next()
-    if (done) return false
-    this.#rest = this.#rest.length === 0 ? value : Buffer.concat([this.#rest, value])
-    return true
-  }
 }

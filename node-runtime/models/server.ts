@@ -2,6 +2,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
+import { OUTPUT_TYPE, OutputError } from '../../platform/model-output.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
@@ -13,7 +14,7 @@ import {
   type ServerProcess,
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
-import { OUTPUT_TYPE, OutputError, readOutput } from './output-stream.ts'
+import { saveOutput } from './output-stream.ts'
 
 /** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
 export const UNUSABLE_STATUS = 65
@@ -119,7 +120,7 @@ export class ModelServer {
     })
     if (answer.statusCode === 200 && answer.headers['content-type'] === OUTPUT_TYPE) {
       // The smallest request may make what is no output; the server works nevertheless.
-      await readOutput(answer.body).catch((err: unknown) => {
+      await saveOutput(answer.body).catch((err: unknown) => {
         if (!(err instanceof OutputError) || err.retryable) throw err
       })
       return

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parent)]
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -22,7 +22,8 @@ from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_js
 from data_urls import LARGEST_BODY
 from generative.fields import LARGEST_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
-from generative.model import BadModel, GenerativeModel, Made, load_model
+from generative.model import BadModel, GenerativeModel, Made, Prepare, load_model
+from generative.openai_routes import ROUTES
 from weight_faults import is_fault_of_weights, reason_of
 
 INFER = "/infer"
@@ -33,8 +34,17 @@ CHUNK = 1 << 20
 Event = tuple[str, Any]
 
 
+class Request(NamedTuple):
+    """The fields of a request, and the ways of ASGI to its caller."""
+
+    fields: Mapping[str, Any]
+    receive: Receive
+    send: Send
+
+
 class GenerativeApp:
-    """Generates one thing at a time; `/infer` is the first task of the weights, `/infer/<task type>` any of them."""
+    """Generates one thing at a time; `/infer` is the first task of the weights, `/infer/<task type>` any of them, and
+    so are the routes of OpenAI's clients."""
 
     def __init__(self, model: GenerativeModel) -> None:
         self._model = model
@@ -49,8 +59,9 @@ class GenerativeApp:
         if (method, path) == ("GET", "/health"):
             facts = {"model": self._model.name, "tasks": list(self._model.tasks), "busy": self._turn.locked()}
             return await send_json(send, 200, {"status": "ok", **facts})
-        name = self._natural if path == INFER else path.removeprefix(f"{INFER}/")
-        if method != "POST" or not path.startswith(INFER):
+        route = ROUTES.get(path)
+        name = route.task if route else self._natural if path == INFER else path.removeprefix(f"{INFER}/")
+        if method != "POST" or not (route or path.startswith(INFER)):
             return await send_json(send, 404, _error(f"There is no {method} {path} here; ask GET /health or POST /infer."))
         if name not in self._model.tasks:
             served = " and ".join(self._model.tasks)
@@ -59,7 +70,8 @@ class GenerativeApp:
             fields = orjson.loads(await read_body(receive, LARGEST_BODY))
             if not isinstance(fields, dict):
                 raise InputProblem("The body must be an object.", "")
-            await self._generate(name, fields, receive, send)
+            task = self._model.tasks[name]
+            await self._generate(name, route.prepare(task) if route else task, Request(fields, receive, send))
         except InputProblem as problem:
             await send_json(send, 422, _error(str(problem), problem.path))
         except orjson.JSONDecodeError as error:
@@ -67,7 +79,8 @@ class GenerativeApp:
         except BodyTooLarge:
             await send_json(send, 413, _error(f"The body is larger than {LARGEST_BODY >> 20} MB."))
 
-    async def _generate(self, task: str, fields: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _generate(self, task: str, prepare: Prepare, request: Request) -> None:
+        fields, receive, send = request
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Event] = asyncio.Queue()
 
@@ -80,7 +93,7 @@ class GenerativeApp:
         try:
             async with self._turn:
                 # The thread ends within a step of the caller's leaving; only then is it the next one's turn.
-                done = loop.run_in_executor(self._worker, _work, self._model.tasks[task], job, put)
+                done = loop.run_in_executor(self._worker, _work, prepare, job, put)
                 await _Answer(send, job, task, self._model.name).send(events)
                 await done
         finally:
@@ -88,7 +101,7 @@ class GenerativeApp:
             leaving.cancel()
 
 
-def _work(prepare: Callable[[Mapping[str, Any]], Callable[[Job], Made]], job: Job, put: Callable[[str, Any], None]) -> None:
+def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
     """Generates on a thread of its own; the last event is what came of it."""
     try:
         job.check()

@@ -101,6 +101,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   createModeration: 'operator',
   createRerank: 'operator',
   createCohereRerank: 'operator',
+  createSpeech: 'operator',
   createTranscription: 'operator',
   createTranslation: 'operator',
   listChatModels: 'viewer',

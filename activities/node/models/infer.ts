@@ -10,10 +10,11 @@ import { type KeptLease, keepLease } from '../../../node-runtime/control/lease-k
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
 import { filesOfClaim, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
-import { OUTPUT_TYPE, OutputError, readOutput } from '../../../node-runtime/models/output-stream.ts'
+import { saveOutput } from '../../../node-runtime/models/output-stream.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
+import { OUTPUT_TYPE, OutputError } from '../../../platform/model-output.ts'
 import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
 import { MEMORY_HEADER, type TaskClaim } from '../../../schemas/task-claim.ts'
 import type { NodeDeps } from '../deps.ts'
@@ -162,7 +163,7 @@ async function storeOutput(
       metadata: { model_id, ...metadata },
     })
   try {
-    const output = await readOutput(body, {
+    const output = await saveOutput(body, {
       directory,
       onStep: (step, total) => tell('generating', step, total, { step, total_steps: total }),
     })

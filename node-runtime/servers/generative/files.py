@@ -4,7 +4,6 @@ throughout, or that have no frames are no output."""
 from __future__ import annotations
 
 import io
-import wave
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,7 +18,6 @@ SCENE_TYPES = {
     "ply": "application/octet-stream",
     "stl": "model/stl",
 }
-LOUDEST = 32_767
 
 
 @dataclass(frozen=True)
@@ -69,23 +67,6 @@ def film_file(frames: Any, fps: int) -> OutputFile:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")))
         container.mux(stream.encode())
     return OutputFile("video.mp4", "video/mp4", "video", out.getvalue())
-
-
-def sound_file(sound: Any, rate: int) -> OutputFile:
-    """Writes a sound of shape (channels, samples), given as numbers from -1 to 1, as a WAV of 16 bits."""
-    array = np.atleast_2d(np.asarray(sound, dtype=np.float32))
-    if array.shape[-1] == 0:
-        raise UnusableOutput("the model made a sound without samples")
-    refuse_not_finite(array, "sound")
-    samples = np.round(np.clip(array, -1, 1) * LOUDEST).astype("<i2")
-    refuse_flat(samples, "sound")
-    out = io.BytesIO()
-    with wave.open(out, "wb") as file:
-        file.setnchannels(samples.shape[0])
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes(samples.T.tobytes())
-    return OutputFile("audio.wav", "audio/wav", "audio", out.getvalue())
 
 
 def scene_file(mesh: Any, form: str) -> tuple[OutputFile, dict[str, int]]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from answers import InputProblem
-from generative.fields import number_of, optional_text_of, text_of
-from generative.files import sound_file
+from generative.fields import choice_of, number_of, optional_text_of, text_of
 from generative.job import Job
 from generative.model import BadModel, GenerativeModel, Made, Prepare
+from generative.sound_files import SOUND_FORMS, sound_file
 from transformers import (
     AutoTokenizer,
     MusicgenForConditionalGeneration,
@@ -39,10 +39,10 @@ def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
     return GenerativeModel(model_class.__name__, {task: prepare(model, tokenizer)})
 
 
-def made_sound(array: Any, rate: int, metadata: Mapping[str, Any]) -> Made:
+def made_sound(array: Any, rate: int, metadata: Mapping[str, Any], form: str = "wav") -> Made:
     """Writes a sound with its facts."""
     facts = {"sample_rate": rate, "duration_s": round(array.shape[-1] / rate, 3)}
-    return Made([sound_file(array, rate)], {**metadata, **facts})
+    return Made([sound_file(array, rate, form)], {**metadata, **facts})
 
 
 def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
@@ -51,18 +51,22 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
     def prepare(fields: Mapping[str, Any]) -> Callable[[Job], Made]:
         text = text_of(fields, "text")
         speaker = speaker_of(fields, speakers)
+        form = choice_of(fields, "format", list(SOUND_FORMS))
+        speed = number_of(fields, "speed", 0.25, 4) or 1.0
         tokens = tokenizer(text, return_tensors="pt")
         # There is a pause between all pieces, so a text without any piece is one pause.
         if tokens.input_ids.shape[-1] <= 1:
             raise InputProblem("text holds nothing that this model can speak", "/text")
         chosen = {"speaker_id": speaker} if speakers > 1 else {}
+        pace = speed * model.speaking_rate
 
         def generate(job: Job) -> Made:
             torch.manual_seed(job.seed)
             with torch.inference_mode():
-                waveform = model(**tokens.to(model.device), **chosen).waveform
+                waveform = model(**tokens.to(model.device), **chosen, speaking_rate=pace).waveform
             job.step(1, 1)
-            return made_sound(waveform[0].float().cpu().numpy(), model.config.sampling_rate, {"voice": str(speaker)})
+            sound = waveform[0].float().cpu().numpy()
+            return made_sound(sound, model.config.sampling_rate, {"voice": str(speaker)}, form)
 
         return generate
 

@@ -18,9 +18,10 @@ from generative.fields import (
     side_of,
     text_of,
 )
-from generative.files import SCENE_TYPES, film_file, picture_files, scene_file, sound_file
+from generative.files import SCENE_TYPES, film_file, picture_files, scene_file
 from generative.job import Job, UnusableOutput
 from generative.model import Made, Prepare
+from generative.sound_files import sound_file
 from pictures import fitted, picture_of
 
 # The longest side of a picture whose size the request leaves open.

@@ -1,6 +1,7 @@
 """Runs the official Python client: each JSON line on stdin is a call, and each on
 stdout the client's result."""
 
+import base64
 import json
 import sys
 
@@ -96,8 +97,13 @@ def translate(client, path, **asked):
         return {"text": client.audio.translations.create(file=file, response_format="json", **asked).text}
 
 
+def speak(client, **asked):
+    spoken = client.audio.speech.create(**asked)
+    return {"bytes": base64.b64encode(spoken.content).decode(), "type": spoken.response.headers["content-type"]}
+
+
 FUNCTIONS = [list_models, retrieve, chat, stream, put_together, until_refused, respond, respond_in_a_stream, complete, embed]
-FUNCTIONS += [transcribe, translate]
+FUNCTIONS += [transcribe, translate, speak]
 CALLS = {each.__name__: each for each in FUNCTIONS}
 
 

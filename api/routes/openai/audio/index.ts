@@ -1,3 +1,4 @@
+import { createSpeech } from './create-speech.ts'
 import { createTranscription, createTranslation } from './create-transcription.ts'
 
-export const audio = [createTranscription, createTranslation]
+export const audio = [createSpeech, createTranscription, createTranslation]

@@ -33,5 +33,9 @@ export function readTranscription(
   if (!heard) return new ApiError('internal', 'the model answered with something else than a JSON object')
   const { text, usage } = heard
   if (format === 'json') return { body: Buffer.from(JSON.stringify({ text, usage })), tokens: 0 }
-  return { body: Buffer.from(WRITE[format](heard)), contentType: TRANSCRIPT_TYPES[format], tokens: 0 }
+  return {
+    body: Buffer.from(WRITE[format](heard)),
+    headers: { 'content-type': TRANSCRIPT_TYPES[format] },
+    tokens: 0,
+  }
 }

@@ -3,7 +3,7 @@ import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { isCounted } from '../../../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import { toApiError } from '../../../http/errors.ts'
-import { reply, type Reply } from '../../../http/reply.ts'
+import { reply, type Reply, type ReplyHeaders } from '../../../http/reply.ts'
 import { ownerOfNode } from '../../../inference/node-owner.ts'
 import { endedEntry } from '../../../inference/rows.ts'
 import type { WarmWork } from '../../../inference/warm.ts'
@@ -14,8 +14,8 @@ import { NodePicker } from './node-picker.ts'
 /** The part of a model's response that clients are sent, and the tokens that it took. */
 export interface ReadAnswer {
   body: Buffer
-  /** JSON by default. */
-  contentType?: string
+  /** Beside the id of the task; the content type is JSON by default. */
+  headers?: ReplyHeaders
   tokens: number
 }
 
@@ -24,7 +24,7 @@ export interface CallOptions {
   /** Returns the body for a node of this version. It is asked again for each node that is tried. */
   bytesFor: (version: string) => Buffer | Promise<Buffer>
   /** Reads the response of a model server; an error is what the client is told instead. */
-  read: (answer: LinkAnswer) => ReadAnswer | ApiError
+  read: (answer: LinkAnswer) => ReadAnswer | ApiError | Promise<ReadAnswer | ApiError>
 }
 
 /**
@@ -67,7 +67,8 @@ export async function answerWhole(
     } while (!answer)
     const { body, room } = answer
     if (isCounted(body)) call.disconnect.whenOver(() => room.release())
-    read = readAnswer(answer)
+    const reading = readAnswer(answer)
+    read = reading instanceof Promise ? await reading : reading
   } catch (err) {
     // A call that no node received, or whose client has left, does not become a task.
     if (!asked || call.disconnect.aborted) throw err
@@ -82,7 +83,8 @@ export async function answerWhole(
   await record(services, call, { ...asked, outcome })
   if (read instanceof ApiError) throw naming(call, read)
   return reply(200, read.body, {
-    'content-type': read.contentType ?? 'application/json',
+    'content-type': 'application/json',
+    ...read.headers,
     [TASK_HEADER]: call.draft.taskId,
   })
 }

@@ -1,0 +1,51 @@
+import { ApiError } from '../../../../domain/errors.ts'
+import { CreateSpeech } from '../../../../schemas/openai-audio.ts'
+import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import { route } from '../../../http/route.ts'
+import { answerCall } from '../calls/answer-call.ts'
+import type { ReadAnswer } from '../calls/answer-whole.ts'
+import { readFiles } from '../calls/read-files.ts'
+
+const OTHER_TYPES = ['audio/ogg', 'audio/aac', 'audio/flac', 'audio/wav', 'audio/pcm']
+
+export const createSpeech = route({
+  operationId: 'createSpeech',
+  summary: 'Turn a text into speech',
+  method: 'POST',
+  path: '/audio/speech',
+  auth: 'api-key',
+  admitsWork: true,
+  body: CreateSpeech,
+  success: {
+    status: 200,
+    contentType: 'audio/mpeg',
+    otherTypes: OTHER_TYPES,
+    description: 'The sound; `X-Voice-Used` names its speaker',
+  },
+  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+  handler: ({ caller, body, rawBody, disconnect }, services) =>
+    answerCall(
+      services,
+      { caller, disconnect, model: body.model, body: rawBody },
+      {
+        path: '/v1/audio/speech',
+        serves: (taskType) => taskType === 'text-to-speech',
+        words: 'for speech',
+        read: readSpeech,
+      },
+    ),
+})
+
+async function readSpeech(answer: LinkAnswer): Promise<ReadAnswer | ApiError> {
+  const output = await readFiles(answer)
+  if (output instanceof ApiError) return output
+  const [file] = output.files
+  if (!file) return new ApiError('internal', 'the model answered without files')
+  const { voice } = output.metadata
+  const headers = {
+    'content-type': file.content_type,
+    ...(typeof voice === 'string' && { 'x-voice-used': voice }),
+  }
+  return { body: file.data, headers, tokens: 0 }
+}

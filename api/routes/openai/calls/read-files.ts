@@ -1,0 +1,39 @@
+import { ApiError } from '../../../../domain/errors.ts'
+import {
+  type Output,
+  OUTPUT_TYPE,
+  OutputError,
+  type OutputFile,
+  readOutput,
+} from '../../../../platform/model-output.ts'
+import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import { refusalOf } from './model-call.ts'
+
+/** A file that a model made, in the memory of its answer. */
+export interface MadeFile extends OutputFile {
+  data: Buffer
+}
+
+/** Returns the files of an answer that comes as steps and files. */
+export async function readFiles({ head, body }: LinkAnswer): Promise<Output<MadeFile> | ApiError> {
+  if (head.status !== 200) return refusalOf(head.status, body, undefined)
+  if (head.contentType !== OUTPUT_TYPE) return new ApiError('internal', 'the model answered without files')
+  try {
+    return await readOutput(piecesOf(body), { take })
+  } catch (err) {
+    if (!(err instanceof OutputError)) throw err
+    // Clients repeat a 500 by themselves, which helps only where the same may go well another time.
+    return new ApiError(err.retryable ? 'internal' : 'validation_failed', err.message)
+  }
+}
+
+async function* piecesOf(body: Buffer): AsyncGenerator<Buffer> {
+  yield body
+}
+
+async function take(file: OutputFile, bytes: AsyncIterable<Buffer>): Promise<MadeFile> {
+  // The answer is in memory as a whole, so a file is one piece of it.
+  let data: Buffer = Buffer.alloc(0)
+  for await (const piece of bytes) data = piece
+  return { ...file, data }
+}

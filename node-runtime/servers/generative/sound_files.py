@@ -1,0 +1,105 @@
+"""Writes sounds as files."""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from generative.files import OutputFile, refuse_flat, refuse_not_finite
+from generative.job import UnusableOutput
+
+LOUDEST = 32_767
+# Samples without a head tell no rate; clients of OpenAI play them with this one, as a single channel.
+PCM_RATE = 24_000
+
+
+@dataclass(frozen=True)
+class SoundForm:
+    """A format of files: its type, and the container and encoder of FFmpeg, if it needs any."""
+
+    content_type: str
+    container: str = ""
+    encoder: str = ""
+
+
+SOUND_FORMS: Mapping[str, SoundForm] = {
+    "wav": SoundForm("audio/wav"),
+    "mp3": SoundForm("audio/mpeg", "mp3", "libmp3lame"),
+    "opus": SoundForm("audio/ogg", "ogg", "libopus"),
+    "aac": SoundForm("audio/aac", "adts", "aac"),
+    "flac": SoundForm("audio/flac", "flac", "flac"),
+    "pcm": SoundForm("audio/pcm"),
+}
+
+
+def sound_file(sound: Any, rate: int, form: str = "wav") -> OutputFile:
+    """Writes a sound of shape (channels, samples), given as numbers from -1 to 1, in 16 bits where the format says how
+    many; the first format is WAV."""
+    array = np.atleast_2d(np.asarray(sound, dtype=np.float32))
+    if array.shape[-1] == 0:
+        raise UnusableOutput("the model made a sound without samples")
+    refuse_not_finite(array, "sound")
+    samples = np.round(np.clip(array, -1, 1) * LOUDEST).astype("<i2")
+    refuse_flat(samples, "sound")
+    kind = SOUND_FORMS[form]
+    if kind.encoder:
+        data = _encoded(samples, rate, kind)
+    else:
+        data = _wave(samples, rate) if form == "wav" else _bare(samples, rate)
+    return OutputFile(f"audio.{form}", kind.content_type, "audio", data)
+
+
+def _wave(samples: Any, rate: int) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(samples.shape[0])
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.T.tobytes())
+    return out.getvalue()
+
+
+def _encoded(samples: Any, rate: int, kind: SoundForm) -> bytes:
+    import av
+
+    out = io.BytesIO()
+    with av.open(out, "w", format=kind.container) as container:
+        taken = av.codec.Codec(kind.encoder, "w").audio_rates
+        stream = container.add_stream(kind.encoder, rate=_rate_for(rate, taken) if taken else rate)
+        stream.layout = _layout(samples)
+        # Encoders take frames of their own format and length.
+        resampler = av.AudioResampler(stream.format, stream.layout, stream.rate, stream.codec_context.frame_size or None)
+        for given in (_frame(samples, rate), None):
+            for frame in resampler.resample(given):
+                container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return out.getvalue()
+
+
+def _bare(samples: Any, rate: int) -> bytes:
+    import av
+
+    resampler = av.AudioResampler("s16", "mono", PCM_RATE)
+    frames = [frame for given in (_frame(samples, rate), None) for frame in resampler.resample(given)]
+    return b"".join(frame.to_ndarray().astype("<i2").tobytes() for frame in frames)
+
+
+def _frame(samples: Any, rate: int) -> Any:
+    import av
+
+    frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples.T).reshape(1, -1), "s16", _layout(samples))
+    frame.sample_rate = rate
+    return frame
+
+
+def _layout(samples: Any) -> str:
+    return "mono" if samples.shape[0] == 1 else "stereo"
+
+
+def _rate_for(rate: int, taken: list[int]) -> int:
+    """Returns the nearest rate that loses nothing, or the highest."""
+    return min((one for one in taken if one >= rate), default=max(taken))

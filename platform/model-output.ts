@@ -1,0 +1,123 @@
+import type { Modality } from '../schemas/lease.ts'
+
+/** The type of an answer that comes as steps and files (node-runtime/servers/README.md). */
+export const OUTPUT_TYPE = 'application/x-hearth-output'
+
+const LONGEST_LINE = 1024 * 1024
+const LARGEST_FILE = 4 * 1024 ** 3
+const MOST_FILES = 100
+const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$/
+const LINE_END = 10
+
+/** A file of an answer, as its line tells it. */
+export interface OutputFile {
+  filename: string
+  content_type: string
+  modality: Modality
+  size_bytes: number
+}
+
+/** A complete answer; `F` is what became of each file. */
+export interface Output<F> {
+  files: F[]
+  metadata: Record<string, unknown>
+}
+
+type Line =
+  | { event: 'step'; step: number; total: number }
+  | ({ event: 'file' } & OutputFile)
+  | { event: 'result'; metadata: Record<string, unknown> }
+  | { event: 'error'; message: string; retryable: boolean }
+
+/** The model server could not finish an answer that it had begun. */
+export class OutputError extends Error {
+  override readonly name = 'OutputError'
+  readonly retryable: boolean
+
+  constructor(message: string, { retryable }: { retryable: boolean }) {
+    super(message)
+    this.retryable = retryable
+  }
+}
+
+export interface OutputReader<F> {
+  /** Takes the bytes of a file, all of which it has to read. */
+  take: (file: OutputFile, bytes: AsyncIterable<Buffer>) => Promise<F>
+  onStep?: ((step: number, total: number) => void) | undefined
+}
+
+/**
+ * Reads an answer of steps and files: lines of JSON, each line about a file followed by its bytes. Throws an
+ * `OutputError` for one that tells an error or breaks off.
+ */
+export async function readOutput<F>(
+  body: AsyncIterable<Buffer>,
+  { take, onStep }: OutputReader<F>,
+): Promise<Output<F>> {
+  const bytes = new ByteReader(body)
+  const names = new Set<string>()
+  const files: F[] = []
+  for (;;) {
+    const text = await bytes.line()
+    if (text === undefined) throw new OutputError('the model server broke off', { retryable: true })
+    const line = JSON.parse(text) as Line
+    if (line.event === 'step') onStep?.(line.step, line.total)
+    else if (line.event === 'error') throw new OutputError(line.message, line)
+    else if (line.event === 'result') return { files, metadata: line.metadata }
+    else {
+      checkFile(line, names)
+      files.push(await take(line, bytes.take(line.size_bytes)))
+      names.add(line.filename)
+    }
+  }
+}
+
+function checkFile({ filename, size_bytes }: OutputFile, names: ReadonlySet<string>): void {
+  const isFine = PLAIN_NAME.test(filename) && !names.has(filename)
+  if (isFine && size_bytes <= LARGEST_FILE && names.size < MOST_FILES) return
+  throw new OutputError('the model server made files that are too many, too large or oddly named', {
+    retryable: false,
+  })
+}
+
+/** Splits a stream into lines and runs of bytes. */
+class ByteReader {
+  readonly #chunks: AsyncIterator<Buffer>
+  #rest: Buffer = Buffer.alloc(0)
+
+  constructor(body: AsyncIterable<Buffer>) {
+    this.#chunks = body[Symbol.asyncIterator]()
+  }
+
+  /** Returns the next line; undefined at the end, also at one within a line. */
+  async line(): Promise<string | undefined> {
+    for (;;) {
+      const end = this.#rest.indexOf(LINE_END)
+      if (end >= 0) {
+        const text = this.#rest.toString('utf8', 0, end)
+        this.#rest = this.#rest.subarray(end + 1)
+        return text
+      }
+      if (this.#rest.length > LONGEST_LINE || !(await this.#more())) return undefined
+    }
+  }
+
+  /** Yields exactly so many bytes. */
+  async *take(count: number): AsyncGenerator<Buffer> {
+    for (let left = count; left > 0;) {
+      if (this.#rest.length === 0 && !(await this.#more()))
+        throw new OutputError('the model server broke off', { retryable: true })
+      const chunk = this.#rest.subarray(0, left)
+      this.#rest = this.#rest.subarray(chunk.length)
+      left -= chunk.length
+      yield chunk
+    }
+  }
+
+  async #more(): Promise<boolean> {
+    const { done, value } = await this.#chunks.next()
+    if (done) return false
+    this.#rest = this.#rest.length === 0 ? value : Buffer.concat([this.#rest, value])
+    return true
+  }
+}

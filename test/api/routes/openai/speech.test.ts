@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict'
+import OpenAI from 'openai'
+import { requireGenerative } from '../../../support/builders/tiny-generative.ts'
+import { GenerativeWorld } from '../../../support/servers/generative-world.ts'
+import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
+
+/** The first bytes of files of each format, and their types. */
+const FORMATS = {
+  mp3: ['audio/mpeg', /^(494433|fff[23b])/],
+  opus: ['audio/ogg', /^4f676753.{48}4f70757348656164/],
+  aac: ['audio/aac', /^fff[19]/],
+  flac: ['audio/flac', /^664c6143/],
+  wav: ['audio/wav', /^52494646.{8}57415645/],
+} as const
+const INPUT = 'hello world, how are you today?'
+
+describe('the OpenAI surface of speech', function () {
+  this.timeout(300_000)
+  let world: GenerativeWorld
+  before(requireGenerative)
+  before(requireOpenaiClient)
+  before(async () => {
+    world = await GenerativeWorld.start()
+    await world.import('voices', 'text-to-speech', { kind: 'vits' })
+    await world.import('pictures', 'text-to-image', { kind: 'stable-diffusion' })
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  const client = () => {
+    const { api, key } = world.on
+    return new OpenAI({ baseURL: `${api.baseUrl}/v1`, apiKey: key, maxRetries: 3 }).audio.speech
+  }
+  const speak = async (more: Record<string, unknown> = {}) => {
+    const response = await client().create({ model: 'voices', input: INPUT, voice: '0', ...more })
+    return { bytes: Buffer.from(await response.arrayBuffer()), headers: response.headers }
+  }
+  const post = (body: object) => world.on.api.call('POST', '/v1/audio/speech', { key: world.on.key, body })
+
+  it('is made in every format, MP3 by default, for the TypeScript client', async () => {
+    const usual = await speak()
+    assert.equal(usual.headers.get('content-type'), 'audio/mpeg')
+    assert.match(usual.bytes.subarray(0, 4).toString('hex'), FORMATS.mp3[1])
+
+    for (const [response_format, [type, beginning]] of Object.entries(FORMATS)) {
+      const { bytes, headers } = await speak({ response_format, seed: 7 })
+
+      assert.equal(headers.get('content-type'), type)
+      assert.match(bytes.subarray(0, 64).toString('hex'), beginning, response_format)
+    }
+    const wave = (await speak({ response_format: 'wav', seed: 7 })).bytes
+    const samples = (await speak({ response_format: 'pcm', seed: 7 })).bytes
+    // The tiny model speaks at 16 kHz; samples without a head are at 24 kHz.
+    assert.equal(wave.readUInt32LE(24), 16_000)
+    assert.ok(Math.abs(samples.length - (wave.length - 44) * 1.5) <= 4, `${samples.length} ${wave.length}`)
+  })
+
+  it('is what infer makes, by the same speaker with the same seed', async () => {
+    const { result } = await world.ask('voices', { text: INPUT, voice_preset: '2', seed: 7, format: 'flac' })
+    const [artifact] = result.output_artifacts
+    const inferred = Buffer.from(await (await fetch(artifact.url)).arrayBuffer())
+    const spoken = await speak({ voice: '2', seed: 7, response_format: 'flac' })
+    const other = await speak({ voice: '1', seed: 7, response_format: 'flac' })
+
+    assert.deepEqual([artifact.filename, artifact.content_type], ['audio.flac', 'audio/flac'])
+    assert.deepEqual(spoken.bytes, inferred)
+    assert.notDeepEqual(other.bytes, inferred)
+    assert.equal(spoken.headers.get('x-voice-used'), '2')
+    const task = await world.on.task(spoken.headers.get('x-hearth-task-id') ?? '')
+    assert.deepEqual([task.status, task.result], ['succeeded', null])
+  })
+
+  it('goes as fast as asked, and is by the first speaker where the model lacks the name', async () => {
+    const length = async (speed: number) =>
+      (await speak({ voice: 'alloy', speed, seed: 7, response_format: 'wav' })).bytes.length
+
+    const [slow, usual, fast] = [await length(0.5), await length(1), await length(2)]
+
+    // Each piece of so short a text is at least one step of the model long.
+    assert.ok(slow > 1.3 * usual && usual > 1.2 * fast, `${slow} ${usual} ${fast}`)
+    assert.equal((await speak({ voice: 'alloy' })).headers.get('x-voice-used'), '0')
+  })
+
+  it('is made for the Python client', async () => {
+    await using python = await startPythonClient(`${world.on.api.baseUrl}/v1`)
+    const asked = { model: 'voices', input: INPUT, voice: '1', response_format: 'wav' }
+    const spoken = (await python.call('speak', world.on.key, asked)) as { bytes: string; type: string }
+
+    assert.equal(spoken.type, 'audio/wav')
+    assert.match(Buffer.from(spoken.bytes, 'base64').subarray(0, 12).toString('hex'), FORMATS.wav[1])
+  })
+
+  it('is refused with the field that cannot be used, and then made again', async () => {
+    const whole = { model: 'voices', input: INPUT, voice: '0' }
+    const cases: [object, number, string][] = [
+      [{ ...whole, model: undefined }, 422, 'model'],
+      [{ ...whole, model: 'nobody' }, 404, 'nobody'],
+      [{ ...whole, model: 'pictures' }, 404, 'not for speech'],
+      [{ ...whole, input: '' }, 422, 'input'],
+      [{ ...whole, input: '%%%' }, 422, 'input'],
+      [{ ...whole, input: 'a'.repeat(10_001) }, 422, 'input'],
+      [{ ...whole, voice: undefined }, 422, 'voice'],
+      [{ ...whole, voice: '3' }, 422, 'voice'],
+      [{ ...whole, response_format: 'midi' }, 422, 'response_format'],
+      [{ ...whole, speed: 5 }, 422, 'speed'],
+      [{ ...whole, stream_format: 'sse' }, 422, 'stream_format'],
+      [{ ...whole, instructions: 'sing' }, 422, 'instructions'],
+      [{ ...whole, seed: -1 }, 422, 'seed'],
+    ]
+    for (const [body, status, named] of cases) {
+      const answer = await post(body)
+
+      assert.equal(answer.status, status, `${named} ${answer.text.slice(0, 300)}`)
+      const { message, param } = answer.body.error
+      assert.ok(message.includes(named), message)
+      if (status === 422) assert.equal(param, named)
+    }
+    assert.equal((await post(whole)).status, 200)
+  })
+})
