@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 from hearth_trainers.job import read_job
-from hearth_trainers.llm.batches import Plan
 from hearth_trainers.llm.dataset import load_dataset
 from hearth_trainers.llm.model import load_tokenizer, max_positions
 from hearth_trainers.llm.settings import read_settings
+from hearth_trainers.llm.tokens import NextToken
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, get_cosine_schedule_with_warmup
 
@@ -28,7 +28,6 @@ def main(job_file: Path) -> None:
     assert job.base_dir
     tokenizer = load_tokenizer(job.base_dir)
     data = load_dataset(job, settings, tokenizer, max_positions(job.base_dir))
-    plan = Plan(data.learn, settings, pad_id=tokenizer.pad_token_id)
     quantized = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -53,6 +52,8 @@ def main(job_file: Path) -> None:
         target_modules="all-linear",
     )
     model = get_peft_model(model, lora)
+    learning = NextToken(data, settings, model=model, pad_id=tokenizer.pad_token_id, device=device, world=1)
+    plan = learning.plan
     trained = [one for one in model.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
     warm_up = int(plan.total_steps * settings.warmup_ratio)
@@ -60,7 +61,7 @@ def main(job_file: Path) -> None:
     model.train()
     tokens, started, worked = 0, time.monotonic(), time.process_time()
     for step in range(plan.total_steps):
-        batches, _ = plan.step(step)
+        batches, _ = learning.step(step, rank=0)
         for batch in batches:
             inputs = {"input_ids": batch.ids, "attention_mask": batch.mask, "labels": batch.labels}
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type != "cpu"):

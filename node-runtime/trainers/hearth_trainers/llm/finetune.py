@@ -20,7 +20,8 @@ from .device import own_device, peak_memory_mb
 from .model import base_folder, load_model, load_tokenizer, max_positions
 from .outputs import report_files, write_adapter, write_merged
 from .settings import read_settings
-from .training import FineTuning, perplexity
+from .tokens import NextToken
+from .training import FineTuning
 
 
 def train_job(job: Job, stop: StopSignal) -> None:
@@ -35,9 +36,10 @@ def train_job(job: Job, stop: StopSignal) -> None:
     data = load_dataset(job, settings, tokenizer, max_positions(base))
     crew = Crew(device)
     model = load_model(base, settings, device)
-    tuning = FineTuning(
-        job, settings, model=model, data=data, pad_id=tokenizer.pad_token_id, stop=stop, device=device, crew=crew
+    objective = NextToken(
+        data, settings, model=model, pad_id=tokenizer.pad_token_id, device=device, world=crew.size
     )
+    tuning = FineTuning(job, settings, model=model, objective=objective, stop=stop, device=device, crew=crew)
     started, worked = time.monotonic(), time.process_time()
     history = tuning.run()
     # A checkpoint protects the training before the result is assembled, which
@@ -70,6 +72,4 @@ def train_job(job: Job, stop: StopSignal) -> None:
 def _metrics(history: list[dict[str, Any]]) -> dict[str, Any]:
     last = history[-1]
     metrics = {"train_loss": last["train_loss"], "epochs": history}
-    if last["val_loss"] is not None:
-        metrics |= {"eval_loss": last["val_loss"], "eval_perplexity": perplexity(last["val_loss"])}
-    return metrics
+    return metrics | {name: value for name, value in last.items() if name.startswith("eval_")}

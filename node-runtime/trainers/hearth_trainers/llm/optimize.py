@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from .settings import Settings
+from .settings import LoopSettings
 
 # The cosine ends at this share of the peak.
 _FLOOR = 0.1
 
 
-def make_optimizer(parameters: list[torch.nn.Parameter], settings: Settings, device: torch.device) -> Any:
+def make_optimizer(parameters: list[torch.nn.Parameter], settings: LoopSettings, device: torch.device) -> Any:
     """Returns the requested AdamW; the 8-bit variants need a quarter of the
     memory for their moments."""
     if settings.optimizer == "adamw_torch":
@@ -26,12 +26,12 @@ def make_optimizer(parameters: list[torch.nn.Parameter], settings: Settings, dev
     return kind(parameters, lr=settings.learning_rate, weight_decay=0.0)
 
 
-def make_scheduler(optimizer: Any, settings: Settings, total_steps: int) -> Any:
+def make_scheduler(optimizer: Any, settings: LoopSettings, total_steps: int) -> Any:
     """Returns the learning rate schedule."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, total_steps, settings))
 
 
-def rate_at(step: int, total_steps: int, settings: Settings) -> float:
+def rate_at(step: int, total_steps: int, settings: LoopSettings) -> float:
     """Returns the share of the peak in step `step` (from 0)."""
     if settings.lr_scheduler == "constant":
         return 1.0

@@ -14,8 +14,9 @@ EIGHT_BIT_OPTIMIZERS = ("adamw_8bit", "paged_adamw_8bit")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The fields have the names of the model config, which explains their meaning."""
+class LoopSettings:
+    """The settings of every run that goes by optimizer steps. The fields have the names of the model
+    configs, which explain their meaning."""
 
     adapter: str
     epochs: int
@@ -34,6 +35,24 @@ class Settings:
     lr_scheduler: str
     warmup_ratio: float
     max_grad_norm: float
+
+    def save_every(self, total_steps: int) -> int:
+        """Returns the steps between checkpoints: as requested, otherwise about a twentieth of
+        the run and at least 200."""
+        return self.save_steps or max(200, round(total_steps / 20))
+
+
+def read_loop_settings(job: Job, device: str) -> LoopSettings:
+    """Reads the settings of a run for `device`; refuses those that cannot work there."""
+    settings = LoopSettings(**{name: job.param(name) for name in LoopSettings.__dataclass_fields__})
+    refuse_without_cuda(settings.optimizer, device)
+    return settings
+
+
+@dataclass(frozen=True)
+class Settings(LoopSettings):
+    """The settings of language models."""
+
     flash_attention: str
     gradient_checkpointing: bool
     group_by_length: bool
@@ -41,11 +60,6 @@ class Settings:
     tokenizer_cache: bool
     dataset_type: str
     text_column: str
-
-    def save_every(self, total_steps: int) -> int:
-        """Returns the steps between checkpoints: as requested, otherwise about a twentieth of
-        the run and at least 200."""
-        return self.save_steps or max(200, round(total_steps / 20))
 
 
 def read_settings(job: Job, device: str) -> Settings:
@@ -57,13 +71,18 @@ def read_settings(job: Job, device: str) -> Settings:
     if "xpu" in (device, job.hardware) and given["sequence_len"] > XPU_SEQUENCE_LEN:
         warn(f"sequence_len is {XPU_SEQUENCE_LEN} on this XPU node instead of {given['sequence_len']}.")
         given["sequence_len"] = XPU_SEQUENCE_LEN
-    if given["optimizer"] in EIGHT_BIT_OPTIMIZERS and device != "cuda":
+    refuse_without_cuda(given["optimizer"], device)
+    return Settings(**given)
+
+
+def refuse_without_cuda(optimizer: str, device: str) -> None:
+    """Refuses an optimizer that this device cannot run."""
+    if optimizer in EIGHT_BIT_OPTIMIZERS and device != "cuda":
         raise JobError(
-            f"The optimizer {given['optimizer']} needs a CUDA device and this node trains on {device}; "
+            f"The optimizer {optimizer} needs a CUDA device and this node trains on {device}; "
             "take adamw_torch, or ask for a GPU node with hardware_preference gpu_only.",
             code="needs_cuda",
         )
-    return Settings(**given)
 
 
 def _flash(value: str | bool) -> str:

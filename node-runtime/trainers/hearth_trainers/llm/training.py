@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 import time
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from ..errors import Stopped
 from ..job import Job
 from ..loop import StopSignal
 from ..protocol import emit, log
-from .batches import Batch, Plan
 from .crew import Crew
-from .dataset import Dataset
+from .objective import Objective
 from .optimize import make_optimizer, make_scheduler
-from .render import IGNORED
-from .settings import Settings
+from .settings import LoopSettings
 from .state import Learner, Position, random_state, read_state, write_state
 
 LOG_INTERVAL_S = 2.0
@@ -32,30 +27,27 @@ class FineTuning:
     def __init__(
         self,
         job: Job,
-        settings: Settings,
+        settings: LoopSettings,
         *,
         model: Any,
-        data: Dataset,
-        pad_id: int,
+        objective: Objective,
         stop: StopSignal,
         device: torch.device,
         crew: Crew,
     ) -> None:
         self._job = job
         self._settings = settings
-        self._data = data
-        self._pad_id = pad_id
+        self._objective = objective
         self._stop = stop
         self._crew = crew
         self._device = device
         self._digest = job.digest()
-        self.plan = Plan(data.learn, settings, pad_id=pad_id, world=crew.size)
+        self.plan = objective.plan
         trained = [one for one in model.parameters() if one.requires_grad]
         optimizer = make_optimizer(trained, settings, device)
         self._learner = Learner(model, optimizer, make_scheduler(optimizer, settings, self.plan.total_steps), device)
         self._trained = trained
         self._model = crew.share(model)
-        self._keeps_logits = "logits_to_keep" in inspect.signature(_inner(model).forward).parameters
         self.position = Position()
         self._saved_step = -1
         self._reported_at = self._logged_at = 0.0
@@ -110,15 +102,15 @@ class FineTuning:
         return self._crew.sums(float(self._stop.requested))[0] > 0
 
     def _step(self) -> float:
-        """Performs one optimizer step; returns the mean loss of its tokens."""
-        batches, targets = self.plan.step(self.position.step, self._crew.rank)
+        """Performs one optimizer step; returns the mean loss of its targets."""
+        batches, targets = self._objective.step(self.position.step, self._crew.rank)
         total = 0.0
         for number, batch in enumerate(batches, 1):
             last = number == len(batches)
             with torch.enable_grad() if last else self._crew.no_exchange(self._model):
-                summed = self._loss(batch)
+                summed = self._objective.loss(self._model, batch)
                 # Gradients are averaged over the processes; this factor makes the loss the mean
-                # over the tokens of all of them.
+                # over the targets of all of them.
                 (summed * (self._crew.size / max(1, targets))).backward()
             total += summed.detach()
         if self._settings.max_grad_norm > 0:
@@ -126,7 +118,7 @@ class FineTuning:
         self._learner.optimizer.step()
         self._learner.scheduler.step()
         self._learner.optimizer.zero_grad(set_to_none=True)
-        own_tokens = sum(int(batch.mask.sum()) for batch in batches)
+        own_tokens = sum(batch.tokens for batch in batches)
         loss_sum, tokens = self._crew.sums(float(total), own_tokens)
         at = self.position
         at.step += 1
@@ -137,59 +129,27 @@ class FineTuning:
         self.tokens_seen += int(tokens)
         return loss_sum / max(1, targets)
 
-    def _loss(self, batch: Batch) -> torch.Tensor:
-        """Returns the sum of the losses of all tokens that are trained on. Only their logits are
-        computed where the model allows it."""
-        wanted = batch.labels[:, 1:]
-        places = (wanted != IGNORED).any(dim=0).nonzero().flatten()
-        inputs: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.mask}
-        if len(places) == 0:
-            places = torch.zeros(1, dtype=torch.long)
-        if self._keeps_logits:
-            inputs["logits_to_keep"] = places
-        inputs = {name: one.to(self._device, non_blocking=True) for name, one in inputs.items()}
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type != "cpu"):
-            logits = self._model(**inputs, use_cache=False).logits
-        if not self._keeps_logits:
-            logits = logits[:, places]
-        targets = wanted[:, places].to(self._device, non_blocking=True)
-        return F.cross_entropy(
-            logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
-        )
-
     @torch.no_grad()
-    def _evaluate(self) -> float | None:
-        if not self._data.check:
-            return None
-        size = self._settings.micro_batch_size
-        plan = Plan(self._data.check, self._settings, pad_id=self._pad_id)
-        starts = range(0, len(self._data.check), size)
-        total, targets = 0.0, 0
+    def _validate(self) -> float | None:
         self._model.eval()
-        for start in list(starts)[self._crew.rank :: self._crew.size]:
-            batch = plan.collate(list(range(start, min(start + size, len(self._data.check)))))
-            total += float(self._loss(batch))
-            targets += batch.targets
+        loss = self._objective.validate(self._model, self._crew)
         self._model.train()
-        total, targets = self._crew.sums(total, targets)
-        return total / targets if targets else None
+        return loss
 
     def _end_epoch(self) -> None:
         at = self.position
         entry: dict[str, Any] = {
             "epoch": len(at.history) + 1,
             "train_loss": at.loss_sum / max(1, at.targets),
-            "val_loss": self._evaluate(),
+            "val_loss": self._validate(),
         }
         if entry["val_loss"] is not None:
-            entry |= {"eval_loss": entry["val_loss"], "eval_perplexity": perplexity(entry["val_loss"])}
+            entry |= {"eval_loss": entry["val_loss"], **self._objective.measures(entry["val_loss"])}
         at.history.append(entry)
         at.loss_sum, at.targets = 0.0, 0
         emit("metric", **entry)
-        evaluated = ""
-        if "eval_loss" in entry:
-            evaluated = f", eval_loss {entry['eval_loss']:.4f}, eval_perplexity {entry['eval_perplexity']:.2f}"
-        log(f"Epoch {entry['epoch']} of {self.plan.epochs}: train_loss {entry['train_loss']:.4f}{evaluated}")
+        measures = [f", {name} {value:.4g}" for name, value in entry.items() if name.startswith("eval_")]
+        log(f"Epoch {entry['epoch']} of {self.plan.epochs}: train_loss {entry['train_loss']:.4g}{''.join(measures)}")
 
     def _report(self, loss: float) -> None:
         now, at, total = time.monotonic(), self.position.step, self.plan.total_steps
@@ -203,12 +163,3 @@ class FineTuning:
             rate = self._learner.optimizer.param_groups[0]["lr"]
             log(f"Step {at} of {total}: loss {loss:.4f}, learning rate {rate:.3g}, {speed:,.0f} tokens/s")
             self._logged_at, self._tokens_since = now, 0
-
-
-def perplexity(loss: float) -> float:
-    """Returns e to the power of the loss; an infinite result is reported as missing."""
-    return math.exp(loss) if loss < 700 else math.inf
-
-
-def _inner(model: Any) -> Any:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -1,0 +1,42 @@
+"""What a run learns: its batches and its loss. The loop in `training.py` does everything else."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+
+from .crew import Crew
+from .plan import Plan
+
+
+class Batch(Protocol):
+    """Rows that go through the model at once."""
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens, without padding."""
+        ...
+
+
+class Objective(Protocol):
+    """The rows of a run and their loss."""
+
+    plan: Plan
+
+    def step(self, step: int, rank: int) -> tuple[list[Any], int]:
+        """Returns the batches of one process in a step (from 0), and the number of targets of all processes."""
+        ...
+
+    def loss(self, model: Any, batch: Any) -> torch.Tensor:
+        """Returns the sum of the losses of a batch's targets."""
+        ...
+
+    def validate(self, model: Any, crew: Crew) -> float | None:
+        """Returns the mean loss over the rows that are held out; None without any. The model is in evaluation
+        mode, without gradients."""
+        ...
+
+    def measures(self, loss: float) -> dict[str, float]:
+        """Returns what else is told of such a loss, by names that begin with `eval_`."""
+        ...
