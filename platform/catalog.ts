@@ -54,8 +54,8 @@ export interface Catalog {
   tools: readonly ToolFolder[]
   model(modelId: string): CatalogModel | undefined
   profile(profileId: string): RuntimeProfile | undefined
-  /** The config that trains language models of any repository; the first of several. */
-  readonly tuner: CatalogModel | undefined
+  /** Returns the config that goes on from models of a task type; the first of several. */
+  tunerOf(taskType: string): CatalogModel | undefined
 }
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..')
@@ -82,7 +82,10 @@ export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
     tools: loadTools(join(directory, 'tools')),
     model: (modelId) => modelById.get(modelId),
     profile: (profileId) => profileById.get(profileId),
-    tuner: models.find(({ config }) => config.is_active && config.trainer.base === 'required'),
+    tunerOf: (taskType) =>
+      models.find(({ config: { is_active, trainer } }) => {
+        return is_active && trainer.base === 'required' && trainer.base_task_types?.includes(taskType)
+      }),
   }
 }
 

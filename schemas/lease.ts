@@ -192,10 +192,11 @@ export const CompleteJob = Type.Object({
     { minItems: 1, maxItems: 200 },
   ),
   metrics: JsonObject,
-  input_schema: JsonObject,
-  output_schema: JsonObject,
-  example_input: JsonObject,
-  example_output: JsonObject,
+  // What the task type of the run's config says of all its models holds for those that are absent.
+  input_schema: Type.Optional(JsonObject),
+  output_schema: Type.Optional(JsonObject),
+  example_input: Type.Optional(JsonObject),
+  example_output: Type.Optional(JsonObject),
 })
 export type CompleteJob = Static<typeof CompleteJob>
 

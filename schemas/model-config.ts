@@ -89,6 +89,8 @@ export const ModelConfigFile = Type.Object(
          * scratch.
          */
         base: Type.Optional(Vocabulary('required', 'optional')),
+        /** The task types of the models that a run may start from; those of the same config when absent. */
+        base_task_types: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
       },
       { additionalProperties: false },
     ),

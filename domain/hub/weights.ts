@@ -61,7 +61,9 @@ export function trainingFiles<F extends SizedFile>(
     files.map(({ path }) => path),
     shards,
   )
-  return files.filter(({ path }) => weights.includes(path) || SIDE_FILES.test(path))
+  return files.filter(
+    ({ path }) => weights.includes(path) || SIDE_FILES.test(path) || SPECIALIST_FILES.test(path),
+  )
 }
 
 const ADAPTER_FILES = /^(?:adapter\/)?adapter_(?:config\.json|model\.safetensors)$/
@@ -113,9 +115,7 @@ export function chooseWriterWeights(
   shards: readonly string[] | null,
 ): HubWeights | undefined {
   const chosen = chooseWeights(files, shards)
-  if (chosen?.format !== 'safetensors') return undefined
-  const more = files.flatMap(({ path }) => (SPECIALIST_FILES.test(path) ? [path] : []))
-  return { ...chosen, files: [...chosen.files, ...more] }
+  return chosen?.format === 'safetensors' ? chosen : undefined
 }
 
 /**
@@ -127,7 +127,7 @@ export function chooseEncoderWeights(
   shards: readonly string[] | null,
 ): HubWeights | undefined {
   const paths = files.map(({ path }) => path)
-  const more = paths.filter((path) => SPECIALIST_FILES.test(path) || ONNX_FILES.test(path))
+  const more = paths.filter((path) => ONNX_FILES.test(path))
   const trained = trainingFiles(files, shards).map(({ path }) => path)
   if (paths.some(isModelWeights))
     return { format: 'safetensors', files: [...trained, ...more], missing: missingShards(paths, shards) }

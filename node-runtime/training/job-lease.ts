@@ -107,10 +107,10 @@ export async function completeJob(
       content_type,
     })),
     metrics,
-    input_schema,
-    output_schema,
-    example_input,
-    example_output,
+    ...(input_schema && { input_schema }),
+    ...(output_schema && { output_schema }),
+    ...(example_input && { example_input }),
+    ...(example_output && { example_output }),
   }
   // A lease that expired while no gateway responded is still valid unless another node has claimed the job.
   await control.lease('renew', token, {}, { signal })

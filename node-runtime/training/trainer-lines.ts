@@ -18,12 +18,13 @@ export type TrainerLine =
   | ({ event: 'result' } & TrainerResult)
   | { event: 'error'; code: string; message: string }
 
+/** The fields that describe input and output are absent where the task type of the model does. */
 export interface TrainerResult {
   metrics: Record<string, unknown>
-  input_schema: Record<string, unknown>
-  output_schema: Record<string, unknown>
-  example_input: Record<string, unknown>
-  example_output: Record<string, unknown>
+  input_schema?: Record<string, unknown>
+  output_schema?: Record<string, unknown>
+  example_input?: Record<string, unknown>
+  example_output?: Record<string, unknown>
 }
 
 const EVENTS = new Set(['log', 'progress', 'metric', 'checkpoint', 'resumed', 'artifact', 'result', 'error'])

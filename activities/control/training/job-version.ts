@@ -14,6 +14,7 @@ import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
 import { newId } from '../../../domain/ids.ts'
 import { entersAs } from '../../../domain/models/lifecycle.ts'
 import { estimateMb, weightsBytes } from '../../../domain/models/memory.ts'
+import { importedListing } from '../../../domain/task-types/index.ts'
 import { modelKeyOf } from '../../../domain/training-run.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
@@ -80,7 +81,10 @@ async function trainedNature(
     runtime_profile: model.config.runtime_profile,
     memory_mb: estimateMb(model.profile, weightsBytes(files)),
     base_model_version_id: await baseVersionId(trx, run),
-    ...listingColumns(run.output as Pick<ModelVersionRow, keyof Listing>),
+    ...listingColumns({
+      ...importedListing(model.config.task_type),
+      ...(run.output as Partial<Pick<ModelVersionRow, keyof Listing>>),
+    }),
   }
 }
 
@@ -97,7 +101,7 @@ async function mergedNature(
     await mergeRepository.findMergeModel(trx, job.id),
     await mergeRepository.listMergeSources(trx, job.id),
   ]
-  const profile = model ? catalog.profile(model.runtime_profile) : catalog.tuner?.profile
+  const profile = model ? catalog.profile(model.runtime_profile) : catalog.tunerOf('chat')?.profile
   if (!model && !profile) return undefined
   return {
     runtime_profile: model?.runtime_profile ?? profile?.profile_id ?? '',

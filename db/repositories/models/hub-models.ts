@@ -15,6 +15,7 @@ const imports = (db: Kysely<Database>) =>
       'model_version.runtime_profile',
       'model_version.model_key',
       'endpoint.model_category',
+      'endpoint.task_type',
     ])
 
 export type HubImportRow = Awaited<ReturnType<typeof listHubModels>>[number]

@@ -5,22 +5,30 @@ import { loadCatalog } from '../../../platform/catalog.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const CATALOG = join(import.meta.dirname, '..', '..', '..', 'catalog')
+/** The profiles of those that are not served as tables are. */
+const PROFILES = new Map([
+  ['llm-qlora-finetune', 'llm-transformers'],
+  ['embedding-finetune', 'specialist-onnx'],
+  ['text-classification-finetune', 'specialist-onnx'],
+])
 
 describe('the catalog', () => {
-  it('holds the five trainable configs, each with the runtime profile of its models', () => {
+  it('holds the seven trainable configs, each with the runtime profile of its models', () => {
     const catalog = loadCatalog()
 
     const ids = catalog.models.map(({ config }) => config.model_id)
 
     assert.deepEqual(ids, [
+      'embedding-finetune',
       'llm-qlora-finetune',
       'tabular-classification',
       'tabular-regression',
+      'text-classification-finetune',
       'text-classification',
       'time-series-forecast',
     ])
     for (const model of catalog.models) {
-      const profile = model.config.model_id.startsWith('llm-') ? 'llm-transformers' : 'tabular'
+      const profile = PROFILES.get(model.config.model_id) ?? 'tabular'
       assert.equal(model.profile.profile_id, profile)
       assert.deepEqual(model.resolveHyperparameters({}).issues, [])
       assert.ok(model.detail.user_configurable_params.every(({ description }) => description.endsWith('.')))

@@ -50,3 +50,42 @@ export function llamaRepo(repoId: string, overrides: Partial<HubRepo> = {}): Hub
     ...overrides,
   }
 }
+
+export const json = (value: object) => Buffer.from(JSON.stringify(value))
+export const MODULES = ['Transformer', 'Pooling', 'Normalize'].map((name, idx) => ({
+  idx,
+  path: '',
+  type: `sentence_transformers.models.${name}`,
+}))
+
+/** A repository of a text encoder, as small as possible; its weights cannot be used. */
+export function encoderRepo(repoId: string, config: object, overrides: Partial<HubRepo> = {}): HubRepo {
+  const whole = {
+    model_type: 'bert',
+    hidden_size: 64,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    ...config,
+  }
+  return {
+    repoId,
+    files: {
+      'README.md': Buffer.from('# an encoder'),
+      'config.json': json(whole),
+      'tokenizer.json': json({}),
+      'vocab.txt': Buffer.from('a\n'),
+      'model.safetensors': safetensors(1_000),
+      'pytorch_model.bin': Buffer.alloc(10),
+      'modules.json': json(MODULES),
+      '1_Pooling/config.json': json({ pooling_mode_mean_tokens: true }),
+      'config_sentence_transformers.json': json({}),
+      'sentence_bert_config.json': json({}),
+      'onnx/model.onnx': Buffer.alloc(9),
+      'onnx/model_quantized.onnx': Buffer.alloc(9),
+    },
+    licence: 'apache-2.0',
+    pipelineTag: 'sentence-similarity',
+    downloads: 100,
+    ...overrides,
+  }
+}

@@ -38,7 +38,7 @@ export const createTrainingMerge = route({
     assertMergeable(body, method)
     const asked = { trx, accountId, storage: { config, objects } }
     const { sources, model, base } = await resolveSources(asked, body, method)
-    const model_config_id = model?.model_config_id ?? catalog.tuner?.config.model_id
+    const model_config_id = model?.model_config_id ?? catalog.tunerOf('chat')?.config.model_id
     if (model_config_id === undefined) throw noModel(method)
     const parentId = base?.version?.job_id
     const parent = parentId && (await jobRepository.findOwnJob(trx, accountId, parentId))

@@ -17,7 +17,7 @@ interface Chosen {
 
 /**
  * Returns the config that a request names as `model_config_id` or `model`: one of the catalog, or a hub import, which
- * the catalog's config for language models trains.
+ * the catalog's config for models of its task type trains.
  */
 export async function chooseModel(
   db: Kysely<Database>,
@@ -46,14 +46,14 @@ export async function chooseModel(
 
 function chooseImport(
   catalog: Catalog,
-  { repo_id, version_id, lifecycle_status }: HubImportRow,
+  { repo_id, version_id, lifecycle_status, task_type }: HubImportRow,
   { field, base }: { field: string; base: CreateTrainingRun['base'] },
 ): Chosen {
   const refuse = (reason: string) => invalid(['body', field], `${repo_id} ${reason}`)
   if (lifecycle_status === 'disabled') throw refuse('is disabled')
   if (base) throw invalid(['body', 'base'], `${field} already names ${repo_id} as what the run starts from`)
-  const model = catalog.tuner
-  if (!model) throw refuse('cannot be trained: no model config here trains language models')
+  const model = catalog.tunerOf(task_type)
+  if (!model) throw refuse(`cannot be trained: no model config here starts from models for ${task_type}`)
   const ref: ArtifactRef = { type: 'model_version', version_id }
   return { model, base: ref }
 }

@@ -42,7 +42,7 @@ export const createTrainingRun = route({
     const resolved = resolveHyperparameters(model, given, completeColumns(dataset))
     await assertOwnParent(trx, accountId, body)
     const baseModel = resolved.values['base_model']
-    const start = await resolveBase(trx, { accountId, model, base, baseModel }, { config, objects })
+    const start = await resolveBase(trx, { accountId, catalog, model, base, baseModel }, { config, objects })
     const values = {
       ...resolved.values,
       ...(baseModel !== undefined && start.named && { base_model: start.named.name }),

@@ -1,6 +1,7 @@
 import type { Transaction } from 'kysely'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
+import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
 import type { VersionRef } from '../../../../db/repositories/training/artifact-refs.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
@@ -8,7 +9,7 @@ import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { type BaseModel, baseModelOf } from '../../../../domain/models/base-model.ts'
-import type { CatalogModel } from '../../../../platform/catalog.ts'
+import type { Catalog, CatalogModel } from '../../../../platform/catalog.ts'
 import type { Config } from '../../../../platform/config.ts'
 import type { ObjectStore } from '../../../../platform/object-store/store.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
@@ -18,6 +19,7 @@ import { assertVersionEnabled } from './assert-enabled.ts'
 
 interface ResolveBaseOptions {
   accountId: string
+  catalog: Catalog
   model: CatalogModel
   base: CreateTrainingRun['base']
   /** The repository that the hyperparameters name. */
@@ -39,7 +41,7 @@ export interface ResolvedBase {
 /** Checks the base of a run, and locks it until the run is committed. */
 export async function resolveBase(
   trx: Transaction<Database>,
-  { accountId, model, base, baseModel }: ResolveBaseOptions,
+  { accountId, catalog, model, base, baseModel }: ResolveBaseOptions,
   storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> },
 ): Promise<ResolvedBase> {
   const { model_id, trainer } = model.config
@@ -47,7 +49,7 @@ export async function resolveBase(
     const isNeeded = trainer.base === 'required'
     if (isNeeded && !storage.config.HEARTH_HUB_ENDPOINT) throw needsBase()
     const repoId = isNeeded ? String(baseModel) : undefined
-    if (repoId !== undefined) await assertImportEnabled(trx, accountId, repoId)
+    if (repoId !== undefined) await assertImportFits(trx, { accountId, catalog, model }, repoId)
     const named = repoId === undefined ? undefined : { name: repoId, revision: null }
     return { ref: null, named, parentJobId: null, notes: base ? ignoredBase(model, base, repoId) : [] }
   }
@@ -59,7 +61,7 @@ export async function resolveBase(
     return { ref: base, named: { name: base.uri, revision: null }, parentJobId: null, notes: [] }
   }
   const version = await usableVersion(trx, accountId, base)
-  await assertFits(trx, model, version)
+  await assertFits(trx, { catalog, model, place: ['body', 'base'] }, version)
   // The run behind a public version belongs to its owner; the version itself is in the lineage.
   const parent = version.job_id && (await jobRepository.findOwnJob(trx, accountId, version.job_id))
   const named = baseModelOf(version.id, await hubModelRepository.findHubImport(trx, version.id))
@@ -74,13 +76,16 @@ const needsBase = () =>
   )
 
 /** A repository whose import the account has disabled must not be downloaded directly either. */
-async function assertImportEnabled(
+async function assertImportFits(
   trx: Transaction<Database>,
-  accountId: string,
+  { accountId, ...options }: Pick<ResolveBaseOptions, 'accountId' | 'catalog' | 'model'>,
   repoId: string,
 ): Promise<void> {
   const imported = await hubVersionRepository.shareLockHubVersion(trx, accountId, repoId)
-  if (imported) assertVersionEnabled(imported, ['body', 'hyperparameters', 'base_model'])
+  if (!imported) return
+  const place = ['body', 'hyperparameters', 'base_model']
+  assertVersionEnabled(imported, place)
+  await assertFits(trx, { ...options, place }, imported)
 }
 
 function ignoredBase(
@@ -110,17 +115,29 @@ async function usableVersion(
   return version
 }
 
-/** A language model needs a Hugging Face folder as its base; other configs need a model of their own config. */
+/**
+ * A config that needs a base takes the Hugging Face folder of a model with one of its task types; other configs need a
+ * model of their own.
+ */
 async function assertFits(
   trx: Transaction<Database>,
-  { config }: CatalogModel,
+  { catalog, model, place }: Pick<ResolveBaseOptions, 'catalog' | 'model'> & { place: readonly string[] },
   version: ModelVersionRow,
 ): Promise<void> {
+  const { config } = model
   if (config.trainer.base === 'required') {
-    assertModelFolder(await artifactRefRepository.listVersionPaths(trx, version.id))
+    const taskType =
+      catalog.model(version.model_config_id)?.config.task_type ??
+      (await versionRepository.findTaskType(trx, version.id))
+    const wanted = config.trainer.base_task_types ?? []
+    if (taskType !== undefined && !wanted.includes(taskType)) {
+      const msg = `is a model for ${taskType}; ${config.model_id} starts from models for ${wanted.join(', ')}`
+      throw invalid(place, msg)
+    }
+    assertModelFolder(await artifactRefRepository.listVersionPaths(trx, version.id), place)
   } else if (version.model_config_id !== config.model_id) {
     const msg = `is a model of ${version.model_config_id}; ${config.model_id} goes on only from one of its own`
-    throw invalid(['body', 'base'], msg)
+    throw invalid(place, msg)
   }
 }
 
@@ -128,15 +145,15 @@ async function assertStoredModel(model: CatalogModel, prefix: string, objects: O
   const paths: string[] = []
   for await (const { key } of objects.list(prefix)) paths.push(key.slice(prefix.length))
   if (paths.length === 0) throw invalid(['body', 'base', 'uri'], 'there is nothing at this address')
-  if (model.config.trainer.base === 'required') assertModelFolder(paths)
+  if (model.config.trainer.base === 'required') assertModelFolder(paths, ['body', 'base'])
 }
 
-function assertModelFolder(paths: readonly string[]): void {
+function assertModelFolder(paths: readonly string[], place: readonly string[]): void {
   const isFolder = ['', 'model/'].some(
     (at) =>
       paths.includes(`${at}config.json`) &&
       paths.some((path) => path.startsWith(at) && path.endsWith('.safetensors')),
   )
   if (isFolder) return
-  throw invalid(['body', 'base'], 'holds no language model with config.json and safetensors weights')
+  throw invalid(place, 'holds no model with config.json and safetensors weights')
 }

@@ -1,46 +1,7 @@
 import assert from 'node:assert/strict'
-import { llamaRepo, safetensors } from '../../../../support/builders/hub-repos.ts'
+import { encoderRepo, json, llamaRepo, MODULES, safetensors } from '../../../../support/builders/hub-repos.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
-
-const json = (value: object) => Buffer.from(JSON.stringify(value))
-const MODULES = ['Transformer', 'Pooling', 'Normalize'].map((name, idx) => ({
-  idx,
-  path: '',
-  type: `sentence_transformers.models.${name}`,
-}))
-
-/** A repository of a text encoder, as small as possible; its weights cannot be used. */
-function encoderRepo(repoId: string, config: object, overrides: Partial<HubRepo> = {}): HubRepo {
-  const whole = {
-    model_type: 'bert',
-    hidden_size: 64,
-    num_hidden_layers: 2,
-    num_attention_heads: 4,
-    ...config,
-  }
-  return {
-    repoId,
-    files: {
-      'README.md': Buffer.from('# an encoder'),
-      'config.json': json(whole),
-      'tokenizer.json': json({}),
-      'vocab.txt': Buffer.from('a\n'),
-      'model.safetensors': safetensors(1_000),
-      'pytorch_model.bin': Buffer.alloc(10),
-      'modules.json': json(MODULES),
-      '1_Pooling/config.json': json({ pooling_mode_mean_tokens: true }),
-      'config_sentence_transformers.json': json({}),
-      'sentence_bert_config.json': json({}),
-      'onnx/model.onnx': Buffer.alloc(9),
-      'onnx/model_quantized.onnx': Buffer.alloc(9),
-    },
-    licence: 'apache-2.0',
-    pipelineTag: 'sentence-similarity',
-    downloads: 100,
-    ...overrides,
-  }
-}
 
 /** A repository of a model that writes text; the files of several tokenizers lie in it. */
 const writerRepo = (repoId: string, config: object, pipelineTag: string): HubRepo => ({

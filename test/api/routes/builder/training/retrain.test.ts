@@ -143,7 +143,7 @@ describe('retraining (2.4, 4.3)', () => {
     const rows = { model_config_id: LLM, dataset_id: await chatDataset() }
     for (const [body, reason] of [
       [{ base: { type: 'model_version', version_id: language } }, /is a model of llm-qlora-finetune/],
-      [{ ...rows, base: { type: 'model_version', version_id: adapterOnly } }, /holds no language model/],
+      [{ ...rows, base: { type: 'model_version', version_id: adapterOnly } }, /holds no model with config/],
       [
         { model_config_id: 'text-classification', base: { type: 'model_version', version_id: language } },
         /text-classification does not support retraining/,

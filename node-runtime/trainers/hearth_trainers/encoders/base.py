@@ -1,0 +1,134 @@
+"""The encoder that a run starts from."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from specialist.engine import padded
+from specialist.layout import BadModel, Layout, read_layout
+from specialist.texts import Tokenization, Tokens
+from transformers import AutoTokenizer
+
+from ..errors import JobError
+from ..job import Job
+from ..llm.model import base_folder
+from ..llm.settings import LoopSettings
+from ..protocol import log, warn
+
+# The families that the server of specialists serves.
+FAMILIES = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra", "deberta-v2"})
+# Reads vectors that embeddings do not use; without it in training, every trained weight gets a gradient.
+POOLER = "pooler"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A folder of the base, and how its texts become tokens."""
+
+    folder: Path
+    layout: Layout
+    tokenization: Tokenization
+    # A tokenizer that was made of the base's files, where they lack one that the server reads.
+    made: tempfile.TemporaryDirectory[str] | None
+
+    def tokens_of(self, texts: Sequence[str]) -> list[Tokens]:
+        """Returns the tokens of texts as the server will make them, with the prompt that counts without being named."""
+        name = self.layout.default_prompt
+        prompt = "" if name is None else self.layout.prompts[name]
+        found = self.tokenization.encode([prompt + text for text in texts])
+        skipped = 0 if self.layout.pooling.has_prompt else self.tokenization.prompt_tokens(prompt) if prompt else 0
+        for one in found:
+            one.skipped = skipped
+        cut = sum(one.is_cut for one in found)
+        if cut:
+            warn(f"{cut:,} texts are longer than {self.tokenization.max_tokens} tokens and lost their end.")
+        return found
+
+    def inputs_of(self, tokens: Sequence[Tokens], device: torch.device) -> dict[str, torch.Tensor]:
+        """Returns padded tokens as the model takes them."""
+        ids, mask, _ = padded(tokens, int(self.layout.config.get("pad_token_id") or 0))
+        return {"input_ids": torch.from_numpy(ids).to(device), "attention_mask": torch.from_numpy(mask).to(device)}
+
+
+def read_encoder(job: Job, settings: LoopSettings) -> Encoder:
+    """Reads the base's folder; one that is no encoder of texts is refused."""
+    folder = base_folder(job)
+    try:
+        layout = read_layout(folder)
+        family = str(layout.config.get("model_type"))
+        if family not in FAMILIES:
+            architecture = (layout.config.get("architectures") or [family])[0]
+            raise BadModel(f"{architecture} is no encoder of texts; its family must be one of {', '.join(sorted(FAMILIES))}")
+        layout = replace(layout, max_tokens=min(layout.max_tokens, settings.sequence_len))
+        made = None if any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")) else _made(folder)
+        tokenization = Tokenization(layout, [Path(made.name) if made else folder])
+    except BadModel as error:
+        raise JobError(f"The base model cannot be trained: {error}.", code="bad_base") from error
+    return Encoder(folder, layout, tokenization, made)
+
+
+def _made(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        place = tempfile.TemporaryDirectory()
+        tokenizer.backend_tokenizer.save(str(Path(place.name) / "tokenizer.json"))
+    except (OSError, ValueError, AttributeError, ImportError) as error:
+        raise BadModel(f"its tokenizer cannot be read: {error}") from error
+    return place
+
+
+def load_model(kind: Any, encoder: Encoder, settings: LoopSettings, **options: Any) -> Any:
+    """Loads the weights in 32 bits, without executing code from the folder."""
+    if (encoder.folder / "adapter_config.json").exists():
+        # transformers would load the base from whatever path the adapter names.
+        raise JobError("A whole model and an adapter lie in one folder of the base model.", code="bad_base")
+    # Weights that the base lacks, like those of a head, begin at random, from the seed alone.
+    torch.manual_seed(settings.seed)
+    settings_of_files = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
+    try:
+        return kind.from_pretrained(encoder.folder, dtype=torch.float32, **settings_of_files, **options)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise JobError(f"The base model cannot be loaded: {error}", code="bad_base") from error
+
+
+def prepare(model: Any, settings: LoopSettings, *, task: str, heads: Sequence[str], device: torch.device) -> Any:
+    """Chooses what is trained: all weights, or LoRA layers on the encoder beside whole heads."""
+    if settings.adapter == "none":
+        if not heads:
+            _freeze_pooler(model)
+    else:
+        model = _with_lora(model, settings, task, heads)
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    log(f"Training {trained:,} parameters on {device.type} ({'all weights' if settings.adapter == 'none' else 'LoRA'}).")
+    return model.to(device)
+
+
+def _freeze_pooler(model: Any) -> None:
+    for name, one in model.named_parameters():
+        if POOLER in name.split("."):
+            one.requires_grad = False
+
+
+def _with_lora(model: Any, settings: LoopSettings, task: str, heads: Sequence[str]) -> Any:
+    whole = {*heads, POOLER}
+    linear = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and not whole & set(name.split("."))
+    ]
+    torch.manual_seed(settings.seed)
+    config = LoraConfig(
+        task_type=task,
+        r=settings.lora_r,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=linear,
+        modules_to_save=list(heads) or None,
+    )
+    return get_peft_model(model, config)

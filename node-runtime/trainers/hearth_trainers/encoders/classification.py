@@ -1,0 +1,114 @@
+"""Runs a fine-tuning job of a text classifier from start to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification
+from transformers.utils import logging
+
+from ..job import Job
+from ..labels import class_metrics
+from ..llm.crew import Crew
+from ..llm.device import own_device
+from ..llm.outputs import report_files
+from ..llm.settings import LoopSettings, read_loop_settings
+from ..llm.training import FineTuning
+from ..loop import StopSignal
+from ..protocol import emit, log
+from .base import Encoder, load_model, prepare, read_encoder
+from .classes import Classes
+from .outputs import write_encoder
+from .texts import LabelledTexts, read_labelled_texts
+
+# So many rows of the training part are measured beside those that are held out.
+MOST_LEARNT = 2_000
+
+
+def train_job(job: Job, stop: StopSignal) -> None:
+    """Trains, or resumes training, and writes a folder of transformers with a head for the classes."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    torch.set_num_threads(job.threads)
+    device = own_device()
+    settings = read_loop_settings(job, device.type)
+    encoder = read_encoder(job, settings)
+    data = read_labelled_texts(job, settings.val_set_size, settings.seed)
+    crew = Crew(device)
+    model, heads = _load(encoder, settings, data.labels.classes)
+    model = prepare(model, settings, task="SEQ_CLS", heads=heads, device=device)
+    learning = Classes(
+        encoder, data, settings, mode=str(job.param("class_weight")), device=device, world=crew.size
+    )
+    tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, crew=crew)
+    history = tuning.run()
+    tuning.save()
+    crew.part()
+    stop.at_once = True
+    if not crew.leads:
+        return
+
+    last = history[-1]
+    learnt = np.sort(np.random.default_rng([settings.seed, 2]).permutation(data.learn)[:MOST_LEARNT])
+    probabilities = learning.probabilities(model, data.check)
+    held_out = class_metrics(data.labels, data.check, probabilities)
+    trained = class_metrics(data.labels, learnt, learning.probabilities(model, learnt))
+    metrics: dict[str, Any] = {
+        "train_loss": last["train_loss"],
+        "eval_loss": last["val_loss"],
+        "eval_rows": len(data.check),
+        **held_out,
+        **{f"train_{name}": value for name, value in trained.items()},
+        "epochs": history,
+    }
+    log(f"Of {len(data.check):,} texts that were held out, {held_out['accuracy']:.1%} get their own class.")
+    write_encoder(job, settings, encoder, model)
+    report_files(job.output_dir)
+    emit("result", metrics=metrics, **_examples(data, probabilities[0]))
+
+
+def _load(encoder: Encoder, settings: LoopSettings, classes: list[str]) -> tuple[Any, list[str]]:
+    """Returns the model and the names of its head's parts. The head of the base stays where it is for these very
+    classes; any other begins at random."""
+    named = dict(enumerate(classes))
+    model = load_model(
+        AutoModelForSequenceClassification,
+        encoder,
+        settings,
+        id2label=named,
+        label2id={name: code for code, name in named.items()},
+        problem_type="single_label_classification",
+        ignore_mismatched_sizes=True,
+    )
+    heads = [
+        name
+        for name, module in model.named_children()
+        if name != model.base_model_prefix and any(True for _ in module.parameters())
+    ]
+    if encoder.layout.labels != tuple(classes):
+        torch.manual_seed(settings.seed)
+        for name in heads:
+            _begin_anew(model.get_submodule(name), model.config.initializer_range)
+    else:
+        log("The base has a head for these classes, which is trained further.")
+    return model, heads
+
+
+@torch.no_grad()
+def _begin_anew(head: torch.nn.Module, spread: float) -> None:
+    for module in head.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.weight.normal_(0.0, spread)
+            if module.bias is not None:
+                module.bias.zero_()
+
+
+def _examples(data: LabelledTexts, probabilities: np.ndarray) -> dict[str, Any]:
+    classes = data.labels.classes
+    scores = dict(zip(classes, probabilities.tolist(), strict=True))
+    return {
+        "example_input": {"text": data.texts[data.check[0]]},
+        "example_output": {"label": classes[int(probabilities.argmax())], "scores": scores},
+    }

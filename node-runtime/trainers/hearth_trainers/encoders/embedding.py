@@ -1,0 +1,70 @@
+"""Runs a fine-tuning job of an embeddings model from start to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoModel
+from transformers.utils import logging
+
+from ..job import Job
+from ..llm.crew import Crew
+from ..llm.device import own_device
+from ..llm.outputs import report_files
+from ..llm.settings import read_loop_settings
+from ..llm.training import FineTuning
+from ..loop import StopSignal
+from ..protocol import emit, log
+from .base import load_model, prepare, read_encoder
+from .contrastive import MultipleNegatives
+from .outputs import write_encoder, write_sentence_layout
+from .pairs import read_pairs
+from .retrieval import MOST_ROWS, retrieval, sample
+
+
+def train_job(job: Job, stop: StopSignal) -> None:
+    """Trains, or resumes training, and writes a folder in the layout of sentence-transformers."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    torch.set_num_threads(job.threads)
+    device = own_device()
+    settings = read_loop_settings(job, device.type)
+    encoder = read_encoder(job, settings)
+    pairs = read_pairs(job, settings.val_set_size, settings.seed)
+    crew = Crew(device)
+    model = load_model(AutoModel, encoder, settings)
+    model = prepare(model, settings, task="FEATURE_EXTRACTION", heads=[], device=device)
+    learning = MultipleNegatives(
+        encoder, pairs, settings, scale=float(job.param("scale")), device=device, world=crew.size
+    )
+    # As many rows of either part, because a text is found more easily among fewer.
+    check = sample(pairs.check, MOST_ROWS, settings.seed)
+    learnt = sample(pairs.learn, len(check) or MOST_ROWS, settings.seed)
+    before = retrieval(learning, model, check) if check else {}
+    tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, crew=crew)
+    history = tuning.run()
+    tuning.save()
+    crew.part()
+    stop.at_once = True
+    if not crew.leads:
+        return
+
+    last = history[-1]
+    metrics: dict[str, Any] = {"train_loss": last["train_loss"], "epochs": history}
+    metrics |= _named("train_", retrieval(learning, model, learnt))
+    if check:
+        metrics |= {"eval_loss": last["val_loss"], "eval_rows": len(check)}
+        metrics |= _named("eval_", retrieval(learning, model, check)) | _named("base_eval_", before)
+        log(
+            f"Of {len(check):,} texts that were held out, the nearest is the right one for "
+            f"{metrics['eval_accuracy_at_1']:.1%} (with the base: {before['accuracy_at_1']:.1%})."
+        )
+    directory = write_encoder(job, settings, encoder, model)
+    write_sentence_layout(directory, encoder)
+    report_files(directory)
+    emit("result", metrics=metrics)
+
+
+def _named(prefix: str, measures: dict[str, float]) -> dict[str, float]:
+    return {f"{prefix}{name}": value for name, value in measures.items()}

@@ -1,0 +1,88 @@
+"""Reads the rows of a run for embeddings: texts and what belongs to them, in parts to learn from and to hold out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import JobError, no_such_column
+from ..job import Job
+from ..llm.rows import read_rows
+from ..protocol import log
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row: numbers of its texts."""
+
+    anchor: int
+    positive: int
+    negative: int | None
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The distinct texts of a dataset, the rows to learn from, and those that are held out."""
+
+    texts: list[str]
+    learn: list[Pair]
+    check: list[Pair]
+
+
+def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
+    """Reads the columns that the run names, and splits the rows."""
+    kind = job.param("dataset_type")
+    log(f"Reading the dataset ({job.format}) as {kind}.")
+    roles = ["anchor", "positive", *(["negative"] if kind == "triplets" else [])]
+    columns = [str(job.param(f"{role}_column")) for role in roles]
+    numbers: dict[str, int] = {}
+    pairs = []
+    rows = read_rows(job)
+    for role, column in zip(roles, columns, strict=True):
+        if not any(column in row for row in rows[:1000]):
+            raise no_such_column(column, list(rows[0]), f"{role}_column")
+    for place, row in enumerate(rows, 1):
+        texts = [text_in(row, column, place) for column in columns]
+        anchor, positive, *negative = (numbers.setdefault(text, len(numbers)) for text in texts)
+        pairs.append(Pair(anchor, positive, negative[0] if negative else None))
+    learn, check = _split(pairs, val_set_size, seed)
+    if len({(one.positive, one.negative) for one in learn}) < (1 if kind == "triplets" else 2):
+        raise JobError(
+            f"Too few rows to learn from: {len(learn)} of {len(pairs)}. Pairs are told apart from those of other rows, "
+            "so at least two different ones are needed beside the part that is held out.",
+            code="too_few_rows",
+        )
+    log(f"The dataset has {len(pairs):,} rows with {len(numbers):,} different texts; {len(check):,} rows are held out.")
+    return Pairs(list(numbers), learn, check)
+
+
+def text_in(row: dict[str, Any], column: str, place: int) -> str:
+    """Returns the text of a column; anything else is refused with its place."""
+    value = row.get(column)
+    if isinstance(value, str) and value.strip():
+        return value
+    what = (
+        "missing" if value is None else "empty" if isinstance(value, str) else f"of type {type(value).__name__}: {str(value)[:60]}"
+    )
+    raise JobError(
+        f"Row {place}: the column '{column}' must hold a text, and here it is {what}.",
+        code="not_a_text",
+        column=column,
+        row=place,
+    )
+
+
+def _split(pairs: list[Pair], fraction: float, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Holds out whole groups of rows with the same anchor, so that no anchor is in both parts."""
+    if fraction == 0:
+        return pairs, []
+    anchors = np.random.default_rng([seed, 0]).permutation(sorted({one.anchor for one in pairs})).tolist()
+    if len(anchors) < 2:
+        raise JobError(
+            "val_set_size needs rows with at least two different anchors; with 0 nothing is held out.",
+            code="too_few_rows",
+        )
+    chosen = set(anchors[: min(len(anchors) - 1, max(1, round(len(anchors) * fraction)))])
+    return [one for one in pairs if one.anchor not in chosen], [one for one in pairs if one.anchor in chosen]

@@ -1,0 +1,93 @@
+"""Reads the rows of a run for classes: texts and their labels, in parts to learn from and to hold out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import JobError, no_such_column
+from ..job import Job
+from ..labels import MOST_CLASSES, Labels, split_by_class
+from ..llm.rows import read_rows
+from ..protocol import log, warn
+from ..schemas import label_name
+from .pairs import text_in
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """The texts of a dataset with their labels, and the numbers of the rows to learn from and of those held out."""
+
+    texts: list[str]
+    labels: Labels
+    learn: np.ndarray
+    check: np.ndarray
+
+
+def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTexts:
+    """Reads the columns that the run names, and splits the rows."""
+    log(f"Reading the dataset ({job.format}).")
+    rows = read_rows(job)
+    columns = [str(job.param(name)) for name in ("text_column", "target_column")]
+    for column, parameter in zip(columns, ("text_column", "target_column"), strict=True):
+        if not any(column in row for row in rows[:1000]):
+            raise no_such_column(column, list(rows[0]), parameter)
+    texts, names = [], []
+    for place, row in enumerate(rows, 1):
+        name = _label_in(row, columns[1], place)
+        if name is not None:
+            texts.append(text_in(row, columns[0], place))
+            names.append(name)
+    if len(names) < len(rows):
+        warn(f"{len(rows) - len(names):,} rows have nothing in the column '{columns[1]}' and are left out.")
+    labels = _labels(names, columns[1])
+    learn, check = _split(texts, labels, val_set_size, seed)
+    log(f"The dataset has {len(texts):,} rows of {len(labels.classes)} classes; {len(check):,} rows are held out.")
+    return LabelledTexts(texts, labels, learn, check)
+
+
+def _label_in(row: dict[str, Any], column: str, place: int) -> str | None:
+    value = row.get(column)
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, (str, bool, int)):
+        return label_name(value)
+    raise JobError(
+        f"Row {place}: the column '{column}' must hold a class (a text, a whole number or a boolean), and here it is of "
+        f"type {type(value).__name__}: {str(value)[:60]}",
+        code="not_a_class",
+        column=column,
+        row=place,
+    )
+
+
+def _labels(names: list[str], column: str) -> Labels:
+    classes = sorted(set(names), key=lambda name: (len(name), name) if name.isdecimal() else (0, name))
+    if len(classes) < 2:
+        found = f"the same value in every row ('{classes[0][:60]}')" if classes else "no value in any row"
+        raise JobError(
+            f"Column '{column}' has {found}; at least two classes are needed.", code="one_class", column=column
+        )
+    if len(classes) > MOST_CLASSES:
+        raise JobError(
+            f"Column '{column}' has {len(classes):,} different values; a model has at most {MOST_CLASSES:,} classes.",
+            code="too_many_classes",
+            column=column,
+        )
+    place = {name: code for code, name in enumerate(classes)}
+    return Labels(classes, np.array([place[name] for name in names]))
+
+
+def _split(texts: list[str], labels: Labels, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Splits distinct texts, so that none is in both parts."""
+    first: dict[str, int] = {}
+    owner = np.array([first.setdefault(text, row) for row, text in enumerate(texts)])
+    firsts = np.array(sorted(first.values()))
+    _, chosen = split_by_class(Labels(labels.classes, labels.codes[firsts]), fraction, seed)
+    is_held_out = np.isin(owner, firsts[chosen])
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { AdminClient } from '../../cli/admin-client.ts'
+import { importModel } from '../../cli/commands/models.ts'
+import type { ImportedModel } from '../../schemas/model-import.ts'
+import { colourPairs, colourTriplets, labelledColours } from '../support/builders/colours.ts'
+import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { requireSpecialist, tinySpecialist } from '../support/builders/tiny-specialist.ts'
+import { startHub } from '../support/servers/hub-server.ts'
+import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
+import { probeSpecialists } from '../support/servers/specialist.ts'
+
+const EMBEDDING = {
+  model_config_id: 'embedding-finetune',
+  hyperparameters: { epochs: 12, learning_rate: 0.003, micro_batch_size: 16, val_set_size: 0.2 },
+}
+const CLASSIFIER = {
+  model_config_id: 'text-classification-finetune',
+  hyperparameters: {
+    base_model: 'acme/encoder',
+    epochs: 20,
+    learning_rate: 0.003,
+    micro_batch_size: 8,
+  },
+}
+/** Float noise of tiny models between ONNX Runtime and PyTorch. */
+const CLOSE = 1e-4
+
+interface Run {
+  status: string
+  error_message: string | null
+  version_id: string | null
+  metrics: Record<string, number>
+}
+
+describe('the way from rows to an encoder that is asked', function () {
+  this.timeout(900_000)
+  const stack = new AsyncDisposableStack()
+  let platform: TestPlatform
+  let base: ImportedModel
+  let folder: string
+  const datasets: Record<string, string> = {}
+
+  before(requireSpecialist)
+  before(async () => {
+    folder = stack.use(temporaryFolder()).path
+    const encoder = await filesOf(await tinySpecialist({ architecture: 'distilbert' }))
+    const hub = stack.use(
+      await startHub(
+        llamaRepo('acme/encoder', { files: encoder, pipelineTag: 'feature-extraction' }),
+        llamaRepo('acme/chatty'),
+      ),
+    )
+    const directory = stack.use(dataDirectory())
+    platform = stack.use(await startTestPlatform(directory.path, { env: { HEARTH_HUB_ENDPOINT: hub.url } }))
+    const { base_url, operations_key, account_id } = platform.ready
+    base = await importModel(new AdminClient(base_url, operations_key), {
+      name: 'base-embedder',
+      path: await tinySpecialist(),
+      task: 'embeddings',
+      accountId: account_id,
+    })
+    const rows = {
+      pairs: colourPairs(),
+      triplets: colourTriplets(),
+      labelled: labelledColours(),
+      alike: labelledColours().map((row) => ({ ...row, label: 'cold' })),
+    }
+    for (const [name, all] of Object.entries(rows)) {
+      const bytes = Buffer.from(all.map((row) => JSON.stringify(row)).join('\n'))
+      const { dataset_id } = await platform.api.upload<{ dataset_id: string }>(
+        '/datasets/upload',
+        { name: `${name}.jsonl`, bytes },
+        { name, storage_format: 'jsonl' },
+      )
+      datasets[name] = dataset_id
+    }
+  })
+  after(() => stack.disposeAsync())
+
+  const fromBase = () => ({ type: 'model_version', version_id: base.version_id })
+
+  async function start(
+    dataset: string,
+    body: { hyperparameters: object; base?: object },
+    more: object = {},
+  ): Promise<string> {
+    const { job_id } = await platform.api.post<{ job_id: string }>('/training/runs', {
+      job_name: dataset,
+      dataset_id: datasets[dataset],
+      ...body,
+      hyperparameters: { ...body.hyperparameters, ...more },
+    })
+    return job_id
+  }
+
+  async function ended(jobId: string): Promise<Run> {
+    for (;;) {
+      const run = await platform.api.get<Run>(`/training/runs/${jobId}`)
+      if (['completed', 'failed', 'cancelled'].includes(run.status)) return run
+      await sleep(200)
+    }
+  }
+
+  async function completed(jobId: string): Promise<Run> {
+    const run = await ended(jobId)
+    assert.equal(run.status, 'completed', run.error_message ?? '')
+    return run
+  }
+
+  const served = (jobId: string, name: string) =>
+    platform.api.post(`/training/runs/${jobId}/register-for-inference`, { name })
+
+  async function ask<T>(endpoint: string, text: string | readonly string[]): Promise<T> {
+    const body = { input: { text }, sync: true, sync_timeout_s: 200 }
+    const task = await platform.api.post<{ status: string; result: T; error: string | null }>(
+      `/endpoints/${endpoint}/infer`,
+      body,
+    )
+    assert.equal(task.status, 'succeeded', JSON.stringify(task))
+    return task.result
+  }
+
+  /** Downloads the files of a finished run. */
+  async function download(jobId: string): Promise<string> {
+    const { download_urls } = await platform.api.get<{
+      download_urls: { filename: string; download_url: string }[]
+    }>(`/training/runs/${jobId}/artifacts/download-urls`)
+    const place = join(folder, jobId)
+    for (const { filename, download_url } of download_urls) {
+      const path = join(place, filename)
+      await mkdir(dirname(path), { recursive: true })
+      const { body } = await request(download_url)
+      await writeFile(path, Buffer.from(await body.arrayBuffer()))
+    }
+    return place
+  }
+
+  /** Returns the mean reciprocal rank of the positives of rows, by the vectors that an endpoint gives. */
+  async function rankOf(endpoint: string, rows: readonly { anchor: string; positive: string }[]) {
+    const texts = [...rows.map(({ anchor }) => anchor), ...rows.map(({ positive }) => positive)]
+    const { embeddings } = await ask<{ embeddings: number[][] }>(endpoint, texts)
+    const cosine = (a: readonly number[], b: readonly number[]) =>
+      a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0)
+    const ranks = rows.map((_, i) => {
+      const scores = rows.map((_row, j) => cosine(embeddings[i]!, embeddings[rows.length + j]!))
+      return scores.filter((score) => score >= scores[i]!).length
+    })
+    return ranks.reduce((sum, rank) => sum + 1 / rank, 0) / rows.length
+  }
+
+  it('tunes an imported embedder on triplets, which then finds its own rows better than its base', async () => {
+    const rows = colourTriplets()
+    const jobId = await start('triplets', { ...EMBEDDING, base: fromBase() }, { dataset_type: 'triplets' })
+    const { metrics } = await completed(jobId)
+
+    assert.ok(metrics['train_mrr']! > metrics['base_eval_mrr']!, JSON.stringify(metrics))
+    assert.ok(metrics['eval_mrr']! > metrics['base_eval_mrr']!, JSON.stringify(metrics))
+    assert.equal(metrics['eval_rows'], 10)
+    const endpoint = (await served(jobId, 'tuned-embedder')) as { task_type?: string }
+    assert.equal(endpoint.task_type, 'embeddings', JSON.stringify(endpoint))
+
+    assert.ok((await rankOf('tuned-embedder', rows)) > (await rankOf('base-embedder', rows)) + 0.1)
+    const texts = rows.slice(0, 5).map(({ anchor }) => anchor)
+    const { embeddings } = await ask<{ embeddings: number[][] }>('tuned-embedder', texts)
+    const [plain = []] = await probeSpecialists([{ ask: 'embed', folder: await download(jobId), texts }])
+    assertClose(embeddings, plain)
+    const { versions } = await lineageBase(jobId)
+    assert.ok(versions.includes(base.version_id))
+  })
+
+  it('tunes a classifier on an encoder of the hub, which answers with its labels as transformers does', async () => {
+    const jobId = await start('labelled', CLASSIFIER)
+    const { metrics } = await completed(jobId)
+    await served(jobId, 'tuned-classifier')
+    const texts = labelledColours().map(({ text }) => text)
+
+    const { results } = await ask<{ results: { label: string; scores: Record<string, number> }[] }>(
+      'tuned-classifier',
+      texts,
+    )
+
+    assert.ok(metrics['train_accuracy']! > 0.9 && metrics['accuracy']! <= 1, JSON.stringify(metrics))
+    const right = labelledColours().filter(({ label }, i) => results[i]!.label === label).length
+    assert.ok(right / texts.length > 0.8, `${right} of ${texts.length}`)
+    const [logits = []] = await probeSpecialists([{ ask: 'classify', folder: await download(jobId), texts }])
+    assertClose(
+      results.map(({ scores }) => ['cold', 'none', 'warm'].map((label) => scores[label]!)),
+      logits.map(softmax),
+    )
+  })
+
+  it('goes on from the last checkpoint after the sudden end of its node', async () => {
+    const jobId = await start('pairs', { ...EMBEDDING, base: fromBase() }, { epochs: 120, save_steps: 5 })
+    for (;;) {
+      const { events } = await platform.api.get<{ events: { event_type: string }[] }>(
+        `/training/runs/${jobId}/events`,
+      )
+      if (events.some(({ event_type }) => event_type === 'checkpoint')) break
+      await sleep(50)
+    }
+    platform.kill('node')
+
+    const { metrics } = await completed(jobId)
+
+    const { logs } = await platform.api.get<{ logs: { message: string }[] }>(`/training/runs/${jobId}/logs`)
+    assert.match(logs.map(({ message }) => message).join('\n'), /Training goes on after step \d+\./)
+    assert.ok(metrics['eval_mrr']! > metrics['base_eval_mrr']!)
+  })
+
+  it('ends runs that nothing can be learnt from with a sentence', async () => {
+    const cases: [string, object, RegExp][] = [
+      [
+        'alike',
+        {},
+        /Column 'label' has the same value in every row \('cold'\); at least two classes are needed/,
+      ],
+      ['labelled', { base_model: 'acme/chatty' }, /LlamaForCausalLM is no encoder of texts/],
+    ]
+    const runs = await Promise.all(cases.map(([dataset, more]) => start(dataset, CLASSIFIER, more)))
+
+    for (const [i, jobId] of runs.entries()) {
+      const run = await ended(jobId)
+      assert.equal(run.status, 'failed')
+      assert.match(run.error_message ?? '', cases[i]![2])
+    }
+  })
+
+  /** The versions in the lineage of what a run made. */
+  async function lineageBase(jobId: string): Promise<{ versions: string[] }> {
+    const { model_id } = await platform.api.post<{ model_id: string }>('/models', {
+      name: jobId,
+      job_id: jobId,
+    })
+    const { nodes } = await platform.api.get<{ nodes: { id: string }[] }>(`/models/${model_id}/lineage`)
+    return { versions: nodes.map(({ id }) => id.replace('version:', '')) }
+  }
+})
+
+function softmax(logits: readonly number[]): number[] {
+  const powers = logits.map((logit) => Math.exp(logit - Math.max(...logits)))
+  const sum = powers.reduce((a, b) => a + b, 0)
+  return powers.map((power) => power / sum)
+}
+
+function assertClose(found: readonly (readonly number[])[], expected: readonly (readonly number[])[]): void {
+  assert.equal(found.length, expected.length)
+  const apart = found.flatMap((row, i) => row.map((value, j) => Math.abs(value - (expected[i]?.[j] ?? NaN))))
+  assert.ok(Math.max(...apart) < CLOSE, `${Math.max(...apart)}`)
+}
