@@ -85,7 +85,7 @@ describe('the MCP server', () => {
         assert.match(input.text, /^Invalid arguments: input\.instances\[0\]: /)
         assert.equal(unknown.isError, true)
         assert.match(unknown.text, /limits/)
-        assert.match(config.text, /^There is no model config nothing; there are llm-/)
+        assert.match(config.text, /^There is no model config nothing; there are embedding-/)
         assert.match(
           run.text,
           /^There is no training run with this id\. list_training_runs shows those that there are\.$/,
