@@ -92,8 +92,8 @@ describe('training runs', () => {
     assert.equal(unknown.status, 422)
     assert.equal(
       unknown.body.error.message,
-      'body.model_config_id: there is no model config no-such-thing; there are llm-qlora-finetune, ' +
-        'tabular-classification, tabular-regression, text-classification, time-series-forecast ' +
+      'body.model_config_id: there is no model config no-such-thing; there are embedding-finetune, llm-qlora-finetune, ' +
+        'tabular-classification, tabular-regression, text-classification-finetune, text-classification, time-series-forecast ' +
         '(GET /api/builder/v1/training/model-configs lists them)',
     )
   })
