@@ -1,10 +1,11 @@
 import { join } from 'node:path'
 import { pythonOf } from '../servers/trainer.ts'
 import { requireInstalled } from '../skip.ts'
-import { madeFolders } from './made-models.ts'
+import { flagsOf, madeFolders } from './made-models.ts'
 import { llmPython } from './tiny-llm.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_speech.py')
+const CONVERTER = join(import.meta.dirname, '../../../node-runtime/servers/whisper_convert.py')
 
 /** The interpreter of the environment of speech to text, made on first use. */
 export const whisperPython = (): Promise<string> => pythonOf('whisper')
@@ -16,9 +17,26 @@ export async function requireSpeech(this: Mocha.Context): Promise<void> {
   await requireInstalled(this, process.env.HEARTH_TEST_WHISPER_MISSING, whisperPython)
 }
 
+/** The differences of a Whisper from the usual tiny one. */
+export interface TinySpeech {
+  hidden?: number
+  layers?: number
+  heads?: number
+  feedForward?: number
+}
+
 /** Returns the folder of a tiny Whisper with random weights, made once per machine. */
-export async function tinySpeech(): Promise<string> {
-  const making = { program: MAKER, inputs: [], args: (folder: string) => [folder] }
+export async function tinySpeech(options: TinySpeech = {}): Promise<string> {
+  const inputs = flagsOf(options)
+  const making = { program: MAKER, inputs, args: (folder: string) => [folder, ...inputs] }
+  const [folder = ''] = await madeFolders(await llmPython(), [making])
+  return folder
+}
+
+/** Returns the folder of what CTranslate2 reads of a Whisper. */
+export async function convertedSpeech(model: string): Promise<string> {
+  const args = (out: string) => ['--model', model, '--out', out]
+  const making = { program: CONVERTER, inputs: [model], args }
   const [folder = ''] = await madeFolders(await llmPython(), [making])
   return folder
 }

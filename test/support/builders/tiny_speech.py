@@ -1,4 +1,4 @@
-"""Writes a tiny Whisper with random weights: `python tiny_speech.py FOLDER [--seed 0]`."""
+"""Writes a tiny Whisper with random weights: `python tiny_speech.py FOLDER [--seed 0] [--hidden 64] [--layers 2] [--heads 4] [--feed-forward 128]`."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def make(options: argparse.Namespace) -> None:
     end, start = number("<|endoftext|>"), number("<|startoftranscript|>")
     config = WhisperConfig(
         vocab_size=raw.get_vocab_size(),
-        d_model=64,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=128,
-        decoder_ffn_dim=128,
+        d_model=options.hidden,
+        encoder_layers=options.layers,
+        decoder_layers=options.layers,
+        encoder_attention_heads=options.heads,
+        decoder_attention_heads=options.heads,
+        encoder_ffn_dim=options.feed_forward,
+        decoder_ffn_dim=options.feed_forward,
         pad_token_id=end,
         bos_token_id=end,
         eos_token_id=end,
@@ -95,4 +95,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--feed-forward", type=int, default=128)
     make(parser.parse_args())

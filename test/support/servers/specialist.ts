@@ -7,8 +7,9 @@ import { Pool } from 'undici'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { llmPython } from '../builders/tiny-llm.ts'
 import { specialistPython } from '../builders/tiny-specialist.ts'
+import { whisperPython } from '../builders/tiny-speech.ts'
 
-const SERVER = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'servers', 'specialist_server.py')
+const SERVERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'servers')
 const PROBE = join(import.meta.dirname, '..', 'builders', 'specialist_probe.py')
 
 // oxlint-disable-next-line typescript/no-explicit-any -- tests look into bodies of every shape
@@ -16,15 +17,31 @@ type AnyBody = any
 
 export interface SpecialistServer extends AsyncDisposable {
   pid: number
+  /** Asks at a path of the server. */
+  post(path: string, body: unknown): Promise<{ status: number; body: AnyBody }>
   /** Asks for a task type; without one for the first of the weights. */
   ask(body: unknown, task?: string, signal?: AbortSignal): Promise<{ status: number; body: AnyBody }>
   kill(): void
 }
 
+/** A program that serves models, and the environment that it runs in. */
+interface ServerProgram {
+  file: string
+  python: () => Promise<string>
+}
+
+/** The server of speech to text. */
+export const WHISPER: ServerProgram = { file: join(SERVERS, 'whisper_server.py'), python: whisperPython }
+const ONNX: ServerProgram = { file: join(SERVERS, 'specialist_server.py'), python: specialistPython }
+
 /** Starts the real server on a model. One that refuses its weights rejects with the reason. */
-export async function startSpecialist(model: string, converted = ''): Promise<SpecialistServer> {
-  const args = [SERVER, '--model', model, '--converted', converted, '--port', '0']
-  const child = spawn(await specialistPython(), args, {
+export async function startSpecialist(
+  model: string,
+  converted = '',
+  { file, python }: ServerProgram = ONNX,
+): Promise<SpecialistServer> {
+  const args = [file, '--model', model, '--converted', converted, '--port', '0']
+  const child = spawn(await python(), args, {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1', RAYON_NUM_THREADS: '1' }),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -38,14 +55,15 @@ export async function startSpecialist(model: string, converted = ''): Promise<Sp
   ])
   const { port } = JSON.parse(line) as { port: number }
   const pool = new Pool(`http://127.0.0.1:${port}`, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
+  const post = async (path: string, body: unknown, signal?: AbortSignal) => {
+    const sent = typeof body === 'string' ? body : JSON.stringify(body)
+    const answer = await pool.request({ method: 'POST', path, body: sent, ...(signal && { signal }) })
+    return { status: answer.statusCode, body: (await answer.body.json()) as AnyBody }
+  }
   return {
     pid: child.pid ?? 0,
-    async ask(body, task, signal) {
-      const path = task === undefined ? '/infer' : `/infer/${task}`
-      const sent = typeof body === 'string' ? body : JSON.stringify(body)
-      const answer = await pool.request({ method: 'POST', path, body: sent, ...(signal && { signal }) })
-      return { status: answer.statusCode, body: (await answer.body.json()) as AnyBody }
-    },
+    post,
+    ask: (body, task, signal) => post(task === undefined ? '/infer' : `/infer/${task}`, body, signal),
     kill: () => void child.kill('SIGKILL'),
     async [Symbol.asyncDispose]() {
       child.kill('SIGTERM')
