@@ -7,6 +7,14 @@ import { chat, importTinyModel } from './demo/chat.ts'
 import { builderClient } from './demo/client.ts'
 import { Progress, type Rows } from './demo/progress.ts'
 import {
+  type Described,
+  describeRows,
+  embed,
+  importWordModel,
+  meanProgression,
+  search,
+} from './demo/search.ts'
+import {
   exportTable,
   infer,
   inferAsync,
@@ -16,6 +24,7 @@ import {
   train,
   uploadTable,
 } from './demo/steps.ts'
+import { queryTable } from './demo/tool.ts'
 import { explain, StartError, UsageError } from './options.ts'
 import { StoppedError, stopRequested } from './stop-requested.ts'
 import { startPlatform } from './supervisor.ts'
@@ -24,13 +33,16 @@ import type { Platform } from './supervisor.ts'
 const HELP = `npm run demo [-- --keep] [--no-llm]
 
 Starts the platform, trains a regression model on a real table, asks it, chats with a small language model
-made on this machine, and stops again.
+made on this machine, searches the table's rows by embeddings, has a tool query the table, and stops again.
 
   --keep     leave the platform up until Ctrl-C
   --no-llm   no chat: without it, llama.cpp is installed once per machine (85 MB, some seconds)
   --help     this text
 `
 const WARM_REQUESTS = 100
+const QUESTION = 'fast-progression'
+const NEAREST = 20
+const QUERY = 'select count(*) as patients, round(avg(target), 1) as progression from data where bmi >= 30'
 /** The exit code that a shell expects after Ctrl-C. */
 const STOPPED = 130
 
@@ -53,9 +65,14 @@ async function main(): Promise<void> {
   )
   let failed = true
   try {
-    await Promise.race([mainJob(platform, python, progress), stop.requested])
+    const csv = await exportTable(python)
+    await Promise.race([mainJob(platform, csv, progress), stop.requested])
     stop.signal.throwIfAborted()
     if (options.llm) await Promise.race([chatJob(platform, config, progress), stop.requested])
+    stop.signal.throwIfAborted()
+    await Promise.race([searchJob(platform, { csv, config, progress }), stop.requested])
+    stop.signal.throwIfAborted()
+    await Promise.race([toolJob(platform, csv, progress), stop.requested])
     stop.signal.throwIfAborted()
     failed = false
     report(progress.rows, platform)
@@ -70,9 +87,8 @@ async function main(): Promise<void> {
 }
 
 /** The main job, over HTTP alone. */
-async function mainJob({ ready }: Platform, python: string, progress: Progress): Promise<void> {
+async function mainJob({ ready }: Platform, csv: Buffer, progress: Progress): Promise<void> {
   const api = builderClient(ready.base_url, ready.api_key)
-  const csv = await exportTable(python)
   const dataset = await progress.step(
     'Upload the table',
     () => uploadTable(api, csv),
@@ -134,6 +150,69 @@ async function chatJob({ ready }: Platform, config: Config, progress: Progress):
     )
   }
 }
+
+/** Searches the rows by what they mean, where the environment of embeddings models can be had. */
+async function searchJob(
+  { ready }: Platform,
+  { csv, config, progress }: { csv: Buffer; config: Config; progress: Progress },
+): Promise<void> {
+  const options = { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }
+  try {
+    await progress.step(
+      'Environment for embeddings',
+      () => ensurePythonEnv('specialist', options),
+      () => 'ready',
+    )
+  } catch (err) {
+    return progress.say(`no search: ${(err as Error).message}`)
+  }
+  const api = builderClient(ready.base_url, ready.api_key)
+  const all = describeRows(csv.toString())
+  // What the model has learnt from is not searched: it would find outcomes that it has been told.
+  const [learnt, rows] = [0, 1].map((half) => all.filter((_, i) => i % 2 === half)) as [
+    Described[],
+    Described[],
+  ]
+  const model = await progress.step(
+    'Import an embeddings model',
+    () => importWordModel(ready, learnt),
+    (name) => `${name}, of the words in half of the rows`,
+  )
+  const texts = rows.map(({ text }) => text)
+  const vectors = await progress.step(
+    'Embed the other half',
+    () => embed(api, model, texts),
+    (found) => `${found.length} vectors of ${found[0]?.length} numbers`,
+  )
+  await progress.step(
+    'Search it',
+    async () => {
+      const found = await search(api, { model, rows, vectors }, { question: QUESTION, count: NEAREST })
+      progress.say(`"${QUESTION}", which no searched text says, is nearest to`)
+      for (const { text, progression } of found.nearest.slice(0, 3)) progress.say(`${text}: ${progression}`)
+      return found
+    },
+    ({ nearest, ms }) =>
+      `${ms.toFixed(1)} ms; progression ${mean(nearest)} of the nearest ${NEAREST}, ${mean(rows)} of all`,
+  )
+}
+
+/** Has a tool query the table; where nothing can confine tools, says so. */
+async function toolJob({ ready }: Platform, csv: Buffer, progress: Progress): Promise<void> {
+  const api = builderClient(ready.base_url, ready.api_key)
+  await progress.step(
+    'Have a tool query the table',
+    async () => {
+      progress.say(QUERY)
+      const answer = await queryTable(api, csv, QUERY)
+      progress.say('refused' in answer ? `no tool: ${answer.refused}` : JSON.stringify(answer.rows[0]))
+      return answer
+    },
+    (answer) => ('refused' in answer ? 'refused on this machine' : brief(answer.rows[0])),
+  )
+}
+
+const mean = (rows: readonly Described[]): string => meanProgression(rows).toFixed(0)
 
 async function pythonEnvironment(config: Config) {
   try {

@@ -1,10 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { request } from 'undici'
 import { eventsIn } from '../../platform/event-stream.ts'
-import { runProgram } from '../../platform/processes/run-program.ts'
-import { ROOT } from '../paths.ts'
+import { importMadeModel, type Importing } from './import-model.ts'
 import { writeTinyGguf } from './tiny-gguf.ts'
 
 /** A complete response, with the time to its first token. */
@@ -14,37 +11,21 @@ export interface Chat {
   firstMs: number
 }
 
-interface Platform {
-  base_url: string
+interface Platform extends Importing {
   api_key: string
-  operations_key: string
-  account_id: string
 }
 
-/** Writes a small language model on this machine and imports it with the command that operators use. */
-export async function importTinyModel({ base_url, operations_key, account_id }: Platform): Promise<string> {
-  const name = `tiny-${Date.now().toString(36)}`
-  const folder = await mkdtemp(join(tmpdir(), 'hearth-demo-'))
-  try {
-    const path = join(folder, 'tiny.gguf')
-    await writeTinyGguf(path)
-    const args = [
-      'cli/hearth.ts',
-      'models',
-      'import',
-      '--name',
-      name,
-      '--path',
-      path,
-      '--account',
-      account_id,
-    ]
-    const env = { ...process.env, HEARTH_BASE_URL: base_url, HEARTH_OPERATIONS_KEY: operations_key }
-    await runProgram(process.execPath, args, { cwd: ROOT, env })
-    return name
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+/** Writes a small language model on this machine and imports it. */
+export function importTinyModel(platform: Platform): Promise<string> {
+  return importMadeModel(platform, {
+    name: 'tiny',
+    task: 'chat',
+    async write(folder) {
+      const path = join(folder, 'tiny.gguf')
+      await writeTinyGguf(path)
+      return path
+    },
+  })
 }
 
 /** Sends a chat over the OpenAI-compatible API and passes on its text as it arrives. */
