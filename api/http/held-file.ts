@@ -1,4 +1,8 @@
 import type { Readable } from 'node:stream'
+import type { Static, TSchema } from 'typebox'
+import { invalid } from '../../domain/errors.ts'
+import { type MultipartForm, readMultipart } from './multipart.ts'
+import type { AnyRequest } from './route.ts'
 
 /** The file of a form in memory, as the text of a `data:` URL. Its type is not known; servers recognise files by their bytes. */
 export interface HeldFile {
@@ -11,8 +15,18 @@ const PREFIX = 'data:application/octet-stream;base64,'
 /** So many bytes have a base64 of their own, without a rest that belongs to the next ones. */
 const GROUP = 3
 
+/** Reads a form, and its file into memory. An empty file is refused. */
+export async function readHeldFile<F extends TSchema>(
+  { req, hold }: Pick<AnyRequest, 'req' | 'hold'>,
+  form: Pick<MultipartForm<F, HeldFile>, 'file' | 'limit' | 'fields'>,
+): Promise<{ fields: Static<F>; file: HeldFile }> {
+  const read = await readMultipart(req, { ...form, consume: ({ stream }) => holdFile(stream, hold) })
+  if (read.file.sizeBytes === 0) throw invalid(['body', form.file], 'the file is empty', 'too_short')
+  return read
+}
+
 /** Reads a file into memory, which `hold` reserves piece by piece. */
-export async function holdFile(stream: Readable, hold: (bytes: number) => void): Promise<HeldFile> {
+async function holdFile(stream: Readable, hold: (bytes: number) => void): Promise<HeldFile> {
   const base64: Buffer[] = []
   let sizeBytes = 0
   let rest: Buffer = Buffer.alloc(0)

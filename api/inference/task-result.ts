@@ -1,8 +1,13 @@
-import type { TaskRow } from '../../db/tables/inference.ts'
+import type { TaskOutputFile, TaskRow } from '../../db/tables/inference.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 
 /** A URL of an output is valid for a day (contract 2.7). */
 const URL_LIFETIME_S = 24 * 3_600
+
+interface SignedOutput extends Omit<TaskOutputFile, 'object_key'> {
+  url: string
+  expires_at: string
+}
 
 /** Returns the result of a task; each read signs new URLs for its files. */
 export async function presentResult(
@@ -12,11 +17,19 @@ export async function presentResult(
   if (!result) return null
   const value = JSON.parse(result.toString()) as Record<string, unknown>
   if (!outputs) return value
-  const output_artifacts = await Promise.all(
-    outputs.map(async ({ object_key, filename, content_type, size_bytes, modality }) => {
+  return { ...value, output_artifacts: await signOutputs(objects, outputs) }
+}
+
+/** Returns the files of a result with new URLs. */
+export const signOutputs = (
+  objects: Pick<ObjectStore, 'signGet'>,
+  outputs: readonly TaskOutputFile[],
+): Promise<SignedOutput[]> =>
+  Promise.all(
+    outputs.map(async ({ object_key, ...file }) => {
+      const { filename } = file
       const { url, expiresAt } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S, filename })
+      const { content_type, size_bytes, modality } = file
       return { filename, url, expires_at: expiresAt.toISOString(), content_type, size_bytes, modality }
     }),
   )
-  return { ...value, output_artifacts }
-}

@@ -26,6 +26,13 @@ const SEED = {
   description: 'The same seed makes the same again; a random one by default, which the metadata say.',
 }
 const SIZE = { width: SIDE, height: SIDE }
+const NUM_IMAGES = {
+  type: 'integer',
+  minimum: 1,
+  maximum: 10,
+  default: 1,
+  description: 'How many to make, with seeds that follow each other.',
+}
 const DIFFUSION = {
   num_inference_steps: { type: 'integer', minimum: 1, maximum: 1_000 },
   guidance_scale: { type: 'number', minimum: 0, maximum: 100, description: 'How closely to follow.' },
@@ -148,7 +155,13 @@ const ONE_STEP = { num_inference_steps: 1 }
 export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
   'text-to-image': generative(PICTURE, {
     required: ['prompt'],
-    properties: { prompt: PROMPT, negative_prompt: NEGATIVE_PROMPT, ...SIZE, ...DIFFUSION },
+    properties: {
+      prompt: PROMPT,
+      negative_prompt: NEGATIVE_PROMPT,
+      num_images: NUM_IMAGES,
+      ...SIZE,
+      ...DIFFUSION,
+    },
     example: { prompt: 'A lighthouse at dusk', width: 512, height: 512, num_inference_steps: 20, seed: 7 },
     warmup: { prompt: 'A lighthouse', ...SMALL, ...ONE_STEP },
   }),
@@ -164,6 +177,7 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
         maximum: 1,
         description: 'How much of the picture changes.',
       },
+      num_images: NUM_IMAGES,
       ...SIZE,
       ...DIFFUSION,
     },

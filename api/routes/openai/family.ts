@@ -2,6 +2,7 @@ import type { Family } from '../../http/family.ts'
 import { audio } from './audio/index.ts'
 import { chatCompletions } from './chat-completions/index.ts'
 import { createCompletion } from './completions/create-completion.ts'
+import { images } from './images/index.ts'
 import { models } from './models/index.ts'
 import { createResponse } from './responses/create-response.ts'
 import { createCohereRerank } from './texts/create-rerank.ts'
@@ -12,7 +13,7 @@ export const openai: Family = {
   name: 'openai',
   prefix: '/v1',
   errors: 'openai',
-  routes: [...chatCompletions, createCompletion, createResponse, ...texts, ...audio, ...models],
+  routes: [...chatCompletions, createCompletion, createResponse, ...texts, ...audio, ...images, ...models],
 }
 
 /** The one route of Cohere's second version; its clients append the path to the service's base address. */

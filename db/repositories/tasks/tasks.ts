@@ -158,6 +158,21 @@ export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: s
     .execute()
 }
 
+/** Stores the files of the result of a task whose row was written once it had ended. */
+export async function addOutputs(
+  db: Kysely<Database>,
+  taskId: string,
+  outputs: readonly TaskOutputFile[],
+): Promise<void> {
+  await db
+    .updateTable('task')
+    .set({ outputs: JSON.stringify(outputs) })
+    .where('id', '=', taskId)
+    .where('status', '=', 'succeeded')
+    .where('outputs', 'is', null)
+    .execute()
+}
+
 /** Stores the files of a task's result, in the transaction that ends the task. */
 export async function recordOutputs(
   trx: Transaction<Database>,

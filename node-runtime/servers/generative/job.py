@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,15 @@ class Job:
         self.check()
         self.steps = done
         self.tell(done, max(total, done))
+
+    def parts(self, count: int) -> Iterator[Job]:
+        """Gives a job for each of several things that are made one after the other, with seeds that follow each other."""
+        for index in range(count):
+
+            def tell(done: int, total: int, before: int = index) -> None:
+                self.step(before * total + done, count * total)
+
+            yield replace(self, seed=self.seed + index, tell=tell, steps=0)
 
     def check(self) -> None:
         """Raises once the caller has left."""

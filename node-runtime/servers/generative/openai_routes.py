@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from answers import InputProblem
@@ -12,6 +13,10 @@ from generative.job import Job
 from generative.model import Made, Prepare
 
 Fields = Mapping[str, Any]
+SIZE = re.compile(r"(\d{2,4})x(\d{2,4})", re.ASCII)
+SIDES = {"width": "size", "height": "size"}
+# Fields of ours beside those of OpenAI.
+DIFFUSION = ("negative_prompt", "num_inference_steps", "guidance_scale", "strength", "seed")
 SPEECH_FORMS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 
 
@@ -21,8 +26,10 @@ class Route:
 
     task: str
     names: Mapping[str, str]
-    # Fields of the task that are no field of the request under another name.
+    # Makes of fields of the request others of the task.
     more: Callable[[Fields], Fields] = lambda _: {}
+    # The fields of the request that those others come from.
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self, prepare: Prepare) -> Prepare:
         """Returns what takes the fields of the request instead of those of the task."""
@@ -38,17 +45,34 @@ class Route:
         return prepare_task
 
     def _problem_of(self, problem: InputProblem) -> InputProblem:
-        for known, name in self.names.items():
-            if problem.path == f"/{name}" and known != name:
-                return InputProblem(str(problem).replace(name, known, 1), f"/{known}")
-        return problem
+        origins = {**self.origins, **{name: known for known, name in self.names.items()}}
+        name = problem.path.removeprefix("/")
+        known = origins.get(name, name)
+        return problem if known == name else InputProblem(str(problem).replace(name, known, 1), f"/{known}")
 
 
 def _speech(body: Fields) -> Fields:
     return {"format": choice_of(body, "response_format", SPEECH_FORMS)}
 
 
+def _sides(body: Fields) -> Fields:
+    size = body.get("size")
+    if size in (None, "auto"):
+        return {}
+    sides = SIZE.fullmatch(size) if isinstance(size, str) else None
+    if not sides:
+        raise InputProblem("size must be auto, or a width and a height, for example 512x512", "/size")
+    return {"width": int(sides[1]), "height": int(sides[2])}
+
+
+def _pictures(task: str, **names: str) -> Route:
+    return Route(task, {"n": "num_images", **{name: name for name in DIFFUSION}, **names}, _sides, SIDES)
+
+
 ROUTES: Mapping[str, Route] = {
+    "/v1/images/generations": _pictures("text-to-image", prompt="prompt"),
+    "/v1/images/edits": _pictures("image-to-image", prompt="prompt", image="image_url"),
+    "/v1/images/variations": _pictures("image-to-image", image="image_url"),
     "/v1/audio/speech": Route(
         "text-to-speech", {"input": "text", "voice": "voice_preset", "speed": "speed", "seed": "seed"}, _speech
     ),

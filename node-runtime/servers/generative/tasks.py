@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from answers import InputProblem
 from generative.fields import (
@@ -26,6 +27,9 @@ from pictures import fitted, picture_of
 
 # The longest side of a picture whose size the request leaves open.
 LONGEST_SIDE = 1_024
+MOST_PICTURES = 10
+# The pixels of all pictures of a request, which have to fit into one answer.
+MOST_PIXELS = 16_800_000
 # The pixels of all frames of a film.
 MOST_FILM_PIXELS = 128_000_000
 FPS = 8
@@ -95,19 +99,36 @@ def run(pipeline: Any, job: Job, **arguments: Any) -> Any:
         return pipeline(generator=job.generator(), **arguments)
 
 
-def shown_pictures(result: Any, metadata: Mapping[str, Any]) -> Made:
-    """Writes the pictures of a result."""
-    if any(getattr(result, "nsfw_content_detected", None) or ()):
+def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
+    """Returns how many pictures are asked for."""
+    count = integer_of(fields, "num_images", 1, MOST_PICTURES) or 1
+    width, height = sides.get("width", 0), sides.get("height", 0)
+    if count * width * height > MOST_PIXELS:
+        raise InputProblem(
+            f"num_images is too large: {count} pictures of {width} x {height} have more than"
+            f" {MOST_PIXELS / 1_000_000:g} million pixels",
+            "/num_images",
+        )
+    return count
+
+
+def show_pictures(pipeline: Any, job: Job, count: int, metadata: Mapping[str, Any], **arguments: Any) -> Made:
+    """Makes pictures one after the other, as a single one takes the memory that a model is given, and writes them."""
+    results = [run(pipeline, part, output_type="np", **arguments) for part in job.parts(count)]
+    if any(any(getattr(result, "nsfw_content_detected", None) or ()) for result in results):
         raise UnusableOutput("the safety checker of the model held the picture back")
-    height, width = result.images.shape[1:3]
-    return Made(picture_files(result.images), {**metadata, "width": width, "height": height})
+    pictures = np.concatenate([result.images for result in results])
+    height, width = pictures.shape[1:3]
+    return Made(picture_files(pictures), {**metadata, "width": width, "height": height})
 
 
 def text_to_image(pipeline: Any, multiple: int) -> Prepare:
     def prepare(fields: Fields) -> Callable[[Job], Made]:
         prompt, told = prompt_of(pipeline, fields)
-        arguments = {"prompt": prompt, **sides_of(fields, multiple), **diffusion_of(pipeline, fields)}
-        return lambda job: shown_pictures(run(pipeline, job, output_type="np", **arguments), told)
+        sides = sides_of(fields, multiple)
+        count = count_of(fields, sides)
+        arguments = {"prompt": prompt, **sides, **diffusion_of(pipeline, fields)}
+        return lambda job: show_pictures(pipeline, job, count, told, **arguments)
 
     return prepare
 
@@ -118,9 +139,11 @@ def image_to_image(pipeline: Any, multiple: int) -> Prepare:
         image = given_picture(fields, multiple)
         # Pipelines that can be asked for a size fit the picture into their usual one otherwise.
         accepted = arguments_of(pipeline)
-        size = {name: side for name, side in zip(("width", "height"), image.size, strict=True) if name in accepted}
-        arguments = {"prompt": prompt, **size, **diffusion_of(pipeline, fields)}
-        return lambda job: shown_pictures(run(pipeline, job, image=image, output_type="np", **arguments), told)
+        sides = dict(zip(("width", "height"), image.size, strict=True))
+        count = count_of(fields, sides)
+        size = {name: side for name, side in sides.items() if name in accepted}
+        arguments = {"prompt": prompt, "image": image, **size, **diffusion_of(pipeline, fields)}
+        return lambda job: show_pictures(pipeline, job, count, told, **arguments)
 
     return prepare
 

@@ -40,7 +40,12 @@ async function openaiPython(): Promise<string> {
 export async function startPythonClient(baseUrl: string): Promise<PythonClient> {
   // A gateway on this machine must not be reached through a proxy.
   const env = pythonProcessEnv({ NO_PROXY: '127.0.0.1', no_proxy: '127.0.0.1' })
-  const child = spawn(await openaiPython(), [SCRIPT, baseUrl], { env, stdio: ['pipe', 'pipe', 'inherit'] })
+  // The client warns of routes that only OpenAI's older models serve.
+  const options = ['-W', 'ignore::DeprecationWarning']
+  const child = spawn(await openaiPython(), [...options, SCRIPT, baseUrl], {
+    env,
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
   const exit = once(child, 'exit')
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
 

@@ -102,8 +102,26 @@ def speak(client, **asked):
     return {"bytes": base64.b64encode(spoken.content).decode(), "type": spoken.response.headers["content-type"]}
 
 
+def pictures(answer):
+    return [picture.model_dump(exclude_unset=True) for picture in answer.data]
+
+
+def paint(client, **asked):
+    return pictures(client.images.generate(**asked))
+
+
+def edit(client, path, **asked):
+    with open(path, "rb") as file:
+        return pictures(client.images.edit(image=file, **asked))
+
+
+def vary(client, path, **asked):
+    with open(path, "rb") as file:
+        return pictures(client.images.create_variation(image=file, **asked))
+
+
 FUNCTIONS = [list_models, retrieve, chat, stream, put_together, until_refused, respond, respond_in_a_stream, complete, embed]
-FUNCTIONS += [transcribe, translate, speak]
+FUNCTIONS += [transcribe, translate, speak, paint, edit, vary]
 CALLS = {each.__name__: each for each in FUNCTIONS}
 
 

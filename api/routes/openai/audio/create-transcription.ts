@@ -1,7 +1,6 @@
 import { invalid } from '../../../../domain/errors.ts'
 import { CreateTranscription, Transcription, TranscriptionFields } from '../../../../schemas/openai-audio.ts'
-import { holdFile, jsonWithFile } from '../../../http/held-file.ts'
-import { readMultipart } from '../../../http/multipart.ts'
+import { jsonWithFile, readHeldFile } from '../../../http/held-file.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import { readTranscription, TRANSCRIPT_TYPES } from './read-transcription.ts'
@@ -23,14 +22,10 @@ const speechRoute = (operationId: string, path: `/audio/${string}`, summary: str
     success: { status: 200, schema: Transcription, otherTypes: Object.values(TRANSCRIPT_TYPES) },
     errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
 
-    async handler({ caller, req, hold, disconnect }, services) {
-      const { fields, file } = await readMultipart(req, {
-        file: 'file',
-        limit: LIMIT,
-        fields: TranscriptionFields,
-        consume: ({ stream }) => holdFile(stream, hold),
-      })
-      if (file.sizeBytes === 0) throw invalid(['body', 'file'], 'the file is empty', 'too_short')
+    async handler(request, services) {
+      const { caller, disconnect } = request
+      const form = { file: 'file', limit: LIMIT, fields: TranscriptionFields }
+      const { fields, file } = await readHeldFile(request, form)
       checkTogether(fields)
       const { response_format: format = 'json', stream: _, ...asked } = fields
       return answerCall(

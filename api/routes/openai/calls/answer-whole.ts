@@ -1,3 +1,5 @@
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
+import type { TaskOutputFile } from '../../../../db/tables/inference.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { isCounted } from '../../../gateway/links/answer-memory.ts'
@@ -17,6 +19,8 @@ export interface ReadAnswer {
   /** Beside the id of the task; the content type is JSON by default. */
   headers?: ReplyHeaders
   tokens: number
+  /** What the task keeps of it; nothing by default. */
+  stored?: { result: Buffer; outputs: readonly TaskOutputFile[] }
 }
 
 /** The way in which one kind of call is sent and read. */
@@ -24,12 +28,12 @@ export interface CallOptions {
   /** Returns the body for a node of this version. It is asked again for each node that is tried. */
   bytesFor: (version: string) => Buffer | Promise<Buffer>
   /** Reads the response of a model server; an error is what the client is told instead. */
-  read: (answer: LinkAnswer) => ReadAnswer | ApiError | Promise<ReadAnswer | ApiError>
+  read: (answer: LinkAnswer, call: ModelCall) => ReadAnswer | ApiError | Promise<ReadAnswer | ApiError>
 }
 
 /**
- * Responds to a call in one piece, once the row of its task is durable. The content is not stored: only its client has
- * it. Throws `model_cold` or `no_capacity` when no node has the model loaded in time.
+ * Responds to a call in one piece, once the row of its task is durable. The content is not stored unless `read` says so:
+ * only its client has it. Throws `model_cold` or `no_capacity` when no node has the model loaded in time.
  */
 export async function answerWhole(
   services: Services,
@@ -67,7 +71,7 @@ export async function answerWhole(
     } while (!answer)
     const { body, room } = answer
     if (isCounted(body)) call.disconnect.whenOver(() => room.release())
-    const reading = readAnswer(answer)
+    const reading = readAnswer(answer, call)
     read = reading instanceof Promise ? await reading : reading
   } catch (err) {
     // A call that no node received, or whose client has left, does not become a task.
@@ -79,9 +83,10 @@ export async function answerWhole(
   const outcome =
     read instanceof ApiError
       ? { status: 'failed' as const, error: read.message }
-      : { status: 'succeeded' as const, result: null, tokens: read.tokens }
+      : { status: 'succeeded' as const, result: read.stored?.result ?? null, tokens: read.tokens }
   await record(services, call, { ...asked, outcome })
   if (read instanceof ApiError) throw naming(call, read)
+  if (read.stored) await taskRepository.addOutputs(services.db, call.draft.taskId, read.stored.outputs)
   return reply(200, read.body, {
     'content-type': 'application/json',
     ...read.headers,

@@ -1,0 +1,65 @@
+import {
+  CreateImageEdit,
+  CreateImageVariation,
+  ImageEditFields,
+  ImageList,
+  ImageVariationFields,
+} from '../../../../schemas/openai-images.ts'
+import { jsonWithFile, readHeldFile } from '../../../http/held-file.ts'
+import { route } from '../../../http/route.ts'
+import { answerCall } from '../calls/answer-call.ts'
+import { readPictures } from './read-pictures.ts'
+
+const LIMIT = { maxBytes: 25 * 1024 * 1024 }
+
+interface Change {
+  operationId: string
+  path: `/images/${string}`
+  summary: string
+  form: typeof CreateImageEdit | typeof CreateImageVariation
+  fields: typeof ImageEditFields | typeof ImageVariationFields
+}
+
+/** Both routes take a form with a picture; an edit also has a prompt. */
+const changeRoute = ({ operationId, path, summary, form, fields: schema }: Change) =>
+  route({
+    operationId,
+    summary,
+    method: 'POST',
+    path,
+    auth: 'api-key',
+    admitsWork: true,
+    stream: { contentTypes: ['multipart/form-data'], schema: form, file: LIMIT },
+    success: { status: 200, schema: ImageList },
+    errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+    async handler(request, services) {
+      const { caller, disconnect } = request
+      const { fields, file } = await readHeldFile(request, { file: 'image', limit: LIMIT, fields: schema })
+      return answerCall(
+        services,
+        { caller, disconnect, model: fields.model, body: jsonWithFile(fields, 'image', file) },
+        {
+          path: `/v1${path}`,
+          serves: (taskType) => taskType === 'image-to-image',
+          words: 'for changing pictures',
+          read: (answer, call) => readPictures(services, call, answer, fields.response_format),
+        },
+      )
+    },
+  })
+
+export const createImageEdit = changeRoute({
+  operationId: 'createImageEdit',
+  path: '/images/edits',
+  summary: 'Change a picture as a text says',
+  form: CreateImageEdit,
+  fields: ImageEditFields,
+})
+export const createImageVariation = changeRoute({
+  operationId: 'createImageVariation',
+  path: '/images/variations',
+  summary: 'Make pictures that are like one',
+  form: CreateImageVariation,
+  fields: ImageVariationFields,
+})

@@ -1,0 +1,28 @@
+import { CreateImage, ImageList } from '../../../../schemas/openai-images.ts'
+import { route } from '../../../http/route.ts'
+import { answerCall } from '../calls/answer-call.ts'
+import { readPictures } from './read-pictures.ts'
+
+export const createImage = route({
+  operationId: 'createImage',
+  summary: 'Make pictures of a text',
+  method: 'POST',
+  path: '/images/generations',
+  auth: 'api-key',
+  admitsWork: true,
+  body: CreateImage,
+  success: { status: 200, schema: ImageList },
+  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+  handler: ({ caller, body, rawBody, disconnect }, services) =>
+    answerCall(
+      services,
+      { caller, disconnect, model: body.model, body: rawBody },
+      {
+        path: '/v1/images/generations',
+        serves: (taskType) => taskType === 'text-to-image',
+        words: 'for making pictures',
+        read: (answer, call) => readPictures(services, call, answer, body.response_format),
+      },
+    ),
+})
