@@ -1,4 +1,4 @@
-"""Model server for specialists that write text with PyTorch: see README.md."""
+"""Model server for specialists on PyTorch: see README.md."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent)]
 
 from asgi import refuse_weights, serve, server_arguments
-from data_urls import LARGEST_BODY
-from torch_tasks.models import load_model
-from turns import TurnApp
+from specialist.layout import BadModel
+from torch_tasks.models import open_app
 from weight_faults import is_fault_of_weights, reason_of
 
 
 def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
-    parser = argparse.ArgumentParser(description="Serves one model that writes text over HTTP.")
+    parser = argparse.ArgumentParser(description="Serves one specialist over HTTP.")
     parser.add_argument("--model", type=Path, required=True, help="folder in the format of Hugging Face")
     parser.add_argument("--threads", type=int, default=1)
     server_arguments(parser)
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     try:
-        model = load_model(options.model, options.threads)
+        app = open_app(options.model, options.threads)
+    except BadModel as problem:
+        refuse_weights(str(problem))
     except Exception as error:
         if is_fault_of_weights(error):
             refuse_weights(reason_of(error))
         sys.exit(f"The model in {options.model} cannot be served: {error}")
-    serve(TurnApp(model, LARGEST_BODY), options)
+    serve(app, options)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,9 @@ from itertools import count
 from typing import Any
 
 from json_requests import Busy
+from specialist.engine import ForwardLimits
 from specialist.texts import Tokens
 
-# On a processor a larger forward takes as long for each token, and padding takes as long as text: bench/embeddings.ts.
-BUDGET = 512
-# A forward takes about as long as that of its padded tokens and 7 more (22.7 million parameters, 1 to 40 texts of 12 to 512
-# tokens). So two forwards are faster than one with more padding than this.
-MOST_PADDING = 14
 # Tokens that may wait, four times what the largest request has; a request that finds nobody waiting is always taken.
 CAPACITY = 4 << 20
 
@@ -55,10 +51,9 @@ class Batcher:
     length is nearest to its own join it. Turns go by the tokens that a request has had so far, so that one with many
     texts never keeps another from its first."""
 
-    def __init__(self, forward: Forward, *, budget: int = BUDGET, capacity: int = CAPACITY) -> None:
+    def __init__(self, forward: Forward, limits: ForwardLimits) -> None:
         self._forward = forward
-        self._budget = budget
-        self._capacity = capacity
+        self._limits = limits
         self._by_length: list[_Waiting] = []
         self._by_turn: list[_Waiting] = []
         self._waiting_tokens = 0
@@ -70,7 +65,7 @@ class Batcher:
     async def run(self, texts: Sequence[Tokens]) -> list[Any]:
         """Returns the result of each text. A caller that is cancelled takes its texts out of the queue."""
         size = sum(map(len, texts))
-        if self._by_length and self._waiting_tokens + size > self._capacity:
+        if self._by_length and self._waiting_tokens + size > CAPACITY:
             raise Busy
         request = _Request(len(texts))
         turn = self._turn
@@ -136,7 +131,7 @@ class Batcher:
                 return low, high
             more, top, side = min(candidates)
             padding += more
-            if padding > MOST_PADDING or top * (count + 1) > self._budget:
+            if padding > self._limits.padding or top * (count + 1) > self._limits.padded:
                 return low, high
             if side < 0:
                 low -= 1

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from specialist.texts import Tokens
 
 
+@dataclass(frozen=True)
+class ForwardLimits:
+    """The size of a forward, in tokens."""
+
+    padded: int
+    # The most of them that may be padding.
+    padding: int
+
+
+# On a processor a larger forward takes as long for each token, and padding takes as long as text: bench/embeddings.ts. A
+# forward takes about as long as that of its padded tokens and 7 more (22.7 million parameters, 1 to 40 texts of 12 to 512
+# tokens). So two forwards are faster than one with more padding than this.
+ON_PROCESSOR = ForwardLimits(padded=512, padding=14)
+
+
 class Engine(Protocol):
     """Runs one forward."""
+
+    limits: ForwardLimits
 
     def run(self, ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> np.ndarray:
         """Returns the vectors of the tokens (texts, tokens, width), or the logits of a head (texts, labels)."""

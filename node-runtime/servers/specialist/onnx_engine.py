@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from specialist.engine import ON_PROCESSOR
 from specialist.layout import BadModel
 
 KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
@@ -21,6 +22,8 @@ UNREADABLE = tuple(
 
 class OnnxEngine:
     """A session of onnxruntime on the processor."""
+
+    limits = ON_PROCESSOR
 
     def __init__(self, path: Path, threads: int, *, has_head: bool) -> None:
         options = onnxruntime.SessionOptions()

@@ -34,7 +34,7 @@ class TextModel:
         self._engine = engine
         self._padding = int(layout.config.get("pad_token_id") or 0)
         self._width = len(layout.labels) if layout.has_head else None
-        self._batcher = Batcher(self._forward)
+        self._batcher = Batcher(self._forward, engine.limits)
         self._skipped = {
             name: 0 if layout.pooling.has_prompt else tokenization.prompt_tokens(text)
             for name, text in layout.prompts.items()

@@ -1,20 +1,49 @@
-"""The model of a folder: its config.json says which task it serves."""
+"""The application for the model of a folder: its config.json says which task it serves."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from turns import TurnModel
+from data_urls import LARGEST_BODY
+from turns import TurnApp, TurnModel
 
 PICTURES = "vision-encoder-decoder"
+# Classes of encoders; those of writers end with ForConditionalGeneration or MTModel.
+ENCODERS = re.compile(r"(?:For(?:SequenceClassification|MaskedLM|PreTraining)|[a-z]Model)$")
 
 
-def load_model(folder: Path, threads: int) -> TurnModel:
-    """Loads a model that reads pictures, or one that translates texts."""
+def open_app(folder: Path, threads: int) -> Any:
+    """Loads a model that reads pictures or translates, which answers requests in turns, or an encoder of texts, which
+    answers many at once. Raises `BadModel` for an encoder that cannot be served."""
     path = folder / "config.json"
     # Without the file transformers says what is missing.
-    config = json.loads(path.read_text()) if path.is_file() else None
+    config = json.loads(path.read_text()) if path.is_file() else {}
+    if isinstance(config, dict) and _encodes(config):
+        return _encoder(folder, threads)
+    return TurnApp(_writer(folder, config, threads), LARGEST_BODY)
+
+
+def _encodes(config: Mapping[str, Any]) -> bool:
+    [architecture, *_] = config.get("architectures") or [""]
+    writes = config.get("model_type") == PICTURES or config.get("is_encoder_decoder") is True
+    return not writes and ENCODERS.search(str(architecture)) is not None
+
+
+def _encoder(folder: Path, threads: int) -> Any:
+    from specialist.app import SpecialistApp
+    from specialist.layout import read_layout
+    from specialist.texts import Tokenization
+    from specialist.torch_engine import TorchEngine
+
+    layout = read_layout(folder)
+    return SpecialistApp(layout, Tokenization(layout, [folder]), TorchEngine(layout, threads))
+
+
+def _writer(folder: Path, config: Any, threads: int) -> TurnModel:
     if isinstance(config, dict) and config.get("model_type") == PICTURES:
         from torch_tasks.reading import Reader
 

@@ -44,10 +44,19 @@ describe('specialists', function () {
   after(() => stack.disposeAsync())
 
   let imported = 0
-  async function imports(kind: TinySpecialist, task = kind.kind ?? 'embeddings'): Promise<ImportedModel> {
+  async function imports(
+    kind: TinySpecialist,
+    task = kind.kind ?? 'embeddings',
+    profile?: string,
+  ): Promise<ImportedModel> {
     const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     imported += 1
-    const order = { name: `specialist-${imported}`, path: await tinySpecialist(kind), task }
+    const order = {
+      name: `specialist-${imported}`,
+      path: await tinySpecialist(kind),
+      task,
+      ...(profile && { profile }),
+    }
     return importModel(client, { ...order, accountId: world.accountId })
   }
   const infer = (id: string, body: object) =>
@@ -67,7 +76,7 @@ describe('specialists', function () {
       `${JSON.stringify(a)} differs from ${JSON.stringify(b)}`,
     )
 
-  it('answer cold and warm with the numbers of transformers, all four kinds', async () => {
+  it('answer cold and warm with the numbers of transformers, all four kinds, on ONNX Runtime and PyTorch', async () => {
     const [embeddings, rerank, moderation, classification] = KINDS
     assert.ok(embeddings && rerank && moderation && classification)
     const [vectors, logits, categories, classes] = await probeSpecialists([
@@ -109,9 +118,13 @@ describe('specialists', function () {
         expected: shares(classes?.[0] ?? []),
       },
     ]
-    for (const { kind, input, found, expected } of cases) {
-      const model = await imports(kind)
-      assert.equal(model.runtime_profile, 'specialist-onnx')
+    const served = [
+      ...cases.map((one) => ({ ...one, profile: undefined })),
+      ...cases.slice(0, 2).map((one) => ({ ...one, profile: 'specialist-torch' })),
+    ]
+    for (const { kind, profile, input, found, expected } of served) {
+      const model = await imports(kind, kind.kind, profile)
+      assert.equal(model.runtime_profile, profile ?? 'specialist-onnx')
 
       const cold = await infer(model.endpoint_id, { input, sync: false })
       assert.equal(cold.body.status, 'queued', cold.text)
