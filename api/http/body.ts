@@ -44,8 +44,7 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
       try {
         if (size > maxBytes) throw tooLarge(maxBytes)
         if (chunks.length === 0) firstAt = performance.now()
-        else if (performance.now() - firstAt > SLOWEST_MS)
-          throw new ApiError('request_timeout', 'the body came too slowly')
+        else checkPace(firstAt)
         hold(chunk.length)
         chunks.push(chunk)
       } catch (err) {
@@ -67,6 +66,12 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
         if (!req.complete) reject(new ClientGoneError('the client left before its body was complete'))
       })
   })
+}
+
+/** Throws when a body that is held in memory, and whose first bytes came at `firstAt`, takes too long. */
+export function checkPace(firstAt: number): void {
+  if (performance.now() - firstAt > SLOWEST_MS)
+    throw new ApiError('request_timeout', 'the body came too slowly')
 }
 
 /** Makes a 413. `what` is the part that is too large, and `hint` ends the sentence. */

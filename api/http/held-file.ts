@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { Static, TSchema } from 'typebox'
 import { invalid } from '../../domain/errors.ts'
+import { checkPace } from './body.ts'
 import { type MultipartForm, readMultipart } from './multipart.ts'
 import type { AnyRequest } from './route.ts'
 
@@ -35,7 +36,9 @@ async function holdFile(stream: Readable, hold: (bytes: number) => void): Promis
     hold(text.length)
     base64.push(text)
   }
+  const firstAt = performance.now()
   for await (const chunk of stream as AsyncIterable<Buffer>) {
+    checkPace(firstAt)
     sizeBytes += chunk.length
     const bytes = rest.length > 0 ? Buffer.concat([rest, chunk]) : chunk
     const whole = bytes.length - (bytes.length % GROUP)

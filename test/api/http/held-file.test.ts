@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import Type from 'typebox'
+import type { Family } from '../../../api/http/family.ts'
+import { jsonWithFile, readHeldFile } from '../../../api/http/held-file.ts'
+import { route } from '../../../api/http/route.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+
+const MIB = 1024 * 1024
+const LIMIT = { maxBytes: 3 * MIB }
+
+const keep = route({
+  operationId: 'keep',
+  summary: 'Answer with the JSON text of a form',
+  method: 'POST',
+  path: '/keep',
+  auth: 'none',
+  stream: { contentTypes: ['multipart/form-data'], file: LIMIT },
+  success: { status: 200, schema: Type.Object({}, { additionalProperties: true }) },
+
+  async handler(request) {
+    const form = { file: 'file', limit: LIMIT, fields: Type.Object({ name: Type.Optional(Type.String()) }) }
+    const { fields, file } = await readHeldFile(request, form)
+    return JSON.parse(jsonWithFile(fields, 'file', file).toString()) as object
+  },
+})
+const families: Family[] = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [keep] }]
+
+describe('files of forms in memory', () => {
+  let api: TestApi
+  before(async () => {
+    // Callers without an account share a small part of it.
+    api = await startApi({ families, env: { HEARTH_BODY_MEMORY_MB: '64' } })
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  async function send(bytes: Buffer<ArrayBuffer>, fields: Record<string, string> = {}) {
+    const form = new FormData()
+    for (const [name, value] of Object.entries(fields)) form.append(name, value)
+    form.append('file', new File([bytes], 'a.bin'))
+    const encoded = new Response(form)
+    return api.call('POST', '/api/builder/v1/keep', {
+      raw: new Uint8Array(await encoded.arrayBuffer()),
+      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
+    })
+  }
+  const bytes = (size: number): Buffer<ArrayBuffer> =>
+    Buffer.from(Uint8Array.from({ length: size }, (_, i) => (i * 7) % 251))
+
+  it('are data: URLs of exactly their bytes, beside the fields', async () => {
+    for (const size of [1, 2, 3, 4, 200_000, 200_001, 200_002]) {
+      const { status, body } = await send(bytes(size), { name: 'x"y' })
+
+      assert.equal(status, 200)
+      assert.equal(body.name, 'x"y')
+      const [head, base64] = body.file.split(',')
+      assert.equal(head, 'data:application/octet-stream;base64')
+      assert.deepEqual(Buffer.from(base64, 'base64'), bytes(size))
+    }
+    assert.deepEqual(Object.keys((await send(bytes(1))).body), ['file'])
+  })
+
+  it('take their memory only until the response', async () => {
+    for (let i = 0; i < 10; i++) assert.equal((await send(bytes(MIB))).status, 200)
+  })
+
+  it('are refused when they are empty, or do not fit now', async () => {
+    const empty = await send(bytes(0))
+    const large = await send(bytes(2 * MIB))
+
+    assert.equal(empty.status, 422)
+    assert.deepEqual(empty.body.detail[0].loc, ['body', 'file'])
+    assert.deepEqual([large.status, large.body.error.code], [503, 'no_capacity'])
+  })
+})
