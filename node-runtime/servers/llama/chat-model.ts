@@ -1,5 +1,3 @@
-import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
 import { AnswerText } from './answer-text.ts'
 import type {
   Binding,
@@ -15,16 +13,14 @@ import type {
 } from './binding.ts'
 import { type CallFragment, CallStream, type ToolCall } from './call-stream.ts'
 import type { ChatRequest } from './chat-request.ts'
+import { openGguf } from './gguf.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
 import type { Output } from './output.ts'
 import { countPrompt } from './prompt-length.ts'
 import { UnusableError } from './unusable-error.ts'
-import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusable-weights.ts'
 
 /** The context is shared by the prompt and the output, so some of it is reserved for the prompt. */
 const LONGEST_CONTEXT = 8_192
-/** The number of llama.cpp's log lines that are stored to explain a failed load. */
-const MOST_WRITTEN = 100
 
 export interface Answer {
   text: string
@@ -38,15 +34,6 @@ export interface Listener {
   onThought: (text: string) => void
   onCall: (fragment: CallFragment) => void
   signal: AbortSignal
-}
-
-/** Finds the one GGUF file below a folder; for a split model, its first part. */
-export function findGguf(folder: string): string {
-  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-  const files = names.filter((name) => name.endsWith('.gguf')).toSorted()
-  const [first] = files
-  if (first === undefined) throw new UnusableWeightsError('there is no .gguf file')
-  return join(folder, first)
 }
 
 /** A loaded model that serves a few conversations at a time, each on a sequence with a cache of its prompt. */
@@ -76,25 +63,9 @@ export class ChatModel {
 
   static async load(
     binding: Binding,
-    { path, threads, concurrency }: { path: string; threads: number; concurrency: number },
+    { folder, threads, concurrency }: { folder: string; threads: number; concurrency: number },
   ): Promise<ChatModel> {
-    const written: string[] = []
-    const logger = (_level: string, text: string): void => {
-      process.stderr.write(`${text.trimEnd()}\n`)
-      if (written.length < MOST_WRITTEN) written.push(text)
-    }
-    const settings = {
-      build: 'never',
-      maxThreads: threads,
-      progressLogs: false,
-      logLevel: 'error',
-      logger,
-    } as const
-    await checkGgufHeader(path)
-    const llama = await binding.getLlama({ gpu: 'auto', ...settings })
-    const model = await llama.loadModel({ modelPath: path }).catch(async (err: unknown) => {
-      throw await judgeLoadFailure(err, written)
-    })
+    const { llama, model } = await openGguf(binding, { folder, threads })
     const contextSize = { max: Math.min(model.trainContextSize, LONGEST_CONTEXT) }
     const context = await model.createContext({ sequences: concurrency, contextSize, threads })
     return new ChatModel({ binding, llama, model, context }, concurrency)

@@ -1,43 +1,18 @@
 import { randomUUID } from 'node:crypto'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { parseArgs } from 'node:util'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { loadBinding } from './binding.ts'
-import { type Answer, ChatModel, findGguf } from './chat-model.ts'
+import { type Answer, ChatModel } from './chat-model.ts'
 import { type ChatRequest, readChat, SERVED_NAME } from './chat-request.ts'
+import { bodyOf, endWith, send, serve, serverOptions } from './serving.ts'
 import { UnusableError } from './unusable-error.ts'
-import { UNUSABLE_STATUS, UnusableWeightsError } from './unusable-weights.ts'
 
 const LARGEST_BODY = 64 * 1024 * 1024
 
 /** Loads a GGUF and serves OpenAI's chat completions: see ../README.md. */
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      packages: { type: 'string', default: '' },
-      model: { type: 'string', default: '' },
-      port: { type: 'string', default: '0' },
-      socket: { type: 'string', default: '' },
-      threads: { type: 'string', default: '1' },
-      concurrency: { type: 'string', default: '2' },
-    },
-  })
-  const model = await ChatModel.load(await loadBinding(values.packages), {
-    path: findGguf(values.model),
-    threads: Number(values.threads),
-    concurrency: Number(values.concurrency),
-  })
-  const server = createServer((request, response) => void answer(model, request, response))
-  server.keepAliveTimeout = 600_000
-  const announce = (where: object) =>
-    process.stdout.write(`${JSON.stringify({ event: 'ready', ...where })}\n`)
-  if (values.socket) server.listen(values.socket, () => announce({ socket: values.socket }))
-  else {
-    server.listen(Number(values.port), '127.0.0.1', () => {
-      announce({ port: (server.address() as AddressInfo).port })
-    })
-  }
-  process.once('SIGTERM', () => process.exit(0))
+  const options = serverOptions()
+  const model = await ChatModel.load(await loadBinding(options.packages), options)
+  serve(options, (request, response) => void answer(model, request, response))
 }
 
 async function answer(model: ChatModel, request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -144,28 +119,10 @@ const error = (
   { type = 'invalid_request_error', field = null }: { type?: string; field?: string | null } = {},
 ) => ({ error: { message, type, param: field, code: null } })
 
-function send(response: ServerResponse, status: number, value: unknown): void {
-  const body = Buffer.from(JSON.stringify(value))
-  response.writeHead(status, { 'content-type': 'application/json', 'content-length': body.length }).end(body)
-}
-
 async function textOf(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > LARGEST_BODY) throw new UnusableError(`the body is larger than ${LARGEST_BODY >> 20} MB`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString()
+  const body = await bodyOf(request, LARGEST_BODY)
+  if (body === undefined) throw new UnusableError(`the body is larger than ${LARGEST_BODY >> 20} MB`)
+  return body.toString()
 }
 
-main().catch((err: unknown) => {
-  if (err instanceof UnusableWeightsError) {
-    process.stderr.write(`${err.message}\n`)
-    process.exitCode = UNUSABLE_STATUS
-    return
-  }
-  process.stderr.write(`The model cannot be served: ${err instanceof Error ? err.message : String(err)}\n`)
-  process.exitCode = 1
-})
+main().catch(endWith)

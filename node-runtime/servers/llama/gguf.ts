@@ -1,0 +1,42 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Binding, Llama, LlamaModel } from './binding.ts'
+import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusable-weights.ts'
+
+/** The number of llama.cpp's log lines that are stored to explain a failed load. */
+const MOST_WRITTEN = 100
+
+/** Loads the GGUF of a folder; throws an `UnusableWeightsError` where its weights are to blame. */
+export async function openGguf(
+  binding: Binding,
+  { folder, threads }: { folder: string; threads: number },
+): Promise<{ llama: Llama; model: LlamaModel }> {
+  const path = findGguf(folder)
+  const written: string[] = []
+  const logger = (_level: string, text: string): void => {
+    process.stderr.write(`${text.trimEnd()}\n`)
+    if (written.length < MOST_WRITTEN) written.push(text)
+  }
+  const settings = {
+    build: 'never',
+    maxThreads: threads,
+    progressLogs: false,
+    logLevel: 'error',
+    logger,
+  } as const
+  await checkGgufHeader(path)
+  const llama = await binding.getLlama({ gpu: 'auto', ...settings })
+  const model = await llama.loadModel({ modelPath: path }).catch(async (err: unknown) => {
+    throw await judgeLoadFailure(err, written)
+  })
+  return { llama, model }
+}
+
+/** Finds the one GGUF file below a folder; for a split model, its first part. */
+function findGguf(folder: string): string {
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  const files = names.filter((name) => name.endsWith('.gguf')).toSorted()
+  const [first] = files
+  if (first === undefined) throw new UnusableWeightsError('there is no .gguf file')
+  return join(folder, first)
+}

@@ -1,0 +1,83 @@
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { parseArgs } from 'node:util'
+import { UNUSABLE_STATUS, UnusableWeightsError } from './unusable-weights.ts'
+
+export interface ServerOptions {
+  packages: string
+  folder: string
+  port: number
+  socket: string
+  threads: number
+  concurrency: number
+}
+
+/** Reads the command line of a server: see ../README.md. */
+export function serverOptions(): ServerOptions {
+  const { values } = parseArgs({
+    options: {
+      packages: { type: 'string', default: '' },
+      model: { type: 'string', default: '' },
+      port: { type: 'string', default: '0' },
+      socket: { type: 'string', default: '' },
+      threads: { type: 'string', default: '1' },
+      concurrency: { type: 'string', default: '2' },
+    },
+  })
+  const { packages, model, port, socket, threads, concurrency } = values
+  return {
+    packages,
+    folder: model,
+    port: Number(port),
+    socket,
+    threads: Number(threads),
+    concurrency: Number(concurrency),
+  }
+}
+
+/** Listens, prints the ready line, and serves until SIGTERM. */
+export function serve(
+  { port, socket }: Pick<ServerOptions, 'port' | 'socket'>,
+  listener: RequestListener,
+): void {
+  const server = createServer(listener)
+  server.keepAliveTimeout = 600_000
+  const announce = (where: object) =>
+    process.stdout.write(`${JSON.stringify({ event: 'ready', ...where })}\n`)
+  if (socket) server.listen(socket, () => announce({ socket }))
+  else {
+    server.listen(port, '127.0.0.1', () => {
+      announce({ port: (server.address() as AddressInfo).port })
+    })
+  }
+  process.once('SIGTERM', () => process.exit(0))
+}
+
+/** Sends one complete response. */
+export function send(response: ServerResponse, status: number, value: unknown): void {
+  const body = Buffer.from(JSON.stringify(value))
+  response.writeHead(status, { 'content-type': 'application/json', 'content-length': body.length }).end(body)
+}
+
+/** Reads the body of a request; undefined when it is too large. */
+export async function bodyOf(request: IncomingMessage, largest: number): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > largest) return undefined
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** Ends the program with the status that tells faults of the weights from others. */
+export function endWith(err: unknown): void {
+  if (err instanceof UnusableWeightsError) {
+    process.stderr.write(`${err.message}\n`)
+    process.exitCode = UNUSABLE_STATUS
+    return
+  }
+  process.stderr.write(`The model cannot be served: ${err instanceof Error ? err.message : String(err)}\n`)
+  process.exitCode = 1
+}
