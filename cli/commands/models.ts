@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
-import { createReadStream, statSync } from 'node:fs'
+import { closeSync, createReadStream, openSync, readSync, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { basename, join, relative, sep } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { Argument, type Command } from 'commander'
 import { request } from 'undici'
+import { GGUF_HEAD_BYTES, ggufProblem, readGgufHead } from '../../domain/hub/gguf.ts'
 import { taskTypesOfKind } from '../../domain/task-types/index.ts'
 import type { CompleteModelImport, ImportedModel, ModelImportStarted } from '../../schemas/model-import.ts'
 import type { RegistryEntry } from '../../schemas/model.ts'
@@ -140,6 +141,10 @@ const GENERATIVE_TASKS = new Set(taskTypesOfKind('generative'))
 
 function profileFor(files: readonly LocalFile[], task: string): string {
   const has = (pattern: RegExp) => files.some(({ path }) => pattern.test(path))
+  if (task === 'embeddings' || task === 'rerank') {
+    const gguf = files.find(({ path }) => path.endsWith('.gguf'))
+    if (gguf && !has(/\.(?:safetensors|onnx)$/)) return ggufProfile(gguf, task)
+  }
   const specialist = SPECIALIST_PROFILES.get(task)
   if (specialist !== undefined) {
     if (has(/^config\.json$/)) return specialist
@@ -152,4 +157,16 @@ function profileFor(files: readonly LocalFile[], task: string): string {
   if (has(/\.gguf$/)) return 'llm-llamacpp'
   if (has(/(^|\/)config\.json$/)) return 'llm-transformers'
   throw usageError('Neither a .gguf file nor a config.json is there: say with --profile what runs it.')
+}
+
+/** A GGUF says in its head whether it is for the task. */
+function ggufProfile({ path, from }: LocalFile, task: 'embeddings' | 'rerank'): string {
+  const bytes = Buffer.alloc(GGUF_HEAD_BYTES)
+  const file = openSync(from, 'r')
+  const count = readSync(file, bytes)
+  closeSync(file)
+  const head = readGgufHead(bytes.subarray(0, count))
+  const problem = head ? ggufProblem(task, head) : `${path} is no GGUF.`
+  if (problem !== undefined) throw usageError(problem)
+  return 'specialist-llamacpp'
 }

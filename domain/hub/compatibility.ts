@@ -1,5 +1,6 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
+import { type GgufHead, ggufProblem } from './gguf.ts'
 import {
   type InConfig,
   isEncoderTask,
@@ -85,6 +86,8 @@ export interface HubSurroundings extends InConfig {
   shape: ModelShape | null
   /** The shards in the index of the safetensors; null when there is no index or it has not been read. */
   shards: readonly string[] | null
+  /** The head of the GGUF; null when there is none or it has not been read. */
+  gguf: GgufHead | null
 }
 
 export interface CompatibilityCheck {
@@ -118,6 +121,9 @@ const USUAL_PROFILES = new Set([
   'specialist-whisper',
 ])
 
+/** Architectures of GGUF files that write no text. */
+const GGUF_ENCODER = /bert|embedding|t5encoder/
+
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
 const OPEN_LICENCES =
@@ -136,7 +142,7 @@ export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVe
   const shape = wanted === 'text-generation' ? around.shape : null
   const neededMb = profile && memoryOf(profile, sizeBytes, shape)
   const checks = [
-    checkArchitecture(repo, around, profile),
+    checkArchitecture(repo, around, { profile, format }),
     checkWeights(weights),
     checkRemoteCode(repo),
     checkLicence(repo),
@@ -173,7 +179,7 @@ function chooseProfile(
 ): HubProfile | undefined {
   const { task, profiles } = around
   const wanted = task ?? taskOfPipeline(repo.pipelineTag)
-  if (!wanted || !format || problemOf(repo, around) !== undefined) return undefined
+  if (!wanted || !format || problemOf(repo, around, format) !== undefined) return undefined
   const { served } = HUB_TASKS[wanted]
   const serving = profiles.filter(({ task_types }) => task_types.some((type) => isIn(served, type)))
   const isGguf = ({ profile_id }: HubProfile): boolean => profile_id.includes('llamacpp')
@@ -184,12 +190,20 @@ function chooseProfile(
   return fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
 }
 
-/** Returns why a model of texts cannot serve its task; undefined when it can, and for all other tasks. */
+/** Returns why a model cannot serve its task; undefined when it can, or when nothing is known that speaks against it. */
 function problemOf(
-  { architectures, pipelineTag }: HubRepoFacts,
-  { task, head, decoder, modules }: HubSurroundings,
+  { architectures, pipelineTag, ggufArchitecture }: HubRepoFacts,
+  { task, head, decoder, modules, gguf }: HubSurroundings,
+  format: WeightFormat | undefined,
 ): string | undefined {
   const wanted = task ?? taskOfPipeline(pipelineTag)
+  if (format === 'gguf') {
+    if (wanted === 'embeddings' || wanted === 'rerank') return gguf ? ggufProblem(wanted, gguf) : undefined
+    const isEncoder = ggufArchitecture !== null && GGUF_ENCODER.test(ggufArchitecture)
+    return isEncoder
+      ? `The GGUF (${ggufArchitecture}) is an encoder, and ${wanted} needs another model.`
+      : undefined
+  }
   const [architecture] = architectures
   if (!wanted || !isSpecialistTask(wanted) || architecture === undefined) return undefined
   return specialistProblem(wanted, { architecture, head, decoder, modules })
@@ -206,7 +220,7 @@ function memoryOf(
 function checkArchitecture(
   repo: HubRepoFacts,
   around: HubSurroundings,
-  profile: HubProfile | undefined,
+  { profile, format }: { profile: HubProfile | undefined; format: WeightFormat | undefined },
 ): CompatibilityCheck {
   const { task } = around
   const name = repo.architectures[0] ?? repo.ggufArchitecture ?? repo.modelType ?? 'unknown'
@@ -216,7 +230,8 @@ function checkArchitecture(
     passed: profile !== undefined,
     message: profile
       ? `${name} runs on the runtime profile ${profile.profile_id}.`
-      : (problemOf(repo, around) ?? `No runtime profile of this platform serves ${name} for ${wanted}.`),
+      : (problemOf(repo, around, format) ??
+        `No runtime profile of this platform serves ${name} for ${wanted}.`),
   }
 }
 

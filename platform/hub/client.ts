@@ -122,6 +122,16 @@ export class HubClient {
     return bytes
   }
 
+  /** Reads the first bytes of a large file; no digest is known of these alone. */
+  async readStart(
+    repo: Pick<HubRepoInfo, 'repoId' | 'revision'>,
+    path: string,
+    most: number,
+  ): Promise<Buffer> {
+    const answer = await this.open(repo.repoId, repo.revision, path, { range: `bytes=0-${most - 1}` })
+    return (await readUpTo(answer, most)).subarray(0, most)
+  }
+
   /** Opens a file, from `range` on if given; the caller must read or dump the body. */
   async open(
     repoId: string,
@@ -231,17 +241,23 @@ function nextPage({ link }: Dispatcher.ResponseData['headers'], from: string): s
   return url.href
 }
 
-async function readAll({ body }: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
+async function readAll(answer: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
+  const bytes = await readUpTo(answer, maxBytes)
+  if (bytes.length > maxBytes) throw new HubError('invalid_answer', 'the hub sent more than can be read')
+  return bytes
+}
+
+/** Reads until there are more bytes than `most`; the rest is not read. */
+async function readUpTo({ body }: Dispatcher.ResponseData, most: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let size = 0
   try {
     for await (const chunk of body as AsyncIterable<Buffer>) {
       size += chunk.length
-      if (size > maxBytes) throw new HubError('invalid_answer', 'the hub sent more than can be read')
       chunks.push(chunk)
+      if (size > most) break
     }
   } catch (cause) {
-    if (cause instanceof HubError) throw cause
     throw new HubError('unavailable', 'the model hub broke off', { cause })
   }
   return Buffer.concat(chunks)

@@ -16,11 +16,46 @@ export interface Llama {
 export interface LlamaModel {
   readonly trainContextSize: number
   readonly tokenizer: Tokenize
+  /** `wpm` is the vocabulary of a BERT. */
+  readonly vocabularyType: string
+  readonly tokens: SpecialTokens
+  readonly embeddingVectorSize: number
+  readonly fileInfo: {
+    metadata: {
+      general: { architecture: string }
+      tokenizer?: { 'chat_template.rerank'?: unknown; ggml?: { tokens?: readonly string[] } }
+    }
+    /** The settings below the name of the architecture. */
+    architectureMetadata?: {
+      pooling_type?: number
+      classifier?: { output_labels?: readonly string[] }
+    }
+  }
+  detokenize(tokens: readonly number[]): string
   createContext(options: {
     sequences: number
     contextSize: number | { max: number }
     threads: number
   }): Promise<LlamaContext>
+  createEmbeddingContext(options: {
+    contextSize: number
+    batchSize: number
+    threads: number
+  }): Promise<EmbeddingContext>
+}
+
+/** The tokens that mark the ends of texts; null where a vocabulary has none. */
+export interface SpecialTokens {
+  readonly bos: number | null
+  readonly eos: number | null
+  readonly sep: number | null
+  readonly shouldPrependBosToken: boolean
+  readonly shouldAppendEosToken: boolean
+}
+
+export interface EmbeddingContext {
+  /** Returns what the weights and the pooling of the file make of tokens; for a ranking head its logits. */
+  getEmbeddingFor(tokens: readonly number[]): Promise<{ vector: readonly number[] }>
 }
 
 export interface LlamaContext {
@@ -90,7 +125,7 @@ export interface ContextOptions {
   documentFunctionParams?: boolean
 }
 
-export type Tokenize = (text: string) => unknown[]
+export type Tokenize = (text: string, specialTokens?: boolean) => unknown[]
 
 /** A prompt: texts, and special tokens between them. */
 export interface ContextText {

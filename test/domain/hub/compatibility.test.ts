@@ -46,6 +46,7 @@ const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
   shards: null,
   head: null,
   decoder: null,
+  gguf: null,
   modules: null,
   ...overrides,
 })
@@ -103,6 +104,20 @@ describe('what the hub offers', () => {
     )
 
     assert.deepEqual(files, ['a-Q4_K_M.gguf'])
+  })
+
+  it('is no GGUF of an encoder where a model is to write', () => {
+    const files = [{ path: 'a.gguf', sizeBytes: MB }]
+    const { compatibility } = checkHubRepo(
+      repo({ files, architectures: [], ggufArchitecture: 'nomic-bert' }),
+      around({ shape: null }),
+    )
+
+    assert.equal(compatibility.runtime_profile_id, null)
+    assert.match(
+      compatibility.checks.find(({ passed }) => !passed)?.message ?? '',
+      /The GGUF \(nomic-bert\) is an encoder, and text-generation needs another model/,
+    )
   })
 
   describe('as GGUF in parts', () => {

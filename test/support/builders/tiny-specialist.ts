@@ -8,6 +8,7 @@ import { flagsOf, madeFolders } from './made-models.ts'
 import { llmPython } from './tiny-llm.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_specialist.py')
+const GGUF_MAKER = join(import.meta.dirname, 'specialist_gguf.py')
 const SERVERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'servers')
 const CONVERTER = join(SERVERS, 'specialist_convert.py')
 /** Copies what was made before it is checked, because the check changes it. */
@@ -71,6 +72,21 @@ export async function tinySpecialists(all: readonly TinySpecialist[]): Promise<s
 export async function tinySpecialist(options: TinySpecialist = {}): Promise<string> {
   const [folder = ''] = await tinySpecialists([options])
   return folder
+}
+
+/**
+ * Returns a tiny BERT as GGUF in float32, and a folder of the same weights for transformers. llama.cpp has no types of tokens,
+ * so the weights of these are equal.
+ */
+export async function tinySpecialistGguf(
+  options: TinySpecialist,
+  pooling: 'mean' | 'cls' | 'rank',
+): Promise<{ path: string; plain: string }> {
+  const source = await tinySpecialist(options)
+  const inputs = [await digestOf(source), pooling]
+  const args = (draft: string) => [source, draft, '--pooling', pooling]
+  const [folder = ''] = await madeFolders(await llmPython(), [{ program: GGUF_MAKER, inputs, args }])
+  return { path: join(folder, 'model.gguf'), plain: join(folder, 'plain') }
 }
 
 /** Writes one to `folder`, for a test that changes it. */

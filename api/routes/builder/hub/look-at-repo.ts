@@ -3,9 +3,11 @@ import {
   type HubSurroundings,
   type HubTask,
   type HubVerdict,
+  taskOfPipeline,
 } from '../../../../domain/hub/compatibility.ts'
+import { GGUF_HEAD_BYTES, readGgufHead } from '../../../../domain/hub/gguf.ts'
 import { type InConfig, readDecoder, readHead, readModules } from '../../../../domain/hub/specialists.ts'
-import { shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
+import { chooseEncoderWeights, shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
 import { readModelShape } from '../../../../domain/models/shape.ts'
 import { serves } from '../../../../domain/placement/node-snapshot.ts'
 import { HubError, type HubRepoInfo } from '../../../../platform/hub/client.ts'
@@ -53,27 +55,32 @@ export async function lookAtRepo(
   return { info, verdict }
 }
 
-type Access = Pick<HubSurroundings, 'access' | 'shape' | 'shards' | keyof InConfig>
+type Access = Pick<HubSurroundings, 'access' | 'shape' | 'shards' | 'gguf' | keyof InConfig>
 
-const UNREAD = { shape: null, shards: null, head: null, decoder: null, modules: null } as const
+const UNREAD = { shape: null, shards: null, head: null, decoder: null, modules: null, gguf: null } as const
 
 function accessTo(
   services: Needs,
   { info, isOpen }: SeenRepo,
-  { thorough }: LookOptions,
+  { task, thorough }: LookOptions,
 ): Access | Promise<Access> {
   if (!isOpen) return { access: 'not_listed', ...UNREAD }
-  if (thorough) return lookInside(services, info)
+  if (thorough) return lookInside(services, info, task ?? taskOfPipeline(info.pipelineTag))
   return { access: info.gated && !services.hub.hasToken ? 'no_token' : 'unknown', ...UNREAD }
 }
 
-async function lookInside({ hub }: Needs, info: HubRepoInfo): Promise<Access> {
+async function lookInside({ hub }: Needs, info: HubRepoInfo, task: HubTask | undefined): Promise<Access> {
   const fileAt = (wanted: string) => info.files.find(({ path }) => path === wanted)
   const [config, moduleList] = [fileAt('config.json'), fileAt('modules.json')]
   try {
     const index = shardIndexOf(info.files)
     const shards = index ? (shardsOf(parse(await hub.read(info, index))) ?? null) : null
     const modules = moduleList ? readModules(parse(await hub.read(info, moduleList))) : null
+    const isOfTexts = task === 'embeddings' || task === 'rerank'
+    const weights = isOfTexts ? chooseEncoderWeights(info.files, shards) : undefined
+    const [part] = weights?.format === 'gguf' ? weights.files.toSorted() : []
+    const start = part === undefined ? undefined : await hub.readStart(info, part, GGUF_HEAD_BYTES)
+    const gguf = start ? (readGgufHead(start) ?? null) : null
     if (config) {
       const content = parse(await hub.read(info, config))
       return {
@@ -83,11 +90,12 @@ async function lookInside({ hub }: Needs, info: HubRepoInfo): Promise<Access> {
         decoder: readDecoder(content),
         shards,
         modules,
+        gguf,
       }
     }
     const first = info.files[0]
     if (first) await hub.checkAccess(info, first.path)
-    return { ...UNREAD, access: 'granted', shards, modules }
+    return { ...UNREAD, access: 'granted', shards, modules, gguf }
   } catch (err) {
     if (!(err instanceof HubError)) throw err
     if (err.code === 'gated_no_token') return { access: 'no_token', ...UNREAD }

@@ -3,6 +3,39 @@ import { encoderRepo, json, llamaRepo, MODULES, safetensors } from '../../../../
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 
+/** A repository of GGUF files, whose bytes end within their vocabulary; a chat model declares no pooling. */
+function ggufRepo(repoId: string, architecture: string, pooling?: number): HubRepo {
+  const text = (value: string) => Buffer.concat([number(value.length, 8), Buffer.from(value)])
+  const settings = [
+    Buffer.concat([text('general.architecture'), number(8, 4), text(architecture)]),
+    Buffer.concat([text('general.tags'), number(9, 4), number(8, 4), number(2, 8), text('a'), text('b')]),
+    ...(pooling === undefined
+      ? []
+      : [Buffer.concat([text(`${architecture}.pooling_type`), number(4, 4), number(pooling, 4)])]),
+    Buffer.concat([
+      text('tokenizer.ggml.tokens'),
+      number(9, 4),
+      number(8, 4),
+      number(30_000, 8),
+      text('[PAD]'),
+    ]),
+  ]
+  const head = [Buffer.from('GGUF'), number(3, 4), number(0, 8), number(settings.length, 8)]
+  const bytes = Buffer.concat([...head, ...settings, Buffer.alloc(100_000, 'a')])
+  return {
+    repoId,
+    files: { 'README.md': Buffer.from('# quantized'), 'm-Q2_K.gguf': bytes, 'm-Q4_K_M.gguf': bytes },
+    licence: 'apache-2.0',
+    pipelineTag: 'sentence-similarity',
+  }
+}
+
+function number(value: number, bytes: 4 | 8): Buffer {
+  const buffer = Buffer.alloc(bytes)
+  buffer.writeUInt32LE(value)
+  return buffer
+}
+
 /** A repository of a model that writes text; the files of several tokenizers lie in it. */
 const writerRepo = (repoId: string, config: object, pipelineTag: string): HubRepo => ({
   repoId,
@@ -52,6 +85,9 @@ describe('specialists on the hub', () => {
       writerRepo('acme/captions', readerOf('gpt2'), 'image-to-text'),
       writerRepo('acme/whisper', { architectures: ['WhisperForConditionalGeneration'] }, 'speech'),
       llamaRepo('acme/llama'),
+      ggufRepo('acme/gguf-embedder', 'bert', 2),
+      ggufRepo('acme/gguf-reranker', 'bert', 4),
+      ggufRepo('acme/gguf-chat', 'llama'),
       encoderRepo('acme/long', { architectures: ['LongformerModel'] }, { pipelineTag: 'feature-extraction' }),
     )
     api = await startApi({ env: { HEARTH_HUB_ENDPOINT: hub.url } })
@@ -148,6 +184,24 @@ describe('specialists on the hub', () => {
     }
   })
 
+  it('are GGUF files where there are no others, for the task that their head is for', async () => {
+    for (const [repo, task] of [
+      ['acme/gguf-embedder', 'embeddings'],
+      ['acme/gguf-reranker', 'rerank'],
+    ] as const) {
+      const { status, body, text } = await register(repo, task)
+
+      assert.equal(status, 201, text)
+      const version = await api.database.db
+        .selectFrom('model_version')
+        .innerJoin('version_file', 'version_file.version_id', 'model_version.id')
+        .select(['runtime_profile', 'path'])
+        .where('model_version.id', '=', body.version_id)
+        .execute()
+      assert.deepEqual(version, [{ runtime_profile: 'specialist-llamacpp', path: 'm-Q4_K_M.gguf' }])
+    }
+  })
+
   it('are refused for a task of another kind, with the failing check', async () => {
     for (const [repo, task, reason] of [
       ['acme/classifier', 'embeddings', /has a head for another task/],
@@ -157,6 +211,11 @@ describe('specialists on the hub', () => {
       ['acme/embedder', 'text-generation', /No runtime profile of this platform serves BertModel/],
       ['acme/long', 'embeddings', /LongformerModel is no encoder/],
       ['acme/dense', 'embeddings', /wants the module Dense/],
+      ['acme/gguf-embedder', 'rerank', /The GGUF \(bert\) has no head that ranks, which rerank needs/],
+      ['acme/gguf-reranker', 'embeddings', /The GGUF \(bert\) is a reranker and gives no embeddings/],
+      ['acme/gguf-chat', 'rerank', /The GGUF \(llama\) has no head that ranks/],
+      ['acme/gguf-chat', 'embeddings', /The GGUF \(llama\) declares no pooling/],
+      ['acme/gguf-embedder', 'moderation', /No runtime profile of this platform serves/],
       ['acme/whisper', 'translation', /is no model of translation/],
       ['acme/marian', 'ocr', /MarianMTModel is no reader of pictures/],
       ['acme/captions', 'ocr', /with a decoder of the kind gpt2 is no reader of pictures/],
@@ -183,6 +242,13 @@ describe('specialists on the hub', () => {
     })
     const found = body.results.map((entry: { repo_id: string }) => entry.repo_id).toSorted()
 
-    assert.deepEqual(found, ['acme/dense', 'acme/embedder', 'acme/only-onnx'])
+    assert.deepEqual(found, [
+      'acme/dense',
+      'acme/embedder',
+      'acme/gguf-chat',
+      'acme/gguf-embedder',
+      'acme/gguf-reranker',
+      'acme/only-onnx',
+    ])
   })
 })

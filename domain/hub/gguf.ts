@@ -1,0 +1,118 @@
+/** The facts in the head of a GGUF on which it depends what the weights are for. */
+export interface GgufHead {
+  architecture: string
+  /** How the vectors of tokens become one of a text; null when the file does not say. */
+  pooling: number | null
+}
+
+/** The values of `pooling_type`: none, and the head of a reranker. All others make one vector of a text. */
+const POOLING_NONE = 0
+const POOLING_RANK = 4
+
+/** The head is in the first bytes of a file, before its vocabulary. */
+export const GGUF_HEAD_BYTES = 64 * 1024
+
+const U32 = 4
+const STRING = 8
+const ARRAY = 9
+/** Bytes of a value by its type; strings and arrays have none. */
+const SIZES: Readonly<Record<number, number>> = {
+  0: 1,
+  1: 1,
+  2: 2,
+  3: 2,
+  4: 4,
+  5: 4,
+  6: 4,
+  7: 1,
+  10: 8,
+  11: 8,
+  12: 8,
+}
+
+/** Reads the head of a GGUF from its first bytes; undefined when they are none of a GGUF, or name no architecture. */
+export function readGgufHead(bytes: Uint8Array): GgufHead | undefined {
+  const reader = new Reader(bytes)
+  let architecture: string | undefined
+  let pooling: number | null = null
+  try {
+    if (reader.text(4) !== 'GGUF') return undefined
+    reader.skip(12)
+    for (let left = reader.u64(); left > 0; left--) {
+      const key = reader.string()
+      const type = reader.u32()
+      if (key === 'general.architecture' && type === STRING) architecture = reader.string()
+      else if (key === `${architecture}.pooling_type` && type === U32) pooling = reader.u32()
+      else reader.skipValue(type)
+    }
+  } catch (err) {
+    // The bytes end within the vocabulary, whose pieces are behind all that is looked for.
+    if (!(err instanceof RangeError)) throw err
+  }
+  return architecture === undefined ? undefined : { architecture, pooling }
+}
+
+/** Returns why a GGUF cannot serve a task of texts; undefined when it can. */
+export function ggufProblem(
+  task: 'embeddings' | 'rerank',
+  { architecture, pooling }: GgufHead,
+): string | undefined {
+  const name = `The GGUF (${architecture})`
+  if (task === 'rerank')
+    return pooling === POOLING_RANK ? undefined : `${name} has no head that ranks, which rerank needs.`
+  if (pooling === POOLING_RANK) return `${name} is a reranker and gives no embeddings.`
+  return pooling === null || pooling === POOLING_NONE
+    ? `${name} declares no pooling of its tokens and gives no embeddings.`
+    : undefined
+}
+
+/** Reads little-endian values; throws `RangeError` at the end of the bytes. */
+class Reader {
+  readonly #bytes: Uint8Array
+  readonly #view: DataView
+  #at = 0
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  }
+
+  u32(): number {
+    return this.#view.getUint32(this.#take(4), true)
+  }
+
+  u64(): number {
+    return Number(this.#view.getBigUint64(this.#take(8), true))
+  }
+
+  string(): string {
+    return this.text(this.u64())
+  }
+
+  text(length: number): string {
+    const start = this.#take(length)
+    return new TextDecoder().decode(this.#bytes.subarray(start, start + length))
+  }
+
+  skip(length: number): void {
+    this.#take(length)
+  }
+
+  skipValue(type: number): void {
+    if (type === STRING) this.skip(this.u64())
+    else if (type !== ARRAY) this.skip(SIZES[type] ?? Infinity)
+    else {
+      const [inner, length] = [this.u32(), this.u64()]
+      const size = SIZES[inner]
+      if (size !== undefined) this.skip(size * length)
+      else for (let i = 0; i < length; i++) this.skipValue(inner)
+    }
+  }
+
+  #take(length: number): number {
+    const start = this.#at
+    if (start + length > this.#bytes.length) throw new RangeError('the bytes end here')
+    this.#at += length
+    return start
+  }
+}

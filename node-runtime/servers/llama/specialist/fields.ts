@@ -1,0 +1,48 @@
+import { InputProblem } from './problems.ts'
+
+/** The most texts of one request. */
+export const MOST_TEXTS = 2_048
+
+export type Body = Readonly<Record<string, unknown>>
+
+/** Returns the texts of a field that holds one or many. */
+export function textsOf(body: Body, name: string): { texts: readonly string[]; isOne: boolean } {
+  const value = body[name]
+  if (typeof value === 'string') return { texts: [value], isOne: true }
+  if (!Array.isArray(value) || value.length === 0)
+    throw new InputProblem(`${name} must be a text or a list of texts, at least one`, `/${name}`)
+  return { texts: listOf(value, name), isOne: false }
+}
+
+/** Checks a list of texts. */
+export function listOf(value: unknown, name: string): readonly string[] {
+  if (!Array.isArray(value) || value.length === 0)
+    throw new InputProblem(`${name} must be a list of texts, at least one`, `/${name}`)
+  if (value.length > MOST_TEXTS)
+    throw new InputProblem(`${name} has ${value.length} texts; at most ${MOST_TEXTS} are taken`, `/${name}`)
+  return value.map((text: unknown, index) => {
+    if (typeof text === 'string') return text
+    throw new InputProblem(`${name}[${index}] must be a text`, `/${name}/${index}`)
+  })
+}
+
+/** Returns a field that holds one text. */
+export function textOf(body: Body, name: string): string {
+  const value = body[name]
+  if (typeof value === 'string') return value
+  throw new InputProblem(`${name} must be a text`, `/${name}`)
+}
+
+/** Returns a field that holds a number of things, if it is there. */
+export function countOf(body: Body, name: string): number | undefined {
+  const value = body[name]
+  if (value === undefined || value === null) return undefined
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 1) return value
+  throw new InputProblem(`${name} must be an integer of at least 1`, `/${name}`)
+}
+
+/** Returns whether texts that are too long are cut. */
+export function truncates({ truncate = true }: Body): boolean {
+  if (typeof truncate === 'boolean') return truncate
+  throw new InputProblem('truncate must be true or false', '/truncate')
+}

@@ -1,0 +1,174 @@
+import type { Binding, EmbeddingContext, LlamaModel } from '../binding.ts'
+import { openGguf } from '../gguf.ts'
+import { UnusableWeightsError } from '../unusable-weights.ts'
+import { BadOutput } from './problems.ts'
+
+/** The values of `pooling_type` in a GGUF: none, and the head of a reranker. All others make one vector of a text. */
+const POOLING_NONE = 0
+const POOLING_RANK = 4
+/** Architectures whose head answers with probabilities rather than with logits. */
+const SOFTMAX = /^qwen3/
+/** A longer text takes memory with the square of its length, because it is computed at once. */
+const MOST_TOKENS = 2_048
+/** A text is cut to so many characters for each token before it is tokenized, and to so many times as many while these are too few. */
+const CHARACTERS = 16
+const WIDER = 8
+/** The last tokens of a text that was cut within a word may differ from those of the whole text. */
+const MARGIN = 32
+
+/** The tokens of a text or a pair. */
+export interface Tokens {
+  ids: readonly number[]
+  isCut: boolean
+}
+
+/** A GGUF that makes a vector of a text, or a number of a query and a document. */
+export class SpecialistModel {
+  readonly task: 'embeddings' | 'rerank'
+  readonly maxTokens: number
+  readonly #model: LlamaModel
+  readonly #context: EmbeddingContext
+  readonly #template: readonly string[] | undefined
+
+  private constructor(model: LlamaModel, context: EmbeddingContext, task: SpecialistModel['task']) {
+    this.task = task
+    this.maxTokens = mostTokens(model)
+    this.#model = model
+    this.#context = context
+    this.#template = templateOf(model)
+  }
+
+  static async load(
+    binding: Binding,
+    { folder, threads }: { folder: string; threads: number },
+  ): Promise<SpecialistModel> {
+    const { llama, model } = await openGguf(binding, { folder, threads })
+    const task = taskOf(model)
+    if (task instanceof Error) {
+      await llama.dispose()
+      throw task
+    }
+    // The library takes one token less than the size of a context, and a text has to be in one batch.
+    const size = mostTokens(model) + 1
+    const context = await model.createEmbeddingContext({ contextSize: size, batchSize: size, threads })
+    return new SpecialistModel(model, context, task)
+  }
+
+  /** Returns the tokens of a text, at most as many as the model takes. */
+  text(text: string): Tokens {
+    const [first, last] = this.#ends()
+    const { ids, isCut } = this.#ids(text, this.maxTokens - first.length - last.length)
+    return { ids: [...first, ...ids, ...last], isCut }
+  }
+
+  /** Returns the tokens of a query and a document; the longer of them is cut first. */
+  pair(query: string, document: string): Tokens {
+    const [before, between, after] = this.#frame()
+    const room = this.maxTokens - before.length - between.length - after.length
+    const [asked, read] = [this.#ids(query, room), this.#ids(document, room)]
+    const [left, right] = shares(asked.ids.length, read.ids.length, room)
+    return {
+      ids: [...before, ...asked.ids.slice(0, left), ...between, ...read.ids.slice(0, right), ...after],
+      isCut: asked.isCut || read.isCut || left < asked.ids.length || right < read.ids.length,
+    }
+  }
+
+  /** The length of the vectors. */
+  get width(): number {
+    return this.#model.embeddingVectorSize
+  }
+
+  /** Returns the vector of a text, or throws `BadOutput`. */
+  async vector(ids: readonly number[]): Promise<number[]> {
+    return this.#numbers(ids, this.width)
+  }
+
+  /** Returns the score of a pair, from 0 to 1, or throws `BadOutput`. */
+  async score(ids: readonly number[]): Promise<number> {
+    const isProbability = SOFTMAX.test(this.#model.fileInfo.metadata.general.architecture)
+    const [number = Number.NaN] = await this.#numbers(ids, isProbability ? undefined : 1)
+    return isProbability ? number : 1 / (1 + Math.exp(-number))
+  }
+
+  /** Returns the text of tokens; undefined when the vocabulary lacks one of them. */
+  decode(ids: readonly number[]): string | undefined {
+    const known = this.#model.fileInfo.metadata.tokenizer?.ggml?.tokens?.length ?? 0
+    return ids.every((id) => id < known) ? this.#model.detokenize(ids) : undefined
+  }
+
+  async #numbers(ids: readonly number[], width: number | undefined): Promise<number[]> {
+    const { vector } = await this.#context.getEmbeddingFor(ids.length > 0 ? ids : [0])
+    if (vector.length === 0 || (width !== undefined && vector.length !== width))
+      throw new BadOutput(`The model answered with ${vector.length} numbers and not with ${width}.`)
+    if (!vector.every(Number.isFinite))
+      throw new BadOutput('The model answered with numbers that are not finite.')
+    return [...vector]
+  }
+
+  #ids(text: string, most: number): { ids: number[]; isCut: boolean } {
+    for (let window = CHARACTERS * this.maxTokens; ; window *= WIDER) {
+      const ids = this.#tokenize(text.slice(0, window))
+      if (window >= text.length) return { ids: ids.slice(0, most), isCut: ids.length > most }
+      if (ids.length >= most + MARGIN) return { ids: ids.slice(0, most), isCut: true }
+    }
+  }
+
+  #tokenize(text: string, hasSpecial = false): number[] {
+    return this.#model.tokenizer(text, hasSpecial) as number[]
+  }
+
+  /** The tokens before and behind a text. */
+  #ends(): [number[], number[]] {
+    const { bos, eos, sep, shouldPrependBosToken, shouldAppendEosToken } = this.#model.tokens
+    if (this.#model.vocabularyType === 'wpm') return [listed(bos), listed(sep)]
+    return [listed(shouldPrependBosToken ? bos : null), listed(shouldAppendEosToken ? eos : null)]
+  }
+
+  /** The tokens around a query and a document: those of the file's template, or of its vocabulary. */
+  #frame(): [number[], number[], number[]] {
+    if (this.#template) {
+      const [before = '', between = '', after = ''] = this.#template
+      return [this.#tokenize(before, true), this.#tokenize(between, true), this.#tokenize(after, true)]
+    }
+    const { bos, eos, sep } = this.#model.tokens
+    // A BERT has one token between the texts, and an XLM-RoBERTa two.
+    if (this.#model.vocabularyType === 'wpm') return [listed(bos), listed(sep), listed(sep)]
+    return [listed(bos), [...listed(eos), ...listed(sep ?? eos)], listed(eos)]
+  }
+}
+
+const listed = (token: number | null): number[] => (token === null ? [] : [token])
+
+const mostTokens = ({ trainContextSize }: LlamaModel): number => Math.min(trainContextSize, MOST_TOKENS)
+
+/** Returns the task of the weights, or why they have none. */
+function taskOf({ fileInfo }: LlamaModel): 'embeddings' | 'rerank' | UnusableWeightsError {
+  const { pooling_type = POOLING_NONE, classifier } = fileInfo.architectureMetadata ?? {}
+  const { architecture } = fileInfo.metadata.general
+  if (pooling_type === POOLING_NONE)
+    return new UnusableWeightsError(
+      `the GGUF (${architecture}) declares no pooling, so it serves neither embeddings nor rerank`,
+    )
+  if (pooling_type !== POOLING_RANK) return 'embeddings'
+  const labels = classifier?.output_labels?.length ?? 1
+  if (labels === 1 || SOFTMAX.test(architecture)) return 'rerank'
+  return new UnusableWeightsError(`the GGUF (${architecture}) has ${labels} labels; a reranker has one`)
+}
+
+/** Returns the texts around the query and the document in the template of a reranker that has one. */
+function templateOf({ fileInfo }: LlamaModel): readonly string[] | undefined {
+  const template = fileInfo.metadata.tokenizer?.['chat_template.rerank']
+  if (typeof template !== 'string') return undefined
+  const parts = template.split(/\{\{?(?:query|document)\}?\}/)
+  const isInOrder = template.indexOf('query}') < template.indexOf('document}')
+  return parts.length === 3 && isInOrder ? parts : undefined
+}
+
+/** Returns how much of two texts is kept: the shorter one whole where possible, as tokenizers of Hugging Face do. */
+function shares(first: number, second: number, room: number): [number, number] {
+  if (first + second <= room) return [first, second]
+  const [shorter, longer] = first <= second ? [first, second] : [second, first]
+  const kept = Math.min(shorter, Math.floor(room / 2))
+  const rest = Math.min(longer, room - kept)
+  return first <= second ? [kept, rest] : [rest, kept]
+}

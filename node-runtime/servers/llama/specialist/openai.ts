@@ -1,0 +1,92 @@
+import { randomUUID } from 'node:crypto'
+import { type Body, countOf, MOST_TEXTS } from './fields.ts'
+import type { SpecialistModel } from './model.ts'
+import { InputProblem } from './problems.ts'
+import { best, embed, type Facts, rank } from './tasks.ts'
+
+/** `POST /v1/embeddings` as OpenAI's clients send it. */
+export async function openaiEmbeddings(
+  model: SpecialistModel,
+  body: Body,
+  signal: AbortSignal,
+): Promise<object> {
+  const input = inputs(model, body['input'])
+  const encode = encodingOf(body['encoding_format'])
+  const asked = { input, dimensions: body['dimensions'], ...truncation(body) }
+  const { vectors, isOne: _, ...facts } = await embed(model, asked, { name: 'input', signal })
+  const data = vectors.map((vector, index) => ({ object: 'embedding', index, embedding: encode(vector) }))
+  return { object: 'list', data, ...named(body), ...ordered(facts) }
+}
+
+/** `POST /v1/rerank` and `/v2/rerank` as Cohere's and Jina's clients send them. */
+export async function openaiRerank(model: SpecialistModel, body: Body, signal: AbortSignal): Promise<object> {
+  const documents = listed(body['documents'], 'documents').map(documentOf)
+  const top = countOf(body, 'top_n')
+  const asked = { query: body['query'], documents, ...truncation(body) }
+  const { scores, ...facts } = await rank(model, asked, { signal })
+  const shows = body['return_documents'] === true
+  const results = best(scores, top).map((index) => ({
+    index,
+    relevance_score: scores[index],
+    ...(shows && { document: { text: documents[index] } }),
+  }))
+  return { id: randomUUID(), object: 'list', ...named(body), results, ...ordered(facts) }
+}
+
+/** The texts of `input`: one or many, as text, as tokens, or as parts of the type `text`. */
+function inputs(model: SpecialistModel, value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  const parts = listed(value, 'input')
+  if (parts.every(isToken)) return [decoded(model, parts, '/input')]
+  return parts.map((part, index) => {
+    if (typeof part === 'string') return part
+    if (Array.isArray(part) && part.length > 0 && part.every(isToken))
+      return decoded(model, part, `/input/${index}`)
+    if (isRecord(part) && part['type'] === 'text' && typeof part['text'] === 'string') return part['text']
+    throw new InputProblem(`input[${index}] must be a text or a list of tokens`, `/input/${index}`)
+  })
+}
+
+function decoded(model: SpecialistModel, tokens: readonly number[], path: string): string {
+  const text = model.decode(tokens)
+  if (text !== undefined) return text
+  throw new InputProblem('input has tokens that this model does not know', path)
+}
+
+function documentOf(value: unknown, index: number): string {
+  const text = isRecord(value) ? value['text'] : value
+  if (typeof text === 'string') return text
+  throw new InputProblem(
+    `documents[${index}] must be a text, or an object with one in text`,
+    `/documents/${index}`,
+  )
+}
+
+function listed(value: unknown, name: string): unknown[] {
+  if (!Array.isArray(value) || value.length === 0)
+    throw new InputProblem(`${name} must be a text or a list, with at least one in it`, `/${name}`)
+  // A list of tokens is one text.
+  if (value.length > MOST_TEXTS && !value.every(isToken))
+    throw new InputProblem(`${name} has ${value.length} texts; at most ${MOST_TEXTS} are taken`, `/${name}`)
+  return value
+}
+
+function encodingOf(value: unknown): (vector: number[]) => unknown {
+  if (value === undefined || value === null || value === 'float') return (vector) => vector
+  if (value !== 'base64')
+    throw new InputProblem('encoding_format must be float or base64', '/encoding_format')
+  return (vector) => {
+    const bytes = Buffer.alloc(4 * vector.length)
+    for (const [index, number] of vector.entries()) bytes.writeFloatLE(number, 4 * index)
+    return bytes.toString('base64')
+  }
+}
+
+const isToken = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const truncation = (body: Body): object => ('truncate' in body ? { truncate: body['truncate'] } : {})
+const named = ({ model }: Body): object => (typeof model === 'string' ? { model } : {})
+
+/** The usage comes last, where gateways look for it. */
+const ordered = ({ usage, ...facts }: Facts): object => ({ ...facts, usage })

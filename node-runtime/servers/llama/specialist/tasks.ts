@@ -1,0 +1,153 @@
+import { setImmediate } from 'node:timers/promises'
+import { type Body, countOf, listOf, textOf, textsOf, truncates } from './fields.ts'
+import type { SpecialistModel, Tokens } from './model.ts'
+import { InputProblem } from './problems.ts'
+
+/** So many characters are tokenized before other requests get a turn. */
+const INLINE_CHARACTERS = 20_000
+
+/** The facts that a result tells beside its numbers. */
+export interface Facts {
+  truncated?: true
+  usage: { prompt_tokens: number; total_tokens: number }
+}
+
+export interface Embedded extends Facts {
+  vectors: number[][]
+  isOne: boolean
+}
+
+export interface Ranked extends Facts {
+  scores: number[]
+}
+
+/** Makes vectors of the field `name`; rejects once `signal` is aborted. */
+export async function embed(
+  model: SpecialistModel,
+  body: Body,
+  { name, signal }: { name: string; signal: AbortSignal },
+): Promise<Embedded> {
+  const { texts, isOne } = textsOf(body, name)
+  checkDimensions(model, body)
+  if (body['prompt_name'] !== undefined && body['prompt_name'] !== null)
+    throw new InputProblem('prompt_name must be one of those that the model declares: none', '/prompt_name')
+  const path = (index: number) => (isOne ? `/${name}` : `/${name}/${index}`)
+  const tokens = await tokenized(
+    model,
+    texts.map((text) => () => model.text(text)),
+    {
+      texts,
+      path,
+      body,
+      signal,
+    },
+  )
+  const vectors: number[][] = []
+  for (const { ids } of tokens) {
+    signal.throwIfAborted()
+    vectors.push(unit(await model.vector(ids)))
+  }
+  return { vectors, isOne, ...factsOf(tokens) }
+}
+
+/** Scores the documents of a request for its query, in their order. */
+export async function rank(
+  model: SpecialistModel,
+  body: Body,
+  { signal }: { signal: AbortSignal },
+): Promise<Ranked> {
+  const query = textOf(body, 'query')
+  const documents = listOf(body['documents'], 'documents')
+  const tokens = await tokenized(
+    model,
+    documents.map((text) => () => model.pair(query, text)),
+    {
+      texts: documents.map((text) => query + text),
+      path: (index) => `/documents/${index}`,
+      body,
+      signal,
+    },
+  )
+  const scores: number[] = []
+  for (const { ids } of tokens) {
+    signal.throwIfAborted()
+    scores.push(await model.score(ids))
+  }
+  return { scores, ...factsOf(tokens) }
+}
+
+/** The `input` of an endpoint for embeddings. */
+export async function answerEmbeddings(
+  model: SpecialistModel,
+  body: Body,
+  signal: AbortSignal,
+): Promise<object> {
+  const { vectors, isOne, ...facts } = await embed(model, body, { name: 'text', signal })
+  return { ...(isOne ? { embedding: vectors[0] } : { embeddings: vectors }), ...facts }
+}
+
+/** The `input` of an endpoint for rerank. */
+export async function answerRerank(model: SpecialistModel, body: Body, signal: AbortSignal): Promise<object> {
+  const top = countOf(body, 'top_n')
+  const { scores, ...facts } = await rank(model, body, { signal })
+  const results = best(scores, top).map((index) => ({ index, score: scores[index] }))
+  return { scores, ...(top !== undefined && { results }), ...facts }
+}
+
+/** Returns the indexes of the best scores, best first. */
+export const best = (scores: readonly number[], count?: number): number[] =>
+  scores
+    .map((_, index) => index)
+    .toSorted((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
+    .slice(0, count)
+
+interface Tokenizing {
+  texts: readonly string[]
+  path: (index: number) => string
+  body: Body
+  signal: AbortSignal
+}
+
+async function tokenized(
+  { maxTokens }: SpecialistModel,
+  works: readonly (() => Tokens)[],
+  { texts, path, body, signal }: Tokenizing,
+): Promise<Tokens[]> {
+  const cuts = truncates(body)
+  const found: Tokens[] = []
+  let unyielded = 0
+  for (const [index, work] of works.entries()) {
+    const tokens = work()
+    if (tokens.isCut && !cuts) {
+      const place = path(index)
+      const name = place.slice(1).replace(/\/(\d+)$/, '[$1]')
+      throw new InputProblem(`${name} is longer than the ${maxTokens} tokens that this model takes`, place)
+    }
+    found.push(tokens)
+    unyielded += texts[index]?.length ?? 0
+    if (unyielded < INLINE_CHARACTERS) continue
+    unyielded = 0
+    await setImmediate()
+    signal.throwIfAborted()
+  }
+  return found
+}
+
+/** A GGUF declares no other lengths of its vectors than their own. */
+function checkDimensions(model: SpecialistModel, body: Body): void {
+  const dimensions = countOf(body, 'dimensions')
+  if (dimensions === undefined || dimensions === model.width) return
+  throw new InputProblem(`dimensions must be one that the model declares: only ${model.width}`, '/dimensions')
+}
+
+/** Returns the vector with the length 1; that of nothing as it is. */
+function unit(vector: number[]): number[] {
+  const length = Math.hypot(...vector)
+  return length > 1e-12 ? vector.map((value) => value / length) : vector
+}
+
+function factsOf(tokens: readonly Tokens[]): Facts {
+  const total = tokens.reduce((sum, { ids }) => sum + ids.length, 0)
+  const usage = { prompt_tokens: total, total_tokens: total }
+  return tokens.some(({ isCut }) => isCut) ? { truncated: true, usage } : { usage }
+}
