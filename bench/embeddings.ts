@@ -1,5 +1,6 @@
 // Embeddings and reranking by the ONNX server beside infinity and sentence-transformers, on one thread each and in turn, and
-// the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]
+// the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]. With --device cuda the server and
+// its peers run on PyTorch on a GPU, and with --vllm PYTHON, the interpreter of the environment vllm, vLLM is one of them.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,8 +15,15 @@ import {
 } from '../test/support/builders/tiny-specialist.ts'
 import { OPERATIONS_KEY, startApi } from '../test/support/servers/api.ts'
 import { startNode } from '../test/support/servers/node.ts'
-import { type SpecialistServer, startSpecialist } from '../test/support/servers/specialist.ts'
-import { copyForOlder, type Seconds, startInfinity, startSentenceTransformers } from './embeddings/peers.ts'
+import { type SpecialistServer, startSpecialist, TORCH } from '../test/support/servers/specialist.ts'
+import {
+  copyForOlder,
+  type EmbeddingsPeer,
+  type Seconds,
+  startInfinity,
+  startSentenceTransformers,
+  startVllm,
+} from './embeddings/peers.ts'
 import { cpuSeconds, median } from './platform.ts'
 
 /** The shape of MiniLM-L6: 22.7 million parameters. */
@@ -27,7 +35,14 @@ const MINILM: TinySpecialist = {
   positions: 512,
 }
 const WORDS = 'the quick brown fox jumps over a lazy dog what is capital of france you are'.split(' ')
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '3' } } })
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    device: { type: 'string', default: 'cpu' },
+    vllm: { type: 'string' },
+  },
+})
+const { device } = values
 const ROUNDS = Number(values.rounds)
 const COUNTS = { 1: 60, 8: 160, 32: 256 } as const
 const BULK = { mixed: 128, short: 256 } as const
@@ -94,19 +109,18 @@ const shown = (figures: readonly Figure[]) =>
   `${middle(figures, (one) => one.cpuMs).toFixed(1)} ms CPU`
 const goal = (text: string, isMet: boolean) => `${text}: ${isMet ? 'met' : 'MISSED'}`
 
-async function overHttp(server: SpecialistServer, folder: string, model: string): Promise<void> {
-  const older = await copyForOlder(model, join(folder, 'older'))
-  await using infinity = await startInfinity(folder, older)
-  const pool = new Pool(infinity.url, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
-  const askInfinity = async (text: string) => {
+/** Compares with a server that speaks as OpenAI's does. */
+async function overHttp(server: SpecialistServer, name: string, peer: EmbeddingsPeer): Promise<void> {
+  const pool = new Pool(peer.url, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
+  const askPeer = async (text: string) => {
     const { statusCode, body } = await pool.request({
       method: 'POST',
-      path: '/embeddings',
+      path: peer.path,
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ model: older, input: [text] }),
+      body: JSON.stringify({ model: peer.model, input: [text] }),
     })
     await body.dump()
-    if (statusCode !== 200) throw new Error(`infinity answered ${statusCode}`)
+    if (statusCode !== 200) throw new Error(`${name} answered ${statusCode}`)
   }
   const askOurs = async (text: string) => {
     const { status } = await server.ask({ text }, 'embeddings')
@@ -117,7 +131,7 @@ async function overHttp(server: SpecialistServer, folder: string, model: string)
     const [ours, theirs]: Figure[][] = [[], []]
     for (let round = 0; round < ROUNDS; round++) {
       ours?.push(await load(server.pid, texts, clients, askOurs))
-      theirs?.push(await load(infinity.pid, texts, clients, askInfinity))
+      theirs?.push(await load(peer.pid, texts, clients, askPeer))
     }
     const [own = [], other = []] = [ours, theirs]
     const rate = middle(own, (one) => one.perSecond) / middle(other, (one) => one.perSecond)
@@ -130,12 +144,17 @@ async function overHttp(server: SpecialistServer, folder: string, model: string)
         rate >= 4 && wait <= 1 / 3,
       ),
     }
-    say(`over HTTP, ${clients} at a time`, shown(own), `infinity ${shown(other)}`, verdicts[clients as 1])
+    say(`over HTTP, ${clients} at a time`, shown(own), `${name} ${shown(other)}`, verdicts[clients as 1])
   }
-  const [mb, other] = [peakMb(server.pid), peakMb(infinity.pid)]
-  say('peak memory', `${mb} MB`, `infinity ${other} MB`, goal('at most 300 MB', mb <= 300))
+  const [mb, other] = [peakMb(server.pid), peakMb(peer.pid)]
+  say('peak memory', `${mb} MB`, `${name} ${other} MB`, goal('at most 300 MB', mb <= 300))
   await pool.destroy()
 }
+
+const startOurs = async (model: string): Promise<SpecialistServer> =>
+  device === 'cpu'
+    ? startSpecialist(model, await convertedSpecialist(model))
+    : startSpecialist(model, '', TORCH)
 
 async function inBulk(
   embedder: SpecialistServer,
@@ -150,8 +169,8 @@ async function inBulk(
   }
   const texts = join(folder, 'texts.json')
   writeFileSync(texts, JSON.stringify(sets))
-  await using peer = await startSentenceTransformers(folder, { ...models, texts })
-  await using reranker = await startSpecialist(models.reranker, await convertedSpecialist(models.reranker))
+  await using peer = await startSentenceTransformers(folder, { ...models, texts, device })
+  await using reranker = await startOurs(models.reranker)
   const rows = [
     ['mixed', 'bulk embeddings, mixed lengths', 3.5, embedder, { text: sets.mixed }],
     ['short', 'bulk embeddings, short texts', 1.5, embedder, { text: sets.short }],
@@ -212,11 +231,19 @@ try {
     await tinySpecialist({ ...MINILM, kind: 'rerank' }),
   ]
   {
-    await using server = await startSpecialist(embedder, await convertedSpecialist(embedder))
-    await overHttp(server, folder, embedder)
+    await using server = await startOurs(embedder)
+    {
+      const older = await copyForOlder(embedder, join(folder, 'older'))
+      await using infinity = await startInfinity(folder, older, device)
+      await overHttp(server, 'infinity', infinity)
+    }
+    if (values.vllm !== undefined) {
+      await using vllm = await startVllm(values.vllm, embedder)
+      await overHttp(server, 'vLLM', vllm)
+    }
     await inBulk(server, folder, { embedder, reranker })
   }
-  await cachedToWarm(folder, embedder)
+  if (device === 'cpu') await cachedToWarm(folder, embedder)
 } finally {
   rmSync(folder, { recursive: true, force: true })
 }

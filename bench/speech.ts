@@ -40,7 +40,7 @@ try {
   const args = [join(import.meta.dirname, 'speech', 'peer.py'), converted, file, String(TEMPERATURE)]
   const peer = spawn(await whisperPython(), args, {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
-    stdio: ['pipe', 'pipe', 'inherit'],
+    stdio: ['pipe', 'pipe', 'ignore'],
   })
   const lines = createInterface({ input: peer.stdout })[Symbol.asyncIterator]()
   const next = async () => {

@@ -16,11 +16,11 @@ BATCH = 32
 def main() -> None:
     """Answers until standard input ends."""
     torch.set_num_threads(1)
-    embedder, reranker, texts_file = sys.argv[1:]
+    embedder, reranker, texts_file, device = sys.argv[1:]
     with open(texts_file, encoding="utf8") as file:
         sets = json.load(file)
-    embed = SentenceTransformer(embedder, device="cpu")
-    rank = CrossEncoder(reranker, device="cpu")
+    embed = SentenceTransformer(embedder, device=device)
+    rank = CrossEncoder(reranker, device=device)
     embed.encode(["warm"], show_progress_bar=False)
     rank.predict([("warm", "up")], show_progress_bar=False)
     print("ready", flush=True)

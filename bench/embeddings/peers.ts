@@ -51,21 +51,50 @@ export async function copyForOlder(model: string, target: string): Promise<strin
   return target
 }
 
-/** A server of embeddings as OpenAI's, on PyTorch. */
-export interface InfinityServer extends AsyncDisposable {
+/** A server of embeddings as OpenAI's. */
+export interface EmbeddingsPeer extends AsyncDisposable {
   url: string
   pid: number
+  path: string
+  /** The name of its model. */
+  model: string
 }
 
-export async function startInfinity(folder: string, model: string): Promise<InfinityServer> {
+/** Starts infinity on PyTorch, on the device `cpu` or `cuda`. */
+export async function startInfinity(folder: string, model: string, device: string): Promise<EmbeddingsPeer> {
   const python = await install(folder, 'infinity', INFINITY)
+  const dtype = device === 'cpu' ? ['--dtype', 'float32'] : []
+  const args = [
+    'v2',
+    '--model-id',
+    model,
+    '--batch-size',
+    '32',
+    '--no-bettertransformer',
+    '--engine',
+    'torch',
+  ]
+  const program = join(dirname(python), 'infinity_emb')
+  const peer = await startPeer(program, [...args, '--device', device, ...dtype])
+  return { ...peer, path: '/embeddings', model }
+}
+
+/** Starts the pooling runner of vLLM, which needs a GPU, with the interpreter of the platform's environment for it. */
+export async function startVllm(python: string, model: string): Promise<EmbeddingsPeer> {
+  const args = ['-m', 'vllm.entrypoints.cli.main', 'serve', model, '--served-model-name', 'model']
+  const peer = await startPeer(python, [...args, '--runner', 'pooling', '--gpu-memory-utilization', '0.3'])
+  return { ...peer, path: '/v1/embeddings', model: 'model' }
+}
+
+async function startPeer(
+  program: string,
+  args: readonly string[],
+): Promise<AsyncDisposable & Pick<EmbeddingsPeer, 'url' | 'pid'>> {
   const port = await freePort()
-  const options = ['--port', String(port), '--engine', 'torch', '--device', 'cpu', '--dtype', 'float32']
-  const child = spawn(
-    join(dirname(python), 'infinity_emb'),
-    ['v2', '--model-id', model, '--batch-size', '32', '--no-bettertransformer', ...options],
-    { env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }), stdio: 'ignore' },
-  )
+  const child = spawn(program, [...args, '--port', String(port)], {
+    env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
+    stdio: 'ignore',
+  })
   const url = `http://127.0.0.1:${port}`
   const endsAt = Date.now() + START_MS
   for (;;) {
@@ -74,7 +103,7 @@ export async function startInfinity(folder: string, model: string): Promise<Infi
       () => 0,
     )
     if (status === 200) break
-    if (child.exitCode !== null || Date.now() > endsAt) throw new Error('infinity did not start')
+    if (child.exitCode !== null || Date.now() > endsAt) throw new Error(`${program} did not start`)
     await sleep(500)
   }
   return {
@@ -100,10 +129,10 @@ export interface SentenceTransformers extends AsyncDisposable {
 
 export async function startSentenceTransformers(
   folder: string,
-  { embedder, reranker, texts }: { embedder: string; reranker: string; texts: string },
+  { embedder, reranker, texts, device }: Record<'embedder' | 'reranker' | 'texts' | 'device', string>,
 ): Promise<SentenceTransformers> {
   const python = await install(folder, 'sentence-transformers', SENTENCE_TRANSFORMERS)
-  const child = spawn(python, [join(import.meta.dirname, 'peers.py'), embedder, reranker, texts], {
+  const child = spawn(python, [join(import.meta.dirname, 'peers.py'), embedder, reranker, texts, device], {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
     stdio: ['pipe', 'pipe', 'ignore'],
   })

@@ -32,6 +32,8 @@ interface ServerProgram {
 
 /** The server of speech to text. */
 export const WHISPER: ServerProgram = { file: join(SERVERS, 'whisper_server.py'), python: whisperPython }
+/** The server of specialists on PyTorch. */
+export const TORCH: ServerProgram = { file: join(SERVERS, 'torch_server.py'), python: llmPython }
 const ONNX: ServerProgram = { file: join(SERVERS, 'specialist_server.py'), python: specialistPython }
 
 /** Starts the real server on a model. One that refuses its weights rejects with the reason. */
@@ -40,7 +42,7 @@ export async function startSpecialist(
   converted = '',
   { file, python }: ServerProgram = ONNX,
 ): Promise<SpecialistServer> {
-  const args = [file, '--model', model, '--converted', converted, '--port', '0']
+  const args = [file, '--model', model, '--port', '0', ...(converted ? ['--converted', converted] : [])]
   const child = spawn(await python(), args, {
     env: pythonProcessEnv({ OMP_NUM_THREADS: '1', RAYON_NUM_THREADS: '1' }),
     stdio: ['ignore', 'pipe', 'pipe'],

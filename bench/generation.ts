@@ -1,0 +1,128 @@
+// Pictures by the generative server, over HTTP, beside diffusers alone with the same weights, and how soon a request that is
+// left makes room for the next: npm run bench:generation [-- --rounds 5]. On a machine with a GPU: --size real --side 512.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { parseArgs } from 'node:util'
+import { request } from 'undici'
+import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
+import { saveOutput } from '../node-runtime/models/output-stream.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
+import { llmPython } from '../test/support/builders/tiny-llm.ts'
+import { cpuSeconds, median } from './platform.ts'
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '5' },
+    size: { type: 'string', default: 'small' },
+    side: { type: 'string', default: '64' },
+    steps: { type: 'string', default: '20' },
+  },
+})
+const [side, steps] = [Number(values.side), Number(values.steps)]
+const SERVER = join(import.meta.dirname, '..', 'node-runtime', 'servers', 'generative_server.py')
+const PROGRAMS = join(import.meta.dirname, 'generation')
+const MAKE_MS = 600_000
+
+const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-generation-'))
+const env = pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' })
+await using stack = new AsyncDisposableStack()
+stack.defer(() => rmSync(folder, { recursive: true, force: true }))
+
+/** Starts a program, and returns its lines behind the first one, which says that it is ready. */
+async function start(args: string[]) {
+  const child = spawn(await llmPython(), args, { env, stdio: ['pipe', 'pipe', 'ignore'] })
+  stack.defer(async () => {
+    child.kill('SIGKILL')
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  })
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  const next = async () => {
+    const { value, done } = await lines.next()
+    if (done) throw new Error(`${args[0]} has ended`)
+    return value
+  }
+  return { child, first: await next(), next, pid: child.pid ?? 0 }
+}
+
+await runProgram(await llmPython(), [join(PROGRAMS, 'model.py'), folder, values.size], {
+  env,
+  timeout: MAKE_MS,
+})
+const server = await start([SERVER, '--model', folder, '--port', '0', '--threads', '1'])
+const peer = await start([join(PROGRAMS, 'peer.py'), folder, values.side, values.steps])
+const { port } = JSON.parse(server.first) as { port: number }
+
+/** Asks for a picture; `onStep` may abort. Returns the times of the steps. */
+async function ask(seed: number, signal?: AbortSignal, onStep: (step: number) => void = () => {}) {
+  const input = { prompt: 'a boat', width: side, height: side, num_inference_steps: steps, seed }
+  const answer = await request(`http://127.0.0.1:${port}/infer/text-to-image`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(input),
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    ...(signal && { signal }),
+  })
+  if (answer.statusCode !== 200) throw new Error(`${answer.statusCode}: ${await answer.body.text()}`)
+  const times: number[] = []
+  await saveOutput(answer.body, {
+    onStep: (step) => {
+      times.push(performance.now())
+      onStep(step)
+    },
+  })
+  return times
+}
+
+const [ours, theirs, lengths]: number[][] = [[], [], []]
+const [cpuOurs, cpuTheirs]: number[][] = [[], []]
+await ask(0)
+peer.child.stdin.write('0\n')
+await peer.next()
+for (let round = 1; round <= Number(values.rounds); round++) {
+  const [began, cpu] = [performance.now(), cpuSeconds(server.pid)]
+  const times = await ask(round)
+  ours?.push((performance.now() - began) / 1_000)
+  cpuOurs?.push(cpuSeconds(server.pid) - cpu)
+  if (times.length !== steps) throw new Error(`${times.length} of ${steps} steps were told`)
+  lengths?.push((times.at(-1)! - times[0]!) / (steps - 1))
+  peer.child.stdin.write(`${round}\n`)
+  const [clock = 0, used = 0] = (await peer.next()).split(' ').map(Number)
+  theirs?.push(clock)
+  cpuTheirs?.push(used)
+}
+const [own = [], other = [], ownCpu = [], otherCpu = [], stepMs = []] = [
+  ours,
+  theirs,
+  cpuOurs,
+  cpuTheirs,
+  lengths,
+]
+const told = (clock: number[], cpu: number[]) =>
+  `${median(clock).toFixed(2)} s a picture, ${median(cpu).toFixed(2)} s of CPU`
+console.log(`server over HTTP   ${told(own, ownCpu)}, every one of ${steps} steps told`)
+console.log(`diffusers alone    ${told(other, otherCpu)}`)
+console.log(`${(median(own) / median(other)).toFixed(2)} times`)
+
+// The next request begins when the step has ended in which the caller of the first one left.
+const waits: number[] = []
+for (let round = 0; round < Number(values.rounds); round++) {
+  const leaving = new AbortController()
+  let leftAt = 0
+  const left = ask(1, leaving.signal, (step) => {
+    if (step !== Math.ceil(steps / 2)) return
+    leftAt = performance.now()
+    leaving.abort()
+  }).catch(() => {})
+  await left
+  const [first = 0] = await ask(2)
+  waits.push(first - leftAt)
+}
+const inSteps = median(waits) / median(stepMs)
+console.log(
+  `a step takes ${median(stepMs).toFixed(0)} ms; the first step of the next request is told ${median(waits).toFixed(0)} ms after the caller of one has left, ${inSteps.toFixed(1)} steps, its own first step and its text included`,
+)
