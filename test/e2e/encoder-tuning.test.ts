@@ -6,6 +6,8 @@ import { request } from 'undici'
 import { AdminClient } from '../../cli/admin-client.ts'
 import { importModel } from '../../cli/commands/models.ts'
 import type { ImportedModel } from '../../schemas/model-import.ts'
+import type { Model } from '../../schemas/model.ts'
+import { eventually } from '../support/assertions/until.ts'
 import { colourPairs, colourTriplets, labelledColours } from '../support/builders/colours.ts'
 import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
@@ -169,8 +171,8 @@ describe('the way from rows to an encoder that is asked', function () {
     const { embeddings } = await ask<{ embeddings: number[][] }>('tuned-embedder', texts)
     const [plain = []] = await probeSpecialists([{ ask: 'embed', folder: await download(jobId), texts }])
     assertClose(embeddings, plain)
-    const { versions } = await lineageBase(jobId)
-    assert.ok(versions.includes(base.version_id))
+    const { nodes } = await ready(jobId)
+    assert.ok(nodes.some(({ id }) => id === `version:${base.version_id}`))
   })
 
   it('tunes a classifier on an encoder of the hub, which answers with its labels as transformers does', async () => {
@@ -195,7 +197,11 @@ describe('the way from rows to an encoder that is asked', function () {
   })
 
   it('goes on from the last checkpoint after the sudden end of its node', async () => {
-    const jobId = await start('pairs', { ...EMBEDDING, base: fromBase() }, { epochs: 120, save_steps: 5 })
+    const jobId = await start(
+      'pairs',
+      { ...EMBEDDING, base: fromBase() },
+      { epochs: 120, save_steps: 5, adapter: 'lora' },
+    )
     for (;;) {
       const { events } = await platform.api.get<{ events: { event_type: string }[] }>(
         `/training/runs/${jobId}/events`,
@@ -210,6 +216,22 @@ describe('the way from rows to an encoder that is asked', function () {
     const { logs } = await platform.api.get<{ logs: { message: string }[] }>(`/training/runs/${jobId}/logs`)
     assert.match(logs.map(({ message }) => message).join('\n'), /Training goes on after step \d+\./)
     assert.ok(metrics['eval_mrr']! > metrics['base_eval_mrr']!)
+    await ready(jobId)
+  })
+
+  it('stops at once when it is cancelled', async () => {
+    const jobId = await start('pairs', { ...EMBEDDING, base: fromBase() }, { epochs: 1000, seed: 5 })
+    await eventually('its first epoch', async () => {
+      const { metrics } = await platform.api.get<{ metrics: { epochs: unknown[] } }>(
+        `/training/runs/${jobId}/metrics`,
+      )
+      return metrics.epochs.length > 0 || undefined
+    })
+
+    await platform.api.post(`/training/runs/${jobId}/cancel`)
+
+    const { status, version_id } = await ended(jobId)
+    assert.deepEqual([status, version_id], ['cancelled', null])
   })
 
   it('ends runs that nothing can be learnt from with a sentence', async () => {
@@ -230,14 +252,16 @@ describe('the way from rows to an encoder that is asked', function () {
     }
   })
 
-  /** The versions in the lineage of what a run made. */
-  async function lineageBase(jobId: string): Promise<{ versions: string[] }> {
-    const { model_id } = await platform.api.post<{ model_id: string }>('/models', {
-      name: jobId,
-      job_id: jobId,
+  /** Waits until the version of a run has passed its test; returns its lineage. */
+  async function ready(jobId: string): Promise<{ nodes: { id: string }[] }> {
+    const { model_id } = await platform.api.post<Model>('/models', { name: jobId, job_id: jobId })
+    const tested = await eventually('the end of its test', async () => {
+      const { latest_version } = await platform.api.get<Model>(`/models/${model_id}`)
+      const { lifecycle_status, lifecycle_note } = latest_version!
+      return lifecycle_status === 'candidate' && !lifecycle_note ? undefined : latest_version
     })
-    const { nodes } = await platform.api.get<{ nodes: { id: string }[] }>(`/models/${model_id}/lineage`)
-    return { versions: nodes.map(({ id }) => id.replace('version:', '')) }
+    assert.equal(tested?.lifecycle_status, 'ready', tested?.lifecycle_note ?? '')
+    return platform.api.get(`/models/${model_id}/lineage`)
   }
 })
 

@@ -36,7 +36,7 @@ export const createTrainingMerge = route({
   async handler({ caller: { accountId }, body, trx }, { catalog, config, objects, now }) {
     const method = body.method ?? 'adapter_merge'
     assertMergeable(body, method)
-    const asked = { trx, accountId, storage: { config, objects } }
+    const asked = { trx, accountId, catalog, storage: { config, objects } }
     const { sources, model, base } = await resolveSources(asked, body, method)
     const model_config_id = model?.model_config_id ?? catalog.tunerOf('chat')?.config.model_id
     if (model_config_id === undefined) throw noModel(method)

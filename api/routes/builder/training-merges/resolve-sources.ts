@@ -5,13 +5,16 @@ import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { NewMergeSource } from '../../../../db/repositories/training/merges.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
+import { isChatCapable } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { weightsFor } from '../../../../domain/merge.ts'
+import type { Catalog } from '../../../../platform/catalog.ts'
 import type { Config } from '../../../../platform/config.ts'
 import type { ObjectStore } from '../../../../platform/object-store/store.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { CreateTrainingMerge, MergeMethod } from '../../../../schemas/training-merge.ts'
 import { type Storage, storagePrefix } from '../../../registry/storage-ref.ts'
+import { taskTypeOf } from '../../../registry/task-type-of.ts'
 import { assertVersionEnabled } from '../training-runs/assert-enabled.ts'
 import { baseOfRun } from '../training-runs/present.ts'
 
@@ -21,6 +24,7 @@ type Kind = 'model' | 'adapter'
 interface ResolveSourcesOptions {
   trx: Transaction<Database>
   accountId: string
+  catalog: Pick<Catalog, 'model'>
   storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> }
 }
 
@@ -71,7 +75,7 @@ async function resolve(
   ref: ArtifactRef,
   { place, kind }: { place: Place; kind: Kind },
 ): Promise<ModelVersionRow | undefined> {
-  const { trx, accountId, storage } = asked
+  const { trx, accountId, catalog, storage } = asked
   if (ref.type === 'storage') {
     const prefix = storagePrefix(ref.uri, accountId, storage, place)
     const paths: string[] = []
@@ -88,6 +92,10 @@ async function resolve(
   if (!version && ref.type === 'hf') return undefined
   if (!version) throw absent(ref, place)
   assertVersionEnabled(version, ['body', ...place])
+  const taskType = await taskTypeOf(trx, catalog, version)
+  if (taskType !== undefined && !isChatCapable(taskType)) {
+    throw invalid(['body', ...place], `is a model for ${taskType}; merges take language models`)
+  }
   assertHolds(await artifactRefRepository.listVersionPaths(trx, version.id), kind, place)
   return version
 }

@@ -1,7 +1,6 @@
 import type { Transaction } from 'kysely'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
-import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
 import type { VersionRef } from '../../../../db/repositories/training/artifact-refs.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
@@ -15,6 +14,7 @@ import type { ObjectStore } from '../../../../platform/object-store/store.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { CreateTrainingRun } from '../../../../schemas/training-run.ts'
 import { type Storage, storagePrefix } from '../../../registry/storage-ref.ts'
+import { taskTypeOf } from '../../../registry/task-type-of.ts'
 import { assertVersionEnabled } from './assert-enabled.ts'
 
 interface ResolveBaseOptions {
@@ -126,9 +126,7 @@ async function assertFits(
 ): Promise<void> {
   const { config } = model
   if (config.trainer.base === 'required') {
-    const taskType =
-      catalog.model(version.model_config_id)?.config.task_type ??
-      (await versionRepository.findTaskType(trx, version.id))
+    const taskType = await taskTypeOf(trx, catalog, version)
     const wanted = config.trainer.base_task_types ?? []
     if (taskType !== undefined && !wanted.includes(taskType)) {
       const msg = `is a model for ${taskType}; ${config.model_id} starts from models for ${wanted.join(', ')}`

@@ -1,6 +1,7 @@
 import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
+import { isChatCapable } from '../../../../domain/chat/chat.ts'
 import type { MergeIngredient, MergeMethod } from '../../../../schemas/training-merge.ts'
 import type { Services } from '../../../services.ts'
 import { baseOf } from '../jobs/base-of.ts'
@@ -9,7 +10,8 @@ import type { HubFileReader } from './hub-file-url.ts'
 
 /**
  * Returns the ingredients of the expected logits: for a merge of adapters the base with the adapters, for a run that
- * made an adapter its base with that adapter. Empty when nothing is known, or when the base is no longer available.
+ * made an adapter its base with that adapter. Empty when nothing is known, when the base is no longer available, or when
+ * the model has no logits of a next token.
  */
 export async function expectationOf(
   services: Services,
@@ -25,6 +27,7 @@ export async function expectationOf(
     // Ingredients that have been deleted stay unavailable at every retry.
     return ingredients.some(({ from }) => from.type === 'unavailable') ? [] : ingredients
   }
+  if (!isChatCapable(services.catalog.model(job.model_config_id)?.config.task_type ?? '')) return []
   const paths = await artifactRefRepository.listVersionPaths(services.db, id)
   if (!paths.includes('adapter/adapter_config.json')) return []
   const base = await baseOf(services, job, reader)

@@ -139,6 +139,19 @@ describe('runs that tune encoders of texts', function () {
     )
   })
 
+  it('make nothing that a merge takes', async () => {
+    const { base } = await imported('acme/embedder', 'embeddings')
+    const body = { name: 'mixed', method: 'slerp', sources: [base, base] }
+
+    const merge = await api.call('POST', `${BUILDER}/training/merges`, { key, body })
+
+    assert.equal(merge.status, 422)
+    assert.match(
+      merge.body.error.message,
+      /sources\.0: is a model for embeddings; merges take language models/,
+    )
+  })
+
   it('tune an import that is named by its uuid by what it is for', async () => {
     const { config } = await imported('acme/embedder', 'embeddings')
 

@@ -1,0 +1,14 @@
+import type { Kysely } from 'kysely'
+import * as versionRepository from '../../db/repositories/models/versions.ts'
+import type { Database } from '../../db/tables.ts'
+import type { ModelVersionRow } from '../../db/tables/models.ts'
+import type { Catalog } from '../../platform/catalog.ts'
+
+/** Returns what a version is for: the task type of its config, or the one that it was imported with; `undefined` if unknown. */
+export async function taskTypeOf(
+  db: Kysely<Database>,
+  catalog: Pick<Catalog, 'model'>,
+  { id, model_config_id }: Pick<ModelVersionRow, 'id' | 'model_config_id'>,
+): Promise<string | undefined> {
+  return catalog.model(model_config_id)?.config.task_type ?? (await versionRepository.findTaskType(db, id))
+}
