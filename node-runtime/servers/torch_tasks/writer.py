@@ -65,6 +65,8 @@ class Writer:
     def is_cut(self, written: torch.Tensor) -> bool:
         """Returns whether a text ended because it may be no longer. Its first token may be that of an end."""
         ends = self._model.generation_config.eos_token_id
+        if ends is None:
+            return False
         return not any(end in written[1:] for end in (ends if isinstance(ends, list) else [ends]))
 
     def _placed(self, value: Any) -> Any:

@@ -6,10 +6,12 @@ import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { filesOf } from '../../support/builders/hub-repos.ts'
 import { pngOf } from '../../support/builders/png.ts'
 import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
 import { type TinyReader, tinyReader } from '../../support/builders/tiny-reader.ts'
 import { OPERATIONS_KEY } from '../../support/servers/api.ts'
+import { startHub, type TestHub } from '../../support/servers/hub-server.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
 import { until } from '../../support/servers/node.ts'
 
@@ -23,9 +25,11 @@ describe('ocr', function () {
   const stack = new AsyncDisposableStack()
   let world: InferenceWorld
   let client: AdminClient
+  let hub: TestHub
   before(requireLlm)
   before(async () => {
-    world = stack.use(await startInferenceWorld())
+    hub = stack.use(await startHub())
+    world = stack.use(await startInferenceWorld({ HEARTH_HUB_ENDPOINT: hub.url }))
     stack.use(await world.control())
     stack.use(await world.node({ realCatalog: true, memoryMb: 8_000, accountId: world.accountId }))
     client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
@@ -72,6 +76,22 @@ describe('ocr', function () {
       assert.equal(body.status, 'succeeded', whole)
       assert.deepEqual(body.result, { text: plain[i]?.trim(), truncated: true, model: model.name })
     }
+  })
+
+  it('comes from the hub with the first request', async () => {
+    const files = await filesOf(await tinyReader())
+    hub.put({ repoId: 'acme/trocr', files, licence: 'mit', pipelineTag: 'image-to-text' })
+    const registered = await world.api.call('POST', '/api/builder/v1/models/hf/register', {
+      key: world.key,
+      body: { repo_id: 'acme/trocr', task_type: 'ocr' },
+    })
+    const [first = Buffer.alloc(0)] = PICTURES
+
+    const { body, text: whole } = await infer(registered.body.endpoint_id, { image_url: urlOf(first) })
+
+    assert.equal(registered.status, 201, registered.text)
+    assert.equal(body.status, 'succeeded', whole)
+    assert.equal(body.result.text, (await plainTexts(await tinyReader()))[0]?.trim())
   })
 
   it('says which field a text is from, as the tags of a Donut do', async () => {
