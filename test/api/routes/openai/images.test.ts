@@ -187,6 +187,24 @@ describe('the OpenAI surface of pictures', function () {
     assert.ok(performance.now() - leftAt < 3_000, 'the rest of 900 steps takes longer')
   })
 
+  it('are made from the beginning where their server is killed', async () => {
+    const long = { model: 'painter', prompt: 'a', size: '64x64', num_inference_steps: 150, seed: 7 }
+    const quick = await client().generate({ ...long, num_inference_steps: 1 } as never)
+    assert.equal(quick.data?.length, 1)
+    const asked = post(long)
+    await sleep(1_000)
+    const { running } = world.node.parts.driver
+    const [server] = running.filter(({ name }) => /^model-(painter|retoucher)/.test(name))
+    const pid = await server?.pid()
+    assert.ok(pid)
+    process.kill(pid, 'SIGKILL')
+    const { status, text } = await asked
+
+    assert.equal(status, 200, text.slice(0, 300))
+    const whole = { prompt: 'a', width: 64, height: 64, num_inference_steps: 150, seed: 7 }
+    assert.deepEqual(bytesOf(JSON.parse(text).data[0].b64_json), await inferred('painter', whole))
+  })
+
   it('are refused with the field that cannot be used, and then made again', async () => {
     const whole = { model: 'painter', prompt: 'a', size: '64x64', num_inference_steps: 1 }
     const cases: [object, number, string][] = [
