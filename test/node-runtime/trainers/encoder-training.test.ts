@@ -140,6 +140,13 @@ describe('tuning encoders of texts', function () {
     })
   }
 
+  it('shares the work among processes, also where they hold out different numbers of batches', async () => {
+    const run = await train('two', { processes: 2, hyperparameters: { epochs: 2, micro_batch_size: 13 } })
+
+    assert.equal(run.code, 0, run.error?.message ?? run.stderr)
+    assert.ok(run.result.metrics['eval_mrr']! > run.result.metrics['base_eval_mrr']!)
+  })
+
   it('tunes a classifier further whose head is for these very classes', async () => {
     const first = join(folder.path, `straight-${CLASSIFIER}`, 'out')
 
