@@ -45,13 +45,15 @@ describe('speech to text', function () {
     const warm = await infer({ audio_url: dataUrl(wav(42)), language: 'en', timestamps: false })
 
     assert.equal(model.runtime_profile, 'specialist-whisper')
-    for (const [{ body, text }, seconds] of [
-      [cold, 3],
-      [warm, 42],
+    for (const [{ body, text }, seconds, spoken] of [
+      // The model recognises one of its languages where none is named.
+      [cold, 3, /^[a-z]{2,3}$/],
+      [warm, 42, /^en$/],
     ] as const) {
       assert.equal(body.status, 'succeeded', text)
       const { duration_s, segments, language, text: said, model: named } = body.result
-      assert.deepEqual([duration_s, language, named], [seconds, 'en', model.name])
+      assert.deepEqual([duration_s, named], [seconds, model.name])
+      assert.match(language, spoken)
       assert.equal(
         said,
         segments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import torch
@@ -28,6 +29,10 @@ def make(options: argparse.Namespace) -> None:
     raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(TEXTS * 20, trainers.BpeTrainer(vocab_size=320, initial_alphabet=alphabet))
+    # The vocabularies of multilingual models have this token and others do not, which is how CTranslate2 tells them apart.
+    described = json.loads(raw.to_str())
+    described["model"]["vocab"][""] = len(described["model"]["vocab"])
+    raw = Tokenizer.from_str(json.dumps(described))
     codes = list(LANGUAGES)
     specials = [
         "<|endoftext|>",
