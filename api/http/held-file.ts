@@ -13,8 +13,11 @@ export interface HeldFile {
 }
 
 const PREFIX = 'data:application/octet-stream;base64,'
-/** So many bytes have a base64 of their own, without a rest that belongs to the next ones. */
-const GROUP = 3
+/**
+ * So many bytes become one piece. A sender who chooses tiny chunks would else take many times the memory that is
+ * counted. A multiple of three has a base64 of its own, without a rest that belongs to the next bytes.
+ */
+const PIECE = 48 * 1024
 
 /** Reads a form, and its file into memory. An empty file is refused. */
 export async function readHeldFile<F extends TSchema>(
@@ -29,23 +32,26 @@ export async function readHeldFile<F extends TSchema>(
 /** Reads a file into memory, which `hold` reserves piece by piece. */
 async function holdFile(stream: Readable, hold: (bytes: number) => void): Promise<HeldFile> {
   const base64: Buffer[] = []
-  let sizeBytes = 0
-  let rest: Buffer = Buffer.alloc(0)
-  const add = (bytes: Buffer): void => {
-    const text = Buffer.from(bytes.toString('base64'), 'latin1')
+  const piece = Buffer.allocUnsafe(PIECE)
+  let [sizeBytes, filled] = [0, 0]
+  const add = (): void => {
+    const text = Buffer.from(piece.toString('base64', 0, filled), 'latin1')
     hold(text.length)
     base64.push(text)
+    filled = 0
   }
   const firstAt = performance.now()
   for await (const chunk of stream as AsyncIterable<Buffer>) {
     checkPace(firstAt)
     sizeBytes += chunk.length
-    const bytes = rest.length > 0 ? Buffer.concat([rest, chunk]) : chunk
-    const whole = bytes.length - (bytes.length % GROUP)
-    if (whole > 0) add(bytes.subarray(0, whole))
-    rest = Buffer.from(bytes.subarray(whole))
+    for (let at = 0; at < chunk.length;) {
+      const copied = chunk.copy(piece, filled, at)
+      at += copied
+      filled += copied
+      if (filled === PIECE) add()
+    }
   }
-  if (rest.length > 0) add(rest)
+  if (filled > 0) add()
   return { sizeBytes, base64 }
 }
 

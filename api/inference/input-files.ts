@@ -76,8 +76,17 @@ async function signUploads(
 
 /** Returns the id of the upload that a URL of `upload-input` is for. */
 function uploadNamedBy(url: string, accountId: string): string | undefined {
-  if (!URL.canParse(url)) return undefined
-  const path = decodeURIComponent(new URL(url).pathname)
+  const path = URL.canParse(url) ? decoded(new URL(url).pathname) : undefined
+  if (path === undefined) return undefined
   const id = path.split('/').at(-1) ?? ''
   return isUuid(id) && path.endsWith(`/${inputKey(accountId, id)}`) ? id : undefined
+}
+
+/** Returns a path without its escapes; undefined for one with a `%` that begins none, which no upload has. */
+function decoded(path: string): string | undefined {
+  try {
+    return decodeURIComponent(path)
+  } catch {
+    return undefined
+  }
 }

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
 import Type from 'typebox'
+import { request } from 'undici'
 import type { Family } from '../../../api/http/family.ts'
 import { jsonWithFile, readHeldFile } from '../../../api/http/held-file.ts'
 import { route } from '../../../api/http/route.ts'
@@ -23,7 +25,23 @@ const keep = route({
     return JSON.parse(jsonWithFile(fields, 'file', file).toString()) as object
   },
 })
-const families: Family[] = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [keep] }]
+const pieces = route({
+  operationId: 'pieces',
+  summary: 'Answer with the number of pieces in which a file is held',
+  method: 'POST',
+  path: '/pieces',
+  auth: 'none',
+  stream: { contentTypes: ['multipart/form-data'], file: LIMIT },
+  success: { status: 200, schema: Type.Object({ pieces: Type.Integer() }) },
+
+  async handler(request) {
+    const { file } = await readHeldFile(request, { file: 'file', limit: LIMIT, fields: Type.Object({}) })
+    return { pieces: file.base64.length }
+  },
+})
+const families: Family[] = [
+  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [keep, pieces] },
+]
 
 describe('files of forms in memory', () => {
   let api: TestApi
@@ -57,6 +75,24 @@ describe('files of forms in memory', () => {
       assert.deepEqual(Buffer.from(base64, 'base64'), bytes(size))
     }
     assert.deepEqual(Object.keys((await send(bytes(1))).body), ['file'])
+  })
+
+  it('are held in few pieces, however small the chunks in which they come', async () => {
+    const form = new FormData()
+    form.append('file', new File([bytes(100_000)], 'a.bin'))
+    const encoded = new Response(form)
+    const whole = Buffer.from(await encoded.arrayBuffer())
+    const asked = request(`${api.baseUrl}/api/builder/v1/pieces`, {
+      method: 'POST',
+      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
+      body: Readable.from(
+        (function* chunks() {
+          for (let at = 0; at < whole.length; at += 30) yield whole.subarray(at, at + 30)
+        })(),
+      ),
+    })
+
+    assert.deepEqual(await (await asked).body.json(), { pieces: 3 })
   })
 
   it('take their memory only until the response', async () => {

@@ -98,6 +98,7 @@ describe('speech to text', function () {
       [{ audio_url: dataUrl(wav(0)) }, /audio_url has no sound in it/],
       [{ audio_url: dataUrl(wav(1_801, { rate: 1_000 })) }, /audio_url is longer than 30 minutes/],
       [{ audio_url: 'https://10.0.0.1/a.wav' }, /audio_url/],
+      [{ audio_url: 'https://10.0.0.1/a%zz.wav' }, /audio_url/],
       [{ audio_url: short, language: 'klingon' }, /language must be one that this model knows/],
     ] as const
     for (const [input, sentence] of cases) {
