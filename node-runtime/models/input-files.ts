@@ -118,7 +118,7 @@ async function fetchPublic(
   } catch (err) {
     if (!(err instanceof SendError || err instanceof TooLarge)) throw err
     const retryable = err instanceof SendError && PASSING.has(err.reason)
-    const message = `${field} could not be fetched: ${err.message}. An upload is valid for an hour; other files need a public HTTPS address.`
+    const message = `${field} could not be fetched: ${err.message}. An upload is valid for an hour; other files need a public HTTPS address, or come as a data: URL in base64.`
     throw new InputFileError(message, { retryable, cause: err })
   } finally {
     await rm(folder, { recursive: true, force: true })

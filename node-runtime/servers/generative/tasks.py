@@ -59,6 +59,7 @@ def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
         "strength": number_of(fields, "strength", 0.01, 1),
     }
     arguments = {}
+    _refuse_no_step(accepted, values)
     for name, value in values.items():
         if value is None:
             continue
@@ -67,6 +68,19 @@ def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
             raise InputProblem(f"this model takes no {name}", f"/{name}")
         arguments[argument] = value
     return arguments
+
+
+def _refuse_no_step(accepted: Mapping[str, inspect.Parameter], values: Mapping[str, Any]) -> None:
+    """Raises `InputProblem` where a picture would be changed in no step: a part of the steps is left out by the strength."""
+    if "strength" not in accepted:
+        return
+    names = ("num_inference_steps", "strength")
+    steps, strength = (accepted[name].default if values[name] is None else values[name] for name in names)
+    if int(steps * strength) < 1:
+        raise InputProblem(
+            f"num_inference_steps times strength must be at least 1, and {steps} times {strength:g} is less",
+            "/num_inference_steps",
+        )
 
 
 def prompt_of(pipeline: Any, fields: Fields) -> tuple[str, dict[str, Any]]:

@@ -109,10 +109,25 @@ describe('who may infer, and what of', () => {
     const large = new FormData()
     large.append('file', new File([Buffer.alloc(50 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' }))
 
-    assert.equal((await upload(text)).status, 415)
+    const other = await upload(text)
+    assert.equal(other.status, 415)
+    assert.match(other.body.error.message, /^the file is sent as "text\/plain"; it must be one of image\/png/)
     const refused = await upload(large)
     assert.equal(refused.status, 413)
     assert.equal(refused.body.error.message, 'the file is larger than 50 MB (52428800 bytes)')
+  })
+
+  it('goes by the extension of a file whose sender knows no type', async () => {
+    const named = async (name: string) => {
+      const form = new FormData()
+      form.append('file', new File(['x'], name, { type: 'application/octet-stream' }))
+      return (await upload(form)).status
+    }
+
+    assert.deepEqual(
+      [await named('a.WAV'), await named('b.csv'), await named('c.exe'), await named('wav')],
+      [200, 200, 415, 415],
+    )
   })
 
   async function upload(form: FormData) {

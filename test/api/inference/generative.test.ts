@@ -240,6 +240,19 @@ describe('generative models (4.5)', function () {
     })
   }
 
+  it('refuse a change in no step, which the strength leaves of the steps', async () => {
+    const once = { image_url: PICTURE, prompt: 'a', num_inference_steps: 4 }
+
+    const none = await world.ask('image-to-image', { ...once, strength: 0.1 })
+    const one = await world.ask('image-to-image', { ...once, strength: 0.25 })
+
+    assert.equal(
+      none.message,
+      'num_inference_steps times strength must be at least 1, and 4 times 0.1 is less',
+    )
+    assert.equal(one.status, 'succeeded', one.message)
+  })
+
   it('refuse files that are no pictures or not to be had, and live on', async () => {
     const inBase64 = (bytes: Buffer) => `data:image/png;base64,${bytes.toString('base64')}`
     const sound = await world.upload('image-to-image', Buffer.from('RIFF....WAVE'), 'audio/wav')

@@ -2,6 +2,7 @@ import Type from 'typebox'
 import * as uploadedInputRepository from '../../../../db/repositories/tasks/uploaded-inputs.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
+import { inputTypeOf } from '../../../../domain/input-type.ts'
 import { inputKey } from '../../../../domain/object-keys.ts'
 import {
   INPUT_TYPES,
@@ -14,7 +15,6 @@ import { route } from '../../../http/route.ts'
 import { callableEndpoint } from '../../../inference/admission.ts'
 import { InferParams } from './params.ts'
 
-const TYPES: ReadonlySet<string> = new Set(INPUT_TYPES)
 const LIMIT = { maxBytes: MAX_INPUT_BYTES }
 
 export const uploadInput = route({
@@ -50,9 +50,11 @@ export const uploadInput = route({
       file: 'file',
       limit: LIMIT,
       fields: Type.Object({}),
-      async consume({ contentType, stream }) {
-        if (!TYPES.has(contentType)) {
-          throw new ApiError('unsupported_media_type', `the file must be one of ${INPUT_TYPES.join(', ')}`)
+      async consume({ contentType: sent, filename, stream }) {
+        const contentType = inputTypeOf(sent, filename)
+        if (contentType === undefined) {
+          const message = `the file is sent as ${JSON.stringify(sent)}; it must be one of ${INPUT_TYPES.join(', ')}`
+          throw new ApiError('unsupported_media_type', message)
         }
         const { sizeBytes } = await objects.put(key, stream, {
           contentType,
