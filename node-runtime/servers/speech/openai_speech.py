@@ -28,7 +28,7 @@ def _hear(model: SpeechModel, task: str, body: Mapping[str, Any], left: threadin
     language = model.language_of(body)
     wanted = body.get(GRANULARITIES) or ["segment"]
     asked = {**_prompt(body), **_temperature(body), "word_timestamps": "word" in wanted}
-    sound = sound_of(body, "file")
+    sound = sound_of(body, "file", left)
     try:
         heard = model.hear(sound, left, language=language, task=task, **asked)
     except RuntimeError as problem:

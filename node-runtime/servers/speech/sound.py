@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import threading
 import wave
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -13,9 +14,13 @@ import av
 import numpy as np
 from answers import InputProblem
 from data_urls import data_of
+from json_requests import CallerLeft
 
 RATE = 16_000
 MOST_SECONDS = 30 * 60
+# FFmpeg's names of the containers that hold a sound themselves. Others open further files or listen on
+# the network.
+FORMATS = "aac,ac3,aiff,amr,ape,asf,au,avi,caf,eac3,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,voc,w64,wav,wv"
 
 
 def tone() -> str:
@@ -30,11 +35,12 @@ def tone() -> str:
     return f"data:audio/wav;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def sound_of(body: Mapping[str, Any], field: str) -> np.ndarray:
-    """Returns the samples of the sound in a field: float32 from -1 to 1, one channel, 16 kHz."""
+def sound_of(body: Mapping[str, Any], field: str, left: threading.Event) -> np.ndarray:
+    """Returns the samples of the sound in a field: float32 from -1 to 1, one channel, 16 kHz. Raises `CallerLeft` once
+    `left` is set."""
     data = data_of(body, field)
     try:
-        samples = _decode(io.BytesIO(data), field)
+        samples = _decode(io.BytesIO(data), field, left)
     except InputProblem:
         raise
     except (av.FFmpegError, ValueError, IndexError):
@@ -44,13 +50,13 @@ def sound_of(body: Mapping[str, Any], field: str) -> np.ndarray:
     return samples
 
 
-def _decode(file: io.BytesIO, field: str) -> np.ndarray:
+def _decode(file: io.BytesIO, field: str, left: threading.Event) -> np.ndarray:
     """A small file may unpack to days of sound, so decoding ends with the longest that is taken."""
     resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
     parts: list[np.ndarray] = []
     count = 0
-    with av.open(file, mode="r", metadata_errors="ignore") as container:
-        for frame in chain(_frames(container), [None]):
+    with av.open(file, mode="r", metadata_errors="ignore", options={"format_whitelist": FORMATS}) as container:
+        for frame in chain(_frames(container, left), [None]):
             for part in resampler.resample(frame):
                 samples = part.to_ndarray().reshape(-1)
                 parts.append(samples)
@@ -62,13 +68,13 @@ def _decode(file: io.BytesIO, field: str) -> np.ndarray:
     return np.concatenate(parts).astype(np.float32) / 32_768.0
 
 
-def _frames(container: av.container.InputContainer) -> Iterator[av.AudioFrame]:
-    """Yields the frames that can be decoded; damaged ones within a sound are left out."""
-    frames = iter(container.decode(container.streams.audio[0]))
-    while True:
+def _frames(container: av.container.InputContainer, left: threading.Event) -> Iterator[av.AudioFrame]:
+    """Yields the frames that can be decoded; packets that cannot, because they are damaged, are left out."""
+    for packet in container.demux(container.streams.audio[0]):
+        if left.is_set():
+            raise CallerLeft
         try:
-            yield next(frames)
-        except StopIteration:
-            return
-        except av.InvalidDataError:
+            frames = packet.decode()
+        except av.FFmpegError:
             continue
+        yield from frames

@@ -63,7 +63,7 @@ class SpeechModel:
         has_times = body.get("timestamps", True)
         if not isinstance(has_times, bool):
             raise InputProblem("timestamps must be true or false", "/timestamps")
-        sound = sound_of(body, "audio_url")
+        sound = sound_of(body, "audio_url", left)
         heard = self.hear(sound, left, language=language, task=task, without_timestamps=not has_times)
         shown = ("start", "end", "no_speech_prob")
         segments = [{**numbers_of(segment, heard, shown), "text": segment.text} for segment in heard.segments]
