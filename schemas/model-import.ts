@@ -9,13 +9,23 @@ const Path = Formed(
   { minLength: 1, maxLength: 500, description: 'Relative to the model’s folder' },
 )
 
+const TaskTypeName = Type.String({ minLength: 1, maxLength: 100 })
+const ProfileName = Type.String({ minLength: 1, maxLength: 100 })
+
 const most = { minItems: 1, maxItems: 1_000 }
 
 /** Step one: the response has a URL for each file of the model. */
 export const StartModelImport = Type.Object(
-  { account_id: Uuid, paths: Type.Array(Path, most) },
+  {
+    account_id: Uuid,
+    paths: Type.Array(Path, most),
+    /** With both of them, what step two would refuse is refused before anything is uploaded. */
+    task_type: Type.Optional(TaskTypeName),
+    runtime_profile: Type.Optional(ProfileName),
+  },
   { additionalProperties: false },
 )
+export type StartModelImport = Static<typeof StartModelImport>
 
 export const ModelImportStarted = Type.Object({
   version_id: Uuid,
@@ -28,8 +38,8 @@ export const CompleteModelImport = Type.Object(
   {
     account_id: Uuid,
     name: EndpointName,
-    task_type: Type.String({ minLength: 1, maxLength: 100 }),
-    runtime_profile: Type.String({ minLength: 1, maxLength: 100 }),
+    task_type: TaskTypeName,
+    runtime_profile: ProfileName,
     visibility: Type.Optional({ ...Vocabulary('private', 'account'), default: 'account' }),
     files: Type.Array(
       Type.Object(

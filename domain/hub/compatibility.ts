@@ -1,6 +1,6 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
-import { type GgufHead, ggufProblem } from './gguf.ts'
+import { encoderGgufProblem, type GgufHead, ggufProblem } from './gguf.ts'
 import {
   type InConfig,
   isEncoderTask,
@@ -121,11 +121,11 @@ const USUAL_PROFILES = new Set([
   'specialist-whisper',
 ])
 
-/** Architectures of GGUF files that write no text. */
-const GGUF_ENCODER = /bert|embedding|t5encoder/
-
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
+
+export const isCausalLm = (architecture: string): boolean => CAUSAL_LM.test(architecture)
+
 const OPEN_LICENCES =
   /^(?:apache-2\.0|mit|bsd.*|cc0-1\.0|cc-by-4\.0|cc-by-sa-4\.0|openrail.*|bigscience-.*|creativeml-.*|isc|unlicense|mpl-2\.0|lgpl.*|gpl.*|agpl.*)$/
 const MB = 1024 * 1024
@@ -184,8 +184,7 @@ function chooseProfile(
   const serving = profiles.filter(({ task_types }) => task_types.some((type) => isIn(served, type)))
   const isGguf = ({ profile_id }: HubProfile): boolean => profile_id.includes('llamacpp')
   if (format === 'gguf') return serving.find(isGguf)
-  if (wanted === 'text-generation' && !repo.architectures.some((name) => CAUSAL_LM.test(name)))
-    return undefined
+  if (wanted === 'text-generation' && !repo.architectures.some(isCausalLm)) return undefined
   const fit = serving.filter((profile) => !isGguf(profile))
   return fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
 }
@@ -199,10 +198,7 @@ function problemOf(
   const wanted = task ?? taskOfPipeline(pipelineTag)
   if (format === 'gguf') {
     if (wanted === 'embeddings' || wanted === 'rerank') return gguf ? ggufProblem(wanted, gguf) : undefined
-    const isEncoder = ggufArchitecture !== null && GGUF_ENCODER.test(ggufArchitecture)
-    return isEncoder
-      ? `The GGUF (${ggufArchitecture}) is an encoder, and ${wanted} needs another model.`
-      : undefined
+    return encoderGgufProblem(wanted ?? 'its task', ggufArchitecture)
   }
   const [architecture] = architectures
   if (!wanted || !isSpecialistTask(wanted) || architecture === undefined) return undefined

@@ -66,6 +66,15 @@ export function ggufProblem(
     : undefined
 }
 
+/** Architectures of GGUF files that write no text. */
+const ENCODER = /bert|embedding|t5encoder/
+
+/** Returns why a GGUF cannot serve a task of models that write text; undefined when it can. */
+export const encoderGgufProblem = (task: string, architecture: string | null): string | undefined =>
+  architecture !== null && ENCODER.test(architecture)
+    ? `The GGUF (${architecture}) is an encoder, and ${task} needs another model.`
+    : undefined
+
 /** Reads little-endian values; throws `RangeError` at the end of the bytes. */
 class Reader {
   readonly #bytes: Uint8Array

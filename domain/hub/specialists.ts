@@ -1,5 +1,5 @@
-/** The tasks of the hub that encoders of texts serve, with one output for each text. */
-const ENCODER_TASKS = ['embeddings', 'rerank', 'moderation'] as const
+/** The tasks that encoders of texts serve, with one output for each text. */
+const ENCODER_TASKS = ['embeddings', 'rerank', 'moderation', 'classification'] as const
 /** The tasks of models that write text. */
 const WRITER_TASKS = ['translation', 'ocr', 'stt'] as const
 type WriterTask = (typeof WRITER_TASKS)[number]
@@ -31,6 +31,10 @@ const ENCODER =
   /^(?:Bert|Roberta|XLMRoberta|Camembert|DistilBert|MPNet|Electra|DebertaV2)(Model|For[A-Za-z]+)$/
 const WITHOUT_HEAD = new Set(['Model', 'ForMaskedLM', 'ForPreTraining'])
 const WITH_HEAD = 'ForSequenceClassification'
+
+/** Returns whether an architecture belongs to a family that a server of specialists is tested with. */
+export const isKnownArchitecture = (architecture: string): boolean =>
+  ENCODER.test(architecture) || Object.values(WRITERS).some(({ family }) => family.test(architecture))
 
 /** Modules of sentence-transformers that the specialist server knows. */
 const KNOWN_MODULES = new Set(['Transformer', 'Pooling', 'Normalize'])
@@ -103,7 +107,7 @@ export function specialistProblem(
       : `${architecture} has a head for another task and gives no embeddings.`
   }
   if (kind !== WITH_HEAD) return `${architecture} has no head for classes, which ${task} needs.`
-  if (!head) return undefined
+  if (!head || task === 'classification') return undefined
   const ranks = head.labels === 1 && !head.isMultiLabel
   if (task === 'rerank')
     return ranks ? undefined : `${architecture} has ${head.labels} labels; a reranker has one.`

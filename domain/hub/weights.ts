@@ -22,7 +22,7 @@ const isModelWeights = (path: string): boolean =>
   /^[^/]+\.safetensors$/.test(path) && !path.startsWith('adapter_')
 
 /** Projectors and importance matrices are GGUF files too, and no models. */
-const isGgufModel = (path: string): boolean =>
+export const isGgufModel = (path: string): boolean =>
   path.endsWith('.gguf') && !/(?:^|\/)(?:mmproj|imatrix)[^/]*$|[-_.](?:mmproj|imatrix)\.gguf$/i.test(path)
 
 /** The other files that a server reads; all else in a repository is left out. */

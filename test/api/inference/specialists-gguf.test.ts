@@ -172,7 +172,14 @@ describe('specialists in a GGUF', function () {
     ] as const)
       await assert.rejects(imports('gguf-other', path, { task }), sentence)
 
-    const { name } = await imports('gguf-chat', chat, { task: 'rerank', profile: 'specialist-llamacpp' })
+    // As a client that does not look into the files does it.
+    const inBlindness: Pick<AdminClient, 'call'> = {
+      call: (method, path, body) =>
+        client.call(method, path, { ...(body as object), task_type: 'rerank', runtime_profile }),
+    }
+    const runtime_profile = 'specialist-llamacpp'
+    const order = { name: 'gguf-chat', path: chat, task: 'chat', accountId: world.accountId }
+    const { name } = await importModel(inBlindness, order)
     const { body } = await infer(name, { query: QUERY, documents: TEXTS })
 
     assert.equal(body.status, 'failed')

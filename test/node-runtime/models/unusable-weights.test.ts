@@ -18,7 +18,8 @@ async function spoilGguf(path: string, how: 'cut' | 'header' | 'counts' | 'archi
   await writeTinyGguf(path)
   if (how === 'cut') return truncate(path, Math.floor((await stat(path)).size / 2))
   const bytes = await readFile(path)
-  if (how === 'header') bytes.fill(0xff, 0, 64)
+  // The magic and the architecture stay, without which the import refuses it.
+  if (how === 'header') bytes.fill(0xff, 4, 8)
   // llama.cpp's binding would read for ever.
   else if (how === 'counts') bytes.writeBigUInt64LE(2n ** 60n, 8)
   else bytes.write('lemur', bytes.indexOf('llama'))

@@ -9,7 +9,6 @@ import { isHubName } from '../../../../../domain/hub/names.ts'
 import { estimateMb } from '../../../../../domain/models/memory.ts'
 import { importKey } from '../../../../../domain/object-keys.ts'
 import { importedListing, modelCategoryOf } from '../../../../../domain/task-types/index.ts'
-import { inferPathOf } from '../../../../../domain/task-types/infer-path.ts'
 import { modelKeyOf } from '../../../../../domain/training-run.ts'
 import type { ObjectStore } from '../../../../../platform/object-store/store.ts'
 import { Uuid } from '../../../../../schemas/common.ts'
@@ -18,6 +17,7 @@ import type { RuntimeProfile } from '../../../../../schemas/runtime-profile.ts'
 import { route } from '../../../../http/route.ts'
 import { publishVersion } from '../../../../registry/publish.ts'
 import { accountNotFound } from '../accounts/account.ts'
+import { servedBy } from './served-by.ts'
 
 export const completeModelImport = route({
   operationId: 'completeModelImport',
@@ -39,15 +39,7 @@ export const completeModelImport = route({
         'endpoint_name',
       )
     }
-    const profile = catalog.profile(body.runtime_profile)
-    if (!profile) {
-      const known = catalog.profiles.map(({ profile_id }) => profile_id).join(', ')
-      throw invalid(['body', 'runtime_profile'], `there is no such runtime profile; known: ${known}`, 'enum')
-    }
-    if (isForOtherTasks(profile, body.task_type)) {
-      const served = profile.task_types.join(', ')
-      throw invalid(['body', 'task_type'], `${profile.profile_id} serves ${served}`, 'enum')
-    }
+    const profile = servedBy(catalog, body)
     await Promise.all(body.files.map((file) => checkFile(objects, version_id, file)))
     const endpoint = await db
       .transaction()
@@ -61,10 +53,6 @@ export const completeModelImport = route({
     }
   },
 })
-
-/** A server with a path for each task type knows no other ones. */
-const isForOtherTasks = ({ infer_path, task_types }: RuntimeProfile, taskType: string): boolean =>
-  inferPathOf(infer_path, undefined) !== infer_path && !task_types.includes(taskType)
 
 /** The node verifies the digest of the bytes when it downloads them. */
 async function checkFile(

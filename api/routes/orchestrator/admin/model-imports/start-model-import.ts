@@ -5,6 +5,7 @@ import { importKey } from '../../../../../domain/object-keys.ts'
 import { ModelImportStarted, StartModelImport } from '../../../../../schemas/model-import.ts'
 import { route } from '../../../../http/route.ts'
 import { accountNotFound } from '../accounts/account.ts'
+import { servedBy } from './served-by.ts'
 
 const URL_LIFETIME_S = 6 * 3_600
 
@@ -20,8 +21,10 @@ export const startModelImport = route({
   success: { status: 201, schema: ModelImportStarted },
   errors: ['not_found'],
 
-  async handler({ body: { account_id, paths } }, { db, objects }) {
+  async handler({ body: { account_id, paths, task_type, runtime_profile } }, { db, objects, catalog }) {
     if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
+    if (task_type !== undefined && runtime_profile !== undefined)
+      servedBy(catalog, { task_type, runtime_profile })
     const version_id = newId()
     const sign = async (path: string) => {
       const key = importKey(version_id, path)

@@ -1,0 +1,222 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { AdminClient } from '../../cli/admin-client.ts'
+import { type CliError, WRONG_USE } from '../../cli/cli-error.ts'
+import { importModel } from '../../cli/commands/models.ts'
+import { writeTinyGguf } from '../../embedded/demo/tiny-gguf.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
+
+const UNKNOWN = /no task type embedding; known: chat, code, text-generation, embeddings, rerank, /
+
+/** The files that say what a model is; all have weights beside them. */
+const MODELS = {
+  embedder: { 'config.json': { architectures: ['BertModel'] } },
+  ranker: { 'config.json': { architectures: ['BertForSequenceClassification'], id2label: { 0: 'LABEL_0' } } },
+  whisper: { 'config.json': { architectures: ['WhisperForConditionalGeneration'] } },
+  nllb: { 'config.json': { architectures: ['M2M100ForConditionalGeneration'] } },
+  chat: { 'config.json': { architectures: ['LlamaForCausalLM'] } },
+  voices: { 'config.json': { architectures: ['VitsModel'], model_type: 'vits' } },
+  pictures: {
+    'model_index.json': { _class_name: 'StableDiffusionPipeline' },
+    'unet/config.json': { _class_name: 'UNet2DConditionModel' },
+  },
+  odd: { 'model_index.json': { _class_name: 'OddPipeline' } },
+  unreadable: { 'config.json': {}, 'modules.json': 'text' },
+  own: { 'config.json': { architectures: ['WordVectors'] }, 'onnx/model.onnx': {} },
+  dense: {
+    'config.json': { architectures: ['BertModel'] },
+    'modules.json': [{ type: 'sentence_transformers.models.Dense' }],
+  },
+} as const
+
+interface Asked {
+  task?: string
+  profile?: string
+}
+
+const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
+  ['embedder', { task: 'embedding' }, UNKNOWN],
+  ['embedder', { task: 'embedding', profile: 'llm-transformers' }, /no such task type; known: .*rerank/],
+  [
+    'embedder',
+    { task: 'embeddings', profile: 'llm-transformers' },
+    /llm-transformers serves chat, code, text-generation/,
+  ],
+  ['embedder', { task: 'embeddings', profile: 'odd' }, /no such runtime profile; known: .*specialist-onnx/],
+  ['embedder', {}, /BertModel is no causal language model \(ForCausalLM, LMHeadModel\), which chat needs/],
+  ['embedder', { profile: 'llm-vllm' }, /BertModel is no causal language model/],
+  ['embedder', { task: 'rerank' }, /BertModel has no head for classes, which rerank needs/],
+  ['embedder', { task: 'classification' }, /BertModel has no head for classes, which classification needs/],
+  [
+    'embedder',
+    { task: 'text-to-speech' },
+    /config\.json names a model of the type none, which does not serve/,
+  ],
+  ['embedder', { task: 'regression' }, /no manifest\.json in it, which the runtime profile tabular needs/],
+  ['ranker', { task: 'embeddings' }, /has a head for another task and gives no embeddings/],
+  ['ranker', { task: 'moderation' }, /has one label and is a reranker; moderation needs classes/],
+  ['whisper', { task: 'ocr' }, /WhisperForConditionalGeneration is no reader of pictures/],
+  ['nllb', { task: 'stt' }, /M2M100ForConditionalGeneration is no Whisper model/],
+  ['nllb', { task: 'embeddings' }, /M2M100ForConditionalGeneration is no encoder of texts/],
+  ['chat', { task: 'translation' }, /LlamaForCausalLM is no model of translation/],
+  ['voices', { task: 'text-to-audio' }, /A model of the type vits serves text-to-speech, not text-to-audio/],
+  [
+    'pictures',
+    { task: 'text-to-speech' },
+    /StableDiffusionPipeline serves text-to-image and image-to-image, not/,
+  ],
+  ['pictures', {}, /StableDiffusionPipeline serves text-to-image and image-to-image, not chat/],
+  ['pictures', { task: 'stt' }, /no config\.json in it, which the runtime profile specialist-whisper needs/],
+  ['odd', { task: 'text-to-image' }, /names the pipeline OddPipeline, which is not served here/],
+  ['unreadable', { task: 'embeddings' }, /modules\.json is not the JSON of a model/],
+  ['dense', { task: 'embeddings' }, /modules\.json wants the module Dense/],
+  ['own', { task: 'embeddings', profile: 'specialist-torch' }, /WordVectors is no encoder of texts/],
+  [
+    'chat.gguf',
+    { task: 'embeddings', profile: 'specialist-onnx' },
+    /no config\.json in it, which the runtime/,
+  ],
+  ['chat.gguf', { task: 'embeddings' }, /The GGUF \(llama\) declares no pooling/],
+  [
+    'chat.gguf',
+    { task: 'rerank', profile: 'specialist-llamacpp' },
+    /The GGUF \(llama\) has no head that ranks/,
+  ],
+  ['bert.gguf', {}, /The GGUF \(bert\) is an encoder, and chat needs another model/],
+  ['empty.gguf', {}, /empty\.gguf is no GGUF/],
+  ['chat', { profile: 'llm-llamacpp' }, /no \.gguf file in it, which the runtime profile llm-llamacpp needs/],
+]
+
+const TAKEN: readonly [model: string, asked: Asked, profile: string][] = [
+  ['chat', {}, 'llm-transformers'],
+  ['chat.gguf', {}, 'llm-llamacpp'],
+  ['embedder', { task: 'embeddings' }, 'specialist-onnx'],
+  ['ranker', { task: 'rerank' }, 'specialist-onnx'],
+  ['ranker', { task: 'classification' }, 'specialist-onnx'],
+  ['nllb', { task: 'translation' }, 'specialist-torch'],
+  ['whisper', { task: 'stt' }, 'specialist-whisper'],
+  ['voices', { task: 'text-to-speech' }, 'generative-torch'],
+  ['pictures', { task: 'image-to-image' }, 'generative-torch'],
+  ['own', { task: 'embeddings' }, 'specialist-onnx'],
+]
+
+const wordsOf = ({ task, profile }: Asked) =>
+  [task ?? 'no task', ...(profile === undefined ? [] : [profile])].join(' on ')
+
+describe('hearth models import', function () {
+  this.timeout(120_000)
+  const folder = temporaryFolder()
+  let api: TestApi
+  let accountId: string
+  before(async () => {
+    api = await startApi()
+    accountId = (await api.account()).accountId
+    for (const [name, files] of Object.entries(MODELS)) {
+      for (const [path, content] of Object.entries({ ...files, 'model.safetensors': {} })) {
+        const file = join(folder.path, name, path)
+        await mkdir(dirname(file), { recursive: true })
+        await writeFile(file, content === 'text' ? content : JSON.stringify(content))
+      }
+    }
+    await writeTinyGguf(join(folder.path, 'chat.gguf'))
+    await writeFile(join(folder.path, 'bert.gguf'), ggufHead('bert'))
+    await writeFile(join(folder.path, 'empty.gguf'), 'nothing')
+  })
+  after(async () => {
+    folder[Symbol.dispose]()
+    await api?.[Symbol.asyncDispose]()
+  })
+
+  const take = (name: string, model: string, asked: Asked) =>
+    importModel(new AdminClient(api.baseUrl, OPERATIONS_KEY), {
+      name,
+      path: join(folder.path, model),
+      task: 'chat',
+      ...asked,
+      accountId,
+    })
+  const run = (model: string, args: readonly string[]) =>
+    new Promise<{ code: number; out: string; err: string }>((resolve) => {
+      const path = join(folder.path, model)
+      const command = [
+        'models',
+        'import',
+        '--name',
+        'commanded',
+        '--path',
+        path,
+        '--account',
+        accountId,
+        ...args,
+      ]
+      const env = {
+        PATH: process.env.PATH,
+        HEARTH_DATA_DIR: folder.path,
+        HEARTH_BASE_URL: api.baseUrl,
+        HEARTH_OPERATIONS_KEY: OPERATIONS_KEY,
+      }
+      execFile(process.execPath, ['cli/hearth.ts', ...command], { env }, (failed, out, err) =>
+        resolve({ code: failed ? Number(failed.code ?? 1) : 0, out, err }),
+      )
+    })
+  const countOf = async (table: 'model_import' | 'endpoint') =>
+    (await api.database.db.selectFrom(table).select('id').where('account_id', '=', accountId).execute())
+      .length
+
+  for (const [model, asked, words] of REFUSED) {
+    it(`refuses ${model} with ${wordsOf(asked)}, and leaves nothing behind`, async () => {
+      await assert.rejects(
+        take('refused', model, asked),
+        (err: CliError) => err.exitCode === WRONG_USE && words.test(err.message),
+      )
+      assert.deepEqual([await countOf('model_import'), await countOf('endpoint')], [0, 0])
+    })
+  }
+
+  for (const [index, [model, asked, profile]] of TAKEN.entries()) {
+    it(`takes ${model} with ${wordsOf(asked)}`, async () => {
+      // The first one has the name that all the others were refused with.
+      const { runtime_profile } = await take(index === 0 ? 'refused' : `taken-${index}`, model, asked)
+
+      assert.equal(runtime_profile, profile)
+    })
+  }
+
+  it('is one line on the command line, with its exit code', async () => {
+    const refused = await run('embedder', ['--task', 'embedding'])
+    const taken = await run('embedder', ['--task', 'embeddings'])
+
+    assert.deepEqual([refused.code, refused.out, refused.err.trim().split('\n').length], [WRONG_USE, '', 1])
+    assert.match(refused.err, UNKNOWN)
+    assert.equal(taken.code, 0, taken.err)
+    assert.match(taken.out, /serves it with specialist-onnx\./)
+  })
+
+  it('lists the task types in its help', async () => {
+    const { out } = await run('chat', ['--help'])
+
+    assert.match(out.replaceAll(/\s+/g, ' '), /task type: chat, code, .*stt.*text-to-image.*forecasting/)
+  })
+})
+
+/** The head of a GGUF that declares its architecture alone. */
+function ggufHead(architecture: string): Uint8Array {
+  const [key, value] = [Buffer.from('general.architecture'), Buffer.from(architecture)]
+  const u32 = (number: number) => Buffer.from(Uint32Array.of(number).buffer)
+  const u64 = (number: number) => Buffer.from(BigUint64Array.of(BigInt(number)).buffer)
+  const STRING = 8
+  return Buffer.concat([
+    Buffer.from('GGUF'),
+    u32(3),
+    u64(0),
+    u64(1),
+    u64(key.length),
+    key,
+    u32(STRING),
+    u64(value.length),
+    value,
+  ])
+}
