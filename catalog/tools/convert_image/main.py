@@ -9,22 +9,63 @@ FILE = "/hearth/input/image_url"
 MOST_PIXELS = 50_000_000
 MOST_BYTES = 10 << 20
 CONTENT_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif"}
+# Of these formats all frames are kept in results that can move, each with the loop count that plays them once.
+ANIMATED = ("GIF", "WEBP", "PNG")
+MOVING = {"gif": None, "webp": 1}
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+UNREADABLE = (EOFError, OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
 class Refused(Exception):
     """The image cannot be converted; the message names the field of the input first."""
 
 
-def load():
+def load(given):
+    """Returns the frames of the result, how they are played, and how many frames the file has."""
     try:
         image = Image.open(FILE)
         if image.width * image.height > MOST_PIXELS:
             raise Refused(f"image_url: the image has more than {MOST_PIXELS // 1_000_000} megapixels")
-        # Cameras store how the picture was held beside it.
-        return ImageOps.exif_transpose(image)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        count = getattr(image, "n_frames", 1)
+        kind = given["format"]
+        if count == 1 or image.format not in ANIMATED or kind not in MOVING:
+            return [frame_of(image, given)], {}, count
+        frames, durations = [], []
+        for number in range(count):
+            image.seek(number)
+            frames.append(frame_of(image, given, count))
+            durations.append(image.info.get("duration", 0))
+            # Writers of animations take what is left here, such as comments, for their own settings.
+            frames[-1].info.clear()
+        # Whatever shows through a frame is not to stay below the next one.
+        disposal = 2 if any(frame.mode == "RGBA" for frame in frames) else 0
+        loop = image.info.get("loop", MOVING[kind])
+        return frames, {"duration": durations, "loop": loop, "disposal": disposal}, count
+    except UNREADABLE as error:
         raise Refused(f"image_url: it is no image that can be read: {error}") from error
+
+
+def frame_of(image, given, count=1):
+    """Returns the frame at which the image stands, in the wanted size."""
+    # Cameras store how the picture was held beside it.
+    frame = ImageOps.exif_transpose(image)
+    size = size_of(frame, given.get("width"), given.get("height"))
+    if size[0] * size[1] * count > MOST_PIXELS:
+        frames = f" in its {count:,} frames" if count > 1 else ""
+        raise Refused(f"width: the result would have more than {MOST_PIXELS // 1_000_000} megapixels{frames}")
+    if frame.mode.startswith("I"):
+        # The library clips greys of 16 bits at 255 instead of scaling them.
+        frame = frame.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
+    frame = frame.convert("RGBA" if frame.has_transparency_data else "RGB")
+    if size != frame.size:
+        frame = frame.resize(size, Image.Resampling.LANCZOS)
+    if frame.mode == "RGBA" and given["format"] == "gif":
+        # A GIF has one transparent colour, and the library takes every other faint one as opaque.
+        seen = frame.getchannel("A").point(lambda alpha: 255 if alpha >= 128 else 0)
+        clear = Image.new("RGBA", size)
+        clear.paste(frame.convert("RGB"), mask=seen)
+        frame = clear
+    return frame
 
 
 def size_of(image, width, height):
@@ -35,26 +76,20 @@ def size_of(image, width, height):
         width = max(1, round(image.width * height / image.height))
     if height is None:
         height = max(1, round(image.height * width / image.width))
-    if width * height > MOST_PIXELS:
-        raise Refused(f"width: the result would have more than {MOST_PIXELS // 1_000_000} megapixels")
     return width, height
 
 
 def convert(given):
     kind = given["format"]
-    image = load()
-    size = size_of(image, given.get("width"), given.get("height"))
-    has_alpha = "A" in image.getbands() or "transparency" in image.info
-    image = image.convert("RGBA" if has_alpha else "RGB")
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.LANCZOS)
-    if has_alpha and kind == "jpeg":
+    frames, playing, count = load(given)
+    image, more = frames[0], frames[1:]
+    if image.mode == "RGBA" and kind == "jpeg":
         white = Image.new("RGB", image.size, "white")
         white.paste(image, mask=image.getchannel("A"))
         image = white
     out = io.BytesIO()
     # Metadata of the file, such as camera and place, is not passed on.
-    image.save(out, kind.upper())
+    image.save(out, kind.upper(), **({"save_all": True, "append_images": more, **playing} if more else {}))
     if out.tell() > MOST_BYTES:
         raise Refused(f"format: the result is larger than {MOST_BYTES >> 20} MB; choose a smaller size or another format")
     return {
@@ -63,6 +98,7 @@ def convert(given):
         "width": image.width,
         "height": image.height,
         "size_bytes": out.tell(),
+        **({"note": f"only the first of the file's {count:,} frames was taken"} if len(frames) < count else {}),
     }
 
 

@@ -60,17 +60,30 @@ def plain(value):
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
+def distinct(names):
+    """Returns the names with _1, _2 and so on behind those that occur again, because rows hold each name once."""
+    own = []
+    for name in names:
+        free, count = name, 0
+        while free in own or (count and free in names):
+            count += 1
+            free = f"{name}_{count}"
+        own.append(free)
+    return own
+
+
 def query(given):
     connection = open_table()
     try:
         found = connection.execute(given["sql"])
-        if found.description is None:
+        # Texts without a statement have no result at all.
+        if found is None or found.description is None:
             raise Refused("sql: it is no query that returns rows")
         rows = found.fetchmany(MOST_ROWS + 1)
     except duckdb.Error as error:
         raise Refused(f"sql: {first_line(error)}") from error
-    columns = [{"name": column[0], "type": str(column[1])} for column in found.description]
-    names = [column["name"] for column in columns]
+    names = distinct([column[0] for column in found.description])
+    columns = [{"name": name, "type": str(column[1])} for name, column in zip(names, found.description, strict=True)]
     kept = [dict(zip(names, map(plain, row), strict=True)) for row in rows[:MOST_ROWS]]
     return {"columns": columns, "rows": kept, "row_count": len(kept), "truncated": len(rows) > MOST_ROWS}
 

@@ -137,11 +137,25 @@ describe('what tools reach outside', function () {
     assert.equal(many['truncated'], true)
   })
 
+  it('keeps columns of the same name apart', async () => {
+    const { columns, rows } = await bench.run('query_table', {
+      file_url: site.url('/prices.csv'),
+      sql: `select 1 as id, 2 as id, 3 as id_1, 4 as id, 'x' as "ID"`,
+    })
+    assert.deepEqual(
+      (columns as { name: string }[]).map(({ name }) => name),
+      ['id', 'id_2', 'id_1', 'id_3', 'ID'],
+    )
+    assert.deepEqual(rows, [{ id: 1, id_2: 2, id_1: 3, id_3: 4, ID: 'x' }])
+  })
+
   it('refuses queries that leave the table', async () => {
     const ask = (sql: string, path = '/prices.csv') =>
       bench.run('query_table', { file_url: site.url(path), sql })
     await assert.rejects(ask("select * from read_text('/etc/passwd')"), { message: /^sql: Permission Error/ })
     await assert.rejects(ask('set enable_external_access = true'), { message: /^sql: / })
+    for (const sql of [' ', ';', '-- a comment', '/* a comment */'])
+      await assert.rejects(ask(sql), { message: 'sql: it is no query that returns rows' }, sql)
     await assert.rejects(ask('select nothing from data'), { message: /^sql: Binder Error/ })
     await assert.rejects(ask('select 1', '/empty'), { message: 'file_url: the file is empty' })
     await assert.rejects(ask('select 1', '/none'), { message: 'file_url: the server answered 404' })
@@ -200,6 +214,68 @@ describe('what tools reach outside', function () {
     await assert.rejects(bench.run('convert_image', { image_url: site.url('/bomb.png'), format: 'png' }), {
       message: /^image_url: /,
     })
+  })
+
+  /** Returns what a program prints of the image in a result, which it has as `image`. */
+  const seen = (result: Record<string, unknown>, code: string): unknown => {
+    const start = 'import base64, io, json, sys; from PIL import Image, ImageSequence\n'
+    const image = 'image = Image.open(io.BytesIO(base64.b64decode(sys.stdin.read())))\n'
+    const input = String(result['image_base64'])
+    return JSON.parse(
+      execFileSync(python, ['-c', `${start}${image}print(json.dumps(${code}))`], { input }).toString(),
+    )
+  }
+
+  it('scales greys of 16 bits', async () => {
+    made(
+      '/grey.png',
+      `import sys; from PIL import Image; image = Image.new("I;16", (256, 1))
+for x in range(256): image.putpixel((x, 0), x * 257)
+image.save(sys.argv[1], "PNG")`,
+    )
+    const png = await bench.run('convert_image', { image_url: site.url('/grey.png'), format: 'png' })
+    const greys = seen(png, '[image.getpixel((x, 0)) for x in range(256)]')
+    assert.deepEqual(
+      greys,
+      Array.from({ length: 256 }, (_, x) => [x, x, x]),
+    )
+  })
+
+  it('keeps the frames of an animation, or says that it took the first', async () => {
+    const frames = `import sys; from PIL import Image
+frames = [Image.new("RGBA", (50, 20)) for n in range(5)]
+for n in range(5): frames[n].paste((50 + 40 * n, 0, 0, 255), (10 * n, 0, 10 * n + 10, 20))`
+    const saved = (kind: string, more: string) =>
+      `${frames}\nframes[0].save(sys.argv[1], "${kind}", save_all=True, append_images=frames[1:], duration=[100, 200, 300, 400, 500], ${more})`
+    made('/moving.gif', saved('GIF', 'disposal=2, comment=b"secret"'))
+    made('/moving.webp', saved('WEBP', 'loop=3'))
+    const colours =
+      '[[f.convert("RGBA").getpixel((5 * n + 2, 5)) for n in range(5)] for f in ImageSequence.Iterator(image)]'
+    const times = '[(f.load(), f.info["duration"])[1] for f in ImageSequence.Iterator(image)]'
+    for (const [file, format, loop] of [
+      ['/moving.gif', 'gif', null],
+      ['/moving.gif', 'webp', 1],
+      ['/moving.webp', 'gif', 3],
+      ['/moving.webp', 'webp', 3],
+    ] as const) {
+      const moving = await bench.run('convert_image', { image_url: site.url(file), format, width: 25 })
+      const found = seen(moving, `[image.size, image.info.get("loop"), ${times}, ${colours}]`) as unknown[]
+      assert.deepEqual(found.slice(0, 3), [[25, 10], loop, [100, 200, 300, 400, 500]], `${file} ${format}`)
+      for (const [n, row] of (found[3] as number[][][]).entries())
+        for (const [place, [red = 0, , , alpha = 0]] of row.entries()) {
+          const what = `${file} ${format} ${n} ${place}`
+          assert.ok(Math.abs(alpha - (place === n ? 255 : 0)) < 8, `${what}: ${alpha}`)
+          if (place === n) assert.ok(Math.abs(red - 50 - 40 * n) < 16, `${what}: ${red}`)
+        }
+      assert.ok(!Buffer.from(String(moving['image_base64']), 'base64').includes('secret'))
+      assert.equal(moving['note'], undefined)
+    }
+    const still = await bench.run('convert_image', { image_url: site.url('/moving.gif'), format: 'png' })
+    assert.equal(still['note'], "only the first of the file's 5 frames was taken")
+    await assert.rejects(
+      bench.run('convert_image', { image_url: site.url('/moving.gif'), format: 'gif', width: 10_000 }),
+      { message: 'width: the result would have more than 50 megapixels in its 5 frames' },
+    )
   })
 })
 
