@@ -1,4 +1,4 @@
-"""JSON Schemas of a trained model's input and output."""
+"""JSON Schemas of a trained model's input and output, and the texts of their examples."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 
 MOST_INSTANCES = 10_000
+MOST_EXAMPLE_CHARS = 500
 _TYPES = {NUMBER: "number", BOOLEAN: "boolean", CATEGORY: "string", DATETIME: "string"}
 
 
@@ -70,6 +71,11 @@ def with_text_output(schema: dict[str, Any], classes: Sequence[Any]) -> dict[str
         "properties": {**schema["properties"], **verdict, "results": results},
         "anyOf": [{"required": schema["required"]}, {"required": required}, {"required": ["results"]}],
     }
+
+
+def example_text(text: str) -> str:
+    """Returns the start of a text of the dataset for an example, because a row may be larger than results may be."""
+    return text[:MOST_EXAMPLE_CHARS]
 
 
 def label_name(label: Any) -> str:

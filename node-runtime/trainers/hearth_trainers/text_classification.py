@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from .errors import JobError, no_such_column
 from .labels import Labels, class_metrics, class_weights, present, read_labels, split_by_class
 from .run import Outcome, Run
-from .schemas import class_schema, instances_schema, predictions_schema, with_text_input, with_text_output
+from .schemas import class_schema, example_text, instances_schema, predictions_schema, with_text_input, with_text_output
 from .tabular import EXAMPLES, rows_with, target_column
 from .words import words_of
 
@@ -56,7 +56,7 @@ def train(run: Run) -> Outcome:
     with threadpool_limits(job.threads):
         learner = _fit(run, labels, x[learn], labels.codes[learn], x[check], labels.codes[check], learn)
 
-    examples = check[:EXAMPLES]
+    examples = [example_text(texts[row]) for row in check[:EXAMPLES]]
     vocabulary = [str(word) for word in vectorizer.get_feature_names_out()]
     return Outcome(
         task="text_classification",
@@ -64,8 +64,8 @@ def train(run: Run) -> Outcome:
         metrics=class_metrics(labels, check, learner.predict_proba(x[check])),
         input_schema=with_text_input(instances_schema({column: {"type": "string"}}, [column])),
         output_schema=with_text_output(predictions_schema(class_schema(labels.classes)), labels.classes),
-        example_input={"instances": [{column: texts[row]} for row in examples]},
-        example_output={"predictions": present(labels, learner.predict_proba(x[examples]))},
+        example_input={"instances": [{column: text} for text in examples]},
+        example_output={"predictions": present(labels, learner.predict_proba(vectorizer.transform(examples)))},
         model_file="model.npz",
         files={
             "model.npz": _npz(idf=vectorizer.idf_, coef=learner.coef_, intercept=learner.intercept_),

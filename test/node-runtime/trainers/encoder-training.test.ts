@@ -165,6 +165,22 @@ describe('tuning encoders of texts', function () {
     assert.deepEqual(Object.keys(example_output?.['scores'] as object), ['cold', 'none', 'warm'])
   })
 
+  it('shows the start of a long text as the example', async () => {
+    const rows = labelledColours().map((row) => ({ ...row, text: `${row.text} ${'fox '.repeat(500)}` }))
+    const run = await train('long', {
+      model: CLASSIFIER,
+      file: await writeJsonl(folder.path, rows, 'long.jsonl'),
+      hyperparameters: { max_steps: 1 },
+    })
+
+    assert.equal(run.code, 0, run.error?.message)
+    const { example_input, example_output } = run.result as unknown as Record<string, Record<string, unknown>>
+    const text = String(example_input?.['text'])
+    assert.equal(text.length, 500)
+    assert.ok(rows.some((row) => row.text.startsWith(text)))
+    assert.deepEqual(Object.keys(example_output?.['scores'] as object), ['cold', 'none', 'warm'])
+  })
+
   it('ends with the column, the row and what was expected, before it trains', async () => {
     const chatty = join(folder.path, 'chatty')
     await makeTinyLlm(chatty)

@@ -121,6 +121,22 @@ describe('the trainers', () => {
     await checkServed(run)
   })
 
+  it('show the start of a long text as the example, and answer to that', async () => {
+    using folder = temporaryFolder()
+    const rows = reviews(60).map((row) => ({ ...row, text: `${row['text']}${' lovely'.repeat(500)}` }))
+    const file = await writeCsv(folder.path, rows)
+    const run = await runTrainer({ folder: folder.path, model: 'text-classification', file })
+
+    assert.equal(run.code, 0, run.error?.message)
+    const texts = run.result.example_input.instances.map(({ text }) => String(text))
+    assert.deepEqual(
+      texts.map((text) => text.length),
+      [500, 500],
+    )
+    assert.ok(rows.some(({ text }) => text.startsWith(texts[0]!)))
+    await checkServed(run)
+  })
+
   it('give the same model for the same seed on any number of threads', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(400))

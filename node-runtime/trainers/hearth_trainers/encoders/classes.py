@@ -73,13 +73,20 @@ class Classes:
         """See `Objective`."""
         return {}
 
-    @torch.no_grad()
     def probabilities(self, model: Any, rows: np.ndarray) -> np.ndarray:
         """Returns the probability of each class for rows."""
+        return self._probabilities(model, self._texts(rows))
+
+    def probabilities_of(self, model: Any, text: str) -> np.ndarray:
+        """Returns the probability of each class for a text of any origin."""
+        return self._probabilities(model, self._encoder.tokens_of([text]))[0]
+
+    @torch.no_grad()
+    def _probabilities(self, model: Any, texts: list[Tokens]) -> np.ndarray:
         model.eval()
         parts = [
-            self._logits(model, self._texts(rows[start : start + self._size])).softmax(dim=-1)
-            for start in range(0, len(rows), self._size)
+            self._logits(model, texts[start : start + self._size]).softmax(dim=-1)
+            for start in range(0, len(texts), self._size)
         ]
         return torch.cat(parts).cpu().double().numpy()
 

@@ -18,10 +18,11 @@ from ..llm.settings import LoopSettings, read_loop_settings
 from ..llm.training import FineTuning
 from ..loop import StopSignal
 from ..protocol import emit, log
+from ..schemas import example_text
 from .base import Encoder, load_model, prepare, read_encoder
 from .classes import Classes
 from .outputs import write_encoder
-from .texts import LabelledTexts, read_labelled_texts
+from .texts import read_labelled_texts
 
 # So many rows of the training part are measured beside those that are held out.
 MOST_LEARNT = 2_000
@@ -52,8 +53,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
 
     last = history[-1]
     learnt = np.sort(np.random.default_rng([settings.seed, 2]).permutation(data.learn)[:MOST_LEARNT])
-    probabilities = learning.probabilities(model, data.check)
-    held_out = class_metrics(data.labels, data.check, probabilities)
+    held_out = class_metrics(data.labels, data.check, learning.probabilities(model, data.check))
     trained = class_metrics(data.labels, learnt, learning.probabilities(model, learnt))
     metrics: dict[str, Any] = {
         "train_loss": last["train_loss"],
@@ -64,9 +64,11 @@ def train_job(job: Job, stop: StopSignal) -> None:
         "epochs": history,
     }
     log(f"Of {len(data.check):,} texts that were held out, {held_out['accuracy']:.1%} get their own class.")
+    text = example_text(data.texts[data.check[0]])
+    example = _example(text, data.labels.classes, learning.probabilities_of(model, text))
     write_encoder(job, settings, encoder, model)
     report_files(job.output_dir)
-    emit("result", metrics=metrics, **_examples(data, probabilities[0]))
+    emit("result", metrics=metrics, **example)
 
 
 def _load(encoder: Encoder, settings: LoopSettings, classes: list[str]) -> tuple[Any, list[str]]:
@@ -105,10 +107,9 @@ def _begin_anew(head: torch.nn.Module, spread: float) -> None:
                 module.bias.zero_()
 
 
-def _examples(data: LabelledTexts, probabilities: np.ndarray) -> dict[str, Any]:
-    classes = data.labels.classes
+def _example(text: str, classes: list[str], probabilities: np.ndarray) -> dict[str, Any]:
     scores = dict(zip(classes, probabilities.tolist(), strict=True))
     return {
-        "example_input": {"text": data.texts[data.check[0]]},
+        "example_input": {"text": text},
         "example_output": {"label": classes[int(probabilities.argmax())], "scores": scores},
     }
