@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from answers import InputProblem
 from generative.fields import choice_of, number_of, optional_text_of, text_of
@@ -25,6 +27,10 @@ logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 USUAL_MUSIC_S = 5.0
+# The memory that a model of speech takes grows with the square of the text.
+LONGEST_PIECE = 400
+SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*(?=\s)|[。！？\n]""")
+SPACE = re.compile(r"\s")
 
 
 def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
@@ -53,24 +59,39 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
         speaker = speaker_of(fields, speakers)
         form = choice_of(fields, "format", list(SOUND_FORMS))
         speed = number_of(fields, "speed", 0.25, 4) or 1.0
-        tokens = tokenizer(text, return_tensors="pt")
-        # There is a pause between all pieces, so a text without any piece is one pause.
-        if tokens.input_ids.shape[-1] <= 1:
+        tokenized = [tokenizer(piece, return_tensors="pt") for piece in pieces_of(text)]
+        # There is a pause between all letters, so a text without any letter is one pause.
+        spoken = [tokens for tokens in tokenized if tokens.input_ids.shape[-1] > 1]
+        if not spoken:
             raise InputProblem("text holds nothing that this model can speak", "/text")
         chosen = {"speaker_id": speaker} if speakers > 1 else {}
         pace = speed * model.speaking_rate
 
         def generate(job: Job) -> Made:
             torch.manual_seed(job.seed)
-            with torch.inference_mode():
-                waveform = model(**tokens.to(model.device), **chosen, speaking_rate=pace).waveform
-            job.step(1, 1)
-            sound = waveform[0].float().cpu().numpy()
-            return made_sound(sound, model.config.sampling_rate, {"voice": str(speaker)}, form)
+            sounds = []
+            for done, tokens in enumerate(spoken, 1):
+                with torch.inference_mode():
+                    waveform = model(**tokens.to(model.device), **chosen, speaking_rate=pace).waveform
+                sounds.append(waveform[0].float().cpu().numpy())
+                job.step(done, len(spoken))
+            return made_sound(np.concatenate(sounds, axis=-1), model.config.sampling_rate, {"voice": str(speaker)}, form)
 
         return generate
 
     return prepare
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """Yields a text in pieces that end with a sentence, else with a word."""
+    while len(text) > LONGEST_PIECE:
+        beginning = text[: LONGEST_PIECE + 1]
+        ends = [[found.end() for found in pattern.finditer(beginning)] for pattern in (SENTENCE_END, SPACE)]
+        end = min(next((some[-1] for some in ends if some), LONGEST_PIECE), LONGEST_PIECE)
+        yield text[:end]
+        text = text[end:]
+    if text:
+        yield text
 
 
 def speaker_of(fields: Mapping[str, Any], speakers: int) -> int:

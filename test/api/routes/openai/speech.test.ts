@@ -69,6 +69,23 @@ describe('the OpenAI surface of speech', function () {
     assert.deepEqual([task.status, task.result], ['succeeded', null])
   })
 
+  it('is made of a long text in pieces, the same again with the same seed', async () => {
+    const long = `${INPUT} `.repeat(40)
+    const made = async () => {
+      const { result } = await world.ask('voices', { text: long, seed: 7, format: 'wav' })
+      const response = await fetch(result.output_artifacts[0].url)
+      return { steps: result.metadata.steps, bytes: Buffer.from(await response.arrayBuffer()) }
+    }
+
+    const [first, again] = [await made(), await made()]
+    const short = await speak({ seed: 7, response_format: 'wav' })
+
+    // Twelve sentences fill a piece of at most 400 characters.
+    assert.equal(first.steps, 4)
+    assert.deepEqual(first.bytes, again.bytes)
+    assert.ok(first.bytes.length > 25 * short.bytes.length, `${first.bytes.length} ${short.bytes.length}`)
+  })
+
   it('goes as fast as asked, and is by the first speaker where the model lacks the name', async () => {
     const length = async (speed: number) =>
       (await speak({ voice: 'alloy', speed, seed: 7, response_format: 'wav' })).bytes.length
