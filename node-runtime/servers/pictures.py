@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from answers import InputProblem
 from data_urls import data_of
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 SMALLEST_SIDE = 16
 MOST_PIXELS = 64_000_000
+# A copy of a large picture takes hundreds of megabytes, so it is converted in strips of about so many pixels.
+STRIP_PIXELS = 1_000_000
+WHOLE = (1, 1)
 # The limit of the library has no sentence for callers; `refuse_size` has.
 Image.MAX_IMAGE_PIXELS = None
 
 
-def picture_of(fields: Mapping[str, Any], name: str, smallest_side: int = SMALLEST_SIDE) -> Image.Image:
-    """Returns the picture of a field as RGB, upright, on white where it is transparent."""
+def picture_of(
+    fields: Mapping[str, Any],
+    name: str,
+    smallest_side: int = SMALLEST_SIDE,
+    factors_of: Callable[[int, int], tuple[int, int]] = lambda *_: WHOLE,
+) -> Image.Image:
+    """Returns the picture of a field as RGB, upright, on white where it is transparent. `factors_of` gives, for its width
+    and height, the whole factors by which they are brought down."""
     data = data_of(fields, name)
     try:
         picture = Image.open(io.BytesIO(data), formats=FORMATS)
         refuse_size(name, *picture.size, smallest_side)
+        # Only then all that says which side is up is read.
+        picture.load()
+        turn = picture.getexif().get(ExifTags.Base.Orientation, 1)
+        # The last four of the eight exchange width and height.
+        order = -1 if turn > 4 else 1
+        picture = _opaque(picture, factors_of(*picture.size[::order])[::order])
+        picture.getexif()[ExifTags.Base.Orientation] = turn
         ImageOps.exif_transpose(picture, in_place=True)
-        return _opaque(picture)
+        return picture
     except InputProblem:
         raise
     except Exception:
@@ -33,16 +49,27 @@ def picture_of(fields: Mapping[str, Any], name: str, smallest_side: int = SMALLE
         raise InputProblem(f"{name} must be a picture in PNG, JPEG or WebP", f"/{name}") from None
 
 
-def _opaque(picture: Image.Image) -> Image.Image:
-    if picture.mode.startswith("I"):
+def _opaque(picture: Image.Image, factors: tuple[int, int]) -> Image.Image:
+    if factors == WHOLE and picture.mode == "RGB" and not picture.has_transparency_data:
+        return picture
+    across, down = factors
+    # Rounds up, as the library does.
+    shown = Image.new("RGB", (-(-picture.width // across), -(-picture.height // down)))
+    rows = down * max(1, STRIP_PIXELS // (picture.width * down))
+    for top in range(0, picture.height, rows):
+        strip = picture.crop((0, top, picture.width, min(top + rows, picture.height)))
+        shown.paste(_opaque_strip(strip).reduce(factors), (0, top // down))
+    return shown
+
+
+def _opaque_strip(strip: Image.Image) -> Image.Image:
+    if strip.mode.startswith("I"):
         # The library clips greys of 16 bits at 255 instead of scaling them.
-        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8)).convert("RGB")
-    if not picture.has_transparency_data:
-        # A copy of a large picture takes hundreds of megabytes.
-        picture.load()
-        return picture if picture.mode == "RGB" else picture.convert("RGB")
-    shown = picture.convert("RGBA")
-    white = Image.new("RGB", picture.size, "white")
+        return Image.fromarray((np.asarray(strip) >> 8).astype(np.uint8)).convert("RGB")
+    if not strip.has_transparency_data:
+        return strip.convert("RGB")
+    shown = strip.convert("RGBA")
+    white = Image.new("RGB", strip.size, "white")
     white.paste(shown, mask=shown)
     return white
 

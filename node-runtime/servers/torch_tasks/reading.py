@@ -21,6 +21,10 @@ with without_compiler():
 
 # No letter is legible on fewer pixels.
 SMALLEST_SIDE = 8
+# A picture with more is brought near the size that a model sees before it is prepared.
+MOST_WHOLE_PIXELS = 16_000_000
+# Times that a picture may be longer than wide where its preparation first enlarges the shorter side.
+NARROWEST = 8
 # Donut writes `<s_total>12.30</s_total>`, and `<sep/>` between the items of a list.
 TAG = re.compile(r"<(/?)s_([^<>]*)>|<sep/>")
 
@@ -36,6 +40,10 @@ class Reader:
         torch.set_num_threads(threads)
         # A processor of both is only these two; some repositories do not name its class.
         self._prepare = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+        size = self._prepare.size
+        self._seen_side = max(size.height or 0, size.width or 0)
+        # Others stretch each side by itself.
+        self._keeps_shape = bool(getattr(self._prepare, "do_thumbnail", False))
         self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._writer = Writer.load(VisionEncoderDecoderModel, folder)
         self._unseen = {self._tokenizer.bos_token_id, self._tokenizer.eos_token_id, self._tokenizer.pad_token_id}
@@ -55,7 +63,9 @@ class Reader:
     @torch.inference_mode()
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
         """Reads one picture; raises `InputProblem` for its field, and `CallerLeft` once `left` is set."""
-        picture = picture_of(body, "image_url", SMALLEST_SIDE)
+        picture = picture_of(body, "image_url", SMALLEST_SIDE, self._factors)
+        if self._keeps_shape:
+            picture = _with_bars(picture, self._seen_side)
         seen = self._prepare(picture, return_tensors="pt")
         written = self._writer.write({"pixel_values": seen["pixel_values"]}, left)
         answer = self._texts(written)
@@ -63,12 +73,30 @@ class Reader:
             answer["truncated"] = True
         return answer
 
+    def _factors(self, width: int, height: int) -> tuple[int, int]:
+        if width * height <= MOST_WHOLE_PIXELS or not self._seen_side:
+            return (1, 1)
+        across, down = (max(1, side // self._seen_side) for side in (width, height))
+        return (max(across, down),) * 2 if self._keeps_shape else (across, down)
+
     def _texts(self, written: torch.Tensor) -> dict[str, Any]:
         if not self._has_fields:
             return {"text": self._tokenizer.decode(written, skip_special_tokens=True).strip()}
         kept = [token for token in written[1:].tolist() if token not in self._unseen]
         blocks = list(blocks_of(self._tokenizer.decode(kept)))
         return {"text": "\n".join(block["text"] for block in blocks), "blocks": blocks}
+
+
+def _with_bars(picture: Image.Image, seen_side: int) -> Image.Image:
+    """Adds the black bars of a narrow picture that its preparation would add to a page-sized one. That first makes of
+    3000 x 8 pixels gigabytes, and then nothing at all."""
+    if max(picture.size) <= NARROWEST * min(picture.size):
+        return picture
+    picture.thumbnail((2 * seen_side, 2 * seen_side))
+    least = -(-max(picture.size) // NARROWEST)
+    barred = Image.new("RGB", (max(picture.width, least), max(picture.height, least)))
+    barred.paste(picture, ((barred.width - picture.width) // 2, (barred.height - picture.height) // 2))
+    return barred
 
 
 def blocks_of(text: str) -> Iterator[dict[str, str]]:

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { pngOf } from '../../support/builders/png.ts'
+import { requireLlm } from '../../support/builders/tiny-llm.ts'
+import { tinyReader } from '../../support/builders/tiny-reader.ts'
+import { startSpecialist, TORCH } from '../../support/servers/specialist.ts'
+
+const GREY = () => 99
+const bodyOf = (bytes: Buffer) => ({ image_url: `data:image/png;base64,${bytes.toString('base64')}` })
+
+describe('the server of models that read pictures', function () {
+  this.timeout(600_000)
+  before(requireLlm)
+
+  it('reads pictures of any shape', async () => {
+    await using server = await startSpecialist(await tinyReader({ kind: 'donut' }), '', TORCH)
+    for (const [width, height] of [
+      [3_000, 8],
+      [8, 3_000],
+      [20_000, 16],
+    ] as const) {
+      const { status, body } = await server.ask(bodyOf(pngOf(width, height, GREY)), 'ocr')
+
+      assert.equal(status, 200, `${width} x ${height}: ${JSON.stringify(body)}`)
+      assert.equal(body.text, 'Tea\n3')
+    }
+  })
+
+  it('holds a large picture once', async () => {
+    await using server = await startSpecialist(await tinyReader(), '', TORCH)
+    const peak = async () => {
+      const [, kb] = /VmHWM:\s+(\d+)/.exec(await readFile(`/proc/${server.pid}/status`, 'utf8')) ?? []
+      return Number(kb) / 1024
+    }
+    assert.equal((await server.ask(bodyOf(pngOf(200, 60, GREY)), 'ocr')).status, 200)
+    const before = await peak()
+
+    assert.equal((await server.ask(bodyOf(pngOf(7_000, 7_000, GREY)), 'ocr')).status, 200)
+
+    // Its pixels take 187 MB.
+    const taken = (await peak()) - before
+    assert.ok(taken < 300, `${taken} MB`)
+  })
+})
