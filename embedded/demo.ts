@@ -189,11 +189,11 @@ async function searchJob(
     async () => {
       const found = await search(api, { model, rows, vectors }, { question: QUESTION, count: NEAREST })
       progress.say(`"${QUESTION}", which no searched text says, is nearest to`)
-      for (const { text, progression } of found.nearest.slice(0, 3)) progress.say(`${text}: ${progression}`)
+      for (const { text, progression } of found.nearest.slice(0, 3)) progress.say(`${text}: progression ${progression}`)
       return found
     },
     ({ nearest, ms }) =>
-      `${ms.toFixed(1)} ms; progression ${mean(nearest)} of the nearest ${NEAREST}, ${mean(rows)} of all`,
+      `${ms.toFixed(1)} ms; mean progression ${mean(nearest)} of the nearest ${NEAREST}, ${mean(rows)} of all`,
   )
 }
 
