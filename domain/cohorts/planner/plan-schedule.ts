@@ -1,0 +1,236 @@
+import type { PlannerEdge, PlannerProblem, PlannerStage, Schedule } from './problem.ts'
+import { incomingOf, Timeline } from './timeline.ts'
+
+/** The nodes that are tried for a stage, beside those of its producers. */
+const CANDIDATES = 64
+/** The nodes that are tried for a stage when the schedule is improved. */
+const ALTERNATIVES = 12
+/** The nodes that are tried for the whole graph. */
+const WHOLE_GRAPH = 8
+/** The nodes that are tried where two stages exchange theirs. */
+const EXCHANGES = 5
+const MOST_MOVES = 12
+
+export interface Planned {
+  schedule: Schedule
+  /** Each stage that decides the makespan, in the order of their work. */
+  criticalPath: number[]
+  /** The longest path with the best node for each stage and no hand-overs: no schedule is shorter. */
+  lowerBoundMs: number
+  candidates: number
+  moves: number
+}
+
+/**
+ * Plans a graph for the least makespan: HEFT with insertion (Topcuoglu, Hariri and Wu 2002) over the best nodes of each
+ * stage, then the whole graph on one node, then moves of stages on the critical path. Undefined when a stage fits nowhere.
+ */
+export function planSchedule(problem: PlannerProblem): Planned | undefined {
+  const { stages } = problem
+  const incoming = incomingOf(problem)
+  const best = stages.map((stage) => bestNodes(stage))
+  const order = rankOrder(problem, incoming, best)
+  const timeline = new Timeline(problem, incoming)
+  const search = { problem, incoming, order, best, timeline }
+  let schedule = heft(search)
+  for (const node of wholeGraphNodes(problem, best)) {
+    const alone = evaluate(search, new Int32Array(stages.length).fill(node), schedule?.makespanMs)
+    if (alone) schedule = alone
+  }
+  if (!schedule) return undefined
+  let moves = 0
+  while (moves < MOST_MOVES) {
+    const better = improve(search, schedule)
+    if (!better) break
+    schedule = better
+    moves += 1
+  }
+  return {
+    schedule,
+    criticalPath: criticalPath(search, schedule),
+    lowerBoundMs: lowerBound(stages, incoming),
+    candidates: best.reduce((sum, nodes) => sum + nodes.length, 0),
+    moves,
+  }
+}
+
+interface Search {
+  readonly problem: PlannerProblem
+  readonly incoming: readonly (readonly PlannerEdge[])[]
+  /** The stages by falling upward rank. */
+  readonly order: readonly number[]
+  readonly best: readonly (readonly number[])[]
+  readonly timeline: Timeline
+}
+
+/** Returns the nodes on which a stage alone would end first. */
+function bestNodes({ earliestMs, runMs }: PlannerStage): number[] {
+  const able: number[] = []
+  for (let node = 0; node < earliestMs.length; node++) if (earliestMs[node] !== Infinity) able.push(node)
+  const endOf = (node: number) => earliestMs[node]! + runMs[node]!
+  if (able.length > CANDIDATES) able.sort((a, b) => endOf(a) - endOf(b) || a - b)
+  return able.slice(0, CANDIDATES)
+}
+
+/** Orders the stages by the longest way from each to the end, with costs in the mean over its nodes. */
+function rankOrder(
+  { stages, edges }: PlannerProblem,
+  incoming: readonly (readonly PlannerEdge[])[],
+  best: readonly (readonly number[])[],
+): number[] {
+  const rank = new Float64Array(stages.length)
+  const cost = stages.map(({ runMs }, stage) => {
+    const nodes = best[stage]!
+    return nodes.reduce((sum, node) => sum + runMs[node]!, 0) / Math.max(1, nodes.length)
+  })
+  const transfers = new Map(edges.map((edge) => [edge, meanTransfer(edge, best)]))
+  for (let stage = stages.length - 1; stage >= 0; stage--) {
+    rank[stage]! += cost[stage]!
+    for (const edge of incoming[stage]!) {
+      const through = rank[stage]! + transfers.get(edge)!
+      if (through > rank[edge.from]!) rank[edge.from] = through
+    }
+  }
+  // Indexes are in topological order, which decides where ranks are equal.
+  return stages.map((_, stage) => stage).toSorted((a, b) => rank[b]! - rank[a]! || a - b)
+}
+
+const SAMPLES = 4
+
+function meanTransfer({ from, to, transferMs }: PlannerEdge, best: readonly (readonly number[])[]): number {
+  const [producers, consumers] = [best[from]!.slice(0, SAMPLES), best[to]!.slice(0, SAMPLES)]
+  let sum = 0
+  for (const producer of producers) for (const consumer of consumers) sum += transferMs(producer, consumer)
+  return sum / Math.max(1, producers.length * consumers.length)
+}
+
+function heft({ incoming, order, best, timeline }: Search): Schedule | undefined {
+  timeline.clear()
+  for (const stage of order) {
+    let [chosen, end] = [-1, Infinity]
+    const consider = (node: number) => {
+      const ends = timeline.endOn(stage, node)
+      if (ends < end) [chosen, end] = [node, ends]
+    }
+    for (const { from } of incoming[stage]!) consider(timeline.nodes[from]!)
+    for (const node of best[stage]!) consider(node)
+    if (chosen < 0) return undefined
+    timeline.place(stage, chosen, end)
+  }
+  return timeline.schedule()
+}
+
+/** Returns the schedule of an assignment; undefined unless it is possible and shorter than `belowMs`. */
+function evaluate({ order, timeline }: Search, nodes: Int32Array, belowMs = Infinity): Schedule | undefined {
+  timeline.clear()
+  for (const stage of order) {
+    const node = nodes[stage]!
+    const end = timeline.endOn(stage, node)
+    if (end >= belowMs) return undefined
+    timeline.place(stage, node, end)
+  }
+  return timeline.schedule()
+}
+
+/** Returns the nodes that could run every stage, those with the least work in all first. */
+function wholeGraphNodes({ stages }: PlannerProblem, best: readonly (readonly number[])[]): number[] {
+  const [first = []] = best
+  const workOn = (node: number) =>
+    stages.reduce(
+      (sum, { runMs, earliestMs }) => sum + runMs[node]! + (earliestMs[node] === Infinity ? Infinity : 0),
+      0,
+    )
+  return first
+    .map((node) => ({ node, work: workOn(node) }))
+    .filter(({ work }) => work < Infinity)
+    .toSorted((a, b) => a.work - b.work)
+    .slice(0, WHOLE_GRAPH)
+    .map(({ node }) => node)
+}
+
+type Move = readonly [stage: number, node: number]
+
+/**
+ * Returns the best schedule with one stage of the critical path elsewhere, both ends of one of its edges together, or one
+ * in the place of another that makes room for it.
+ */
+function improve(search: Search, schedule: Schedule): Schedule | undefined {
+  const path = criticalPath(search, schedule)
+  const nodes = schedule.nodes.slice()
+  let found: Schedule | undefined
+  const attempt = (...moves: Move[]) => {
+    for (const [stage, node] of moves) nodes[stage] = node
+    found = evaluate(search, nodes, found?.makespanMs ?? schedule.makespanMs) ?? found
+    for (const [stage] of moves) nodes[stage] = schedule.nodes[stage]!
+  }
+  for (const [i, stage] of path.entries()) {
+    const tried = new Set([
+      ...search.best[stage]!.slice(0, ALTERNATIVES),
+      ...neighbours(search, schedule, stage),
+    ])
+    for (const node of tried) if (node !== schedule.nodes[stage]) attempt([stage, node])
+    for (const [other, node] of exchanges(search, schedule, stage))
+      attempt([stage, schedule.nodes[other]!], [other, node])
+    const next = path[i + 1]
+    if (next === undefined) continue
+    for (const node of new Set([...tried, ...search.best[next]!.slice(0, ALTERNATIVES)]))
+      attempt([stage, node], [next, node])
+  }
+  return found
+}
+
+/** Returns the nodes of the stages that a stage hands over to or is given from. */
+const neighbours = ({ problem }: Search, { nodes }: Schedule, stage: number): number[] =>
+  problem.edges.flatMap(({ from, to }) =>
+    from === stage ? [nodes[to]!] : to === stage ? [nodes[from]!] : [],
+  )
+
+/** Returns the stages on the best nodes of a stage, each with other nodes for it, that of the stage among them. */
+function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Generator<Move> {
+  for (const wanted of best[stage]!.slice(0, EXCHANGES)) {
+    if (wanted === nodes[stage]) continue
+    for (let other = 0; other < nodes.length; other++) {
+      if (nodes[other] !== wanted) continue
+      const elsewhere = new Set([nodes[stage]!, ...best[other]!.slice(0, EXCHANGES)])
+      for (const node of elsewhere) if (node !== wanted) yield [other, node]
+    }
+  }
+}
+
+/** Returns the stages whose times decide the makespan, from the last one backwards over what each waited for. */
+export function criticalPath(
+  { problem: { stages }, incoming }: Pick<Search, 'problem' | 'incoming'>,
+  { nodes, startMs, endMs }: Schedule,
+): number[] {
+  let stage = endMs.indexOf(Math.max(...endMs))
+  const path = [stage]
+  for (;;) {
+    let [before, latest] = [-1, stages[stage]!.earliestMs[nodes[stage]!]!]
+    for (const { from, transferMs } of incoming[stage]!) {
+      const arrival = endMs[from]! + transferMs(nodes[from]!, nodes[stage]!)
+      if (arrival >= latest) [before, latest] = [from, arrival]
+    }
+    // A stage that began later than its inputs came waited for another one on its node.
+    if (startMs[stage]! > latest) {
+      for (let other = 0; other < stages.length; other++)
+        if (nodes[other] === nodes[stage] && endMs[other] === startMs[stage]) before = other
+    }
+    if (before < 0 || path.includes(before)) return path.toReversed()
+    path.push(before)
+    stage = before
+  }
+}
+
+function lowerBound(stages: readonly PlannerStage[], incoming: readonly (readonly PlannerEdge[])[]): number {
+  const end = new Float64Array(stages.length)
+  let longest = 0
+  for (const [stage, { earliestMs, runMs }] of stages.entries()) {
+    const arrival = incoming[stage]!.reduce((latest, { from }) => Math.max(latest, end[from]!), 0)
+    let first = Infinity
+    for (let node = 0; node < runMs.length; node++)
+      first = Math.min(first, Math.max(arrival, earliestMs[node]!) + runMs[node]!)
+    end[stage] = first
+    longest = Math.max(longest, first)
+  }
+  return longest
+}

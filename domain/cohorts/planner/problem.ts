@@ -1,0 +1,41 @@
+/** A stage as the planner sees it: its costs on each node, by the node's index. */
+export interface PlannerStage {
+  /** Milliseconds until the model is loaded and has a free slot; infinite on a node that cannot run the stage. */
+  readonly earliestMs: Float64Array
+  /** Milliseconds of the work itself. */
+  readonly runMs: Float64Array
+  /** Stages with the same number share one loaded model. */
+  readonly model: number
+  /** The memory that a load of the model takes. */
+  readonly memoryMb: number
+  /** 1 on the nodes that have the model loaded already. */
+  readonly isLoaded: Uint8Array
+  /** The stage on whose node this one has to run. */
+  readonly sameNodeAs?: number
+}
+
+/** A hand-over between two stages, by their indexes. */
+export interface PlannerEdge {
+  readonly from: number
+  readonly to: number
+  /** Returns the milliseconds of the hand-over between two nodes. */
+  readonly transferMs: (fromNode: number, toNode: number) => number
+}
+
+/** A graph of stages and the nodes that may run them. Indexes of stages are in topological order. */
+export interface PlannerProblem {
+  readonly stages: readonly PlannerStage[]
+  readonly edges: readonly PlannerEdge[]
+  /** The memory of each node that loads of this graph may take. */
+  readonly freeMb: Float64Array
+  /** True when no two stages may share a node, except those that have to. */
+  readonly spread: boolean
+}
+
+/** Where and when each stage runs, by its index. */
+export interface Schedule {
+  readonly nodes: Int32Array
+  readonly startMs: Float64Array
+  readonly endMs: Float64Array
+  readonly makespanMs: number
+}
