@@ -189,7 +189,8 @@ async function searchJob(
     async () => {
       const found = await search(api, { model, rows, vectors }, { question: QUESTION, count: NEAREST })
       progress.say(`"${QUESTION}", which no searched text says, is nearest to`)
-      for (const { text, progression } of found.nearest.slice(0, 3)) progress.say(`${text}: progression ${progression}`)
+      for (const { text, progression } of found.nearest.slice(0, 3))
+        progress.say(`${text}: progression ${progression}`)
       return found
     },
     ({ nearest, ms }) =>

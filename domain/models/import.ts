@@ -48,6 +48,8 @@ const READ_FIRST: readonly { profile: RegExp; file: RegExp; words: string }[] = 
   { profile: /^tabular$/, file: /^manifest\.json$/, words: 'manifest.json' },
 ]
 
+/** Language models that also take pictures, which vLLM alone serves. */
+const MULTIMODAL = /ForConditionalGeneration$/
 const OWN_ONNX = 'onnx/model.onnx'
 
 /** The files of a model, with the content of those that say what it is; undefined for those it lacks. */
@@ -94,7 +96,8 @@ function contentProblem(task: string, profile: string, files: ImportFiles): stri
   const architecture = architectureIn(files.config)
   if (architecture === undefined) return undefined
   if (isChatCapable(task)) {
-    if (isCausalLm(architecture)) return undefined
+    const seesOnVllm = profile.startsWith('llm-vllm') && MULTIMODAL.test(architecture)
+    if (isCausalLm(architecture) || seesOnVllm) return undefined
     return `${architecture} is no causal language model (ForCausalLM, LMHeadModel), which ${task} needs.`
   }
   if (!isSpecialistTask(task)) return undefined

@@ -18,6 +18,7 @@ const MODELS = {
   whisper: { 'config.json': { architectures: ['WhisperForConditionalGeneration'] } },
   nllb: { 'config.json': { architectures: ['M2M100ForConditionalGeneration'] } },
   chat: { 'config.json': { architectures: ['LlamaForCausalLM'] } },
+  seeing: { 'config.json': { architectures: ['Gemma3ForConditionalGeneration'] } },
   voices: { 'config.json': { architectures: ['VitsModel'], model_type: 'vits' } },
   pictures: {
     'model_index.json': { _class_name: 'StableDiffusionPipeline' },
@@ -61,6 +62,7 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
   ['whisper', { task: 'ocr' }, /WhisperForConditionalGeneration is no reader of pictures/],
   ['nllb', { task: 'stt' }, /M2M100ForConditionalGeneration is no Whisper model/],
   ['nllb', { task: 'embeddings' }, /M2M100ForConditionalGeneration is no encoder of texts/],
+  ['seeing', {}, /Gemma3ForConditionalGeneration is no causal language model/],
   ['chat', { task: 'translation' }, /LlamaForCausalLM is no model of translation/],
   ['voices', { task: 'text-to-audio' }, /A model of the type vits serves text-to-speech, not text-to-audio/],
   [
@@ -92,6 +94,7 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
 
 const TAKEN: readonly [model: string, asked: Asked, profile: string][] = [
   ['chat', {}, 'llm-transformers'],
+  ['seeing', { profile: 'llm-vllm' }, 'llm-vllm'],
   ['chat.gguf', {}, 'llm-llamacpp'],
   ['embedder', { task: 'embeddings' }, 'specialist-onnx'],
   ['ranker', { task: 'rerank' }, 'specialist-onnx'],
