@@ -112,6 +112,8 @@ function heft({ incoming, order, best, timeline }: Search): Schedule | undefined
       const ends = timeline.endOn(stage, node)
       if (ends < end) [chosen, end] = [node, ends]
     }
+    const tied = timeline.nodeOfTied(stage)
+    if (tied !== undefined) consider(tied)
     for (const { from } of incoming[stage]!) consider(timeline.nodes[from]!)
     for (const node of best[stage]!) consider(node)
     if (chosen < 0) return undefined
@@ -198,7 +200,7 @@ function* exchanges({ best }: Search, { nodes }: Schedule, stage: number): Gener
 }
 
 /** Returns the stages whose times decide the makespan, from the last one backwards over what each waited for. */
-export function criticalPath(
+function criticalPath(
   { problem: { stages }, incoming }: Pick<Search, 'problem' | 'incoming'>,
   { nodes, startMs, endMs }: Schedule,
 ): number[] {

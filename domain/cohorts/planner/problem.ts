@@ -32,7 +32,7 @@ export interface PlannerProblem {
   readonly spread: boolean
 }
 
-/** Where and when each stage runs, by its index. */
+/** The node and the times of each stage, by its index. */
 export interface Schedule {
   readonly nodes: Int32Array
   readonly startMs: Float64Array

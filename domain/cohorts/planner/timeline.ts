@@ -67,17 +67,30 @@ export class Timeline {
     return { nodes: this.nodes.slice(), startMs: this.startMs.slice(), endMs: this.endMs.slice(), makespanMs }
   }
 
+  /** Returns the node of a placed stage that has to share its node with this one; undefined when there is none. */
+  nodeOfTied(stage: number): number | undefined {
+    const tied = this.#placed.find((other) => this.#areTied(stage, other))
+    return tied === undefined ? undefined : this.nodes[tied]
+  }
+
+  #areTied(stage: number, other: number): boolean {
+    const { stages } = this.#problem
+    return stages[stage]!.sameNodeAs === other || stages[other]!.sameNodeAs === stage
+  }
+
   #isAllowed(stage: number, node: number): boolean {
     const { stages, freeMb, spread } = this.#problem
-    const { sameNodeAs, model, memoryMb, isLoaded } = stages[stage]!
-    if (sameNodeAs !== undefined && this.nodes[sameNodeAs] !== NOWHERE && this.nodes[sameNodeAs] !== node)
-      return false
+    const { model, memoryMb, isLoaded } = stages[stage]!
     let left = freeMb[node]!
     let isNew = isLoaded[node] === 0
     for (let i = 0; i < this.#placed.length; i++) {
       const other = this.#placed[i]!
-      if (this.nodes[other] !== node) continue
-      if (spread && sameNodeAs !== other && stages[other]!.sameNodeAs !== stage) return false
+      const areTied = this.#areTied(stage, other)
+      if (this.nodes[other] !== node) {
+        if (areTied) return false
+        continue
+      }
+      if (spread && !areTied) return false
       if (stages[other]!.model === model) isNew = false
       else if (stages[other]!.isLoaded[node] === 0 && this.#isFirstOfModel(i, node))
         left -= stages[other]!.memoryMb

@@ -139,6 +139,15 @@ describe('the planner of cohorts', () => {
     assert.notEqual(spread.nodes[0], spread.nodes[1])
   })
 
+  it('keeps stages together, whichever of them is placed first and wherever they would run alone', () => {
+    const many = (least: number) => Array.from({ length: 80 }, (_, node) => 10 + Math.abs(node - least))
+    const more = { freeMb: new Float64Array(80).fill(1_000) }
+    const [leader, follower] = [stage({ run: many(0) }), { run: many(79).map((ms) => 5 * ms), model: 1 }]
+    const { nodes } = planned(problem([leader, stage({ ...follower, sameNodeAs: 0 })], [], more))
+
+    assert.equal(nodes[0], nodes[1])
+  })
+
   it('gives none where a stage fits nowhere', () => {
     const nowhere = stage({ run: [1, 1, 1], ready: [Infinity, Infinity, Infinity] })
 
