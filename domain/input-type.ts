@@ -3,34 +3,36 @@ import { INPUT_TYPES } from '../schemas/inference-task.ts'
 type InputType = (typeof INPUT_TYPES)[number]
 
 const KNOWN: ReadonlySet<string> = new Set(INPUT_TYPES)
-/** What programs send that know nothing of a file. */
+/** The type that programs send for a file of which they know none. */
 const UNKNOWN_TYPE = 'application/octet-stream'
-const BY_EXTENSION: Readonly<Record<string, InputType>> = {
-  png: 'image/png',
-  jpg: 'image/jpeg',
-  jpeg: 'image/jpeg',
-  webp: 'image/webp',
-  wav: 'audio/wav',
-  mp3: 'audio/mpeg',
-  m4a: 'audio/mp4',
-  ogg: 'audio/ogg',
-  flac: 'audio/flac',
-  mp4: 'video/mp4',
-  glb: 'model/gltf-binary',
-  pdf: 'application/pdf',
-  csv: 'text/csv',
-  json: 'application/json',
-  jsonl: 'application/jsonl',
-  parquet: 'application/vnd.apache.parquet',
-}
+const BY_EXTENSION: ReadonlyMap<string, InputType> = new Map(
+  Object.entries({
+    png: 'image/png',
+    jpg: 'image/jpeg',
+    jpeg: 'image/jpeg',
+    webp: 'image/webp',
+    wav: 'audio/wav',
+    mp3: 'audio/mpeg',
+    m4a: 'audio/mp4',
+    ogg: 'audio/ogg',
+    flac: 'audio/flac',
+    mp4: 'video/mp4',
+    glb: 'model/gltf-binary',
+    pdf: 'application/pdf',
+    csv: 'text/csv',
+    json: 'application/json',
+    jsonl: 'application/jsonl',
+    parquet: 'application/vnd.apache.parquet',
+  } as const),
+)
 
 /** Other names of these types. */
-const ALIASES: Readonly<Record<string, InputType>> = {
-  'audio/x-wav': 'audio/wav',
-  'audio/wave': 'audio/wav',
-  'audio/x-flac': 'audio/flac',
-  'audio/x-m4a': 'audio/mp4',
-}
+const ALIASES: ReadonlyMap<string, InputType> = new Map([
+  ['audio/x-wav', 'audio/wav'],
+  ['audio/wave', 'audio/wav'],
+  ['audio/x-flac', 'audio/flac'],
+  ['audio/x-m4a', 'audio/mp4'],
+])
 
 /**
  * Returns the type of an uploaded input: the one that it was sent with, or that of its extension where the sender knows
@@ -38,7 +40,6 @@ const ALIASES: Readonly<Record<string, InputType>> = {
  */
 export function inputTypeOf(contentType: string, filename: string): InputType | undefined {
   if (KNOWN.has(contentType)) return contentType as InputType
-  if (contentType !== UNKNOWN_TYPE) return ALIASES[contentType]
-  const extension = /\.([A-Za-z0-9]+)$/.exec(filename)?.[1]?.toLowerCase() ?? ''
-  return Object.hasOwn(BY_EXTENSION, extension) ? BY_EXTENSION[extension] : undefined
+  if (contentType !== UNKNOWN_TYPE) return ALIASES.get(contentType)
+  return BY_EXTENSION.get(/\.([A-Za-z0-9]+)$/.exec(filename)?.[1]?.toLowerCase() ?? '')
 }

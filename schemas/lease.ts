@@ -192,7 +192,7 @@ export const CompleteJob = Type.Object({
     { minItems: 1, maxItems: 200 },
   ),
   metrics: JsonObject,
-  // What the task type of the run's config says of all its models holds for those that are absent.
+  // The task type of the run's config has a listing, which holds for those that are absent.
   input_schema: Type.Optional(JsonObject),
   output_schema: Type.Optional(JsonObject),
   example_input: Type.Optional(JsonObject),

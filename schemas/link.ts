@@ -74,7 +74,7 @@ export type StateBody = Static<typeof StateBody>
 /** A field of an input that names a file, which the node fetches because model servers have no network. */
 export const InputFile = Type.Object({
   field: Type.String(),
-  /** Where the node reads a file that was uploaded to the platform; others are at the public address in the field. */
+  /** The URL of a file that was uploaded to the platform; others are at the public address in the field. */
   url: Type.Optional(Type.String()),
 })
 export type InputFile = Static<typeof InputFile>

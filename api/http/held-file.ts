@@ -1,18 +1,18 @@
 import type { Readable } from 'node:stream'
 import type { Static, TSchema } from 'typebox'
 import { invalid } from '../../domain/errors.ts'
+import { BYTES_URL } from '../../platform/data-url.ts'
 import { checkPace } from './body.ts'
 import { type MultipartForm, readMultipart } from './multipart.ts'
 import type { AnyRequest } from './route.ts'
 
-/** The file of a form in memory, as the text of a `data:` URL. Its type is not known; servers recognise files by their bytes. */
+/** The file of a form in memory, as the text of a `data:` URL. */
 export interface HeldFile {
   readonly sizeBytes: number
   /** The base64 of the bytes, in pieces. */
   readonly base64: readonly Buffer[]
 }
 
-const PREFIX = 'data:application/octet-stream;base64,'
 /**
  * So many bytes become one piece. A sender who chooses tiny chunks would else take many times the memory that is
  * counted. A multiple of three has a base64 of its own, without a rest that belongs to the next bytes.
@@ -58,6 +58,6 @@ async function holdFile(stream: Readable, hold: (bytes: number) => void): Promis
 /** Returns the JSON text of an object with one more member, which is the file as a `data:` URL. */
 export function jsonWithFile(values: object, name: string, { base64 }: HeldFile): Buffer {
   const json = JSON.stringify(values).slice(0, -1)
-  const begun = `${json}${json === '{' ? '' : ','}${JSON.stringify(name)}:"${PREFIX}`
+  const begun = `${json}${json === '{' ? '' : ','}${JSON.stringify(name)}:"${BYTES_URL}`
   return Buffer.concat([Buffer.from(begun), ...base64, Buffer.from('"}')])
 }

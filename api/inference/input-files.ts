@@ -8,17 +8,15 @@ import type { InputFile } from '../../schemas/link.ts'
 import type { TaskClaim } from '../../schemas/task-claim.ts'
 import type { Services } from '../services.ts'
 
-type Owned = Pick<TaskRow, 'account_id' | 'input'>
-
 /** Returns new URLs for the files of a task's input that its account has uploaded. */
 export async function uploadedFilesOf(
   services: Pick<Services, 'db' | 'objects'>,
-  owned: Owned,
+  { account_id, input }: Pick<TaskRow, 'account_id' | 'input'>,
   taskType: string,
 ): Promise<TaskClaim['files']> {
   const fields = filesOf(taskType)
-  if (fields.length === 0 || !owned.input) return undefined
-  return signUploads(services, owned.account_id, addressesIn(owned.input, fields))
+  if (fields.length === 0 || !input) return undefined
+  return signUploads(services, account_id, addressesIn(input, fields))
 }
 
 /** Returns the files of an input that the node has to fetch: uploads with new URLs, and public addresses. */
@@ -47,9 +45,7 @@ function addressesIn(input: Buffer, fields: readonly string[]): Address[] {
   })
 }
 
-/**
- * What an address names is looked up, and nothing is fetched from it, so it does not matter where it leads.
- */
+/** Signs new URLs for the uploads that addresses name. Nothing is fetched from an address, so its host does not matter. */
 async function signUploads(
   { db, objects }: Pick<Services, 'db' | 'objects'>,
   account_id: string,

@@ -26,10 +26,8 @@ export const signOutputs = (
   outputs: readonly TaskOutputFile[],
 ): Promise<SignedOutput[]> =>
   Promise.all(
-    outputs.map(async ({ object_key, ...file }) => {
-      const { filename } = file
+    outputs.map(async ({ object_key, filename, content_type, size_bytes, modality }) => {
       const { url, expiresAt } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S, filename })
-      const { content_type, size_bytes, modality } = file
       return { filename, url, expires_at: expiresAt.toISOString(), content_type, size_bytes, modality }
     }),
   )

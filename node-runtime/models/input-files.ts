@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { request } from 'undici'
 import { filesOf } from '../../domain/task-types/index.ts'
+import { BYTES_URL } from '../../platform/data-url.ts'
 import type { PublicConnections } from '../../platform/egress/public-connections.ts'
 import { downloadPublic, TooLarge } from '../../platform/egress/public-download.ts'
 import { SendError, type SendFailure } from '../../platform/egress/public-sender.ts'
@@ -10,8 +11,6 @@ import type { InputFile } from '../../schemas/link.ts'
 import type { TaskClaim } from '../../schemas/task-claim.ts'
 
 const DATA_URL = /^data:[^,]{0,200};base64,/
-/** The type is not known; servers recognise files by their bytes. */
-const PREFIX = 'data:application/octet-stream;base64,'
 
 /** An input whose file cannot be had; the message names the field. */
 export class InputFileError extends Error {
@@ -88,7 +87,7 @@ export class InputFiles {
         url === undefined
           ? await fetchPublic(this.#sources, { field, url: value, owner }, signal)
           : await fetchUpload(field, url, signal)
-      input[field] = PREFIX + bytes.toString('base64')
+      input[field] = BYTES_URL + bytes.toString('base64')
     }
     return Buffer.from(JSON.stringify(input))
   }

@@ -4,6 +4,7 @@ import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
 import type { ReadAnswer } from '../calls/answer-whole.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { readFiles } from '../calls/read-files.ts'
 
 const OTHER_TYPES = ['audio/ogg', 'audio/aac', 'audio/flac', 'audio/wav', 'audio/pcm']
@@ -22,7 +23,7 @@ export const createSpeech = route({
     otherTypes: OTHER_TYPES,
     description: 'The sound; `X-Voice-Used` names its speaker',
   },
-  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+  errors: CALL_ERRORS,
 
   handler: ({ caller, body, rawBody, disconnect }, services) =>
     answerCall(

@@ -3,10 +3,9 @@ import { CreateTranscription, Transcription, TranscriptionFields } from '../../.
 import { jsonWithFile, readHeldFile } from '../../../http/held-file.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
+import { CALL_ERRORS, FILE_LIMIT } from '../calls/model-call.ts'
 import { readTranscription, TRANSCRIPT_TYPES } from './read-transcription.ts'
 
-/** The limit of OpenAI's own API. */
-const LIMIT = { maxBytes: 25 * 1024 * 1024 }
 const GRANULARITIES = 'timestamp_granularities[]'
 
 /** Both routes take the same form, and ask a model of speech for one of its two tasks. */
@@ -18,13 +17,13 @@ const speechRoute = (operationId: string, path: `/audio/${string}`, summary: str
     path,
     auth: 'api-key',
     admitsWork: true,
-    stream: { contentTypes: ['multipart/form-data'], schema: CreateTranscription, file: LIMIT },
+    stream: { contentTypes: ['multipart/form-data'], schema: CreateTranscription, file: FILE_LIMIT },
     success: { status: 200, schema: Transcription, otherTypes: Object.values(TRANSCRIPT_TYPES) },
-    errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+    errors: CALL_ERRORS,
 
     async handler(request, services) {
       const { caller, disconnect } = request
-      const form = { file: 'file', limit: LIMIT, fields: TranscriptionFields }
+      const form = { file: 'file', limit: FILE_LIMIT, fields: TranscriptionFields }
       const { fields, file } = await readHeldFile(request, form)
       checkTogether(fields)
       const { response_format: format = 'json', stream: _, ...asked } = fields

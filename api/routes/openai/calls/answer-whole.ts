@@ -19,7 +19,7 @@ export interface ReadAnswer {
   /** Beside the id of the task; the content type is JSON by default. */
   headers?: ReplyHeaders
   tokens: number
-  /** What the task keeps of it; nothing by default. */
+  /** The result and the files that the task keeps; none by default. */
   stored?: { result: Buffer; outputs: readonly TaskOutputFile[] }
 }
 

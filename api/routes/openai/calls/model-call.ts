@@ -87,6 +87,19 @@ export function refusalOf(status: number, body: Buffer, memory: RequestMemory | 
 /** The header with the id of the task that a call becomes. */
 export const TASK_HEADER = 'x-hearth-task-id'
 
+/** The errors that a call may have beside those of its route's schemas and authentication. */
+export const CALL_ERRORS = [
+  'not_found',
+  'forbidden',
+  'conflict',
+  'model_cold',
+  'no_capacity',
+  'unavailable',
+] as const
+
+/** The limit of a file that comes with a call, as OpenAI's own API has it. */
+export const FILE_LIMIT = { maxBytes: 25 * 1024 * 1024 }
+
 /** Adds the id of the failed task to an error, for its investigation. */
 export const naming = (
   { draft }: ModelCall,

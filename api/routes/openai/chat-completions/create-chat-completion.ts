@@ -3,6 +3,7 @@ import { checkMessages } from '../../../../domain/chat/messages.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
 import { answerWhole } from '../calls/answer-whole.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { admitChat } from './admit-chat.ts'
 import { answerStream } from './answer-stream.ts'
 import { type Chat, chatBytes } from './chat.ts'
@@ -28,7 +29,7 @@ export const createChatCompletion = route({
     schema: ChatCompletion,
     description: 'With `stream`: server-sent `chat.completion.chunk` events, the last one `data: [DONE]`',
   },
-  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+  errors: CALL_ERRORS,
 
   handler({ caller, body, rawBody, disconnect, res }, services) {
     checkChatLimits(body, BODY)

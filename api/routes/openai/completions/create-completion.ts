@@ -2,6 +2,7 @@ import { checkChatLimits } from '../../../../domain/chat/limits.ts'
 import { chatOfCompletion, CompletionBuilder } from '../../../../domain/completions/completions.ts'
 import { Completion, CreateCompletion } from '../../../../schemas/openai-completions.ts'
 import { route } from '../../../http/route.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { admitChat } from '../chat-completions/admit-chat.ts'
 import { MAX_CHAT_BYTES } from '../chat-completions/create-chat-completion.ts'
 import { answerTranslated } from '../translated/answer-translated.ts'
@@ -20,7 +21,7 @@ export const createCompletion = route({
     schema: Completion,
     description: 'With `stream`: server-sent `text_completion` events, the last one `data: [DONE]`',
   },
-  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+  errors: CALL_ERRORS,
 
   async handler({ caller, body, disconnect, res }, services) {
     const asked = chatOfCompletion(body)

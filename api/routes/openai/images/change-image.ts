@@ -8,9 +8,8 @@ import {
 import { jsonWithFile, readHeldFile } from '../../../http/held-file.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
+import { CALL_ERRORS, FILE_LIMIT } from '../calls/model-call.ts'
 import { readPictures } from './read-pictures.ts'
-
-const LIMIT = { maxBytes: 25 * 1024 * 1024 }
 
 interface Change {
   operationId: string
@@ -29,13 +28,17 @@ const changeRoute = ({ operationId, path, summary, form, fields: schema }: Chang
     path,
     auth: 'api-key',
     admitsWork: true,
-    stream: { contentTypes: ['multipart/form-data'], schema: form, file: LIMIT },
+    stream: { contentTypes: ['multipart/form-data'], schema: form, file: FILE_LIMIT },
     success: { status: 200, schema: ImageList },
-    errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+    errors: CALL_ERRORS,
 
     async handler(request, services) {
       const { caller, disconnect } = request
-      const { fields, file } = await readHeldFile(request, { file: 'image', limit: LIMIT, fields: schema })
+      const { fields, file } = await readHeldFile(request, {
+        file: 'image',
+        limit: FILE_LIMIT,
+        fields: schema,
+      })
       return answerCall(
         services,
         { caller, disconnect, model: fields.model, body: jsonWithFile(fields, 'image', file) },

@@ -1,6 +1,7 @@
 import { CreateImage, ImageList } from '../../../../schemas/openai-images.ts'
 import { route } from '../../../http/route.ts'
 import { answerCall } from '../calls/answer-call.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { readPictures } from './read-pictures.ts'
 
 export const createImage = route({
@@ -12,7 +13,7 @@ export const createImage = route({
   admitsWork: true,
   body: CreateImage,
   success: { status: 200, schema: ImageList },
-  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+  errors: CALL_ERRORS,
 
   handler: ({ caller, body, rawBody, disconnect }, services) =>
     answerCall(

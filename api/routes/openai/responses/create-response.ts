@@ -4,6 +4,7 @@ import { ResponseEvents } from '../../../../domain/responses/events.ts'
 import { ResponseBuilder } from '../../../../domain/responses/response.ts'
 import { CreateResponse, ModelResponse } from '../../../../schemas/openai-responses.ts'
 import { route } from '../../../http/route.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { admitChat } from '../chat-completions/admit-chat.ts'
 import { MAX_CHAT_BYTES } from '../chat-completions/create-chat-completion.ts'
 import { answerTranslated } from '../translated/answer-translated.ts'
@@ -26,7 +27,7 @@ export const createResponse = route({
     schema: ModelResponse,
     description: 'With `stream`: server-sent events from `response.created` to `response.completed`',
   },
-  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+  errors: CALL_ERRORS,
 
   async handler({ caller, body, disconnect, res }, services) {
     const asked = chatOf(body)

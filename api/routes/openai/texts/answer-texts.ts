@@ -29,14 +29,7 @@ export const answerTexts = (
   { caller, body, rawBody, disconnect }: TextsRequest,
   route: TextsRoute,
 ): Promise<Reply> =>
-  answerCall(
-    services,
-    { caller, model: body.model, body: rawBody, disconnect },
-    {
-      ...route,
-      read,
-    },
-  )
+  answerCall(services, { caller, model: body.model, body: rawBody, disconnect }, { ...route, read })
 
 function read({ head: { status, tokens }, body }: LinkAnswer): ReadAnswer | ApiError {
   if (status !== 200) return refusalOf(status, body, undefined)

@@ -1,6 +1,7 @@
 import { CreateEmbedding, EmbeddingList } from '../../../../schemas/openai-texts.ts'
 import { route } from '../../../http/route.ts'
 import { MAX_INFER_BYTES } from '../../../inference/admit.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { answerTexts, type TextsRoute } from './answer-texts.ts'
 
 const SERVED: TextsRoute = {
@@ -20,7 +21,7 @@ export const createEmbedding = route({
   body: CreateEmbedding,
   maxBodyBytes: MAX_INFER_BYTES,
   success: { status: 200, schema: EmbeddingList },
-  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+  errors: CALL_ERRORS,
 
   handler: (request, services) => answerTexts(services, request, SERVED),
 })

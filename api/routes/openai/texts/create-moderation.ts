@@ -1,6 +1,7 @@
 import { CreateModeration, Moderation } from '../../../../schemas/openai-texts.ts'
 import { route } from '../../../http/route.ts'
 import { MAX_INFER_BYTES } from '../../../inference/admit.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { answerTexts, type TextsRoute } from './answer-texts.ts'
 
 const SERVED: TextsRoute = {
@@ -20,7 +21,7 @@ export const createModeration = route({
   body: CreateModeration,
   maxBodyBytes: MAX_INFER_BYTES,
   success: { status: 200, schema: Moderation },
-  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+  errors: CALL_ERRORS,
 
   handler: (request, services) => answerTexts(services, request, SERVED),
 })

@@ -1,6 +1,7 @@
 import { CreateRerank, Reranking } from '../../../../schemas/openai-texts.ts'
 import { route } from '../../../http/route.ts'
 import { MAX_INFER_BYTES } from '../../../inference/admit.ts'
+import { CALL_ERRORS } from '../calls/model-call.ts'
 import { answerTexts, type TextsRoute } from './answer-texts.ts'
 
 const SERVED: TextsRoute = {
@@ -22,7 +23,7 @@ const rerank = (operationId: string) =>
     body: CreateRerank,
     maxBodyBytes: MAX_INFER_BYTES,
     success: { status: 200, schema: Reranking },
-    errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+    errors: CALL_ERRORS,
 
     handler: (request, services) => answerTexts(services, request, SERVED),
   })
