@@ -27,7 +27,9 @@ describe('credentials', () => {
   let api: TestApi
   const headers = new Map<Sent, Record<string, string>>()
   before(async () => {
-    api = await startApi({ env: { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1' } })
+    // Every route is called several times without a valid credential, all from one address.
+    const env = { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1', HEARTH_ADDRESS_RATE: '10000' }
+    api = await startApi({ env })
     const { accountId } = await api.account()
     headers.set('nothing', {})
     headers.set('unknown key', { 'x-api-key': 'hk_unknown' })
