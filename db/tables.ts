@@ -1,5 +1,6 @@
 import type { AccountTables } from './tables/accounts.ts'
 import type { ActionTables } from './tables/actions.ts'
+import type { CohortTables } from './tables/cohorts.ts'
 import type { DatasetTables } from './tables/datasets.ts'
 import type { HubTables } from './tables/hub.ts'
 import type { InferenceTables } from './tables/inference.ts'
@@ -16,6 +17,7 @@ export interface Database
   extends
     AccountTables,
     ActionTables,
+    CohortTables,
     DatasetTables,
     NodeTables,
     TrainingTables,

@@ -10,7 +10,8 @@ export interface TaskTable {
   endpoint_id: string
   status: TaskStatus
   status_detail: NullableJson<{ status: string; progress_pct: number; metadata: Record<string, unknown> }>
-  surface: TaskSurface
+  /** A surface of the API, or the cohort whose run the task stands for. */
+  surface: TaskSurface | 'cohort'
   model_key: string
   model_state: Optional<ModelState>
   input: Optional<Buffer>

@@ -1,0 +1,161 @@
+import type { Insertable, Selectable } from 'kysely'
+import type {
+  CohortState,
+  Dtype,
+  EdgeFailure,
+  EdgeMode,
+  EdgeState,
+  SpaceKind,
+  StageState,
+  Transport,
+} from '../../schemas/cohort-vocabulary.ts'
+import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+
+type JsonObject = Record<string, unknown>
+
+export interface CohortPlanTable {
+  id: string
+  account_id: string
+  request: Json<JsonObject>
+  plan: Json<JsonObject>
+  feasible: boolean
+  expires_at: Date
+  created_at: CreatedAt
+}
+
+/** Why a cohort or stage failed: a code for programs, a sentence for people. */
+export interface CohortFault {
+  code: string
+  message: string
+  stage_id?: string
+  edge_id?: string
+}
+
+export interface CohortTable {
+  id: string
+  task_id: string
+  account_id: string
+  user_id: string
+  plan_id: string
+  name: Optional<string>
+  request: Json<JsonObject>
+  status: Defaulted<CohortState>
+  input: Json<JsonObject>
+  labels: Json<Record<string, string>>
+  keep_outputs: Defaulted<boolean>
+  /** The cohort whose finished stages are taken over. */
+  resume_of: Optional<string>
+  deadline_at: Date
+  estimated_latency_ms: number
+  critical_path: Json<string[]>
+  replans: Defaulted<number>
+  error: NullableJson<CohortFault>
+  waiting_for: Optional<string>
+  /** The number of its last event. */
+  event_sequence: Defaulted<number>
+  created_at: CreatedAt
+  started_at: Optional<Date>
+  completed_at: Optional<Date>
+}
+export type CohortRow = Selectable<CohortTable>
+
+export interface CohortStageTable {
+  /** The subject of its leases and of its ledger entries. */
+  id: string
+  cohort_id: string
+  account_id: string
+  /** The name of the stage in its graph. */
+  name: string
+  /** Its place in a topological order. */
+  position: number
+  specification: Json<JsonObject>
+  endpoint_id: string
+  model_key: string
+  price_micro: number
+  /** 0 for its own endpoint, else the number of the fallback. */
+  fallback: Defaulted<number>
+  status: Defaulted<StageState>
+  attempt: Defaulted<number>
+  node_id: Optional<string>
+  planned_node_id: Optional<string>
+  model_state: Optional<'resident' | 'cached' | 'cold'>
+  called_at: Optional<Date>
+  claimed_at: Optional<Date>
+  loaded_at: Optional<Date>
+  started_at: Optional<Date>
+  completed_at: Optional<Date>
+  run_ms: Optional<number>
+  result: Optional<Buffer>
+  output_kept: Defaulted<boolean>
+  error: NullableJson<CohortFault>
+  /** The account that was paid for the attempt that counted. */
+  paid_to: Optional<string>
+}
+export type CohortStageRow = Selectable<CohortStageTable>
+export type NewCohortStage = Insertable<CohortStageTable>
+
+export interface CohortEdgeTable {
+  id: string
+  cohort_id: string
+  name: string
+  /** Null where the value comes from the input of the run. */
+  from_stage_id: Optional<string>
+  from_path: string
+  to_stage_id: string
+  to_path: string
+  template: Optional<string>
+  kind: SpaceKind
+  mode: Defaulted<EdgeMode>
+  /** The transports that the graph allows; null for all. */
+  transports: NullableJson<Transport[]>
+  max_bytes: number
+  source_space_id: Optional<string>
+  target_space_id: Optional<string>
+  source_fingerprint: string
+  target_fingerprint: string
+  evidence_id: Optional<string>
+  min_score: number
+  state: Defaulted<EdgeState>
+  attempt: Defaulted<number>
+  failure: Optional<EdgeFailure>
+  transport: Optional<Transport>
+  /** An inline payload. It and the columns after it outlive attempts. */
+  payload: Optional<Buffer>
+  /** The object of a relayed payload. */
+  payload_key: Optional<string>
+  /** The node that holds the payload. */
+  payload_node_id: Optional<string>
+  encoding: Optional<string>
+  size_bytes: Optional<number>
+  sha256: Optional<string>
+  shape: NullableJson<number[]>
+  dtype: Optional<Dtype>
+  transfer_ms: Optional<number>
+  /** True when no payload will come: its producer was skipped, or its consumer no longer needs it. */
+  closed: Defaulted<boolean>
+  consumed_at: Optional<Date>
+}
+export type CohortEdgeRow = Selectable<CohortEdgeTable>
+export type NewCohortEdge = Insertable<CohortEdgeTable>
+
+export interface CohortEventTable {
+  id: string
+  cohort_id: string
+  sequence: number
+  type: string
+  stage_name: Optional<string>
+  edge_id: Optional<string>
+  node_id: Optional<string>
+  attempt: Optional<number>
+  data: Json<JsonObject>
+  created_at: CreatedAt
+}
+export type CohortEventRow = Selectable<CohortEventTable>
+
+export interface CohortTables {
+  cohort_plan: CohortPlanTable
+  cohort: CohortTable
+  cohort_stage: CohortStageTable
+  cohort_edge: CohortEdgeTable
+  cohort_event: CohortEventTable
+}
