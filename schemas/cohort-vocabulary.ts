@@ -80,3 +80,34 @@ export type EdgeFailure = Static<typeof EdgeFailure>
 /** The types of a payload's elements. */
 export const Dtype = Vocabulary('f32', 'f16', 'bf16', 'i8', 'u8', 'i32', 'i64')
 export type Dtype = Static<typeof Dtype>
+
+export const CohortEventType = Vocabulary(
+  'cohort.queued',
+  'cohort.started',
+  'cohort.replanned',
+  'cohort.resumed',
+  'cohort.cancel_requested',
+  'cohort.succeeded',
+  'cohort.failed',
+  'cohort.cancelled',
+  'stage.called',
+  'stage.loading',
+  'stage.started',
+  'stage.retried',
+  'stage.fell_back',
+  'stage.succeeded',
+  'stage.failed',
+  'stage.skipped',
+  'stage.cancelled',
+  'edge.negotiated',
+  'edge.connecting',
+  'edge.opened',
+  'edge.progress',
+  'edge.transferred',
+  'edge.consumed',
+  'edge.failed',
+  'edge.retried',
+  'edge.relayed',
+  'evidence.revoked',
+)
+export type CohortEventType = Static<typeof CohortEventType>

@@ -1,5 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
 import type {
+  CohortEventType,
   CohortState,
   Dtype,
   EdgeFailure,
@@ -141,8 +142,9 @@ export type NewCohortEdge = Insertable<CohortEdgeTable>
 export interface CohortEventTable {
   id: string
   cohort_id: string
+  /** Its place among the events of its cohort, without gaps. */
   sequence: number
-  type: string
+  type: CohortEventType
   stage_name: Optional<string>
   edge_id: Optional<string>
   node_id: Optional<string>
