@@ -2,6 +2,7 @@ import type { AccountTables } from './tables/accounts.ts'
 import type { ActionTables } from './tables/actions.ts'
 import type { CohortTables } from './tables/cohorts.ts'
 import type { DatasetTables } from './tables/datasets.ts'
+import type { EvaluatorTables } from './tables/evaluator.ts'
 import type { HubTables } from './tables/hub.ts'
 import type { InferenceTables } from './tables/inference.ts'
 import type { MemoryTables } from './tables/memory.ts'
@@ -24,6 +25,7 @@ export interface Database
     ModelTables,
     MemoryTables,
     MergeTables,
+    EvaluatorTables,
     InferenceTables,
     HubTables,
     ToolTables,

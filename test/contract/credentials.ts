@@ -164,6 +164,11 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   completeLease: 'node-signature',
   failLease: 'node-signature',
 
+  registerModelSpaces: 'evaluator-token',
+  registerEvidence: 'evaluator-token',
+  revokeModelSpaces: 'evaluator-token',
+  revokeEvidence: 'evaluator-token',
+
   createWebhookEndpoint: 'admin',
   listWebhookEndpoints: 'viewer',
   getWebhookEndpoint: 'viewer',

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { readdir, readFile } from 'node:fs/promises'
+import { EvidenceStatus, Metric, Relation, SpaceRole, SpaceStatus } from '../../schemas/cohort-evaluator.ts'
+import { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
 import { DatasetStatus, StorageFormat } from '../../schemas/dataset.ts'
 import { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
 import { TaskStatus } from '../../schemas/inference-task.ts'
@@ -45,6 +47,12 @@ describe('vocabularies', () => {
     'task.status': TaskStatus,
     'memory_grant.access': MemoryAccess,
     'task_memory.outcome': MemoryOutcome,
+    'model_space.role': SpaceRole,
+    'model_space.kind': SpaceKind,
+    'model_space.status': SpaceStatus,
+    'compatibility_evidence.relation': Relation,
+    'compatibility_evidence.metric': Metric,
+    'compatibility_evidence.status': EvidenceStatus,
     'webhook_delivery.status': WebhookDeliveryStatus,
   }
 

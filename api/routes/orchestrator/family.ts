@@ -1,6 +1,7 @@
 import type { Family } from '../../http/family.ts'
 import { objects } from '../objects/index.ts'
 import { admin } from './admin/index.ts'
+import { evaluator } from './evaluator/index.ts'
 import { jobs } from './jobs/index.ts'
 import { leases } from './leases/index.ts'
 import { nodes } from './nodes/index.ts'
@@ -11,7 +12,7 @@ export const orchestrator: Family = {
   name: 'orchestrator',
   prefix: '/api/v1',
   errors: 'builder',
-  routes: [...admin, ...nodes, ...jobs, ...leases, ...taskClaims],
+  routes: [...admin, ...nodes, ...jobs, ...leases, ...evaluator, ...taskClaims],
 }
 
 /** The few routes that also exist at the root: `/tasks/{task_id}/claim`, stored objects, the description. */

@@ -1,0 +1,7 @@
+import { registerEvidence } from './register-evidence.ts'
+import { registerModelSpaces } from './register-model-spaces.ts'
+import { revokeEvidence } from './revoke-evidence.ts'
+import { revokeModelSpaces } from './revoke-model-spaces.ts'
+
+/** The routes of evaluators, which say what models give and take, and what may stand for what. */
+export const evaluator = [registerModelSpaces, registerEvidence, revokeModelSpaces, revokeEvidence]

@@ -1,0 +1,51 @@
+import type { Kysely, Transaction } from 'kysely'
+import type { Static } from 'typebox'
+import { againAfterDeadlock } from '../../../../db/deadlocks.ts'
+import * as revocationRepository from '../../../../db/repositories/cohorts/revocations.ts'
+import type { Revocation, Stopped } from '../../../../db/repositories/cohorts/revocations.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { EvaluatorRevocationRow } from '../../../../db/tables/evaluator.ts'
+import type { EvidenceRevocation } from '../../../../schemas/cohort-evaluator.ts'
+
+type Trx = Transaction<Database>
+
+interface Steps {
+  /** Finds and locks what is to be revoked. */
+  find(trx: Trx): Promise<Pick<Revocation, 'kind' | 'subjectId' | 'generation'>>
+  /** Revokes it; returns the evidence that ended with it. */
+  revoke(trx: Trx): Promise<string[]>
+  /** Stops the hand-overs that rely on it. */
+  stop(trx: Trx, evidence: readonly string[]): Promise<Stopped>
+}
+
+const NOTHING: Stopped = { edgesFailed: 0, cohortsAffected: [] }
+
+/**
+ * Revokes in one transaction, so that no hand-over is consumed afterwards. A repeat answers the first revocation; only
+ * one that let hand-overs drain may be followed by one that does not.
+ */
+export function revokeOnce(
+  db: Kysely<Database>,
+  { reason, effect = 'immediate' }: Static<typeof EvidenceRevocation>,
+  steps: Steps,
+): Promise<EvaluatorRevocationRow> {
+  return againAfterDeadlock(db, async (trx) => {
+    const subject = await steps.find(trx)
+    const first = await revocationRepository.findRevocation(trx, subject)
+    if (first && (first.effect === 'immediate' || effect === 'drain')) return first
+
+    const evidence = first ? first.evidence_revoked : await steps.revoke(trx)
+    const stopped = effect === 'immediate' ? await steps.stop(trx, evidence) : NOTHING
+    return revocationRepository.storeRevocation(trx, { ...subject, reason, effect }, { evidence, ...stopped })
+  })
+}
+
+/** The answer to a revocation. */
+export const presentRevocation = (row: EvaluatorRevocationRow) => ({
+  status: 'revoked' as const,
+  revoked_at: row.created_at.toISOString(),
+  reason: row.reason,
+  evidence_revoked: row.evidence_revoked,
+  edges_failed: row.edges_failed,
+  cohorts_affected: row.cohorts_affected,
+})

@@ -1,0 +1,147 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { CompatibilityEvidenceRow, NewEvidence } from '../../tables/evaluator.ts'
+
+/** The states of evidence as its users see them. */
+export type EvidenceState = CompatibilityEvidenceRow['status'] | 'expired'
+
+export interface FoundEvidence extends Pick<
+  CompatibilityEvidenceRow,
+  'id' | 'score' | 'metric' | 'relation' | 'adapter' | 'valid_until'
+> {
+  status: EvidenceState
+}
+
+const COLUMNS = ['id', 'score', 'metric', 'relation', 'adapter', 'valid_until'] as const
+
+/** Active evidence whose time is over is expired; nothing writes that. */
+const STATE = sql<EvidenceState>`case when status = 'active' and valid_until <= now() then 'expired' else status end`
+
+interface Pair {
+  sourceSpaceId: string
+  targetSpaceId: string
+}
+
+/**
+ * Finds the newest evidence by metric that the first space may stand for the second. Equal spaces share their evidence,
+ * so it is found under their fingerprints.
+ */
+export function findEvidence(
+  db: Kysely<Database>,
+  { sourceSpaceId, targetSpaceId }: Pair,
+): Promise<FoundEvidence[]> {
+  const fingerprint = (id: string) => db.selectFrom('model_space').select('fingerprint').where('id', '=', id)
+  return db
+    .selectFrom('compatibility_evidence')
+    .distinctOn('metric')
+    .select([...COLUMNS, STATE.as('status')])
+    .where('source_fingerprint', '=', fingerprint(sourceSpaceId))
+    .where('target_fingerprint', '=', fingerprint(targetSpaceId))
+    .where('status', '!=', 'superseded')
+    .orderBy('metric')
+    .orderBy('id', 'desc')
+    .execute()
+}
+
+/**
+ * Finds evidence and keeps it from being revoked until the transaction ends; a revocation in progress is waited for. A
+ * revocation locks the evidence before the edges that name it, so a transaction that locks an edge too takes this first.
+ */
+export function lockEvidence(
+  trx: Transaction<Database>,
+  evidenceId: string,
+): Promise<FoundEvidence | undefined> {
+  return trx
+    .selectFrom('compatibility_evidence')
+    .select([...COLUMNS, STATE.as('status')])
+    .where('id', '=', evidenceId)
+    .forShare()
+    .executeTakeFirst()
+}
+
+type Fingerprints = Pick<CompatibilityEvidenceRow, 'source_fingerprint' | 'target_fingerprint'>
+
+/** Makes registrations for a pair of spaces come one after another. */
+export async function lockPair(
+  trx: Transaction<Database>,
+  { source_fingerprint, target_fingerprint }: Fingerprints,
+): Promise<void> {
+  const pair = `evidence/${source_fingerprint}/${target_fingerprint}`
+  await sql`select pg_advisory_xact_lock(hashtextextended(${pair}, 0))`.execute(trx)
+}
+
+/** Finds the newest evidence that the same registration has made. */
+export function findRepeated(
+  db: Kysely<Database>,
+  { source_fingerprint, target_fingerprint, digest }: Fingerprints & { digest: string },
+): Promise<CompatibilityEvidenceRow | undefined> {
+  return db
+    .selectFrom('compatibility_evidence')
+    .selectAll()
+    .where('source_fingerprint', '=', source_fingerprint)
+    .where('target_fingerprint', '=', target_fingerprint)
+    .where('digest', '=', digest)
+    .orderBy('id', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+}
+
+/** Finds the evidence that counts for a pair by one metric, whether its time is over or not. */
+export function findActive(
+  db: Kysely<Database>,
+  { source_fingerprint, target_fingerprint, metric }: Fingerprints & Pick<NewEvidence, 'metric'>,
+): Promise<CompatibilityEvidenceRow | undefined> {
+  return db
+    .selectFrom('compatibility_evidence')
+    .selectAll()
+    .where('source_fingerprint', '=', source_fingerprint)
+    .where('target_fingerprint', '=', target_fingerprint)
+    .where('metric', '=', metric)
+    .where('status', '=', 'active')
+    .executeTakeFirst()
+}
+
+/** Makes this evidence the one that counts for its pair and metric. */
+export async function insertEvidence(
+  trx: Transaction<Database>,
+  evidence: NewEvidence,
+): Promise<CompatibilityEvidenceRow> {
+  await trx
+    .updateTable('compatibility_evidence')
+    .set({ status: 'superseded', ended_at: sql<Date>`now()` })
+    .where('source_fingerprint', '=', evidence.source_fingerprint)
+    .where('target_fingerprint', '=', evidence.target_fingerprint)
+    .where('metric', '=', evidence.metric)
+    .where('status', '=', 'active')
+    .execute()
+  return trx.insertInto('compatibility_evidence').values(evidence).returningAll().executeTakeFirstOrThrow()
+}
+
+/** Ends the evidence of spaces that no active space equals any more. */
+export async function supersedeOrphans(
+  trx: Transaction<Database>,
+  fingerprints: readonly string[],
+): Promise<void> {
+  const gone = (column: 'source_fingerprint' | 'target_fingerprint') =>
+    sql<boolean>`${sql.ref(column)} = any(${fingerprints}::text[]) and not exists (
+      select from model_space where status = 'active' and model_space.fingerprint = ${sql.ref(column)})`
+  await trx
+    .updateTable('compatibility_evidence')
+    .set({ status: 'superseded', ended_at: sql<Date>`now()` })
+    .where('status', '=', 'active')
+    .where((eb) => eb.or([gone('source_fingerprint'), gone('target_fingerprint')]))
+    .execute()
+}
+
+/** Finds evidence and locks it, to end it. */
+export function lockForRevocation(
+  trx: Transaction<Database>,
+  id: string,
+): Promise<CompatibilityEvidenceRow | undefined> {
+  return trx
+    .selectFrom('compatibility_evidence')
+    .selectAll()
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()
+}

@@ -1,0 +1,129 @@
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
+import { newId } from '../../../domain/ids.ts'
+import type { RevocationEffect } from '../../../schemas/cohort-evaluator.ts'
+import type { EdgeFailure } from '../../../schemas/cohort-vocabulary.ts'
+import type { Database } from '../../tables.ts'
+import type { EvaluatorRevocationRow } from '../../tables/evaluator.ts'
+
+type Which = RawBuilder<boolean>
+
+export interface Revocation {
+  kind: 'model' | 'evidence'
+  subjectId: string
+  generation: number
+  reason: string
+  effect: RevocationEffect
+}
+
+/** Finds what a revocation has done. */
+export function findRevocation(
+  db: Kysely<Database>,
+  { kind, subjectId, generation }: Pick<Revocation, 'kind' | 'subjectId' | 'generation'>,
+): Promise<EvaluatorRevocationRow | undefined> {
+  return db
+    .selectFrom('evaluator_revocation')
+    .selectAll()
+    .where('kind', '=', kind)
+    .where('subject_id', '=', subjectId)
+    .where('generation', '=', generation)
+    .executeTakeFirst()
+}
+
+/**
+ * Revokes the spaces of a locked version and all evidence about spaces like them; returns the evidence. It is not
+ * undone: a later registration makes a new generation.
+ */
+export async function revokeSpaces(trx: Transaction<Database>, versionId: string): Promise<string[]> {
+  const spaces = await trx
+    .updateTable('model_space')
+    .set({ status: 'revoked' })
+    .where('version_id', '=', versionId)
+    .where('status', '!=', 'revoked')
+    .returning('fingerprint')
+    .execute()
+  const fingerprints = spaces.map(({ fingerprint }) => fingerprint)
+  return endEvidence(
+    trx,
+    sql<boolean>`(source_fingerprint = any(${fingerprints}::text[]) or target_fingerprint = any(${fingerprints}::text[]))`,
+  )
+}
+
+/** Revokes one evidence; returns its id, or nothing when it was revoked before. */
+export const revokeEvidence = (trx: Transaction<Database>, id: string): Promise<string[]> =>
+  endEvidence(trx, sql<boolean>`id = ${id}`)
+
+async function endEvidence(trx: Transaction<Database>, which: Which): Promise<string[]> {
+  const rows = await trx
+    .updateTable('compatibility_evidence')
+    .set({ status: 'revoked', ended_at: sql<Date>`now()` })
+    .where(which)
+    .where('status', '!=', 'revoked')
+    .returning('id')
+    .execute()
+  return rows.map(({ id }) => id).toSorted()
+}
+
+export interface Stopped {
+  edgesFailed: number
+  cohortsAffected: string[]
+}
+
+/** Fails the hand-overs of open cohorts that rely on this evidence and are not consumed yet. */
+export const failEdgesOf = (trx: Transaction<Database>, evidence: readonly string[]): Promise<Stopped> =>
+  failEdges(trx, 'evidence_revoked', sql<boolean>`evidence_id = any(${evidence}::uuid[])`)
+
+/** Fails those that begin or end in a space of this version, or rely on this evidence. */
+export function failEdgesAt(
+  trx: Transaction<Database>,
+  versionId: string,
+  evidence: readonly string[],
+): Promise<Stopped> {
+  const spaces = sql`(select id from model_space where version_id = ${versionId})`
+  return failEdges(
+    trx,
+    'space_revoked',
+    sql<boolean>`(source_space_id in ${spaces} or target_space_id in ${spaces}
+      or evidence_id = any(${evidence}::uuid[]))`,
+  )
+}
+
+async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which: Which): Promise<Stopped> {
+  const edges = await trx
+    .updateTable('cohort_edge')
+    .set({ state: 'failed', failure })
+    .where(which)
+    .where('state', 'not in', ['consumed', 'failed'])
+    .where('closed', '=', false)
+    .where('cohort_id', 'in', (eb) =>
+      eb.selectFrom('cohort').select('id').where('status', 'not in', ['succeeded', 'failed', 'cancelled']),
+    )
+    .returning('cohort_id')
+    .execute()
+  return {
+    edgesFailed: edges.length,
+    cohortsAffected: [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted(),
+  }
+}
+
+/** Stores what a revocation has done, for its repeats. One that was only drained may be made immediate later. */
+export function storeRevocation(
+  trx: Transaction<Database>,
+  { kind, subjectId, generation, reason, effect }: Revocation,
+  { evidence, edgesFailed, cohortsAffected }: Stopped & { evidence: readonly string[] },
+): Promise<EvaluatorRevocationRow> {
+  const stopped = { effect, edges_failed: edgesFailed, cohorts_affected: cohortsAffected }
+  return trx
+    .insertInto('evaluator_revocation')
+    .values({
+      id: newId(),
+      kind,
+      subject_id: subjectId,
+      generation,
+      reason,
+      evidence_revoked: [...evidence],
+      ...stopped,
+    })
+    .onConflict((conflict) => conflict.columns(['kind', 'subject_id', 'generation']).doUpdateSet(stopped))
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}

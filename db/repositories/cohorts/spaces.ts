@@ -1,0 +1,179 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { completeSpace } from '../../../domain/cohorts/spaces.ts'
+import { newId } from '../../../domain/ids.ts'
+import type { ModelSpace } from '../../../schemas/cohort-evaluator.ts'
+import type { Database } from '../../tables.ts'
+import type { ModelSpaceRow } from '../../tables/evaluator.ts'
+import { fingerprintOf, weightsDigest } from './fingerprints.ts'
+
+/** A space as planners see it. */
+export interface ActiveSpace extends Pick<
+  ModelSpaceRow,
+  | 'id'
+  | 'model_config_id'
+  | 'name'
+  | 'role'
+  | 'kind'
+  | 'fingerprint'
+  | 'generation'
+  | 'status'
+  | 'specification'
+> {
+  dimensions: number | null
+  dtype: string | null
+}
+
+/** Returns the version behind each id of the API: that of a hub import, or of a version. */
+const versionsBehind = (db: Kysely<Database>, modelConfigIds: readonly string[]) =>
+  db
+    .selectFrom(sql<{ id: string }>`unnest(${modelConfigIds}::uuid[])`.as<'asked'>(sql`asked(id)`))
+    .leftJoin('hub_model', 'hub_model.id', 'asked.id')
+    .innerJoin('model_version', (join) =>
+      join.on('model_version.id', '=', sql<string>`coalesce(hub_model.version_id, asked.id)`),
+    )
+
+/** Finds the version behind the `model_config_id` of a hub import, or behind its own id, and locks it for a registration. */
+export async function lockModel(
+  trx: Transaction<Database>,
+  modelConfigId: string,
+): Promise<{ versionId: string } | undefined> {
+  const row = await versionsBehind(trx, [modelConfigId])
+    .select('model_version.id')
+    .forNoKeyUpdate('model_version')
+    .executeTakeFirst()
+  return row && { versionId: row.id }
+}
+
+/** Finds the active spaces of models, each under the id that was asked for. */
+export async function findActiveSpaces(
+  db: Kysely<Database>,
+  modelConfigIds: readonly string[],
+): Promise<ActiveSpace[]> {
+  const rows = await versionsBehind(db, modelConfigIds)
+    .innerJoin('model_space', 'model_space.version_id', 'model_version.id')
+    .select([
+      'model_space.id',
+      'asked.id as model_config_id',
+      'model_space.name',
+      'role',
+      'kind',
+      'fingerprint',
+    ])
+    .select(['generation', 'status', 'specification'])
+    .where('status', '=', 'active')
+    .orderBy('asked.id')
+    .orderBy('model_space.name')
+    .execute()
+  return rows.map((row) => ({
+    ...row,
+    dimensions: row.specification.dimensions ?? null,
+    dtype: row.specification.dtype ?? null,
+  }))
+}
+
+/** The newest spaces of a version, whatever their state. */
+export function newestSpaces(db: Kysely<Database>, versionId: string): Promise<ModelSpaceRow[]> {
+  return db
+    .selectFrom('model_space')
+    .selectAll()
+    .where('version_id', '=', versionId)
+    .where('generation', '=', (eb) =>
+      eb
+        .selectFrom('model_space as other')
+        .select(({ fn }) => fn.max('other.generation').as('newest'))
+        .where('other.version_id', '=', versionId),
+    )
+    .orderBy('name')
+    .execute()
+}
+
+/** Finds a space and locks it against changes of its state until the transaction ends. */
+export function shareSpace(trx: Transaction<Database>, id: string): Promise<ModelSpaceRow | undefined> {
+  return trx.selectFrom('model_space').selectAll().where('id', '=', id).forShare().executeTakeFirst()
+}
+
+export interface Registration {
+  versionId: string
+  modelConfigId: string
+  spaces: readonly ModelSpace[]
+  registeredBy: string
+}
+
+export interface Registered {
+  generation: number
+  rows: ModelSpaceRow[]
+  replaced: number
+}
+
+/**
+ * Registers the spaces of a locked version. The same content stays the same generation; other content makes a new
+ * one, and so does the first registration after a revocation.
+ */
+export async function registerSpaces(
+  trx: Transaction<Database>,
+  { versionId, modelConfigId, spaces, registeredBy }: Registration,
+): Promise<Registered> {
+  const files = await trx
+    .selectFrom('version_file')
+    .select(['path', 'sha256'])
+    .where('version_id', '=', versionId)
+    .execute()
+  const digest = weightsDigest(files)
+  const wanted = spaces.map((space) => completeSpace(space, digest))
+  const current = await newestSpaces(trx, versionId)
+  const isActive = current.some(({ status }) => status === 'active')
+  if (isActive && isSame(current, wanted)) {
+    return { generation: current[0]?.generation ?? 1, rows: inOrder(current, wanted), replaced: 0 }
+  }
+
+  const generation = Math.max(await lastRevoked(trx, versionId), current[0]?.generation ?? 0) + 1
+  const { numUpdatedRows } = await trx
+    .updateTable('model_space')
+    .set({ status: 'superseded' })
+    .where('version_id', '=', versionId)
+    .where('status', '=', 'active')
+    .executeTakeFirst()
+  const rows = await trx
+    .insertInto('model_space')
+    .values(
+      wanted.map((space) => ({
+        id: newId(),
+        version_id: versionId,
+        model_config_id: modelConfigId,
+        generation,
+        name: space.name,
+        role: space.role,
+        kind: space.kind,
+        fingerprint: fingerprintOf(space),
+        specification: JSON.stringify(space),
+        registered_by: registeredBy,
+      })),
+    )
+    .returningAll()
+    .execute()
+  return { generation, rows: inOrder(rows, wanted), replaced: Number(numUpdatedRows) }
+}
+
+const identity = ({ name, role, max_tokens: limit }: ModelSpace, fingerprint: string): string =>
+  [name, role, limit ?? '', fingerprint].join()
+
+function isSame(rows: readonly ModelSpaceRow[], wanted: readonly ModelSpace[]): boolean {
+  const have = new Set(rows.map(({ specification, fingerprint }) => identity(specification, fingerprint)))
+  return (
+    rows.length === wanted.length && wanted.every((space) => have.has(identity(space, fingerprintOf(space))))
+  )
+}
+
+const inOrder = (rows: readonly ModelSpaceRow[], spaces: readonly ModelSpace[]): ModelSpaceRow[] =>
+  spaces.flatMap(({ name }) => rows.filter((row) => row.name === name))
+
+/** Returns the generation that was revoked last; 0 without any. */
+async function lastRevoked(db: Kysely<Database>, versionId: string): Promise<number> {
+  const row = await db
+    .selectFrom('evaluator_revocation')
+    .select(({ fn }) => fn.max('generation').as('generation'))
+    .where('kind', '=', 'model')
+    .where('subject_id', '=', versionId)
+    .executeTakeFirst()
+  return row?.generation ?? 0
+}

@@ -1,0 +1,81 @@
+import type { Insertable, Selectable } from 'kysely'
+import type {
+  Adapter,
+  CompatibilityEvidenceRegistration,
+  EvidenceStatus,
+  Metric,
+  ModelSpace,
+  Relation,
+  RevocationEffect,
+  SpaceRole,
+  SpaceStatus,
+} from '../../schemas/cohort-evaluator.ts'
+import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+
+export interface ModelSpaceTable {
+  id: string
+  version_id: string
+  /** The id that it was registered under: that of a hub import, or of the version. */
+  model_config_id: string
+  generation: number
+  name: string
+  role: SpaceRole
+  kind: SpaceKind
+  fingerprint: string
+  specification: Json<ModelSpace>
+  status: Defaulted<SpaceStatus>
+  registered_by: string
+  created_at: CreatedAt
+}
+export type ModelSpaceRow = Selectable<ModelSpaceTable>
+
+/** The file of evidence, as the platform keeps it. */
+export type StoredAdapter = Omit<Adapter, 'uri'> & { object_key: string }
+
+export interface CompatibilityEvidenceTable {
+  id: string
+  source_space_id: string
+  target_space_id: string
+  source_fingerprint: string
+  target_fingerprint: string
+  relation: Relation
+  metric: Metric
+  score: number
+  adapter: NullableJson<StoredAdapter>
+  /** The registration without its adapter. */
+  statement: Json<Omit<CompatibilityEvidenceRegistration, 'adapter'>>
+  /** The digest of the registration, which tells a repeat. */
+  digest: string
+  status: Defaulted<EvidenceStatus>
+  supersedes: Optional<string>
+  run_id: Optional<string>
+  valid_until: Date
+  created_at: CreatedAt
+  /** When it was superseded or revoked. */
+  ended_at: Optional<Date>
+}
+export type CompatibilityEvidenceRow = Selectable<CompatibilityEvidenceTable>
+export type NewEvidence = Insertable<CompatibilityEvidenceTable>
+
+export interface EvaluatorRevocationTable {
+  id: string
+  kind: 'model' | 'evidence'
+  /** A version, or evidence. */
+  subject_id: string
+  /** The generation of the model that was revoked; 0 for evidence. */
+  generation: number
+  effect: RevocationEffect
+  reason: string
+  evidence_revoked: Defaulted<string[]>
+  edges_failed: Defaulted<number>
+  cohorts_affected: Defaulted<string[]>
+  created_at: CreatedAt
+}
+export type EvaluatorRevocationRow = Selectable<EvaluatorRevocationTable>
+
+export interface EvaluatorTables {
+  model_space: ModelSpaceTable
+  compatibility_evidence: CompatibilityEvidenceTable
+  evaluator_revocation: EvaluatorRevocationTable
+}

@@ -1,0 +1,77 @@
+import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schemas/cohort-evaluator.ts'
+import { takesEvidence } from './spaces.ts'
+
+/** Evidence may be valid for so long, because models and their use change. */
+export const LONGEST_VALID_MS = 180 * 24 * 3_600_000
+/** A clock of an evaluator may be off by this much. */
+const CLOCK_MS = 60_000
+/** Above this p-value the metric says nothing: broken pairs reach it too. */
+const LARGEST_P = 0.05
+
+/** A fault of a registration, with its place in the body. */
+export interface EvidenceFault {
+  path: string[]
+  message: string
+}
+
+/** Returns everything that a registration of evidence gets wrong, apart from the bytes of its adapter. */
+export function faultsOfEvidence(
+  body: CompatibilityEvidenceRegistration,
+  { source, target, now }: { source: ModelSpace; target: ModelSpace; now: Date },
+): EvidenceFault[] {
+  const { interval, score, estimate, null_model: chance } = body
+  const until = Date.parse(body.valid_until) - now.getTime()
+  const faults: [isFault: boolean, path: string[], message: string][] = [
+    [!takesEvidence(source.kind), ['source_space_id'], `a space of ${source.kind} needs no evidence`],
+    [
+      source.kind !== target.kind,
+      ['target_space_id'],
+      `is a space of ${target.kind}, which ${source.kind} cannot stand for`,
+    ],
+    [score !== interval.low, ['score'], `must be the lower end of the interval, ${interval.low}`],
+    [estimate < interval.low || estimate > interval.high, ['estimate'], 'must lie in the interval'],
+    [
+      chance.p_value > LARGEST_P,
+      ['null_model', 'p_value'],
+      `must be at most ${LARGEST_P}: broken pairs do as well`,
+    ],
+    [chance.upper_95 >= score, ['null_model', 'upper_95'], `must be below the score, ${score}`],
+    [until <= 0, ['valid_until'], 'must be in the future'],
+    [until > LONGEST_VALID_MS + CLOCK_MS, ['valid_until'], 'must be within 180 days'],
+    ...adapterFaults(body, source, target),
+  ]
+  return faults.filter(([isFault]) => isFault).map(([, path, message]) => ({ path, message }))
+}
+
+function adapterFaults(
+  { relation, adapter }: CompatibilityEvidenceRegistration,
+  source: ModelSpace,
+  target: ModelSpace,
+): [boolean, string[], string][] {
+  const { dimensions: from } = source
+  const { dimensions: to } = target
+  if (!adapter) {
+    return [
+      [relation !== 'identity', ['adapter'], 'may be null only for the relation identity'],
+      [
+        relation === 'identity' && from !== to,
+        ['relation'],
+        `spaces of ${from} and ${to} dimensions are not the same`,
+      ],
+    ]
+  }
+  const { input_dimensions: input, output_dimensions: output } = adapter
+  return [
+    [relation === 'identity', ['adapter'], 'must be null for the relation identity'],
+    [
+      from !== undefined && input !== from,
+      ['adapter', 'input_dimensions'],
+      `must be ${from}, those of the source`,
+    ],
+    [
+      to !== undefined && output !== to,
+      ['adapter', 'output_dimensions'],
+      `must be ${to}, those of the target`,
+    ],
+  ]
+}

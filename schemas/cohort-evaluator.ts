@@ -1,0 +1,219 @@
+import Type, { type Static } from 'typebox'
+import { Dtype, SpaceKind } from './cohort-vocabulary.ts'
+import { Nullable, RequiredWith, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Formed, Name, Sha256 } from './forms.ts'
+
+/** The name of a space within its model. */
+export const SpaceName = Formed(
+  '^[a-z][a-z0-9_-]{0,62}$',
+  'must be at most 63 lower-case letters, digits, "_" and "-", the first one a letter',
+)
+
+export const SpaceRole = Vocabulary('produces', 'accepts', 'both')
+export type SpaceRole = Static<typeof SpaceRole>
+
+/** The states of a space: that of the model's newest generation, of an earlier one, or withdrawn. */
+export const SpaceStatus = Vocabulary('active', 'superseded', 'revoked')
+export type SpaceStatus = Static<typeof SpaceStatus>
+
+/** The states of evidence that are stored; evidence that is past its `valid_until` counts as expired. */
+export const EvidenceStatus = Vocabulary('active', 'superseded', 'revoked')
+export type EvidenceStatus = Static<typeof EvidenceStatus>
+
+/** The quantity that decides whether one space may stand for another. */
+export const Metric = Vocabulary('consumer_agreement', 'retrieval_overlap', 'cosine', 'r2')
+export type Metric = Static<typeof Metric>
+
+/** The map between two spaces: none, a rotation with a scale, a matrix with an offset, or that of another program. */
+export const Relation = Vocabulary('identity', 'orthogonal', 'affine', 'external')
+export type Relation = Static<typeof Relation>
+
+const Dimensions = Type.Integer({ minimum: 1, maximum: 65_536 })
+const Count = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
+const Share = Type.Number({ minimum: 0, maximum: 1 })
+const Reason = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: 500 })
+
+const Engine = Type.Object(
+  {
+    name: Vocabulary('transformers', 'llamacpp', 'vllm'),
+    format: Type.String({ minLength: 1, maxLength: 100 }),
+    layers: Type.Integer({ minimum: 1, maximum: 10_000 }),
+    kv_heads: Type.Integer({ minimum: 1, maximum: 10_000 }),
+    head_dim: Type.Integer({ minimum: 1, maximum: 65_536 }),
+    rope: Type.String({ maxLength: 1_000 }),
+  },
+  { additionalProperties: false },
+)
+
+/** A form in which a model gives or takes values. */
+export const ModelSpace = Type.Object(
+  {
+    name: SpaceName,
+    role: SpaceRole,
+    kind: SpaceKind,
+    dimensions: Type.Optional(Dimensions),
+    dtype: Type.Optional(Dtype),
+    layer: Type.Optional(Type.Integer({ minimum: 0, maximum: 10_000 })),
+    pooling: Type.Optional(Vocabulary('mean', 'cls', 'last', 'none')),
+    normalized: Type.Optional(Type.Boolean()),
+    tokenizer_digest: Type.Optional(Sha256),
+    /** By default the digest over the paths and digests of the model's files. */
+    weights_digest: Type.Optional(Sha256),
+    content_types: Type.Optional(
+      Type.Array(Type.String({ minLength: 3, maxLength: 200 }), { minItems: 1, maxItems: 64 }),
+    ),
+    engine: Type.Optional(Engine),
+    max_tokens: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
+  },
+  {
+    additionalProperties: false,
+    allOf: [
+      RequiredWith('kind', 'embedding', ['dimensions', 'dtype', 'pooling']),
+      RequiredWith('kind', 'hidden_state', ['dimensions', 'dtype', 'layer', 'tokenizer_digest']),
+      RequiredWith('kind', 'kv_cache', ['dtype', 'tokenizer_digest', 'engine']),
+      RequiredWith('kind', 'tokens', ['dtype', 'tokenizer_digest']),
+      RequiredWith('kind', 'media', ['content_types']),
+    ],
+  },
+)
+export type ModelSpace = Static<typeof ModelSpace>
+
+export const ModelSpaceRegistration = Type.Object(
+  {
+    /** The `model_config_id` of a hub import, or the `version_id` of a version. */
+    model_config_id: Uuid,
+    spaces: Type.Array(ModelSpace, { minItems: 1, maxItems: 16 }),
+    registered_by: Type.Optional(Name),
+  },
+  { $id: 'ModelSpaceRegistration', additionalProperties: false },
+)
+export type ModelSpaceRegistration = Static<typeof ModelSpaceRegistration>
+
+export const ModelSpacesRegistered = Type.Object(
+  {
+    model_config_id: Uuid,
+    generation: Type.Integer({ minimum: 1 }),
+    spaces: Type.Array(Type.Object({ space_id: Uuid, name: SpaceName, fingerprint: Sha256 })),
+    /** The number of spaces of the generation before that this one has replaced. */
+    replaced: Count,
+    registered_at: Timestamp,
+  },
+  { $id: 'ModelSpacesRegistered' },
+)
+
+/** The fitted map between two spaces: a file of the tensors `weight` and `bias`. */
+export const Adapter = Type.Object(
+  {
+    /** A `data:` URL in base64, or an `s3://` address below the evaluator's folder of the platform's bucket. */
+    uri: Type.String({ minLength: 1 }),
+    sha256: Sha256,
+    size_bytes: Type.Integer({ minimum: 1, maximum: 2 ** 34 }),
+    format: Type.Literal('safetensors'),
+    input_dimensions: Dimensions,
+    output_dimensions: Dimensions,
+  },
+  { additionalProperties: false },
+)
+export type Adapter = Static<typeof Adapter>
+
+const Interval = Type.Object(
+  {
+    low: Share,
+    high: Share,
+    level: Type.Number({ minimum: 0.8, maximum: 0.999 }),
+    method: Vocabulary('bca', 'percentile', 'wilson'),
+    resamples: Count,
+  },
+  { additionalProperties: false },
+)
+
+/** The metric of maps that were fitted to broken pairs. */
+const NullModel = Type.Object(
+  {
+    upper_95: Type.Number({ minimum: -1, maximum: 1 }),
+    p_value: Share,
+    permutations: Type.Integer({ minimum: 20, maximum: 1_000_000 }),
+  },
+  { additionalProperties: false },
+)
+
+const Diagnostics = Type.Object(
+  {
+    cosine: Type.Optional(Type.Number()),
+    cosine_raw: Type.Optional(Type.Number()),
+    r2: Type.Optional(Type.Number()),
+    top1: Type.Optional(Type.Number()),
+    recall_at_10: Type.Optional(Type.Number()),
+    mutual_knn_10: Type.Optional(Type.Number()),
+    cka_debiased: Type.Optional(Type.Number()),
+    kl: Type.Optional(Type.Number()),
+  },
+  { additionalProperties: false },
+)
+
+export const CompatibilityEvidenceRegistration = Type.Object(
+  {
+    source_space_id: Uuid,
+    target_space_id: Uuid,
+    relation: Relation,
+    adapter: Nullable(Adapter),
+    metric: Metric,
+    estimate: Share,
+    /** The lower end of the interval. */
+    score: Share,
+    interval: Interval,
+    sample_count: Type.Integer({ minimum: 200, maximum: 1_000_000_000 }),
+    fit_count: Count,
+    null_model: NullModel,
+    diagnostics: Type.Optional(Diagnostics),
+    dataset_digest: Sha256,
+    seed: Type.Integer({ minimum: 0, maximum: 2_147_483_647 }),
+    evaluator: Type.Object({ name: Name, version: Name }, { additionalProperties: false }),
+    run_id: Type.Optional(Nullable(Uuid)),
+    valid_until: Timestamp,
+  },
+  { $id: 'CompatibilityEvidenceRegistration', additionalProperties: false },
+)
+export type CompatibilityEvidenceRegistration = Static<typeof CompatibilityEvidenceRegistration>
+
+export const EvidenceRegistered = Type.Object(
+  {
+    evidence_id: Uuid,
+    status: Type.Literal('active'),
+    score: Share,
+    supersedes: Nullable(Uuid),
+    registered_at: Timestamp,
+    valid_until: Timestamp,
+  },
+  { $id: 'EvidenceRegistered' },
+)
+
+export const RevocationEffect = Vocabulary('immediate', 'drain')
+export type RevocationEffect = Static<typeof RevocationEffect>
+
+const revocation = ($id: string) =>
+  Type.Object(
+    {
+      reason: Reason,
+      /** `drain` leaves the hand-overs that have begun alone. */
+      effect: Type.Optional({ ...RevocationEffect, default: 'immediate' }),
+    },
+    { $id, additionalProperties: false },
+  )
+export const ModelSpaceRevocation = revocation('ModelSpaceRevocation')
+export const EvidenceRevocation = revocation('EvidenceRevocation')
+
+const Revoked = {
+  status: Type.Literal('revoked'),
+  revoked_at: Timestamp,
+  reason: Type.String(),
+  evidence_revoked: Type.Array(Uuid),
+  /** The number of hand-overs that were stopped. */
+  edges_failed: Count,
+  cohorts_affected: Type.Array(Uuid),
+}
+export const ModelSpacesRevoked = Type.Object(
+  { model_config_id: Uuid, ...Revoked },
+  { $id: 'ModelSpacesRevoked' },
+)
+export const EvidenceRevoked = Type.Object({ evidence_id: Uuid, ...Revoked }, { $id: 'EvidenceRevoked' })
