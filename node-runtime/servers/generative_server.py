@@ -20,9 +20,10 @@ import orjson
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
 from data_urls import LARGEST_BODY
+from generative.base import BadModel, GenerativeModel, Made, Prepare
 from generative.fields import LARGEST_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
-from generative.model import BadModel, GenerativeModel, Made, Prepare, load_model
+from generative.model import load_model
 from generative.openai_routes import ROUTES
 from weight_faults import is_fault_of_weights, reason_of
 

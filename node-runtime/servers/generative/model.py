@@ -3,37 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from generative.files import OutputFile
-from generative.job import Job
-
-
-class BadModel(Exception):
-    """The folder is no model that this server can serve; the text says why."""
-
-
-@dataclass
-class Made:
-    """The output of a generation."""
-
-    files: list[OutputFile]
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-# Checks the fields of a request, and gives what then generates.
-Prepare = Callable[[Mapping[str, Any]], Callable[[Job], Made]]
-
-
-@dataclass
-class GenerativeModel:
-    """The pipeline of each task type; the first is the natural task of the weights."""
-
-    name: str
-    tasks: Mapping[str, Prepare]
+from generative.base import BadModel, GenerativeModel
 
 
 def load_model(folder: Path, threads: int) -> GenerativeModel:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from answers import InputProblem
+from generative.base import Made, Prepare
 from generative.fields import choice_of
 from generative.job import Job
-from generative.model import Made, Prepare
 
 Fields = Mapping[str, Any]
 SIZE = re.compile(r"(\d{2,4})x(\d{2,4})", re.ASCII)

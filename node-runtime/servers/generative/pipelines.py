@@ -9,7 +9,7 @@ from typing import Any
 
 import diffusers
 import torch
-from generative.model import BadModel, GenerativeModel
+from generative.base import BadModel, GenerativeModel
 from generative.tasks import PREPARE
 
 diffusers.utils.logging.set_verbosity_error()

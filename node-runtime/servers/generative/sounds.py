@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from answers import InputProblem
+from generative.base import BadModel, GenerativeModel, Made, Prepare
 from generative.fields import choice_of, number_of, optional_text_of, text_of
 from generative.job import Job
-from generative.model import BadModel, GenerativeModel, Made, Prepare
 from generative.sound_files import SOUND_FORMS, sound_file
 from transformers import (
     AutoTokenizer,

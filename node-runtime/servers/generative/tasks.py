@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from answers import InputProblem
+from generative.base import Made, Prepare
 from generative.fields import (
     MOST_FRAMES,
     MOST_STEPS,
@@ -21,7 +22,6 @@ from generative.fields import (
 )
 from generative.files import SCENE_TYPES, film_file, picture_files, scene_file
 from generative.job import Job, UnusableOutput
-from generative.model import Made, Prepare
 from generative.sound_files import sound_file
 from pictures import fitted, picture_of
 
