@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from generative.base import Made
 from generative.files import OutputFile, refuse_flat, refuse_not_finite
 from generative.job import UnusableOutput
 
@@ -34,6 +35,12 @@ SOUND_FORMS: Mapping[str, SoundForm] = {
     "flac": SoundForm("audio/flac", "flac", "flac"),
     "pcm": SoundForm("audio/pcm"),
 }
+
+
+def made_sound(array: Any, rate: int, metadata: Mapping[str, Any], form: str = "wav") -> Made:
+    """Writes a sound with its facts."""
+    facts = {"sample_rate": rate, "duration_s": round(array.shape[-1] / rate, 3)}
+    return Made([sound_file(array, rate, form)], {**metadata, **facts})
 
 
 def sound_file(sound: Any, rate: int, form: str = "wav") -> OutputFile:

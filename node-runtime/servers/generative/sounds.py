@@ -13,7 +13,7 @@ from answers import InputProblem
 from generative.base import BadModel, GenerativeModel, Made, Prepare
 from generative.fields import choice_of, number_of, optional_text_of, text_of
 from generative.job import Job
-from generative.sound_files import SOUND_FORMS, sound_file
+from generative.sound_files import SOUND_FORMS, made_sound
 from transformers import (
     AutoTokenizer,
     MusicgenForConditionalGeneration,
@@ -43,12 +43,6 @@ def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
     model = model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return GenerativeModel(model_class.__name__, {task: prepare(model, tokenizer)})
-
-
-def made_sound(array: Any, rate: int, metadata: Mapping[str, Any], form: str = "wav") -> Made:
-    """Writes a sound with its facts."""
-    facts = {"sample_rate": rate, "duration_s": round(array.shape[-1] / rate, 3)}
-    return Made([sound_file(array, rate, form)], {**metadata, **facts})
 
 
 def text_to_speech(model: Any, tokenizer: Any) -> Prepare:

@@ -22,7 +22,7 @@ from generative.fields import (
 )
 from generative.files import SCENE_TYPES, film_file, picture_files, scene_file
 from generative.job import Job, UnusableOutput
-from generative.sound_files import sound_file
+from generative.sound_files import made_sound
 from pictures import fitted, picture_of
 
 # The longest side of a picture whose size the request leaves open.
@@ -224,8 +224,7 @@ def text_to_audio(pipeline: Any, _: int) -> Prepare:
 
         def generate(job: Job) -> Made:
             sound = run(pipeline, job, **arguments).audios[0].float().cpu().numpy()
-            facts = {"sample_rate": rate, "duration_s": round(sound.shape[-1] / rate, 3)}
-            return Made([sound_file(sound, rate)], {**told, **facts})
+            return made_sound(sound, rate, told)
 
         return generate
 
