@@ -61,6 +61,13 @@ async def read_body(receive: Receive, largest: int) -> bytes:
     return b"".join(parts)
 
 
+async def until_gone(receive: Receive, left: threading.Event) -> None:
+    """Waits until the caller of a request leaves, and sets `left` then; the body has been read before."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    left.set()
+
+
 async def send_json(send: Send, status: int, body: Any) -> None:
     """Sends one complete response."""
     payload = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)

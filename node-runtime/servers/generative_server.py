@@ -18,13 +18,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import orjson
 from answers import InputProblem
-from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
+from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
 from data_urls import LARGEST_BODY
 from generative.base import BadModel, GenerativeModel, Made, Prepare
 from generative.fields import LARGEST_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
 from generative.model import load_model
 from generative.openai_routes import ROUTES
+from json_requests import error
 from weight_faults import is_fault_of_weights, reason_of
 
 INFER = "/infer"
@@ -63,10 +64,10 @@ class GenerativeApp:
         route = ROUTES.get(path)
         name = route.task if route else self._natural if path == INFER else path.removeprefix(f"{INFER}/")
         if method != "POST" or not (route or path.startswith(INFER)):
-            return await send_json(send, 404, _error(f"There is no {method} {path} here; ask GET /health or POST /infer."))
+            return await send_json(send, 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer."))
         if name not in self._model.tasks:
             served = " and ".join(self._model.tasks)
-            return await send_json(send, 422, _error(f"These weights serve {served}, and not {name}."))
+            return await send_json(send, 422, error(f"These weights serve {served}, and not {name}."))
         try:
             fields = orjson.loads(await read_body(receive, LARGEST_BODY))
             if not isinstance(fields, dict):
@@ -74,11 +75,11 @@ class GenerativeApp:
             task = self._model.tasks[name]
             await self._generate(name, route.prepare(task) if route else task, Request(fields, receive, send))
         except InputProblem as problem:
-            await send_json(send, 422, _error(str(problem), problem.path))
-        except orjson.JSONDecodeError as error:
-            await send_json(send, 400, _error(f"The body is not JSON: {error}"))
+            await send_json(send, 422, error(str(problem), problem.path))
+        except orjson.JSONDecodeError as problem:
+            await send_json(send, 400, error(f"The body is not JSON: {problem}"))
         except BodyTooLarge:
-            await send_json(send, 413, _error(f"The body is larger than {LARGEST_BODY >> 20} MB."))
+            await send_json(send, 413, error(f"The body is larger than {LARGEST_BODY >> 20} MB."))
 
     async def _generate(self, task: str, prepare: Prepare, request: Request) -> None:
         fields, receive, send = request
@@ -90,7 +91,7 @@ class GenerativeApp:
 
         seed = integer_of(fields, "seed", 0, LARGEST_SEED)
         job = Job(fields, secrets.randbelow(2**32) if seed is None else seed, lambda *step: put("step", step))
-        leaving = asyncio.create_task(_until_gone(receive, job))
+        leaving = asyncio.create_task(until_gone(receive, job.cancelled))
         try:
             async with self._turn:
                 # The thread ends within a step of the caller's leaving; only then is it the next one's turn.
@@ -144,7 +145,7 @@ class _Answer:
             if kind == "made":
                 await self._made(value)
             elif kind == "refused" and not self._began:
-                await send_json(self._send, 422, _error(*value))
+                await send_json(self._send, 422, error(*value))
             elif kind != "gone":
                 await self._failed(kind, value if kind != "refused" else value[0])
             return
@@ -161,7 +162,7 @@ class _Answer:
 
     async def _failed(self, kind: str, message: str) -> None:
         if kind == "failed" and not self._began:
-            return await send_json(self._send, 500, _error(message))
+            return await send_json(self._send, 500, error(message))
         await self._line({"event": "error", "message": message, "retryable": kind == "failed"})
         await self._send({"type": "http.response.body", "body": b""})
 
@@ -174,16 +175,6 @@ class _Answer:
             headers = [(b"content-type", OUTPUT_TYPE)]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-
-async def _until_gone(receive: Receive, job: Job) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    job.cancelled.set()
-
-
-def _error(message: str, path: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, **({"path": path} if path else {})}}
 
 
 def _first_line(error: BaseException) -> str:

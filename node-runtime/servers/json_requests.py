@@ -1,4 +1,4 @@
-"""Requests of model servers whose body is a JSON object, and what goes wrong with them."""
+"""Requests of model servers whose bodies are JSON, and what goes wrong with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 from answers import InputProblem
-from asgi import BodyTooLarge, Receive, read_body
+from asgi import BodyTooLarge, Receive, Send, read_body, send_json
 
 
 class CallerLeft(Exception):
@@ -23,16 +23,39 @@ class BadOutput(Exception):
     """The model answered with something that is no result; the text is for the caller."""
 
 
+class JsonApp:
+    """A plain ASGI application, because so few routes need no framework; each answer is one JSON object."""
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        status, body = await self._answer(scope, receive)
+        await send_json(send, status, body)
+
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:
+        raise NotImplementedError
+
+
 Work = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
 async def answer_object(receive: Receive, largest: int, work: Work) -> tuple[int, Mapping[str, Any]]:
-    """Reads the object, and returns what `work` makes of it, or a status with a sentence."""
-    try:
-        body = orjson.loads(await read_body(receive, largest))
+    """Like `answer_json`, for a body that must be an object."""
+
+    async def work_on_object(body: Any) -> Mapping[str, Any]:
         if not isinstance(body, dict):
             raise InputProblem("The body must be an object.", "")
-        return 200, await work(body)
+        return await work(body)
+
+    return await answer_json(receive, largest, work_on_object)
+
+
+async def answer_json(
+    receive: Receive, largest: int, work: Callable[[Any], Awaitable[Mapping[str, Any]]]
+) -> tuple[int, Mapping[str, Any]]:
+    """Reads the body, and returns what `work` makes of it, or a status with a sentence."""
+    try:
+        return 200, await work(orjson.loads(await read_body(receive, largest)))
     except InputProblem as problem:
         return 422, error(str(problem), problem.path)
     except orjson.JSONDecodeError as problem:

@@ -17,7 +17,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent)]
 
 import orjson
-from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
+from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
 from llm.calls import gather
 from llm.grammar import Grammars
 from llm.model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model
@@ -73,7 +73,7 @@ class ChatApp:
             return await send_json(send, 400, _error(f"the body is not JSON: {error}"))
         except BodyTooLarge:
             return await send_json(send, 413, _error(f"the body is larger than {LARGEST_BODY >> 20} MB"))
-        leaving = asyncio.create_task(_until_gone(receive, chat.generation))
+        leaving = asyncio.create_task(until_gone(receive, chat.generation.cancelled))
         self._in_flight += 1
         try:
             await (self._stream if chat.request.stream else self._whole)(chat, send)
@@ -178,12 +178,6 @@ class _Chunks:
 
     def usage(self, usage: dict[str, int]) -> dict[str, Any]:
         return {**self._head, "choices": [], "usage": usage}
-
-
-async def _until_gone(receive: Receive, generation: Generation) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    generation.cancelled.set()
 
 
 def _head(kind: str, model: str) -> dict[str, Any]:

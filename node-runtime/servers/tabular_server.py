@@ -14,10 +14,9 @@ from zipfile import BadZipFile
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "trainers")]
 
-import orjson
-from answers import InputProblem
-from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
+from asgi import Receive, refuse_weights, serve, server_arguments
 from hearth_trainers.files import BadModelFile
+from json_requests import JsonApp, answer_json, error
 from lightgbm_native import LightGBMError
 from tabular_model import Model, load_model, read_instances, read_texts
 
@@ -29,38 +28,21 @@ BAD_BOOSTER = re.compile(r"format error|model format|model file doesn't", re.IGN
 INLINE_INSTANCES = 64
 
 
-class TabularApp:
-    """A plain ASGI application, because two routes need no framework."""
+class TabularApp(JsonApp):
+    """The application for one trained model."""
 
     def __init__(self, manifest: dict[str, Any], model: Model) -> None:
         self._model = model
         self._text_column = manifest["text"]["column"] if manifest["task"] == "text_classification" else None
         self._health = {"status": "ok", "task": manifest["task"], "target": manifest["target"]}
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        status, body = await self._answer(scope, receive)
-        await send_json(send, status, body)
-
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, dict[str, Any]]:
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:
         route = (scope["method"], scope["path"])
         if route == ("GET", "/health"):
             return 200, self._health
         if route != ("POST", "/infer"):
-            return 404, _error(f"There is no {route[0]} {route[1]} here; ask GET /health or POST /infer.")
-        try:
-            return 200, await self._result(orjson.loads(await read_body(receive, LARGEST_BODY)))
-        except InputProblem as problem:
-            return 422, _error(str(problem), problem.path)
-        except orjson.JSONDecodeError as error:
-            return 400, _error(f"The body is not JSON: {error}")
-        except BodyTooLarge:
-            return 413, _error(f"The body is larger than {LARGEST_BODY >> 20} MB.")
-        except Exception as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            return 500, _error("The model failed on this request.")
-
+            return 404, error(f"There is no {route[0]} {route[1]} here; ask GET /health or POST /infer.")
+        return await answer_json(receive, LARGEST_BODY, self._result)
 
     async def _result(self, body: Any) -> dict[str, Any]:
         column = self._text_column
@@ -75,10 +57,6 @@ class TabularApp:
         if len(instances) <= INLINE_INSTANCES:
             return self._model.predict(instances)
         return await asyncio.to_thread(self._model.predict, instances)
-
-
-def _error(message: str, path: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, **({"path": path} if path else {})}}
 
 
 def main() -> None:

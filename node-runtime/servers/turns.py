@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from asgi import Receive, Send, send_json
-from json_requests import Busy, CallerLeft, answer_object, error
+from asgi import Receive, until_gone
+from json_requests import Busy, CallerLeft, JsonApp, answer_object, error
 
 INFER = "/infer"
 # Requests that wait for their turn; more are refused.
@@ -34,8 +34,8 @@ class TurnModel(Protocol):
 Route = Callable[[Mapping[str, Any], threading.Event], dict[str, Any]]
 
 
-class TurnApp:
-    """A plain ASGI application for one model; `routes` are further paths that its turns answer."""
+class TurnApp(JsonApp):
+    """The application for one model; `routes` are further paths that its turns answer."""
 
     def __init__(self, model: TurnModel, largest_body: int, routes: Mapping[str, Route] | None = None) -> None:
         self._model = model
@@ -43,12 +43,6 @@ class TurnApp:
         self._routes = {INFER: model, f"{INFER}/{model.task}": model, **(routes or {})}
         self._worker = ThreadPoolExecutor(max_workers=1)
         self._waiting = 0
-
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        status, body = await self._answer(scope, receive)
-        await send_json(send, status, body)
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:
         method, path = scope["method"], scope["path"]
@@ -68,7 +62,7 @@ class TurnApp:
         if self._waiting >= MOST_WAITING:
             raise Busy
         left = threading.Event()
-        leaving = asyncio.ensure_future(_until_gone(receive, left))
+        leaving = asyncio.ensure_future(until_gone(receive, left))
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, self._turn, route, body, left)
@@ -80,9 +74,3 @@ class TurnApp:
         if left.is_set():
             raise CallerLeft
         return route(body, left)
-
-
-async def _until_gone(receive: Receive, left: threading.Event) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    left.set()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from asgi import Receive, Send, send_json
-from json_requests import CallerLeft, answer_object, error
+from asgi import Receive
+from json_requests import CallerLeft, JsonApp, answer_object, error
 from specialist.engine import Engine
 from specialist.layout import Layout
 from specialist.openai_tasks import openai_tasks
@@ -18,19 +18,13 @@ LARGEST_BODY = 16 << 20
 INFER = "/infer"
 
 
-class SpecialistApp:
-    """A plain ASGI application; `/infer` is the first task of the weights, `/infer/<task type>` any of them."""
+class SpecialistApp(JsonApp):
+    """The application for encoders: `/infer` is the first task of the weights, `/infer/<task type>` any of them."""
 
     def __init__(self, layout: Layout, tokenization: Tokenization, engine: Engine) -> None:
         self._model = TextModel(layout, tokenization, engine)
         self._openai = openai_tasks(self._model, tokenization.decode)
         self._natural = next(iter(self._model.tasks))
-
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        status, body = await self._answer(scope, receive)
-        await send_json(send, status, body)
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:
         method, path = scope["method"], scope["path"]
