@@ -7,7 +7,11 @@ import type { ReadAnswer } from '../calls/answer-whole.ts'
 import { CALL_ERRORS } from '../calls/model-call.ts'
 import { readFiles } from '../calls/read-files.ts'
 
+const USUAL_TYPE = 'audio/mpeg'
 const OTHER_TYPES = ['audio/ogg', 'audio/aac', 'audio/flac', 'audio/wav', 'audio/pcm']
+const TYPES: ReadonlySet<string> = new Set([USUAL_TYPE, ...OTHER_TYPES])
+/** The names of speakers that a header can carry. */
+const VOICE = /^[\x20-\x7e]{1,200}$/
 
 export const createSpeech = route({
   operationId: 'createSpeech',
@@ -19,7 +23,7 @@ export const createSpeech = route({
   body: CreateSpeech,
   success: {
     status: 200,
-    contentType: 'audio/mpeg',
+    contentType: USUAL_TYPE,
     otherTypes: OTHER_TYPES,
     description: 'The sound; `X-Voice-Used` names its speaker',
   },
@@ -43,10 +47,12 @@ async function readSpeech(answer: LinkAnswer): Promise<ReadAnswer | ApiError> {
   if (output instanceof ApiError) return output
   const [file] = output.files
   if (!file) return new ApiError('internal', 'the model answered without files')
+  // A node may be anybody's, and a browser would run what is sent to it as a page of this origin.
+  if (!TYPES.has(file.content_type)) return new ApiError('internal', 'the model answered without a sound')
   const { voice } = output.metadata
   const headers = {
     'content-type': file.content_type,
-    ...(typeof voice === 'string' && { 'x-voice-used': voice }),
+    ...(typeof voice === 'string' && VOICE.test(voice) && { 'x-voice-used': voice }),
   }
   return { body: file.data, headers, tokens: 0 }
 }
