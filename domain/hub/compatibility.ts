@@ -1,6 +1,6 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
-import { encoderGgufProblem, type GgufHead, ggufProblem } from './gguf.ts'
+import { encoderGgufProblem, type GgufHead, ggufProblem, isTextTask } from './gguf.ts'
 import {
   type InConfig,
   isEncoderTask,
@@ -197,7 +197,7 @@ function problemOf(
 ): string | undefined {
   const wanted = task ?? taskOfPipeline(pipelineTag)
   if (format === 'gguf') {
-    if (wanted === 'embeddings' || wanted === 'rerank') return gguf ? ggufProblem(wanted, gguf) : undefined
+    if (isTextTask(wanted)) return gguf ? ggufProblem(wanted, gguf) : undefined
     return encoderGgufProblem(wanted ?? 'its task', ggufArchitecture)
   }
   const [architecture] = architectures

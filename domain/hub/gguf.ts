@@ -1,7 +1,7 @@
 /** The facts in the head of a GGUF on which it depends what the weights are for. */
 export interface GgufHead {
   architecture: string
-  /** How the vectors of tokens become one of a text; null when the file does not say. */
+  /** The way in which the vectors of tokens become one of a text; null when the file does not say. */
   pooling: number | null
 }
 
@@ -32,7 +32,7 @@ const SIZES: Readonly<Record<number, number>> = {
 
 /** Reads the head of a GGUF from its first bytes; undefined when they are none of a GGUF, or name no architecture. */
 export function readGgufHead(bytes: Uint8Array): GgufHead | undefined {
-  const reader = new Reader(bytes)
+  const reader = new GgufReader(bytes)
   let architecture: string | undefined
   let pooling: number | null = null
   try {
@@ -52,11 +52,14 @@ export function readGgufHead(bytes: Uint8Array): GgufHead | undefined {
   return architecture === undefined ? undefined : { architecture, pooling }
 }
 
+/** The tasks of texts that a GGUF can serve without writing any. */
+type TextTask = 'embeddings' | 'rerank'
+
+export const isTextTask = (task: string | undefined): task is TextTask =>
+  task === 'embeddings' || task === 'rerank'
+
 /** Returns why a GGUF cannot serve a task of texts; undefined when it can. */
-export function ggufProblem(
-  task: 'embeddings' | 'rerank',
-  { architecture, pooling }: GgufHead,
-): string | undefined {
+export function ggufProblem(task: TextTask, { architecture, pooling }: GgufHead): string | undefined {
   const name = `The GGUF (${architecture})`
   if (task === 'rerank')
     return pooling === POOLING_RANK ? undefined : `${name} has no head that ranks, which rerank needs.`
@@ -75,8 +78,8 @@ export const encoderGgufProblem = (task: string, architecture: string | null): s
     ? `The GGUF (${architecture}) is an encoder, and ${task} needs another model.`
     : undefined
 
-/** Reads little-endian values; throws `RangeError` at the end of the bytes. */
-class Reader {
+/** Reads the little-endian values of a GGUF; throws `RangeError` at the end of the bytes. */
+export class GgufReader {
   readonly #bytes: Uint8Array
   readonly #view: DataView
   #at = 0
@@ -84,6 +87,11 @@ class Reader {
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  }
+
+  /** The number of bytes that have been read. */
+  get at(): number {
+    return this.#at
   }
 
   u32(): number {

@@ -1,6 +1,6 @@
 import { CHAT_TASK_TYPES, isChatCapable } from '../chat/chat.ts'
 import { isCausalLm } from '../hub/compatibility.ts'
-import { encoderGgufProblem, type GgufHead, ggufProblem } from '../hub/gguf.ts'
+import { encoderGgufProblem, type GgufHead, ggufProblem, isTextTask } from '../hub/gguf.ts'
 import { pipelineProblem, soundProblem } from '../hub/pipelines.ts'
 import {
   isEncoderTask,
@@ -31,7 +31,7 @@ const USUAL_PROFILES: ReadonlyMap<string, string> = new Map([
 /** The task types of imports without a profile of an operator's own. */
 export const IMPORT_TASK_TYPES: readonly string[] = [...USUAL_PROFILES.keys()]
 
-/** What the server of a profile reads first; nothing is known of other profiles. */
+/** The file that the server of a profile reads first; nothing is known of other profiles. */
 const READ_FIRST: readonly { profile: RegExp; file: RegExp; words: string }[] = [
   { profile: /^(?:llm|specialist)-llamacpp$/, file: /\.gguf$/, words: '.gguf file' },
   {
@@ -73,9 +73,6 @@ export function profileForImport(task: string, paths: readonly string[]): string
   }
   return USUAL_PROFILES.get(task)
 }
-
-const isTextTask = (task: string): task is 'embeddings' | 'rerank' =>
-  task === 'embeddings' || task === 'rerank'
 
 /**
  * Returns why the files of an import cannot serve a task with a profile; undefined when they can, or when nothing is

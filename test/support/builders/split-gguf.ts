@@ -1,22 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
+import { GgufReader } from '../../../domain/hub/gguf.ts'
 
 const ALIGNMENT = 32
-const STRING = 8
-const ARRAY = 9
-/** Bytes of a value by its type; strings and arrays have none. */
-const SIZES: Readonly<Record<number, number>> = {
-  0: 1,
-  1: 1,
-  2: 2,
-  3: 2,
-  4: 4,
-  5: 4,
-  6: 4,
-  7: 1,
-  10: 8,
-  11: 8,
-  12: 8,
-}
 
 /**
  * Splits a GGUF as llama.cpp does: the first part has all settings, and each part some of the
@@ -74,36 +59,24 @@ function read(bytes: Buffer): {
   tensors: TensorInfo[]
   data: Buffer
 } {
-  let at = 8
-  const u64 = () => Number(bytes.readBigUInt64LE((at += 8) - 8))
-  const u32 = () => bytes.readUInt32LE((at += 4) - 4)
-  // The operand is read before `at` is: reading moves it.
-  const skipBytes = (bytes: number): void => {
-    at += bytes
-  }
-  const skipString = () => skipBytes(u64())
-  const skip = (type: number): void => {
-    if (type === STRING) return skipString()
-    if (type !== ARRAY) return skipBytes(SIZES[type] ?? 0)
-    const [inner, length] = [u32(), u64()]
-    for (let i = 0; i < length; i++) skip(inner)
-  }
-  const [tensorCount, settingCount] = [u64(), u64()]
-  const settingsAt = at
+  const reader = new GgufReader(bytes)
+  reader.skip(8)
+  const [tensorCount, settingCount] = [reader.u64(), reader.u64()]
+  const settingsAt = reader.at
   for (let i = 0; i < settingCount; i++) {
-    skipString()
-    skip(u32())
+    reader.string()
+    reader.skipValue(reader.u32())
   }
-  const settings = bytes.subarray(settingsAt, at)
+  const settings = bytes.subarray(settingsAt, reader.at)
   const tensors: TensorInfo[] = []
   for (let i = 0; i < tensorCount; i++) {
-    const start = at
-    skipString()
-    skipBytes(8 * u32() + 4)
-    const head = bytes.subarray(start, at)
-    tensors.push({ head, offset: u64(), end: 0 })
+    const start = reader.at
+    reader.string()
+    reader.skip(8 * reader.u32() + 4)
+    const head = bytes.subarray(start, reader.at)
+    tensors.push({ head, offset: reader.u64(), end: 0 })
   }
-  const data = bytes.subarray(Math.ceil(at / ALIGNMENT) * ALIGNMENT)
+  const data = bytes.subarray(Math.ceil(reader.at / ALIGNMENT) * ALIGNMENT)
   for (const [i, tensor] of tensors.entries()) tensor.end = tensors[i + 1]?.offset ?? data.length
   return { settings, settingCount, tensors, data }
 }

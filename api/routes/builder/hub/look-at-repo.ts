@@ -5,7 +5,7 @@ import {
   type HubVerdict,
   taskOfPipeline,
 } from '../../../../domain/hub/compatibility.ts'
-import { GGUF_HEAD_BYTES, readGgufHead } from '../../../../domain/hub/gguf.ts'
+import { GGUF_HEAD_BYTES, isTextTask, readGgufHead } from '../../../../domain/hub/gguf.ts'
 import { type InConfig, readDecoder, readHead, readModules } from '../../../../domain/hub/specialists.ts'
 import { chooseEncoderWeights, shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
 import { readModelShape } from '../../../../domain/models/shape.ts'
@@ -76,8 +76,7 @@ async function lookInside({ hub }: Needs, info: HubRepoInfo, task: HubTask | und
     const index = shardIndexOf(info.files)
     const shards = index ? (shardsOf(parse(await hub.read(info, index))) ?? null) : null
     const modules = moduleList ? readModules(parse(await hub.read(info, moduleList))) : null
-    const isOfTexts = task === 'embeddings' || task === 'rerank'
-    const weights = isOfTexts ? chooseEncoderWeights(info.files, shards) : undefined
+    const weights = isTextTask(task) ? chooseEncoderWeights(info.files, shards) : undefined
     const [part] = weights?.format === 'gguf' ? weights.files.toSorted() : []
     const start = part === undefined ? undefined : await hub.readStart(info, part, GGUF_HEAD_BYTES)
     const gguf = start ? (readGgufHead(start) ?? null) : null
