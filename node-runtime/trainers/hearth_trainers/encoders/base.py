@@ -14,11 +14,13 @@ from specialist.engine import padded
 from specialist.layout import BadModel, Layout, read_layout
 from specialist.texts import Tokenization, Tokens
 from transformers import AutoTokenizer
+from transformers.utils import logging
 
 from ..errors import JobError
 from ..job import Job
+from ..llm.device import own_device
 from ..llm.model import base_folder
-from ..llm.settings import LoopSettings
+from ..llm.settings import LoopSettings, read_loop_settings
 from ..protocol import log, warn
 
 # The families that the server of specialists serves.
@@ -56,8 +58,17 @@ class Encoder:
         return {"input_ids": torch.from_numpy(ids).to(device), "attention_mask": torch.from_numpy(mask).to(device)}
 
 
-def read_encoder(job: Job, settings: LoopSettings) -> Encoder:
-    """Reads the base's folder; one that is no encoder of texts is refused."""
+def begin(job: Job) -> tuple[Encoder, LoopSettings, torch.device]:
+    """Makes the libraries quiet, and reads the job; a base that is no encoder of texts is refused."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    torch.set_num_threads(job.threads)
+    device = own_device()
+    settings = read_loop_settings(job, device.type)
+    return _read_encoder(job, settings), settings, device
+
+
+def _read_encoder(job: Job, settings: LoopSettings) -> Encoder:
     folder = base_folder(job)
     try:
         layout = read_layout(folder)

@@ -7,19 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification
-from transformers.utils import logging
 
 from ..job import Job
 from ..labels import class_metrics
 from ..llm.crew import Crew
-from ..llm.device import own_device
 from ..llm.outputs import report_files
-from ..llm.settings import LoopSettings, read_loop_settings
+from ..llm.settings import LoopSettings
 from ..llm.training import FineTuning
 from ..loop import StopSignal
 from ..protocol import emit, log
 from ..schemas import example_text
-from .base import Encoder, load_model, prepare, read_encoder
+from .base import Encoder, begin, load_model, prepare
 from .classes import Classes
 from .outputs import write_encoder
 from .texts import read_labelled_texts
@@ -30,12 +28,7 @@ MOST_LEARNT = 2_000
 
 def train_job(job: Job, stop: StopSignal) -> None:
     """Trains, or resumes training, and writes a folder of transformers with a head for the classes."""
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    torch.set_num_threads(job.threads)
-    device = own_device()
-    settings = read_loop_settings(job, device.type)
-    encoder = read_encoder(job, settings)
+    encoder, settings, device = begin(job)
     data = read_labelled_texts(job, settings.val_set_size, settings.seed)
     crew = Crew(device)
     model, heads = _load(encoder, settings, data.labels.classes)

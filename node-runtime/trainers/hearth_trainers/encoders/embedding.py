@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from transformers import AutoModel
-from transformers.utils import logging
 
 from ..job import Job
 from ..llm.crew import Crew
-from ..llm.device import own_device
 from ..llm.outputs import report_files
-from ..llm.settings import read_loop_settings
 from ..llm.training import FineTuning
 from ..loop import StopSignal
 from ..protocol import emit, log
-from .base import load_model, prepare, read_encoder
+from .base import begin, load_model, prepare
 from .contrastive import MultipleNegatives
 from .outputs import write_encoder, write_sentence_layout
 from .pairs import read_pairs
@@ -25,12 +21,7 @@ from .retrieval import MOST_ROWS, retrieval, sample
 
 def train_job(job: Job, stop: StopSignal) -> None:
     """Trains, or resumes training, and writes a folder in the layout of sentence-transformers."""
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    torch.set_num_threads(job.threads)
-    device = own_device()
-    settings = read_loop_settings(job, device.type)
-    encoder = read_encoder(job, settings)
+    encoder, settings, device = begin(job)
     pairs = read_pairs(job, settings.val_set_size, settings.seed)
     crew = Crew(device)
     model = load_model(AutoModel, encoder, settings)
