@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent)]
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 from asgi import refuse_weights, serve, server_arguments
 from specialist.layout import BadModel

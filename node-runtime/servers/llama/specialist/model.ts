@@ -61,15 +61,18 @@ export class SpecialistModel {
     return { ids: [...first, ...ids, ...last], isCut }
   }
 
-  /** Returns the tokens of a query and a document; the longer of them is cut first. */
-  pair(query: string, document: string): Tokens {
+  /** Returns what gives the tokens of the query and a document; the longer of them is cut first. */
+  pairs(query: string): (document: string) => Tokens {
     const [before, between, after] = this.#frame()
     const room = this.maxTokens - before.length - between.length - after.length
-    const [asked, read] = [this.#ids(query, room), this.#ids(document, room)]
-    const [left, right] = shares(asked.ids.length, read.ids.length, room)
-    return {
-      ids: [...before, ...asked.ids.slice(0, left), ...between, ...read.ids.slice(0, right), ...after],
-      isCut: asked.isCut || read.isCut || left < asked.ids.length || right < read.ids.length,
+    const asked = this.#ids(query, room)
+    return (document) => {
+      const read = this.#ids(document, room)
+      const [left, right] = shares(asked.ids.length, read.ids.length, room)
+      return {
+        ids: [...before, ...asked.ids.slice(0, left), ...between, ...read.ids.slice(0, right), ...after],
+        isCut: asked.isCut || read.isCut || left < asked.ids.length || right < read.ids.length,
+      }
     }
   }
 

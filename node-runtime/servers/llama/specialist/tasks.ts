@@ -32,16 +32,8 @@ export async function embed(
   if (body['prompt_name'] !== undefined && body['prompt_name'] !== null)
     throw new InputProblem('prompt_name must be one of those that the model declares: none', '/prompt_name')
   const path = (index: number) => (isOne ? `/${name}` : `/${name}/${index}`)
-  const tokens = await tokenized(
-    model,
-    texts.map((text) => () => model.text(text)),
-    {
-      texts,
-      path,
-      body,
-      signal,
-    },
-  )
+  const tokensOf = (text: string) => model.text(text)
+  const tokens = await tokenized(model, texts, { tokensOf, path, body, signal })
   const vectors: number[][] = []
   for (const { ids } of tokens) {
     signal.throwIfAborted()
@@ -58,16 +50,8 @@ export async function rank(
 ): Promise<Ranked> {
   const query = textOf(body, 'query')
   const documents = listOf(body['documents'], 'documents')
-  const tokens = await tokenized(
-    model,
-    documents.map((text) => () => model.pair(query, text)),
-    {
-      texts: documents.map((text) => query + text),
-      path: (index) => `/documents/${index}`,
-      body,
-      signal,
-    },
-  )
+  const path = (index: number) => `/documents/${index}`
+  const tokens = await tokenized(model, documents, { tokensOf: model.pairs(query), path, body, signal })
   const scores: number[] = []
   for (const { ids } of tokens) {
     signal.throwIfAborted()
@@ -102,7 +86,7 @@ export const best = (scores: readonly number[], count?: number): number[] =>
     .slice(0, count)
 
 interface Tokenizing {
-  texts: readonly string[]
+  tokensOf: (text: string) => Tokens
   path: (index: number) => string
   body: Body
   signal: AbortSignal
@@ -110,21 +94,21 @@ interface Tokenizing {
 
 async function tokenized(
   { maxTokens }: SpecialistModel,
-  works: readonly (() => Tokens)[],
-  { texts, path, body, signal }: Tokenizing,
+  texts: readonly string[],
+  { tokensOf, path, body, signal }: Tokenizing,
 ): Promise<Tokens[]> {
   const cuts = truncates(body)
   const found: Tokens[] = []
   let unyielded = 0
-  for (const [index, work] of works.entries()) {
-    const tokens = work()
+  for (const [index, text] of texts.entries()) {
+    const tokens = tokensOf(text)
     if (tokens.isCut && !cuts) {
       const place = path(index)
       const name = place.slice(1).replace(/\/(\d+)$/, '[$1]')
       throw new InputProblem(`${name} is longer than the ${maxTokens} tokens that this model takes`, place)
     }
     found.push(tokens)
-    unyielded += texts[index]?.length ?? 0
+    unyielded += text.length
     if (unyielded < INLINE_CHARACTERS) continue
     unyielded = 0
     await setImmediate()
