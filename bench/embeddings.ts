@@ -1,13 +1,14 @@
 // Embeddings and reranking by the ONNX server beside infinity and sentence-transformers, on one thread each and in turn, and
 // the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]. With --device cuda the server and
 // its peers run on PyTorch on a GPU, and with --vllm PYTHON, the interpreter of the environment vllm, vLLM is one of them.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Pool } from 'undici'
 import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
+import { peakMb } from '../node-runtime/processes/process-usage.ts'
 import {
   convertedSpecialist,
   type TinySpecialist,
@@ -19,12 +20,13 @@ import { type SpecialistServer, startSpecialist, TORCH } from '../test/support/s
 import {
   copyForOlder,
   type EmbeddingsPeer,
-  type Seconds,
   startInfinity,
   startSentenceTransformers,
   startVllm,
 } from './embeddings/peers.ts'
+import type { Seconds } from './line-program.ts'
 import { cpuSeconds, median } from './platform.ts'
+import { randomNumbers } from './random-numbers.ts'
 
 /** The shape of MiniLM-L6: 22.7 million parameters. */
 const MINILM: TinySpecialist = {
@@ -47,14 +49,7 @@ const ROUNDS = Number(values.rounds)
 const COUNTS = { 1: 60, 8: 160, 32: 256 } as const
 const BULK = { mixed: 128, short: 256 } as const
 
-/** The same numbers in each run (mulberry32). */
-let seed = 16
-function chance(): number {
-  seed = (seed + 0x6d2b79f5) | 0
-  let t = Math.imul(seed ^ (seed >>> 15), 1 | seed)
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-  return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-}
+const chance = randomNumbers(16)
 const normal = () => Math.sqrt(-2 * Math.log(1 - chance())) * Math.cos(2 * Math.PI * chance())
 const textOf = (words: number) =>
   Array.from({ length: words }, () => WORDS[Math.floor(chance() * WORDS.length)]).join(' ')
@@ -99,8 +94,6 @@ async function load(
   }
 }
 
-const peakMb = (pid: number) =>
-  Math.round(Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024)
 const say = (what: string, ours: string, theirs: string, goal: string) =>
   console.log(`${what.padEnd(34)} ${ours.padEnd(44)} ${theirs.padEnd(48)} ${goal}`)
 const middle = (figures: readonly Figure[], of: (figure: Figure) => number) => median(figures.map(of))
@@ -146,7 +139,7 @@ async function overHttp(server: SpecialistServer, name: string, peer: Embeddings
     }
     say(`over HTTP, ${clients} at a time`, shown(own), `${name} ${shown(other)}`, verdicts[clients as 1])
   }
-  const [mb, other] = [peakMb(server.pid), peakMb(peer.pid)]
+  const [mb, other] = [Math.round(await peakMb([server.pid])), Math.round(await peakMb([peer.pid]))]
   say('peak memory', `${mb} MB`, `${name} ${other} MB`, goal('at most 300 MB', mb <= 300))
   await pool.destroy()
 }

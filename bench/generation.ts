@@ -1,17 +1,15 @@
 // Pictures by the generative server, over HTTP, beside diffusers alone with the same weights, and how soon a request that is
 // left makes room for the next: npm run bench:generation [-- --rounds 5]. On a machine with a GPU: --size real --side 512.
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'
 import { request } from 'undici'
 import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 import { saveOutput } from '../node-runtime/models/output-stream.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
 import { llmPython } from '../test/support/builders/tiny-llm.ts'
+import { startLineProgram } from './line-program.ts'
 import { cpuSeconds, median } from './platform.ts'
 
 const { values } = parseArgs({
@@ -28,32 +26,20 @@ const PROGRAMS = join(import.meta.dirname, 'generation')
 const MAKE_MS = 600_000
 
 const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-generation-'))
-const env = pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' })
 await using stack = new AsyncDisposableStack()
 stack.defer(() => rmSync(folder, { recursive: true, force: true }))
 
-/** Starts a program, and returns its lines behind the first one, which says that it is ready. */
-async function start(args: string[]) {
-  const child = spawn(await llmPython(), args, { env, stdio: ['pipe', 'pipe', 'ignore'] })
-  stack.defer(async () => {
-    child.kill('SIGKILL')
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
-  })
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-  const next = async () => {
-    const { value, done } = await lines.next()
-    if (done) throw new Error(`${args[0]} has ended`)
-    return value
-  }
-  return { child, first: await next(), next, pid: child.pid ?? 0 }
-}
-
-await runProgram(await llmPython(), [join(PROGRAMS, 'model.py'), folder, values.size], {
-  env,
+const python = await llmPython()
+await runProgram(python, [join(PROGRAMS, 'model.py'), folder, values.size], {
+  env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
   timeout: MAKE_MS,
 })
-const server = await start([SERVER, '--model', folder, '--port', '0', '--threads', '1'])
-const peer = await start([join(PROGRAMS, 'peer.py'), folder, values.side, values.steps])
+const server = stack.use(
+  await startLineProgram(python, [SERVER, '--model', folder, '--port', '0', '--threads', '1']),
+)
+const peer = stack.use(
+  await startLineProgram(python, [join(PROGRAMS, 'peer.py'), folder, values.side, values.steps]),
+)
 const { port } = JSON.parse(server.first) as { port: number }
 
 /** Asks for a picture; `onStep` may abort. Returns the times of the steps. */
@@ -81,8 +67,7 @@ async function ask(seed: number, signal?: AbortSignal, onStep: (step: number) =>
 const [ours, theirs, lengths]: number[][] = [[], [], []]
 const [cpuOurs, cpuTheirs]: number[][] = [[], []]
 await ask(0)
-peer.child.stdin.write('0\n')
-await peer.next()
+await peer.seconds('0')
 for (let round = 1; round <= Number(values.rounds); round++) {
   const [began, cpu] = [performance.now(), cpuSeconds(server.pid)]
   const times = await ask(round)
@@ -90,10 +75,9 @@ for (let round = 1; round <= Number(values.rounds); round++) {
   cpuOurs?.push(cpuSeconds(server.pid) - cpu)
   if (times.length !== steps) throw new Error(`${times.length} of ${steps} steps were told`)
   lengths?.push((times.at(-1)! - times[0]!) / (steps - 1))
-  peer.child.stdin.write(`${round}\n`)
-  const [clock = 0, used = 0] = (await peer.next()).split(' ').map(Number)
-  theirs?.push(clock)
-  cpuTheirs?.push(used)
+  const alone = await peer.seconds(String(round))
+  theirs?.push(alone.clock)
+  cpuTheirs?.push(alone.cpu)
 }
 const [own = [], other = [], ownCpu = [], otherCpu = [], stepMs = []] = [
   ours,

@@ -3,7 +3,8 @@
 import { planSchedule } from '../domain/cohorts/planner/plan-schedule.ts'
 import type { PlannerProblem, Schedule } from '../domain/cohorts/planner/problem.ts'
 import { incomingOf, Timeline } from '../domain/cohorts/planner/timeline.ts'
-import { randomNumbers, randomProblem } from './plan/random-graphs.ts'
+import { randomProblem } from './plan/random-graphs.ts'
+import { randomNumbers } from './random-numbers.ts'
 
 const LARGE = [
   { nodes: 1_000, stages: 20, runs: 200 },

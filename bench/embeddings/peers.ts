@@ -3,13 +3,13 @@ import { once } from 'node:events'
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
 import { cp } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { pythonProcessEnv } from '../../node-runtime/environments/python-env.ts'
 import { freePort } from '../../platform/free-ports.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { llmPython } from '../../test/support/builders/tiny-llm.ts'
+import { type LineProgram, startLineProgram } from '../line-program.ts'
 
 const INSTALL_MS = 900_000
 const START_MS = 180_000
@@ -116,42 +116,12 @@ async function startPeer(
   }
 }
 
-export interface Seconds {
-  clock: number
-  cpu: number
-}
-
-/** sentence-transformers in a process of its own. */
-export interface SentenceTransformers extends AsyncDisposable {
-  /** Returns the seconds for all texts of a kind, by the clock and of the processor. */
-  seconds(kind: string): Promise<Seconds>
-}
-
+/** Starts sentence-transformers in a process of its own; a line is the kind of texts that it works on. */
 export async function startSentenceTransformers(
   folder: string,
   { embedder, reranker, texts, device }: Record<'embedder' | 'reranker' | 'texts' | 'device', string>,
-): Promise<SentenceTransformers> {
+): Promise<LineProgram> {
   const python = await install(folder, 'sentence-transformers', SENTENCE_TRANSFORMERS)
-  const child = spawn(python, [join(import.meta.dirname, 'peers.py'), embedder, reranker, texts, device], {
-    env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
-    stdio: ['pipe', 'pipe', 'ignore'],
-  })
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-  const next = async () => {
-    const { value, done } = await lines.next()
-    if (done) throw new Error('sentence-transformers ended')
-    return value as string
-  }
-  await next()
-  return {
-    async seconds(kind) {
-      child.stdin.write(`${kind}\n`)
-      const [clock = 0, cpu = 0] = (await next()).split(' ').map(Number)
-      return { clock, cpu }
-    },
-    async [Symbol.asyncDispose]() {
-      child.stdin.end()
-      if (child.exitCode === null) await once(child, 'exit')
-    },
-  }
+  const program = join(import.meta.dirname, 'peers.py')
+  return startLineProgram(python, [program, embedder, reranker, texts, device])
 }

@@ -1,16 +1,5 @@
 import type { PlannerEdge, PlannerProblem, PlannerStage } from '../../domain/cohorts/planner/problem.ts'
 
-/** The same numbers in each run (mulberry32). */
-export function randomNumbers(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-}
-
 export interface GraphShape {
   nodes: number
   stages: number

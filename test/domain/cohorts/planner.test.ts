@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { randomNumbers, randomProblem } from '../../../bench/plan/random-graphs.ts'
+import { randomProblem } from '../../../bench/plan/random-graphs.ts'
+import { randomNumbers } from '../../../bench/random-numbers.ts'
 import { planSchedule } from '../../../domain/cohorts/planner/plan-schedule.ts'
 import type {
   PlannerEdge,

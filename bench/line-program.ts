@@ -1,0 +1,46 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
+
+/** The time of some work, by the clock and of the processor. */
+export interface Seconds {
+  clock: number
+  cpu: number
+}
+
+/** A program of Python that says when it is ready, and then does a piece of work for each line that it is sent. */
+export interface LineProgram extends AsyncDisposable {
+  readonly pid: number
+  /** The line with which it was ready. */
+  readonly first: string
+  /** Returns the seconds that the program measured for this line. */
+  seconds(line: string): Promise<Seconds>
+}
+
+/** Starts a program on one thread; `args` begin with its file. */
+export async function startLineProgram(python: string, args: readonly string[]): Promise<LineProgram> {
+  const child = spawn(python, args, {
+    env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
+    stdio: ['pipe', 'pipe', 'ignore'],
+  })
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  const next = async (): Promise<string> => {
+    const { value, done } = await lines.next()
+    if (done) throw new Error(`${args[0]} has ended`)
+    return value
+  }
+  return {
+    pid: child.pid ?? 0,
+    first: await next(),
+    async seconds(line) {
+      child.stdin.write(`${line}\n`)
+      const [clock = 0, cpu = 0] = (await next()).split(' ').map(Number)
+      return { clock, cpu }
+    },
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL')
+      if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+    },
+  }
+}
