@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { until } from '../support/assertions/until.ts'
+import { uploadInput } from '../support/builders/forms.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import type { WorldNode } from '../support/servers/inference-world.ts'
 import { startToolWorld, type ToolWorld } from '../support/servers/tool-world.ts'
@@ -51,14 +52,8 @@ describe('tools of the catalog', function () {
   it('reads files of the own storage', async function () {
     this.timeout(300_000)
     await requireToolPython(this)
-    const form = new FormData()
-    form.set('file', new Blob(['n\n1\n2\n'], { type: 'text/csv' }), 'numbers.csv')
-    const uploading = await fetch(`${world.api.baseUrl}/api/builder/v1/endpoints/query_table/upload-input`, {
-      method: 'POST',
-      headers: { 'x-api-key': world.key },
-      body: form,
-    })
-    const { input_url } = (await uploading.json()) as { input_url: string }
+    const file = new File(['n\n1\n2\n'], 'numbers.csv', { type: 'text/csv' })
+    const { input_url } = (await uploadInput(world, 'query_table', file)).body
     const sql = 'select sum(n) as total from data'
     const { body } = await world.call('query_table', { file_url: input_url, sql })
     assert.deepEqual(body.result?.rows, [{ total: 3 }], body.message)

@@ -5,6 +5,7 @@ import { request } from 'undici'
 import type { Family } from '../../../api/http/family.ts'
 import { jsonWithFile, readHeldFile } from '../../../api/http/held-file.ts'
 import { route } from '../../../api/http/route.ts'
+import { callOf, formOf } from '../../support/builders/forms.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 const MIB = 1024 * 1024
@@ -52,14 +53,8 @@ describe('files of forms in memory', () => {
   after(() => api[Symbol.asyncDispose]())
 
   async function send(bytes: Buffer<ArrayBuffer>, fields: Record<string, string> = {}) {
-    const form = new FormData()
-    for (const [name, value] of Object.entries(fields)) form.append(name, value)
-    form.append('file', new File([bytes], 'a.bin'))
-    const encoded = new Response(form)
-    return api.call('POST', '/api/builder/v1/keep', {
-      raw: new Uint8Array(await encoded.arrayBuffer()),
-      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
-    })
+    const form = formOf({ ...fields, file: bytes }, 'a.bin')
+    return api.call('POST', '/api/builder/v1/keep', await callOf(form))
   }
   const bytes = (size: number): Buffer<ArrayBuffer> =>
     Buffer.from(Uint8Array.from({ length: size }, (_, i) => (i * 7) % 251))
@@ -78,16 +73,13 @@ describe('files of forms in memory', () => {
   })
 
   it('are held in few pieces, however small the chunks in which they come', async () => {
-    const form = new FormData()
-    form.append('file', new File([bytes(100_000)], 'a.bin'))
-    const encoded = new Response(form)
-    const whole = Buffer.from(await encoded.arrayBuffer())
+    const { raw, headers } = await callOf(formOf({ file: bytes(100_000) }, 'a.bin'))
     const asked = request(`${api.baseUrl}/api/builder/v1/pieces`, {
       method: 'POST',
-      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
+      headers,
       body: Readable.from(
         (function* chunks() {
-          for (let at = 0; at < whole.length; at += 30) yield whole.subarray(at, at + 30)
+          for (let at = 0; at < raw.length; at += 30) yield raw.subarray(at, at + 30)
         })(),
       ),
     })

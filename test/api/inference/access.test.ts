@@ -5,6 +5,7 @@ import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { OFFERED } from '../../support/builders/build-endpoint.ts'
+import { uploadInput } from '../../support/builders/forms.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -74,9 +75,7 @@ describe('who may infer, and what of', () => {
   })
 
   it('stores an uploaded picture and gives an address for it', async () => {
-    const form = new FormData()
-    form.append('file', new File([Buffer.alloc(1_000, 7)], 'a.png', { type: 'image/png' }))
-    const { status, body } = await upload(form)
+    const { status, body } = await upload(new File([Buffer.alloc(1_000, 7)], 'a.png', { type: 'image/png' }))
 
     assert.equal(status, 200)
     assert.deepEqual([body.expires_in, body.size_bytes], [3_600, 1_000])
@@ -86,28 +85,23 @@ describe('who may infer, and what of', () => {
   })
 
   it('refuses an upload of no bytes, naming the file', async () => {
-    const form = new FormData()
-    form.append('file', new File([], 'a.png', { type: 'image/png' }))
-    const { status, body } = await upload(form)
+    const { status, body } = await upload(new File([], 'a.png', { type: 'image/png' }))
 
     assert.equal(status, 422)
     assert.deepEqual(body.detail[0].loc, ['body', 'file'])
   })
 
   it('takes an upload of exactly 50 MB', async () => {
-    const form = new FormData()
-    form.append('file', new File([Buffer.alloc(52_428_800)], 'a.wav', { type: 'audio/wav' }))
+    const file = new File([Buffer.alloc(52_428_800)], 'a.wav', { type: 'audio/wav' })
 
-    const { status, body } = await upload(form)
+    const { status, body } = await upload(file)
 
     assert.deepEqual([status, body.size_bytes], [200, 52_428_800])
   })
 
   it('refuses an upload of another type and one above 50 MB', async () => {
-    const text = new FormData()
-    text.append('file', new File(['x'], 'a.txt', { type: 'text/plain' }))
-    const large = new FormData()
-    large.append('file', new File([Buffer.alloc(50 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' }))
+    const text = new File(['x'], 'a.txt', { type: 'text/plain' })
+    const large = new File([Buffer.alloc(50 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' })
 
     const other = await upload(text)
     assert.equal(other.status, 415)
@@ -118,11 +112,8 @@ describe('who may infer, and what of', () => {
   })
 
   it('goes by the extension of a file whose sender knows no type', async () => {
-    const named = async (name: string) => {
-      const form = new FormData()
-      form.append('file', new File(['x'], name, { type: 'application/octet-stream' }))
-      return (await upload(form)).status
-    }
+    const named = async (name: string) =>
+      (await upload(new File(['x'], name, { type: 'application/octet-stream' }))).status
 
     assert.deepEqual(
       [await named('a.WAV'), await named('b.csv'), await named('c.exe'), await named('wav')],
@@ -130,12 +121,5 @@ describe('who may infer, and what of', () => {
     )
   })
 
-  async function upload(form: FormData) {
-    const encoded = new Response(form)
-    return on.api.call('POST', `${BUILDER}/endpoints/${warm.id}/upload-input`, {
-      key: on.caller.key,
-      raw: new Uint8Array(await encoded.arrayBuffer()),
-      headers: { 'content-type': encoded.headers.get('content-type')! },
-    })
-  }
+  const upload = (file: File) => uploadInput({ api: on.api, key: on.caller.key }, warm.id, file)
 })

@@ -1,14 +1,11 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { AdminClient } from '../../../cli/admin-client.ts'
-import { importModel } from '../../../cli/commands/models.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { requireGenerative, tinyGeneratives } from '../../support/builders/tiny-generative.ts'
 import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 import { requireSpecialist, tinySpecialist } from '../../support/builders/tiny-specialist.ts'
-import { OPERATIONS_KEY } from '../../support/servers/api.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
@@ -34,11 +31,10 @@ describe('models of several kinds under one memory limit', function () {
   before(async () => {
     world = stack.use(await startInferenceWorld())
     stack.use(await world.control())
-    const { accountId, api } = world
+    const { accountId } = world
     node = stack.use(await world.node({ realCatalog: true, memoryMb: MEMORY_MB, accountId }))
-    const client = new AdminClient(api.baseUrl, OPERATIONS_KEY)
     const add = async (name: string, task: string, path: string, input: object) => {
-      models.push({ model: await importModel(client, { name, path, task, accountId }), input })
+      models.push({ model: await world.import({ name, path, task }), input })
     }
     for (const seed of [51, 52]) {
       const folder = stack.use(temporaryFolder()).path

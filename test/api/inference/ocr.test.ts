@@ -2,15 +2,13 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { AdminClient } from '../../../cli/admin-client.ts'
-import { importModel } from '../../../cli/commands/models.ts'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { uploadInput } from '../../support/builders/forms.ts'
 import { filesOf } from '../../support/builders/hub-repos.ts'
 import { pngOf } from '../../support/builders/png.ts'
 import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
 import { type TinyReader, tinyReader } from '../../support/builders/tiny-reader.ts'
-import { OPERATIONS_KEY } from '../../support/servers/api.ts'
 import { startHub, type TestHub } from '../../support/servers/hub-server.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
 import { until } from '../../support/servers/node.ts'
@@ -24,7 +22,6 @@ describe('ocr', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let world: InferenceWorld
-  let client: AdminClient
   let hub: TestHub
   before(requireLlm)
   before(async () => {
@@ -32,27 +29,19 @@ describe('ocr', function () {
     world = stack.use(await startInferenceWorld({ HEARTH_HUB_ENDPOINT: hub.url }))
     stack.use(await world.control())
     stack.use(await world.node({ realCatalog: true, memoryMb: 8_000, accountId: world.accountId }))
-    client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
   })
   after(() => stack.disposeAsync())
 
   const imported = async (name: string, kind: TinyReader): Promise<ImportedModel> =>
-    importModel(client, { name, path: await tinyReader(kind), task: 'ocr', accountId: world.accountId })
+    world.import({ name, path: await tinyReader(kind), task: 'ocr' })
   const infer = (model: string, input: object) =>
     world.api.call('POST', `/api/builder/v1/endpoints/${model}/infer`, {
       key: world.key,
       body: { input, sync_timeout_s: 240 },
     })
   async function upload(model: string, bytes: Buffer): Promise<string> {
-    const form = new FormData()
-    form.append('file', new File([Uint8Array.from(bytes)], 'page.png', { type: 'image/png' }))
-    const encoded = new Response(form)
-    const { body } = await world.api.call('POST', `/api/builder/v1/endpoints/${model}/upload-input`, {
-      key: world.key,
-      raw: new Uint8Array(await encoded.arrayBuffer()),
-      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
-    })
-    return body.input_url
+    const file = new File([Uint8Array.from(bytes)], 'page.png', { type: 'image/png' })
+    return (await uploadInput(world, model, file)).body.input_url
   }
   async function plainTexts(folder: string): Promise<string[]> {
     const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })

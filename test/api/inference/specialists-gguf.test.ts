@@ -22,14 +22,12 @@ describe('specialists in a GGUF', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let world: InferenceWorld
-  let client: AdminClient
   before(requireLlm)
   before(requireLlamaCpp)
   before(async () => {
     world = stack.use(await startInferenceWorld())
     stack.use(await world.control())
     stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
-    client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
   })
   after(() => stack.disposeAsync())
 
@@ -37,8 +35,7 @@ describe('specialists in a GGUF', function () {
     name: string,
     path: string,
     { task, profile }: { task: string; profile?: string },
-  ): Promise<ImportedModel> =>
-    importModel(client, { name, path, task, ...(profile && { profile }), accountId: world.accountId })
+  ): Promise<ImportedModel> => world.import({ name, path, task, ...(profile && { profile }) })
   const infer = (name: string, input: object) =>
     world.api.call('POST', `/api/builder/v1/endpoints/${name}/infer`, {
       key: world.key,
@@ -173,6 +170,7 @@ describe('specialists in a GGUF', function () {
       await assert.rejects(imports('gguf-other', path, { task }), sentence)
 
     // As a client that does not look into the files does it.
+    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     const inBlindness: Pick<AdminClient, 'call'> = {
       call: (method, path, body) =>
         client.call(method, path, { ...(body as object), task_type: 'rerank', runtime_profile }),

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Embeddings } from '../../../api/memory/embeddings.ts'
-import { AdminClient } from '../../../cli/admin-client.ts'
-import { importModel } from '../../../cli/commands/models.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import {
@@ -11,7 +9,6 @@ import {
   tinySpecialist,
   tinySpecialists,
 } from '../../support/builders/tiny-specialist.ts'
-import { OPERATIONS_KEY } from '../../support/servers/api.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
@@ -49,15 +46,9 @@ describe('specialists', function () {
     task = kind.kind ?? 'embeddings',
     profile?: string,
   ): Promise<ImportedModel> {
-    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     imported += 1
-    const order = {
-      name: `specialist-${imported}`,
-      path: await tinySpecialist(kind),
-      task,
-      ...(profile && { profile }),
-    }
-    return importModel(client, { ...order, accountId: world.accountId })
+    const order = { name: `specialist-${imported}`, path: await tinySpecialist(kind), task }
+    return world.import({ ...order, ...(profile && { profile }) })
   }
   const infer = (id: string, body: object) =>
     world.api.call('POST', `/api/builder/v1/endpoints/${id}/infer`, { key: world.key, body })
@@ -192,11 +183,10 @@ describe('specialists', function () {
   })
 
   it('refuse weights that are for another task', async () => {
-    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     const path = await tinySpecialist({ kind: 'rerank' })
     const order = { name: 'for-tables', path, task: 'regression', profile: 'specialist-onnx' }
     await assert.rejects(
-      importModel(client, { ...order, accountId: world.accountId }),
+      world.import(order),
       /specialist-onnx serves embeddings, rerank, moderation, classification/,
     )
     await assert.rejects(

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict'
 import { WorkflowNotFoundError } from '@temporalio/client'
-import { AdminClient } from '../../../cli/admin-client.ts'
-import { importModel } from '../../../cli/commands/models.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { uploadInput } from '../../support/builders/forms.ts'
 import { dataUrl, requireSpeech, tinySpeech, wav } from '../../support/builders/tiny-speech.ts'
-import { OPERATIONS_KEY } from '../../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
 
 describe('speech to text', function () {
@@ -17,9 +15,7 @@ describe('speech to text', function () {
     world = stack.use(await startInferenceWorld())
     stack.use(await world.control())
     stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
-    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
-    const order = { name: 'tiny-speech', path: await tinySpeech(), task: 'stt' }
-    model = await importModel(client, { ...order, accountId: world.accountId })
+    model = await world.import({ name: 'tiny-speech', path: await tinySpeech(), task: 'stt' })
   })
   after(() => stack.disposeAsync())
 
@@ -29,15 +25,8 @@ describe('speech to text', function () {
     return world.api.call('POST', path, { key: world.key, body })
   }
   async function upload(bytes: Buffer<ArrayBuffer>): Promise<string> {
-    const form = new FormData()
-    form.append('file', new File([bytes], 'speech.wav', { type: 'audio/wav' }))
-    const encoded = new Response(form)
-    const { body } = await world.api.call('POST', `/api/builder/v1/endpoints/${model.name}/upload-input`, {
-      key: world.key,
-      raw: new Uint8Array(await encoded.arrayBuffer()),
-      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
-    })
-    return body.input_url
+    const file = new File([bytes], 'speech.wav', { type: 'audio/wav' })
+    return (await uploadInput(world, model.name, file)).body.input_url
   }
 
   it('hears an upload and a data: URL, cold and warm, longer than one window of the model', async () => {

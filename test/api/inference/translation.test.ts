@@ -2,13 +2,10 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { AdminClient } from '../../../cli/admin-client.ts'
-import { importModel } from '../../../cli/commands/models.ts'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
 import { tinyTranslator } from '../../support/builders/tiny-translator.ts'
-import { OPERATIONS_KEY } from '../../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
 import { until } from '../../support/servers/node.ts'
 
@@ -25,10 +22,9 @@ describe('translation', function () {
     world = stack.use(await startInferenceWorld())
     stack.use(await world.control())
     stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
-    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     for (const kind of ['nllb', 'marian'] as const) {
       const order = { name: `tiny-${kind}`, path: await tinyTranslator({ kind }), task: 'translation' }
-      models[kind] = await importModel(client, { ...order, accountId: world.accountId })
+      models[kind] = await world.import(order)
     }
   })
   after(() => stack.disposeAsync())

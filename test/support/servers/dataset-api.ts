@@ -1,6 +1,7 @@
 import type { ControlActivities } from '../../../activities/control/index.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import { until } from '../assertions/until.ts'
+import { callOf, formOf } from '../builders/forms.ts'
 import { type Answer, type Call, startApi, type TestApi } from './api.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
 
@@ -36,16 +37,8 @@ export async function form(
   file?: FormFile,
   { fileFirst = false } = {},
 ): Promise<{ raw: Uint8Array; headers: Record<string, string> }> {
-  const data = new FormData()
-  const addFile = () => file && data.append(file.part ?? 'file', new Blob([file.text]), 'people.csv')
-  if (fileFirst) addFile()
-  for (const [name, value] of Object.entries(fields)) data.append(name, value)
-  if (!fileFirst) addFile()
-  const encoded = new Response(data)
-  return {
-    raw: new Uint8Array(await encoded.arrayBuffer()),
-    headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
-  }
+  const part = file && { [file.part ?? 'file']: new File([file.text], 'people.csv') }
+  return callOf(formOf(fileFirst ? { ...part, ...fields } : { ...fields, ...part }))
 }
 
 /** A gateway with Temporal, a control worker and one account, and the calls that dataset tests are made of. */

@@ -1,8 +1,7 @@
-import { AdminClient } from '../../../cli/admin-client.ts'
-import { importModel } from '../../../cli/commands/models.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { uploadInput } from '../builders/forms.ts'
 import { type TinyGenerative, tinyGeneratives } from '../builders/tiny-generative.ts'
-import { type AnyBody, OPERATIONS_KEY } from './api.ts'
+import type { AnyBody } from './api.ts'
 import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
 
 /** A gateway, Temporal and a node that serves real generative models of random weights. */
@@ -33,8 +32,7 @@ export class GenerativeWorld implements AsyncDisposable {
   /** Imports a model as an operator does. */
   async import(name: string, task: string, model: TinyGenerative): Promise<ImportedModel> {
     const [path = ''] = await tinyGeneratives([model])
-    const client = new AdminClient(this.on.api.baseUrl, OPERATIONS_KEY)
-    return importModel(client, { name, path, task, accountId: this.on.accountId })
+    return this.on.import({ name, path, task })
   }
 
   /** Asks an endpoint and waits for its answer. */
@@ -53,14 +51,7 @@ export class GenerativeWorld implements AsyncDisposable {
 
   /** Uploads a file, and returns the URL for an input. */
   async upload(name: string, bytes: Uint8Array<ArrayBuffer>, type = 'image/png'): Promise<string> {
-    const { api, key } = this.on
-    const form = new FormData()
-    form.append('file', new File([bytes], 'file', { type }))
-    const encoded = new Response(form)
-    const path = `/api/builder/v1/endpoints/${name}/upload-input`
-    const raw = new Uint8Array(await encoded.arrayBuffer())
-    const headers = { 'content-type': encoded.headers.get('content-type') ?? '' }
-    return (await api.call('POST', path, { key, raw, headers })).body.input_url as string
+    return (await uploadInput(this.on, name, new File([bytes], 'file', { type }))).body.input_url as string
   }
 
   /** The keys of all files that were made for tasks. */

@@ -1,18 +1,22 @@
 import type { WorkflowHandle } from '@temporalio/client'
 import type { ControlActivities } from '../../../activities/control/index.ts'
 import { createNodeActivities, type NodeActivities } from '../../../activities/node/index.ts'
+import { AdminClient } from '../../../cli/admin-client.ts'
+import { importModel } from '../../../cli/commands/models.ts'
 import type { EndpointRow, NewEndpoint } from '../../../db/tables/models.ts'
 import { createLogger } from '../../../platform/log.ts'
+import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
 import { GateAccess } from '../../../workers/node/gate-access.ts'
 import { QUEUES, WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import { buildEndpoint } from '../builders/build-endpoint.ts'
-import type { AnyBody, Answer, TestApi } from './api.ts'
+import { type AnyBody, type Answer, OPERATIONS_KEY, type TestApi } from './api.ts'
 import { startGatedApi } from './gate.ts'
 import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
 
 type Weights = Parameters<typeof addModel>[1]
+type Order = Omit<Parameters<typeof importModel>[1], 'accountId'>
 
 /** A gateway, Temporal, and as many real nodes as a test starts. */
 export interface InferenceWorld extends AsyncDisposable {
@@ -25,6 +29,8 @@ export interface InferenceWorld extends AsyncDisposable {
   /** A node with its queues; `wrap` may change its activities. */
   node(options?: TestNodeOptions, wrap?: (activities: NodeActivities) => NodeActivities): Promise<WorldNode>
   endpoint(weights: Weights, overrides?: Partial<NewEndpoint>, memoryMb?: number): Promise<EndpointRow>
+  /** Imports a model as an operator does. */
+  import(order: Order): Promise<ImportedModel>
   infer(endpoint: EndpointRow, body: object): Promise<Answer<AnyBody>>
   task(id: string): Promise<AnyBody>
   workflow(taskId: string): WorkflowHandle
@@ -63,6 +69,7 @@ export async function startInferenceWorld(env: NodeJS.ProcessEnv = {}): Promise<
         ...overrides,
       })
     },
+    import: (order) => importModel(new AdminClient(api.baseUrl, OPERATIONS_KEY), { ...order, accountId }),
     infer: (endpoint, body) =>
       api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, { key, body }),
     task: async (id) => (await api.call('GET', `/api/builder/v1/tasks/${id}`, { key })).body,

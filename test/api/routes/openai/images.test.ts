@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import OpenAI, { toFile } from 'openai'
 import { GENERATIVE_TASK_TYPES } from '../../../../domain/task-types/generative.ts'
+import { callOf, formOf, type Parts } from '../../../support/builders/forms.ts'
+import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
 import { requireGenerative } from '../../../support/builders/tiny-generative.ts'
 import { GenerativeWorld } from '../../../support/servers/generative-world.ts'
 import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
@@ -19,7 +20,6 @@ const ONE_PIXEL = Buffer.from(
 )
 /** Fields of ours, which the clients send as they are. */
 const QUICK = { num_inference_steps: 2, seed: 7 }
-type Parts = Record<string, string | Buffer<ArrayBuffer>>
 
 describe('the OpenAI surface of pictures', function () {
   this.timeout(300_000)
@@ -53,17 +53,8 @@ describe('the OpenAI surface of pictures', function () {
     return fetched(result.output_artifacts[0].url)
   }
   async function postForm(path: string, parts: Parts) {
-    const form = new FormData()
-    for (const [name, value] of Object.entries(parts)) {
-      if (Buffer.isBuffer(value)) form.append(name, new File([value], 'picture.png'))
-      else form.append(name, value)
-    }
-    const encoded = new Response(form)
-    return world.on.api.call('POST', path, {
-      key: world.on.key,
-      raw: new Uint8Array(await encoded.arrayBuffer()),
-      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
-    })
+    const form = formOf(parts, 'picture.png')
+    return world.on.api.call('POST', path, { key: world.on.key, ...(await callOf(form)) })
   }
   const post = (body: object) =>
     world.on.api.call('POST', '/v1/images/generations', { key: world.on.key, body })
@@ -154,9 +145,8 @@ describe('the OpenAI surface of pictures', function () {
   })
 
   it('are made for the Python client', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'pictures-'))
-    stack.defer(() => rm(folder, { recursive: true }))
-    const path = join(folder, 'picture.png')
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'picture.png')
     await writeFile(path, picture())
     await using python = await startPythonClient(`${world.on.api.baseUrl}/v1`)
     const call = (name: string, options: object) => python.call(name, world.on.key, options)

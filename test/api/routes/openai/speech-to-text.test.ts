@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import OpenAI, { toFile } from 'openai'
-import { AdminClient } from '../../../../cli/admin-client.ts'
-import { importModel } from '../../../../cli/commands/models.ts'
 import { toSrt, toVtt } from '../../../../domain/speech/subtitles.ts'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
+import { callOf, formOf, type Parts } from '../../../support/builders/forms.ts'
+import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
 import { requireSpecialist, tinySpecialist } from '../../../support/builders/tiny-specialist.ts'
 import { requireSpeech, tinySpeech, wav } from '../../../support/builders/tiny-speech.ts'
-import { OPERATIONS_KEY } from '../../../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../../support/servers/inference-world.ts'
 import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
 
@@ -31,33 +29,18 @@ describe('the OpenAI surface of speech to text', function () {
     world = stack.use(await startInferenceWorld())
     stack.use(await world.control())
     stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
-    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
-    const { accountId } = world
-    model = await importModel(client, { name: 'tiny-ears', path: await tinySpeech(), task: 'stt', accountId })
+    model = await world.import({ name: 'tiny-ears', path: await tinySpeech(), task: 'stt' })
     const path = await tinySpecialist({ kind: 'embeddings' })
-    other = await importModel(client, { name: 'tiny-vectors', path, task: 'embeddings', accountId })
+    other = await world.import({ name: 'tiny-vectors', path, task: 'embeddings' })
   })
   after(() => stack.disposeAsync())
 
   const client = () =>
     new OpenAI({ baseURL: `${world.api.baseUrl}/v1`, apiKey: world.key, maxRetries: 3 }).audio
   const sound = (seconds: number) => toFile(wav(seconds), 'speech.wav', { type: 'audio/wav' })
-  async function post(form: FormData, path = TRANSCRIPTIONS) {
-    const encoded = new Response(form)
-    return world.api.call('POST', path, {
-      key: world.key,
-      raw: new Uint8Array(await encoded.arrayBuffer()),
-      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
-    })
-  }
-  function formOf(parts: Record<string, string | Buffer<ArrayBuffer> | string[]>): FormData {
-    const form = new FormData()
-    for (const [name, value] of Object.entries(parts)) {
-      if (Buffer.isBuffer(value)) form.append(name, new File([value], 'speech.wav'))
-      else for (const one of [value].flat()) form.append(name, one)
-    }
-    return form
-  }
+  const post = async (form: FormData, path = TRANSCRIPTIONS) =>
+    world.api.call('POST', path, { key: world.key, ...(await callOf(form)) })
+  const spoken = (parts: Parts) => formOf(parts, 'speech.wav')
 
   it('writes what infer hears in each format, cold and warm', async () => {
     const asked = { model: model.name, temperature: SETTLED, language: 'en' } as const
@@ -124,9 +107,8 @@ describe('the OpenAI surface of speech to text', function () {
       file: await sound(3),
       response_format: 'verbose_json',
     })
-    const folder = await mkdtemp(join(tmpdir(), 'speech-'))
-    stack.defer(() => rm(folder, { recursive: true }))
-    const path = join(folder, 'speech.wav')
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'speech.wav')
     await writeFile(path, wav(3))
     await using python = await startPythonClient(`${world.api.baseUrl}/v1`)
     const asked = { model: model.name, path, temperature: SETTLED }
@@ -187,7 +169,7 @@ describe('the OpenAI surface of speech to text', function () {
     ]
     for (const [parts, status, named] of cases) {
       for (const path of [TRANSCRIPTIONS, '/v1/audio/translations']) {
-        const answer = await post(formOf(parts), path)
+        const answer = await post(spoken(parts), path)
 
         assert.equal(answer.status, status, `${Object.keys(parts).join()} ${answer.text.slice(0, 300)}`)
         const { message, param } = answer.body.error
@@ -195,7 +177,7 @@ describe('the OpenAI surface of speech to text', function () {
         if (status === 422) assert.equal(param.split('.')[0], named)
       }
     }
-    const two = formOf({ file, model: m })
+    const two = spoken({ file, model: m })
     two.append('file', new File([file], 'b.wav'))
     assert.equal((await post(two)).status, 422)
     const malformed = await world.api.call('POST', TRANSCRIPTIONS, {
@@ -209,13 +191,13 @@ describe('the OpenAI surface of speech to text', function () {
     const json = await world.api.call('POST', TRANSCRIPTIONS, { key: world.key, body: { model: m } })
     assert.equal(json.status, 415)
 
-    assert.equal((await post(formOf({ file, model: m }))).status, 200)
+    assert.equal((await post(spoken({ file, model: m }))).status, 200)
   })
 
   it('holds files in the memory of bodies, and gives it back', async () => {
     const file = Buffer.concat([wav(1), Buffer.alloc(24 * MIB)])
     const answers = await Promise.all(
-      Array.from({ length: 4 }, () => post(formOf({ file, model: model.name }))),
+      Array.from({ length: 4 }, () => post(spoken({ file, model: model.name }))),
     )
     const statuses = answers.map(({ status }) => status)
 
@@ -223,6 +205,6 @@ describe('the OpenAI surface of speech to text', function () {
     assert.ok(statuses.includes(503), statuses.join())
     for (const { status, body } of answers)
       if (status === 503) assert.equal(body.error.code, 'no_capacity', JSON.stringify(body))
-    assert.equal((await post(formOf({ file, model: model.name }))).status, 200)
+    assert.equal((await post(spoken({ file, model: model.name }))).status, 200)
   })
 })

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
 import { CohereClientV2 } from 'cohere-ai'
 import OpenAI from 'openai'
-import { AdminClient } from '../../../../cli/admin-client.ts'
-import { importModel } from '../../../../cli/commands/models.ts'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
 import {
   requireSpecialist,
@@ -10,7 +8,6 @@ import {
   tinySpecialist,
   tinySpecialists,
 } from '../../../support/builders/tiny-specialist.ts'
-import { OPERATIONS_KEY } from '../../../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../../../support/servers/inference-world.ts'
 import { requireOpenaiClient, startPythonClient } from '../../../support/servers/openai-python.ts'
 
@@ -34,10 +31,9 @@ describe('the OpenAI surface of models of texts', function () {
     world = stack.use(await startInferenceWorld())
     stack.use(await world.control())
     stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
-    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     for (const [task, kind] of Object.entries(KINDS)) {
       const order = { name: `tiny-${task}`, path: await tinySpecialist(kind), task }
-      models[task as keyof typeof KINDS] = await importModel(client, { ...order, accountId: world.accountId })
+      models[task as keyof typeof KINDS] = await world.import(order)
     }
   })
   after(() => stack.disposeAsync())

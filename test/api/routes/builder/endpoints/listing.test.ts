@@ -7,6 +7,7 @@ import {
   buildVersion,
   OFFERED,
 } from '../../../../support/builders/build-endpoint.ts'
+import { callOf, formOf } from '../../../../support/builders/forms.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -161,17 +162,9 @@ describe('making something public', () => {
         body: { dataset_name: 'd', storage_format: 'csv', visibility },
       })
     const upload = async (as: string) => {
-      const form = new FormData()
-      form.set('name', 'd')
-      form.set('storage_format', 'csv')
-      form.set('visibility', 'public')
-      form.set('file', new Blob(['a,b\n1,2\n']), 'd.csv')
-      const answer = await fetch(`${api.baseUrl}${BUILDER}/datasets/upload`, {
-        method: 'POST',
-        headers: { 'x-api-key': as },
-        body: form,
-      })
-      return { status: answer.status, text: await answer.text() }
+      const file = new File(['a,b\n1,2\n'], 'd.csv')
+      const form = formOf({ name: 'd', storage_format: 'csv', visibility: 'public', file })
+      return api.call('POST', `${BUILDER}/datasets/upload`, { key: as, ...(await callOf(form)) })
     }
 
     for (const { status, text } of [

@@ -101,104 +101,79 @@ describe('specialists on the hub', () => {
   const register = (repo_id: string, task_type: string) =>
     api.call('POST', '/api/builder/v1/models/hf/register', { key, body: { repo_id, task_type } })
 
+  /** Registers a repository for a task whose inputs have this field, and returns what is imported of it. */
+  async function imported(repo: string, task: string, field: string) {
+    const { status, body, text } = await register(repo, task)
+    assert.equal(status, 201, text)
+    const endpoint = await api.call('GET', `/api/builder/v1/endpoints/${body.endpoint_id}`, { key })
+    assert.equal(endpoint.body.task_type, task)
+    assert.ok(field in endpoint.body.input_schema.properties)
+    assert.deepEqual(body.test_request.body.input, endpoint.body.example_input)
+    const files = await api.database.db
+      .selectFrom('model_version')
+      .innerJoin('version_file', 'version_file.version_id', 'model_version.id')
+      .select(['runtime_profile', 'path'])
+      .where('model_version.id', '=', body.version_id)
+      .orderBy('path')
+      .execute()
+    return { profile: files[0]?.runtime_profile, paths: files.map(({ path }) => path) }
+  }
+
   it('are imported with the files of their layout, and listed with what they take and answer', async () => {
     for (const [repo, task, field] of [
       ['acme/embedder', 'embeddings', 'text'],
       ['acme/classifier', 'moderation', 'text'],
       ['acme/reranker', 'rerank', 'documents'],
     ] as const) {
-      const { status, body, text } = await register(repo, task)
+      const { profile, paths } = await imported(repo, task, field)
 
-      assert.equal(status, 201, text)
-      const endpoint = await api.call('GET', `/api/builder/v1/endpoints/${body.endpoint_id}`, { key })
-      assert.equal(endpoint.body.task_type, task)
-      assert.ok(field in endpoint.body.input_schema.properties)
-      assert.deepEqual(body.test_request.body.input, endpoint.body.example_input)
-      const { runtime_profile } = await api.database.db
-        .selectFrom('model_version')
-        .select('runtime_profile')
-        .where('id', '=', body.version_id)
-        .executeTakeFirstOrThrow()
-      assert.equal(runtime_profile, 'specialist-onnx')
-      const files = await api.database.db
-        .selectFrom('version_file')
-        .select('path')
-        .where('version_id', '=', body.version_id)
-        .orderBy('path')
-        .execute()
-      assert.deepEqual(
-        files.map(({ path }) => path),
-        [
-          '1_Pooling/config.json',
-          'config.json',
-          'config_sentence_transformers.json',
-          'model.safetensors',
-          'modules.json',
-          'onnx/model.onnx',
-          'sentence_bert_config.json',
-          'tokenizer.json',
-          'vocab.txt',
-        ],
-      )
+      assert.equal(profile, 'specialist-onnx')
+      assert.deepEqual(paths, [
+        '1_Pooling/config.json',
+        'config.json',
+        'config_sentence_transformers.json',
+        'model.safetensors',
+        'modules.json',
+        'onnx/model.onnx',
+        'sentence_bert_config.json',
+        'tokenizer.json',
+        'vocab.txt',
+      ])
     }
     assert.equal((await register('acme/only-onnx', 'embeddings')).status, 201)
   })
 
   it('write text of texts, pictures and sounds, with the files of their processors', async () => {
-    for (const [repo, task, profile, field] of [
+    for (const [repo, task, wanted, field] of [
       ['acme/marian', 'translation', 'specialist-torch', 'text'],
       ['acme/trocr', 'ocr', 'specialist-torch', 'image_url'],
       ['acme/whisper', 'stt', 'specialist-whisper', 'audio_url'],
       ['acme/llama', 'text-generation', 'llm-transformers', 'messages'],
     ] as const) {
-      const { status, body, text } = await register(repo, task)
+      const { profile, paths } = await imported(repo, task, field)
 
-      assert.equal(status, 201, text)
-      const endpoint = await api.call('GET', `/api/builder/v1/endpoints/${body.endpoint_id}`, { key })
-      assert.equal(endpoint.body.task_type, task)
-      assert.ok(field in endpoint.body.input_schema.properties)
-      const { runtime_profile } = await api.database.db
-        .selectFrom('model_version')
-        .select('runtime_profile')
-        .where('id', '=', body.version_id)
-        .executeTakeFirstOrThrow()
-      assert.equal(runtime_profile, profile)
+      assert.equal(profile, wanted)
       if (task === 'text-generation') continue
-      const files = await api.database.db
-        .selectFrom('version_file')
-        .select('path')
-        .where('version_id', '=', body.version_id)
-        .orderBy('path')
-        .execute()
-      assert.deepEqual(
-        files.map(({ path }) => path),
-        [
-          'config.json',
-          'model.safetensors',
-          'preprocessor_config.json',
-          'processor_config.json',
-          'sentencepiece.bpe.model',
-          'source.spm',
-        ],
-      )
+      assert.deepEqual(paths, [
+        'config.json',
+        'model.safetensors',
+        'preprocessor_config.json',
+        'processor_config.json',
+        'sentencepiece.bpe.model',
+        'source.spm',
+      ])
     }
   })
 
   it('are GGUF files where there are no others, for the task that their head is for', async () => {
-    for (const [repo, task] of [
-      ['acme/gguf-embedder', 'embeddings'],
-      ['acme/gguf-reranker', 'rerank'],
+    for (const [repo, task, field] of [
+      ['acme/gguf-embedder', 'embeddings', 'text'],
+      ['acme/gguf-reranker', 'rerank', 'documents'],
     ] as const) {
-      const { status, body, text } = await register(repo, task)
-
-      assert.equal(status, 201, text)
-      const version = await api.database.db
-        .selectFrom('model_version')
-        .innerJoin('version_file', 'version_file.version_id', 'model_version.id')
-        .select(['runtime_profile', 'path'])
-        .where('model_version.id', '=', body.version_id)
-        .execute()
-      assert.deepEqual(version, [{ runtime_profile: 'specialist-llamacpp', path: 'm-Q4_K_M.gguf' }])
+      assert.deepEqual(await imported(repo, task, field), {
+        profile: 'specialist-llamacpp',
+        paths: ['m-Q4_K_M.gguf'],
+      })
     }
   })
 
