@@ -168,7 +168,7 @@ async function searchJob(
   }
   const api = builderClient(ready.base_url, ready.api_key)
   const all = describeRows(csv.toString())
-  // What the model has learnt from is not searched: it would find outcomes that it has been told.
+  // The texts that the model has learnt from are not searched: it would find outcomes that it has been told.
   const [learnt, rows] = [0, 1].map((half) => all.filter((_, i) => i % 2 === half)) as [
     Described[],
     Described[],

@@ -19,7 +19,7 @@ export const MemoryOutcome = Vocabulary('attached', 'given', 'empty', 'denied', 
 export type MemoryOutcome = Static<typeof MemoryOutcome>
 
 /**
- * Why a task's memory was `denied` (`no_grant`, `key_revoked`, `disabled`) or `unavailable` (`no_snapshot`, `too_late`: not
+ * The reason why a task's memory was `denied` (`no_grant`, `key_revoked`, `disabled`) or `unavailable` (`no_snapshot`, `too_late`: not
  * read within two seconds, `unreadable`: reading or decrypting it failed).
  */
 export const MemoryReason = Vocabulary(

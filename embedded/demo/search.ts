@@ -6,9 +6,9 @@ import { learnWords, writeWordModel } from './word-vectors.ts'
 
 /** A patient of the study in words. */
 export interface Described {
-  /** What is known at the beginning: the text that is searched. */
+  /** The facts at the beginning: the text that is searched. */
   text: string
-  /** How the disease went on in the year after, as a number and in a word. */
+  /** The course of the disease in the year after, as a number and in a word. */
   progression: number
   outcome: string
 }

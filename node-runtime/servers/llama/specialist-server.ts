@@ -13,7 +13,7 @@ const MOST_WAITING = 256
 
 type Work = (model: SpecialistModel, body: Body, signal: AbortSignal) => Promise<object>
 
-/** What each kind of weights answers, by the path. */
+/** The requests that each kind of weights answers, by the path. */
 const ROUTES: Readonly<Record<SpecialistModel['task'], Readonly<Record<string, Work>>>> = {
   embeddings: {
     '/infer': answerEmbeddings,

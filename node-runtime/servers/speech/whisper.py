@@ -24,7 +24,7 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class Heard:
-    """What a model heard in a sound: segments of the library that are not silent."""
+    """The speech that a model heard in a sound: segments of the library that are not silent."""
 
     language: str | None
     duration_s: float

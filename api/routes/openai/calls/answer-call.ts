@@ -15,7 +15,7 @@ interface CallRequest {
   readonly disconnect: ClientDisconnect
 }
 
-/** Which endpoints answer a route, the path at their model servers, and how their responses are read. */
+/** The endpoints that answer a route, the path at their model servers, and the way in which their responses are read. */
 interface CallRoute extends Purpose, Pick<CallOptions, 'read'> {
   path: string
 }

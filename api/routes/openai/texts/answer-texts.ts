@@ -18,7 +18,7 @@ interface TextsRequest {
   readonly disconnect: ClientDisconnect
 }
 
-/** Which endpoints answer a route, and the path at their model servers. */
+/** The endpoints that answer a route, and the path at their model servers. */
 export interface TextsRoute extends Purpose {
   path: string
 }

@@ -16,7 +16,7 @@ _TOKENIZER = (
     "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.txt vocab.json merges.txt "
     "sentencepiece.bpe.model spm.model spiece.model"
 ).split()
-# Where a folder of sentence-transformers says how vectors are made.
+# The files with which a folder of sentence-transformers says how vectors are made.
 _SENTENCE_LAYOUT = ("sentence_bert_config.json", "config_sentence_transformers.json", "modules.json")
 _SHARD = "2GB"
 

@@ -1,4 +1,4 @@
-"""What a run learns: its batches and its loss. The loop in `training.py` does everything else."""
+"""The objective of a run: its batches and its loss. The loop in `training.py` does everything else."""
 
 from __future__ import annotations
 
