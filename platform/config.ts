@@ -170,6 +170,16 @@ export const SETTINGS = {
   ),
   HEARTH_NODE_SLOTS: setting('integer', '1', 'Node: training runs at once.'),
   HEARTH_NODE_CACHE_MB: setting('count', '20480', 'Node: quota of the weights cache on disk.'),
+  HEARTH_NODE_EDGE_MB: setting(
+    'integer',
+    '0',
+    'Node: room on disk for what stages of cohorts hand over; 0 takes a quarter of what is free at start, at most 10240.',
+  ),
+  HEARTH_NODE_EDGE_LISTEN: setting(
+    'address',
+    '127.0.0.1:0',
+    'Node: host:port at which other nodes fetch what its stages hand over, 0.0.0.0:0 for every address of the machine; when empty everything goes through the object store.',
+  ),
   HEARTH_NODE_PINNED: setting(
     'list',
     '',

@@ -5,6 +5,7 @@ import { ControlClient } from '../../node-runtime/control/client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../../node-runtime/control/identity.ts'
 import { Spool } from '../../node-runtime/control/spool.ts'
 import { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
+import { Edges, type EdgesOptions } from '../../node-runtime/edges/edges.ts'
 import { environmentLog, Environments } from '../../node-runtime/environments/environments.ts'
 import { findPython } from '../../node-runtime/environments/python-env.ts'
 import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
@@ -49,6 +50,8 @@ export interface NodeParts {
   work: WorkRegistry
   schemaChecks: SchemaChecks
   inputs: InputFiles
+  /** What stages of cohorts hand over from here, and to here. */
+  edges: Edges
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** Aborts installations of environments that no load waits for, and the reading of operators' tools. */
@@ -150,6 +153,11 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
   await rm(workDir, { recursive: true, force: true })
   const inputs = new InputFiles({ connections, workDir })
+  const edges = await Edges.open({
+    dir: join(workDir, 'edges'),
+    limitMb: config.HEARTH_NODE_EDGE_MB,
+    listen: listenAt(config.HEARTH_NODE_EDGE_LISTEN),
+  })
   const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
     home,
@@ -194,11 +202,19 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     work,
     schemaChecks: new SchemaChecks(),
     inputs,
+    edges,
     links,
     pythonOf,
     preparing,
     workDir,
   }
+}
+
+/** Reads host:port; undefined where the node is not to listen. */
+function listenAt(address: string): EdgesOptions['listen'] {
+  const at = address.lastIndexOf(':')
+  if (at < 0) return undefined
+  return { host: address.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(address.slice(at + 1)) }
 }
 
 /** Logs the profiles that this machine cannot run with the reason, and hardware that none of them can use. */
@@ -253,9 +269,9 @@ function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
 
 /** Stops the node's processes, sends the rest of its spool, and closes its links. */
 export async function closeNode(node: NodeParts): Promise<void> {
-  const { models, tools, driver, containers, spool, links, control } = node
+  const { models, tools, edges, driver, containers, spool, links, control } = node
   node.preparing.abort()
-  await Promise.all([models[Symbol.asyncDispose](), tools[Symbol.asyncDispose]()])
+  await Promise.all([models, tools, edges].map((part) => part[Symbol.asyncDispose]()))
   await Promise.all([
     driver.stopAll({ graceMs: STOP_GRACE_MS }),
     containers?.stopAll({ graceMs: STOP_GRACE_MS }),

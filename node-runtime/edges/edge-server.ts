@@ -1,0 +1,170 @@
+import { once } from 'node:events'
+import { open } from 'node:fs/promises'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createServer, type Server } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { type ByteSpan, spanOf } from './byte-range.ts'
+import { candidatesAt, type EdgeCandidate } from './candidates.ts'
+import { makeCertificate } from './certificate.ts'
+import type { PayloadStore } from './payload-store.ts'
+import type { EdgeAttempt, Payload } from './payload.ts'
+import { sendFile } from './send-file.ts'
+import { Tickets } from './tickets.ts'
+
+const PATH = /^\/edges\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/([1-9]\d{0,8})$/
+const BEARER = /^Bearer ([\x21-\x7e]{16,200})$/
+const MOST_CONNECTIONS = 512
+const MOST_HEADER_BYTES = 8_192
+const REQUEST_MS = 10_000
+/** The time for which a reader may take nothing. */
+const IDLE_MS = 60_000
+/** How often a consumer hears, before there is a payload, that it is still awaited. */
+const SIGN_OF_LIFE_MS = 2_000
+/** With more readers than this, each gets smaller buffers, so that memory stays bounded. */
+const FULL_SPEED_READERS = 4
+const SMALL_BUFFER = 64 * 1024
+
+/** Where a node listens for the consumers of its payloads. */
+export interface EdgeListen {
+  host: string
+  port: number
+}
+
+/**
+ * Serves payloads to the nodes that have the tickets, under a key that those nodes know from the platform. To everybody
+ * else every path is absent.
+ */
+export class EdgeServer implements AsyncDisposable {
+  readonly #store: PayloadStore
+  readonly #tickets = new Tickets()
+  readonly #server: Server
+  readonly spkiSha256: string
+  #readers = 0
+
+  static async start(store: PayloadStore, listen: EdgeListen): Promise<EdgeServer> {
+    const { cert, key, spkiSha256 } = await makeCertificate()
+    const server = createServer({
+      cert,
+      key,
+      minVersion: 'TLSv1.3',
+      // AES-128 takes a third less CPU than AES-256, the default, and nobody breaks it either.
+      ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384',
+      maxHeaderSize: MOST_HEADER_BYTES,
+      requestTimeout: REQUEST_MS,
+      headersTimeout: REQUEST_MS,
+      handshakeTimeout: REQUEST_MS,
+    })
+    server.maxConnections = MOST_CONNECTIONS
+    server.timeout = IDLE_MS
+    server.listen(listen.port, listen.host)
+    await once(server, 'listening')
+    return new EdgeServer(store, server, spkiSha256)
+  }
+
+  private constructor(store: PayloadStore, server: Server, spkiSha256: string) {
+    this.#store = store
+    this.#server = server
+    this.spkiSha256 = spkiSha256
+    server.on('request', (req, res) => void this.#answer(req, res))
+  }
+
+  get candidates(): EdgeCandidate[] {
+    return candidatesAt(this.#server.address() as AddressInfo)
+  }
+
+  /** Admits the consumer of an attempt, which has to begin within the time; earlier attempts of the edge end. */
+  admit(at: EdgeAttempt, ticket: { ticketSha256: string; beginWithinMs: number }): void {
+    this.#tickets.admit(at, ticket)
+  }
+
+  /** Ends an attempt and its connections. */
+  end(at: EdgeAttempt): void {
+    this.#tickets.end(at)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#tickets.endAll()
+    this.#server.close()
+    this.#server.closeAllConnections()
+    await once(this.#server, 'close')
+  }
+
+  async #answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const [, ticket] = BEARER.exec(req.headers.authorization ?? '') ?? []
+    if (ticket === undefined) return refuse(res, 401, { 'www-authenticate': 'Bearer' })
+    const at = attemptIn(req.url)
+    // A ticket that opens nothing learns no more than one for an edge that does not exist.
+    if (!at || !this.#tickets.admits(at, ticket)) return refuse(res, 404)
+    if (req.method === 'HEAD') return this.#probed(at, res)
+    if (req.method !== 'GET') return refuse(res, 405, { allow: 'GET, HEAD' })
+    const left = new AbortController()
+    res.once('close', () => left.abort())
+    const ending = { destroy: () => void res.destroy() }
+    this.#tickets.begin(at, ending)
+    try {
+      await this.#send(await this.#awaited(at, res, left.signal), req, res)
+    } catch {
+      // The reader has left, or the attempt has ended. A connection that stays open would be taken for the whole file.
+      res.destroy()
+    } finally {
+      this.#tickets.over(at, ending)
+    }
+  }
+
+  #probed(at: EdgeAttempt, res: ServerResponse): void {
+    const payload = this.#store.find(at)
+    res.writeHead(200, payload && headersOf(payload, { start: 0, end: payload.sizeBytes })).end()
+  }
+
+  /** Consumers connect while the producer still works, so that nothing but the bytes is left to do when it is done. */
+  async #awaited(at: EdgeAttempt, res: ServerResponse, signal: AbortSignal): Promise<Payload> {
+    const payload = this.#store.find(at)
+    if (payload) return payload
+    const signs = setInterval(() => res.writeProcessing(), SIGN_OF_LIFE_MS)
+    try {
+      return await this.#store.whenHeld(at, signal)
+    } finally {
+      clearInterval(signs)
+    }
+  }
+
+  async #send(payload: Payload, req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const asked = spanOf(req.headers.range, payload.sizeBytes)
+    if (asked === 'unsatisfiable')
+      return refuse(res, 416, { 'content-range': `bytes */${payload.sizeBytes}` })
+    const span = asked === 'whole' ? { start: 0, end: payload.sizeBytes } : asked
+    await using file = await open(payload.path, 'r')
+    res.writeHead(asked === 'whole' ? 200 : 206, {
+      ...headersOf(payload, span),
+      ...(asked !== 'whole' && {
+        'content-range': `bytes ${span.start}-${span.end - 1}/${payload.sizeBytes}`,
+      }),
+    })
+    this.#readers += 1
+    try {
+      await sendFile(file, span, res, this.#readers > FULL_SPEED_READERS ? SMALL_BUFFER : undefined)
+      res.end()
+    } finally {
+      this.#readers -= 1
+    }
+  }
+}
+
+function attemptIn(path: string | undefined): EdgeAttempt | undefined {
+  const [, edgeId, attempt] = PATH.exec(path ?? '') ?? []
+  return edgeId === undefined ? undefined : { edgeId, attempt: Number(attempt) }
+}
+
+const headersOf = ({ sha256 }: Payload, { start, end }: ByteSpan) => ({
+  'content-type': 'application/octet-stream',
+  'content-length': end - start,
+  'accept-ranges': 'bytes',
+  etag: `"${sha256}"`,
+  'repr-digest': `sha-256=:${Buffer.from(sha256, 'hex').toString('base64')}:`,
+  'cache-control': 'no-store',
+})
+
+/** The connection closes as well, because whoever was refused has nothing more to ask. */
+function refuse(res: ServerResponse, status: number, headers: Record<string, string> = {}): void {
+  res.writeHead(status, { ...headers, 'content-length': '0', connection: 'close' }).end()
+}

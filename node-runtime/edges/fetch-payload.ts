@@ -1,0 +1,161 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client, type Dispatcher } from 'undici'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { backoff } from '../../platform/async/retry.ts'
+import type { PayloadWriter } from './payload-writer.ts'
+import type { Payload } from './payload.ts'
+import { bearer, edgePath, type EdgePeer, pinnedClient } from './pinned-client.ts'
+import { type Expected, Reception } from './reception.ts'
+
+const MB = 1024 * 1024
+const PAUSES_MS = { first: 50, longest: 1_000 }
+const WATCH_MS = 1_000
+
+/** When a transfer counts as stalled. */
+export interface StallLimits {
+  /** Without any byte, or sign of life of a producer that still works. */
+  silentMs: number
+  /** Less than `slowBytesPerS` over this time. */
+  slowMs: number
+  slowBytesPerS: number
+}
+
+const LIMITS: StallLimits = { silentMs: 10_000, slowMs: 60_000, slowBytesPerS: MB }
+
+export interface FetchOptions extends Expected {
+  /** Where the bytes go; it is used up. */
+  writer: PayloadWriter
+  signal?: AbortSignal
+  limits?: Partial<StallLimits>
+}
+
+/** Fetches a payload from the producer's node and verifies it. A broken connection goes on where it broke. */
+export async function fetchPayload(peer: EdgePeer, options: FetchOptions): Promise<Payload> {
+  const client = pinnedClient(peer)
+  try {
+    return await receive(client, { path: edgePath(peer), headers: bearer(peer) }, options)
+  } finally {
+    await client.destroy()
+  }
+}
+
+/** Fetches a payload from a URL that a gateway has signed, and verifies it like one from a node. */
+export async function fetchRelayed(url: string, options: FetchOptions): Promise<Payload> {
+  const { origin, pathname, search } = new URL(url)
+  const client = new Client(origin, { allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
+  try {
+    return await receive(client, { path: pathname + search, headers: {} }, options)
+  } finally {
+    await client.destroy()
+  }
+}
+
+/** Reads a payload over a dispatcher until its last byte is there and its digest is right. Redirects are not followed. */
+export async function receive(
+  dispatcher: Dispatcher,
+  request: { path: string; headers: Record<string, string> },
+  { writer, sizeBytes, sha256, signal, limits }: FetchOptions,
+): Promise<Payload> {
+  await using _writer = writer
+  const expected: Expected = { sizeBytes, sha256 }
+  const watch = new StallWatch({ ...LIMITS, ...limits }, () => writer.bytes)
+  using transfer = new Transfer(watch, signal)
+  for (let tries = 0; ; tries++) {
+    const from = writer.bytes
+    const range = from > 0 ? { range: `bytes=${from}-` } : undefined
+    const reception = new Reception(writer, expected, () => watch.sign())
+    transfer.follow(reception)
+    try {
+      dispatcher.dispatch({ method: 'GET', ...request, headers: { ...request.headers, ...range } }, reception)
+      await reception.done
+      return await writer.finish({ sha256: expected.sha256 })
+    } catch (err) {
+      if (writer.bytes > from) tries = 0
+      await transfer.pauseAfter(err, tries)
+    }
+  }
+}
+
+/** Watches one payload over all its connections. */
+class Transfer implements Disposable {
+  readonly #watch: StallWatch
+  readonly #timer: NodeJS.Timeout
+  readonly #over = new AbortController()
+  readonly #signal: AbortSignal | undefined
+  readonly #cancel = () => this.#end(new EdgeError('cancelled', 'the transfer was cancelled'))
+  #reception: Reception | undefined
+
+  constructor(watch: StallWatch, signal: AbortSignal | undefined) {
+    this.#watch = watch
+    this.#signal = signal
+    this.#timer = setInterval(() => {
+      const stall = watch.check()
+      if (stall !== undefined) this.#end(new EdgeError('stalled', stall))
+    }, watch.intervalMs)
+    if (signal?.aborted) this.#cancel()
+    else signal?.addEventListener('abort', this.#cancel)
+  }
+
+  follow(reception: Reception): void {
+    this.#reception = reception
+    reception.done.catch(() => {})
+    if (this.#over.signal.aborted) reception.abandon(this.#over.signal.reason as Error)
+  }
+
+  /** Waits before the next try, or throws where there is to be none. */
+  async pauseAfter(err: unknown, tries: number): Promise<void> {
+    if (err instanceof EdgeError) throw err
+    if (!this.#watch.hasBegun)
+      throw new EdgeError('unreachable', `no connection: ${(err as Error).message}`, { cause: err })
+    await sleep(backoff(tries, PAUSES_MS), undefined, { signal: this.#over.signal }).catch(() => {
+      throw this.#over.signal.reason as Error
+    })
+  }
+
+  #end(why: EdgeError): void {
+    this.#over.abort(why)
+    this.#reception?.abandon(why)
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer)
+    this.#signal?.removeEventListener('abort', this.#cancel)
+  }
+}
+
+/** Tells when bytes come too slowly, or not at all. */
+class StallWatch {
+  readonly #limits: StallLimits
+  readonly #bytes: () => number
+  readonly intervalMs: number
+  #lastSignAt = performance.now()
+  /** The bytes at earlier checks since the first byte. */
+  readonly #marks: { at: number; bytes: number }[] = []
+  hasBegun = false
+
+  constructor(limits: StallLimits, bytes: () => number) {
+    this.#limits = limits
+    this.#bytes = bytes
+    this.intervalMs = Math.min(WATCH_MS, limits.silentMs / 4)
+  }
+
+  sign(): void {
+    this.hasBegun = true
+    this.#lastSignAt = performance.now()
+  }
+
+  /** Returns in words why the transfer has stalled, if it has. */
+  check(): string | undefined {
+    const { silentMs, slowMs, slowBytesPerS } = this.#limits
+    const now = performance.now()
+    const bytes = this.#bytes()
+    if (now - this.#lastSignAt > silentMs) return `no byte came for ${silentMs} ms`
+    if (bytes === 0) return undefined
+    this.#marks.push({ at: now, bytes })
+    const [first] = this.#marks
+    if (!first || now - first.at < slowMs) return undefined
+    this.#marks.shift()
+    const perSecond = ((bytes - first.bytes) / (now - first.at)) * 1_000
+    return perSecond < slowBytesPerS ? `${Math.round(perSecond)} bytes a second came` : undefined
+  }
+}

@@ -1,0 +1,288 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { constants } from 'node:fs'
+import { type FileHandle, link, mkdir, open, rename, rm, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
+import { PayloadWriter, type Room, type RunningDigest } from './payload-writer.ts'
+import type { EdgeAttempt, Payload } from './payload.ts'
+
+const MB = 1024 * 1024
+/** The limit when none is configured. */
+const MOST_BYTES = 10 * 1024 * MB
+/** Room that payloads leave to everything else on the disk. */
+const HEADROOM_BYTES = 256 * MB
+const READ_BYTES = MB
+const LONGEST_HOLD_MS = 24 * 3_600_000
+
+interface Hold {
+  payload: Payload
+  attempt: number
+  /** The stage at the other end has taken it; it goes first when room runs short. */
+  isConsumed: boolean
+  timer: NodeJS.Timeout
+}
+
+/** The payloads on this node's disk: of edges that begin here until their consumers have succeeded, and of edges that end here. */
+export class PayloadStore implements AsyncDisposable {
+  readonly limitBytes: number
+  readonly #dir: string
+  /** Payloads in the order in which they were completed, with the edges that hold them. */
+  readonly #payloads = new Map<Payload, Set<string>>()
+  /** Payloads that whoever made them has not disposed yet. */
+  readonly #inHand = new Set<Payload>()
+  readonly #holds = new Map<string, Hold>()
+  readonly #removals = new Set<Promise<void>>()
+  /** Callers that wait for a payload to be held, or for room. */
+  readonly #waiters = new Set<() => void>()
+  #usedBytes = 0
+
+  /** Opens an empty store; files of an earlier process are removed. A limit of 0 is chosen by the free disk. */
+  static async open({ dir, limitMb }: { dir: string; limitMb: number }): Promise<PayloadStore> {
+    await rm(dir, { recursive: true, force: true })
+    await mkdir(dir, { recursive: true, mode: 0o700 })
+    if (limitMb > 0) return new PayloadStore(dir, limitMb * MB)
+    const { bavail, bsize } = await statfs(dir)
+    return new PayloadStore(dir, Math.min(MOST_BYTES, Math.floor((bavail * bsize) / 4)))
+  }
+
+  private constructor(dir: string, limitBytes: number) {
+    this.#dir = dir
+    this.limitBytes = limitBytes
+  }
+
+  /** The bytes of all payloads, and of those that are being written. */
+  get usedBytes(): number {
+    return this.#usedBytes
+  }
+
+  /** Begins a payload. Throws `no_room`, and `size_mismatch` later for more bytes than agreed. */
+  async write({
+    sizeBytes = 0,
+    maxBytes = this.limitBytes,
+    digest,
+  }: { sizeBytes?: number; maxBytes?: number; digest?: RunningDigest } = {}): Promise<PayloadWriter> {
+    await this.#take(sizeBytes)
+    const path = this.#newPath()
+    const room: Room = {
+      take: (bytes, most) => this.#take(bytes, most),
+      give: (bytes) => this.#give(bytes),
+      keep: (file) => this.#keep(path, file),
+      discard: () => this.#remove(path),
+    }
+    try {
+      const file = await open(path, 'wx', 0o600)
+      return new PayloadWriter(file, { room, taken: sizeBytes, maxBytes, digest })
+    } catch (err) {
+      this.#give(sizeBytes)
+      throw err
+    }
+  }
+
+  /** Takes over a file that a model server has written on the same disk; it is moved, and read once for its digest. */
+  async adopt(path: string, { maxBytes = this.limitBytes }: { maxBytes?: number } = {}): Promise<Payload> {
+    // A model server runs foreign weights, and a link in the file's place could point to any file of the node.
+    await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+    const { size } = await file.stat()
+    if (size > maxBytes) throw new EdgeError('size_mismatch', `the payload is larger than ${maxBytes} bytes`)
+    await this.#take(size)
+    const own = this.#newPath()
+    try {
+      await rename(path, own)
+      return this.#keep(own, { sizeBytes: size, sha256: await digestOf(file, size) })
+    } catch (err) {
+      this.#remove(own)
+      this.#give(size)
+      throw err
+    }
+  }
+
+  /** Holds a payload for an edge, in place of what an earlier attempt held. */
+  hold(payload: Payload, { edgeId, attempt }: EdgeAttempt, holdMs: number): void {
+    const edges = this.#payloads.get(payload)
+    if (!edges) throw new EdgeError('payload_gone', 'the payload is no longer on this node')
+    const before = this.#holds.get(edgeId)
+    if (before && before.attempt > attempt)
+      throw new EdgeError('refused', `attempt ${before.attempt} of this edge has begun`)
+    clearTimeout(before?.timer)
+    this.#holds.set(edgeId, { payload, attempt, isConsumed: false, timer: this.#expiry(edgeId, holdMs) })
+    edges.add(edgeId)
+    if (before && before.payload !== payload) this.#letGo(before.payload, edgeId)
+    this.#wake()
+  }
+
+  /** Moves the end of a hold; false when the payload is gone. */
+  renew({ edgeId, attempt }: EdgeAttempt, holdMs: number): boolean {
+    const hold = this.#current(edgeId, attempt)
+    if (!hold) return false
+    clearTimeout(hold.timer)
+    hold.timer = this.#expiry(edgeId, holdMs)
+    return true
+  }
+
+  /** Notes that the consumer has taken the payload, which from then on makes room for others. */
+  consumed({ edgeId, attempt }: EdgeAttempt): void {
+    const hold = this.#current(edgeId, attempt)
+    if (hold) hold.isConsumed = true
+    this.#wake()
+  }
+
+  find({ edgeId, attempt }: EdgeAttempt): Payload | undefined {
+    return this.#current(edgeId, attempt)?.payload
+  }
+
+  /** Resolves once there is a payload for this attempt. */
+  async whenHeld(at: EdgeAttempt, signal: AbortSignal): Promise<Payload> {
+    for (;;) {
+      const payload = this.find(at)
+      if (payload) return payload
+      await this.#changed(signal)
+    }
+  }
+
+  /** Resolves once a payload of this size would fit; throws `no_room` if it never can. */
+  async whenRoom(bytes: number, signal: AbortSignal): Promise<void> {
+    if (bytes > this.limitBytes) throw this.#noRoom(bytes)
+    while (this.#usedBytes - this.#evictable() + bytes > this.limitBytes) await this.#changed(signal)
+  }
+
+  /** Gives a consumer on this node a name of its own for the bytes, which nothing has to be copied for. */
+  async linkTo(at: EdgeAttempt, path: string): Promise<void> {
+    const payload = this.find(at)
+    if (!payload) throw new EdgeError('payload_gone', 'the payload is no longer on this node')
+    await link(payload.path, path)
+  }
+
+  /** Ends the hold of this attempt, or of an earlier one; that of a later one stays. */
+  release({ edgeId, attempt }: EdgeAttempt): void {
+    const hold = this.#holds.get(edgeId)
+    if (hold && hold.attempt <= attempt) this.#drop(edgeId)
+  }
+
+  /** Removes every payload. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const edgeId of this.#holds.keys()) this.#drop(edgeId)
+    for (const payload of this.#inHand) payload[Symbol.dispose]()
+    await Promise.all(this.#removals)
+    await rm(this.#dir, { recursive: true, force: true })
+  }
+
+  #newPath(): string {
+    return join(this.#dir, `${randomUUID()}.payload`)
+  }
+
+  #current(edgeId: string, attempt: number): Hold | undefined {
+    const hold = this.#holds.get(edgeId)
+    return hold?.attempt === attempt ? hold : undefined
+  }
+
+  #expiry(edgeId: string, holdMs: number): NodeJS.Timeout {
+    return setTimeout(() => this.#drop(edgeId), Math.min(holdMs, LONGEST_HOLD_MS)).unref()
+  }
+
+  #keep(path: string, file: { sizeBytes: number; sha256: string }): Payload {
+    const payload: Payload = {
+      path,
+      ...file,
+      [Symbol.dispose]: () => {
+        this.#inHand.delete(payload)
+        this.#removeUnheld(payload)
+      },
+    }
+    this.#payloads.set(payload, new Set())
+    this.#inHand.add(payload)
+    return payload
+  }
+
+  #drop(edgeId: string): void {
+    const hold = this.#holds.get(edgeId)
+    if (!hold) return
+    clearTimeout(hold.timer)
+    this.#holds.delete(edgeId)
+    this.#letGo(hold.payload, edgeId)
+  }
+
+  #letGo(payload: Payload, edgeId: string): void {
+    this.#payloads.get(payload)?.delete(edgeId)
+    this.#removeUnheld(payload)
+  }
+
+  #removeUnheld(payload: Payload): void {
+    const edges = this.#payloads.get(payload)
+    if (!edges || edges.size > 0 || this.#inHand.has(payload)) return
+    this.#payloads.delete(payload)
+    this.#remove(payload.path)
+    this.#give(payload.sizeBytes)
+  }
+
+  /** A large file takes the disk a while to remove, which must not hold the event loop. */
+  #remove(path: string): void {
+    const removal = rm(path, { force: true })
+      .catch(() => {})
+      .finally(() => this.#removals.delete(removal))
+    this.#removals.add(removal)
+  }
+
+  async #take(bytes: number, most = bytes): Promise<number> {
+    for (const payload of this.#payloads.keys()) {
+      if (this.#usedBytes + bytes <= this.limitBytes) break
+      if (this.#isEvictable(payload)) for (const edgeId of this.#payloads.get(payload)!) this.#drop(edgeId)
+    }
+    const taken = Math.min(most, this.limitBytes - this.#usedBytes)
+    if (taken < bytes) throw this.#noRoom(bytes)
+    this.#usedBytes += taken
+    await Promise.all(this.#removals)
+    const { bavail, bsize } = await statfs(this.#dir)
+    if (bavail * bsize >= bytes + HEADROOM_BYTES) return taken
+    this.#give(taken)
+    throw this.#noRoom(bytes)
+  }
+
+  #give(bytes: number): void {
+    this.#usedBytes -= bytes
+    this.#wake()
+  }
+
+  #evictable(): number {
+    return [...this.#payloads.keys()].reduce(
+      (sum, payload) => sum + (this.#isEvictable(payload) ? payload.sizeBytes : 0),
+      0,
+    )
+  }
+
+  #isEvictable(payload: Payload): boolean {
+    if (this.#inHand.has(payload)) return false
+    const edges = this.#payloads.get(payload)
+    return edges !== undefined && [...edges].every((edgeId) => this.#holds.get(edgeId)?.isConsumed)
+  }
+
+  #noRoom(bytes: number): EdgeError {
+    return new EdgeError('no_room', `this node has no room for a payload of ${bytes} bytes`)
+  }
+
+  async #changed(signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiters.add(resolve)
+    try {
+      await unlessAborted(promise, signal)
+    } finally {
+      this.#waiters.delete(resolve)
+    }
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiters) wake()
+  }
+}
+
+async function digestOf(file: FileHandle, size: number): Promise<string> {
+  const hash = createHash('sha256')
+  const buffer = Buffer.allocUnsafeSlow(Math.max(1, Math.min(READ_BYTES, size)))
+  for (let at = 0; at < size;) {
+    const { bytesRead } = await file.read(buffer, 0, buffer.length, at)
+    if (bytesRead === 0) throw new EdgeError('size_mismatch', 'the file has become shorter')
+    hash.update(buffer.subarray(0, bytesRead))
+    at += bytesRead
+  }
+  return hash.digest('hex')
+}

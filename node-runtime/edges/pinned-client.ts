@@ -1,0 +1,54 @@
+import type { TLSSocket } from 'node:tls'
+import { buildConnector, Client } from 'undici'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { spkiSha256Of } from './certificate.ts'
+import type { EdgeAttempt } from './payload.ts'
+
+const CONNECT_MS = 5_000
+const MOST_HEADER_BYTES = 8_192
+
+/** The producer's end of an edge, as the platform names it. */
+export interface EdgePeer extends EdgeAttempt {
+  /** One of the candidates, `https://host:port`. */
+  url: string
+  spkiSha256: string
+  ticket: string
+}
+
+export const edgePath = ({ edgeId, attempt }: EdgeAttempt): string => `/edges/${edgeId}/${attempt}`
+export const bearer = ({ ticket }: EdgePeer) => ({ authorization: `Bearer ${ticket}` })
+
+/** Opens connections to one candidate. Each must show the expected key before anything is sent on it. */
+export function pinnedClient({ url, spkiSha256 }: EdgePeer, connectMs = CONNECT_MS): Client {
+  const connect = buildConnector({
+    // No authority knows nodes: their key itself is what the platform told, and TLS proves that the peer has it.
+    rejectUnauthorized: false,
+    // A resumed session would show no certificate.
+    maxCachedSessions: 0,
+    minVersion: 'TLSv1.3',
+    timeout: connectMs,
+  })
+  return new Client(originOf(url), {
+    allowH2: false,
+    // What counts as silence is decided by whoever reads.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    maxHeaderSize: MOST_HEADER_BYTES,
+    connect: (options, callback) =>
+      connect(options, (err, socket) => {
+        if (err) return callback(err, null)
+        const shown = (socket as TLSSocket).getPeerX509Certificate()
+        if (shown && spkiSha256Of(shown) === spkiSha256) return callback(null, socket)
+        socket.destroy()
+        callback(new EdgeError('unreachable', 'another key is shown at this address'), null)
+      }),
+  })
+}
+
+/** A candidate is an origin and nothing else. */
+function originOf(url: string): string {
+  const { protocol, origin, href, username, password } = new URL(url)
+  if (protocol !== 'https:' || username || password || href !== `${origin}/`)
+    throw new EdgeError('unreachable', 'a candidate is https://host:port')
+  return origin
+}

@@ -1,0 +1,59 @@
+import type { Dispatcher } from 'undici'
+import { bearer, edgePath, type EdgePeer, pinnedClient } from './pinned-client.ts'
+
+const PROBE_MS = 2_000
+const MOST = 8
+
+/** What came of trying a candidate, as it is told to the platform. */
+export interface Probe {
+  url: string
+  ok: boolean
+  rtt_ms?: number
+  error?: string
+}
+
+/** Tries all candidates of a producer at once, with its ticket; none takes longer than 2 s. */
+export function probeCandidates(
+  peer: Omit<EdgePeer, 'url'>,
+  urls: readonly string[],
+  { timeoutMs = PROBE_MS, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
+): Promise<Probe[]> {
+  return Promise.all(
+    urls.slice(0, MOST).map(async (url): Promise<Probe> => {
+      try {
+        return { url, ok: true, rtt_ms: await roundTrip({ ...peer, url }, timeoutMs, signal) }
+      } catch (err) {
+        return { url, ok: false, error: (err as Error).message.slice(0, 200) }
+      }
+    }),
+  )
+}
+
+/** Returns the time between a request and its answer, without that of the connection. */
+async function roundTrip(peer: EdgePeer, timeoutMs: number, signal?: AbortSignal): Promise<number> {
+  const client = pinnedClient(peer, timeoutMs)
+  const { promise, resolve, reject } = Promise.withResolvers<number>()
+  const timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
+  const leave = () => reject(new Error('cancelled'))
+  signal?.addEventListener('abort', leave)
+  let sentAt = 0
+  const handler: Dispatcher.DispatchHandler = {
+    onRequestStart: () => void (sentAt = performance.now()),
+    onResponseStart(_controller, status) {
+      if (status < 200) return
+      if (status === 200) resolve(performance.now() - sentAt)
+      else reject(new Error(`answered ${status}`))
+    },
+    onResponseData() {},
+    onResponseEnd() {},
+    onResponseError: (_controller, err) => reject(err),
+  }
+  try {
+    client.dispatch({ method: 'HEAD', path: edgePath(peer), headers: bearer(peer) }, handler)
+    return await promise
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', leave)
+    await client.destroy()
+  }
+}

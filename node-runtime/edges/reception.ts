@@ -1,0 +1,134 @@
+import type { Dispatcher } from 'undici'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { contentRangeOf } from './byte-range.ts'
+import type { PayloadWriter } from './payload-writer.ts'
+
+type Controller = Dispatcher.DispatchController
+type Headers = Record<string, string | string[] | undefined>
+
+/** What is known of a payload before its bytes come. */
+export interface Expected {
+  sizeBytes?: number | undefined
+  sha256?: string | undefined
+}
+
+/** An answer that another try would get again, or that the bytes do not continue what is there. */
+const STATUS_FAILURE = new Map<number, EdgeError['failure']>([
+  [401, 'refused'],
+  [403, 'expired'],
+  [404, 'refused'],
+  [416, 'size_mismatch'],
+])
+
+/**
+ * Takes one answer with a payload, or with the rest of it, into a writer. The connection waits whenever the disk does.
+ * `done` resolves when the answer is complete; it rejects with an `EdgeError` where no other try can help.
+ */
+export class Reception implements Dispatcher.DispatchHandler {
+  readonly #writer: PayloadWriter
+  readonly #expected: Expected
+  readonly #done = Promise.withResolvers<void>()
+  readonly #onSign: () => void
+  #controller: Controller | undefined
+  #fault: Error | undefined
+  /** Bytes of an answer from the start, of which the writer has these already. */
+  #skip = 0
+  #total = 0
+  #isOver = false
+
+  constructor(writer: PayloadWriter, expected: Expected, onSign: () => void) {
+    this.#writer = writer
+    this.#expected = expected
+    this.#onSign = onSign
+  }
+
+  get done(): Promise<void> {
+    return this.#done.promise
+  }
+
+  /** Ends it; the connection closes at once, or as soon as there is one. */
+  abandon(why: Error): void {
+    this.#isOver = true
+    this.#fault = why
+    this.#controller?.abort(why)
+    this.#done.reject(why)
+  }
+
+  onRequestStart(controller: Controller): void {
+    this.#controller = controller
+    if (this.#fault) controller.abort(this.#fault)
+  }
+
+  onResponseStart(controller: Controller, status: number, headers: Headers): void {
+    this.#onSign()
+    // The producer is still working.
+    if (status < 200) return
+    try {
+      this.#total = this.#begin(status, headers)
+    } catch (err) {
+      return this.abandon(err as Error)
+    }
+    this.#await(controller, this.#writer.expect(this.#total))
+  }
+
+  onResponseData(controller: Controller, chunk: Buffer): void {
+    if (this.#isOver) return
+    this.#onSign()
+    const fresh = this.#skip > 0 ? chunk.subarray(Math.min(this.#skip, chunk.length)) : chunk
+    this.#skip -= chunk.length - fresh.length
+    if (fresh.length === 0) return
+    try {
+      if (!this.#writer.push(fresh)) this.#await(controller, this.#writer.drained())
+    } catch (err) {
+      this.abandon(err as Error)
+    }
+  }
+
+  onResponseEnd(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    if (this.#writer.bytes === this.#total) this.#done.resolve()
+    else this.#done.reject(new Error('the answer ended before its last byte'))
+  }
+
+  onResponseError(_controller: Controller | undefined, err: Error): void {
+    this.#isOver = true
+    this.#done.reject(err)
+  }
+
+  /** Returns the size of the whole payload, once the answer is one that can be taken. */
+  #begin(status: number, headers: Headers): number {
+    const have = this.#writer.bytes
+    if (status !== 200 && status !== 206) {
+      const failure = STATUS_FAILURE.get(status) ?? (status < 500 ? 'refused' : undefined)
+      const message = `the other side answered ${status}`
+      throw failure ? new EdgeError(failure, message) : new Error(message)
+    }
+    const range = status === 206 ? contentRangeOf(textOf(headers, 'content-range')) : undefined
+    if (status === 206 && range?.start !== have) throw new EdgeError('refused', 'another range is answered')
+    this.#skip = status === 200 ? have : 0
+    const size = range?.size ?? Number(textOf(headers, 'content-length') ?? Number.NaN)
+    const { sizeBytes = size, sha256 } = this.#expected
+    if (!Number.isSafeInteger(size) || size !== sizeBytes)
+      throw new EdgeError('size_mismatch', `the payload has ${size} bytes, not ${sizeBytes}`)
+    this.#expected.sizeBytes = size
+    const [, shown] = /^"([0-9a-f]{64})"$/.exec(textOf(headers, 'etag') ?? '') ?? []
+    if (shown !== undefined && sha256 !== undefined && shown !== sha256)
+      throw new EdgeError('digest_mismatch', 'the payload is announced with another digest')
+    this.#expected.sha256 = sha256 ?? shown
+    return size
+  }
+
+  #await(controller: Controller, work: Promise<void>): void {
+    controller.pause()
+    work.then(
+      () => controller.resume(),
+      (err: unknown) => this.abandon(err as Error),
+    )
+  }
+}
+
+function textOf(headers: Headers, name: string): string | undefined {
+  const value = headers[name]
+  return typeof value === 'string' ? value : undefined
+}
