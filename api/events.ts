@@ -137,6 +137,8 @@ export const emit = defineEvents({
   'task.reaped': warn('ended tasks of a lost gateway', { count: 'number' }),
   'task.reap_failed': warn('could not look for tasks of lost gateways', { err: 'error' }),
 
+  'cohort.edge_notify_lost': warn('news of hand-overs is looked for by polling alone', { err: 'error' }),
+
   'job.report_store_failed': warn('logs or losses of a job were not stored', {
     err: 'error',
     node_id: 'string',

@@ -13,6 +13,7 @@ import { unusable } from '../platform/reason.ts'
 import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { openTemporal } from '../platform/temporal.ts'
+import { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import { GatewayLease } from './gateway/background/gateway-lease.ts'
 import { HealthProbe } from './gateway/background/health-probe.ts'
 import { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
@@ -79,7 +80,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log))
   stack.use(startReaper(db, log, gateway.id))
   const taskWaiters = stack.use(new TaskWaiters(db, url, log))
-  await taskWaiters.start()
+  const edgeWaiters = stack.use(new EdgeWaiters(url, log))
+  await Promise.all([taskWaiters.start(), edgeWaiters.start()])
   const answerBytes = config.HEARTH_ANSWER_MEMORY_MB * 1024 * 1024
   const waker = stack.use(new TaskWaker({ db, temporal, log }))
   const onStates = () => waker.poke()
@@ -120,6 +122,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     longAnswers: new LongAnswers(),
     journal,
     taskWaiters,
+    edgeWaiters,
   }
   const memory = await openMemory(withoutMemory, watch, stack)
   const services: Services = { ...withoutMemory, memory }

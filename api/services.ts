@@ -10,6 +10,7 @@ import type { NodeCredentials } from '../platform/node-credentials.ts'
 import type { ObjectStore } from '../platform/object-store/store.ts'
 import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import type { SecretBox } from '../platform/secret-box.ts'
+import type { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import type { GatewayLease } from './gateway/background/gateway-lease.ts'
 import type { HealthProbe } from './gateway/background/health-probe.ts'
 import type { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
@@ -82,6 +83,8 @@ export interface Services {
   readonly journal: Journal
   /** Wakes requests that wait for a task to end. */
   readonly taskWaiters: TaskWaiters
+  /** Wakes requests that wait for the other side of a cohort's edge. */
+  readonly edgeWaiters: EdgeWaiters
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
   /** Loads of models that requests wait for. */

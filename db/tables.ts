@@ -1,5 +1,6 @@
 import type { AccountTables } from './tables/accounts.ts'
 import type { ActionTables } from './tables/actions.ts'
+import type { CohortEdgeTables } from './tables/cohort-edges.ts'
 import type { CohortTables } from './tables/cohorts.ts'
 import type { DatasetTables } from './tables/datasets.ts'
 import type { EvaluatorTables } from './tables/evaluator.ts'
@@ -19,6 +20,7 @@ export interface Database
     AccountTables,
     ActionTables,
     CohortTables,
+    CohortEdgeTables,
     DatasetTables,
     NodeTables,
     TrainingTables,

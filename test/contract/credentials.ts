@@ -163,6 +163,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   registerCheckpoint: 'node-signature',
   completeLease: 'node-signature',
   failLease: 'node-signature',
+  negotiateEdge: 'node-signature',
+  consumeEdge: 'node-signature',
 
   registerModelSpaces: 'evaluator-token',
   registerEvidence: 'evaluator-token',

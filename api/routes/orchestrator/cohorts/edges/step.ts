@@ -1,0 +1,200 @@
+import type { Transaction } from 'kysely'
+import { againAfterDeadlock } from '../../../../../db/deadlocks.ts'
+import * as edgeCallRepository from '../../../../../db/repositories/cohorts/edge-calls.ts'
+import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
+import { appendCohortEvents, type NewCohortEvent } from '../../../../../db/repositories/cohorts/events.ts'
+import type { Database } from '../../../../../db/tables.ts'
+import type { CohortEdgeAttemptRow } from '../../../../../db/tables/cohort-edges.ts'
+import type { CohortEdgeRow } from '../../../../../db/tables/cohorts.ts'
+import { canonicalJson } from '../../../../../domain/canonical-json.ts'
+import { deadlineOf } from '../../../../../domain/cohorts/edges/deadlines.ts'
+import type { EdgeStanding } from '../../../../../domain/cohorts/edges/directive.ts'
+import { type EdgeFacts, type EdgeMove, moveEdge } from '../../../../../domain/cohorts/edges/transitions.ts'
+import { ApiError } from '../../../../../domain/errors.ts'
+import { sha256Hex } from '../../../../../platform/signing.ts'
+import type { EdgeRole } from '../../../../../schemas/cohort-edge.ts'
+import type { CohortEventType, EdgeFailure } from '../../../../../schemas/cohort-vocabulary.ts'
+import type { Services } from '../../../../services.ts'
+
+/** A call of a node at an edge. */
+export interface EdgeCall {
+  cohortId: string
+  edgeId: string
+  nodeId: string
+  role: EdgeRole
+  operation: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume'
+  /** What a node does only once in an attempt; absent for calls that may be repeated with other bodies. */
+  phase?: string
+  /** The parts of the body that make it another call. */
+  body: { attempt: number; lease_token: string }
+}
+
+/** The rows behind a call, locked until its transaction ends; steps replace them by what they have written. */
+export interface EdgeStep {
+  readonly trx: Transaction<Database>
+  readonly call: EdgeCall
+  readonly locked: edgeRepository.LockedEdge
+  readonly sides: edgeRepository.EdgeSides
+  readonly events: NewCohortEvent[]
+  edge: CohortEdgeRow
+  attempt: CohortEdgeAttemptRow
+}
+
+/** The states in which a cohort has ended. */
+const ENDED: ReadonlySet<string> = new Set(['succeeded', 'failed', 'cancelled'])
+
+const conflict = (message: string, details: Record<string, unknown>) =>
+  new ApiError('conflict', message, { details })
+
+/** Runs a call in one transaction: its node, its attempt and its cohort are checked, and it takes effect once. */
+export function atEdge<A extends object>(
+  { db }: Pick<Services, 'db'>,
+  call: EdgeCall,
+  work: (step: EdgeStep, isRepeat: boolean) => Promise<A>,
+): Promise<A> {
+  return againAfterDeadlock(db, async (trx) => {
+    const step = await openStep(trx, call)
+    const key = {
+      edge_id: call.edgeId,
+      attempt: call.body.attempt,
+      node_id: call.nodeId,
+      operation: call.operation,
+      phase: call.phase ?? '',
+    }
+    const known = call.phase === undefined ? undefined : await edgeCallRepository.findCall(trx, key)
+    const digest = digestOf(call.body)
+    if (known && !known.body_digest.equals(digest)) {
+      const { attempt, state } = step.edge
+      throw conflict('this call was made with another body', { attempt, state })
+    }
+    // What was stored is the answer of this very operation.
+    if (known?.answer) return known.answer as A
+
+    step.attempt = await edgeRepository.noteCall(trx, step.attempt, call)
+    const answer = await work(step, known !== undefined)
+    if (call.phase !== undefined && !known) {
+      const isFinal = call.operation !== 'negotiate' && call.operation !== 'rendezvous'
+      await edgeCallRepository.recordCall(trx, key, { digest, answer: isFinal ? answer : null })
+    }
+    await appendCohortEvents(trx, call.cohortId, step.events)
+    return answer
+  })
+}
+
+async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<EdgeStep> {
+  const { role, nodeId, body } = call
+  const locked = await edgeRepository.lockEdge(trx, call)
+  const stageId = role === 'producer' ? locked?.from_stage_id : locked?.to_stage_id
+  if (!locked || !stageId) throw notFound()
+  const sides = await edgeRepository.lockSides(trx, locked, { decides: call.operation === 'consume' })
+  if (!(await edgeRepository.holdsStage(trx, { stageId, role, nodeId, token: body.lease_token })))
+    throw notFound()
+  if (ENDED.has(locked.cohort_status)) throw conflict('this cohort has ended', { state: 'closed' })
+  const { attempt, state } = locked
+  if (body.attempt !== attempt) throw conflict('the edge is at another attempt', { attempt, state })
+  return {
+    trx,
+    call,
+    locked,
+    sides,
+    events: [],
+    edge: locked,
+    attempt: await edgeRepository.openAttempt(trx, locked),
+  }
+}
+
+const notFound = () => new ApiError('not_found', 'this node works at no such edge')
+
+/** The lease authorises a call and is no part of it; nor is the time that the node waits for news. */
+const digestOf = (body: EdgeCall['body']) =>
+  Buffer.from(sha256Hex(canonicalJson({ ...body, lease_token: undefined, wait_ms: undefined })), 'hex')
+
+const EVENTS: Partial<Record<EdgeMove, CohortEventType>> = {
+  agree: 'edge.negotiated',
+  connect: 'edge.connecting',
+  open: 'edge.opened',
+  deposit: 'edge.transferred',
+  deliver: 'edge.transferred',
+  consume: 'edge.consumed',
+}
+
+interface Taking extends edgeRepository.EdgeChange {
+  facts?: EdgeFacts
+  /** Told in the step's event. */
+  data?: Record<string, unknown>
+}
+
+/**
+ * Takes one step of the edge's table and writes it; a broken rule ends the attempt instead, and false is returned. A step
+ * that cannot be taken from the edge's state is a conflict.
+ */
+export async function takeStep(
+  step: EdgeStep,
+  move: EdgeMove,
+  { facts, edge, attempt, data }: Taking = {},
+): Promise<boolean> {
+  const { state } = step.edge
+  const outcome = moveEdge({ state, move, by: step.call.role }, facts)
+  if ('refused' in outcome) throw impossible(step)
+  if ('failure' in outcome) {
+    await failStep(step, outcome.failure)
+    return false
+  }
+  await write(step, { edge: { ...edge, state: outcome.to }, ...(attempt && { attempt }) })
+  const type = EVENTS[move]
+  if (type) tell(step, type, data)
+  return true
+}
+
+function impossible({ edge: { attempt, state, failure } }: EdgeStep): ApiError {
+  return conflict(`the edge is ${state}`, { attempt, state, ...(failure && { failure }) })
+}
+
+/** Ends the attempt with a failure. */
+export async function failStep(
+  step: EdgeStep,
+  failure: EdgeFailure,
+  data: Record<string, unknown> = {},
+): Promise<void> {
+  const outcome = moveEdge({ state: step.edge.state, move: 'fail', by: step.call.role })
+  if (!('to' in outcome)) throw impossible(step)
+  await write(step, { edge: { state: outcome.to, failure } })
+  tell(step, 'edge.failed', { failure, ...data })
+}
+
+/** Writes to the edge and its attempt without another step. */
+export async function write(step: EdgeStep, change: edgeRepository.EdgeChange): Promise<void> {
+  Object.assign(step, await edgeRepository.changeEdge(step.trx, step.edge, change))
+}
+
+export function tell(step: EdgeStep, type: CohortEventType, data: Record<string, unknown> = {}): void {
+  const { edge, call } = step
+  step.events.push({ type, edgeId: edge.id, nodeId: call.nodeId, attempt: edge.attempt, data })
+}
+
+/** Returns where the edge stands after the steps so far. */
+export function standingOf({ edge, attempt, locked, sides }: EdgeStep): EdgeStanding {
+  const completedAt = sides.producer?.completed_at
+  const loadedAt = sides.consumer.loaded_at
+  const readyAt =
+    completedAt && loadedAt ? new Date(Math.max(completedAt.getTime(), loadedAt.getTime())) : null
+  return {
+    state: edge.state,
+    attempt: edge.attempt,
+    failure: edge.failure,
+    isClosed: edge.closed,
+    transport: edge.transport,
+    mode: attempt.agreed?.mode ?? edge.mode,
+    isStated: edge.sha256 !== null,
+    isStored: edge.payload !== null || edge.payload_key !== null,
+    isListening: attempt.candidates !== null,
+    isDone: sides.consumer.status === 'succeeded',
+    holdUntil: attempt.hold_until,
+    deadline: deadlineOf({
+      state: edge.state,
+      calledAt: attempt.called_at,
+      readyAt,
+      latest: locked.cohort_deadline_at,
+    }),
+  }
+}

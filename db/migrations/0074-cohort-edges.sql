@@ -1,0 +1,58 @@
+-- The attempts at an edge: what was offered and agreed, and how far it came.
+create table cohort_edge_attempt (
+  edge_id uuid not null references cohort_edge on delete cascade,
+  attempt integer not null,
+  state text not null default 'planned' check (state in
+    ('planned', 'negotiating', 'negotiated', 'connecting', 'open', 'transferred', 'consumed', 'failed')),
+  producer_node_id uuid,
+  consumer_node_id uuid,
+  producer_offer jsonb,
+  consumer_offer jsonb,
+  agreed jsonb,
+  -- Where the producer listens, and the key that it shows there.
+  candidates jsonb,
+  spki_sha256 text,
+  ticket_sha256 text,
+  ticket_expires_at timestamptz,
+  -- What the consumer reached.
+  probes jsonb,
+  selected text,
+  session_id uuid,
+  -- The last frame of a session that has been acknowledged.
+  acknowledged bigint,
+  bytes bigint,
+  failure text,
+  -- The producer keeps its payload until then; every call of the consumer renews it.
+  hold_until timestamptz,
+  -- The last call of either side, by which silence is measured.
+  called_at timestamptz not null default now(),
+  opened_at timestamptz,
+  progress_at timestamptz,
+  progress_events integer not null default 0,
+  created_at timestamptz not null default now(),
+  primary key (edge_id, attempt)
+);
+
+-- The calls that have taken effect, so that a repeat has none.
+create table cohort_edge_call (
+  edge_id uuid not null,
+  attempt integer not null,
+  node_id uuid not null,
+  operation text not null,
+  phase text not null,
+  body_digest bytea not null,
+  answer jsonb,
+  created_at timestamptz not null default now(),
+  primary key (edge_id, attempt, node_id, operation, phase),
+  foreign key (edge_id, attempt) references cohort_edge_attempt on delete cascade
+);
+
+-- The measured rate from node to node, and until when a pair that could not connect is sent through the object store.
+create table edge_rate (
+  from_node_id uuid not null references node on delete cascade,
+  to_node_id uuid not null references node on delete cascade,
+  ewma_mb_s double precision,
+  samples integer not null default 0,
+  unreachable_until timestamptz,
+  primary key (from_node_id, to_node_id)
+);

@@ -1,0 +1,208 @@
+import { type Kysely, sql, type Transaction, type Updateable } from 'kysely'
+import { EDGE_SECONDS } from '../../../domain/cohorts/edges/deadlines.ts'
+import type { EdgeRole } from '../../../schemas/cohort-edge.ts'
+import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
+import type { Database } from '../../tables.ts'
+import type { CohortEdgeAttemptRow, CohortEdgeAttemptUpdate } from '../../tables/cohort-edges.ts'
+import type { CohortEdgeRow, CohortEdgeTable, CohortStageRow } from '../../tables/cohorts.ts'
+
+/** Notified with an edge's id whenever its row or attempt has changed. */
+export const EDGE_CHANNEL = 'hearth_edge'
+
+/*
+ * Whoever locks several of these rows does so in this order: evidence, edges, stages, leases, the cohort, which is only
+ * locked to number events. Several edges are locked in the order of their ids, and several stages by position.
+ */
+
+export interface LockedEdge extends CohortEdgeRow {
+  account_id: string
+  cohort_status: CohortState
+  cohort_deadline_at: Date
+  /** The time of the database. */
+  now: Date
+}
+
+/** Locks an edge of a cohort. */
+export function lockEdge(
+  trx: Transaction<Database>,
+  { cohortId, edgeId }: { cohortId: string; edgeId: string },
+): Promise<LockedEdge | undefined> {
+  return trx
+    .selectFrom('cohort_edge')
+    .innerJoin('cohort', 'cohort.id', 'cohort_edge.cohort_id')
+    .selectAll('cohort_edge')
+    .select([
+      'cohort.account_id',
+      'cohort.status as cohort_status',
+      'cohort.deadline_at as cohort_deadline_at',
+      sql<Date>`clock_timestamp()`.as('now'),
+    ])
+    .where('cohort_edge.id', '=', edgeId)
+    .where('cohort_edge.cohort_id', '=', cohortId)
+    .forNoKeyUpdate('cohort_edge')
+    .executeTakeFirst()
+}
+
+interface Holder {
+  stageId: string
+  role: EdgeRole
+  token: string
+  nodeId: string
+}
+
+/**
+ * Returns whether a node works under the newest lease of a stage, and keeps that lease as it is until the transaction
+ * ends. A producer's may have been completed, because its payload outlives its work.
+ */
+export async function holdsStage(
+  trx: Transaction<Database>,
+  { stageId, role, token, nodeId }: Holder,
+): Promise<boolean> {
+  const isCompleted = role === 'producer' ? sql`lease.state = 'completed'` : sql`false`
+  const { rows } = await sql`
+    select 1 from lease
+    where token = ${token}::uuid and kind = 'stage' and subject_id = ${stageId}::uuid and node_id = ${nodeId}::uuid
+      and ((lease.state = 'active' and expires_at > now()) or ${isCompleted})
+      and not exists (
+        select 1 from lease later
+        where later.kind = 'stage' and later.subject_id = lease.subject_id and later.attempt > lease.attempt)
+    for share of lease`.execute(trx)
+  return rows.length > 0
+}
+
+type Side = Pick<CohortStageRow, 'id' | 'name' | 'status' | 'specification' | 'loaded_at' | 'completed_at'>
+
+/** The stages at the ends of an edge. */
+export interface EdgeSides {
+  producer: Side | undefined
+  consumer: Side
+}
+
+/**
+ * Locks the stages of an edge, so that neither ends meanwhile. A transaction that decides whether the consumer may run
+ * takes it for itself: two that each consume one of the last two edges would otherwise not see each other.
+ */
+export async function lockSides(
+  trx: Transaction<Database>,
+  { from_stage_id, to_stage_id }: CohortEdgeRow,
+  { decides = false } = {},
+): Promise<EdgeSides> {
+  const stage = (id: string) =>
+    trx
+      .selectFrom('cohort_stage')
+      .select(['id', 'name', 'status', 'specification', 'loaded_at', 'completed_at'])
+      .where('id', '=', id)
+  const producer =
+    from_stage_id === null ? undefined : await stage(from_stage_id).forShare().executeTakeFirst()
+  const consumer = stage(to_stage_id)
+  return {
+    producer,
+    consumer: await (decides ? consumer.forNoKeyUpdate() : consumer.forShare()).executeTakeFirstOrThrow(),
+  }
+}
+
+/** Returns the row of an edge's current attempt, which the first call makes. The edge is locked. */
+export async function openAttempt(
+  trx: Transaction<Database>,
+  { id, attempt }: CohortEdgeRow,
+): Promise<CohortEdgeAttemptRow> {
+  await trx
+    .insertInto('cohort_edge_attempt')
+    .values({ edge_id: id, attempt })
+    .onConflict((oc) => oc.doNothing())
+    .execute()
+  return trx
+    .selectFrom('cohort_edge_attempt')
+    .selectAll()
+    .where('edge_id', '=', id)
+    .where('attempt', '=', attempt)
+    .executeTakeFirstOrThrow()
+}
+
+export interface EdgeChange {
+  edge?: Updateable<CohortEdgeTable>
+  attempt?: CohortEdgeAttemptUpdate
+}
+
+/**
+ * Writes to a locked edge and its attempt, each only as it was read, and wakes whoever waits for it. The state is in
+ * both: the attempt's stays when another attempt begins.
+ */
+export async function changeEdge(
+  trx: Transaction<Database>,
+  was: Pick<CohortEdgeRow, 'id' | 'attempt' | 'state'>,
+  { edge = {}, attempt = {} }: EdgeChange,
+): Promise<{ edge: CohortEdgeRow; attempt: CohortEdgeAttemptRow }> {
+  const state = edge.state ?? was.state
+  const changed = await trx
+    .updateTable('cohort_edge')
+    .set({ ...edge, state })
+    .where('id', '=', was.id)
+    .where('attempt', '=', was.attempt)
+    .where('state', '=', was.state)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  const tried = await trx
+    .updateTable('cohort_edge_attempt')
+    .set({ ...attempt, state, ...(edge.failure !== undefined && { failure: edge.failure }) })
+    .where('edge_id', '=', was.id)
+    .where('attempt', '=', was.attempt)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  await notifyEdge(trx, was.id)
+  return { edge: changed, attempt: tried }
+}
+
+/** Wakes whoever waits for news of an edge, once the transaction is committed. */
+async function notifyEdge(trx: Transaction<Database>, edgeId: string): Promise<void> {
+  await sql`select pg_notify(${EDGE_CHANNEL}, ${edgeId})`.execute(trx)
+}
+
+/** Records that a node has called, so that silence is told from work; a consumer's call also prolongs the hold. */
+export async function noteCall(
+  trx: Transaction<Database>,
+  { edge_id, attempt }: CohortEdgeAttemptRow,
+  { role, nodeId }: { role: EdgeRole; nodeId: string },
+): Promise<CohortEdgeAttemptRow> {
+  const holds = sql<Date>`clock_timestamp() + make_interval(secs => ${EDGE_SECONDS.hold})`
+  return trx
+    .updateTable('cohort_edge_attempt')
+    .set({
+      called_at: sql<Date>`clock_timestamp()`,
+      ...(role === 'consumer'
+        ? { consumer_node_id: nodeId, hold_until: holds }
+        : { producer_node_id: nodeId, hold_until: sql<Date>`coalesce(hold_until, ${holds})` }),
+    })
+    .where('edge_id', '=', edge_id)
+    .where('attempt', '=', attempt)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/**
+ * Returns whether a stage has the inputs that it needs: every edge into it is consumed or closed, or as many are
+ * consumed as its quorum asks for.
+ */
+export async function mayRun(db: Kysely<Database>, { id, specification }: Side): Promise<boolean> {
+  const { quorum } = specification
+  const { rows } = await sql<{ waiting: number; consumed: number }>`
+    select count(*) filter (where state <> 'consumed' and not closed)::int as waiting,
+      count(*) filter (where state = 'consumed')::int as consumed
+    from cohort_edge where to_stage_id = ${id}::uuid and from_stage_id is not null`.execute(db)
+  const { waiting, consumed } = rows[0] ?? { waiting: 0, consumed: 0 }
+  return waiting === 0 || (typeof quorum === 'number' && consumed >= quorum)
+}
+
+/** Returns the public key of a node in base64. */
+export async function findPeer(
+  db: Kysely<Database>,
+  nodeId: string | null,
+): Promise<{ node_id: string; public_key: string } | null> {
+  if (nodeId === null) return null
+  const node = await db
+    .selectFrom('node')
+    .select(['id', 'public_key'])
+    .where('id', '=', nodeId)
+    .executeTakeFirst()
+  return node ? { node_id: node.id, public_key: node.public_key.toString('base64') } : null
+}

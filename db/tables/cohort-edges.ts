@@ -1,0 +1,67 @@
+import type { Insertable, Selectable, Updateable } from 'kysely'
+import type { Agreement, Candidate, EdgeOffer } from '../../schemas/cohort-edge.ts'
+import type { EdgeFailure, EdgeState } from '../../schemas/cohort-vocabulary.ts'
+import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
+
+export interface CohortEdgeAttemptTable {
+  edge_id: string
+  attempt: number
+  state: Defaulted<EdgeState>
+  producer_node_id: Optional<string>
+  consumer_node_id: Optional<string>
+  producer_offer: NullableJson<EdgeOffer>
+  consumer_offer: NullableJson<EdgeOffer>
+  agreed: NullableJson<Agreement>
+  /** Where the producer listens. */
+  candidates: NullableJson<Candidate[]>
+  /** The key that it shows there. */
+  spki_sha256: Optional<string>
+  ticket_sha256: Optional<string>
+  ticket_expires_at: Optional<Date>
+  /** What the consumer tried to reach. */
+  probes: NullableJson<object[]>
+  selected: Optional<string>
+  session_id: Optional<string>
+  /** The last frame of a session that has been acknowledged. */
+  acknowledged: Optional<number>
+  bytes: Optional<number>
+  failure: Optional<EdgeFailure>
+  /** The producer keeps its payload until then. */
+  hold_until: Optional<Date>
+  /** The last call of either side. */
+  called_at: Defaulted<Date>
+  opened_at: Optional<Date>
+  progress_at: Optional<Date>
+  progress_events: Defaulted<number>
+  created_at: CreatedAt
+}
+export type CohortEdgeAttemptRow = Selectable<CohortEdgeAttemptTable>
+export type CohortEdgeAttemptUpdate = Updateable<CohortEdgeAttemptTable>
+
+/** A call that has taken effect. */
+export interface CohortEdgeCallTable {
+  edge_id: string
+  attempt: number
+  node_id: string
+  operation: string
+  phase: string
+  body_digest: Buffer
+  answer: NullableJson<Record<string, unknown>>
+  created_at: CreatedAt
+}
+export type NewCohortEdgeCall = Insertable<CohortEdgeCallTable>
+
+export interface EdgeRateTable {
+  from_node_id: string
+  to_node_id: string
+  ewma_mb_s: Optional<number>
+  samples: Defaulted<number>
+  /** Until then a pair that could not connect is sent through the object store. */
+  unreachable_until: Optional<Date>
+}
+
+export interface CohortEdgeTables {
+  cohort_edge_attempt: CohortEdgeAttemptTable
+  cohort_edge_call: CohortEdgeCallTable
+  edge_rate: EdgeRateTable
+}

@@ -1,0 +1,77 @@
+import type { Agreement, EdgeOffer } from '../../../schemas/cohort-edge.ts'
+import type { EdgeFailure, EdgeMode, Transport } from '../../../schemas/cohort-vocabulary.ts'
+
+/** The terms of the graph, by which every attempt goes. */
+export interface EdgeTerms {
+  mode: EdgeMode
+  /** Null for all. */
+  transports: readonly Transport[] | null
+  maxBytes: number
+  sourceFingerprint: string
+}
+
+/** The offers of both sides, and what the platform knows about the pair. */
+export interface Parties {
+  producer: EdgeOffer
+  consumer: EdgeOffer
+  isSameNode: boolean
+  /** False for some time after no address of the producer answered the consumer. */
+  isReachable: boolean
+  /** Whether the payload is in the row; undefined while there is none. */
+  isInline: boolean | undefined
+}
+
+/** Cheapest first. */
+const PREFERENCE: readonly Transport[] = ['inline', 'local', 'engine', 'direct', 'relay']
+
+const DEFAULT_WINDOW = 4_194_304
+
+/**
+ * Returns what both sides and the graph allow, the failure when there is nothing, or undefined while only the payload
+ * will tell.
+ */
+export function agree(
+  terms: EdgeTerms,
+  parties: Parties,
+): Omit<Agreement, 'adapter'> | EdgeFailure | undefined {
+  const { producer, consumer, isReachable } = parties
+  const allowed = PREFERENCE.filter(
+    (transport) =>
+      (terms.transports?.includes(transport) ?? true) &&
+      producer.transports.includes(transport) &&
+      consumer.transports.includes(transport),
+  )
+  const possible = allowed.filter((transport) => isPossible(transport, parties))
+  // A pair that could not reach each other tries again only where there is no other way.
+  const transport = possible.find((other) => isReachable || other !== 'direct') ?? possible[0]
+  if (!transport) return parties.isInline === undefined && allowed.includes('inline') ? undefined : 'refused'
+
+  const encoding = producer.encodings.find((one) => consumer.encodings.includes(one))
+  const mode = modeOf(terms.mode, transport, parties)
+  if (!encoding || !mode) return 'refused'
+  return {
+    transport,
+    mode,
+    encoding,
+    digest: 'sha256',
+    space_fingerprint: terms.sourceFingerprint,
+    max_bytes: Math.min(terms.maxBytes, producer.max_bytes, consumer.max_bytes),
+    window_bytes: Math.min(producer.window_bytes ?? DEFAULT_WINDOW, consumer.window_bytes ?? DEFAULT_WINDOW),
+  }
+}
+
+function isPossible(transport: Transport, { isInline, isSameNode }: Parties): boolean {
+  if (transport === 'inline') return isInline ?? false
+  return transport !== 'local' || isSameNode
+}
+
+/** A session needs a connection; without one its frames travel as one payload. */
+function modeOf(
+  wanted: EdgeMode,
+  transport: Transport,
+  { producer, consumer }: Parties,
+): EdgeMode | undefined {
+  const both = (mode: EdgeMode) => producer.modes.includes(mode) && consumer.modes.includes(mode)
+  if (wanted === 'session' && transport === 'direct' && both('session')) return 'session'
+  return both('transfer') ? 'transfer' : undefined
+}

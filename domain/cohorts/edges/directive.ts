@@ -1,0 +1,62 @@
+import type { Directive, EdgeRole } from '../../../schemas/cohort-edge.ts'
+import type { EdgeFailure, EdgeMode, EdgeState, Transport } from '../../../schemas/cohort-vocabulary.ts'
+
+/** Where an edge stands, as far as it decides the next steps of its nodes. */
+export interface EdgeStanding {
+  state: EdgeState
+  attempt: number
+  failure: EdgeFailure | null
+  isClosed: boolean
+  transport: Transport | null
+  mode: EdgeMode
+  /** The producer has stated its payload. */
+  isStated: boolean
+  /** The payload is in the row or the object store. */
+  isStored: boolean
+  /** The producer has said where it listens. */
+  isListening: boolean
+  /** The consumer's stage has succeeded. */
+  isDone: boolean
+  holdUntil: Date | null
+  deadline: Date
+}
+
+/** The pause of a node that asks again without waiting. */
+const ASK_AGAIN_MS = 1_000
+
+const isAgreed = ({ state, isClosed }: EdgeStanding) =>
+  !isClosed && state !== 'planned' && state !== 'negotiating' && state !== 'failed'
+
+function isReleased(edge: EdgeStanding, role: EdgeRole): boolean {
+  if (edge.isClosed) return true
+  return role === 'producer' ? edge.isDone || edge.isStored : edge.state === 'failed'
+}
+
+/** Returns what a node on one side of an edge is to do. */
+export function directiveOf(edge: EdgeStanding, role: EdgeRole): Directive {
+  const [proceed, release] = [isAgreed(edge), isReleased(edge, role)]
+  const isWaiting = !proceed && !release && edge.state !== 'failed'
+  return {
+    state: edge.state,
+    attempt: edge.attempt,
+    proceed,
+    release,
+    ...(isWaiting && { retry_after_ms: ASK_AGAIN_MS }),
+    ...(edge.holdUntil && { hold_until: edge.holdUntil.toISOString() }),
+    deadline: edge.deadline.toISOString(),
+    ...(edge.state === 'failed' && edge.failure && { failure: edge.failure }),
+  }
+}
+
+/** Returns whether a node that waits has something to do; until then its request stays open. */
+export function isNews(edge: EdgeStanding, role: EdgeRole): boolean {
+  if (edge.state === 'failed' || isReleased(edge, role)) return true
+  if (!isAgreed(edge)) return false
+  if (role === 'consumer') {
+    const isComing = edge.transport === 'relay' && !edge.isStored
+    return edge.state === 'consumed' || edge.mode === 'session' || (edge.isStated && !isComing)
+  }
+  // The producer has done its part once the payload is stated, and offered where the transport needs that.
+  if (edge.state === 'transferred' || edge.state === 'consumed') return false
+  return edge.transport === 'relay' || !edge.isStated || (edge.transport === 'direct' && !edge.isListening)
+}

@@ -1,0 +1,156 @@
+import Type, { type Static } from 'typebox'
+import { Dtype, EdgeFailure, EdgeMode, EdgeState, Transport } from './cohort-vocabulary.ts'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Formed, Sha256 } from './forms.ts'
+
+/** The longest that a request waits for news of its edge. */
+const LONGEST_WAIT_MS = 10_000
+/** The largest payload of a row, before base64. */
+export const INLINE_BYTES = 64 * 1024
+/** The largest payload of an edge. */
+const PAYLOAD_BYTES = 16 * 1024 ** 3
+
+const Attempt = Type.Integer({ minimum: 1, maximum: 1_000_000 })
+const Bytes = Type.Integer({ minimum: 0, maximum: 2 ** 50 })
+const Shape = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 40 }), { maxItems: 8 })
+const Message = Type.String({ maxLength: 500 })
+const Milliseconds = Type.Number({ minimum: 0, maximum: 1e9 })
+
+export const EdgeRole = Vocabulary('producer', 'consumer')
+export type EdgeRole = Static<typeof EdgeRole>
+
+/** The forms of a payload's bytes. */
+const Encoding = Vocabulary('safetensors', 'raw', 'json', 'llama-state', 'vllm-kv')
+export type Encoding = Static<typeof Encoding>
+
+const Digest = Vocabulary('sha256')
+
+const Base64 = Formed(
+  '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
+  'must be base64 with its padding',
+  { maxLength: 4 * Math.ceil(INLINE_BYTES / 3) },
+)
+
+const Candidate = Type.Object(
+  {
+    url: Formed('^https://[^/?#@\\s]{1,300}$', 'must be https://host:port', { maxLength: 310 }),
+    scope: Vocabulary('loopback', 'private', 'public'),
+  },
+  { additionalProperties: false },
+)
+export type Candidate = Static<typeof Candidate>
+
+/** Every call names the attempt that its node works on, and the lease of its stage. */
+const Call = { attempt: Attempt, lease_token: Uuid }
+
+export const EdgeParams = Type.Object({ cohort_id: Uuid, edge_id: Uuid })
+
+export const EdgeOffer = Type.Object(
+  {
+    modes: Type.Array(EdgeMode, { minItems: 1, maxItems: 2 }),
+    transports: Type.Array(Transport, { minItems: 1, maxItems: 5 }),
+    encodings: Type.Array(Encoding, { minItems: 1, maxItems: 5 }),
+    digests: Type.Array(Digest, { minItems: 1, maxItems: 1 }),
+    space_fingerprint: Sha256,
+    max_bytes: Type.Integer({ minimum: 0, maximum: PAYLOAD_BYTES }),
+    window_bytes: Type.Optional(Type.Integer({ minimum: 65_536, maximum: 2 ** 30, default: 4_194_304 })),
+    /** The members from here on are the producer's, once it has its payload. */
+    size_bytes: Type.Optional(Nullable(Bytes)),
+    sha256: Type.Optional(Nullable(Sha256)),
+    shape: Type.Optional(Nullable(Shape)),
+    dtype: Type.Optional(Nullable(Dtype)),
+    inline: Type.Optional(Base64),
+  },
+  { additionalProperties: false },
+)
+export type EdgeOffer = Static<typeof EdgeOffer>
+
+export const EdgeNegotiateRequest = Type.Object(
+  {
+    ...Call,
+    role: EdgeRole,
+    wait_ms: Type.Optional(Type.Integer({ minimum: 0, maximum: LONGEST_WAIT_MS, default: 0 })),
+    offer: EdgeOffer,
+  },
+  { $id: 'EdgeNegotiateRequest', additionalProperties: false },
+)
+export type EdgeNegotiateRequest = Static<typeof EdgeNegotiateRequest>
+
+export const EdgeConsumeRequest = Type.Object(
+  {
+    ...Call,
+    outcome: Vocabulary('consumed', 'refused'),
+    bytes: Bytes,
+    sha256: Sha256,
+    space_fingerprint: Sha256,
+    shape: Type.Optional(Shape),
+    adapter_sha256: Type.Optional(Nullable(Sha256)),
+    failure: Type.Optional(EdgeFailure),
+    message: Type.Optional(Message),
+  },
+  { $id: 'EdgeConsumeRequest', additionalProperties: false },
+)
+export type EdgeConsumeRequest = Static<typeof EdgeConsumeRequest>
+
+/** The members of every answer: where the edge stands, and the next step of the node that asked. */
+const DIRECTIVE = {
+  state: EdgeState,
+  attempt: Attempt,
+  /** Both sides agree, and the attempt has neither failed nor been closed: the node takes its next step. */
+  proceed: Type.Boolean(),
+  /** The node drops what it holds of this edge. */
+  release: Type.Boolean(),
+  /** The edge goes on without this node for now; it asks again after this time. */
+  retry_after_ms: Type.Optional(Milliseconds),
+  /** The producer keeps its payload at least until then. */
+  hold_until: Type.Optional(Timestamp),
+  /** The attempt fails unless its state has changed by then. */
+  deadline: Timestamp,
+  /** Only with the state `failed`. */
+  failure: Type.Optional(EdgeFailure),
+}
+
+export const Directive = Type.Object(DIRECTIVE)
+export type Directive = Static<typeof Directive>
+
+const Agreement = Type.Object({
+  transport: Transport,
+  mode: EdgeMode,
+  encoding: Encoding,
+  digest: Digest,
+  /** The space of the bytes that travel. */
+  space_fingerprint: Sha256,
+  /** The map into the consumer's space, which the consumer applies. */
+  adapter: Nullable(
+    Type.Object({ evidence_id: Uuid, url: Type.String(), sha256: Sha256, size_bytes: Bytes }),
+  ),
+  max_bytes: Bytes,
+  window_bytes: Bytes,
+})
+export type Agreement = Static<typeof Agreement>
+
+export const EdgeNegotiated = Type.Object(
+  {
+    ...DIRECTIVE,
+    agreed: Nullable(Agreement),
+    size_bytes: Nullable(Bytes),
+    sha256: Nullable(Sha256),
+    shape: Nullable(Shape),
+    /** The payload, for a consumer that takes it from here. */
+    inline: Nullable(Type.String()),
+    peer: Nullable(Type.Object({ node_id: Uuid, public_key: Type.String() })),
+  },
+  { $id: 'EdgeNegotiated' },
+)
+export type EdgeNegotiated = Static<typeof EdgeNegotiated>
+
+export const EdgeConsumed = Type.Object(
+  {
+    ...DIRECTIVE,
+    consumed_at: Nullable(Timestamp),
+    /** Every edge into the stage is consumed or closed, or as many are consumed as its quorum asks for. */
+    stage_may_run: Type.Boolean(),
+  },
+  { $id: 'EdgeConsumed' },
+)
+export type EdgeConsumed = Static<typeof EdgeConsumed>
