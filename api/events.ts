@@ -130,6 +130,14 @@ export const emit = defineEvents({
     err: 'error',
   }),
   'task.woken': info('told tasks that wait for a node that there is room', { tasks: 'number' }),
+  'cohort.cancel_failed': warn('the workflow of a cancelled cohort could not be told', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
+  'cohort.signal_failed': debug('a cohort was not told that a stage has begun', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
   'task.wake_signal_failed': debug('a task was not told that there is room', {
     err: 'error',
     task_id: 'string',

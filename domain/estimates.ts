@@ -35,3 +35,31 @@ export function estimateBySize(what: 'cold' | 'cached' | 'inference', memoryMb: 
       return ms(ASSUMED.memory)
   }
 }
+
+/** The size of a model, and the mean duration of its own loads; null without samples. */
+export interface ModelFacts {
+  model_key: string
+  runtime_profile: string
+  memory_mb: number
+  cold_ms: number | null
+  cached_ms: number | null
+}
+
+/** The mean durations of models of one runtime profile and about one size. */
+export interface Measured {
+  runtime_profile: string
+  what: 'cold' | 'cached' | 'inference'
+  memory_mb: number
+  ms: number
+}
+
+/**
+ * Estimates how long a model takes to load or to answer: from its own samples, otherwise from similar models, otherwise
+ * from its size.
+ */
+export function estimateMs(model: ModelFacts, what: Measured['what'], kin: readonly Measured[]): number {
+  const own = what === 'inference' ? null : what === 'cold' ? model.cold_ms : model.cached_ms
+  if (own !== null) return own
+  const samples = kin.filter((one) => one.runtime_profile === model.runtime_profile && one.what === what)
+  return estimateByKin(samples, model.memory_mb) ?? estimateBySize(what, model.memory_mb)
+}

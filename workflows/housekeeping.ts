@@ -1,4 +1,4 @@
-import { continueAsNew, setCurrentDetails, sleep, workflowInfo } from '@temporalio/workflow'
+import { continueAsNew, patched, setCurrentDetails, sleep, workflowInfo } from '@temporalio/workflow'
 import { PAUSE } from './contract/policy.ts'
 import { emit, workflowLog } from './events.ts'
 import { reconcilePass, type ReconcileState } from './reconcile.ts'
@@ -19,6 +19,8 @@ export interface HousekeepingInput {
  */
 export async function housekeeping(input: HousekeepingInput): Promise<void> {
   const { kind, everyMs = PAUSE.housekeeping[kind] } = input
+  // Called before the first await, so that an execution of an earlier version goes on without.
+  const atCohorts = kind === 'reconcile' && patched('cohorts')
   let known = input.state
   while (!workflowInfo().continueAsNewSuggested) {
     const failures = kind === 'reconcile' ? await reconcileOnce() : (await retentionPass()).failures
@@ -32,7 +34,7 @@ export async function housekeeping(input: HousekeepingInput): Promise<void> {
   await continueAsNew<typeof housekeeping>({ ...input, ...(known && { state: known }) })
 
   async function reconcileOnce(): Promise<readonly unknown[]> {
-    const pass = await reconcilePass(known)
+    const pass = await reconcilePass(known, { atCandidates: () => true, atWaitingJobs: true, atCohorts })
     known = pass.state
     return pass.failures
   }

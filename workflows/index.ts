@@ -1,4 +1,5 @@
 export { candidateTest } from './candidate-test.ts'
+export { cohortRun } from './cohort-run.ts'
 export { coldInference } from './cold-inference.ts'
 export { datasetIngest } from './dataset-ingest.ts'
 export { datasetRemoval } from './dataset-removal.ts'

@@ -12,6 +12,7 @@ const {
   foldUsageCounts,
   noteWaitingJobs,
   reconcileCandidates,
+  reconcileCohorts,
   reconcileDeliveries,
   reconcileJobs,
   reconcileTasks,
@@ -33,6 +34,7 @@ export interface ReconcileState {
   deliveries: string | null
   candidates?: string | null
   waiting?: string | null
+  cohorts?: string | null
   /** The version of the kill switch of which its workflow was last signalled. */
   killSwitch: number | null
 }
@@ -42,7 +44,7 @@ const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null,
 /** Runs a single pass, as schedules of earlier versions start it; it fails when a step has failed. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
-  const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false }
+  const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false, atCohorts: false }
   const { state, failures } = await reconcilePass(last, looks)
   if (failures.length > 0) throw failures[0]
   return state
@@ -54,7 +56,7 @@ export async function reconcile(): Promise<ReconcileState> {
  */
 export async function reconcilePass(
   last: ReconcileState | undefined,
-  looks = { atCandidates: () => true, atWaitingJobs: true },
+  looks: { atCandidates: () => boolean; atWaitingJobs: boolean; atCohorts: boolean },
 ): Promise<{ state: ReconcileState; failures: readonly unknown[] }> {
   const state = { ...NOTHING_YET, ...last }
   const done = { ended: 0, restarted: 0, folded: 0 }
@@ -95,6 +97,14 @@ export async function reconcilePass(
       done.ended += swept.ended
       done.restarted += swept.restarted
       state.candidates = swept.next
+    })
+  }
+  if (looks.atCohorts) {
+    await step(async () => {
+      const swept = await reconcileCohorts(state.cohorts ?? null)
+      done.ended += swept.ended
+      done.restarted += swept.restarted
+      state.cohorts = swept.next
     })
   }
   if (looks.atWaitingJobs) {

@@ -1,3 +1,4 @@
+import { createCohortActivities } from './cohorts/cohorts.ts'
 import { createDatasetActivities } from './datasets/datasets.ts'
 import type { ControlDeps } from './deps.ts'
 import { createReconcileActivities } from './housekeeping/reconcile.ts'
@@ -12,6 +13,7 @@ import { createWaitingActivities } from './training/waiting-jobs.ts'
 /** Every activity of the `control` queue. Each one's doc comment says why it is safe to repeat. */
 export const createControlActivities = (deps: ControlDeps) => ({
   ...createCandidateActivities(deps),
+  ...createCohortActivities(deps),
   ...createDatasetActivities(deps),
   ...createInferenceActivities(deps),
   ...createKillSwitchActivities(deps),

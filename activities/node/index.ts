@@ -1,3 +1,4 @@
+import { createCohortActivities } from './cohorts/run-stage.ts'
 import type { NodeDeps } from './deps.ts'
 import { createMergeActivities } from './jobs/merge.ts'
 import { createTrainActivities } from './jobs/train.ts'
@@ -11,5 +12,6 @@ export const createNodeActivities = (deps: NodeDeps) => ({
   ...createTestActivities(deps),
   ...createTrainActivities(deps),
   ...createMergeActivities(deps),
+  ...createCohortActivities(deps),
 })
 export type NodeActivities = ReturnType<typeof createNodeActivities>

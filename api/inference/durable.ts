@@ -65,7 +65,7 @@ const writeQueued = (
     await passKillSwitchIn(trx)
   })
 
-const quotaExceeded = (quota: number, waiting: number): ApiError =>
+export const quotaExceeded = (quota: number, waiting: number): ApiError =>
   temporaryError(
     'task_quota_exceeded',
     `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,

@@ -59,6 +59,7 @@ export interface CohortTable {
   completed_at: Optional<Date>
 }
 export type CohortRow = Selectable<CohortTable>
+export type NewCohort = Insertable<CohortTable>
 
 export interface CohortStageTable {
   /** The subject of its leases and of its ledger entries. */

@@ -75,7 +75,7 @@ export interface WarmPinTable {
 
 export interface LeaseTable {
   token: string
-  kind: 'task' | 'job'
+  kind: 'task' | 'job' | 'stage'
   subject_id: string
   account_id: string
   node_id: string

@@ -60,6 +60,20 @@ export class ControlClient {
     return this.call('POST', `/api/v1/tasks/${taskId}/claim`, body, options)
   }
 
+  claimStage<T>(cohortId: string, stageId: string, body: object, options?: CallOptions): Promise<T> {
+    return this.call('POST', `/api/v1/cohorts/${cohortId}/stages/${stageId}:claim`, body, options)
+  }
+
+  /** Calls one of the edge routes of a cohort. */
+  edge<T>(
+    verb: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume',
+    { cohortId, edgeId }: { cohortId: string; edgeId: string },
+    body: object,
+    options?: CallOptions,
+  ): Promise<T> {
+    return this.call('POST', `/api/v1/cohorts/${cohortId}/edges/${edgeId}:${verb}`, body, options)
+  }
+
   /** Calls one of the lease routes. Paths are removed from the reason of a failure. */
   lease<T>(
     verb: 'renew' | 'urls' | 'checkpoint' | 'complete' | 'fail',

@@ -46,9 +46,17 @@ export interface FilesOfInput {
 }
 
 /** Returns the fields of a claimed task that may hold addresses. */
-export const filesOfClaim = ({ task_type = '', files = [], task_id }: TaskClaim): FilesOfInput => ({
-  files: filesOf(task_type).map((field) => files.find((file) => file.field === field) ?? { field }),
-  owner: task_id,
+export const filesOfClaim = ({ task_type = '', files = [], task_id }: TaskClaim): FilesOfInput =>
+  filesOfInput(task_id, task_type, files)
+
+/** Returns the fields of an input that may hold addresses. */
+export const filesOfInput = (
+  owner: string,
+  taskType: string,
+  files: NonNullable<TaskClaim['files']> = [],
+): FilesOfInput => ({
+  files: filesOf(taskType).map((field) => files.find((file) => file.field === field) ?? { field }),
+  owner,
 })
 
 /** A file is held twice at most, as it came and as base64, so this many take 700 MB in the worst case. */

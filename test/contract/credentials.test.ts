@@ -20,6 +20,7 @@ function verdict(needed: Credential, sent: Sent): Verdict {
   const role = ROLES.find((name) => name === sent)
   if (!role) return 401
   if (needed === 'cohort') return 'in'
+  if (needed === 'cohort-operator') return role === 'viewer' ? 403 : 'in'
   return ROLES.indexOf(role) >= ROLES.indexOf(needed) ? 'in' : 403
 }
 

@@ -9,6 +9,7 @@ export type Credential =
   | 'join-token'
   | 'evaluator-token'
   | 'cohort'
+  | 'cohort-operator'
   | 'signed-url'
 
 /**
@@ -123,6 +124,11 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   activateKillSwitch: 'operations-key',
   deactivateKillSwitch: 'operations-key',
   getKillSwitch: 'operations-key',
+  planCohort: 'cohort',
+  runCohort: 'cohort-operator',
+  getTaskCohort: 'cohort',
+  listCohortEvents: 'cohort',
+  claimStage: 'node-signature',
   auditTask: 'operations-key',
   createAccount: 'operations-key',
   listAccounts: 'operations-key',
@@ -164,9 +170,6 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   completeLease: 'node-signature',
   failLease: 'node-signature',
   negotiateEdge: 'node-signature',
-  rendezvousEdge: 'node-signature',
-  transferEdge: 'node-signature',
-  runEdgeSession: 'node-signature',
   consumeEdge: 'node-signature',
 
   registerModelSpaces: 'evaluator-token',

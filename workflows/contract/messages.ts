@@ -35,3 +35,6 @@ export const nodeHasRoom = defineSignal('node_has_room')
 
 /** Makes the next attempt of a webhook delivery now, before it is due. */
 export const retryDeliveryNow = defineSignal('retry_now')
+
+/** Signals a cohort's workflow that a stage has begun to work, so that its consumers are called; by the stage's name. */
+export const stageStarted = defineSignal<[string]>('stage_started')

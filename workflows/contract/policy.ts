@@ -15,6 +15,7 @@ export const WORKFLOW_ID = {
   job: (jobId: string) => `job/${jobId}`,
   jobRemoval: (jobId: string) => `job/${jobId}/removal`,
   task: (taskId: string) => `task/${taskId}`,
+  cohort: (cohortId: string) => `cohort/${cohortId}`,
   candidateTest: (versionId: string) => `version/${versionId}/test`,
   memorySnapshot: (namespaceId: string, build: number) => `memory/${namespaceId}/${build}`,
   load: (modelKey: string, nodeId: string) => `load/${modelKey}/${nodeId}`,

@@ -106,6 +106,27 @@ export const candidateTestStart = (version: { id: string; account_id: string; mo
   },
 })
 
+/** The start intent of `cohortRun`. */
+export const cohortRunStart = (cohort: {
+  cohortId: string
+  accountId: string
+  name: string
+  stages: number
+  nodes: number
+  modelKey: string
+}) => ({
+  workflowId: WORKFLOW_ID.cohort(cohort.cohortId),
+  workflow: 'cohortRun',
+  taskQueue: QUEUES.control,
+  args: [{ cohortId: cohort.cohortId }],
+  options: {
+    search: { HearthAccount: cohort.accountId, HearthKind: 'cohort', HearthModel: cohort.modelKey },
+    // Temporal limits the summary to 200 bytes.
+    summary: `${cohort.name.slice(0, 40)}: ${cohort.stages} stages on ${cohort.nodes} nodes`,
+    fairnessKey: cohort.accountId,
+  },
+})
+
 /** The start intent of `modelLoad`. */
 export const modelLoadStart = ({ modelKey, nodeId }: { modelKey: string; nodeId: string }) => ({
   workflowId: WORKFLOW_ID.load(modelKey, nodeId),

@@ -1,6 +1,7 @@
 import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
 import * as invocationRepository from '../../../db/repositories/actions/invocations.ts'
+import { endCohort } from '../../../db/repositories/cohorts/endings.ts'
 import * as candidateTestRepository from '../../../db/repositories/models/candidate-tests.ts'
 import * as versionLifecycleRepository from '../../../db/repositories/models/version-lifecycle.ts'
 import * as killSwitchRepository from '../../../db/repositories/platform/kill-switch.ts'
@@ -20,6 +21,7 @@ import { activateKillSwitch, deactivateKillSwitch } from '../../../workflows/con
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import {
   candidateTestStart,
+  cohortRunStart,
   coldInferenceStart,
   killSwitchStart,
   mergeStart,
@@ -121,6 +123,29 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
             ),
       },
     )
+  },
+
+  /** Does the same for cohorts. Safe to repeat because a cohort ends once, and its rows tell which stages remain. */
+  async reconcileCohorts(after: string | null): Promise<Swept> {
+    return sweep({ temporal, log }, await openWorkRepository.openCohorts(db, { after, limit: BATCH }), {
+      workflowId: WORKFLOW_ID.cohort,
+      end: ({ id }, { status, reason }) => {
+        const fault = { code: 'workflow_ended', message: `${reason} of this cohort` }
+        return db.transaction().execute((trx) => endCohort(trx, id, { status, fault }, now()))
+      },
+      restart: (cohort) =>
+        enqueueStart(
+          db,
+          cohortRunStart({
+            cohortId: cohort.id,
+            accountId: cohort.account_id,
+            name: cohort.name ?? 'cohort',
+            stages: cohort.stages,
+            nodes: cohort.nodes,
+            modelKey: cohort.model_key,
+          }),
+        ),
+    })
   },
 
   /**

@@ -1,8 +1,7 @@
 import type { Kysely } from 'kysely'
 import * as taskEstimateRepository from '../../../db/repositories/tasks/estimates.ts'
-import type { Measured, ModelFacts } from '../../../db/repositories/tasks/estimates.ts'
 import type { Database } from '../../../db/tables.ts'
-import { estimateByKin, estimateBySize } from '../../../domain/estimates.ts'
+import { estimateMs, type Measured } from '../../../domain/estimates.ts'
 
 /** The largest age of the cached samples of all models. */
 const REMEMBERED_MS = 10_000
@@ -29,7 +28,7 @@ export class Estimates {
     const kin = await this.#kin()
     return (modelKey, what) => {
       const model = facts.get(modelKey)
-      return model ? (ownMs(model, what) ?? byOthers(kin, model, what)) : 0
+      return model ? estimateMs(model, what, kin) : 0
     }
   }
 
@@ -46,12 +45,4 @@ export class Estimates {
     rows.catch(() => (this.#measured = undefined))
     return rows
   }
-}
-
-const ownMs = (model: ModelFacts, what: What): number | undefined =>
-  (what === 'inference' ? null : what === 'cold' ? model.cold_ms : model.cached_ms) ?? undefined
-
-function byOthers(kin: readonly Measured[], { runtime_profile, memory_mb }: ModelFacts, what: What): number {
-  const samples = kin.filter((one) => one.runtime_profile === runtime_profile && one.what === what)
-  return estimateByKin(samples, memory_mb) ?? estimateBySize(what, memory_mb)
 }

@@ -19,10 +19,20 @@ export async function findTaskAudit(
     .where('id', '=', taskId)
     .executeTakeFirst()
   if (!task) return undefined
+  const stages = await db
+    .selectFrom('cohort_stage')
+    .innerJoin('cohort', 'cohort.id', 'cohort_stage.cohort_id')
+    .select('cohort_stage.id')
+    .where('cohort.task_id', '=', taskId)
+    .execute()
   const entries = await db
     .selectFrom('ledger_line')
-    .selectAll()
-    .where('task_id', '=', taskId)
+    .leftJoin('cohort_stage', 'cohort_stage.id', 'ledger_line.task_id')
+    .selectAll('ledger_line')
+    // The stages of a cohort book under their own ids; each entry of theirs carries the name of its stage.
+    .select(sql<string>`coalesce(cohort_stage.name || '.', '') || ledger_line.id`.as('id'))
+    .where('ledger_line.task_id', 'in', [taskId, ...stages.map(({ id }) => id)])
+    .orderBy('cohort_stage.position')
     .orderBy(sql`array_position(array['hold', 'capture', 'refund', 'payout'], kind)`)
     .orderBy('amount_micro')
     .execute()

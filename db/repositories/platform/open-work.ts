@@ -64,12 +64,42 @@ export async function openTasks(db: Kysely<Database>, { after, limit }: PageAfte
   const { rows } = await sql<OpenTask>`
     with open as materialized (
       select id, account_id, model_key from task
-      where status not in ('succeeded', 'failed') and gateway_id is null
+      where status not in ('succeeded', 'failed') and gateway_id is null and surface <> 'cohort'
         and created_at < now() - make_interval(secs => ${SETTLED_S})
     )
     select * from open
     where (${after}::uuid is null or id > ${after}::uuid)
       and not exists (select 1 from workflow_start s where s.workflow_id = 'task/' || open.id)
+    order by id limit ${limit}`.execute(db)
+  return rows
+}
+
+/** A cohort that has not ended, with the input of its workflow. */
+export interface OpenCohort {
+  id: string
+  account_id: string
+  name: string | null
+  stages: number
+  nodes: number
+  model_key: string
+}
+
+/** Lists open cohorts whose workflow should exist by now. */
+export async function openCohorts(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenCohort[]> {
+  const { rows } = await sql<OpenCohort>`
+    with open as materialized (
+      select id, account_id, name from cohort
+      where status not in ('succeeded', 'failed', 'cancelled')
+        and created_at < now() - make_interval(secs => ${SETTLED_S})
+    )
+    select open.*, of.stages, of.nodes, of.model_key
+    from open, lateral (
+      select count(*)::int as stages, count(distinct planned_node_id)::int as nodes,
+        (array_agg(model_key order by position desc))[1] as model_key
+      from cohort_stage where cohort_id = open.id
+    ) as of
+    where (${after}::uuid is null or id > ${after}::uuid)
+      and not exists (select 1 from workflow_start s where s.workflow_id = 'cohort/' || open.id)
     order by id limit ${limit}`.execute(db)
   return rows
 }

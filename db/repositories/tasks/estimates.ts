@@ -1,14 +1,6 @@
 import { type Kysely, sql } from 'kysely'
+import type { Measured, ModelFacts } from '../../../domain/estimates.ts'
 import type { Database } from '../../tables.ts'
-
-/** The size of a model, and the mean duration of its own loads; null without samples. */
-export interface ModelFacts {
-  model_key: string
-  runtime_profile: string
-  memory_mb: number
-  cold_ms: number | null
-  cached_ms: number | null
-}
 
 export async function readModelFacts(
   db: Kysely<Database>,
@@ -27,14 +19,6 @@ export async function readModelFacts(
     .where('model_version.model_key', 'in', modelKeys)
     .groupBy(['model_version.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
     .execute() as Promise<ModelFacts[]>
-}
-
-/** The mean durations of models of one runtime profile and about one size. */
-export interface Measured {
-  runtime_profile: string
-  what: 'cold' | 'cached' | 'inference'
-  memory_mb: number
-  ms: number
 }
 
 /** Reads all samples by runtime profile and size class; each class spans a factor of four. */

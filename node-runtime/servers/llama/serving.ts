@@ -10,8 +10,6 @@ export interface ServerOptions {
   socket: string
   threads: number
   concurrency: number
-  /** The folder for payloads; empty where there is none. */
-  exchange: string
 }
 
 /** Reads the command line of a server: see ../README.md. */
@@ -24,10 +22,9 @@ export function serverOptions(): ServerOptions {
       socket: { type: 'string', default: '' },
       threads: { type: 'string', default: '1' },
       concurrency: { type: 'string', default: '2' },
-      exchange: { type: 'string', default: '' },
     },
   })
-  const { packages, model, port, socket, threads, concurrency, exchange } = values
+  const { packages, model, port, socket, threads, concurrency } = values
   return {
     packages,
     folder: model,
@@ -35,7 +32,6 @@ export function serverOptions(): ServerOptions {
     socket,
     threads: Number(threads),
     concurrency: Number(concurrency),
-    exchange,
   }
 }
 

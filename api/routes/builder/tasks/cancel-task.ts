@@ -1,7 +1,9 @@
+import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CANCELLED_BY_CALLER, isTerminalTask } from '../../../../domain/inference-task.ts'
 import { TaskCancelled, TaskParams } from '../../../../schemas/inference-task.ts'
+import { cancelCohort } from '../../../cohorts/cancel-cohort.ts'
 import { route } from '../../../http/route.ts'
 import { cancelTask as cancel } from '../../../inference/durable.ts'
 import { maySeeTask } from '../../../manifest/may-see-task.ts'
@@ -24,6 +26,15 @@ export const cancelTask = route({
     })
     if (!task || !(await maySeeTask(services.db, caller, task)))
       throw new ApiError('not_found', 'there is no task with this id')
+    if (task.surface === 'cohort') {
+      const cohort = await cohortRepository.findCohortOfTask(services.db, {
+        taskId: task.id,
+        accountId: caller.accountId,
+      })
+      if (!cohort || !(await cancelCohort(services, cohort.id)))
+        throw new ApiError('conflict', `this task has ${task.status} already`)
+      return { task_id: task.id, status: 'failed' as const }
+    }
     const before = await cancel(services, task.id, CANCELLED_BY_CALLER)
     if (!before || isTerminalTask(before.status)) {
       throw new ApiError('conflict', `this task has ${before?.status ?? 'ended'} already`)

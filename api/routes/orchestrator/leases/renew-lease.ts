@@ -1,8 +1,8 @@
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
-import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { LeaseRenewed, RenewLease } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
+import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
@@ -20,14 +20,14 @@ export const renewLease = route({
   success: { status: 200, schema: LeaseRenewed },
   errors: ['not_found', 'conflict', 'validation_failed'],
 
-  async handler({ caller, params, body }, { db }) {
+  async handler({ caller, params, body }, services) {
+    const { db } = services
     if (JSON.stringify(body.progress ?? null).length > MAX_PROGRESS_CHARS) {
       throw invalid(['body', 'progress'], `holds more than ${MAX_PROGRESS_CHARS} characters of JSON`)
     }
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await leaseRepository.renewLease(db, holder, body.lease_s)
-    if (lease?.kind === 'task' && body.progress)
-      await taskRepository.recordProgress(db, lease.subject_id, body.progress)
+    if (lease && body.progress) await workOf(lease).progress?.(services, lease, body.progress)
     if (lease) return { lease_expires_at: lease.expires_at.toISOString() }
 
     const lost = await leaseRepository.findLease(db, holder)

@@ -3,6 +3,7 @@ import type { Database } from '../../../../db/tables.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { LeaseFile } from '../../../../domain/object-keys.ts'
+import type { StatusDetail } from '../../../../schemas/inference-task.ts'
 import type { CompleteLease, FailLease } from '../../../../schemas/lease.ts'
 import type { Services } from '../../../services.ts'
 
@@ -27,6 +28,8 @@ export interface LeaseWork {
   fileKey: (lease: LeaseRow, file: LeaseFile) => string
   /** Records that files can be PUT under this lease until a time. */
   noteSigned?: (db: Kysely<Database>, lease: LeaseRow, until: Date) => Promise<void>
+  /** Records how far the work is. Late and repeated reports are ignored. */
+  progress?: (services: Services, lease: LeaseRow, detail: StatusDetail) => Promise<void>
   /** Checks the stored files, before anything is locked. */
   check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<void>
   complete(step: LeaseStep<CompleteLease>): Promise<void>

@@ -24,7 +24,8 @@ const LONGEST_CHECK_MS = 1_000
 /** Failure codes that do not count against the task. */
 const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
 
-function taskResult(body: CompleteLease): CompleteTask {
+/** Returns the result of a task or stage; throws a 422 for that of a job. */
+export function taskResult(body: CompleteLease): CompleteTask {
   if ('result' in body) return body
   throw invalid(['body', 'result'], 'Field required', 'missing')
 }
@@ -54,6 +55,8 @@ const storedOutput = (
 export const taskWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
     `${taskFolder({ accountId: account_id, taskId: subject_id })}${leaseFileKey(attempt, file)}`,
+
+  progress: ({ db }, { subject_id }, detail) => taskRepository.recordProgress(db, subject_id, detail),
 
   noteSigned: (db, { subject_id, account_id }, until) =>
     taskUploadRepository.noteTaskUpload(db, { taskId: subject_id, accountId: account_id, until }),

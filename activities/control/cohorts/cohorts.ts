@@ -1,0 +1,180 @@
+import * as cohortRepository from '../../../db/repositories/cohorts/cohorts.ts'
+import { type CohortEnding, endCohort } from '../../../db/repositories/cohorts/endings.ts'
+import { readPlanInput } from '../../../db/repositories/cohorts/plan-input.ts'
+import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
+import * as cohortStartRepository from '../../../db/repositories/cohorts/starts.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
+import type { CohortRow, CohortStageRow } from '../../../db/tables/cohorts.ts'
+import { costsOf } from '../../../domain/cohorts/costs.ts'
+import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
+import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import type { ControlDeps } from '../deps.ts'
+import { settleStage, type Settled } from './settle-stage.ts'
+
+/** What the workflow needs to know of a stage. It is small, because the history stores it. */
+export interface StageOutline {
+  id: string
+  name: string
+  /** The stages that it waits for, by name. */
+  producers: string[]
+  quorum?: number
+  isDone: boolean
+}
+
+/** A cohort as its workflow begins. */
+export interface OpenedCohort {
+  ended: boolean
+  accountId: string
+  name: string
+  /** Epoch milliseconds. */
+  deadlineAt: number
+  stages: StageOutline[]
+}
+
+export type CallResult =
+  | { verdict: 'called'; nodeId: string; nodeName: string; attempt: number }
+  | { verdict: 'waits'; why: string }
+  /** Its endpoint may no longer be called. */
+  | { verdict: 'refused'; why: string }
+  /** The stage has ended, or its cohort has. */
+  | { verdict: 'over' }
+
+const LONGEST_WHY = 300
+
+export const createCohortActivities = ({ db, now }: ControlDeps) => ({
+  /** Starts a cohort, and returns its graph. Safe to repeat because the row moves once. */
+  async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
+    const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
+    if (!cohort) return { ended: true, accountId: '', name: '', deadlineAt: 0, stages: [] }
+    const { edges } = graphIn(cohort)
+    const rows = await cohortRepository.readStages(db, cohortId)
+    return {
+      ended: false,
+      accountId: cohort.account_id,
+      name: cohort.name ?? 'cohort',
+      deadlineAt: cohort.deadline_at.getTime(),
+      stages: rows.map((row) => {
+        const { quorum } = specOf(row)
+        const from = edges.filter(({ to }) => to.stage_id === row.name).map((edge) => edge.from.stage_id)
+        return {
+          id: row.id,
+          name: row.name,
+          producers: [...new Set(from.filter((name) => name !== RUN_INPUT))],
+          ...(quorum !== undefined && { quorum }),
+          isDone: !isOpenStage(row),
+        }
+      }),
+    }
+  },
+
+  /**
+   * Chooses a node for a stage and calls it there. Safe to repeat because a stage that a node has claimed is left
+   * as it is.
+   */
+  async callStage({
+    cohortId,
+    stageId,
+    avoid,
+  }: {
+    cohortId: string
+    stageId: string
+    avoid: readonly string[]
+  }): Promise<CallResult> {
+    const place = await choosePlace({ db, now }, { cohortId, stageId, avoid })
+    if (place.verdict !== 'place') return place
+    const { nodeId } = place
+    return db.transaction().execute(async (trx): Promise<CallResult> => {
+      const locked = await cohortStageRepository.lockStage(trx, stageId)
+      const cohort = await cohortRepository.readCohort(trx, cohortId)
+      if (!locked || !isOpenStage(locked.stage) || !cohort || !cohortRepository.isOpenCohort(cohort))
+        return { verdict: 'over' }
+      const { stage } = locked
+      await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
+      await cohortStageRepository.callStage(trx, stage, nodeId)
+      const node = await trx.selectFrom('node').select('name').where('id', '=', nodeId).executeTakeFirst()
+      return { verdict: 'called', nodeId, nodeName: node?.name ?? nodeId, attempt: stage.attempt }
+    })
+  },
+
+  /** Decides what follows the failed attempt of a stage. Safe to repeat because each attempt is settled once. */
+  settleStage: (attempt: Parameters<typeof settleStage>[1]): Promise<Settled> =>
+    db.transaction().execute((trx) => settleStage(trx, attempt)),
+
+  /** Ends stages whose result nobody waits for any more. Safe to repeat because a stage ends once. */
+  async cancelStages({ stageIds }: { stageIds: readonly string[] }): Promise<void> {
+    for (const id of stageIds) {
+      await db.transaction().execute(async (trx) => {
+        const locked = await cohortStageRepository.lockStage(trx, id)
+        if (!locked) return
+        const { stage, outgoing } = locked
+        await cohortStageRepository.giveUpStage(trx, stage, outgoing, {
+          status: 'cancelled',
+          fault: undefined,
+        })
+      })
+    }
+  },
+
+  /** Ends a cohort, whatever is still at work. Safe to repeat because a cohort ends once. */
+  async endCohort({ cohortId, ending }: { cohortId: string; ending: CohortEnding }): Promise<void> {
+    await db.transaction().execute((trx) => endCohort(trx, cohortId, ending, now()))
+  },
+})
+
+const graphIn = ({ request }: Pick<CohortRow, 'request'>): Graph => request as unknown as Graph
+
+const specOf = ({ specification }: Pick<CohortStageRow, 'specification'>): GraphStage =>
+  specification as unknown as GraphStage
+
+type Place = Exclude<CallResult, { verdict: 'called' }> | { verdict: 'place'; nodeId: string }
+
+/** Returns the node of a stage: the planned one while it fits, otherwise the one on which it would end first. */
+async function choosePlace(
+  { db, now }: Pick<ControlDeps, 'db' | 'now'>,
+  { cohortId, stageId, avoid }: { cohortId: string; stageId: string; avoid: readonly string[] },
+): Promise<Place> {
+  const cohort = await cohortRepository.readCohort(db, cohortId)
+  const rows = await cohortRepository.readStages(db, cohortId)
+  const stage = rows.find(({ id }) => id === stageId)
+  if (!cohort || !cohortRepository.isOpenCohort(cohort) || !stage || !isOpenStage(stage))
+    return { verdict: 'over' }
+  const { constraints } = graphIn(cohort)
+  const { model_config_id: _, ...spec } = specOf(stage)
+  const graph = {
+    ...graphIn(cohort),
+    stages: [{ ...spec, endpoint_id: stage.endpoint_id, fallbacks: [] }],
+    edges: [],
+  }
+  const { stageModels, nodes } = await readPlanInput(db, { graph, accountId: cohort.account_id, now: now() })
+  const model = stageModels.models.get(stage.name)
+  const [refusal] = stageModels.reasons
+  if (!model) return { verdict: 'refused', why: refusal?.message ?? 'its model is gone' }
+
+  const taken = rows.filter(({ id, node_id }) => id !== stageId && node_id !== null)
+  const tied = spec.placement?.same_node_as
+  const tiedTo = taken.find(({ name }) => name === tied)?.node_id
+  const costs = costsOf(spec, model, nodes, {
+    accountId: cohort.account_id,
+    ...(constraints.hardware && { hardware: constraints.hardware }),
+    ...(constraints.node_accounts && { nodeAccounts: constraints.node_accounts }),
+    avoid: new Set([...avoid, ...(constraints.spread ? taken.map(({ node_id }) => node_id!) : [])]),
+    now: now().getTime(),
+  })
+  const ends = nodes.map(({ node_id }, i) => ({
+    nodeId: node_id,
+    end: tiedTo && tiedTo !== node_id ? Infinity : costs.queueMs[i]! + costs.loadMs[i]! + costs.runMs[i]!,
+  }))
+  const able = ends.filter(({ end }) => end < Infinity).toSorted((a, b) => a.end - b.end)
+  const chosen = able.find(({ nodeId }) => nodeId === stage.planned_node_id) ?? able[0]
+  if (!chosen) {
+    // A node that has lost the stage is better than none.
+    if (avoid.length > 0) return choosePlace({ db, now }, { cohortId, stageId, avoid: [] })
+    const words = [...costs.excluded].map(([reason, count]) => `${count} ${reason}`).join(', ')
+    const why = `no node can run stage "${stage.name}": ${words || 'none is connected'}`.slice(0, LONGEST_WHY)
+    await cohortStartRepository.noteWaiting(db, cohortId, why)
+    return { verdict: 'waits', why }
+  }
+  if (chosen.nodeId !== stage.planned_node_id)
+    await db.transaction().execute((trx) => cohortStartRepository.recordReplan(trx, stage, chosen.nodeId))
+  return { verdict: 'place', nodeId: chosen.nodeId }
+}

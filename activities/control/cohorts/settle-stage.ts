@@ -1,0 +1,88 @@
+import type { Transaction } from 'kysely'
+import { readStageModels } from '../../../db/repositories/cohorts/stage-models.ts'
+import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
+import type { NextAttempt } from '../../../db/repositories/cohorts/stages.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { CohortFault, CohortStageRow } from '../../../db/tables/cohorts.ts'
+import type { GraphStage } from '../../../domain/cohorts/graph.ts'
+import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+
+/** The end of one attempt of a stage, as its workflow saw it. */
+export interface EndedAttempt {
+  stageId: string
+  /** The attempt that ended; a later one has been settled already. */
+  attempt: number
+  /** Why, where no node has told: its node was lost, or its endpoint refuses. */
+  code: string
+  message: string
+  /** True when the node did not take the call in time, which is no attempt. */
+  isUntaken?: boolean
+  /** True when no attempt on another node can help. */
+  isFinal?: boolean
+}
+
+export type Settled =
+  /** Its result has come after all, or it has ended otherwise. */
+  | { verdict: 'ended'; status: CohortStageRow['status'] }
+  | { verdict: 'again' }
+  | { verdict: 'failed'; fault: CohortFault }
+
+/** Decides what follows an attempt without a result: another one, a fallback, the default output, or the end. */
+export async function settleStage(trx: Transaction<Database>, ended: EndedAttempt): Promise<Settled> {
+  const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
+  if (!locked) return { verdict: 'ended', status: 'cancelled' }
+  const { stage, outgoing } = locked
+  if (!isOpenStage(stage)) return { verdict: 'ended', status: stage.status }
+  if (stage.attempt !== ended.attempt) return { verdict: 'again' }
+  if (ended.isUntaken) {
+    await cohortStageRepository.retryStage(trx, stage, { attempt: stage.attempt })
+    return { verdict: 'again' }
+  }
+  const spec = stage.specification as unknown as GraphStage
+  const told = stage.error as (CohortFault & { retryable?: boolean }) | null
+  const fault = {
+    code: told?.code ?? ended.code,
+    message: told?.message ?? ended.message,
+    stage_id: stage.name,
+  }
+  const mayRetry = ended.isFinal !== true && told?.retryable !== false
+  // Each endpoint has all attempts of the stage, which are counted on.
+  const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
+  const following = mayRetry && !isLast ? { attempt: stage.attempt + 1 } : await fallbackOf(trx, stage, spec)
+  if (following) {
+    await cohortStageRepository.retryStage(trx, stage, following)
+    return { verdict: 'again' }
+  }
+  if (spec.required) {
+    await cohortStageRepository.giveUpStage(trx, stage, outgoing, { status: 'failed', fault })
+    return { verdict: 'failed', fault }
+  }
+  await cohortStageRepository.giveUpStage(trx, stage, outgoing, {
+    status: 'skipped',
+    fault,
+    spare: spec.default_output,
+  })
+  return { verdict: 'ended', status: 'skipped' }
+}
+
+/** Returns the next fallback that may be called, which begins behind the attempts of the endpoint before it. */
+async function fallbackOf(
+  trx: Transaction<Database>,
+  { account_id, fallback: last, model_key }: CohortStageRow,
+  spec: GraphStage,
+): Promise<NextAttempt | undefined> {
+  for (const [i, endpoint_id] of spec.fallbacks.entries()) {
+    const fallback = i + 1
+    if (fallback <= last) continue
+    const { model_config_id: _, ...rest } = spec
+    const alone = { stages: [{ ...rest, endpoint_id, fallbacks: [] }] }
+    const model = (await readStageModels(trx, alone, account_id)).models.get(spec.stage_id)
+    if (!model || model.model_key === model_key) continue
+    const { price_micro } = model
+    return {
+      attempt: fallback * spec.max_attempts + 1,
+      endpoint: { fallback, endpoint_id: model.endpoint_id, model_key: model.model_key, price_micro },
+    }
+  }
+  return undefined
+}

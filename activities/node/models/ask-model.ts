@@ -1,0 +1,140 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Readable } from 'node:stream'
+import { cancellationSignal, ApplicationFailure } from '@temporalio/activity'
+import type { Dispatcher } from 'undici'
+import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
+import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
+import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { saveOutput } from '../../../node-runtime/models/output-stream.ts'
+import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
+import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
+import { OUTPUT_TYPE, OutputError } from '../../../platform/model-output.ts'
+import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
+import type { NodeDeps } from '../deps.ts'
+import { emit } from '../events.ts'
+
+/** The time limit of a loaded model for one input. The steps before end by themselves when they stall. */
+const LONGEST_INFERENCE_MS = 6 * 3_600_000
+
+/** The model server refused the input or failed; the message is for the owner of the task. */
+export class InferenceError extends Error {
+  override readonly name = 'InferenceError'
+  readonly retryable: boolean
+
+  constructor(message: string, retryable: boolean) {
+    super(message)
+    this.retryable = retryable
+  }
+}
+
+/** Sends a body to the server of a loaded model. */
+export const askModel = (
+  { pool }: ModelUse['server'],
+  { path, body }: { path: string; body: Buffer },
+  signal: AbortSignal,
+): Promise<Dispatcher.ResponseData> =>
+  pool.request({
+    method: 'POST',
+    path,
+    headers: { 'content-type': 'application/json' },
+    body,
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
+  })
+
+/** A claim that a node holds, and the lease that it keeps for it. */
+export interface Held {
+  /** The task or stage. */
+  subjectId: string
+  leaseToken: string
+  modelKey: string
+  lease: KeptLease
+}
+
+export interface Answered extends Pick<CompleteTask, 'result' | 'outputs'> {
+  endedAt: number
+}
+
+/** Reads an answer. One that comes as steps and files is told with the lease, and its files are stored. */
+export async function readAnswer(
+  deps: NodeDeps,
+  held: Held,
+  { statusCode: status, headers, body }: Dispatcher.ResponseData,
+  signal: AbortSignal,
+): Promise<Answered> {
+  if (status === 200 && headers['content-type'] === OUTPUT_TYPE) return storeOutput(deps, held, body, signal)
+  const text = await body.text()
+  if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
+  return { result: JSON.parse(text) as CompleteTask['result'], endedAt: performance.now() }
+}
+
+async function storeOutput(
+  { workDir, control }: NodeDeps,
+  { subjectId, leaseToken, modelKey: model_id, lease }: Held,
+  body: Readable,
+  signal: AbortSignal,
+): Promise<Answered> {
+  await mkdir(workDir, { recursive: true })
+  const directory = await mkdtemp(join(workDir, `${subjectId}-`))
+  const tell = (status: 'generating' | 'uploading_output', done: number, total: number, metadata: object) =>
+    lease.report({
+      status,
+      progress_pct: Math.min(100, Math.floor((100 * done) / Math.max(1, total))),
+      metadata: { model_id, ...metadata },
+    })
+  try {
+    const output = await saveOutput(body, {
+      directory,
+      onStep: (step, total) => tell('generating', step, total, { step, total_steps: total }),
+    })
+    const endedAt = performance.now()
+    const { files, metadata } = output
+    const onStored = (stored: number) =>
+      tell('uploading_output', stored, files.length, { files: files.length, stored })
+    onStored(0)
+    const outputs = await uploadOutputs(control, leaseToken, files, { signal, onStored })
+    return { result: { metadata }, outputs, endedAt }
+  } catch (err) {
+    if (err instanceof OutputError) throw new InferenceError(err.message, err.retryable)
+    throw err
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+/** Fails the lease with the reason, and returns the failure for Temporal. */
+export async function handBack(
+  deps: NodeDeps,
+  { subjectId, leaseToken }: Pick<Held, 'subjectId' | 'leaseToken'>,
+  err: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const failure = failureOf(err, signal)
+  await deps.control
+    .lease('fail', leaseToken, failure, { patienceMs: 5_000 })
+    .catch((cause: unknown) => emit(deps.log, 'lease.return_failed', { err: cause, task_id: subjectId }))
+  if (cancellationSignal().aborted) return cancellationSignal().reason
+  // The text stays in the row, because it may quote the input.
+  const { code: type, retryable } = failure
+  return ApplicationFailure.create({
+    message: `the inference ended: ${type}`,
+    type,
+    nonRetryable: !retryable,
+  })
+}
+
+function failureOf(err: unknown, signal: AbortSignal): FailLease {
+  const message = (err instanceof Error ? err.message : String(err)).slice(0, 4_000) || 'no reason given'
+  if (signal.aborted) return { code: 'cancelled', message: 'the work was stopped', retryable: true }
+  if (err instanceof InferenceError) {
+    return { code: err.retryable ? 'model_failed' : 'input_refused', message, retryable: err.retryable }
+  }
+  if (err instanceof ToolError) {
+    const code = err.isOfNode ? 'no_capacity' : 'input_refused'
+    return { code, message, retryable: err.isOfNode }
+  }
+  if (err instanceof ModelUnavailableError)
+    return { code: err.code, message: withoutPaths(message), retryable: err.code !== 'unusable' }
+  return { code: 'model_failed', message, retryable: true }
+}

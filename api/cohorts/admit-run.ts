@@ -1,0 +1,326 @@
+import type { Transaction } from 'kysely'
+import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
+import * as cohortEventRepository from '../../db/repositories/cohorts/events.ts'
+import { payloadOf } from '../../db/repositories/cohorts/payload-of.ts'
+import * as planRepository from '../../db/repositories/cohorts/plans.ts'
+import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
+import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
+import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
+import type { Database } from '../../db/tables.ts'
+import type { CohortEdgeRow, CohortRow, CohortStageRow, NewCohortEdge } from '../../db/tables/cohorts.ts'
+import type { StageModel } from '../../domain/cohorts/costs.ts'
+import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
+import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
+import { PointerError } from '../../domain/cohorts/pointer.ts'
+import { carriedBy, isByValue, withCarried } from '../../domain/cohorts/values.ts'
+import { ApiError, invalid } from '../../domain/errors.ts'
+import { newId } from '../../domain/ids.ts'
+import { hold } from '../../domain/ledger.ts'
+import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
+import { type CohortAccepted, MAX_RUN_INPUT_BYTES, type RunRequest } from '../../schemas/cohort.ts'
+import { cohortRunStart } from '../../workflows/contract/starts.ts'
+import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
+import { quotaExceeded } from '../inference/durable.ts'
+import { type PlannedRequest, planRequest } from './plan-request.ts'
+
+interface Admission {
+  accountId: string
+  userId: string
+  body: RunRequest
+  now: Date
+}
+
+/** Writes a cohort with its task, its stages, its holds and the start of its workflow, in the transaction of its request. */
+export async function admitRun(trx: Transaction<Database>, admission: Admission): Promise<CohortAccepted> {
+  const { accountId, body, now } = admission
+  const { request, earlier } = await requestOf(trx, admission)
+  const planned = await planRequest(trx, { accountId, request, now })
+  const { graph, plan, models } = planned
+  if (!plan.feasible) {
+    const message = `this graph cannot run now: ${plan.reasons[0]?.message}`
+    throw new ApiError('conflict', message, { details: { reason: 'plan_infeasible', reasons: plan.reasons } })
+  }
+  if (earlier === undefined) await planRepository.insertPlan(trx, accountId, request, plan)
+  checkInput(graph, body.input)
+  const source = await resumedCohort(trx, admission, graph)
+
+  const { quota, waiting } = await taskRepository.lockTaskQuota(trx, accountId)
+  if (waiting >= quota) throw quotaExceeded(quota, waiting)
+  const first = models.models.get(graph.outputs[0]!.stage_id)!
+  const [taskId, cohortId, planId] = [newId(), newId(), earlier?.plan_id ?? plan.plan_id]
+  await insertTask(trx, { taskId, accountId, first, now })
+  await insertRows(trx, admission, planned, { taskId, cohortId, planId, source })
+  await cohortEventRepository.appendCohortEvents(trx, cohortId, [
+    { type: 'cohort.queued', data: { user_id: admission.userId } },
+    ...(source ? [{ type: 'cohort.resumed' as const, data: { resume_of: source.cohort.id } }] : []),
+    ...(earlier && movedStages(earlier, plan).length > 0
+      ? [{ type: 'cohort.replanned' as const, data: { moved: movedStages(earlier, plan) } }]
+      : []),
+  ])
+  await workflowStartRepository.enqueueWorkflow(
+    trx,
+    cohortRunStart({
+      cohortId,
+      accountId,
+      name: graph.name ?? 'cohort',
+      stages: graph.stages.length,
+      nodes: new Set(plan.stages.map(({ node_id }) => node_id)).size,
+      modelKey: models.models.get(graph.stages.at(-1)!.stage_id)!.model_key,
+    }),
+  )
+  await passKillSwitchIn(trx)
+  const note = `queued; about ${Math.ceil(plan.estimated_latency_ms / 1_000)} s by the plan. GET /api/v1/tasks/${taskId}/cohort shows it`
+  return { task_id: taskId, cohort_id: cohortId, plan_id: planId, status: 'queued', note }
+}
+
+/** Returns the request to run, and its plan when it was made before. */
+async function requestOf(
+  trx: Transaction<Database>,
+  { accountId, body, now }: Admission,
+): Promise<{ request: PlanRequest; earlier: Plan | undefined }> {
+  const deadline = body.deadline_s
+  const within = (request: PlanRequest): PlanRequest =>
+    deadline === undefined
+      ? request
+      : { ...request, constraints: { ...request.constraints, deadline_s: deadline } }
+  if (body.plan) return { request: within(body.plan), earlier: undefined }
+  const found = await planRepository.findPlan(trx, { id: body.plan_id!, accountId })
+  if (!found) throw new ApiError('not_found', 'there is no plan with this id')
+  if (found.expires_at <= now) {
+    const message = 'this plan has expired; plan again, or send the graph as "plan"'
+    throw new ApiError('conflict', message, { details: { reason: 'plan_expired' } })
+  }
+  return { request: within(found.request), earlier: found.plan }
+}
+
+/** Checks that the input of the run has what its edges take, and that each value has a place to go. */
+function checkInput({ stages, edges }: Graph, input: Record<string, unknown>): void {
+  if (Buffer.byteLength(JSON.stringify(input)) > MAX_RUN_INPUT_BYTES)
+    throw invalid(['body', 'input'], `must have at most ${MAX_RUN_INPUT_BYTES} bytes; upload larger inputs`)
+  for (const { edge_id, from, to } of edges) {
+    if (from.stage_id !== RUN_INPUT) continue
+    const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
+    const value = carriedBy(edge, input)
+    if (value === undefined)
+      throw invalid(['body', 'input'], `has nothing at "${from.path}", which edge "${edge_id}" takes`)
+    const stage = stages.find(({ stage_id }) => stage_id === to.stage_id)!
+    try {
+      withCarried(stage.input, edge, value)
+    } catch (err) {
+      if (!(err instanceof PointerError)) throw err
+      throw invalid(['body', 'plan', 'edges'], `edge "${edge_id}": ${err.message}`)
+    }
+  }
+}
+
+interface Source {
+  cohort: CohortRow
+  /** The stages that succeeded, by name. */
+  stages: Map<string, CohortStageRow>
+}
+
+async function resumedCohort(
+  trx: Transaction<Database>,
+  { accountId, body }: Admission,
+  graph: Graph,
+): Promise<Source | undefined> {
+  if (body.resume_of === undefined) return undefined
+  const cohort = await cohortRepository.findCohort(trx, { id: body.resume_of, accountId })
+  if (!cohort) throw invalid(['body', 'resume_of'], 'there is no such cohort')
+  if (cohortRepository.isOpenCohort(cohort)) {
+    const message = 'the cohort to resume is still at work; wait for its end, or cancel it'
+    throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
+  }
+  const rows = await cohortRepository.readStages(trx, cohort.id)
+  const kept = rows.filter(
+    ({ status, result, output_kept }) => status === 'succeeded' && result && output_kept,
+  )
+  const stages = new Map(kept.map((row) => [row.name, row]))
+  const known = new Map(graph.stages.map((stage) => [stage.stage_id, stage]))
+  const input = JSON.stringify(cohort.input) === JSON.stringify(body.input)
+  const before = cohort.request as unknown as Graph
+  for (const name of stages.keys()) {
+    const [now, then] = [known.get(name), before.stages.find(({ stage_id }) => stage_id === name)]
+    // A result stands for the same work alone: the same stage on the same input, fed by results that stand.
+    if (!input || JSON.stringify(now) !== JSON.stringify(then)) stages.delete(name)
+  }
+  for (const { stage_id } of graph.stages) {
+    const incoming = (one: Graph) => one.edges.filter(({ to }) => to.stage_id === stage_id)
+    const isFed = incoming(graph).every(
+      ({ from }) => from.stage_id === RUN_INPUT || stages.has(from.stage_id),
+    )
+    if (!isFed || JSON.stringify(incoming(graph)) !== JSON.stringify(incoming(before)))
+      stages.delete(stage_id)
+  }
+  return { cohort, stages }
+}
+
+const insertTask = (
+  trx: Transaction<Database>,
+  { taskId, accountId, first, now }: { taskId: string; accountId: string; first: StageModel; now: Date },
+): Promise<number> =>
+  taskWriteRepository.insertTasks(trx, [
+    {
+      template: {
+        account_id: accountId,
+        endpoint_id: first.endpoint_id,
+        status: 'queued',
+        surface: 'cohort',
+        model_key: first.model_key,
+        model_state: null,
+        // Its stages are paid for one by one.
+        price_micro: 0,
+        node_id: null,
+        gateway_id: null,
+        transfers: [],
+        event: undefined,
+      },
+      id: taskId,
+      input: null,
+      result: null,
+      error: null,
+      inference_time_ms: null,
+      created_at: now,
+      started_at: null,
+      completed_at: null,
+      tokens: 0,
+    },
+  ])
+
+interface Ids {
+  taskId: string
+  cohortId: string
+  planId: string
+  source: Source | undefined
+}
+
+async function insertRows(
+  trx: Transaction<Database>,
+  { accountId, userId, body, now }: Admission,
+  { graph, plan, models, handOvers }: PlannedRequest,
+  { taskId, cohortId, planId, source }: Ids,
+): Promise<void> {
+  const { deadline_s } = graph.constraints
+  const stages = graph.stages.map((stage, position) => {
+    const { model, price } = priced(models, stage)
+    const place = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
+    const kept = source?.stages.get(stage.stage_id)
+    return {
+      price: kept ? 0 : price,
+      row: {
+        id: newId(),
+        cohort_id: cohortId,
+        account_id: accountId,
+        name: stage.stage_id,
+        position,
+        specification: JSON.stringify(stage),
+        endpoint_id: model.endpoint_id,
+        model_key: model.model_key,
+        price_micro: kept ? 0 : model.price_micro,
+        planned_node_id: place?.node_id ?? null,
+        ...(kept && {
+          status: 'succeeded' as const,
+          attempt: 0,
+          result: kept.result,
+          output_kept: true,
+          completed_at: now,
+        }),
+      },
+    }
+  })
+  const idOf = new Map(stages.map(({ row }) => [row.name, row.id]))
+  const edges = graph.edges.map((edge) =>
+    edgeRow(graph, edge, {
+      cohortId,
+      idOf,
+      input: body.input,
+      source,
+      handOver: handOvers.get(edge.edge_id)!,
+    }),
+  )
+  await cohortRepository.insertCohort(
+    trx,
+    {
+      id: cohortId,
+      task_id: taskId,
+      account_id: accountId,
+      user_id: userId,
+      plan_id: planId,
+      name: graph.name,
+      request: JSON.stringify(graph),
+      input: JSON.stringify(body.input),
+      labels: JSON.stringify(body.labels ?? {}),
+      keep_outputs: body.keep_outputs ?? false,
+      resume_of: body.resume_of ?? null,
+      deadline_at: new Date(now.getTime() + 1_000 * deadline_s),
+      estimated_latency_ms: plan.estimated_latency_ms,
+      critical_path: JSON.stringify(plan.critical_path),
+      created_at: now,
+    },
+    stages.map(({ row }) => row),
+    edges,
+  )
+  for (const { row, price } of stages)
+    await cohortRepository.bookTransfers(trx, row.id, hold({ accountId, priceMicro: price }))
+}
+
+/** Returns the model of a stage, and the largest price that it or a fallback may cost. */
+function priced(
+  { models, fallbacks }: PlannedRequest['models'],
+  { stage_id }: GraphStage,
+): { model: StageModel; price: number } {
+  const model = models.get(stage_id)!
+  const others = (fallbacks.get(stage_id) ?? []).map(({ price_micro }) => price_micro)
+  return { model, price: Math.max(model.price_micro, ...others) }
+}
+
+function edgeRow(
+  graph: Graph,
+  { edge_id, from, to, mode, transports, max_bytes, min_score }: Graph['edges'][number],
+  {
+    cohortId,
+    idOf,
+    input,
+    source,
+    handOver,
+  }: {
+    cohortId: string
+    idOf: ReadonlyMap<string, string>
+    input: Record<string, unknown>
+    source: Source | undefined
+    handOver: HandOver
+  },
+): NewCohortEdge {
+  const { score: _, ...connects } = handOver
+  const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
+  const isInput = from.stage_id === RUN_INPUT
+  const kept = isInput ? undefined : source?.stages.get(from.stage_id)?.result
+  const result: unknown = isInput ? input : kept ? JSON.parse(kept.toString()) : undefined
+  const value = result === undefined || !isByValue(handOver.kind) ? undefined : carriedBy(edge, result)
+  const state: CohortEdgeRow['state'] = isInput ? 'consumed' : value === undefined ? 'planned' : 'transferred'
+  return {
+    id: newId(),
+    cohort_id: cohortId,
+    name: edge_id,
+    from_stage_id: isInput ? null : idOf.get(from.stage_id)!,
+    to_stage_id: idOf.get(to.stage_id)!,
+    ...edge,
+    ...connects,
+    mode,
+    transports: transports ? JSON.stringify(transports) : null,
+    max_bytes,
+    min_score: min_score ?? graph.constraints.min_score,
+    state,
+    ...(value !== undefined && { transport: 'inline' as const, encoding: 'json', ...payloadOf(value) }),
+  }
+}
+
+/** Returns the stages that a new plan has on other nodes than the earlier one. */
+const movedStages = (
+  earlier: Plan,
+  plan: Plan,
+): { stage_id: string; from: string | null; to: string | null }[] =>
+  plan.stages.flatMap(({ stage_id, node_id }) => {
+    const before = earlier.stages.find((stage) => stage.stage_id === stage_id)
+    return before && before.node_id !== node_id ? [{ stage_id, from: before.node_id, to: node_id }] : []
+  })

@@ -1,0 +1,27 @@
+import { endCohort } from '../../db/repositories/cohorts/endings.ts'
+import { CANCELLED_BY_CALLER } from '../../domain/inference-task.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
+import { emit } from '../events.ts'
+import type { Services } from '../services.ts'
+
+/**
+ * Ends a cohort at its owner's request: first its rows, then the work of its stages by a cancel over the links, then its
+ * workflow. Returns whether it was still open.
+ */
+export async function cancelCohort(
+  { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
+  cohortId: string,
+): Promise<boolean> {
+  const fault = { code: 'cancelled', message: CANCELLED_BY_CALLER }
+  const stages = await db
+    .transaction()
+    .execute((trx) => endCohort(trx, cohortId, { status: 'cancelled', fault }, now()))
+  if (!stages) return false
+  for (const { id } of stages) links.cancelTask(id)
+  // When Temporal is away, the workflow finds the ended rows by itself.
+  temporal.workflow
+    .getHandle(WORKFLOW_ID.cohort(cohortId))
+    .cancel()
+    .catch((err: unknown) => emit(log, 'cohort.cancel_failed', { err, cohort_id: cohortId }))
+  return true
+}

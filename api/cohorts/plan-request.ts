@@ -1,0 +1,41 @@
+import type { Kysely } from 'kysely'
+import { readPlanInput } from '../../db/repositories/cohorts/plan-input.ts'
+import type { StageModels } from '../../db/repositories/cohorts/stage-models.ts'
+import type { Database } from '../../db/tables.ts'
+import { type Graph, graphOf } from '../../domain/cohorts/graph.ts'
+import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
+import { planGraph } from '../../domain/cohorts/plan-graph.ts'
+import { issuesOf } from '../../domain/cohorts/request-issues.ts'
+import { invalidFor } from '../../domain/errors.ts'
+import { newId } from '../../domain/ids.ts'
+import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
+
+/** A plan may be run for ten minutes; nodes and prices change. */
+const LIFETIME_MS = 10 * 60_000
+
+/** A plan with the graph and the models that it was made for. */
+export interface PlannedRequest {
+  graph: Graph
+  plan: Plan
+  models: StageModels
+  /** By `edge_id`. */
+  handOvers: ReadonlyMap<string, HandOver>
+}
+
+/** Plans a request for an account; throws a 422 for faults of its shape. */
+export async function planRequest(
+  db: Kysely<Database>,
+  { accountId, request, now }: { accountId: string; request: PlanRequest; now: Date },
+): Promise<PlannedRequest> {
+  const issues = issuesOf(request)
+  if (issues.length > 0) throw invalidFor(issues)
+  const graph = graphOf(request)
+  const input = await readPlanInput(db, { graph, accountId, now })
+  const expires_at = new Date(now.getTime() + LIFETIME_MS).toISOString()
+  return {
+    graph,
+    plan: { plan_id: newId(), expires_at, ...planGraph(input) },
+    models: input.stageModels,
+    handOvers: input.handOvers,
+  }
+}

@@ -1,0 +1,26 @@
+import { WorkflowNotFoundError } from '@temporalio/client'
+import type { CohortStageRow } from '../../db/tables/cohorts.ts'
+import { stageStarted } from '../../workflows/contract/messages.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
+import { emit } from '../events.ts'
+import type { Services } from '../services.ts'
+
+const RPC_MS = 3_000
+
+/**
+ * Signals a cohort's workflow that a stage holds its slot, so that its consumers load their models meanwhile. Never
+ * throws: without the signal they are called when the stage has ended.
+ */
+export async function tellStageStarted(
+  { temporal, log }: Pick<Services, 'temporal' | 'log'>,
+  { cohort_id, name }: Pick<CohortStageRow, 'cohort_id' | 'name'>,
+): Promise<void> {
+  try {
+    await temporal.withDeadline(Date.now() + RPC_MS, () =>
+      temporal.workflow.getHandle(WORKFLOW_ID.cohort(cohort_id)).signal(stageStarted, name),
+    )
+  } catch (err) {
+    if (err instanceof WorkflowNotFoundError) return
+    emit(log, 'cohort.signal_failed', { err, cohort_id })
+  }
+}

@@ -1,0 +1,113 @@
+import Type from 'typebox'
+import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
+import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
+import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
+import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
+import type { CohortEdgeRow, CohortRow } from '../../../../db/tables/cohorts.ts'
+import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
+import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
+import { carriedBy, isByValue, withCarried } from '../../../../domain/cohorts/values.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
+import { StageClaim } from '../../../../schemas/cohort-stage.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import { ClaimRequest, LEASE_SECONDS } from '../../../../schemas/lease.ts'
+import { modelLoadStart } from '../../../../workflows/contract/starts.ts'
+import { tellStageStarted } from '../../../cohorts/tell-started.ts'
+import { route } from '../../../http/route.ts'
+
+const conflict = (message: string, state: string) => new ApiError('conflict', message, { details: { state } })
+
+export const claimStage = route({
+  operationId: 'claimStage',
+  summary: 'Take a stage of a cohort to work on',
+  method: 'POST',
+  path: '/cohorts/{cohort_id}/stages/{stage_id}:claim',
+  auth: 'node-signature',
+  params: Type.Object({ cohort_id: Uuid, stage_id: Uuid }),
+  body: ClaimRequest,
+  success: { status: 200, schema: StageClaim },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller: { nodeId }, params, body, afterCommit }, services) {
+    const { db, now, links, outbox } = services
+    const claimed = await db.transaction().execute(async (trx) => {
+      const locked = await cohortStageRepository.lockStage(trx, params.stage_id)
+      // The workflow has written the node into the row before the node is called.
+      if (!locked || locked.stage.cohort_id !== params.cohort_id || locked.stage.node_id !== nodeId)
+        throw new ApiError('not_found', 'this node was given no such stage')
+      const { stage } = locked
+      const cohort = await cohortRepository.readCohort(trx, stage.cohort_id)
+      if (!cohort || !cohortRepository.isOpenCohort(cohort)) throw conflict('this cohort has ended', 'closed')
+      if (!isOpenStage(stage)) throw conflict(`this stage has ${stage.status} already`, 'closed')
+      if (stage.status !== 'called') throw conflict('this stage is held under another lease', 'held')
+      const lease = await leaseRepository.openLease(trx, {
+        kind: 'stage',
+        subjectId: stage.id,
+        accountId: stage.account_id,
+        nodeId,
+        leaseS: body.lease_s ?? LEASE_SECONDS.default,
+      })
+      if (!lease) throw conflict('this stage is held under another lease', 'held')
+      const model = links.placement.model(nodeId, stage.model_key)
+      const place = { modelKey: stage.model_key, nodeId }
+      if (warmthOf(model) !== 'warm')
+        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
+      await modelOrderRepository.orderModel(trx, place)
+      const endpoint = await taskRepository.findEndpointFacts(trx, stage.endpoint_id)
+      await cohortStageRepository.recordStep(trx, stage, 'loading')
+      return { ...locked, cohort, lease, endpoint }
+    })
+    const { stage, cohort, lease, endpoint, incoming, outgoing } = claimed
+    afterCommit(() => {
+      outbox.poke()
+      void tellStageStarted(services, stage)
+    })
+    const spec = stage.specification as unknown as GraphStage
+    return {
+      cohort_id: cohort.id,
+      stage_id: stage.id,
+      name: stage.name,
+      lease_token: lease.token,
+      lease_expires_at: lease.expires_at.toISOString(),
+      attempt: lease.attempt,
+      endpoint_id: stage.endpoint_id,
+      model_name: endpoint.name,
+      model_key: stage.model_key,
+      task_type: endpoint.task_type,
+      operation: spec.operation,
+      input: knownInput(spec, incoming, cohort),
+      incoming: incoming
+        .filter(({ from_stage_id }) => from_stage_id !== null)
+        .map((edge) => ({ ...sideOf(edge, edge.target_fingerprint), path: edge.to_path })),
+      outgoing: outgoing
+        .filter((edge) => !isByValue(edge.kind) && !edge.closed)
+        .map((edge) => ({ ...sideOf(edge, edge.source_fingerprint), path: edge.from_path })),
+      timeout_s: spec.timeout_s,
+      deadline_ms: Math.max(0, cohort.deadline_at.getTime() - now().getTime()),
+      deadline_at: cohort.deadline_at.toISOString(),
+    }
+  },
+})
+
+const sideOf = ({ id, attempt, kind, mode, transports, max_bytes }: CohortEdgeRow, fingerprint: string) => ({
+  edge_id: id,
+  attempt,
+  kind,
+  mode,
+  transports,
+  space_fingerprint: fingerprint,
+  max_bytes: Number(max_bytes),
+})
+
+/** Returns the static input of a stage with the values that come from the input of the run. */
+const knownInput = (
+  { input }: GraphStage,
+  incoming: readonly CohortEdgeRow[],
+  cohort: CohortRow,
+): Record<string, unknown> =>
+  incoming
+    .filter(({ from_stage_id }) => from_stage_id === null)
+    .reduce((known, edge) => withCarried(known, edge, carriedBy(edge, cohort.input)), input)

@@ -1,0 +1,59 @@
+import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
+import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
+import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
+import { leaseFileKey } from '../../../../domain/object-keys.ts'
+import type { LeaseWork } from '../leases/work.ts'
+import { taskResult } from '../task-claims/lease-work.ts'
+
+const STEPS = ['loading', 'waiting', 'running'] as const
+
+/** The rules of a lease on a stage. Completing it ends the stage and hands its values over; the workflow ends the cohort. */
+export const stageWork = {
+  fileKey: ({ account_id, subject_id, attempt }, file) =>
+    `cohorts/${account_id}/${subject_id}/${leaseFileKey(attempt, file)}`,
+
+  async lock(trx, lease) {
+    await cohortStageRepository.lockStage(trx, lease.subject_id)
+  },
+
+  async progress({ db }, lease, { status }) {
+    const step = STEPS.find((one) => one === status)
+    if (!step) return
+    await db.transaction().execute(async (trx) => {
+      const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
+      if (locked) await cohortStageRepository.recordStep(trx, locked.stage, step)
+    })
+  },
+
+  async complete({ trx, lease, body }) {
+    const { result, inference_time_ms, model_state } = taskResult(body)
+    const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
+    if (!locked || !isOpenStage(locked.stage)) return
+    await cohortStageRepository.completeStage(trx, locked.stage, locked.outgoing, {
+      result,
+      runMs: inference_time_ms,
+      modelState: model_state,
+    })
+  },
+
+  async fail({ trx, lease, body: { code, message, retryable } }) {
+    const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
+    if (!locked) return
+    const { id, name, model_key } = locked.stage
+    const isUnusable =
+      code === 'unusable' &&
+      (await unusableVersionRepository.markUnusable(trx, {
+        modelKey: model_key,
+        nodeId: lease.node_id,
+        reason: message,
+      }))
+    // When this node's report about the weights does not count, another node tries.
+    const mayRetry = retryable || (code === 'unusable' && !isUnusable)
+    await cohortStageRepository.noteStageError(trx, id, {
+      code,
+      message,
+      stage_id: name,
+      retryable: mayRetry,
+    })
+  },
+} satisfies LeaseWork

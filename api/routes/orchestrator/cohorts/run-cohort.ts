@@ -1,0 +1,28 @@
+import Type from 'typebox'
+import { CohortAccepted, RunRequest } from '../../../../schemas/cohort.ts'
+import { admitRun } from '../../../cohorts/admit-run.ts'
+import { route } from '../../../http/route.ts'
+
+/** A run may bring its graph, whose templates are long, beside its input. */
+const MAX_BODY_BYTES = 4 * 1024 * 1024
+
+export const runCohort = route({
+  operationId: 'runCohort',
+  summary: 'Run a graph of models over the nodes, durably',
+  method: 'POST',
+  path: '/cohorts:run',
+  auth: 'cohort',
+  idempotent: true,
+  admitsWork: true,
+  headers: Type.Object({ 'x-user-id': Type.String({ minLength: 1, maxLength: 200 }) }),
+  body: RunRequest,
+  maxBodyBytes: MAX_BODY_BYTES,
+  success: { status: 202, schema: CohortAccepted },
+  errors: ['not_found', 'conflict', 'task_quota_exceeded'],
+
+  async handler({ caller: { accountId }, headers, body, trx, afterCommit }, { now, outbox }) {
+    const accepted = await admitRun(trx, { accountId, userId: headers['x-user-id'], body, now: now() })
+    afterCommit(() => outbox.poke())
+    return accepted
+  },
+})

@@ -1,0 +1,131 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Transfer } from '../../../domain/ledger.ts'
+import type { Database } from '../../tables.ts'
+import type {
+  CohortEdgeRow,
+  CohortRow,
+  CohortStageRow,
+  NewCohort,
+  NewCohortEdge,
+  NewCohortStage,
+} from '../../tables/cohorts.ts'
+
+export const OPEN_COHORT = ['queued', 'preparing', 'running', 'finishing'] as const
+
+export const isOpenCohort = ({ status }: Pick<CohortRow, 'status'>): boolean =>
+  OPEN_COHORT.some((open) => open === status)
+
+/** Inserts a cohort with its stages and hand-overs. */
+export async function insertCohort(
+  trx: Transaction<Database>,
+  cohort: NewCohort,
+  stages: readonly NewCohortStage[],
+  edges: readonly NewCohortEdge[],
+): Promise<void> {
+  await trx.insertInto('cohort').values(cohort).execute()
+  await trx.insertInto('cohort_stage').values(stages).execute()
+  if (edges.length > 0) await trx.insertInto('cohort_edge').values(edges).execute()
+}
+
+/** Books the transfers of a stage. Safe to repeat, because a stage has one of each kind. */
+export async function bookTransfers(
+  trx: Transaction<Database>,
+  stageId: string,
+  transfers: readonly Transfer[],
+): Promise<void> {
+  if (transfers.length === 0) return
+  await trx
+    .insertInto('ledger_transfer')
+    .values(
+      transfers.map(({ kind, from, to, amount_micro }) => ({
+        task_id: stageId,
+        kind,
+        from_purse: from,
+        to_purse: to,
+        amount_micro,
+      })),
+    )
+    .onConflict((oc) => oc.columns(['task_id', 'kind']).doNothing())
+    .execute()
+}
+
+/** Finds the cohort of an account's task. */
+export function findCohortOfTask(
+  db: Kysely<Database>,
+  { taskId, accountId }: { taskId: string; accountId: string },
+): Promise<CohortRow | undefined> {
+  return db
+    .selectFrom('cohort')
+    .selectAll()
+    .where('task_id', '=', taskId)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+}
+
+/** Finds a cohort of an account. */
+export function findCohort(
+  db: Kysely<Database>,
+  { id, accountId }: { id: string; accountId: string },
+): Promise<CohortRow | undefined> {
+  return db
+    .selectFrom('cohort')
+    .selectAll()
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+}
+
+/** Reads a cohort for the process that runs it. */
+export function readCohort(db: Kysely<Database>, id: string): Promise<CohortRow | undefined> {
+  return db.selectFrom('cohort').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
+/** Returns the stages of a cohort in topological order. */
+export function readStages(db: Kysely<Database>, cohortId: string): Promise<CohortStageRow[]> {
+  return db
+    .selectFrom('cohort_stage')
+    .selectAll()
+    .where('cohort_id', '=', cohortId)
+    .orderBy('position')
+    .execute()
+}
+
+/** Returns the hand-overs of a cohort. */
+export function readEdges(db: Kysely<Database>, cohortId: string): Promise<CohortEdgeRow[]> {
+  return db.selectFrom('cohort_edge').selectAll().where('cohort_id', '=', cohortId).orderBy('id').execute()
+}
+
+/**
+ * Locks everything of a cohort in the order that every writer keeps: its edges, its stages, their leases, the cohort.
+ * Returns the cohort; undefined when it is absent.
+ */
+export async function lockCohort(
+  trx: Transaction<Database>,
+  id: string,
+): Promise<{ cohort: CohortRow; stages: CohortStageRow[]; edges: CohortEdgeRow[] } | undefined> {
+  const edges = await trx
+    .selectFrom('cohort_edge')
+    .selectAll()
+    .where('cohort_id', '=', id)
+    .orderBy('id')
+    .forUpdate()
+    .execute()
+  const stages = await trx
+    .selectFrom('cohort_stage')
+    .selectAll()
+    .where('cohort_id', '=', id)
+    .orderBy('position')
+    .forUpdate()
+    .execute()
+  await sql`select from lease where kind = 'stage' and state = 'active'
+    and subject_id in (select id from cohort_stage where cohort_id = ${id}::uuid) order by token for update`.execute(
+    trx,
+  )
+  const cohort = await trx
+    .selectFrom('cohort')
+    .selectAll()
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()
+  return cohort && { cohort, stages, edges }
+}

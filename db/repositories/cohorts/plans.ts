@@ -1,0 +1,37 @@
+import type { Kysely } from 'kysely'
+import type { Plan, PlanRequest } from '../../../schemas/cohort-plan.ts'
+import type { Database } from '../../tables.ts'
+
+/** Stores a plan, which can be run until it expires. */
+export async function insertPlan(
+  db: Kysely<Database>,
+  accountId: string,
+  request: PlanRequest,
+  plan: Plan,
+): Promise<void> {
+  await db
+    .insertInto('cohort_plan')
+    .values({
+      id: plan.plan_id,
+      account_id: accountId,
+      request: JSON.stringify(request),
+      plan: JSON.stringify(plan),
+      feasible: plan.feasible,
+      expires_at: new Date(plan.expires_at),
+    })
+    .execute()
+}
+
+/** Finds a plan of an account. */
+export async function findPlan(
+  db: Kysely<Database>,
+  { id, accountId }: { id: string; accountId: string },
+): Promise<{ request: PlanRequest; plan: Plan; expires_at: Date } | undefined> {
+  const row = await db
+    .selectFrom('cohort_plan')
+    .select(['request', 'plan', 'expires_at'])
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+  return row && { ...(row as unknown as { request: PlanRequest; plan: Plan }), expires_at: row.expires_at }
+}

@@ -1,0 +1,136 @@
+import { type Kysely, sql } from 'kysely'
+import type { StageModel } from '../../../domain/cohorts/costs.ts'
+import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
+import { accessTo } from '../../../domain/endpoint.ts'
+import { estimateMs } from '../../../domain/estimates.ts'
+import type { PlanReason } from '../../../schemas/cohort-plan.ts'
+import type { Database } from '../../tables.ts'
+import { type CallableEndpointRow, findCallableEndpoint } from '../endpoints/callable.ts'
+import { readMeasured, readModelFacts } from '../tasks/estimates.ts'
+
+/** The models behind the stages of a graph, by `stage_id`, and the reasons why some have none. */
+export interface StageModels {
+  models: Map<string, StageModel>
+  /** The models of the fallbacks that can be called, in their order. */
+  fallbacks: Map<string, StageModel[]>
+  /** The versions behind the stages, whose spaces are registered. */
+  configs: Map<string, string>
+  reasons: PlanReason[]
+}
+
+type Found = CallableEndpointRow & { version_id: string; latency_ms: number | null }
+
+/** Reads the models that the stages of a graph call on behalf of an account, with what each is expected to take. */
+export async function readStageModels(
+  db: Kysely<Database>,
+  { stages }: Pick<Graph, 'stages'>,
+  accountId: string,
+): Promise<StageModels> {
+  const refs = new Set(stages.flatMap(({ endpoint_id, fallbacks }) => [endpoint_id, ...fallbacks]))
+  refs.delete(undefined)
+  const found = new Map<string, Found>()
+  for (const ref of refs) {
+    const row = await findWithFacts(db, ref!)
+    if (row) found.set(ref!, row)
+  }
+  for (const { model_config_id } of stages) {
+    if (model_config_id === undefined || found.has(model_config_id)) continue
+    const row = await findByConfig(db, accountId, model_config_id)
+    if (row) found.set(model_config_id, row)
+  }
+  const estimate = await estimator(db, [...found.values()])
+  const result: StageModels = { models: new Map(), fallbacks: new Map(), configs: new Map(), reasons: [] }
+  for (const stage of stages) {
+    const row = found.get(stage.endpoint_id ?? stage.model_config_id!)
+    const refusal = refusalOf(row, stage, accountId)
+    if (refusal) result.reasons.push(refusal)
+    if (!row || refusal) continue
+    result.models.set(stage.stage_id, estimate(row))
+    result.configs.set(stage.stage_id, row.version_id)
+    const usable = stage.fallbacks.flatMap((ref) => {
+      const fallback = found.get(ref)
+      return fallback && !refusalOf(fallback, stage, accountId) ? [estimate(fallback)] : []
+    })
+    result.fallbacks.set(stage.stage_id, usable)
+  }
+  return result
+}
+
+async function findWithFacts(db: Kysely<Database>, idOrName: string): Promise<Found | undefined> {
+  const row = await findCallableEndpoint(db, idOrName)
+  if (!row) return undefined
+  const facts = await db
+    .selectFrom('endpoint')
+    .select(['version_id', 'latency_ms'])
+    .where('id', '=', row.id)
+    .executeTakeFirst()
+  return facts && { ...row, ...facts }
+}
+
+/** Finds an endpoint of the account that serves a version, or the version of a hub import. */
+async function findByConfig(
+  db: Kysely<Database>,
+  accountId: string,
+  configId: string,
+): Promise<Found | undefined> {
+  const row = await db
+    .selectFrom('endpoint')
+    .select('id')
+    .where('account_id', '=', accountId)
+    .where('deleted_at', 'is', null)
+    .where(
+      sql<boolean>`version_id in (select ${configId}::uuid union
+        select version_id from hub_model where id = ${configId}::uuid and account_id = ${accountId}::uuid)`,
+    )
+    .orderBy('created_at')
+    .limit(1)
+    .executeTakeFirst()
+  return row && findWithFacts(db, row.id)
+}
+
+function refusalOf(row: Found | undefined, stage: GraphStage, accountId: string): PlanReason | undefined {
+  const { stage_id, endpoint_id } = stage
+  const reason = (code: PlanReason['code'], message: string): PlanReason => ({ code, message, stage_id })
+  const access = row ? accessTo(row, accountId) : 'none'
+  if (!row || access === 'none') {
+    return endpoint_id === undefined
+      ? reason(
+          'unknown_endpoint',
+          `no endpoint of your account serves the model of stage "${stage_id}"; register it for inference`,
+        )
+      : reason('unknown_endpoint', `stage "${stage_id}": there is no endpoint "${endpoint_id}"`)
+  }
+  if (access === 'known')
+    return reason('endpoint_not_callable', `stage "${stage_id}": the endpoint is not open to your account`)
+  if (row.lifecycle_status === 'disabled')
+    return reason('endpoint_disabled', `stage "${stage_id}": the model of its endpoint has been disabled`)
+  if (row.status === 'paused' || row.status === 'inactive')
+    return reason('endpoint_not_callable', `stage "${stage_id}": its endpoint is ${row.status}`)
+  if (row.unusable !== null)
+    return reason('endpoint_not_callable', `stage "${stage_id}": its model cannot be loaded: ${row.unusable}`)
+  return undefined
+}
+
+async function estimator(db: Kysely<Database>, rows: readonly Found[]): Promise<(row: Found) => StageModel> {
+  const facts = new Map(
+    (await readModelFacts(db, [...new Set(rows.map(({ model_key }) => model_key))])).map((one) => [
+      one.model_key,
+      one,
+    ]),
+  )
+  const kin = await readMeasured(db)
+  return (row) => {
+    const model = facts.get(row.model_key)!
+    return {
+      endpoint_id: row.id,
+      model_name: row.name,
+      model_key: row.model_key,
+      runtime_profile: row.runtime_profile,
+      memory_mb: row.memory_mb,
+      price_micro: row.price_micro,
+      run_ms: row.latency_ms ?? estimateMs(model, 'inference', kin),
+      cached_ms: estimateMs(model, 'cached', kin),
+      cold_ms: estimateMs(model, 'cold', kin),
+    }
+  }
+}

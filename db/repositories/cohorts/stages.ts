@@ -1,0 +1,235 @@
+import { sql, type Transaction } from 'kysely'
+import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
+import type { Database } from '../../tables.ts'
+import type { CohortEdgeRow, CohortFault, CohortStageRow } from '../../tables/cohorts.ts'
+import { takeLease } from '../nodes/leases.ts'
+import { notifyEdge } from './edges.ts'
+import { appendCohortEvents } from './events.ts'
+import { payloadOf } from './payload-of.ts'
+
+/** Locks a stage behind its hand-overs, which every writer locks first. */
+export async function lockStage(
+  trx: Transaction<Database>,
+  id: string,
+): Promise<{ stage: CohortStageRow; incoming: CohortEdgeRow[]; outgoing: CohortEdgeRow[] } | undefined> {
+  const edges = await trx
+    .selectFrom('cohort_edge')
+    .selectAll()
+    .where((eb) => eb.or([eb('from_stage_id', '=', id), eb('to_stage_id', '=', id)]))
+    .orderBy('id')
+    .forUpdate()
+    .execute()
+  const stage = await trx
+    .selectFrom('cohort_stage')
+    .selectAll()
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()
+  return (
+    stage && {
+      stage,
+      incoming: edges.filter(({ to_stage_id }) => to_stage_id === id),
+      outgoing: edges.filter(({ from_stage_id }) => from_stage_id === id),
+    }
+  )
+}
+
+/** Records the node that a stage is called on. */
+export async function callStage(
+  trx: Transaction<Database>,
+  { id, cohort_id, name, attempt }: CohortStageRow,
+  nodeId: string,
+): Promise<void> {
+  await trx
+    .updateTable('cohort_stage')
+    .set({ status: 'called', node_id: nodeId, called_at: sql<Date>`now()`, error: null })
+    .where('id', '=', id)
+    .where('status', 'in', ['pending', 'called'])
+    .execute()
+  await trx.updateTable('cohort').set({ waiting_for: null }).where('id', '=', cohort_id).execute()
+  await appendCohortEvents(trx, cohort_id, [{ type: 'stage.called', stageName: name, nodeId, attempt }])
+}
+
+type Step = 'loading' | 'waiting' | 'running'
+const ORDER: readonly string[] = ['called', 'loading', 'waiting', 'running']
+const TIMES: Record<Step, 'claimed_at' | 'loaded_at' | 'started_at'> = {
+  loading: 'claimed_at',
+  waiting: 'loaded_at',
+  running: 'started_at',
+}
+
+/** Records a step of a stage that its node told; steps only go forward. Returns whether it was news. */
+export async function recordStep(
+  trx: Transaction<Database>,
+  stage: CohortStageRow,
+  step: Step,
+): Promise<boolean> {
+  const before = ORDER.slice(0, ORDER.indexOf(step)) as CohortStageRow['status'][]
+  const { numUpdatedRows } = await trx
+    .updateTable('cohort_stage')
+    .set({ status: step, [TIMES[step]]: sql<Date>`now()` })
+    .where('id', '=', stage.id)
+    .where('status', 'in', before)
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) return false
+  const { cohort_id, name, node_id, attempt } = stage
+  if (step !== 'waiting')
+    await appendCohortEvents(trx, cohort_id, [
+      {
+        type: step === 'loading' ? 'stage.loading' : 'stage.started',
+        stageName: name,
+        nodeId: node_id,
+        attempt,
+      },
+    ])
+  return true
+}
+
+/** Writes a value as the payload of a hand-over, for its consumer to fetch. */
+export async function stateValue(
+  trx: Transaction<Database>,
+  edge: CohortEdgeRow,
+  value: unknown,
+): Promise<void> {
+  await trx
+    .updateTable('cohort_edge')
+    .set({ state: 'transferred', transport: 'inline', encoding: 'json', failure: null, ...payloadOf(value) })
+    .where('id', '=', edge.id)
+    .where('state', 'in', ['planned', 'negotiating', 'negotiated'])
+    .execute()
+  await notifyEdge(trx, edge.id)
+}
+
+/** Closes hand-overs that will carry nothing. */
+export async function closeEdges(trx: Transaction<Database>, edges: readonly CohortEdgeRow[]): Promise<void> {
+  if (edges.length === 0) return
+  await trx
+    .updateTable('cohort_edge')
+    .set({ closed: true, payload: null })
+    .where(
+      'id',
+      'in',
+      edges.map(({ id }) => id),
+    )
+    .execute()
+  for (const { id } of edges) await notifyEdge(trx, id)
+}
+
+/** Ends a stage with its result, and hands its values over in the same transaction. */
+export async function completeStage(
+  trx: Transaction<Database>,
+  stage: CohortStageRow,
+  outgoing: readonly CohortEdgeRow[],
+  {
+    result,
+    runMs,
+    modelState,
+  }: { result: Record<string, unknown>; runMs: number; modelState: CohortStageRow['model_state'] },
+): Promise<void> {
+  await trx
+    .updateTable('cohort_stage')
+    .set({
+      status: 'succeeded',
+      result: Buffer.from(JSON.stringify(result)),
+      output_kept: true,
+      run_ms: runMs,
+      model_state: modelState,
+      completed_at: sql<Date>`clock_timestamp()`,
+      error: null,
+    })
+    .where('id', '=', stage.id)
+    .execute()
+  for (const edge of outgoing.filter(({ kind }) => isByValue(kind))) {
+    const value = carriedBy(edge, result)
+    if (value === undefined) await closeEdges(trx, [edge])
+    else await stateValue(trx, edge, value)
+  }
+  await appendCohortEvents(trx, stage.cohort_id, [
+    { type: 'stage.succeeded', stageName: stage.name, nodeId: stage.node_id, attempt: stage.attempt },
+  ])
+}
+
+/** Notes the error of an attempt, which the workflow reads when it decides what comes next. */
+export async function noteStageError(
+  trx: Transaction<Database>,
+  stageId: string,
+  error: CohortFault & { retryable: boolean },
+): Promise<void> {
+  await trx
+    .updateTable('cohort_stage')
+    .set({ error: JSON.stringify(error) })
+    .where('id', '=', stageId)
+    .where('status', 'in', ['called', 'loading', 'waiting', 'running'])
+    .execute()
+}
+
+/** What a stage that has failed calls next. */
+export interface NextAttempt {
+  attempt: number
+  endpoint?: { fallback: number; endpoint_id: string; model_key: string; price_micro: number }
+}
+
+/** Puts a stage back for another attempt, and revokes the lease of the last one. */
+export async function retryStage(
+  trx: Transaction<Database>,
+  stage: CohortStageRow,
+  { attempt, endpoint }: NextAttempt,
+): Promise<void> {
+  await takeLease(trx, 'stage', stage.id, 'expired')
+  await trx
+    .updateTable('cohort_stage')
+    .set({
+      status: 'pending',
+      attempt,
+      claimed_at: null,
+      loaded_at: null,
+      started_at: null,
+      ...(endpoint && { ...endpoint, planned_node_id: null }),
+    })
+    .where('id', '=', stage.id)
+    .execute()
+  await appendCohortEvents(trx, stage.cohort_id, [
+    {
+      type: endpoint ? 'stage.fell_back' : 'stage.retried',
+      stageName: stage.name,
+      nodeId: stage.node_id,
+      attempt,
+      data: { code: stage.error?.code ?? 'node_lost' },
+    },
+  ])
+}
+
+/** Ends a stage without a result; its hand-overs carry its default output, or nothing. */
+export async function giveUpStage(
+  trx: Transaction<Database>,
+  stage: CohortStageRow,
+  outgoing: readonly CohortEdgeRow[],
+  {
+    status,
+    fault,
+    spare,
+  }: { status: 'failed' | 'skipped' | 'cancelled'; fault: CohortFault | undefined; spare?: unknown },
+): Promise<void> {
+  if (!isOpenStage(stage)) return
+  await takeLease(trx, 'stage', stage.id, 'revoked')
+  await trx
+    .updateTable('cohort_stage')
+    .set({ status, completed_at: sql<Date>`now()`, error: fault ? JSON.stringify(fault) : null })
+    .where('id', '=', stage.id)
+    .execute()
+  for (const edge of outgoing) {
+    const value = spare === undefined ? undefined : carriedBy(edge, spare)
+    if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, value)
+    else await closeEdges(trx, [edge])
+  }
+  await appendCohortEvents(trx, stage.cohort_id, [
+    {
+      type: `stage.${status}`,
+      stageName: stage.name,
+      nodeId: stage.node_id,
+      attempt: stage.attempt,
+      data: fault ? { code: fault.code } : {},
+    },
+  ])
+}

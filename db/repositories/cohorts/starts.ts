@@ -1,0 +1,58 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { CohortRow, CohortStageRow } from '../../tables/cohorts.ts'
+import { isOpenCohort } from './cohorts.ts'
+import { appendCohortEvents } from './events.ts'
+
+/** Starts a cohort and its task; undefined when it has ended. A cohort that runs already is returned as it is. */
+export async function startCohort(trx: Transaction<Database>, id: string): Promise<CohortRow | undefined> {
+  const cohort = await trx
+    .selectFrom('cohort')
+    .selectAll()
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()
+  if (!cohort || !isOpenCohort(cohort)) return undefined
+  if (cohort.status !== 'queued') return cohort
+  await trx
+    .updateTable('cohort')
+    .set({ status: 'running', started_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .execute()
+  await trx
+    .updateTable('task')
+    .set({ status: 'running', started_at: sql<Date>`now()` })
+    .where('id', '=', cohort.task_id)
+    .where('status', '=', 'queued')
+    .execute()
+  await appendCohortEvents(trx, id, [{ type: 'cohort.started' }])
+  return cohort
+}
+
+/** Records that a stage goes to another node than the plan had it. */
+export async function recordReplan(
+  trx: Transaction<Database>,
+  { id, cohort_id, name, attempt, planned_node_id }: CohortStageRow,
+  nodeId: string,
+): Promise<void> {
+  await trx.updateTable('cohort_stage').set({ planned_node_id: nodeId }).where('id', '=', id).execute()
+  await trx
+    .updateTable('cohort')
+    .set({ replans: sql<number>`replans + 1` })
+    .where('id', '=', cohort_id)
+    .execute()
+  const moved = [{ stage_id: name, from: planned_node_id, to: nodeId }]
+  await appendCohortEvents(trx, cohort_id, [
+    { type: 'cohort.replanned', stageName: name, nodeId, attempt, data: { moved } },
+  ])
+}
+
+/** Tells callers what a cohort waits for. */
+export async function noteWaiting(db: Kysely<Database>, cohortId: string, why: string): Promise<void> {
+  await db
+    .updateTable('cohort')
+    .set({ waiting_for: why })
+    .where('id', '=', cohortId)
+    .where('status', '=', 'running')
+    .execute()
+}

@@ -1,0 +1,117 @@
+import type { PlanReasonCode } from '../../schemas/cohort-plan.ts'
+import { reachableMemory } from '../placement/gpu-room.ts'
+import { type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
+import { OF_OTHERS, pointsOf, rejectReason } from '../placement/placement.ts'
+import type { GraphStage } from './graph.ts'
+
+/** What the planner knows of the model behind a stage. */
+export interface StageModel {
+  endpoint_id: string
+  model_name: string
+  model_key: string
+  runtime_profile: string
+  memory_mb: number
+  price_micro: number
+  /** Expected milliseconds of one run, and of a load from disk and from the store. */
+  run_ms: number
+  cached_ms: number
+  cold_ms: number
+}
+
+/** What a stage costs on each node, by the node's index; infinite where it cannot run, with the reason. */
+export interface StageCosts {
+  queueMs: Float64Array
+  loadMs: Float64Array
+  runMs: Float64Array
+  isLoaded: Uint8Array
+  excluded: Map<string, number>
+}
+
+interface Wanted {
+  accountId: string
+  hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'
+  nodeAccounts?: 'own' | 'any'
+  /** Nodes that this stage has been tried on. */
+  avoid?: ReadonlySet<string>
+  now: number
+}
+
+/** The reasons that bind a stage to few nodes, in the words of a plan. */
+const NOT_NAMED = 'is not among the nodes that the stage names'
+const NAMED_OUT = 'is excluded by the stage'
+const OF_ANOTHER = 'belongs to another account'
+const NO_MEMORY = 'has too little memory'
+const LOAD_FAILED = 'failed to load the model'
+
+/** Returns the costs of a stage on every node. */
+export function costsOf(
+  { placement = {} }: Pick<GraphStage, 'placement'>,
+  model: StageModel,
+  nodes: readonly NodeSnapshot[],
+  { accountId, hardware, nodeAccounts, avoid, now }: Wanted,
+): StageCosts {
+  const wanted = placement.hardware ?? (hardware === 'any' ? undefined : hardware)
+  const named = placement.node_ids && new Set(placement.node_ids)
+  const excludedNodes = new Set([...(placement.not_node_ids ?? []), ...(avoid ?? [])])
+  const need = {
+    model_key: model.model_key,
+    account_id: accountId,
+    runtime_profile: model.runtime_profile,
+    memory_mb: model.memory_mb,
+    ...(wanted && { hardware: wanted }),
+    now,
+  }
+  const costs: StageCosts = {
+    queueMs: new Float64Array(nodes.length),
+    loadMs: new Float64Array(nodes.length),
+    runMs: new Float64Array(nodes.length).fill(model.run_ms),
+    isLoaded: new Uint8Array(nodes.length),
+    excluded: new Map(),
+  }
+  for (const [i, snapshot] of nodes.entries()) {
+    const held = snapshot.models.find(({ model_key }) => model_key === model.model_key)
+    const reason =
+      (!serves(snapshot, accountId) && OF_OTHERS) ||
+      (nodeAccounts === 'own' && snapshot.account_id !== accountId && OF_ANOTHER) ||
+      (named && !named.has(snapshot.node_id) && NOT_NAMED) ||
+      (excludedNodes.has(snapshot.node_id) && NAMED_OUT) ||
+      rejectReason(placedNode(snapshot), need)
+    if (reason) {
+      costs.queueMs[i] = Infinity
+      const words = inClasses(reason)
+      costs.excluded.set(words, (costs.excluded.get(words) ?? 0) + 1)
+      continue
+    }
+    const warmth = warmthOf(held)
+    costs.queueMs[i] = (held?.in_flight ?? 0) * model.run_ms
+    costs.isLoaded[i] = warmth === 'warm' ? 1 : 0
+    costs.loadMs[i] = warmth === 'warm' ? 0 : warmth === 'cached' ? model.cached_ms : model.cold_ms
+  }
+  return costs
+}
+
+const placedNode = (snapshot: NodeSnapshot) => {
+  const models = new Map(snapshot.models.map((model) => [model.model_key, model]))
+  return {
+    snapshot,
+    scope: '',
+    models,
+    reach: reachableMemory(snapshot, models.values()),
+    pending: 0,
+    points: pointsOf(snapshot, 0),
+  }
+}
+
+/** Reasons that name sizes or errors differ from node to node; a plan counts them together. */
+function inClasses(reason: string): string {
+  if (/ MB | GB /.test(reason)) return NO_MEMORY
+  return reason.startsWith('failed to load it') ? LOAD_FAILED : reason
+}
+
+/** Returns the code of a stage that fits on no node, from the reasons of the nodes. */
+export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCode {
+  const reasons = [...excluded.keys()]
+  if (reasons.includes(NO_MEMORY)) return 'memory'
+  if (reasons.length > 0 && reasons.every((reason) => / not (?:cpu|gpu|xpu)$/.test(reason))) return 'hardware'
+  return 'no_node_fits'
+}

@@ -1,0 +1,170 @@
+import type { Edge, PlanReason, PlanRequest, Stage, StageOperation } from '../../schemas/cohort-plan.ts'
+import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
+import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
+import { overlap } from './pointer.ts'
+
+/** The `stage_id` that stands for the input of the run. */
+export const RUN_INPUT = 'input'
+
+export interface GraphStage extends Stage {
+  operation: StageOperation
+  input: Record<string, unknown>
+  required: boolean
+  fallbacks: string[]
+  max_attempts: number
+  timeout_s: number
+}
+
+export interface GraphEdge extends Omit<Edge, 'from' | 'to'> {
+  edge_id: string
+  from: { stage_id: string; path: string }
+  to: { stage_id: string; path: string; template?: string }
+  mode: EdgeMode
+  transports?: Transport[]
+  max_bytes: number
+}
+
+export interface GraphOutput {
+  name: string
+  stage_id: string
+  path: string
+}
+
+/** A request with its defaults. Its stages are in topological order, as far as it has one. */
+export interface Graph {
+  name: string | null
+  stages: GraphStage[]
+  edges: GraphEdge[]
+  outputs: GraphOutput[]
+  constraints: NonNullable<PlanRequest['constraints']> & { deadline_s: number; min_score: number }
+  sample_sizes: Record<string, number>
+}
+
+const DEFAULTS = { maxAttempts: 3, timeoutS: 3_600, deadlineS: 3_600, minScore: 0.9 } as const
+
+/** Fills in the defaults of a request, and orders its stages. */
+export function graphOf(request: PlanRequest): Graph {
+  const stages = request.stages.map((stage): GraphStage => ({
+    ...stage,
+    operation: stage.operation ?? 'infer',
+    input: stage.input ?? {},
+    required: stage.required ?? true,
+    fallbacks: stage.fallbacks ?? [],
+    max_attempts: stage.max_attempts ?? DEFAULTS.maxAttempts,
+    timeout_s: stage.timeout_s ?? DEFAULTS.timeoutS,
+  }))
+  const edges = request.edges.map((edge, i): GraphEdge => ({
+    ...edge,
+    edge_id: edge.edge_id ?? `${edge.from.stage_id}-${edge.to.stage_id}-${i + 1}`,
+    from: { stage_id: edge.from.stage_id, path: edge.from.path ?? '' },
+    mode: edge.mode ?? 'transfer',
+    max_bytes: edge.max_bytes ?? COHORT_LIMITS.payloadBytes,
+  }))
+  const outputs =
+    request.outputs?.map(({ name, stage_id, path = '' }) => ({ name, stage_id, path })) ??
+    stages
+      .filter(({ stage_id }) => !edges.some(({ from }) => from.stage_id === stage_id))
+      .map(({ stage_id }) => ({ name: stage_id, stage_id, path: '' }))
+  const { constraints = {} } = request
+  return {
+    name: request.name ?? null,
+    stages: inOrder(stages, edges),
+    edges,
+    outputs,
+    constraints: {
+      ...constraints,
+      deadline_s: constraints.deadline_s ?? DEFAULTS.deadlineS,
+      min_score: constraints.min_score ?? DEFAULTS.minScore,
+    },
+    sample_sizes: request.sample_sizes ?? {},
+  }
+}
+
+/** Orders stages so that each comes behind its producers; those of a cycle come last. */
+function inOrder(stages: readonly GraphStage[], edges: readonly GraphEdge[]): GraphStage[] {
+  const left = new Map(stages.map((stage) => [stage.stage_id, stage]))
+  const ordered: GraphStage[] = []
+  for (;;) {
+    const ready = [...left.values()].filter(
+      ({ stage_id }) => !edges.some(({ from, to }) => to.stage_id === stage_id && left.has(from.stage_id)),
+    )
+    if (ready.length === 0) return [...ordered, ...left.values()]
+    for (const stage of ready) left.delete(stage.stage_id)
+    ordered.push(...ready)
+  }
+}
+
+/** Returns the reasons for which a graph could run nowhere, whatever the endpoints and nodes. */
+export function faultsOf(graph: Graph): PlanReason[] {
+  return [...unknownStages(graph), ...cycles(graph), ...twoWriters(graph), ...deadEnds(graph)]
+}
+
+function unknownStages({ stages, edges, outputs }: Graph): PlanReason[] {
+  const known = new Set(stages.map(({ stage_id }) => stage_id))
+  const reasons: PlanReason[] = []
+  for (const { edge_id, from, to } of edges) {
+    if (from.stage_id !== RUN_INPUT && !known.has(from.stage_id))
+      reasons.push(unknown(`edge "${edge_id}" begins at "${from.stage_id}"`, { edge_id }))
+    if (!known.has(to.stage_id))
+      reasons.push(unknown(`edge "${edge_id}" ends at "${to.stage_id}"`, { edge_id }))
+  }
+  for (const { name, stage_id } of outputs)
+    if (!known.has(stage_id)) reasons.push(unknown(`output "${name}" comes from "${stage_id}"`, {}))
+  for (const { stage_id, placement } of stages) {
+    const other = placement?.same_node_as
+    if (other !== undefined && !known.has(other))
+      reasons.push(unknown(`stage "${stage_id}" wants the node of "${other}"`, { stage_id }))
+  }
+  return reasons
+}
+
+const unknown = (what: string, where: Pick<PlanReason, 'stage_id' | 'edge_id'>): PlanReason => ({
+  code: 'unknown_stage',
+  message: `${what}, and no stage has this stage_id`,
+  ...where,
+})
+
+function cycles({ stages, edges }: Graph): PlanReason[] {
+  const before = new Set<string>()
+  for (const { stage_id } of stages) {
+    const waitsFor = edges.find(
+      ({ from, to }) =>
+        to.stage_id === stage_id &&
+        stages.some((stage) => stage.stage_id === from.stage_id) &&
+        !before.has(from.stage_id),
+    )
+    if (waitsFor) {
+      const message = `stage "${stage_id}" waits for "${waitsFor.from.stage_id}", which waits for it: take one of the edges out`
+      return [{ code: 'cycle', message, stage_id, edge_id: waitsFor.edge_id }]
+    }
+    before.add(stage_id)
+  }
+  return []
+}
+
+function twoWriters({ edges }: Graph): PlanReason[] {
+  return edges.flatMap((edge, i) => {
+    const other = edges
+      .slice(0, i)
+      .find(({ to }) => to.stage_id === edge.to.stage_id && overlap(to.path, edge.to.path))
+    if (!other) return []
+    const message = `edges "${other.edge_id}" and "${edge.edge_id}" both write to "${edge.to.path}" of stage "${edge.to.stage_id}": give them places beside each other`
+    return [{ code: 'two_writers' as const, message, stage_id: edge.to.stage_id, edge_id: edge.edge_id }]
+  })
+}
+
+/** A stage whose result reaches no output works for nothing. */
+function deadEnds({ stages, edges, outputs }: Graph): PlanReason[] {
+  const useful = new Set(outputs.map(({ stage_id }) => stage_id))
+  for (let size = -1; size !== useful.size;) {
+    size = useful.size
+    for (const { from, to } of edges) if (useful.has(to.stage_id)) useful.add(from.stage_id)
+  }
+  return stages
+    .filter(({ stage_id }) => !useful.has(stage_id))
+    .map(({ stage_id }) => ({
+      code: 'dead_end' as const,
+      message: `the result of stage "${stage_id}" reaches no output: add an edge or an output, or leave the stage out`,
+      stage_id,
+    }))
+}

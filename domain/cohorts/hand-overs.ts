@@ -1,0 +1,127 @@
+import type { PlanReason, PlanReasonCode } from '../../schemas/cohort-plan.ts'
+import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { GraphEdge } from './graph.ts'
+import { VALUE_FINGERPRINTS } from './values.ts'
+
+/** A space of a model, newest generation first. */
+export interface KnownSpace {
+  id: string
+  name: string
+  role: 'produces' | 'accepts' | 'both'
+  kind: SpaceKind
+  fingerprint: string
+  status: 'active' | 'superseded' | 'revoked'
+}
+
+/** What is known of a pair of spaces, by metric. */
+export interface KnownEvidence {
+  id: string
+  metric: string
+  score: number
+  status: 'active' | 'superseded' | 'revoked' | 'expired'
+}
+
+/** How an edge connects its two sides. */
+export interface HandOver {
+  kind: SpaceKind
+  source_space_id: string | null
+  target_space_id: string | null
+  source_fingerprint: string
+  target_fingerprint: string
+  evidence_id: string | null
+  score: number | null
+}
+
+/** Returns how a value is handed over: every text fits every text, and so do JSON values. */
+export function valueHandOver({ to }: Pick<GraphEdge, 'to'>): HandOver {
+  const kind = to.template === undefined ? 'json' : 'text'
+  const fingerprint = VALUE_FINGERPRINTS[kind]
+  return {
+    kind,
+    source_space_id: null,
+    target_space_id: null,
+    source_fingerprint: fingerprint,
+    target_fingerprint: fingerprint,
+    evidence_id: null,
+    score: null,
+  }
+}
+
+interface Sides {
+  source: readonly KnownSpace[]
+  target: readonly KnownSpace[]
+  /** Evidence between the two spaces that the edge names. */
+  evidence: readonly KnownEvidence[]
+  minScore: number
+}
+
+/** Returns the space of a side by its name, or the reason why the edge cannot use it. */
+export function spaceOf(
+  { edge_id }: Pick<GraphEdge, 'edge_id'>,
+  spaces: readonly KnownSpace[],
+  { name, side }: { name: string; side: 'source' | 'target' },
+): KnownSpace | PlanReason {
+  const named = spaces.filter((space) => space.name === name)
+  const active = named.find(({ status }) => status === 'active')
+  const allowed = side === 'source' ? 'produces' : 'accepts'
+  if (active && active.role !== allowed && active.role !== 'both')
+    return because('space_mismatch', edge_id, `the model of its ${side} only ${active.role} "${name}"`)
+  if (active) return active
+  return named[0]?.status === 'revoked'
+    ? because('space_revoked', edge_id, `the space "${name}" of its ${side} has been revoked`)
+    : because('space_missing', edge_id, `the model of its ${side} has no registered space "${name}"`)
+}
+
+/**
+ * Decides whether a representation may be handed over: between equal spaces, or on live evidence that the consumer
+ * answers the same as with its own. Agreement of the consumer decides where it was measured.
+ */
+export function spaceHandOver(
+  edge: GraphEdge,
+  { source, target, evidence, minScore }: Sides,
+): HandOver | PlanReason {
+  const { edge_id } = edge
+  const from = spaceOf(edge, source, { name: edge.space!.source, side: 'source' })
+  if ('code' in from) return from
+  const to = spaceOf(edge, target, { name: edge.space!.target, side: 'target' })
+  if ('code' in to) return to
+  if (from.kind !== to.kind)
+    return because('space_mismatch', edge_id, `"${from.name}" is ${from.kind} and "${to.name}" is ${to.kind}`)
+  const handOver = {
+    kind: to.kind,
+    source_space_id: from.id,
+    target_space_id: to.id,
+    source_fingerprint: from.fingerprint,
+    target_fingerprint: to.fingerprint,
+    evidence_id: null,
+    score: null,
+  }
+  if (from.fingerprint === to.fingerprint) return handOver
+  const deciding = evidence.find(({ metric }) => metric === 'consumer_agreement') ?? evidence[0]
+  if (!deciding)
+    return because(
+      'evidence_missing',
+      edge_id,
+      `"${from.name}" and "${to.name}" are different spaces, and nothing shows that one may stand for the other; let a structured run measure it`,
+    )
+  if (deciding.status === 'expired' || deciding.status === 'revoked')
+    return because(
+      `evidence_${deciding.status}`,
+      edge_id,
+      `its evidence ${deciding.id} is ${deciding.status}`,
+    )
+  const least = edge.min_score ?? minScore
+  if (deciding.score < least)
+    return because(
+      'evidence_below_threshold',
+      edge_id,
+      `its evidence scores ${deciding.score}, and ${least} is asked for`,
+    )
+  return { ...handOver, evidence_id: deciding.id, score: deciding.score }
+}
+
+const because = (code: PlanReasonCode, edge_id: string, why: string): PlanReason => ({
+  code,
+  message: `edge "${edge_id}": ${why}`,
+  edge_id,
+})

@@ -1,0 +1,322 @@
+import type { Plan, PlannedEdge, PlannedStage, PlanReason } from '../../schemas/cohort-plan.ts'
+import type { Transport } from '../../schemas/cohort-vocabulary.ts'
+import type { NodeSnapshot } from '../placement/node-snapshot.ts'
+import { costsOf, noNodeCode, type StageCosts, type StageModel } from './costs.ts'
+import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
+import type { HandOver } from './hand-overs.ts'
+import { type Planned, planSchedule } from './planner/plan-schedule.ts'
+import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
+import { costOfWay, type EdgeCost, expectedBytes, type RateOf, waysOf } from './transfers.ts'
+
+export interface PlanInput {
+  graph: Graph
+  accountId: string
+  /** By `stage_id`; a stage without one has a reason of its own. */
+  models: ReadonlyMap<string, StageModel>
+  /** By `edge_id`. */
+  handOvers: ReadonlyMap<string, HandOver>
+  nodes: readonly NodeSnapshot[]
+  rateOf: RateOf
+  /** What is known to be wrong with the graph already. */
+  reasons: readonly PlanReason[]
+  /** Nodes to avoid, by `stage_id`. */
+  avoid?: ReadonlyMap<string, ReadonlySet<string>>
+  now: Date
+}
+
+/** A plan before it is stored. */
+export type PlannedGraph = Omit<Plan, 'plan_id' | 'expires_at'>
+
+const ALGORITHM = 'heft+moves'
+const MICRO = 1_000_000
+const ALTERNATIVES = 3
+
+/** Places a graph on nodes, and explains the placement or why there is none. */
+export function planGraph(input: PlanInput): PlannedGraph {
+  const startedAt = performance.now()
+  const { graph } = input
+  const costs = input.graph.stages.map((stage) => stageCosts(input, stage))
+  const ways = new Map(graph.edges.map((edge) => [edge.edge_id, waysOfEdge(input, edge)]))
+  const reasons = [...input.reasons, ...missingWays(input, ways), ...missingNodes(input, costs)]
+  const problem = reasons.length === 0 ? problemOf(input, costs as StageCosts[], ways) : undefined
+  const planned = problem && planSchedule(problem)
+  if (problem && !planned) reasons.push(nothingTogether(graph))
+  const shown = planned && { planned, costs: costs as StageCosts[], ways }
+  if (shown) reasons.push(...overLimits(input, shown.planned))
+  return {
+    feasible: reasons.length === 0,
+    snapshot_at: input.now.toISOString(),
+    stages: graph.stages.map((stage, i) => presentStage(input, stage, costs[i], shown, i)),
+    edges: graph.edges.map((edge) => presentEdge(input, edge, ways.get(edge.edge_id) ?? [], shown)),
+    critical_path: planned?.criticalPath.map((i) => graph.stages[i]!.stage_id) ?? [],
+    estimated_latency_ms: rounded(planned?.schedule.makespanMs ?? 0),
+    lower_bound_ms: rounded(planned?.lowerBoundMs ?? 0),
+    estimated_cost_credits: costMicro(input) / MICRO,
+    reasons,
+    planner: {
+      algorithm: ALGORITHM,
+      candidates: planned?.candidates ?? 0,
+      moves: planned?.moves ?? 0,
+      ms: rounded(performance.now() - startedAt),
+    },
+  }
+}
+
+interface Shown {
+  planned: Planned
+  costs: StageCosts[]
+  ways: ReadonlyMap<string, Transport[]>
+}
+
+function stageCosts({ graph, models, nodes, accountId, avoid, now }: PlanInput, stage: GraphStage) {
+  const model = models.get(stage.stage_id)
+  const avoided = avoid?.get(stage.stage_id)
+  const { hardware, node_accounts: nodeAccounts } = graph.constraints
+  return (
+    model &&
+    costsOf(stage, model, nodes, {
+      accountId,
+      ...(hardware && { hardware }),
+      ...(nodeAccounts && { nodeAccounts }),
+      ...(avoided && { avoid: avoided }),
+      now: now.getTime(),
+    })
+  )
+}
+
+function waysOfEdge({ graph, handOvers }: PlanInput, edge: GraphEdge): Transport[] {
+  const kind = handOvers.get(edge.edge_id)?.kind ?? 'json'
+  const bytes = expectedBytes(edge, kind, graph.sample_sizes)
+  return waysOf(edge, { kind, bytes, allowRelay: graph.constraints.allow_relay ?? true })
+}
+
+const missingWays = ({ graph }: PlanInput, ways: ReadonlyMap<string, Transport[]>): PlanReason[] =>
+  graph.edges
+    .filter(({ edge_id, from }) => from.stage_id !== RUN_INPUT && ways.get(edge_id)?.length === 0)
+    .map(({ edge_id, transports }) => ({
+      code: 'transport_not_allowed' as const,
+      message: `no transport that edge "${edge_id}" allows (${transports?.join(', ') ?? 'all but relay'}) can carry what it hands over`,
+      edge_id,
+    }))
+
+const missingNodes = (
+  { graph, models, nodes }: PlanInput,
+  costs: readonly (StageCosts | undefined)[],
+): PlanReason[] =>
+  graph.stages.flatMap(({ stage_id }, i) => {
+    const cost = costs[i]
+    if (!cost || cost.queueMs.some((ms) => ms < Infinity)) return []
+    const words = [...cost.excluded].map(([reason, count]) => `${count} ${reason}`).join(', ')
+    const why = nodes.length === 0 ? 'no node is connected' : `of ${nodes.length} nodes, ${words}`
+    const message = `no node can run stage "${stage_id}" (${models.get(stage_id)?.model_name}): ${why}`
+    return [{ code: noNodeCode(cost.excluded), message, stage_id }]
+  })
+
+const nothingTogether = ({ constraints }: Graph): PlanReason =>
+  constraints.spread
+    ? { code: 'no_node_fits', message: 'there are too few nodes for one stage on each' }
+    : { code: 'memory', message: 'each stage fits on a node, but not all of them together' }
+
+function overLimits({ graph, models }: PlanInput, { schedule }: Planned): PlanReason[] {
+  const { deadline_s, max_cost_credits } = graph.constraints
+  const reasons: PlanReason[] = []
+  if (schedule.makespanMs > 1_000 * deadline_s) {
+    const message = `the run would take about ${Math.ceil(schedule.makespanMs / 1_000)} s, the deadline is ${deadline_s} s`
+    reasons.push({ code: 'over_deadline', message })
+  }
+  const cost = costMicro({ graph, models }) / MICRO
+  if (max_cost_credits !== undefined && cost > max_cost_credits) {
+    const message = `the run would cost ${cost} credits, the limit is ${max_cost_credits}`
+    reasons.push({ code: 'over_budget', message })
+  }
+  return reasons
+}
+
+const costMicro = ({ graph, models }: Pick<PlanInput, 'graph' | 'models'>): number =>
+  graph.stages.reduce((sum, { stage_id }) => sum + (models.get(stage_id)?.price_micro ?? 0), 0)
+
+function problemOf(
+  { graph, models, nodes, handOvers, rateOf }: PlanInput,
+  costs: readonly StageCosts[],
+  ways: ReadonlyMap<string, Transport[]>,
+): PlannerProblem {
+  const index = new Map(graph.stages.map(({ stage_id }, i) => [stage_id, i]))
+  const keys = [...new Set([...models.values()].map(({ model_key }) => model_key))]
+  const edges = graph.edges.filter(({ from }) => from.stage_id !== RUN_INPUT)
+  const onOneNode = new Map(
+    edges
+      .filter(({ edge_id }) => ways.get(edge_id)?.every((way) => way === 'local'))
+      .map(({ from, to }) => [to.stage_id, from.stage_id]),
+  )
+  return {
+    stages: graph.stages.map(({ stage_id, placement }, i) => {
+      const { queueMs, loadMs, runMs, isLoaded } = costs[i]!
+      const { model_key, memory_mb } = models.get(stage_id)!
+      const tied = placement?.same_node_as ?? onOneNode.get(stage_id)
+      return {
+        earliestMs: queueMs.map((ms, node) => ms + loadMs[node]!),
+        runMs,
+        model: keys.indexOf(model_key),
+        memoryMb: memory_mb,
+        isLoaded,
+        ...(tied !== undefined && { sameNodeAs: index.get(tied)! }),
+      }
+    }),
+    edges: edges.map((edge): PlannerEdge => {
+      const kind = handOvers.get(edge.edge_id)?.kind ?? 'json'
+      const bytes = expectedBytes(edge, kind, graph.sample_sizes)
+      const allowed = ways.get(edge.edge_id) ?? []
+      return {
+        from: index.get(edge.from.stage_id)!,
+        to: index.get(edge.to.stage_id)!,
+        transferMs: (from, to) =>
+          costOfWay(allowed, bytes, [nodes[from]!.node_id, nodes[to]!.node_id], rateOf)?.ms ?? Infinity,
+      }
+    }),
+    freeMb: Float64Array.from(nodes, ({ memory_free_mb }) => memory_free_mb),
+    spread: graph.constraints.spread ?? false,
+  }
+}
+
+const rounded = (ms: number): number => Math.round(ms * 10) / 10
+
+function presentStage(
+  input: PlanInput,
+  { stage_id }: GraphStage,
+  costs: StageCosts | undefined,
+  shown: Shown | undefined,
+  i: number,
+): PlannedStage {
+  const model = input.models.get(stage_id)
+  const base = {
+    stage_id,
+    endpoint_id: model?.endpoint_id ?? null,
+    model_name: model?.model_name ?? null,
+    memory_mb: model?.memory_mb ?? 0,
+    price_credits: (model?.price_micro ?? 0) / MICRO,
+    excluded: Object.fromEntries(costs?.excluded ?? []),
+  }
+  if (!shown || !costs) {
+    const times = {
+      queue_ms: 0,
+      load_ms: 0,
+      run_ms: rounded(model?.run_ms ?? 0),
+      start_ms: 0,
+      end_ms: 0,
+      slack_ms: 0,
+    }
+    return { ...base, ...times, node_id: null, model_state: null, why: 'it has no place', alternatives: [] }
+  }
+  const { schedule } = shown.planned
+  const node = schedule.nodes[i]!
+  const [queue, load] = [costs.queueMs[node]!, costs.loadMs[node]!]
+  return {
+    ...base,
+    node_id: input.nodes[node]!.node_id,
+    model_state: costs.isLoaded[node] ? 'resident' : load === model?.cached_ms ? 'cached' : 'cold',
+    queue_ms: rounded(queue),
+    load_ms: rounded(load),
+    run_ms: rounded(costs.runMs[node]!),
+    start_ms: rounded(schedule.startMs[i]!),
+    end_ms: rounded(schedule.endMs[i]!),
+    slack_ms: rounded(slackOf(input, shown, i)),
+    why: whyThere(input, shown, i),
+    alternatives: alternativesOf(input, shown, i),
+  }
+}
+
+function whyThere({ graph, nodes }: PlanInput, { planned, costs }: Shown, i: number): string {
+  const node = planned.schedule.nodes[i]!
+  const { loadMs, isLoaded } = costs[i]!
+  const load = Math.round(loadMs[node]!)
+  const state = isLoaded[node] ? 'the model is loaded there' : `the model loads there in about ${load} ms`
+  const beside = graph.edges
+    .filter(({ to }) => to.stage_id === graph.stages[i]!.stage_id)
+    .map(({ from }) => graph.stages.findIndex(({ stage_id }) => stage_id === from.stage_id))
+    .filter((producer) => producer >= 0 && planned.schedule.nodes[producer] === node)
+    .map((producer) => `"${graph.stages[producer]!.stage_id}"`)
+  const where = beside.length > 0 ? `, and ${beside.join(', ')} hands over on the same node` : ''
+  return nodes.length === 1 ? `it is the only node; ${state}` : `${state}${where}`
+}
+
+/** Returns the milliseconds at which the inputs of a stage would be on a node. */
+function arrivalOn(input: PlanInput, { planned, ways }: Shown, i: number, node: number): number {
+  const { graph, nodes, rateOf } = input
+  const { schedule } = planned
+  let arrival = 0
+  for (const edge of graph.edges) {
+    const producer = graph.stages.findIndex(({ stage_id }) => stage_id === edge.from.stage_id)
+    if (producer < 0 || edge.to.stage_id !== graph.stages[i]!.stage_id) continue
+    const bytes = expectedBytes(edge, input.handOvers.get(edge.edge_id)?.kind ?? 'json', graph.sample_sizes)
+    const pair = [nodes[schedule.nodes[producer]!]!.node_id, nodes[node]!.node_id] as const
+    const cost = costOfWay(ways.get(edge.edge_id) ?? [], bytes, pair, rateOf)
+    arrival = Math.max(arrival, schedule.endMs[producer]! + (cost?.ms ?? Infinity))
+  }
+  return arrival
+}
+
+function alternativesOf(input: PlanInput, shown: Shown, i: number): PlannedStage['alternatives'] {
+  const { queueMs, loadMs, runMs } = shown.costs[i]!
+  const { nodes: chosen, endMs } = shown.planned.schedule
+  return input.nodes
+    .map(({ node_id }, node) => ({ node_id, node }))
+    .filter(({ node }) => node !== chosen[i] && queueMs[node]! < Infinity)
+    .map(({ node_id, node }) => {
+      const begin = Math.max(queueMs[node]! + loadMs[node]!, arrivalOn(input, shown, i, node))
+      return { node_id, end: begin + runMs[node]! }
+    })
+    .filter(({ end }) => end < Infinity)
+    .toSorted((a, b) => a.end - b.end)
+    .slice(0, ALTERNATIVES)
+    .map(({ node_id, end }) => {
+      const later = Math.round(end - endMs[i]!)
+      const reason =
+        later > 0 ? `would end ${later} ms later` : 'would end no earlier with the rest of the graph'
+      return { node_id, end_ms: rounded(end), reason }
+    })
+}
+
+function slackOf(input: PlanInput, { planned: { schedule }, ways }: Shown, i: number): number {
+  const { graph, nodes, rateOf } = input
+  let latest = schedule.makespanMs
+  for (const edge of graph.edges) {
+    if (edge.from.stage_id !== graph.stages[i]!.stage_id) continue
+    const consumer = graph.stages.findIndex(({ stage_id }) => stage_id === edge.to.stage_id)
+    const bytes = expectedBytes(edge, input.handOvers.get(edge.edge_id)?.kind ?? 'json', graph.sample_sizes)
+    const pair = [nodes[schedule.nodes[i]!]!.node_id, nodes[schedule.nodes[consumer]!]!.node_id] as const
+    const cost = costOfWay(ways.get(edge.edge_id) ?? [], bytes, pair, rateOf)
+    latest = Math.min(latest, schedule.startMs[consumer]! - (cost?.ms ?? 0))
+  }
+  return Math.max(0, latest - schedule.endMs[i]!)
+}
+
+function presentEdge(
+  { graph, nodes, handOvers, rateOf }: PlanInput,
+  edge: GraphEdge,
+  ways: readonly Transport[],
+  shown: Shown | undefined,
+): PlannedEdge {
+  const { kind = 'json', evidence_id = null, score = null } = handOvers.get(edge.edge_id) ?? {}
+  const bytes = expectedBytes(edge, kind, graph.sample_sizes)
+  const nodeOf = (name: string) => {
+    const i = graph.stages.findIndex(({ stage_id }) => stage_id === name)
+    return shown && i >= 0 ? nodes[shown.planned.schedule.nodes[i]!]?.node_id : undefined
+  }
+  const [from, to] = [nodeOf(edge.from.stage_id), nodeOf(edge.to.stage_id)]
+  const isInput = edge.from.stage_id === RUN_INPUT
+  const cost: EdgeCost | undefined =
+    from !== undefined && to !== undefined ? costOfWay(ways, bytes, [from, to], rateOf) : undefined
+  return {
+    edge_id: edge.edge_id,
+    from: edge.from,
+    to: { stage_id: edge.to.stage_id, path: edge.to.path },
+    kind,
+    transport: isInput ? 'inline' : (cost?.transport ?? null),
+    estimated_bytes: bytes,
+    estimated_ms: rounded(cost?.ms ?? 0),
+    rate_mb_s: cost?.rateMbS ?? null,
+    rate_source: cost?.rateSource ?? 'default',
+    evidence_id,
+    score,
+  }
+}

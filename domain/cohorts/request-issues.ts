@@ -1,0 +1,55 @@
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { Issue } from '../errors.ts'
+import { RUN_INPUT } from './graph.ts'
+
+const VALUE = '{{value}}'
+
+/** Returns the faults of a request that its schema cannot express. */
+export function issuesOf({ stages, edges, outputs = [] }: PlanRequest): Issue[] {
+  const issues: Issue[] = []
+  const fault = (loc: readonly (string | number)[], msg: string) =>
+    issues.push({ loc: ['body', ...loc], msg, type: 'value_error' })
+
+  const twice = (list: string, values: readonly (string | undefined)[], name: string) => {
+    for (const [i, value] of values.entries())
+      if (value !== undefined && values.indexOf(value) < i)
+        fault([list, i, name], `must be unique; "${value}" is taken`)
+  }
+  const ids = stages.map(({ stage_id }) => stage_id)
+  twice('stages', ids, 'stage_id')
+  twice(
+    'edges',
+    edges.map(({ edge_id }) => edge_id),
+    'edge_id',
+  )
+  twice(
+    'outputs',
+    outputs.map(({ name }) => name),
+    'name',
+  )
+  for (const [i, stage] of stages.entries()) {
+    const { stage_id, required = true, default_output, quorum, placement } = stage
+    if (stage_id === RUN_INPUT)
+      fault(['stages', i, 'stage_id'], `must not be "${RUN_INPUT}", which stands for the input of the run`)
+    if (required && default_output !== undefined)
+      fault(['stages', i, 'default_output'], 'is only for a stage with "required": false')
+    const incoming = edges.filter(({ from, to }) => to.stage_id === stage_id && from.stage_id !== RUN_INPUT)
+    if (quorum !== undefined && quorum > incoming.length)
+      fault(
+        ['stages', i, 'quorum'],
+        `must be at most ${incoming.length}, the number of stages that hand over to it`,
+      )
+    if (placement?.same_node_as === stage_id)
+      fault(['stages', i, 'placement', 'same_node_as'], 'must name another stage')
+  }
+  for (const [i, { from, to, space }] of edges.entries()) {
+    const { template } = to
+    if (template !== undefined && template.split(VALUE).length !== 2)
+      fault(['edges', i, 'to', 'template'], `must hold ${VALUE} once`)
+    if (template !== undefined && space)
+      fault(['edges', i, 'to', 'template'], 'is for values; a representation between spaces has none')
+    if (space && from.stage_id === RUN_INPUT)
+      fault(['edges', i, 'space'], 'is for what a stage hands over, not for the input of the run')
+  }
+  return issues
+}

@@ -1,0 +1,97 @@
+import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
+import type { SpaceKind, Transport } from '../../schemas/cohort-vocabulary.ts'
+import type { GraphEdge } from './graph.ts'
+import { isByValue } from './values.ts'
+
+/** The expected bytes of an edge whose producer has never told its size. */
+const BYTES: Readonly<Record<SpaceKind, number>> = {
+  text: 4_096,
+  json: 4_096,
+  media: 1_024,
+  tokens: 16_384,
+  embedding: 8_192,
+  hidden_state: 4 * 2 ** 20,
+  kv_cache: 64 * 2 ** 20,
+}
+/** A value on its way through the control plane: measured on one machine, without its producer's completion. */
+const INLINE_MS = 5
+const RTT_MS = 1
+const ROUND_TRIPS = 3
+/** Megabytes per second of a pair that has handed nothing over yet. */
+const ASSUMED_MB_S = 100
+/** A relayed payload goes up and down, each at about this rate. */
+const RELAY_MB_S = 60
+const MB = 1e6
+
+/** Returns the measured rate between two nodes in MB per second; undefined without samples. */
+export type RateOf = (fromNode: string, toNode: string) => number | undefined
+
+export interface EdgeCost {
+  transport: Transport
+  ms: number
+  rateMbS: number | null
+  rateSource: 'measured' | 'default'
+}
+
+export const expectedBytes = (
+  { edge_id }: Pick<GraphEdge, 'edge_id'>,
+  kind: SpaceKind,
+  sizes: Readonly<Record<string, number>>,
+): number => sizes[edge_id] ?? BYTES[kind]
+
+/**
+ * Returns the ways that an edge may take, best first. Values pass through the control plane, which stores results
+ * anyway: in the row, or through the object store when they are large. None when the graph allows no way that its kind
+ * has.
+ */
+export function waysOf(
+  { transports, mode }: Pick<GraphEdge, 'transports' | 'mode'>,
+  { kind, bytes, allowRelay }: { kind: SpaceKind; bytes: number; allowRelay: boolean },
+): Transport[] {
+  const inline: Transport[] = bytes <= COHORT_LIMITS.inlineBytes && mode === 'transfer' ? ['inline'] : []
+  const relay: Transport[] = allowRelay ? ['relay'] : []
+  const ways: Transport[] = isByValue(kind)
+    ? [...inline, ...relay]
+    : mode === 'session'
+      ? ['direct', ...relay]
+      : ['local', ...inline, 'direct', ...relay]
+  return transports ? ways.filter((way) => transports.includes(way)) : ways
+}
+
+/** Returns the expected cost of a hand-over between two nodes by the best of these ways. */
+export function costOfWay(
+  ways: readonly Transport[],
+  bytes: number,
+  [from, to]: readonly [string, string],
+  rateOf: RateOf,
+): EdgeCost | undefined {
+  const measured = rateOf(from, to)
+  const rate = measured ?? ASSUMED_MB_S
+  const source = measured === undefined ? 'default' : 'measured'
+  for (const transport of ways) {
+    switch (transport) {
+      case 'local':
+        if (from !== to) continue
+        return { transport, ms: 0, rateMbS: null, rateSource: 'default' }
+      case 'inline':
+        return { transport, ms: INLINE_MS, rateMbS: null, rateSource: 'default' }
+      case 'direct':
+        return {
+          transport,
+          ms: ROUND_TRIPS * RTT_MS + (1_000 * bytes) / MB / rate,
+          rateMbS: rate,
+          rateSource: source,
+        }
+      case 'relay':
+        return {
+          transport,
+          ms: ROUND_TRIPS * RTT_MS + (2_000 * bytes) / MB / RELAY_MB_S,
+          rateMbS: RELAY_MB_S,
+          rateSource: 'default',
+        }
+      case 'engine':
+        continue
+    }
+  }
+  return undefined
+}

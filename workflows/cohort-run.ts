@@ -1,0 +1,245 @@
+import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common'
+import {
+  ActivityCancellationType,
+  ActivityFailure,
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  isCancellation,
+  proxyActivities,
+  proxyLocalActivities,
+  setCurrentDetails,
+  setHandler,
+  sleep,
+  TimeoutFailure,
+  upsertSearchAttributes,
+} from '@temporalio/workflow'
+import type { OpenedCohort, StageOutline } from '../activities/control/cohorts/cohorts.ts'
+import type { ControlActivities } from '../activities/control/index.ts'
+import type { NodeActivities } from '../activities/node/index.ts'
+import { stageStarted } from './contract/messages.ts'
+import { LOCAL, PAUSE, POLICY, QUEUES } from './contract/policy.ts'
+
+const { openCohort, callStage, settleStage, cancelStages, endCohort } =
+  proxyLocalActivities<ControlActivities>(LOCAL.record)
+const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
+
+export interface CohortRunInput {
+  cohortId: string
+}
+
+/** What the workflow knows of a stage; the rows have the rest. */
+interface Progress extends StageOutline {
+  state: 'pending' | 'called' | 'started' | 'done'
+  node: string
+  attempt: number
+  waitsFor: string
+  scope: CancellationScope
+}
+
+interface Fault {
+  code: string
+  message: string
+  stage_id?: string
+}
+
+/** A required stage has failed for good, which ends the cohort. */
+class StageFailed extends Error {
+  override readonly name = 'StageFailed'
+  readonly fault: Fault
+
+  constructor(fault: Fault) {
+    super(fault.code)
+    this.fault = fault
+  }
+}
+
+/**
+ * queued -> running -> finishing -> succeeded | failed | cancelled. A stage is called on its node as soon as its
+ * producers have begun to work, so that its model loads meanwhile; values pass from node to node through the edge
+ * routes and never through this history.
+ */
+export async function cohortRun({ cohortId }: CohortRunInput): Promise<void> {
+  const cohort = await openCohort({ cohortId })
+  if (cohort.ended) return setCurrentDetails('The cohort had ended already.')
+  try {
+    await CancellationScope.withTimeout(Math.max(1, cohort.deadlineAt - Date.now()), () =>
+      runStages(cohortId, cohort),
+    )
+    await endCohort({ cohortId, ending: { status: 'succeeded' } })
+    setCurrentDetails('The cohort has succeeded; its result is in the row of its task.')
+  } catch (err) {
+    const isOverdue = isCancellation(err) && Date.now() >= cohort.deadlineAt
+    const fault = faultOf(err, isOverdue)
+    const status = isCancellation(err) && !isOverdue ? 'cancelled' : 'failed'
+    await CancellationScope.nonCancellable(() => endCohort({ cohortId, ending: { status, fault } }))
+    setCurrentDetails(`The cohort has ended without a result (${fault.code}).`)
+    if (status === 'cancelled') throw err
+    throw ApplicationFailure.nonRetryable(`the cohort has failed: ${fault.code}`, fault.code)
+  }
+}
+
+function faultOf(err: unknown, isOverdue: boolean): Fault {
+  if (isOverdue) return { code: 'deadline_exceeded', message: 'the deadline of the cohort has passed' }
+  if (err instanceof StageFailed) return err.fault
+  if (isCancellation(err)) return { code: 'cancelled', message: 'the cohort was cancelled' }
+  return { code: 'internal', message: 'the run of the cohort failed' }
+}
+
+async function runStages(cohortId: string, { name, accountId, stages }: OpenedCohort): Promise<void> {
+  const run = new Map(
+    stages.map((stage): [string, Progress] => [
+      stage.name,
+      {
+        ...stage,
+        state: stage.isDone ? 'done' : 'pending',
+        node: '',
+        attempt: 0,
+        waitsFor: '',
+        scope: new CancellationScope(),
+      },
+    ]),
+  )
+  const failures: unknown[] = []
+  setHandler(stageStarted, (stageName) => {
+    const stage = run.get(stageName)
+    if (stage?.state === 'called') stage.state = 'started'
+  })
+  const isReady = ({ state, producers }: Progress) =>
+    state === 'pending' &&
+    producers.every((producer) => ['started', 'done'].includes(run.get(producer)?.state ?? 'done'))
+  const needsNobody = (stage: Progress) => stage.state !== 'done' && isUnneeded(stage, run)
+
+  for (;;) {
+    for (const stage of run.values()) {
+      if (!isReady(stage)) continue
+      stage.state = 'called'
+      stage.scope
+        .run(() => runStage({ cohortId, accountId, name }, stage, () => show(run)))
+        .catch((err: unknown) => {
+          if (!stage.scope.consideredCancelled || !isCancellation(err)) failures.push(err)
+        })
+        .finally(() => (stage.state = 'done'))
+    }
+    const spare = [...run.values()].filter(needsNobody)
+    if (spare.length > 0) {
+      await cancelStages({ stageIds: spare.map(({ id }) => id) })
+      for (const stage of spare) {
+        stage.scope.cancel()
+        stage.state = 'done'
+      }
+      continue
+    }
+    show(run)
+    if (failures.length > 0) throw failures[0]
+    if ([...run.values()].every(({ state }) => state === 'done')) return
+    await condition(
+      () =>
+        failures.length > 0 ||
+        [...run.values()].some((stage) => isReady(stage) || needsNobody(stage)) ||
+        [...run.values()].every(({ state }) => state === 'done'),
+    )
+  }
+}
+
+/** A producer is no longer needed once each of its consumers has begun to work with enough others. */
+function isUnneeded({ name }: Progress, run: ReadonlyMap<string, Progress>): boolean {
+  const consumers = [...run.values()].filter(({ producers }) => producers.includes(name))
+  return (
+    consumers.length > 0 &&
+    consumers.every(({ quorum, state }) => quorum !== undefined && (state === 'started' || state === 'done'))
+  )
+}
+
+interface Of {
+  cohortId: string
+  accountId: string
+  name: string
+}
+
+/** Calls a stage on one node after another, until it has a result or there is no further attempt. */
+async function runStage({ cohortId, accountId }: Of, stage: Progress, shown: () => void): Promise<void> {
+  let avoid: string[] = []
+  let pause = 0
+  for (;;) {
+    const place = await callStage({ cohortId, stageId: stage.id, avoid })
+    if (place.verdict === 'over') return
+    if (place.verdict === 'waits') {
+      stage.waitsFor = place.why
+      shown()
+      pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
+      await sleep(pause)
+      continue
+    }
+    if (place.verdict === 'refused') {
+      const refused = { code: 'endpoint_refused', message: place.why, isFinal: true }
+      if ((await settled(stage, { ...refused, attempt: stage.attempt })) === 'ended') return
+      continue
+    }
+    Object.assign(stage, { state: 'called', node: place.nodeName, attempt: place.attempt, waitsFor: '' })
+    shown()
+    upsertSearchAttributes([{ key: HEARTH_NODE, value: place.nodeId }])
+    const ended = await attemptOn(place.nodeId, accountId, {
+      stage,
+      summary: `${stage.name}, attempt ${place.attempt}, on ${place.nodeName}`,
+      cohortId,
+    })
+    if (!ended) return
+    if ((await settled(stage, { ...ended, attempt: place.attempt })) === 'ended') return
+    avoid = [...new Set([...avoid, place.nodeId])]
+  }
+}
+
+interface Ended {
+  code: string
+  message: string
+  isUntaken?: boolean
+  isFinal?: boolean
+}
+
+async function settled(stage: Progress, ended: Ended & { attempt: number }): Promise<'again' | 'ended'> {
+  const result = await settleStage({ stageId: stage.id, ...ended })
+  if (result.verdict === 'failed') throw new StageFailed(result.fault)
+  return result.verdict
+}
+
+/** Runs a stage on a node; undefined when it has succeeded. */
+async function attemptOn(
+  nodeId: string,
+  accountId: string,
+  { stage, cohortId, summary }: { stage: Progress; cohortId: string; summary: string },
+): Promise<Ended | undefined> {
+  const { runStage: run } = proxyActivities<NodeActivities>({
+    ...POLICY.inferPlaced,
+    taskQueue: QUEUES.node(nodeId),
+    cancellationType: ActivityCancellationType.TRY_CANCEL,
+    priority: { fairnessKey: accountId },
+    summary,
+  })
+  try {
+    await run({ cohortId, stageId: stage.id })
+    return undefined
+  } catch (err) {
+    if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
+    const { cause } = err
+    if (cause instanceof TimeoutFailure && cause.timeoutType === 'SCHEDULE_TO_START')
+      return { code: 'not_taken', message: 'the node did not take the stage in time', isUntaken: true }
+    if (cause instanceof ApplicationFailure)
+      return { code: cause.type ?? 'failed', message: `the stage failed: ${cause.type ?? 'unknown'}` }
+    return { code: 'node_lost', message: 'the node of the stage was lost' }
+  }
+}
+
+/** Shows the stages as a table in the Temporal UI. */
+function show(run: ReadonlyMap<string, Progress>): void {
+  const rows = [...run.values()].map((stage) => {
+    const missing = stage.producers.filter((producer) => run.get(producer)?.state === 'pending')
+    const waits = stage.waitsFor || (stage.state === 'pending' ? missing.join(', ') : '')
+    return `| ${stage.name} | ${stage.node} | ${stage.state} | ${stage.attempt || ''} | ${waits} |`
+  })
+  setCurrentDetails(
+    ['| stage | node | status | attempt | waits for |', '| --- | --- | --- | --- | --- |', ...rows].join(
+      '\n',
+    ),
+  )
+}
