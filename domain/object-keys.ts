@@ -16,6 +16,16 @@ export const importKey = (versionId: string, path: string): string => `imports/$
 export const taskFolder = ({ accountId, taskId }: { accountId: string; taskId: string }): string =>
   `tasks/${accountId}/${taskId}/`
 
+/** The key of the map of evidence. */
+export const evidenceKey = (evidenceId: string): string => `evidence/${evidenceId}/adapter.safetensors`
+
+/** The folder of what a structured run makes before it ends. */
+export const evaluationFolder = (runId: string): string => `evaluations/${runId}/`
+
+/** The key of a file of a structured run: the vectors of one side, or its map. */
+export const evaluationKey = (runId: string, file: 'source' | 'target' | 'adapter'): string =>
+  `${evaluationFolder(runId)}${file === 'adapter' ? 'adapter.safetensors' : `${file}.npy`}`
+
 /** The key of a file that a caller uploaded as an input. */
 export const inputKey = (accountId: string, id: string): string => `inputs/${accountId}/${id}`
 

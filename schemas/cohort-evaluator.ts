@@ -191,6 +191,122 @@ export const EvidenceRegistered = Type.Object(
 export const RevocationEffect = Vocabulary('immediate', 'drain')
 export type RevocationEffect = Static<typeof RevocationEffect>
 
+/** Where a value lies in a JSON document: RFC 6901. */
+const Pointer = Formed('^(?:/(?:[^~/]|~[01])*)*$', 'must be a JSON pointer such as /instances/0', {
+  maxLength: 500,
+})
+
+const SpaceOf = Type.Object({ model_config_id: Uuid, space: SpaceName }, { additionalProperties: false })
+
+/** The way to the map: a matrix, a rotation, or whichever of them does better on a part of the pairs. */
+export const FitMethod = Vocabulary('auto', 'ridge', 'procrustes')
+export type FitMethod = Static<typeof FitMethod>
+
+export const StructuredEvaluationRun = Type.Object(
+  {
+    source: SpaceOf,
+    target: SpaceOf,
+    /** The endpoint whose answers to mapped and to native vectors are compared. */
+    consumer: Type.Optional(
+      Type.Object(
+        {
+          endpoint_id: Uuid,
+          /** Where a vector goes in its input; the rest is its example. */
+          input_path: Pointer,
+          /** Where the answer lies in its output. */
+          answer_path: Pointer,
+        },
+        { additionalProperties: false },
+      ),
+    ),
+    anchors: Type.Object(
+      {
+        dataset_id: Uuid,
+        text_field: Type.String({ minLength: 1, maxLength: 500 }),
+        fit_count: Type.Optional(Type.Integer({ minimum: 64, maximum: 100_000, default: 2000 })),
+        test_count: Type.Optional(Type.Integer({ minimum: 200, maximum: 20_000, default: 1000 })),
+        seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 1 })),
+      },
+      { additionalProperties: false },
+    ),
+    method: Type.Optional({ ...FitMethod, default: 'auto' }),
+    /** By default the agreement of the consumer, or without one the overlap of retrieval. */
+    metric: Type.Optional(Metric),
+    threshold: Type.Optional(Type.Number({ minimum: 0, maximum: 1, default: 0.9 })),
+    /** With fewer, no p-value could be as small as it has to be. */
+    permutations: Type.Optional(Type.Integer({ minimum: 99, maximum: 1000, default: 100 })),
+    resamples: Type.Optional(Type.Integer({ minimum: 500, maximum: 20_000, default: 2000 })),
+    valid_for_days: Type.Optional(Type.Integer({ minimum: 1, maximum: 180, default: 30 })),
+  },
+  { $id: 'StructuredEvaluationRun', additionalProperties: false },
+)
+export type StructuredEvaluationRun = Static<typeof StructuredEvaluationRun>
+
+export const StructuredRunAccepted = Type.Object(
+  { run_id: Uuid, workflow_id: Type.String(), status: Type.Literal('queued') },
+  { $id: 'StructuredRunAccepted' },
+)
+
+export const StructuredRunStatus = Vocabulary(
+  'queued',
+  'embedding',
+  'fitting',
+  'judging',
+  'registered',
+  'rejected',
+  'failed',
+)
+export type StructuredRunStatus = Static<typeof StructuredRunStatus>
+
+/** The map that a run has fitted; its file lies in the object store. */
+export const FittedMap = Type.Object({
+  method: Vocabulary('ridge', 'procrustes'),
+  relation: Relation,
+  /** R² over rows of the fit that were left out. */
+  left_out_r2: Type.Number(),
+  sha256: Sha256,
+  size_bytes: Count,
+  input_dimensions: Dimensions,
+  output_dimensions: Dimensions,
+})
+export type FittedMap = Static<typeof FittedMap>
+
+/** What a run has found about its map; `reasons` are the codes of what speaks against it. */
+export const Verdict = Type.Object({
+  estimate: Type.Number(),
+  score: Type.Number(),
+  interval: Type.Object({ ...Interval.properties, low: Type.Number(), high: Type.Number() }),
+  null_model: NullModel,
+  diagnostics: Diagnostics,
+  sample_count: Count,
+  fit_count: Count,
+  reasons: Type.Array(Type.String()),
+})
+export type Verdict = Static<typeof Verdict>
+
+export const StructuredRun = Type.Object(
+  {
+    run_id: Uuid,
+    workflow_id: Type.String(),
+    status: StructuredRunStatus,
+    source_space_id: Uuid,
+    target_space_id: Uuid,
+    metric: Metric,
+    threshold: Share,
+    estimate: Nullable(Type.Number()),
+    score: Nullable(Type.Number()),
+    reasons: Type.Array(Type.String()),
+    evidence_id: Nullable(Uuid),
+    map: Nullable(FittedMap),
+    verdict: Nullable(Verdict),
+    created_at: Timestamp,
+    started_at: Nullable(Timestamp),
+    completed_at: Nullable(Timestamp),
+  },
+  { $id: 'StructuredRun' },
+)
+export type StructuredRun = Static<typeof StructuredRun>
+
 const revocation = ($id: string) =>
   Type.Object(
     {

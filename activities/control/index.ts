@@ -1,4 +1,5 @@
 import { createCohortActivities } from './cohorts/cohorts.ts'
+import { createEvaluationActivities } from './cohorts/evaluations.ts'
 import { createDatasetActivities } from './datasets/datasets.ts'
 import type { ControlDeps } from './deps.ts'
 import { createReconcileActivities } from './housekeeping/reconcile.ts'
@@ -15,6 +16,7 @@ export const createControlActivities = (deps: ControlDeps) => ({
   ...createCandidateActivities(deps),
   ...createCohortActivities(deps),
   ...createDatasetActivities(deps),
+  ...createEvaluationActivities(deps),
   ...createInferenceActivities(deps),
   ...createKillSwitchActivities(deps),
   ...createMaintenanceActivities(deps),

@@ -11,5 +11,10 @@ export const emit = defineEvents({
     err: 'error',
     model_key: 'string',
   }),
+  'evaluation.step_failed': warn('a step of a structured run ended without its result', {
+    err: 'error',
+    run_id: 'string',
+    step: 'string',
+  }),
   'lease.return_failed': warn('a lease could not be handed back', { err: 'error', task_id: 'string' }),
 })

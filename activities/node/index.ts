@@ -1,3 +1,4 @@
+import { createEvaluateActivities } from './cohorts/evaluate.ts'
 import { createCohortActivities } from './cohorts/run-stage.ts'
 import type { NodeDeps } from './deps.ts'
 import { createMergeActivities } from './jobs/merge.ts'
@@ -10,6 +11,7 @@ export const createNodeActivities = (deps: NodeDeps) => ({
   ...createModelActivities(deps),
   ...createInferActivities(deps),
   ...createTestActivities(deps),
+  ...createEvaluateActivities(deps),
   ...createTrainActivities(deps),
   ...createMergeActivities(deps),
   ...createCohortActivities(deps),

@@ -3,14 +3,19 @@ import type {
   Adapter,
   CompatibilityEvidenceRegistration,
   EvidenceStatus,
+  FittedMap,
   Metric,
   ModelSpace,
   Relation,
   RevocationEffect,
   SpaceRole,
   SpaceStatus,
+  StructuredEvaluationRun,
+  StructuredRunStatus,
+  Verdict,
 } from '../../schemas/cohort-evaluator.ts'
 import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { EvaluationStep } from '../../schemas/evaluation-work.ts'
 import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 
 export interface ModelSpaceTable {
@@ -74,7 +79,44 @@ export interface EvaluatorRevocationTable {
 }
 export type EvaluatorRevocationRow = Selectable<EvaluatorRevocationTable>
 
+/** A request for a run, with its defaults. */
+export type RunRequest = StructuredEvaluationRun & {
+  metric: Metric
+  anchors: Required<StructuredEvaluationRun['anchors']>
+} & Required<
+    Pick<StructuredEvaluationRun, 'method' | 'threshold' | 'permutations' | 'resamples' | 'valid_for_days'>
+  >
+
+export interface StructuredRunTable {
+  id: string
+  /** The account of the texts. */
+  account_id: string
+  request: Json<RunRequest>
+  source_space_id: string
+  target_space_id: string
+  /** The versions that make the vectors, and the one that judges them. */
+  source_version_id: string
+  target_version_id: string
+  consumer_version_id: Optional<string>
+  dataset_id: string
+  dataset_digest: string
+  status: Defaulted<StructuredRunStatus>
+  /** What a node is doing for it now; that node alone may read it. */
+  step: Optional<EvaluationStep>
+  step_node_id: Optional<string>
+  fit: NullableJson<FittedMap>
+  verdict: NullableJson<Verdict>
+  /** Why it was rejected, or failed: codes. */
+  reasons: Json<string[]>
+  evidence_id: Optional<string>
+  created_at: CreatedAt
+  started_at: Optional<Date>
+  completed_at: Optional<Date>
+}
+export type StructuredRunRow = Selectable<StructuredRunTable>
+
 export interface EvaluatorTables {
+  structured_run: StructuredRunTable
   model_space: ModelSpaceTable
   compatibility_evidence: CompatibilityEvidenceTable
   evaluator_revocation: EvaluatorRevocationTable

@@ -159,6 +159,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   issueTemporalCredential: 'node-signature',
   getNodeModel: 'node-signature',
   getNodeModelExpectation: 'node-signature',
+  getEvaluationWork: 'node-signature',
   claimTask: 'node-signature',
   claimTaskAtRoot: 'node-signature',
   readTaskInput: 'signed-url',
@@ -174,6 +175,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
 
   registerModelSpaces: 'evaluator-token',
   registerEvidence: 'evaluator-token',
+  startStructuredRun: 'evaluator-token',
+  getStructuredRun: 'evaluator-token',
   revokeModelSpaces: 'evaluator-token',
   revokeEvidence: 'evaluator-token',
 

@@ -1,9 +1,17 @@
 import assert from 'node:assert/strict'
 import { readdir, readFile } from 'node:fs/promises'
-import { EvidenceStatus, Metric, Relation, SpaceRole, SpaceStatus } from '../../schemas/cohort-evaluator.ts'
+import {
+  EvidenceStatus,
+  Metric,
+  Relation,
+  SpaceRole,
+  SpaceStatus,
+  StructuredRunStatus,
+} from '../../schemas/cohort-evaluator.ts'
 import { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
 import { DatasetStatus, StorageFormat } from '../../schemas/dataset.ts'
 import { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
+import { EvaluationStep } from '../../schemas/evaluation-work.ts'
 import { TaskStatus } from '../../schemas/inference-task.ts'
 import { MemoryAccess, MemoryOutcome } from '../../schemas/memory.ts'
 import {
@@ -50,6 +58,8 @@ describe('vocabularies', () => {
     'model_space.role': SpaceRole,
     'model_space.kind': SpaceKind,
     'model_space.status': SpaceStatus,
+    'structured_run.status': StructuredRunStatus,
+    'structured_run.step': EvaluationStep,
     'compatibility_evidence.relation': Relation,
     'compatibility_evidence.metric': Metric,
     'compatibility_evidence.status': EvidenceStatus,

@@ -17,6 +17,7 @@ export const WORKFLOW_ID = {
   task: (taskId: string) => `task/${taskId}`,
   cohort: (cohortId: string) => `cohort/${cohortId}`,
   candidateTest: (versionId: string) => `version/${versionId}/test`,
+  evaluation: (runId: string) => `evaluation/${runId}`,
   memorySnapshot: (namespaceId: string, build: number) => `memory/${namespaceId}/${build}`,
   load: (modelKey: string, nodeId: string) => `load/${modelKey}/${nodeId}`,
   killSwitch: 'killswitch',
@@ -81,6 +82,16 @@ export const POLICY = {
   inferPlaced: {
     scheduleToStartTimeout: '10s',
     startToCloseTimeout: WHILE_ALIVE,
+    heartbeatTimeout: '10s',
+    retry: { maximumAttempts: 1 },
+  },
+  /**
+   * One step of a structured run on the chosen node: up to a hundred thousand texts through a model, or arithmetic. The
+   * workflow places it anew when it fails.
+   */
+  evaluate: {
+    scheduleToStartTimeout: '30s',
+    startToCloseTimeout: '12 hours',
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 1 },
   },

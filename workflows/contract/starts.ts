@@ -127,6 +127,18 @@ export const cohortRunStart = (cohort: {
   },
 })
 
+/** The start intent of `structuredEvaluation`. */
+export const structuredEvaluationStart = ({ runId, accountId }: { runId: string; accountId: string }) => ({
+  workflowId: WORKFLOW_ID.evaluation(runId),
+  workflow: 'structuredEvaluation',
+  taskQueue: QUEUES.control,
+  args: [{ runId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'evaluation' },
+    summary: `Evaluate a map between two spaces, run ${runId}`,
+  },
+})
+
 /** The start intent of `modelLoad`. */
 export const modelLoadStart = ({ modelKey, nodeId }: { modelKey: string; nodeId: string }) => ({
   workflowId: WORKFLOW_ID.load(modelKey, nodeId),

@@ -39,6 +39,7 @@ export function findEvidence(
     .where('target_fingerprint', '=', fingerprint(targetSpaceId))
     .where('status', '!=', 'superseded')
     .orderBy('metric')
+    .orderBy('created_at', 'desc')
     .orderBy('id', 'desc')
     .execute()
 }

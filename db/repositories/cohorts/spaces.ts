@@ -32,7 +32,16 @@ const versionsBehind = (db: Kysely<Database>, modelConfigIds: readonly string[])
       join.on('model_version.id', '=', sql<string>`coalesce(hub_model.version_id, asked.id)`),
     )
 
-/** Finds the version behind the `model_config_id` of a hub import, or behind its own id, and locks it for a registration. */
+/** Finds the version behind the `model_config_id` of a hub import, or behind its own id. */
+export async function findModel(
+  db: Kysely<Database>,
+  modelConfigId: string,
+): Promise<{ versionId: string } | undefined> {
+  const row = await versionsBehind(db, [modelConfigId]).select('model_version.id').executeTakeFirst()
+  return row && { versionId: row.id }
+}
+
+/** Does the same and locks it for a registration. */
 export async function lockModel(
   trx: Transaction<Database>,
   modelConfigId: string,
@@ -42,6 +51,24 @@ export async function lockModel(
     .forNoKeyUpdate('model_version')
     .executeTakeFirst()
   return row && { versionId: row.id }
+}
+
+/** Finds a version that makes vectors in the space of this fingerprint, the first registered one. */
+export async function findProducer(db: Kysely<Database>, fingerprint: string): Promise<string | undefined> {
+  const row = await db
+    .selectFrom('model_space')
+    .select('version_id')
+    .where('fingerprint', '=', fingerprint)
+    .where('status', '=', 'active')
+    .where('role', '!=', 'accepts')
+    .orderBy('id')
+    .limit(1)
+    .executeTakeFirst()
+  return row?.version_id
+}
+
+export function findSpace(db: Kysely<Database>, id: string): Promise<ModelSpaceRow | undefined> {
+  return db.selectFrom('model_space').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
 /** Finds the active spaces of models, each under the id that was asked for. */

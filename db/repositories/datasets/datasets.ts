@@ -72,6 +72,16 @@ export function findOwnDataset(
   return owned(db, accountId).where('id', '=', id).executeTakeFirst()
 }
 
+/** Finds the dataset of any account, for operators and their runs. */
+export function findDataset(db: Kysely<Database>, id: string): Promise<DatasetRow | undefined> {
+  return db
+    .selectFrom('dataset')
+    .selectAll()
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst()
+}
+
 /** Finds a dataset that this account may read and train on: its own, or a public one that is ready. */
 export function findUsableDataset(
   db: Kysely<Database>,

@@ -3,11 +3,11 @@ import type { CompatibilityEvidenceRegistration } from '../../../schemas/cohort-
 import { type AnyBody, type Answer, EVALUATOR_TOKEN, type TestApi } from '../servers/api.ts'
 
 export const EVALUATOR = '/api/v1/internal/cohort/evaluator'
-const HEADERS = { 'x-cohort-evaluator-token': EVALUATOR_TOKEN }
+export const TOKEN_HEADER = { 'x-cohort-evaluator-token': EVALUATOR_TOKEN }
 
 /** Calls a route of evaluators with their token. */
 export const evaluate = (api: TestApi, path: string, body: object): Promise<Answer<AnyBody>> =>
-  api.call('POST', `${EVALUATOR}/${path}`, { headers: HEADERS, body })
+  api.call('POST', `${EVALUATOR}/${path}`, { headers: TOKEN_HEADER, body })
 
 /** Builds a safetensors file of 32-bit floats. */
 export function safetensors(tensors: Record<string, { shape: number[]; values: readonly number[] }>): Buffer {

@@ -1,7 +1,16 @@
+import { getStructuredRun } from './get-structured-run.ts'
 import { registerEvidence } from './register-evidence.ts'
 import { registerModelSpaces } from './register-model-spaces.ts'
 import { revokeEvidence } from './revoke-evidence.ts'
 import { revokeModelSpaces } from './revoke-model-spaces.ts'
+import { startStructuredRun } from './start-structured-run.ts'
 
 /** The routes of evaluators, which say what models give and take, and what may stand for what. */
-export const evaluator = [registerModelSpaces, registerEvidence, revokeModelSpaces, revokeEvidence]
+export const evaluator = [
+  registerModelSpaces,
+  registerEvidence,
+  startStructuredRun,
+  getStructuredRun,
+  revokeModelSpaces,
+  revokeEvidence,
+]

@@ -1,5 +1,6 @@
 import { dedicateNode } from './dedicate-node.ts'
 import { drainNode } from './drain-node.ts'
+import { getEvaluationWork } from './get-evaluation-work.ts'
 import { getHubFile } from './get-hub-file.ts'
 import { getNodeModelExpectation } from './get-node-model-expectation.ts'
 import { getNodeModel } from './get-node-model.ts'
@@ -17,6 +18,7 @@ export const nodes = [
   getNodeModel,
   getNodeModelExpectation,
   getHubFile,
+  getEvaluationWork,
   listNodeTools,
   listNodes,
   drainNode,

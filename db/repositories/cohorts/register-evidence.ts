@@ -1,0 +1,90 @@
+import { hash } from 'node:crypto'
+import type { Transaction } from 'kysely'
+import { canonicalJson } from '../../../domain/canonical-json.ts'
+import { faultsOfEvidence } from '../../../domain/cohorts/evidence.ts'
+import { ApiError, invalid, invalidFor } from '../../../domain/errors.ts'
+import type { CompatibilityEvidenceRegistration } from '../../../schemas/cohort-evaluator.ts'
+import type { Database } from '../../tables.ts'
+import type { CompatibilityEvidenceRow, ModelSpaceRow } from '../../tables/evaluator.ts'
+import * as evidenceRepository from './evidence.ts'
+import * as spaceRepository from './spaces.ts'
+
+export interface EvidenceToRegister {
+  /** The id that it gets unless it is a repeat. */
+  id: string
+  body: CompatibilityEvidenceRegistration
+  /** The platform's copy of the map. */
+  objectKey: string
+  now: Date
+}
+
+/**
+ * Checks a registration, apart from its map, and stores it; the same one again answers the first. Throws a 422 that names
+ * what is wrong, or a 409 for what has been revoked.
+ */
+export async function registerEvidence(
+  trx: Transaction<Database>,
+  { id, body, objectKey, now }: EvidenceToRegister,
+): Promise<CompatibilityEvidenceRow> {
+  const source = await activeSpace(trx, body, 'source_space_id')
+  const target = await activeSpace(trx, body, 'target_space_id')
+  const faults = faultsOfEvidence(body, { source: source.specification, target: target.specification, now })
+  if (faults.length > 0) {
+    throw invalidFor(
+      faults.map(({ path, message }) => ({ loc: ['body', ...path], msg: message, type: 'value_error' })),
+    )
+  }
+  const pair = { source_fingerprint: source.fingerprint, target_fingerprint: target.fingerprint }
+  await evidenceRepository.lockPair(trx, pair)
+  const digest = digestOf(body)
+  const known = await evidenceRepository.findRepeated(trx, { ...pair, digest })
+  if (known) return repeated(known)
+  const before = await evidenceRepository.findActive(trx, { ...pair, metric: body.metric })
+  const { adapter, ...statement } = body
+  return evidenceRepository.insertEvidence(trx, {
+    id,
+    source_space_id: source.id,
+    target_space_id: target.id,
+    ...pair,
+    relation: body.relation,
+    metric: body.metric,
+    score: body.score,
+    adapter: adapter ? JSON.stringify({ ...withoutUri(adapter), object_key: objectKey }) : null,
+    statement: JSON.stringify(statement),
+    digest,
+    supersedes: before?.id ?? null,
+    run_id: body.run_id ?? null,
+    valid_until: new Date(body.valid_until),
+  })
+}
+
+const withoutUri = ({ uri: _uri, ...rest }: NonNullable<CompatibilityEvidenceRegistration['adapter']>) => rest
+
+/** The digest of a registration; where its map lies is no part of it. */
+const digestOf = ({ adapter, ...rest }: CompatibilityEvidenceRegistration): string =>
+  hash('sha256', canonicalJson({ ...rest, adapter: adapter && withoutUri(adapter) }))
+
+async function activeSpace(
+  trx: Transaction<Database>,
+  body: CompatibilityEvidenceRegistration,
+  field: 'source_space_id' | 'target_space_id',
+): Promise<ModelSpaceRow> {
+  const space = await spaceRepository.shareSpace(trx, body[field])
+  if (!space) throw invalid(['body', field], 'there is no space with this id')
+  if (space.status === 'revoked') {
+    throw new ApiError('conflict', `the model of ${field} is revoked until its spaces are registered anew`, {
+      details: { field, space_id: space.id, status: space.status },
+    })
+  }
+  if (space.status === 'superseded')
+    throw invalid(['body', field], 'a newer generation of its model is registered')
+  return space
+}
+
+/** Returns the evidence that this registration has made; a 409 when it has ended since. */
+function repeated(row: CompatibilityEvidenceRow): CompatibilityEvidenceRow {
+  if (row.status === 'active') return row
+  throw new ApiError('conflict', `this evidence was registered before, and is ${row.status}`, {
+    details: { evidence_id: row.id, status: row.status },
+  })
+}

@@ -1,0 +1,29 @@
+import { inferPathOf } from '../../domain/task-types/infer-path.ts'
+import { ModelUnavailableError } from '../models/manager.ts'
+import { EvaluationError } from './evaluation-error.ts'
+import type { EvaluationTools } from './workbench.ts'
+
+/** One answer may take this long. */
+const LONGEST_MS = 600_000
+
+/** Asks a model on this node, loading it when it is not loaded; a refusal ends the step for good. */
+export async function askModel(
+  { models }: Pick<EvaluationTools, 'models'>,
+  { modelKey, taskType, signal }: { modelKey: string; taskType: string; signal: AbortSignal },
+  body: unknown,
+): Promise<unknown> {
+  await models.load(modelKey)
+  using use = models.use(modelKey)
+  if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was asked')
+  const answer = await use.server.pool.request({
+    method: 'POST',
+    path: inferPathOf(use.server.profile.infer_path, taskType),
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_MS)]),
+  })
+  const text = await answer.body.text()
+  if (answer.statusCode === 200) return JSON.parse(text) as unknown
+  const isFinal = answer.statusCode < 500
+  throw new EvaluationError('model_refused', `a model answered with ${answer.statusCode}`, { isFinal })
+}

@@ -1,0 +1,81 @@
+"""What mapped vectors are worth beside native ones. Every function returns one number a row, or one in all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+NEIGHBOURS = 10
+# Rows of similarities that are held at once.
+_BLOCK = 1024
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """Scales rows to length one; rows of zeros stay."""
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    return x / np.where(length > 0, length, 1)
+
+
+def cosines(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray | float = 0.0) -> np.ndarray:
+    """The cosine of each pair about `mean`. Vectors of one model share a direction, so that
+    about the origin even unrelated ones look alike."""
+    return (unit(mapped - mean) * unit(native - mean)).sum(axis=1)
+
+
+def errors(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The squared error of each pair, and the one of a map that always says the mean."""
+    return ((native - mapped) ** 2).sum(axis=1), ((native - mean) ** 2).sum(axis=1)
+
+
+def neighbours(queries: np.ndarray, among: np.ndarray, own: np.ndarray | None) -> np.ndarray:
+    """The ten nearest rows of `among` to each query by cosine; `own` names a row to leave out for each."""
+    among = unit(among)
+    queries = unit(queries)
+    found = np.empty((len(queries), min(NEIGHBOURS, len(among) - 1)), dtype=np.int64)
+    for at in range(0, len(queries), _BLOCK):
+        near = queries[at : at + _BLOCK] @ among.T
+        if own is not None:
+            near[np.arange(len(near)), own[at : at + _BLOCK]] = -np.inf
+        found[at : at + _BLOCK] = np.argpartition(-near, found.shape[1] - 1, axis=1)[:, : found.shape[1]]
+    return found
+
+
+def overlap(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The share of each row of neighbours that the other row has too."""
+    return (some[:, :, None] == others[:, None, :]).any(axis=2).mean(axis=1)
+
+
+def retrieval(mapped: np.ndarray, native: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """For the queries `rows`: how many of the ten that the native vector finds the mapped one finds too."""
+    return overlap(neighbours(mapped[rows], native, rows), neighbours(native[rows], native, rows))
+
+
+def partner_first(mapped: np.ndarray, native: np.ndarray, mean: np.ndarray) -> float:
+    """How often the own partner is the nearest of all."""
+    mapped, native = unit(mapped - mean), unit(native - mean)
+    hits = 0
+    for at in range(0, len(mapped), _BLOCK):
+        near = mapped[at : at + _BLOCK] @ native.T
+        hits += int((near.argmax(axis=1) == np.arange(at, at + len(near))).sum())
+    return hits / len(mapped)
+
+
+def mutual_neighbours(source: np.ndarray, target: np.ndarray) -> float:
+    """How many neighbours rows have in common in both spaces, without any map (Huh 2024)."""
+    own = np.arange(len(source))
+    return float(overlap(neighbours(source, source, own), neighbours(target, target, own)).mean())
+
+
+def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
+    """Linear CKA by the unbiased estimate of HSIC (Song 2012, Kornblith 2019)."""
+    k, l = x @ x.T, y @ y.T
+    np.fill_diagonal(k, 0)
+    np.fill_diagonal(l, 0)
+    product = _hsic(k, k) * _hsic(l, l)
+    return float(_hsic(k, l) / np.sqrt(product)) if product > 0 else 0.0
+
+
+def _hsic(k: np.ndarray, l: np.ndarray) -> float:
+    n = len(k)
+    sums = k.sum(axis=1) @ l.sum(axis=1)
+    whole = k.sum() * l.sum() / ((n - 1) * (n - 2))
+    return float(((k * l).sum() + whole - 2 * sums / (n - 2)) / (n * (n - 3)))

@@ -1,0 +1,105 @@
+import { AdminClient } from '../../../cli/admin-client.ts'
+import { importModel } from '../../../cli/commands/models.ts'
+import { newId } from '../../../domain/ids.ts'
+import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { eventually } from '../assertions/until.ts'
+import { embeddingSpace, evaluate, EVALUATOR, TOKEN_HEADER } from '../builders/evidence.ts'
+import { type TinySpecialist, tinySpecialist } from '../builders/tiny-specialist.ts'
+import { type AnyBody, OPERATIONS_KEY } from './api.ts'
+import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
+
+/** The width of the vectors of tiny encoders. */
+const WIDTH = 32
+
+/** A gateway, Temporal and a node that serves real tiny encoders, for structured runs. */
+export class EvaluationWorld implements AsyncDisposable {
+  readonly on: InferenceWorld
+  readonly node: WorldNode
+  readonly #stack: AsyncDisposableStack
+
+  private constructor(on: InferenceWorld, node: WorldNode, stack: AsyncDisposableStack) {
+    this.on = on
+    this.node = node
+    this.#stack = stack
+  }
+
+  static async start(): Promise<EvaluationWorld> {
+    await using stack = new AsyncDisposableStack()
+    const on = stack.use(await startInferenceWorld())
+    stack.use(await on.control())
+    const { accountId } = on
+    const node = stack.use(await on.node({ realCatalog: true, memoryMb: 12_000, accountId }))
+    return new EvaluationWorld(on, node, stack.move())
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#stack.disposeAsync()
+  }
+
+  /** Imports an encoder and registers its space. */
+  async encoder(name: string, like: TinySpecialist): Promise<ImportedModel & { spaceId: string }> {
+    const client = new AdminClient(this.on.api.baseUrl, OPERATIONS_KEY)
+    const path = await tinySpecialist({ hidden: WIDTH, ...like })
+    const model = await importModel(client, { name, path, task: 'embeddings', accountId: this.on.accountId })
+    const { body } = await evaluate(this.on.api, 'model-spaces', {
+      model_config_id: model.version_id,
+      spaces: [embeddingSpace(WIDTH, { pooling: like.pooling === 'cls' ? 'cls' : 'mean' })],
+    })
+    return { ...model, spaceId: body.spaces[0].space_id as string }
+  }
+
+  /** Stores a dataset of these texts, as an upload leaves it. */
+  async texts(texts: readonly string[]): Promise<string> {
+    const { db, objects } = this.on.api.services
+    const id = newId()
+    const object_key = `datasets/${this.on.accountId}/${id}/data.jsonl`
+    const bytes = Buffer.from(texts.map((text) => JSON.stringify({ text })).join('\n'))
+    await objects.put(object_key, bytes, { contentType: 'application/json' })
+    await db
+      .insertInto('dataset')
+      .values({
+        id,
+        account_id: this.on.accountId,
+        dataset_name: 'anchors',
+        description: '',
+        status: 'ready',
+        storage_format: 'jsonl',
+        visibility: 'private',
+        num_samples: texts.length,
+        total_size_bytes: bytes.length,
+        columns: JSON.stringify([{ name: 'text', type: 'string' }]),
+        object_key,
+      })
+      .execute()
+    return id
+  }
+
+  async read(runId: string): Promise<AnyBody> {
+    const headers = TOKEN_HEADER
+    return (await this.on.api.call('GET', `${EVALUATOR}/structured-runs/${runId}`, { headers })).body
+  }
+
+  /** Starts a run and waits for its end. */
+  async run(body: object): Promise<AnyBody> {
+    const started = await evaluate(this.on.api, 'structured-runs', body)
+    if (started.status !== 202) throw new Error(started.text)
+    return eventually(
+      'a run that has ended',
+      async () => {
+        const run = await this.read(started.body.run_id)
+        return ['registered', 'rejected', 'failed'].includes(run.status) ? run : undefined
+      },
+      300_000,
+    )
+  }
+}
+
+const COLOURS = ['red', 'blue', 'green', 'black', 'white', 'brown', 'grey', 'pink']
+const THINGS = ['fox', 'dog', 'house', 'river', 'letter', 'number', 'capital', 'assistant', 'road', 'boat']
+const PLACES = ['here', 'there', 'at home', 'in the city', 'by the sea', 'on the hill']
+
+/** Returns different texts over few words, 480 of them. */
+export const colouredTexts = (): string[] =>
+  COLOURS.flatMap((colour) =>
+    THINGS.flatMap((thing) => PLACES.map((place) => `the ${colour} ${thing} ${place}`)),
+  )

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict'
+import { buffer } from 'node:stream/consumers'
+import { findEvidence } from '../../db/repositories/cohorts/evidence.ts'
+import { faultOfAdapter } from '../../domain/cohorts/adapter.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
+import { evaluate } from '../support/builders/evidence.ts'
+import { requireSpecialist } from '../support/builders/tiny-specialist.ts'
+import { colouredTexts, EvaluationWorld } from '../support/servers/evaluation-world.ts'
+
+const COUNTS = { text_field: 'text', fit_count: 260, test_count: 220 }
+
+describe('structuredEvaluation', function () {
+  this.timeout(900_000)
+  let world: EvaluationWorld
+  let dataset_id: string
+  let native: Awaited<ReturnType<EvaluationWorld['encoder']>>
+
+  before(requireSpecialist)
+  before(async () => {
+    world = await EvaluationWorld.start()
+    dataset_id = await world.texts(colouredTexts())
+    native = await world.encoder('native', { seed: 1 })
+  })
+  after(() => world[Symbol.asyncDispose]())
+
+  const side = ({ version_id }: { version_id: string }) => ({ model_config_id: version_id, space: 'output' })
+  const workflow = ({ workflow_id }: { workflow_id: string }) =>
+    world.on.temporal.client.workflow.getHandle(workflow_id)
+  const filesOf = async (prefix: string) => {
+    const keys: string[] = []
+    for await (const { key } of world.on.api.services.objects.list(prefix)) keys.push(key)
+    return keys
+  }
+
+  it('registers evidence that an encoder in half precision may stand for itself', async () => {
+    const halved = await world.encoder('halved', { seed: 1, dtype: 'float16' })
+
+    const run = await world.run({
+      source: side(halved),
+      target: side(native),
+      anchors: { dataset_id, ...COUNTS },
+      threshold: 0.8,
+    })
+
+    assert.deepEqual([run.status, run.reasons], ['registered', []], JSON.stringify(run))
+    assert.equal(run.metric, 'retrieval_overlap')
+    assert.ok(run.score > 0.8 && run.estimate >= run.score)
+    const [evidence] = await findEvidence(world.on.api.database.db, {
+      sourceSpaceId: halved.spaceId,
+      targetSpaceId: native.spaceId,
+    })
+    assert.deepEqual([evidence?.id, evidence?.status], [run.evidence_id, 'active'])
+    const { adapter } = evidence ?? {}
+    const { body } = await world.on.api.services.objects.get(adapter?.object_key ?? '')
+    assert.ok(adapter)
+    assert.equal(faultOfAdapter(await buffer(body), adapter), undefined)
+    assert.deepEqual(await filesOf('evaluations/'), [])
+    await recordHistory('structured-evaluation-registered', workflow(run))
+  })
+
+  it('refuses an encoder that was made apart, and says why', async () => {
+    const stranger = await world.encoder('stranger', { seed: 7 })
+
+    const run = await world.run({
+      source: side(stranger),
+      target: side(native),
+      anchors: { dataset_id, ...COUNTS },
+      threshold: 0.99,
+    })
+
+    assert.equal(run.status, 'rejected', JSON.stringify(run))
+    assert.ok(run.reasons.includes('below_threshold'))
+    assert.equal(run.evidence_id, null)
+    assert.deepEqual(await filesOf(`evidence/${run.run_id}/`), [])
+    await recordHistory('structured-evaluation-rejected', workflow(run))
+  })
+
+  it('fails with a code when there are fewer different texts than it needs', async () => {
+    const repeated = await world.texts(Array.from({ length: 480 }, (_, i) => `text ${i % 100}`))
+    const other = await world.encoder('other', { seed: 3 })
+
+    const run = await world.run({
+      source: side(other),
+      target: side(native),
+      anchors: { dataset_id: repeated, ...COUNTS },
+    })
+
+    assert.deepEqual([run.status, run.reasons], ['failed', ['too_few_anchors']])
+    const history = JSON.stringify(await workflow(run).fetchHistory())
+    assert.ok(!history.includes('different texts'), 'only codes are in the history')
+    await recordHistory('structured-evaluation-failed', workflow(run))
+  })
+
+  it('waits for a model to be registered anew that is revoked', async () => {
+    const revoked = await world.encoder('revoked', { seed: 5 })
+    await evaluate(world.on.api, `model-spaces/${revoked.version_id}:revoke`, { reason: 'withdrawn' })
+
+    const { status, body } = await evaluate(world.on.api, 'structured-runs', {
+      source: side(revoked),
+      target: side(native),
+      anchors: { dataset_id, ...COUNTS },
+    })
+
+    assert.deepEqual([status, body.error.details.field], [409, 'source'])
+  })
+})
