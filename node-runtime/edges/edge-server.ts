@@ -3,12 +3,16 @@ import { open } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer, type Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer } from 'ws'
 import { type ByteSpan, spanOf } from './byte-range.ts'
 import { candidatesAt, type EdgeCandidate } from './candidates.ts'
 import { makeCertificate } from './certificate.ts'
+import type { EdgeSession } from './edge-session.ts'
 import type { PayloadStore } from './payload-store.ts'
 import type { EdgeAttempt, Payload } from './payload.ts'
 import { sendFile } from './send-file.ts'
+import { MOST_MESSAGE_BYTES } from './session-frames.ts'
 import { Tickets } from './tickets.ts'
 
 const PATH = /^\/edges\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/([1-9]\d{0,8})$/
@@ -39,6 +43,13 @@ export class EdgeServer implements AsyncDisposable {
   readonly #tickets = new Tickets()
   readonly #server: Server
   readonly spkiSha256: string
+  readonly #sessions = new Map<string, { attempt: number; session: EdgeSession }>()
+  readonly #upgrades = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    clientTracking: false,
+    maxPayload: MOST_MESSAGE_BYTES,
+  })
   #readers = 0
 
   static async start(store: PayloadStore, listen: EdgeListen): Promise<EdgeServer> {
@@ -66,6 +77,7 @@ export class EdgeServer implements AsyncDisposable {
     this.#server = server
     this.spkiSha256 = spkiSha256
     server.on('request', (req, res) => void this.#answer(req, res))
+    server.on('upgrade', (req, socket, head) => this.#upgrade(req, socket, head))
   }
 
   get candidates(): EdgeCandidate[] {
@@ -77,20 +89,44 @@ export class EdgeServer implements AsyncDisposable {
     this.#tickets.admit(at, ticket)
   }
 
-  /** Ends an attempt and its connections. */
+  /** Lets the consumer of an attempt connect to this session. */
+  serveSession({ edgeId, attempt }: EdgeAttempt, session: EdgeSession): void {
+    this.#sessions.get(edgeId)?.session.destroy()
+    this.#sessions.set(edgeId, { attempt, session })
+  }
+
+  /** Ends an attempt, with its connections and its session. */
   end(at: EdgeAttempt): void {
     this.#tickets.end(at)
+    const served = this.#sessions.get(at.edgeId)
+    if (!served || served.attempt > at.attempt) return
+    this.#sessions.delete(at.edgeId)
+    served.session.destroy()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#tickets.endAll()
+    for (const { session } of this.#sessions.values()) session.destroy()
     this.#server.close()
     this.#server.closeAllConnections()
     await once(this.#server, 'close')
   }
 
+  #upgrade(req: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const ticket = ticketIn(req)
+    const at = attemptIn(req.url)
+    const served = at && this.#sessions.get(at.edgeId)
+    if (ticket === undefined || !at || served?.attempt !== at.attempt || !this.#tickets.admits(at, ticket)) {
+      socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n')
+      return
+    }
+    this.#tickets.begin(at, socket)
+    socket.once('close', () => this.#tickets.over(at, socket))
+    this.#upgrades.handleUpgrade(req, socket, head, (connection) => served.session.attach(connection))
+  }
+
   async #answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    const [, ticket] = BEARER.exec(req.headers.authorization ?? '') ?? []
+    const ticket = ticketIn(req)
     if (ticket === undefined) return refuse(res, 401, { 'www-authenticate': 'Bearer' })
     const at = attemptIn(req.url)
     // A ticket that opens nothing learns no more than one for an edge that does not exist.
@@ -149,6 +185,9 @@ export class EdgeServer implements AsyncDisposable {
     }
   }
 }
+
+const ticketIn = ({ headers }: IncomingMessage): string | undefined =>
+  BEARER.exec(headers.authorization ?? '')?.[1]
 
 function attemptIn(path: string | undefined): EdgeAttempt | undefined {
   const [, edgeId, attempt] = PATH.exec(path ?? '') ?? []

@@ -1,8 +1,12 @@
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { dialSession } from './dial-session.ts'
 import { type EdgeListen, EdgeServer } from './edge-server.ts'
+import type { EdgeSession, SessionOptions } from './edge-session.ts'
 import { fetchPayload, fetchRelayed, type FetchOptions } from './fetch-payload.ts'
 import { PayloadStore } from './payload-store.ts'
 import type { EdgeAttempt, Payload } from './payload.ts'
 import type { EdgePeer } from './pinned-client.ts'
+import { relayPayload, type RelayUpload } from './relay.ts'
 
 /** The source of a payload: the producer's node, or a signed URL. */
 export type PayloadSource = { transport: 'direct'; peer: EdgePeer } | { transport: 'relay'; url: string }
@@ -22,7 +26,8 @@ type ReceiveOptions = Omit<FetchOptions, 'writer'> & { maxBytes: number }
 export class Edges implements AsyncDisposable {
   readonly store: PayloadStore
   readonly #listen: EdgeListen | undefined
-  readonly #receiving = new Map<string, { attempt: number; controller: AbortController }>()
+  /** What goes on for each edge, at whichever end. */
+  readonly #atWork = new Map<string, { attempt: number; controller: AbortController }>()
   #server: Promise<EdgeServer> | undefined
 
   static async open({ dir, limitMb, listen }: EdgesOptions): Promise<Edges> {
@@ -49,33 +54,57 @@ export class Edges implements AsyncDisposable {
     source: PayloadSource,
     { maxBytes, signal, ...options }: ReceiveOptions,
   ): Promise<Payload> {
-    const controller = new AbortController()
-    const entry = { attempt: at.attempt, controller }
-    this.#receiving.get(at.edgeId)?.controller.abort()
-    this.#receiving.set(at.edgeId, entry)
-    try {
-      const writer = await this.store.write({ sizeBytes: options.sizeBytes ?? 0, maxBytes })
-      const both = signal ? AbortSignal.any([signal, controller.signal]) : controller.signal
-      const all = { ...options, writer, signal: both }
-      return source.transport === 'direct'
-        ? await fetchPayload(source.peer, all)
-        : await fetchRelayed(source.url, all)
-    } finally {
-      if (this.#receiving.get(at.edgeId) === entry) this.#receiving.delete(at.edgeId)
-    }
+    using work = this.#begin(at, signal)
+    await using writer = await this.store.write({ sizeBytes: options.sizeBytes ?? 0, maxBytes })
+    const all = { ...options, writer, signal: work.signal }
+    return source.transport === 'direct'
+      ? await fetchPayload(source.peer, all)
+      : await fetchRelayed(source.url, all)
+  }
+
+  /** Stores the payload of an attempt for a consumer that cannot connect to this node. */
+  async relay(at: EdgeAttempt, upload: RelayUpload, signal?: AbortSignal): Promise<void> {
+    using work = this.#begin(at, signal)
+    const payload = this.store.find(at)
+    if (!payload) throw new EdgeError('payload_gone', 'the payload is no longer on this node')
+    await relayPayload(payload, upload, work.signal)
+  }
+
+  /** Opens the consumer's end of a session; it ends with the attempt. */
+  join(peer: EdgePeer, options: SessionOptions, signal?: AbortSignal): EdgeSession {
+    const work = this.#begin(peer, signal)
+    const session = dialSession(peer, options, work.signal)
+    void session.done.catch(() => {}).finally(() => work[Symbol.dispose]())
+    return session
   }
 
   /** Ends all that an attempt of an edge, or an earlier one, has here: its connections, its tickets and its payload. */
   async release(at: EdgeAttempt): Promise<void> {
-    const receiving = this.#receiving.get(at.edgeId)
-    if (receiving && receiving.attempt <= at.attempt) receiving.controller.abort()
+    const atWork = this.#atWork.get(at.edgeId)
+    if (atWork && atWork.attempt <= at.attempt) atWork.controller.abort()
     this.store.release(at)
     const server = await this.#server?.catch(() => undefined)
     server?.end(at)
   }
 
+  /** Begins something of an attempt in place of what an earlier one did; it is cancelled by `release`. */
+  #begin(
+    { edgeId, attempt }: EdgeAttempt,
+    signal: AbortSignal | undefined,
+  ): Disposable & { signal: AbortSignal } {
+    const entry = { attempt, controller: new AbortController() }
+    this.#atWork.get(edgeId)?.controller.abort()
+    this.#atWork.set(edgeId, entry)
+    return {
+      signal: signal ? AbortSignal.any([signal, entry.controller.signal]) : entry.controller.signal,
+      [Symbol.dispose]: () => {
+        if (this.#atWork.get(edgeId) === entry) this.#atWork.delete(edgeId)
+      },
+    }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { controller } of this.#receiving.values()) controller.abort()
+    for (const { controller } of this.#atWork.values()) controller.abort()
     const server = await this.#server?.catch(() => undefined)
     await server?.[Symbol.asyncDispose]()
     await this.store[Symbol.asyncDispose]()

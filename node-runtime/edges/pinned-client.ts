@@ -19,30 +19,46 @@ export const edgePath = ({ edgeId, attempt }: EdgeAttempt): string => `/edges/${
 export const bearer = ({ ticket }: EdgePeer) => ({ authorization: `Bearer ${ticket}` })
 
 /** Opens connections to one candidate. Each must show the expected key before anything is sent on it. */
-export function pinnedClient({ url, spkiSha256 }: EdgePeer, connectMs = CONNECT_MS): Client {
+export function pinnedClient(peer: EdgePeer, connectMs = CONNECT_MS): Client {
+  return new Client(originOf(peer.url), {
+    allowH2: false,
+    // What counts as silence is decided by whoever reads.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    maxHeaderSize: MOST_HEADER_BYTES,
+    connect: pinnedConnector(peer.spkiSha256, connectMs),
+  })
+}
+
+/** Opens one connection for something else than HTTP requests. */
+export function connectPinned({ url, spkiSha256 }: EdgePeer): Promise<TLSSocket> {
+  const { hostname, host, port } = new URL(originOf(url))
+  const connect = pinnedConnector(spkiSha256, CONNECT_MS)
+  return new Promise((resolve, reject) =>
+    connect({ hostname: hostname.replace(/^\[|\]$/g, ''), host, protocol: 'https:', port }, (err, socket) =>
+      err ? reject(err) : resolve(socket as TLSSocket),
+    ),
+  )
+}
+
+function pinnedConnector(spkiSha256: string, timeout: number): buildConnector.connector {
   const connect = buildConnector({
     // No authority knows nodes: their key itself is what the platform told, and TLS proves that the peer has it.
     rejectUnauthorized: false,
     // A resumed session would show no certificate.
     maxCachedSessions: 0,
     minVersion: 'TLSv1.3',
-    timeout: connectMs,
-  })
-  return new Client(originOf(url), {
     allowH2: false,
-    // What counts as silence is decided by whoever reads.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    maxHeaderSize: MOST_HEADER_BYTES,
-    connect: (options, callback) =>
-      connect(options, (err, socket) => {
-        if (err) return callback(err, null)
-        const shown = (socket as TLSSocket).getPeerX509Certificate()
-        if (shown && spkiSha256Of(shown) === spkiSha256) return callback(null, socket)
-        socket.destroy()
-        callback(new EdgeError('unreachable', 'another key is shown at this address'), null)
-      }),
+    timeout,
   })
+  return (options, callback) =>
+    connect(options, (err, socket) => {
+      if (err) return callback(err, null)
+      const shown = (socket as TLSSocket).getPeerX509Certificate()
+      if (shown && spkiSha256Of(shown) === spkiSha256) return callback(null, socket)
+      socket.destroy()
+      callback(new EdgeError('unreachable', 'another key is shown at this address'), null)
+    })
 }
 
 /** A candidate is an origin and nothing else. */

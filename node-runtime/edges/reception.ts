@@ -78,7 +78,7 @@ export class Reception implements Dispatcher.DispatchHandler {
     this.#skip -= chunk.length - fresh.length
     if (fresh.length === 0) return
     try {
-      if (!this.#writer.push(fresh)) this.#await(controller, this.#writer.drained())
+      if (!this.#writer.push(fresh)) this.#await(controller, this.#writer.ready())
     } catch (err) {
       this.abandon(err as Error)
     }

@@ -1,0 +1,54 @@
+import { get, type IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { Client } from 'undici'
+import { fetchPayload, fetchRelayed, receive } from '../../node-runtime/edges/fetch-payload.ts'
+import { PayloadStore } from '../../node-runtime/edges/payload-store.ts'
+import type { EdgePeer } from '../../node-runtime/edges/pinned-client.ts'
+import { answerCalls } from './calls.ts'
+
+// The consumer of bench/edges.ts: it fetches payloads into files, as a node does, and counts the bytes of a bare stream.
+
+interface Wanted {
+  sha256: string
+  /** False leaves the digest out, to see what it costs. */
+  isVerified: boolean
+}
+
+const store = await PayloadStore.open({ dir: join(process.argv[2]!, 'consumer'), limitMb: 4_096 })
+
+/** A digest that costs nothing and is always right. */
+const unverified = (sha256: string) => ({ update() {}, digest: () => sha256 })
+const writerFor = ({ sha256, isVerified }: Wanted) =>
+  store.write(isVerified ? {} : { digest: unverified(sha256) })
+
+async function milliseconds(work: () => Promise<unknown>): Promise<number> {
+  const began = performance.now()
+  await work()
+  return performance.now() - began
+}
+
+answerCalls({
+  direct: ({ peer, ...wanted }: Wanted & { peer: EdgePeer }) =>
+    milliseconds(async () => {
+      using _payload = await fetchPayload(peer, { writer: await writerFor(wanted), sha256: wanted.sha256 })
+    }),
+  plain: ({ url, ...wanted }: Wanted & { url: string }) =>
+    milliseconds(async () => {
+      const { origin, pathname } = new URL(url)
+      const client = new Client(origin)
+      const writer = await writerFor(wanted)
+      using _payload = await receive(client, { path: pathname, headers: {} }, { writer })
+      await client.destroy()
+    }),
+  relayed: ({ url, ...wanted }: Wanted & { url: string }) =>
+    milliseconds(async () => {
+      using _payload = await fetchRelayed(url, { writer: await writerFor(wanted), sha256: wanted.sha256 })
+    }),
+  memory: ({ url }: { url: string }) =>
+    milliseconds(async () => {
+      const answer = await new Promise<IncomingMessage>((resolve) => get(url, resolve))
+      let bytes = 0
+      for await (const chunk of answer as AsyncIterable<Buffer>) bytes += chunk.length
+      return bytes
+    }),
+})

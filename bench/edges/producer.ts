@@ -1,0 +1,74 @@
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { open } from 'node:fs/promises'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { spanOf } from '../../node-runtime/edges/byte-range.ts'
+import { Edges } from '../../node-runtime/edges/edges.ts'
+import type { EdgeAttempt } from '../../node-runtime/edges/payload.ts'
+import type { EdgePeer } from '../../node-runtime/edges/pinned-client.ts'
+import { relayPayload, type RelayUpload } from '../../node-runtime/edges/relay.ts'
+import { sendFile } from '../../node-runtime/edges/send-file.ts'
+import { answerCalls } from './calls.ts'
+
+// The producer of bench/edges.ts: a node's end of edges, and beside it a bare HTTP server.
+
+const HOLD_MS = 3_600_000
+const PIECE = randomBytes(1024 * 1024)
+const edges = await Edges.open({
+  dir: join(process.argv[2]!, 'producer'),
+  limitMb: 4_096,
+  listen: { host: '127.0.0.1', port: 0 },
+})
+const server = (await edges.server())!
+const held = new Map<number, EdgeAttempt>()
+
+/** Holds a payload of a size, and returns what a consumer needs. */
+async function offer(bytes: number): Promise<EdgePeer & { sha256: string }> {
+  let at = held.get(bytes)
+  if (!at) {
+    await using writer = await edges.store.write({ sizeBytes: bytes })
+    for (let left = bytes; left > 0; left -= PIECE.length)
+      await writer.write(left < PIECE.length ? PIECE.subarray(0, left) : PIECE)
+    using payload = await writer.finish()
+    at = { edgeId: randomUUID(), attempt: 1 }
+    edges.store.hold(payload, at, HOLD_MS)
+    held.set(bytes, at)
+  }
+  const ticket = randomBytes(32).toString('base64url')
+  const ticketSha256 = createHash('sha256').update(ticket).digest('hex')
+  server.admit(at, { ticketSha256, beginWithinMs: HOLD_MS })
+  const { sha256 } = edges.store.find(at)!
+  return { ...at, ticket, url: server.candidates[0]!.url, spkiSha256: server.spkiSha256, sha256 }
+}
+
+/** The same file without TLS and tickets, and as many bytes that are in no file. */
+async function bare(path: string, range: string | undefined, res: ServerResponse): Promise<void> {
+  const [, what, size] = path.split('/')
+  const bytes = Number(size)
+  if (what === 'file') {
+    const { path: file, sha256 } = edges.store.find(held.get(bytes)!)!
+    await using opened = await open(file, 'r')
+    const span = spanOf(range, bytes)
+    res.writeHead(200, { 'content-length': bytes, etag: `"${sha256}"` })
+    await sendFile(opened, typeof span === 'string' ? { start: 0, end: bytes } : span, res)
+    res.end()
+    return
+  }
+  res.writeHead(200, { 'content-length': bytes })
+  for (let left = bytes; left > 0; left -= PIECE.length)
+    if (!res.write(left < PIECE.length ? PIECE.subarray(0, left) : PIECE)) await once(res, 'drain')
+  res.end()
+}
+
+const plain = createServer((req, res) => void bare(req.url ?? '', req.headers.range, res))
+plain.listen(0, '127.0.0.1')
+await once(plain, 'listening')
+
+answerCalls({
+  offer,
+  plainUrl: async () => `http://127.0.0.1:${(plain.address() as AddressInfo).port}`,
+  relay: ({ bytes, upload }: { bytes: number; upload: RelayUpload }) =>
+    relayPayload(edges.store.find(held.get(bytes)!)!, upload, new AbortController().signal),
+})

@@ -1,0 +1,46 @@
+import { type FileHandle, open } from 'node:fs/promises'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { headerLengthOf, LENGTH_BYTES, readHeader } from '../../domain/cohorts/payload/safetensors.ts'
+import { checkTensors, type PayloadSpace } from '../../domain/cohorts/payload/space-tensors.ts'
+import type { Payload } from './payload.ts'
+
+/** What both ends of an edge have agreed on. */
+export interface Agreed {
+  encoding: 'safetensors' | 'llama-state'
+  fingerprint: string
+  space: PayloadSpace
+}
+
+/** What the producer states of its payload. */
+export interface Stated {
+  sizeBytes: number
+  sha256: string
+  fingerprint: string
+}
+
+/**
+ * Checks a payload whose bytes have their digest, before a model server hears of it. The state of a llama.cpp context
+ * says nothing of itself that could be trusted, and a foreign one may crash its reader: it is known by its digest, and
+ * its space by what its producer signed.
+ */
+export async function checkPayload(payload: Payload, stated: Stated, agreed: Agreed): Promise<void> {
+  if (stated.fingerprint !== agreed.fingerprint)
+    throw new EdgeError('space_mismatch', 'the producer names another space than was agreed')
+  if (payload.sizeBytes !== stated.sizeBytes)
+    throw new EdgeError(
+      'size_mismatch',
+      `the payload has ${payload.sizeBytes} bytes, not ${stated.sizeBytes}`,
+    )
+  if (payload.sha256 !== stated.sha256)
+    throw new EdgeError('digest_mismatch', 'the bytes do not have the digest that the producer states')
+  if (agreed.encoding === 'llama-state') return
+  await using file = await open(payload.path, 'r')
+  const length = headerLengthOf(await readAt(file, 0, LENGTH_BYTES), payload.sizeBytes)
+  const header = await readAt(file, LENGTH_BYTES, length)
+  checkTensors(readHeader(header, payload.sizeBytes - LENGTH_BYTES - length), agreed)
+}
+
+async function readAt(file: FileHandle, position: number, length: number): Promise<Uint8Array> {
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, position)
+  return buffer.subarray(0, bytesRead)
+}

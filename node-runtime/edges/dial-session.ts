@@ -1,0 +1,65 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import WebSocket from 'ws'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { backoff } from '../../platform/async/retry.ts'
+import { EdgeSession, type SessionOptions } from './edge-session.ts'
+import { bearer, connectPinned, edgePath, type EdgePeer } from './pinned-client.ts'
+import { MOST_MESSAGE_BYTES } from './session-frames.ts'
+
+const PAUSES_MS = { first: 50, longest: 1_000 }
+const HANDSHAKE_MS = 5_000
+/** The time for the first connection, to a node that the probes have reached. */
+const CONNECT_MS = 10_000
+/** Nobody between the ends of TLS can see the bytes, so no mask has to hide them from caches (RFC 6455, 10.3). */
+const noMask = (mask: Buffer): void => void mask.fill(0)
+
+/** Opens a session with the producer's node, and connects again whenever the connection breaks. */
+export function dialSession(peer: EdgePeer, options: SessionOptions, signal: AbortSignal): EdgeSession {
+  const session = new EdgeSession({ beginMs: CONNECT_MS, ...options })
+  const cancel = () => session.destroy()
+  if (signal.aborted) cancel()
+  else signal.addEventListener('abort', cancel, { once: true })
+  void keepConnected(session, peer).finally(() => signal.removeEventListener('abort', cancel))
+  return session
+}
+
+async function keepConnected(session: EdgeSession, peer: EdgePeer): Promise<void> {
+  for (let failures = 0; !session.isOver; failures++) {
+    try {
+      const socket = await connect(peer)
+      const closed = new Promise((resolve) => socket.once('close', resolve))
+      session.attach(socket)
+      failures = 0
+      await closed
+    } catch (err) {
+      // What another try would meet again ends the session; otherwise it ends itself when it was silent for long.
+      if (err instanceof EdgeError) return session.destroy(err)
+    }
+    if (!session.isOver) await sleep(backoff(failures, PAUSES_MS))
+  }
+}
+
+async function connect(peer: EdgePeer): Promise<WebSocket> {
+  const tls = await connectPinned(peer)
+  const url = new URL(edgePath(peer), peer.url)
+  url.protocol = 'wss:'
+  const socket = new WebSocket(url, {
+    createConnection: () => tls,
+    headers: bearer(peer),
+    perMessageDeflate: false,
+    followRedirects: false,
+    maxPayload: MOST_MESSAGE_BYTES,
+    handshakeTimeout: HANDSHAKE_MS,
+    generateMask: noMask,
+  })
+  return new Promise((resolve, reject) => {
+    socket.once('open', () => {
+      socket.off('error', reject)
+      resolve(socket)
+    })
+    socket.once('error', (err) => {
+      tls.destroy()
+      reject(err)
+    })
+  })
+}

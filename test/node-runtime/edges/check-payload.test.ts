@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { type Agreed, checkPayload } from '../../../node-runtime/edges/check-payload.ts'
+import { PayloadStore } from '../../../node-runtime/edges/payload-store.ts'
+import { sha256Of, storeBytes } from '../../support/builders/edges.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+const FINGERPRINT = 'a'.repeat(64)
+const VECTORS: Agreed = {
+  encoding: 'safetensors',
+  fingerprint: FINGERPRINT,
+  space: { kind: 'embedding', dtype: 'f32', dimensions: 3 },
+}
+const failsWith = (failure: string) => (err: unknown) => {
+  assert.equal((err as { failure?: string }).failure, failure, String(err))
+  return true
+}
+
+function vectorsFile(rows: number, { fingerprint = FINGERPRINT, dataBytes = rows * 12 } = {}): Buffer {
+  const header = Buffer.from(
+    JSON.stringify({
+      __metadata__: { space_fingerprint: fingerprint },
+      vectors: { dtype: 'F32', shape: [rows, 3], data_offsets: [0, rows * 12] },
+    }),
+  )
+  const length = Buffer.alloc(8)
+  length.writeBigUInt64LE(BigInt(header.length))
+  return Buffer.concat([length, header, Buffer.alloc(dataBytes)])
+}
+
+describe('a payload before a model server hears of it', () => {
+  const folder = temporaryFolder()
+  let store: PayloadStore
+  before(async () => (store = await PayloadStore.open({ dir: folder.path, limitMb: 10 })))
+  after(async () => {
+    await store[Symbol.asyncDispose]()
+    folder[Symbol.dispose]()
+  })
+  const check = async (bytes: Buffer, agreed: Agreed, stated: object = {}) => {
+    using payload = await storeBytes(store, bytes)
+    const honest = { sizeBytes: bytes.length, sha256: sha256Of(bytes), fingerprint: FINGERPRINT }
+    await checkPayload(payload, { ...honest, ...stated }, agreed)
+  }
+
+  it('is taken when it is what was agreed', async () => {
+    await check(vectorsFile(5), VECTORS)
+  })
+
+  it('is refused when it is not what its producer states', async () => {
+    const bytes = vectorsFile(5)
+
+    await assert.rejects(check(bytes, VECTORS, { sizeBytes: 1 }), failsWith('size_mismatch'))
+    await assert.rejects(check(bytes, VECTORS, { sha256: 'b'.repeat(64) }), failsWith('digest_mismatch'))
+    await assert.rejects(check(bytes, VECTORS, { fingerprint: 'b'.repeat(64) }), failsWith('space_mismatch'))
+  })
+
+  it('is refused when the file is of another space, cut, or no safetensors at all', async () => {
+    const foreign = vectorsFile(5, { fingerprint: 'b'.repeat(64) })
+
+    await assert.rejects(check(foreign, VECTORS), failsWith('space_mismatch'))
+    await assert.rejects(check(vectorsFile(5, { dataBytes: 59 }), VECTORS), failsWith('shape_mismatch'))
+    await assert.rejects(check(Buffer.from('\x80\x04pickle'), VECTORS), failsWith('shape_mismatch'))
+    await assert.rejects(check(Buffer.alloc(3), VECTORS), failsWith('shape_mismatch'))
+  })
+
+  it('is known by its statement alone when it is the state of a llama.cpp context', async () => {
+    const state: Agreed = { ...VECTORS, encoding: 'llama-state', space: { kind: 'kv_cache' } }
+    const bytes = Buffer.from('anything')
+
+    await check(bytes, state)
+    await assert.rejects(check(bytes, state, { sha256: 'b'.repeat(64) }), failsWith('digest_mismatch'))
+    await assert.rejects(check(bytes, { ...state, fingerprint: 'b'.repeat(64) }), failsWith('space_mismatch'))
+  })
+})
