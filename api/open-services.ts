@@ -4,6 +4,7 @@ import { migrate } from '../db/migrate.ts'
 import { PreparedPool } from '../db/prepared-pool.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
+import { EdgeTickets } from '../platform/edge-tickets.ts'
 import { openEgressPolicy } from '../platform/egress/policy.ts'
 import { HubClient } from '../platform/hub/client.ts'
 import type { Logger } from '../platform/log.ts'
@@ -123,6 +124,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     journal,
     taskWaiters,
     edgeWaiters,
+    edgeTickets: new EdgeTickets(config.HEARTH_ENCRYPTION_KEYS),
   }
   const memory = await openMemory(withoutMemory, watch, stack)
   const services: Services = { ...withoutMemory, memory }

@@ -3,6 +3,7 @@ import type { Kysely } from 'kysely'
 import type { Database } from '../db/tables.ts'
 import type { Catalog } from '../platform/catalog.ts'
 import type { Config } from '../platform/config.ts'
+import type { EdgeTickets } from '../platform/edge-tickets.ts'
 import type { EgressPolicy } from '../platform/egress/policy.ts'
 import type { HubClient } from '../platform/hub/client.ts'
 import type { Logger } from '../platform/log.ts'
@@ -83,6 +84,8 @@ export interface Services {
   readonly journal: Journal
   /** Wakes requests that wait for a task to end. */
   readonly taskWaiters: TaskWaiters
+  /** Makes the tickets with which nodes fetch payloads from each other. */
+  readonly edgeTickets: EdgeTickets
   /** Wakes requests that wait for the other side of a cohort's edge. */
   readonly edgeWaiters: EdgeWaiters
   /** The nodes linked to this gateway, and requests to their models. */

@@ -44,6 +44,7 @@ export type Candidate = Static<typeof Candidate>
 const Call = { attempt: Attempt, lease_token: Uuid }
 
 export const EdgeParams = Type.Object({ cohort_id: Uuid, edge_id: Uuid })
+export type EdgeParams = Static<typeof EdgeParams>
 
 export const EdgeOffer = Type.Object(
   {
@@ -154,3 +155,88 @@ export const EdgeConsumed = Type.Object(
   { $id: 'EdgeConsumed' },
 )
 export type EdgeConsumed = Static<typeof EdgeConsumed>
+
+const Probe = Type.Object(
+  {
+    url: Type.String({ maxLength: 310 }),
+    ok: Type.Boolean(),
+    rtt_ms: Type.Optional(Milliseconds),
+    error: Type.Optional(Type.String({ maxLength: 200 })),
+  },
+  { additionalProperties: false },
+)
+
+export const EdgeRendezvousRequest = Type.Object(
+  {
+    ...Call,
+    role: EdgeRole,
+    /** The producer: where it listens, and the digest of the public key that it shows there. */
+    candidates: Type.Optional(Type.Array(Candidate, { maxItems: 8 })),
+    spki_sha256: Type.Optional(Sha256),
+    /** The consumer: what it tried, and the candidate that it takes; null when none could be reached. */
+    probes: Type.Optional(Type.Array(Probe, { maxItems: 8 })),
+    selected: Type.Optional(Nullable(Type.String({ maxLength: 310 }))),
+  },
+  { $id: 'EdgeRendezvousRequest', additionalProperties: false },
+)
+export type EdgeRendezvousRequest = Static<typeof EdgeRendezvousRequest>
+
+export const EdgeRendezvous = Type.Object(
+  {
+    ...DIRECTIVE,
+    candidates: Type.Optional(Type.Array(Candidate)),
+    spki_sha256: Type.Optional(Sha256),
+    /** For the consumer, to be shown to the producer. */
+    ticket: Type.Optional(Type.String()),
+    /** For the producer. */
+    ticket_sha256: Type.Optional(Sha256),
+    ticket_expires_at: Type.Optional(Timestamp),
+    /** For the producer the address to PUT to, for the consumer the one to GET from once the payload is there. */
+    relay: Type.Optional(
+      Nullable(
+        Type.Object({
+          put_url: Type.Optional(Type.String()),
+          get_url: Type.Optional(Type.String()),
+          content_type: Type.String(),
+          /** The headers to send with the PUT. */
+          headers: Type.Optional(Type.Record(Type.String(), Type.String())),
+          expires_at: Timestamp,
+        }),
+      ),
+    ),
+    transport: Nullable(Transport),
+  },
+  { $id: 'EdgeRendezvous' },
+)
+export type EdgeRendezvous = Static<typeof EdgeRendezvous>
+
+/** A step of a transfer or session. */
+export const EdgeAttemptRequest = Type.Object(
+  {
+    ...Call,
+    role: EdgeRole,
+    phase: Vocabulary('begin', 'progress', 'end', 'fail'),
+    transport: Transport,
+    bytes: Type.Optional(Bytes),
+    sha256: Type.Optional(Sha256),
+    sequence: Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 50 })),
+    /** The last frame of a session that the consumer has acknowledged. */
+    acknowledged: Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 50 })),
+    elapsed_ms: Type.Optional(Milliseconds),
+    failure: Type.Optional(EdgeFailure),
+    message: Type.Optional(Message),
+  },
+  { $id: 'EdgeAttemptRequest', additionalProperties: false },
+)
+export type EdgeAttemptRequest = Static<typeof EdgeAttemptRequest>
+
+export const EdgeAttempted = Type.Object(
+  {
+    ...DIRECTIVE,
+    session_id: Type.Optional(Uuid),
+    /** The frame from which a session goes on. */
+    from_sequence: Type.Optional(Type.Integer({ minimum: 1 })),
+  },
+  { $id: 'EdgeAttempted' },
+)
+export type EdgeAttempted = Static<typeof EdgeAttempted>

@@ -56,3 +56,27 @@ create table edge_rate (
   unreachable_until timestamptz,
   primary key (from_node_id, to_node_id)
 );
+
+-- Whoever writes to an edge, to the stage that takes it or to its cohort wakes the nodes that wait for news of it.
+create function cohort_edge_news() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('hearth_edge', new.id::text);
+  return null;
+end $$;
+create trigger cohort_edge_news after update on cohort_edge for each row execute function cohort_edge_news();
+
+create function cohort_stage_ended() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('hearth_edge', id::text) from cohort_edge where to_stage_id = new.id;
+  return null;
+end $$;
+create trigger cohort_stage_ended after update of status on cohort_stage for each row
+  when (new.status = 'succeeded' and old.status <> 'succeeded') execute function cohort_stage_ended();
+
+create function cohort_ended() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('hearth_edge', id::text) from cohort_edge where cohort_id = new.id;
+  return null;
+end $$;
+create trigger cohort_ended after update of status on cohort for each row
+  when (new.status in ('succeeded', 'failed', 'cancelled') and old.status <> new.status) execute function cohort_ended();

@@ -1,3 +1,4 @@
+import { mkdir } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
@@ -61,6 +62,8 @@ export interface Launched {
   process: ServerProcess
   /** Known before the ready line when the node chose the address. */
   address: ServerAddress | undefined
+  /** The folder for payload files that the node and this server exchange; undefined for containers. */
+  exchangeDir?: string
 }
 
 /** Starts the command of a profile. The caller finds out whether the server becomes ready. */
@@ -80,12 +83,15 @@ async function launchProcess(
   const { name, profile, packages, modelDir, convertedDir, ramMb } = spec
   const folder = await drivers.process.makeFolder()
   const socket = join(folder, 'server.sock')
+  // Its own folder is the only one that it can write, and no other server can see.
+  const exchangeDir = join(folder, 'exchange')
+  await mkdir(exchangeDir, { mode: 0o700 })
   const hasSocket = profile.command.includes('{socket}')
   const port = profile.ready === 'health' && !hasSocket ? await freePort() : 0
   const child = await drivers.process.start({
     name,
     folder,
-    ...processCommand(spec, { port, socket, options }),
+    ...processCommand(spec, { port, socket, exchangeDir, options }),
     confinement: {
       reads: [modelDir, packages, convertedDir].filter((path) => path !== undefined),
       network: hasSocket ? 'none' : 'listen',
@@ -96,7 +102,7 @@ async function launchProcess(
       fileMb: LARGEST_FILE_MB,
     },
   })
-  return { process: child, address: hasSocket ? { socket } : port ? { port } : undefined }
+  return { process: child, address: hasSocket ? { socket } : port ? { port } : undefined, exchangeDir }
 }
 
 /**
@@ -115,8 +121,9 @@ export function processCommand(
   {
     port = 0,
     socket = '',
+    exchangeDir = '',
     options = [],
-  }: { port?: number; socket?: string; options?: readonly string[] } = {},
+  }: { port?: number; socket?: string; exchangeDir?: string; options?: readonly string[] } = {},
 ): { command: string; args: string[]; env: NodeJS.ProcessEnv } {
   const fill = filler(profile, {
     python,
@@ -127,6 +134,7 @@ export function processCommand(
     converted_dir: convertedDir,
     port: String(port),
     socket,
+    exchange_dir: exchangeDir,
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)
   return {

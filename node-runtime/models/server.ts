@@ -9,6 +9,7 @@ import type { ProcessExit } from '../processes/process-driver.ts'
 import {
   type Drivers,
   launch,
+  type Launched,
   type ModelServerSpec,
   type ServerAddress,
   type ServerProcess,
@@ -46,16 +47,19 @@ export interface ServerStartOptions {
 export class ModelServer {
   readonly profile: RuntimeProfile
   readonly pool: Pool
+  /** The folder for payload files that the node and this server exchange. */
+  readonly exchangeDir: string | undefined
   readonly #process: ServerProcess
   readonly #lastLines: string[]
 
   private constructor(
     profile: RuntimeProfile,
-    process: ServerProcess,
+    { process, exchangeDir }: Launched,
     address: ServerAddress,
     lastLines: string[],
   ) {
     this.profile = profile
+    this.exchangeDir = exchangeDir
     this.#process = process
     this.#lastLines = lastLines
     this.pool = poolOf(address, profile.max_concurrency)
@@ -67,7 +71,8 @@ export class ModelServer {
     spec: ModelServerSpec,
     { deadline, stopping, onPids = () => {} }: ServerStartOptions,
   ): Promise<ModelServer> {
-    const { process, address: chosen } = await launch(drivers, spec)
+    const launched = await launch(drivers, spec)
+    const { process, address: chosen } = launched
     const lastLines: string[] = []
     const look = async () => {
       const pids = await pidsOf(process)
@@ -81,7 +86,7 @@ export class ModelServer {
       const isByHealth = spec.profile.ready === 'health'
       const ready = isByHealth ? answersHealth(spec.profile, chosen, signal) : said
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
-      return new ModelServer(spec.profile, process, chosen ?? address, lastLines)
+      return new ModelServer(spec.profile, launched, chosen ?? address, lastLines)
     } catch (err) {
       // The processes are stopped even when their ids could not be read.
       await look().catch(() => {})

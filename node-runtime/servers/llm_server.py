@@ -8,20 +8,22 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 sys.path[:0] = [str(Path(__file__).parent)]
 
 import orjson
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
+from exchange import BadPayload, Exchange
+from llm.cache_files import read_prompt, write_prompt
 from llm.calls import gather
 from llm.grammar import Grammars
-from llm.model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model
-from llm.request import SERVED_NAME, ChatRequest
+from llm.model import Cancelled, Generation, Guided, LanguageModel, Sampling, Unusable, find_model
+from llm.request import SERVED_NAME, ChatRequest, ReadRequest
 from llm.text import CALL_MARKS, Answer, Detokenizer, Piece
 from llm.thoughts import THOUGHT_MARKS, Thoughts
 from weight_faults import is_fault_of_weights, reason_of
@@ -40,11 +42,24 @@ class Chat:
     guide: Guided | None
 
 
+@dataclass
+class Reading:
+    """A prompt that is to be read for another server."""
+
+    generation: Generation
+    path: Path
+    fingerprint: str
+
+
+Task = TypeVar("Task", Chat, Reading)
+
+
 class ChatApp:
     """Serves chat completions; `concurrency` generations run at once, and further requests wait."""
 
-    def __init__(self, model: LanguageModel, concurrency: int) -> None:
+    def __init__(self, model: LanguageModel, concurrency: int, exchange: Exchange) -> None:
         self._model = model
+        self._exchange = exchange
         self._grammars = Grammars(model)
         self._workers = ThreadPoolExecutor(concurrency, thread_name_prefix="generate")
         self._in_flight = 0
@@ -54,7 +69,11 @@ class ChatApp:
             return
         route = (scope["method"], scope["path"])
         if route == ("POST", "/v1/chat/completions"):
-            await self._chat(receive, send)
+            await self._answer(receive, send, self._prepare_chat, self._chat)
+        elif route == ("POST", "/prefill"):
+            await self._answer(receive, send, self._prepare_reading, self._prefill)
+        elif route == ("POST", "/decode"):
+            await self._answer(receive, send, self._prepare_decoding, self._chat)
         elif route == ("GET", "/health"):
             await send_json(send, 200, {"status": "ok", "in_flight": self._in_flight})
         elif route == ("GET", "/v1/models"):
@@ -63,31 +82,48 @@ class ChatApp:
         else:
             await send_json(send, 404, _error(f"there is no {route[0]} {route[1]} here"))
 
-    async def _chat(self, receive: Receive, send: Send) -> None:
+    async def _answer(
+        self,
+        receive: Receive,
+        send: Send,
+        prepare: Callable[[Any], Task],
+        work: Callable[[Task, Send], Awaitable[None]],
+    ) -> None:
         try:
             body = await read_body(receive, LARGEST_BODY)
-            chat = await asyncio.get_running_loop().run_in_executor(None, self._prepare, body)
+            task = await asyncio.get_running_loop().run_in_executor(None, lambda: prepare(orjson.loads(body)))
+        except BadPayload as problem:
+            return await send_json(send, 422, _payload_error(problem))
         except Unusable as problem:
             return await send_json(send, 400, _error(str(problem), field=problem.field))
         except orjson.JSONDecodeError as error:
             return await send_json(send, 400, _error(f"the body is not JSON: {error}"))
         except BodyTooLarge:
             return await send_json(send, 413, _error(f"the body is larger than {LARGEST_BODY >> 20} MB"))
-        leaving = asyncio.create_task(until_gone(receive, chat.generation.cancelled))
+        leaving = asyncio.create_task(until_gone(receive, task.generation.cancelled))
         self._in_flight += 1
         try:
-            await (self._stream if chat.request.stream else self._whole)(chat, send)
+            await work(task, send)
         except Cancelled:
             return  # The caller has left.
         finally:
             self._in_flight -= 1
-            chat.generation.cancelled.set()
+            task.generation.cancelled.set()
             leaving.cancel()
 
-    def _prepare(self, body: bytes) -> Chat:
-        request = ChatRequest.read(orjson.loads(body))
+    def _prepare_chat(self, body: Any) -> Chat:
+        request = ChatRequest.read(body)
+        prompt = self._model.render(request.messages, request.output.described)
+        return self._chat_of(request, Generation(prompt, request.sampling))
+
+    def _prepare_decoding(self, body: Any) -> Chat:
+        request = ChatRequest.read(body, with_messages=False)
+        path = self._exchange.verified(body.get("file"), body.get("size_bytes"), body.get("sha256"))
+        read = read_prompt(path, self._model, body.get("space_fingerprint"))
+        return self._chat_of(request, Generation(read.tokens, request.sampling, read))
+
+    def _chat_of(self, request: ChatRequest, generation: Generation) -> Chat:
         output = request.output
-        generation = Generation(self._model.render(request.messages, output.described), request.sampling)
         self._model.room_for(generation)
         answer = Answer(
             request.stops,
@@ -97,6 +133,34 @@ class ChatApp:
             thoughts=Thoughts(self._model.trace_of(generation.prompt)),
         )
         return Chat(request, generation, answer, self._grammars.guide(output, answer))
+
+    def _prepare_reading(self, body: Any) -> Reading:
+        request = ReadRequest.read(body)
+        path = self._exchange.path_of(request.file)
+        if request.messages is None:
+            tokens = self._model.tokenizer(request.prompt)["input_ids"]
+        else:
+            tokens = self._model.render(request.messages, request.described)
+        generation = Generation(tokens, Sampling())
+        self._model.room_for(generation)
+        return Reading(generation, path, request.space_fingerprint)
+
+    async def _prefill(self, reading: Reading, send: Send) -> None:
+        def work() -> dict[str, Any]:
+            return write_prompt(reading.path, self._model.read(reading.generation), reading.fingerprint)
+
+        try:
+            written = await asyncio.get_running_loop().run_in_executor(self._workers, work)
+        except BadPayload as problem:
+            return await send_json(send, 422, _payload_error(problem))
+        except Unusable as problem:
+            return await send_json(send, 400, _error(str(problem), field=problem.field))
+        except (RuntimeError, ValueError) as error:
+            return await send_json(send, 500, _error(_message_of(error), "server_error"))
+        await send_json(send, 200, written)
+
+    async def _chat(self, chat: Chat, send: Send) -> None:
+        await (self._stream if chat.request.stream else self._whole)(chat, send)
 
     async def _stream(self, chat: Chat, send: Send) -> None:
         include_usage = chat.request.include_usage
@@ -201,8 +265,14 @@ def _usage(generation: Generation) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _error(message: str, kind: str = "invalid_request_error", field: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": field, "code": None}}
+def _error(
+    message: str, kind: str = "invalid_request_error", field: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": field, "code": code}}
+
+
+def _payload_error(problem: BadPayload) -> dict[str, Any]:
+    return _error(str(problem), "invalid_payload_error", code=problem.failure)
 
 
 def _message_of(error: Exception) -> str:
@@ -216,6 +286,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder, or one with it in `model`")
     parser.add_argument("--threads", type=int, default=1, help="for one generation")
     parser.add_argument("--concurrency", type=int, default=4, help="generations at a time")
+    parser.add_argument("--exchange", help="the folder for payloads; without it there are no prefill and decode")
     server_arguments(parser)
     options = parser.parse_args()
 
@@ -226,7 +297,8 @@ def main() -> None:
         if is_fault_of_weights(error):
             refuse_weights(reason_of(error))
         sys.exit(f"The model in {options.model} cannot be served: {error}")
-    serve(ChatApp(model, options.concurrency), options)
+    exchange = Exchange(Path(options.exchange) if options.exchange else None)
+    serve(ChatApp(model, options.concurrency, exchange), options)
 
 
 if __name__ == "__main__":

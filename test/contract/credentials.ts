@@ -171,6 +171,9 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   completeLease: 'node-signature',
   failLease: 'node-signature',
   negotiateEdge: 'node-signature',
+  rendezvousEdge: 'node-signature',
+  transferEdge: 'node-signature',
+  runEdgeSession: 'node-signature',
   consumeEdge: 'node-signature',
 
   registerModelSpaces: 'evaluator-token',

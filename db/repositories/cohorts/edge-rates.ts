@@ -1,11 +1,14 @@
-import type { Kysely } from 'kysely'
-import { sql } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { EDGE_SECONDS } from '../../../domain/cohorts/edges/deadlines.ts'
 import type { Database } from '../../tables.ts'
 
 export interface NodePair {
   from: string
   to: string
 }
+
+/** The weight of the newest transfer in the mean. */
+const NEWEST = 0.2
 
 /** Returns whether a pair of nodes may try to connect; false for a while after no address answered. */
 export async function isReachable(db: Kysely<Database>, { from, to }: NodePair): Promise<boolean> {
@@ -17,4 +20,28 @@ export async function isReachable(db: Kysely<Database>, { from, to }: NodePair):
     .where('unreachable_until', '>', sql<Date>`now()`)
     .executeTakeFirst()
   return pair === undefined
+}
+
+/** Sends the payloads of a pair through the object store for a while. */
+export async function markUnreachable(trx: Transaction<Database>, { from, to }: NodePair): Promise<void> {
+  const unreachable_until = sql<Date>`now() + make_interval(secs => ${EDGE_SECONDS.unreachable})`
+  await trx
+    .insertInto('edge_rate')
+    .values({ from_node_id: from, to_node_id: to, unreachable_until })
+    .onConflict((oc) => oc.columns(['from_node_id', 'to_node_id']).doUpdateSet({ unreachable_until }))
+    .execute()
+}
+
+/** Adds a direct transfer to the mean rate of its pair. */
+export async function recordRate(
+  trx: Transaction<Database>,
+  { from, to }: NodePair,
+  mbPerSecond: number,
+): Promise<void> {
+  await sql`
+    insert into edge_rate (from_node_id, to_node_id, ewma_mb_s, samples)
+    values (${from}::uuid, ${to}::uuid, ${mbPerSecond}, 1)
+    on conflict (from_node_id, to_node_id) do update set
+      ewma_mb_s = coalesce(edge_rate.ewma_mb_s + ${NEWEST} * (excluded.ewma_mb_s - edge_rate.ewma_mb_s), excluded.ewma_mb_s),
+      samples = edge_rate.samples + 1, unreachable_until = null`.execute(trx)
 }

@@ -6,7 +6,7 @@ import type { Database } from '../../tables.ts'
 import type { CohortEdgeAttemptRow, CohortEdgeAttemptUpdate } from '../../tables/cohort-edges.ts'
 import type { CohortEdgeRow, CohortEdgeTable, CohortStageRow } from '../../tables/cohorts.ts'
 
-/** Notified with an edge's id whenever its row or attempt has changed. */
+/** Notified with an edge's id by triggers, whenever its row changes, its consumer has succeeded or its cohort has ended. */
 export const EDGE_CHANNEL = 'hearth_edge'
 
 /*
@@ -20,6 +20,19 @@ export interface LockedEdge extends CohortEdgeRow {
   cohort_deadline_at: Date
   /** The time of the database. */
   now: Date
+}
+
+/** Returns the evidence that allows an edge, which is locked before the edge itself. */
+export async function findEvidenceOf(
+  db: Kysely<Database>,
+  { edgeId }: { edgeId: string },
+): Promise<string | undefined> {
+  const edge = await db
+    .selectFrom('cohort_edge')
+    .select('evidence_id')
+    .where('id', '=', edgeId)
+    .executeTakeFirst()
+  return edge?.evidence_id ?? undefined
 }
 
 /** Locks an edge of a cohort. */
@@ -125,8 +138,8 @@ export interface EdgeChange {
 }
 
 /**
- * Writes to a locked edge and its attempt, each only as it was read, and wakes whoever waits for it. The state is in
- * both: the attempt's stays when another attempt begins.
+ * Writes to a locked edge and its attempt, each only as it was read. The state is in both: the attempt's stays when
+ * another attempt begins.
  */
 export async function changeEdge(
   trx: Transaction<Database>,
@@ -149,29 +162,21 @@ export async function changeEdge(
     .where('attempt', '=', was.attempt)
     .returningAll()
     .executeTakeFirstOrThrow()
-  await notifyEdge(trx, was.id)
   return { edge: changed, attempt: tried }
 }
 
-/** Wakes whoever waits for news of an edge, once the transaction is committed. */
-export async function notifyEdge(trx: Transaction<Database>, edgeId: string): Promise<void> {
-  await sql`select pg_notify(${EDGE_CHANNEL}, ${edgeId})`.execute(trx)
-}
-
-/** Records that a node has called, so that silence is told from work; a consumer's call also prolongs the hold. */
+/** Records that a node has called, so that silence is told from work; it prolongs the hold as well. */
 export async function noteCall(
   trx: Transaction<Database>,
   { edge_id, attempt }: CohortEdgeAttemptRow,
   { role, nodeId }: { role: EdgeRole; nodeId: string },
 ): Promise<CohortEdgeAttemptRow> {
-  const holds = sql<Date>`clock_timestamp() + make_interval(secs => ${EDGE_SECONDS.hold})`
   return trx
     .updateTable('cohort_edge_attempt')
     .set({
       called_at: sql<Date>`clock_timestamp()`,
-      ...(role === 'consumer'
-        ? { consumer_node_id: nodeId, hold_until: holds }
-        : { producer_node_id: nodeId, hold_until: sql<Date>`coalesce(hold_until, ${holds})` }),
+      hold_until: sql<Date>`clock_timestamp() + make_interval(secs => ${EDGE_SECONDS.hold})`,
+      ...(role === 'consumer' ? { consumer_node_id: nodeId } : { producer_node_id: nodeId }),
     })
     .where('edge_id', '=', edge_id)
     .where('attempt', '=', attempt)
@@ -191,6 +196,16 @@ export async function mayRun(db: Kysely<Database>, { id, specification }: Side):
     from cohort_edge where to_stage_id = ${id}::uuid and from_stage_id is not null`.execute(db)
   const { waiting, consumed } = rows[0] ?? { waiting: 0, consumed: 0 }
   return waiting === 0 || (typeof quorum === 'number' && consumed >= quorum)
+}
+
+/** Returns whether the producer has stated the payload of an edge, or none is awaited any more. */
+export async function isStated(db: Kysely<Database>, edgeId: string): Promise<boolean> {
+  const edge = await db
+    .selectFrom('cohort_edge')
+    .select(['sha256', 'state'])
+    .where('id', '=', edgeId)
+    .executeTakeFirst()
+  return edge?.state !== 'open' || edge.sha256 !== null
 }
 
 /** Returns the public key of a node in base64. */

@@ -4,7 +4,6 @@ import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortEdgeRow, CohortFault, CohortStageRow } from '../../tables/cohorts.ts'
 import { takeLease } from '../nodes/leases.ts'
-import { notifyEdge } from './edges.ts'
 import { appendCohortEvents } from './events.ts'
 import { payloadOf } from './payload-of.ts'
 
@@ -98,7 +97,6 @@ export async function stateValue(
     .where('id', '=', edge.id)
     .where('state', 'in', ['planned', 'negotiating', 'negotiated'])
     .execute()
-  await notifyEdge(trx, edge.id)
 }
 
 /** Closes hand-overs that will carry nothing. */
@@ -113,7 +111,6 @@ export async function closeEdges(trx: Transaction<Database>, edges: readonly Coh
       edges.map(({ id }) => id),
     )
     .execute()
-  for (const { id } of edges) await notifyEdge(trx, id)
 }
 
 /** Ends a stage with its result, and hands its values over in the same transaction. */

@@ -1,5 +1,5 @@
 import type { Directive, EdgeRole } from '../../../schemas/cohort-edge.ts'
-import type { EdgeFailure, EdgeMode, EdgeState, Transport } from '../../../schemas/cohort-vocabulary.ts'
+import type { EdgeFailure, EdgeState, Transport } from '../../../schemas/cohort-vocabulary.ts'
 
 /** Where an edge stands, as far as it decides the next steps of its nodes. */
 export interface EdgeStanding {
@@ -8,7 +8,6 @@ export interface EdgeStanding {
   failure: EdgeFailure | null
   isClosed: boolean
   transport: Transport | null
-  mode: EdgeMode
   /** The producer has stated its payload. */
   isStated: boolean
   /** The payload is in the row or the object store. */
@@ -54,7 +53,8 @@ export function isNews(edge: EdgeStanding, role: EdgeRole): boolean {
   if (!isAgreed(edge)) return false
   if (role === 'consumer') {
     const isComing = edge.transport === 'relay' && !edge.isStored
-    return edge.state === 'consumed' || edge.mode === 'session' || (edge.isStated && !isComing)
+    // A connection may be made before there is a payload.
+    return edge.state === 'consumed' || edge.transport === 'direct' || (edge.isStated && !isComing)
   }
   // The producer has done its part once the payload is stated, and offered where the transport needs that.
   if (edge.state === 'transferred' || edge.state === 'consumed') return false

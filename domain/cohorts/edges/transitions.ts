@@ -91,7 +91,7 @@ export const EDGE_TRANSITIONS: Readonly<Record<EdgeMove, EdgeTransition>> = {
     from: ['negotiating'],
     to: 'negotiated',
     by: NODES,
-    rules: ['space', 'offers', 'room', 'revoked', 'expired'],
+    rules: ['offers', 'room', 'revoked', 'expired'],
   },
   /** The payload has reached the consumer without a connection: in the row, or as a file of its own node. */
   deposit: { from: ['negotiated', 'connecting'], to: 'transferred', by: NODES, rules: ['size', 'digest'] },

@@ -64,6 +64,15 @@ export interface LlamaContext {
 }
 
 export interface LlamaSequence {
+  readonly nextTokenIndex: number
+  /** True where a part of the context cannot be taken back, as in recurrent models. */
+  readonly needsCheckpoints: boolean
+  clearHistory(): Promise<void>
+  /** Keeps what the context and these tokens begin with in common. */
+  adaptStateToTokens(tokens: readonly number[], allowShift: boolean): Promise<void>
+  evaluateWithoutGeneratingNewTokens(tokens: readonly number[]): Promise<void>
+  saveStateToFile(path: string): Promise<{ fileSize: number }>
+  loadStateFromFile(path: string, acceptRisk: { acceptRisk: true }): Promise<void>
   readonly tokenMeter: {
     getState(): unknown
     diff(since: unknown): { usedInputTokens: number; usedOutputTokens: number }
@@ -125,12 +134,12 @@ export interface ContextOptions {
   documentFunctionParams?: boolean
 }
 
-export type Tokenize = (text: string, specialTokens?: boolean) => unknown[]
+export type Tokenize = (text: string, specialTokens?: boolean) => number[]
 
 /** A prompt: texts, and special tokens between them. */
 export interface ContextText {
   readonly values: readonly unknown[]
-  tokenize(tokenizer: Tokenize): unknown[]
+  tokenize(tokenizer: Tokenize): number[]
 }
 
 export interface ContextState {

@@ -1,8 +1,10 @@
+import { type FileHandle, rm } from 'node:fs/promises'
 import { AnswerText } from './answer-text.ts'
 import type {
   Binding,
   ChatWrapper,
   ContextOptions,
+  ContextText,
   GenerateOptions,
   Generated,
   HistoryItem,
@@ -12,11 +14,19 @@ import type {
   LlamaSequence,
 } from './binding.ts'
 import { type CallFragment, CallStream, type ToolCall } from './call-stream.ts'
-import type { ChatRequest } from './chat-request.ts'
+import type { ChatRequest, PrefillRequest } from './chat-request.ts'
+import {
+  checkStateSize,
+  type ReadState,
+  measureStates,
+  type StateSize,
+  tokensOfState,
+} from './context-state.ts'
+import { BadPayloadError } from './exchange.ts'
 import { openGguf } from './gguf.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
 import type { Output } from './output.ts'
-import { countPrompt } from './prompt-length.ts'
+import { promptTokens } from './prompt-length.ts'
 import { UnusableError } from './unusable-error.ts'
 
 /** The context is shared by the prompt and the output, so some of it is reserved for the prompt. */
@@ -47,6 +57,7 @@ export class ChatModel {
   /** The requests in progress, including those that wait for a sequence. */
   inFlight = 0
   readonly #waiting: ((sequence: LlamaSequence) => void)[] = []
+  #stateSize: Promise<StateSize | undefined> | undefined
 
   private constructor(
     parts: { binding: Binding; llama: Llama; model: LlamaModel; context: LlamaContext },
@@ -71,17 +82,73 @@ export class ChatModel {
     return new ChatModel({ binding, llama, model, context }, concurrency)
   }
 
-  /** Generates one response; when the caller leaves, it ends within a token. */
-  async answer(request: ChatRequest, listener: Listener): Promise<Answer> {
+  /**
+   * Generates one response; when the caller leaves, it ends within a token. With a state, its tokens are the prompt
+   * instead of the history of the request.
+   */
+  async answer(request: ChatRequest, listener: Listener, state?: ReadState): Promise<Answer> {
     this.inFlight += 1
     try {
-      return await this.#answer(request, listener)
+      return await this.#answer(request, listener, state)
     } finally {
       this.inFlight -= 1
     }
   }
 
-  async #answer({ history, output, sampling, stops }: ChatRequest, listener: Listener): Promise<Answer> {
+  /** Reads a prompt, and writes the state of the context behind it. */
+  async prefill(
+    { prompt, history, output }: PrefillRequest,
+    path: string,
+    signal: AbortSignal,
+  ): Promise<{ sizeBytes: number; tokens: number }> {
+    this.inFlight += 1
+    const sequence = await this.#take()
+    try {
+      const contextText =
+        prompt === undefined ? this.#contextText(history, output.functions) : this.#bareText(prompt)
+      const tokens = await this.#tokensOf(contextText, signal)
+      await sequence.adaptStateToTokens(tokens, false)
+      const fresh = tokens.slice(sequence.nextTokenIndex)
+      if (fresh.length > 0) await sequence.evaluateWithoutGeneratingNewTokens(fresh)
+      signal.throwIfAborted()
+      const { fileSize } = await sequence.saveStateToFile(path)
+      return { sizeBytes: fileSize, tokens: tokens.length }
+    } catch (err) {
+      await rm(path, { force: true })
+      throw err
+    } finally {
+      this.#give(sequence)
+      this.inFlight -= 1
+    }
+  }
+
+  /** Returns the tokens of a state whose bytes have been verified; throws unless this model could have written it. */
+  async checkState(file: FileHandle, draft: string): Promise<number[]> {
+    const vocabularySize = this.#model.fileInfo.metadata.tokenizer?.ggml?.tokens?.length ?? Infinity
+    const tokens = await tokensOfState(file, { contextSize: this.#context.contextSize, vocabularySize })
+    this.#stateSize ??= this.#measureStates(draft)
+    const size = await this.#stateSize.catch((err: unknown) => {
+      this.#stateSize = undefined
+      throw err
+    })
+    if (size) checkStateSize(size, tokens.length, (await file.stat()).size)
+    return tokens
+  }
+
+  async #measureStates(draft: string): Promise<StateSize | undefined> {
+    const sequence = await this.#take()
+    try {
+      return await measureStates(sequence, { token: this.#model.tokens.eos ?? 0, draft })
+    } finally {
+      this.#give(sequence)
+    }
+  }
+
+  async #answer(
+    { history, output, sampling, stops }: ChatRequest,
+    listener: Listener,
+    state: ReadState | undefined,
+  ): Promise<Answer> {
     const calls = new CallStream(listener.onCall)
     const text = new AnswerText(calls, {
       stops,
@@ -90,12 +157,14 @@ export class ChatModel {
       onText: listener.onText,
     })
     const options = await this.#options({ output, sampling, text }, listener, calls)
-    const chatWrapper = output.isForced ? callingAtOnce(this.#wrapper) : this.#wrapper
+    const wrapper = output.isForced ? callingAtOnce(this.#wrapper) : this.#wrapper
+    const chatWrapper = state ? continuing(wrapper, state.tokens) : wrapper
     const sequence = await this.#take()
     try {
       listener.signal.throwIfAborted()
+      if (state) await loadState(sequence, state)
       const chat = new this.#binding.LlamaChat({ contextSequence: sequence, chatWrapper })
-      const prompt = await this.#promptTokens(history, options)
+      const prompt = state?.tokens.length ?? (await this.#promptTokens(history, options))
       const before = sequence.tokenMeter.getState()
       const generated = await chat.generateResponse(history, options)
       listener.signal.throwIfAborted()
@@ -108,17 +177,32 @@ export class ChatModel {
         usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
       }
     } finally {
+      // Nobody else's prompt may begin with numbers that another node has computed.
+      if (state) await sequence.clearHistory()
       this.#give(sequence)
     }
   }
 
-  #promptTokens(chatHistory: HistoryItem[], { functions, signal }: GenerateOptions): Promise<number> {
-    const { contextText } = this.#wrapper.generateContextState({
-      chatHistory,
-      ...(functions && { availableFunctions: functions, documentFunctionParams: true }),
-    })
+  async #promptTokens(history: HistoryItem[], { functions, signal }: GenerateOptions): Promise<number> {
+    const text = this.#contextText(history, functions)
+    const tokens = await this.#tokensOf(text, signal)
+    return tokens.length
+  }
+
+  #contextText(chatHistory: HistoryItem[], functions: GenerateOptions['functions']): ContextText {
+    const described = functions && { availableFunctions: functions, documentFunctionParams: true }
+    return this.#wrapper.generateContextState({ chatHistory, ...described }).contextText
+  }
+
+  #bareText(prompt: string): ContextText {
+    const { bos, shouldPrependBosToken } = this.#model.tokens
+    const first = shouldPrependBosToken && bos !== null ? [bos] : []
+    return { values: [prompt], tokenize: (tokenize) => [...first, ...tokenize(prompt)] }
+  }
+
+  #tokensOf(contextText: ContextText, signal: AbortSignal): Promise<number[]> {
     const most = this.#context.contextSize
-    return countPrompt(contextText, { tokenize: this.#model.tokenizer, most, signal })
+    return promptTokens(contextText, { tokenize: this.#model.tokenizer, most, signal })
   }
 
   async #options(
@@ -203,6 +287,26 @@ function callingAtOnce(wrapper: ChatWrapper): ChatWrapper {
       },
     },
   }) as ChatWrapper
+}
+
+/** Returns the same template, except that these tokens are the prompt. */
+function continuing(wrapper: ChatWrapper, tokens: readonly number[]): ChatWrapper {
+  const contextText: ContextText = { values: [], tokenize: () => [...tokens] }
+  return Object.create(wrapper, {
+    generateContextState: {
+      value: (options: ContextOptions) => ({ ...wrapper.generateContextState(options), contextText }),
+    },
+  }) as ChatWrapper
+}
+
+async function loadState(sequence: LlamaSequence, { path, tokens }: ReadState): Promise<void> {
+  await sequence.loadStateFromFile(path, { acceptRisk: true }).catch((err: unknown) => {
+    process.stderr.write(`${String(err)}\n`)
+    throw new BadPayloadError('shape_mismatch', 'llama.cpp cannot load the payload on this model')
+  })
+  if (sequence.nextTokenIndex !== tokens.length) {
+    throw new BadPayloadError('shape_mismatch', 'the payload has another number of tokens than it says')
+  }
 }
 
 /** A call that was cut off must not look complete, so its finish reason is not `tool_calls`. */

@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto'
 import type { HistoryItem } from './binding.ts'
+import type { Announced } from './exchange.ts'
 import { historyOf } from './history.ts'
 import { type Output, type OutputBody, readOutput } from './output.ts'
 import { UnusableError } from './unusable-error.ts'
@@ -34,12 +35,53 @@ export interface ChatRequest {
 
 type Body = OutputBody & Record<string, unknown>
 
+/** A prompt that is to be read for another server: messages, or a text as it is. */
+export interface PrefillRequest {
+  prompt: string | undefined
+  history: HistoryItem[]
+  output: Output
+  file: unknown
+}
+
+/** The history of a prompt that has been read elsewhere; only its tokens are known. */
+const UNKNOWN_HISTORY: HistoryItem[] = [
+  { type: 'user', text: '' },
+  { type: 'model', response: [] },
+]
+
+/** Checks the fields of a prompt that is to be read for another server. */
+export function readPrefill(given: unknown): PrefillRequest {
+  const body = objectOf(given)
+  const prompt = typeof body['prompt'] === 'string' && body['prompt'] !== '' ? body['prompt'] : undefined
+  return {
+    prompt,
+    history: prompt === undefined ? historyOf(body['messages']) : UNKNOWN_HISTORY,
+    output: readOutput(body),
+    file: body['file'],
+  }
+}
+
+/** Checks the fields of a request that goes on from a payload, and needs no messages. */
+export function readDecode(given: unknown): { request: ChatRequest; payload: Announced } {
+  const body = objectOf(given)
+  const payload = { file: body['file'], sizeBytes: body['size_bytes'], sha256: body['sha256'] }
+  return { request: requestOf(body, UNKNOWN_HISTORY), payload }
+}
+
 /** Checks the fields that are used; throws an `UnusableError` that names the first invalid one. */
 export function readChat(given: unknown): ChatRequest {
+  const body = objectOf(given)
+  return requestOf(body, historyOf(body['messages']))
+}
+
+function objectOf(given: unknown): Body {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new UnusableError('the body must be an object')
   }
-  const body = given as Body
+  return given as Body
+}
+
+function requestOf(body: Body, history: HistoryItem[]): ChatRequest {
   if ((body['n'] ?? 1) !== 1) throw new UnusableError('n must be 1: this model gives one answer', 'n')
   for (const field of ['logprobs', 'top_logprobs']) {
     if (![undefined, null, false, 0].includes(body[field] as null)) {
@@ -50,7 +92,7 @@ export function readChat(given: unknown): ChatRequest {
   const model = body['model']
   return {
     model: typeof model === 'string' && model !== '' ? model : SERVED_NAME,
-    history: historyOf(body['messages']),
+    history,
     output: readOutput(body),
     sampling: samplingOf(body),
     stops: stopsOf(body['stop'] ?? []),

@@ -8,13 +8,13 @@ const SLICE = 4_096
 const CUT_TOKENS = 8
 
 /**
- * Counts the tokens of a prompt; throws when there are more than `most`. A text that is far too long is refused after
+ * Returns the tokens of a prompt; throws when there are more than `most`. A text that is far too long is refused after
  * as much of it as could fit, because tokenizing a megabyte takes minutes and blocks this server.
  */
-export async function countPrompt(
+export async function promptTokens(
   prompt: ContextText,
   { tokenize, most, signal }: { tokenize: Tokenize; most: number; signal: AbortSignal },
-): Promise<number> {
+): Promise<number[]> {
   let least = 0
   let unyielded = 0
   for (const value of prompt.values) {
@@ -29,9 +29,9 @@ export async function countPrompt(
       signal.throwIfAborted()
     }
   }
-  const count = prompt.tokenize(tokenize).length
-  if (count >= most) throw tooLong(String(count), most)
-  return count
+  const tokens = prompt.tokenize(tokenize)
+  if (tokens.length >= most) throw tooLong(String(tokens.length), most)
+  return tokens
 }
 
 const tooLong = (count: string, most: number): UnusableError =>

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { loadBinding } from './binding.ts'
-import { type Answer, ChatModel } from './chat-model.ts'
-import { type ChatRequest, readChat, SERVED_NAME } from './chat-request.ts'
+import { type Answer, ChatModel, type Listener } from './chat-model.ts'
+import { type ChatRequest, readChat, readDecode, readPrefill, SERVED_NAME } from './chat-request.ts'
+import type { ReadState } from './context-state.ts'
+import { BadPayloadError, openVerified, payloadPath } from './exchange.ts'
 import { bodyOf, endWith, send, serve, serverOptions } from './serving.ts'
 import { UnusableError } from './unusable-error.ts'
 
@@ -12,43 +14,96 @@ const LARGEST_BODY = 64 * 1024 * 1024
 async function main(): Promise<void> {
   const options = serverOptions()
   const model = await ChatModel.load(await loadBinding(options.packages), options)
-  serve(options, (request, response) => void answer(model, request, response))
+  const serving = { model, exchange: options.exchange }
+  serve(options, (request, response) => void answer(serving, request, response))
 }
 
-async function answer(model: ChatModel, request: IncomingMessage, response: ServerResponse): Promise<void> {
+interface Serving {
+  model: ChatModel
+  /** The folder for payloads. */
+  exchange: string
+}
+
+async function answer(serving: Serving, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { model } = serving
   const route = `${request.method} ${request.url?.split('?')[0]}`
   if (route === 'GET /health') return send(response, 200, { status: 'ok', in_flight: model.inFlight })
   if (route === 'GET /v1/models') {
     const one = { id: SERVED_NAME, object: 'model', created: 0, owned_by: 'hearth' }
     return send(response, 200, { object: 'list', data: [one] })
   }
-  if (route !== 'POST /v1/chat/completions') return send(response, 404, error(`there is no ${route} here`))
+  const work = WORK.get(route)
+  if (!work) return send(response, 404, error(`there is no ${route} here`))
 
   const leaving = new AbortController()
   response.once('close', () => leaving.abort())
   try {
-    const chat = readChat(JSON.parse(await textOf(request)))
-    await (chat.isStream ? stream : whole)(model, chat, response, leaving.signal)
+    await work(serving, JSON.parse(await textOf(request)), response, leaving.signal)
   } catch (err) {
     if (leaving.signal.aborted) return
     fail(response, err)
   }
 }
 
+type Work = (serving: Serving, body: unknown, response: ServerResponse, signal: AbortSignal) => Promise<void>
+
+const WORK = new Map<string, Work>([
+  ['POST /v1/chat/completions', ({ model }, body, ...rest) => complete({ model }, readChat(body), ...rest)],
+  ['POST /prefill', prefill],
+  ['POST /decode', decode],
+])
+
+/** Reads a prompt for another server, which goes on from the file. */
+async function prefill(
+  { model, exchange }: Serving,
+  body: unknown,
+  response: ServerResponse,
+  signal: AbortSignal,
+): Promise<void> {
+  const request = readPrefill(body)
+  const path = payloadPath(exchange, request.file)
+  const { sizeBytes, tokens } = await model.prefill(request, path, signal)
+  send(response, 200, { file: request.file, size_bytes: sizeBytes, tokens })
+}
+
+async function decode(
+  { model, exchange }: Serving,
+  body: unknown,
+  response: ServerResponse,
+  signal: AbortSignal,
+): Promise<void> {
+  const { request, payload } = readDecode(body)
+  await using file = await openVerified(exchange, payload)
+  const tokens = await model.checkState(file, payloadPath(exchange, 'layout.draft'))
+  const state = { path: payloadPath(exchange, payload.file), tokens }
+  await complete({ model, state }, request, response, signal)
+}
+
+/** A conversation of a model, which begins with the state of another server where there is one. */
+interface Conversation {
+  model: ChatModel
+  state?: ReadState
+}
+
+function complete(
+  conversation: Conversation,
+  chat: ChatRequest,
+  response: ServerResponse,
+  signal: AbortSignal,
+): Promise<void> {
+  return (chat.isStream ? stream : whole)(conversation, chat, response, signal)
+}
+
 async function whole(
-  model: ChatModel,
+  { model, state }: Conversation,
   chat: ChatRequest,
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
   let thought = ''
   const onThought = (text: string) => void (thought += text)
-  const { text, calls, finishReason, usage } = await model.answer(chat, {
-    onText: () => {},
-    onThought,
-    onCall: () => {},
-    signal,
-  })
+  const listener = { onText: () => {}, onThought, onCall: () => {}, signal }
+  const { text, calls, finishReason, usage } = await model.answer(chat, listener, state)
   const message = {
     role: 'assistant',
     content: text === '' && calls.length > 0 ? null : text,
@@ -61,7 +116,7 @@ async function whole(
 }
 
 async function stream(
-  model: ChatModel,
+  { model, state }: Conversation,
   chat: ChatRequest,
   response: ServerResponse,
   signal: AbortSignal,
@@ -80,12 +135,13 @@ async function stream(
     chunk(isFirst ? { role: 'assistant', ...what } : what)
     isFirst = false
   }
-  const answered = await model.answer(chat, {
+  const listener: Listener = {
     onText: (content) => delta({ content }),
     onThought: (text) => delta({ reasoning_content: text }),
     onCall: (fragment) => delta({ tool_calls: [fragment] }),
     signal,
-  })
+  }
+  const answered = await model.answer(chat, listener, state)
   if (isFirst) delta({ content: '' })
   chunk({}, answered.finishReason)
   if (chat.withUsage) sendEvent(response, { ...common, choices: [], usage: answered.usage })
@@ -104,20 +160,32 @@ function sendEvent(response: ServerResponse, value: unknown): void {
 }
 
 function fail(response: ServerResponse, err: unknown): void {
-  const isCallers = err instanceof UnusableError || err instanceof SyntaxError
-  if (!isCallers) process.stderr.write(`${(err as Error).stack ?? String(err)}\n`)
-  const body = isCallers
-    ? error((err as Error).message, { field: err instanceof UnusableError ? err.field : null })
-    : error('the model failed on this request', { type: 'server_error' })
-  if (!response.headersSent) return send(response, isCallers ? 400 : 500, body)
+  const [status, body] = failureOf(err)
+  if (!response.headersSent) return send(response, status, body)
   sendEvent(response, body)
   response.end()
 }
 
+function failureOf(err: unknown): [status: number, body: object] {
+  if (err instanceof BadPayloadError) {
+    return [422, error(err.message, { type: 'invalid_payload_error', code: err.failure })]
+  }
+  if (err instanceof UnusableError) return [400, error(err.message, { field: err.field })]
+  if (err instanceof SyntaxError) return [400, error(err.message)]
+  process.stderr.write(`${(err as Error).stack ?? String(err)}\n`)
+  return [500, error('the model failed on this request', { type: 'server_error' })]
+}
+
+interface ErrorParts {
+  type?: string
+  field?: string | null
+  code?: string | null
+}
+
 const error = (
   message: string,
-  { type = 'invalid_request_error', field = null }: { type?: string; field?: string | null } = {},
-) => ({ error: { message, type, param: field, code: null } })
+  { type = 'invalid_request_error', field = null, code = null }: ErrorParts = {},
+) => ({ error: { message, type, param: field, code } })
 
 async function textOf(request: IncomingMessage): Promise<string> {
   const body = await bodyOf(request, LARGEST_BODY)

@@ -10,6 +10,8 @@ export interface ServerOptions {
   socket: string
   threads: number
   concurrency: number
+  /** The folder for payloads; empty where there is none. */
+  exchange: string
 }
 
 /** Reads the command line of a server: see ../README.md. */
@@ -22,9 +24,10 @@ export function serverOptions(): ServerOptions {
       socket: { type: 'string', default: '' },
       threads: { type: 'string', default: '1' },
       concurrency: { type: 'string', default: '2' },
+      exchange: { type: 'string', default: '' },
     },
   })
-  const { packages, model, port, socket, threads, concurrency } = values
+  const { packages, model, port, socket, threads, concurrency, exchange } = values
   return {
     packages,
     folder: model,
@@ -32,6 +35,7 @@ export function serverOptions(): ServerOptions {
     socket,
     threads: Number(threads),
     concurrency: Number(concurrency),
+    exchange,
   }
 }
 

@@ -18,6 +18,7 @@ from .thoughts import THOUGHT_MARKS, closing_of
 
 with without_compiler():
     from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
+    from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
     from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -66,11 +67,31 @@ class Sampling:
 
 
 @dataclass
+class ReadPrompt:
+    """A prompt that a model has read: its cache, and what the model makes of its last token."""
+
+    tokens: list[int]
+    cache: DynamicCache
+    logits: torch.Tensor
+
+
+@dataclass
+class CacheLayer:
+    """The heads and the width of one layer's keys and values."""
+
+    key: tuple[int, int]
+    value: tuple[int, int]
+    dtype: torch.dtype
+
+
+@dataclass
 class Generation:
     """One response in generation."""
 
     prompt: list[int]
     sampling: Sampling
+    # Set if the prompt has been read elsewhere.
+    read: ReadPrompt | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     tokens: int = 0
     finish_reason: str = "length"
@@ -97,12 +118,13 @@ class LanguageModel:
     @without_compiler()
     def __init__(self, folder: Path, threads: int) -> None:
         torch.set_num_threads(threads)
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._layout: list[CacheLayer] | None = None
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._model = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, dtype="auto", use_safetensors=True
         )
-        self._model.to(self._device).eval()
+        self._model.to(self.device).eval()
         self._defaults: GenerationConfig = self._model.generation_config
         self.ends = self._end_tokens()
         self.vocabulary = int(self._model.config.get_text_config().vocab_size)
@@ -145,9 +167,9 @@ class LanguageModel:
         """Calls `on_token` with every token until it returns False, the model
         ends, or the context is full."""
         room = self.room_for(generation)
-        choose = _Chooser(generation.sampling, self._defaults, self._device)
-        cache = DynamicCache(config=self._model.config)
-        logits = self._prefill(generation, cache)
+        choose = _Chooser(generation.sampling, self._defaults, self.device)
+        read = generation.read or self._read(generation, DynamicCache(config=self._model.config))
+        cache, logits = read.cache, read.logits
         while generation.tokens < room:
             if generation.cancelled.is_set():
                 raise Cancelled
@@ -161,16 +183,41 @@ class LanguageModel:
             if generation.tokens < room:
                 logits = self._forward([token], cache)
 
-    def _prefill(self, generation: Generation, cache: DynamicCache) -> torch.Tensor:
+    @torch.inference_mode()
+    def read(self, generation: Generation) -> ReadPrompt:
+        """Reads a prompt for another server. Its cache is whole also where this model attends to a part of it."""
+        self.cache_layout()
+        return self._read(generation, DynamicCache())
+
+    @torch.inference_mode()
+    def cache_layout(self) -> list[CacheLayer]:
+        """Returns the shapes of this model's cache, as the model makes them of one token."""
+        if self._layout is None:
+            layers = DynamicCache(config=self._model.config).layers
+            if not all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
+                raise Unusable("this model keeps states that cannot be handed over")
+            cache = DynamicCache()
+            self._forward([next(iter(self.ends), 0)], cache)
+            self._layout = [
+                CacheLayer(
+                    (layer.keys.shape[1], layer.keys.shape[3]),
+                    (layer.values.shape[1], layer.values.shape[3]),
+                    layer.keys.dtype,
+                )
+                for layer in cache.layers
+            ]
+        return self._layout
+
+    def _read(self, generation: Generation, cache: DynamicCache) -> ReadPrompt:
         prompt = generation.prompt
         for start in range(0, len(prompt), PREFILL_CHUNK):
             if generation.cancelled.is_set():
                 raise Cancelled
             logits = self._forward(prompt[start : start + PREFILL_CHUNK], cache)
-        return logits
+        return ReadPrompt(prompt, cache, logits)
 
     def _forward(self, tokens: list[int], cache: DynamicCache) -> torch.Tensor:
-        ids = torch.tensor([tokens], device=self._device)
+        ids = torch.tensor([tokens], device=self.device)
         return self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1].float()
 
     def _special_tokens(self) -> dict[int, str]:

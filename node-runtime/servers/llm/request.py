@@ -29,13 +29,10 @@ class ChatRequest:
     include_usage: bool
 
     @classmethod
-    def read(cls, body: Any) -> ChatRequest:
-        """Checks the fields that are used."""
+    def read(cls, body: Any, *, with_messages: bool = True) -> ChatRequest:
+        """Checks the fields that are used. A prompt that has been read elsewhere needs no messages."""
         if not isinstance(body, dict):
             raise Unusable("the body must be an object")
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise Unusable("messages must be a list with at least one message", "messages")
         if body.get("n") not in (None, 1):
             raise Unusable("n must be 1: this model gives one answer", "n")
         if body.get("logprobs") not in (None, False) or body.get("top_logprobs") not in (None, 0):
@@ -45,13 +42,48 @@ class ChatRequest:
         model = body.get("model")
         return cls(
             model=model if isinstance(model, str) and model else SERVED_NAME,
-            messages=[_message(number, message) for number, message in enumerate(messages)],
+            messages=_messages(body.get("messages")) if with_messages else [],
             output=Output.read(body),
             sampling=_sampling(body),
             stops=_stops(body.get("stop")),
             stream=bool(body.get("stream")),
             include_usage=bool(stream_options.get("include_usage")) if isinstance(stream_options, dict) else False,
         )
+
+
+@dataclass
+class ReadRequest:
+    """A prompt that is to be read for another server: messages, or a text as it is."""
+
+    messages: list[dict[str, Any]] | None
+    prompt: str
+    # The tools for the chat template.
+    described: list[dict[str, Any]] | None
+    file: Any
+    space_fingerprint: str
+
+    @classmethod
+    def read(cls, body: Any) -> ReadRequest:
+        """Checks the fields that are used."""
+        if not isinstance(body, dict):
+            raise Unusable("the body must be an object")
+        prompt, fingerprint = body.get("prompt"), body.get("space_fingerprint")
+        if not isinstance(fingerprint, str) or not fingerprint:
+            raise Unusable("space_fingerprint must be a text", "space_fingerprint")
+        has_prompt = isinstance(prompt, str) and prompt != ""
+        return cls(
+            messages=None if has_prompt else _messages(body.get("messages")),
+            prompt=prompt if has_prompt else "",
+            described=Output.read(body).described,
+            file=body.get("file"),
+            space_fingerprint=fingerprint,
+        )
+
+
+def _messages(messages: Any) -> list[dict[str, Any]]:
+    if not isinstance(messages, list) or not messages:
+        raise Unusable("messages must be a list with at least one message", "messages")
+    return [_message(number, message) for number, message in enumerate(messages)]
 
 
 def _message(number: int, message: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@ import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts
 import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
 import { EdgeConsumed, EdgeConsumeRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
 import { route } from '../../../../http/route.ts'
-import { atEdge, type EdgeStep, failStep, standingOf, takeStep } from './step.ts'
+import { atEdge, type EdgeStep, evidenceFact, failStep, standingOf, statedOf, takeStep } from './step.ts'
 
 export const consumeEdge = route({
   operationId: 'consumeEdge',
@@ -46,14 +46,13 @@ async function take(step: EdgeStep, body: EdgeConsumeRequest): Promise<void> {
       body.message === undefined ? {} : { message: body.message },
     )
   }
-  const stated =
-    edge.size_bytes === null || edge.sha256 === null ? null : { bytes: edge.size_bytes, sha256: edge.sha256 }
   await takeStep(step, 'consume', {
     facts: {
-      payload: { stated, seen: body },
+      payload: { stated: statedOf(edge), seen: body },
       space: { seen: body.space_fingerprint, expected: edge.source_fingerprint },
       shape: { stated: edge.shape, seen: body.shape ?? null },
       adapter: { seen: body.adapter_sha256 ?? null, expected: attempt.agreed?.adapter?.sha256 ?? null },
+      ...evidenceFact(step),
     },
     edge: { consumed_at: locked.now },
     data: { bytes: body.bytes },

@@ -5,31 +5,59 @@ import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
 import { EDGE_RULES } from '../../../../../domain/cohorts/edges/transitions.ts'
 import { invalid } from '../../../../../domain/errors.ts'
 import { sha256Hex } from '../../../../../platform/signing.ts'
-import { type EdgeNegotiated, type EdgeOffer, INLINE_BYTES } from '../../../../../schemas/cohort-edge.ts'
-import { type EdgeStep, failStep, standingOf, takeStep, write } from './step.ts'
+import {
+  type Agreement,
+  type EdgeNegotiated,
+  type EdgeOffer,
+  INLINE_BYTES,
+} from '../../../../../schemas/cohort-edge.ts'
+import type { Services } from '../../../../services.ts'
+import { type EdgeStep, evidenceFact, failStep, standingOf, takeStep, write } from './step.ts'
 
-/** Takes one side's offer, and agrees once there are two, or the payload of an earlier attempt. */
-export async function negotiate(step: EdgeStep, offer: EdgeOffer): Promise<void> {
-  if (step.edge.closed || isSettled(step)) return
+const URL_SECONDS = 3_600
+
+/** Takes one side's offer. A broken rule ends the attempt. */
+export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void> {
   const { role } = step.call
-  const { source_fingerprint, target_fingerprint } = step.edge
-  const expected = role === 'producer' ? source_fingerprint : target_fingerprint
-  const facts = { space: { seen: offer.space_fingerprint, expected } }
+  const { closed, state } = step.edge
+  if (closed || state === 'consumed' || state === 'failed') return
+  const facts = spaceFact(step, offer)
   const mismatch = EDGE_RULES.space(facts)
   if (mismatch) return failStep(step, mismatch)
-  if (role === 'producer' && !(await takeStatement(step, offer))) return
+  // A payload that is on its way, or there, is not exchanged.
+  const mayState =
+    role === 'producer' && (state !== 'open' || step.edge.sha256 === null) && state !== 'transferred'
+  if (mayState && !(await takeStatement(step, offer))) return
 
   const { inline: _, ...rest } = offer
   const attempt = { [`${role}_offer`]: JSON.stringify(rest) }
-  if (step.edge.state === 'planned') await takeStep(step, 'offer', { facts, attempt })
+  if (state === 'planned') await takeStep(step, 'offer', { facts, attempt })
   else await write(step, { attempt })
-  if (step.edge.state === 'negotiating') await agreeOn(step, facts)
-  if (step.edge.state === 'negotiated' || step.edge.state === 'connecting') await deposit(step)
 }
 
-/** Offers change nothing once the payload has arrived or the attempt has ended. */
-const isSettled = ({ edge: { state } }: EdgeStep) =>
-  state === 'open' || state === 'transferred' || state === 'consumed' || state === 'failed'
+/** Goes on as far as the offers of both sides allow, or one and the payload that an earlier attempt has left. */
+export async function agreeOnEdge(step: EdgeStep): Promise<void> {
+  const { attempt, edge } = step
+  if (edge.closed) return
+  const [producer, consumer] = [attempt.producer_offer ?? inheritedOffer(step), attempt.consumer_offer]
+  if (producer && consumer && edge.state === 'negotiating') await agreeOn(step, { producer, consumer })
+  if (step.edge.state === 'negotiated' || step.edge.state === 'connecting') await deposit(step)
+  // The platform has put a value into the row by itself.
+  const isGiven = edge.state === 'transferred' && !attempt.agreed
+  if (producer && consumer && isGiven) {
+    const agreement = await agreementOf(step, { producer, consumer })
+    if (typeof agreement === 'string') await failStep(step, agreement)
+    else if (agreement)
+      await write(step, { attempt: { agreed: JSON.stringify({ ...agreement, adapter: null }) } })
+  }
+}
+
+const spaceFact = ({ edge, call }: EdgeStep, offer: EdgeOffer) => ({
+  space: {
+    seen: offer.space_fingerprint,
+    expected: call.role === 'producer' ? edge.source_fingerprint : edge.target_fingerprint,
+  },
+})
 
 /** Keeps what the producer says about its payload, and the payload itself if it is small enough to be sent along. */
 async function takeStatement(step: EdgeStep, offer: EdgeOffer): Promise<boolean> {
@@ -83,13 +111,14 @@ function inheritedOffer({ edge }: EdgeStep): EdgeOffer | null {
   }
 }
 
-async function agreeOn(step: EdgeStep, facts: { space: { seen: string; expected: string } }): Promise<void> {
-  const { edge, attempt, trx } = step
-  const producer = attempt.producer_offer ?? inheritedOffer(step)
-  const consumer = attempt.consumer_offer
-  if (!producer || !consumer) return
+interface Offers {
+  producer: EdgeOffer
+  consumer: EdgeOffer
+}
+
+async function agreementOf({ edge, attempt, trx }: EdgeStep, offers: Offers) {
   const [from, to] = [attempt.producer_node_id, attempt.consumer_node_id]
-  const agreement = agree(
+  return agree(
     {
       mode: edge.mode,
       transports: edge.transports,
@@ -97,28 +126,39 @@ async function agreeOn(step: EdgeStep, facts: { space: { seen: string; expected:
       sourceFingerprint: edge.source_fingerprint,
     },
     {
-      producer,
-      consumer,
+      ...offers,
       isSameNode: from === to,
       isReachable: from === null || to === null || (await edgeRateRepository.isReachable(trx, { from, to })),
       isInline: edge.sha256 === null ? undefined : edge.payload !== null,
     },
   )
+}
+
+async function agreeOn(step: EdgeStep, offers: Offers): Promise<void> {
+  const { edge } = step
+  const agreement = await agreementOf(step, offers)
   if (!agreement) return
   const isAgreed = typeof agreement === 'object'
-  const room = isAgreed && edge.size_bytes !== null
+  const isStated = isAgreed && edge.size_bytes !== null
   await takeStep(step, 'agree', {
     facts: {
-      ...facts,
+      ...evidenceFact(step),
       disagreement: isAgreed ? undefined : agreement,
-      room: room ? { bytes: edge.size_bytes ?? 0, limit: agreement.max_bytes } : undefined,
+      room: isStated ? { bytes: edge.size_bytes ?? 0, limit: agreement.max_bytes } : undefined,
     },
     ...(isAgreed && {
       edge: { transport: agreement.transport },
-      attempt: { agreed: JSON.stringify({ ...agreement, adapter: null }) },
+      attempt: { agreed: JSON.stringify({ ...agreement, adapter: adapterOf(step) }) },
       data: { transport: agreement.transport, mode: agreement.mode },
     }),
   })
+}
+
+/** The map that the evidence names; it is signed whenever it is told. */
+function adapterOf({ evidence }: EdgeStep): Agreement['adapter'] {
+  if (!evidence?.adapter) return null
+  const { sha256, size_bytes } = evidence.adapter
+  return { evidence_id: evidence.id, url: '', sha256, size_bytes }
 }
 
 /** Hands over a payload that the gateway has verified itself, or that is a file of the consumer's own node. */
@@ -140,7 +180,10 @@ async function deposit(step: EdgeStep): Promise<void> {
 }
 
 /** Returns what a node learns from its negotiation. */
-export async function negotiated(step: EdgeStep): Promise<EdgeNegotiated> {
+export async function negotiated(
+  step: EdgeStep,
+  { objects }: Pick<Services, 'objects'>,
+): Promise<EdgeNegotiated> {
   const { edge, attempt, call, trx } = step
   const directive = directiveOf(standingOf(step), call.role)
   const peer = call.role === 'producer' ? attempt.consumer_node_id : attempt.producer_node_id
@@ -148,11 +191,21 @@ export async function negotiated(step: EdgeStep): Promise<EdgeNegotiated> {
   const isInline = call.role === 'consumer' && hasArrived && edge.transport === 'inline'
   return {
     ...directive,
-    agreed: directive.proceed ? attempt.agreed : null,
+    agreed: directive.proceed ? await withAdapter(step, objects) : null,
     size_bytes: edge.size_bytes,
     sha256: edge.sha256,
     shape: edge.shape,
     inline: isInline ? (edge.payload?.toString('base64') ?? null) : null,
     peer: await edgeRepository.findPeer(trx, peer),
   }
+}
+
+/** Returns the agreement with an address at which the consumer finds the map that it is to apply. */
+async function withAdapter(
+  { attempt: { agreed }, evidence, call }: EdgeStep,
+  objects: Services['objects'],
+): Promise<Agreement | null> {
+  if (!agreed?.adapter || !evidence?.adapter || call.role === 'producer') return agreed
+  const { url } = await objects.signGet(evidence.adapter.object_key, { expiresInS: URL_SECONDS })
+  return { ...agreed, adapter: { ...agreed.adapter, url } }
 }

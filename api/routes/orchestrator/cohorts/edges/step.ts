@@ -3,13 +3,19 @@ import { againAfterDeadlock } from '../../../../../db/deadlocks.ts'
 import * as edgeCallRepository from '../../../../../db/repositories/cohorts/edge-calls.ts'
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
 import { appendCohortEvents, type NewCohortEvent } from '../../../../../db/repositories/cohorts/events.ts'
+import { type FoundEvidence, lockEvidence } from '../../../../../db/repositories/cohorts/evidence.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import type { CohortEdgeAttemptRow } from '../../../../../db/tables/cohort-edges.ts'
 import type { CohortEdgeRow } from '../../../../../db/tables/cohorts.ts'
 import { canonicalJson } from '../../../../../domain/canonical-json.ts'
 import { deadlineOf } from '../../../../../domain/cohorts/edges/deadlines.ts'
 import type { EdgeStanding } from '../../../../../domain/cohorts/edges/directive.ts'
-import { type EdgeFacts, type EdgeMove, moveEdge } from '../../../../../domain/cohorts/edges/transitions.ts'
+import {
+  type EdgeFacts,
+  type EdgeMove,
+  moveEdge,
+  type Statement,
+} from '../../../../../domain/cohorts/edges/transitions.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
 import { sha256Hex } from '../../../../../platform/signing.ts'
 import type { EdgeRole } from '../../../../../schemas/cohort-edge.ts'
@@ -25,6 +31,8 @@ export interface EdgeCall {
   operation: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume'
   /** What a node does only once in an attempt; absent for calls that may be repeated with other bodies. */
   phase?: string
+  /** A repeat is answered with the news since, and not as the first time. */
+  isLive?: boolean
   /** The parts of the body that make it another call. */
   body: { attempt: number; lease_token: string }
 }
@@ -36,6 +44,10 @@ export interface EdgeStep {
   readonly locked: edgeRepository.LockedEdge
   readonly sides: edgeRepository.EdgeSides
   readonly events: NewCohortEvent[]
+  /** The evidence that allows the edge; undefined where its spaces are equal. */
+  readonly evidence: FoundEvidence | undefined
+  /** Whether the producer still had to keep its payload when this call came. */
+  readonly wasHeld: boolean
   edge: CohortEdgeRow
   attempt: CohortEdgeAttemptRow
 }
@@ -73,8 +85,7 @@ export function atEdge<A extends object>(
     step.attempt = await edgeRepository.noteCall(trx, step.attempt, call)
     const answer = await work(step, known !== undefined)
     if (call.phase !== undefined && !known) {
-      const isFinal = call.operation !== 'negotiate' && call.operation !== 'rendezvous'
-      await edgeCallRepository.recordCall(trx, key, { digest, answer: isFinal ? answer : null })
+      await edgeCallRepository.recordCall(trx, key, { digest, answer: call.isLive ? null : answer })
     }
     await appendCohortEvents(trx, call.cohortId, step.events)
     return answer
@@ -83,6 +94,8 @@ export function atEdge<A extends object>(
 
 async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<EdgeStep> {
   const { role, nodeId, body } = call
+  const evidenceId = await edgeRepository.findEvidenceOf(trx, call)
+  const evidence = evidenceId === undefined ? undefined : await lockEvidence(trx, evidenceId)
   const locked = await edgeRepository.lockEdge(trx, call)
   const stageId = role === 'producer' ? locked?.from_stage_id : locked?.to_stage_id
   if (!locked || !stageId) throw notFound()
@@ -92,16 +105,21 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
   if (ENDED.has(locked.cohort_status)) throw conflict('this cohort has ended', { state: 'closed' })
   const { attempt, state } = locked
   if (body.attempt !== attempt) throw conflict('the edge is at another attempt', { attempt, state })
-  return {
-    trx,
-    call,
-    locked,
-    sides,
-    events: [],
-    edge: locked,
-    attempt: await edgeRepository.openAttempt(trx, locked),
-  }
+  const row = await edgeRepository.openAttempt(trx, locked)
+  const wasHeld = row.hold_until === null || row.hold_until > locked.now
+  return { trx, call, locked, sides, evidence, wasHeld, events: [], edge: locked, attempt: row }
 }
+
+/** What the evidence allows; what superseded it does not end what goes by it already. */
+export function evidenceFact({ edge, evidence }: EdgeStep): Pick<EdgeFacts, 'evidence'> {
+  if (edge.evidence_id === null) return {}
+  const status = evidence?.status ?? 'revoked'
+  return { evidence: status === 'superseded' ? 'active' : status }
+}
+
+/** Returns what the producer has stated about the payload. */
+export const statedOf = ({ size_bytes: bytes, sha256 }: CohortEdgeRow): Statement | null =>
+  bytes === null || sha256 === null ? null : { bytes, sha256 }
 
 const notFound = () => new ApiError('not_found', 'this node works at no such edge')
 
@@ -184,7 +202,6 @@ export function standingOf({ edge, attempt, locked, sides }: EdgeStep): EdgeStan
     failure: edge.failure,
     isClosed: edge.closed,
     transport: edge.transport,
-    mode: attempt.agreed?.mode ?? edge.mode,
     isStated: edge.sha256 !== null,
     isStored: edge.payload !== null || edge.payload_key !== null,
     isListening: attempt.candidates !== null,

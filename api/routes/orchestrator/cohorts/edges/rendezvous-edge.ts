@@ -1,0 +1,44 @@
+import { EdgeParams, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohort-edge.ts'
+import { route } from '../../../../http/route.ts'
+import { hasMet, meet, met } from './rendezvous.ts'
+import { atEdge } from './step.ts'
+import { askUntilNews } from './wait.ts'
+
+/** The longest wait for the other side. */
+const WAIT_MS = 10_000
+
+export const rendezvousEdge = route({
+  operationId: 'rendezvousEdge',
+  summary: 'Find the way from the producer of an edge to its consumer',
+  method: 'POST',
+  path: '/cohorts/{cohort_id}/edges/{edge_id}:rendezvous',
+  auth: 'node-signature',
+  params: EdgeParams,
+  body: EdgeRendezvousRequest,
+  success: { status: 200, schema: EdgeRendezvous },
+  errors: ['not_found', 'conflict', 'validation_failed'],
+
+  handler({ caller, params, body, signal }, services) {
+    const { role, candidates, selected } = body
+    // Asking for the other side's word may be repeated; one's own is given once.
+    const phase = candidates ? 'candidates' : selected === undefined ? undefined : 'selected'
+    const call = {
+      cohortId: params.cohort_id,
+      edgeId: params.edge_id,
+      nodeId: caller.nodeId,
+      operation: 'rendezvous' as const,
+      role,
+      isLive: true,
+      body,
+      ...(phase !== undefined && { phase }),
+    }
+    // Whoever selects gets the answer to that; whoever asks waits for the other side.
+    const waitMs = phase === undefined ? WAIT_MS : 0
+    return askUntilNews(services, { edgeId: params.edge_id, waitMs, signal }, () =>
+      atEdge(services, call, async (step, isRepeat) => {
+        if (!isRepeat) await meet(step, body, services)
+        return { answer: await met(step, services), isNews: hasMet(step) }
+      }),
+    )
+  },
+})

@@ -1,0 +1,72 @@
+import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
+import { EdgeAttempted, EdgeAttemptRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
+import { route } from '../../../../http/route.ts'
+import type { Services } from '../../../../services.ts'
+import { atEdge } from './step.ts'
+import { transfer, transferred } from './transfer.ts'
+import { askUntilNews } from './wait.ts'
+
+/** The bytes of a direct transfer may arrive before the producer's statement about them. */
+const STATEMENT_MS = 10_000
+
+interface Attempting {
+  caller: { nodeId: string }
+  params: EdgeParams
+  body: EdgeAttemptRequest
+  signal: AbortSignal
+}
+
+/** Takes a step of a transfer or session. Progress may be told again and again, every other step once. */
+async function attemptEdge(
+  operation: 'transfer' | 'session',
+  { caller, params, body, signal }: Attempting,
+  services: Services,
+): Promise<EdgeAttempted> {
+  const { phase, role } = body
+  const edgeId = params.edge_id
+  if (phase === 'end' && role === 'consumer')
+    await askUntilNews(services, { edgeId, waitMs: STATEMENT_MS, signal }, async () => ({
+      answer: undefined,
+      isNews: await edgeRepository.isStated(services.db, edgeId),
+    }))
+  const call = {
+    cohortId: params.cohort_id,
+    edgeId,
+    nodeId: caller.nodeId,
+    operation,
+    role,
+    // An interrupted session begins again.
+    isLive: operation === 'session' && phase === 'begin',
+    body,
+    ...(phase !== 'progress' && { phase }),
+  }
+  return atEdge(services, call, async (step) => {
+    await transfer(step, body, services)
+    return transferred(step)
+  })
+}
+
+const ATTEMPT = {
+  method: 'POST',
+  auth: 'node-signature',
+  params: EdgeParams,
+  body: EdgeAttemptRequest,
+  success: { status: 200, schema: EdgeAttempted },
+  errors: ['not_found', 'conflict'],
+} as const
+
+export const transferEdge = route({
+  operationId: 'transferEdge',
+  summary: 'Tell how the transfer of a payload goes',
+  path: '/cohorts/{cohort_id}/edges/{edge_id}:transfer',
+  ...ATTEMPT,
+  handler: (request, services) => attemptEdge('transfer', request, services),
+})
+
+export const runEdgeSession = route({
+  operationId: 'runEdgeSession',
+  summary: 'Tell how the session of an edge goes',
+  path: '/cohorts/{cohort_id}/edges/{edge_id}:session',
+  ...ATTEMPT,
+  handler: (request, services) => attemptEdge('session', request, services),
+})

@@ -1,0 +1,87 @@
+"""Prompts that one server has read and another goes on from: their caches as safetensors files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from exchange import BadPayload
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from transformers import DynamicCache
+
+from .model import LanguageModel, ReadPrompt
+
+FINGERPRINT = "space_fingerprint"
+TOKENS, LOGITS = "tokens", "logits"
+# The types of tensors, as the platform names them; safetensors has the same names in capitals.
+WORD_OF = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32"}
+
+
+def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, Any]:
+    """Writes a prompt with its cache, and returns what a consumer is told of it. What the model makes of the last token
+    is part of it: a consumer that had to run that token anew, alone, would get slightly other numbers."""
+    tensors = {TOKENS: torch.tensor(read.tokens, dtype=torch.int32), LOGITS: read.logits.float().cpu()}
+    for number, layer in enumerate(read.cache.layers):
+        tensors[f"key.{number}"] = layer.keys.contiguous()
+        tensors[f"value.{number}"] = layer.values.contiguous()
+    draft = path.with_name(f"{path.name}.draft")
+    try:
+        save_file(tensors, draft, metadata={FINGERPRINT: fingerprint})
+        draft.rename(path)
+    except OSError as error:
+        raise BadPayload("no_room", f"the payload could not be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    keys = read.cache.layers[0].keys
+    shape = list(keys.shape)
+    size = path.stat().st_size
+    return {"file": path.name, "size_bytes": size, "tokens": len(read.tokens), "shape": shape, "dtype": WORD_OF[keys.dtype]}
+
+
+def read_prompt(path: Path, model: LanguageModel, fingerprint: Any) -> ReadPrompt:
+    """Reads a file whose bytes have been verified. Nothing of it reaches the model before all of it fits."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            if (file.metadata() or {}).get(FINGERPRINT) != fingerprint:
+                raise BadPayload("space_mismatch", "the payload is of another space than was agreed")
+            return _prompt_in(file, model)
+    except (SafetensorError, OSError) as error:
+        raise BadPayload("shape_mismatch", f"the payload is no safetensors file: {error}") from error
+
+
+def _prompt_in(file: Any, model: LanguageModel) -> ReadPrompt:
+    layout = model.cache_layout()
+    names = {f"{part}.{number}" for number in range(len(layout)) for part in ("key", "value")}
+    if set(file.keys()) != names | {TOKENS, LOGITS}:
+        raise BadPayload("shape_mismatch", f"the payload does not hold the {len(layout)} layers of this model")
+    count = _count_of(file, model)
+    for number, layer in enumerate(layout):
+        for part, (heads, width) in (("key", layer.key), ("value", layer.value)):
+            _check(file, f"{part}.{number}", [1, heads, count, width], layer.dtype)
+    _check(file, LOGITS, [model.vocabulary], torch.float32)
+    tokens = file.get_tensor(TOKENS).tolist()
+    if not all(0 <= token < model.vocabulary for token in tokens):
+        raise BadPayload("shape_mismatch", "the payload has tokens that are not in the vocabulary of this model")
+    cache = DynamicCache()
+    for number in range(len(layout)):
+        keys, values = (file.get_tensor(f"{part}.{number}").to(model.device) for part in ("key", "value"))
+        cache.update(keys, values, number)
+    return ReadPrompt(tokens, cache, file.get_tensor(LOGITS).to(model.device, copy=True))
+
+
+def _count_of(file: Any, model: LanguageModel) -> int:
+    shape = file.get_slice(TOKENS).get_shape()
+    _check(file, TOKENS, shape[:1] or [0], torch.int32)
+    if not 0 < shape[0] < model.context:
+        raise BadPayload("shape_mismatch", f"the payload has {shape[0]} tokens; this model reads at most {model.context}")
+    return shape[0]
+
+
+def _check(file: Any, name: str, shape: list[int], dtype: torch.dtype) -> None:
+    found = file.get_slice(name)
+    if found.get_shape() != shape:
+        raise BadPayload("shape_mismatch", f"{name} has the shape {found.get_shape()} instead of {shape}")
+    if found.get_dtype().lower() != WORD_OF[dtype]:
+        raise BadPayload("space_mismatch", f"{name} holds {found.get_dtype().lower()} instead of {WORD_OF[dtype]}")

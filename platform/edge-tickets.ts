@@ -1,0 +1,40 @@
+import { createHmac, hkdfSync } from 'node:crypto'
+import { sha256Hex } from './signing.ts'
+
+/** The one transfer that a ticket is for. */
+export interface EdgePlace {
+  edgeId: string
+  attempt: number
+  /** The node that may fetch. */
+  consumerId: string
+}
+
+/**
+ * The tickets with which consumers fetch payloads from their producers: 256 bits that only a process with
+ * `HEARTH_ENCRYPTION_KEYS` can make, the same ones every time, so that no ticket is stored and a repeated request gets
+ * the same. Producers know their digests.
+ */
+export class EdgeTickets {
+  readonly #keys: readonly Buffer[]
+
+  constructor(keys: readonly string[]) {
+    this.#keys = keys.map((text) =>
+      Buffer.from(hkdfSync('sha256', Buffer.from(text, 'base64'), '', 'hearth edge ticket', 32)),
+    )
+  }
+
+  /** Returns the digest of a place's ticket, for its producer. */
+  digestOf(place: EdgePlace): string {
+    return sha256Hex(this.#tickets(place)[0] ?? '')
+  }
+
+  /** Returns the ticket with this digest, also after the first key has changed; undefined once its key is gone. */
+  find(place: EdgePlace, digest: string): string | undefined {
+    return this.#tickets(place).find((ticket) => sha256Hex(ticket) === digest)
+  }
+
+  #tickets({ edgeId, attempt, consumerId }: EdgePlace): string[] {
+    const place = `${edgeId}/${attempt}/${consumerId}`
+    return this.#keys.map((key) => createHmac('sha256', key).update(place).digest('base64url'))
+  }
+}
