@@ -22,6 +22,24 @@ export async function isReachable(db: Kysely<Database>, { from, to }: NodePair):
   return pair === undefined
 }
 
+/** Returns whether bytes of an edge have twice been broken on their way between a pair. */
+export async function hasBrokenTwice(
+  db: Kysely<Database>,
+  edgeId: string,
+  { from, to }: NodePair,
+): Promise<boolean> {
+  const broken = await db
+    .selectFrom('cohort_edge_attempt')
+    .select('attempt')
+    .where('edge_id', '=', edgeId)
+    .where('failure', '=', 'digest_mismatch')
+    .where('producer_node_id', '=', from)
+    .where('consumer_node_id', '=', to)
+    .limit(2)
+    .execute()
+  return broken.length === 2
+}
+
 /** Sends the payloads of a pair through the object store for a while. */
 export async function markUnreachable(trx: Transaction<Database>, { from, to }: NodePair): Promise<void> {
   const unreachable_until = sql<Date>`now() + make_interval(secs => ${EDGE_SECONDS.unreachable})`

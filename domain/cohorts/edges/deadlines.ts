@@ -24,6 +24,8 @@ interface Standing {
   calledAt: Date
   /** When the payload and both models were there; null before. */
   readyAt: Date | null
+  /** Before its payload is stated, a connection may be open and silent. */
+  isStated: boolean
   /** The cohort's own deadline. */
   latest: Date
 }
@@ -32,7 +34,7 @@ const after = (from: Date, seconds: number, latest: Date) =>
   new Date(Math.min(from.getTime() + seconds * 1_000, latest.getTime()))
 
 /** Returns the time at which an attempt in this state has failed. */
-export function deadlineOf({ state, calledAt, readyAt, latest }: Standing): Date {
+export function deadlineOf({ state, calledAt, readyAt, isStated, latest }: Standing): Date {
   switch (state) {
     case 'planned':
     case 'negotiating':
@@ -41,7 +43,7 @@ export function deadlineOf({ state, calledAt, readyAt, latest }: Standing): Date
     case 'connecting':
       return readyAt ? after(calledAt, EDGE_SECONDS.connect, latest) : latest
     case 'open':
-      return after(calledAt, EDGE_SECONDS.silence, latest)
+      return isStated ? after(calledAt, EDGE_SECONDS.silence, latest) : latest
     case 'transferred':
       return after(calledAt, EDGE_SECONDS.consume, latest)
     case 'consumed':

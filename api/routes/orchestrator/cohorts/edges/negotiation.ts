@@ -128,11 +128,16 @@ async function agreementOf({ edge, attempt, trx }: EdgeStep, offers: Offers) {
     {
       ...offers,
       isSameNode: from === to,
-      isReachable: from === null || to === null || (await edgeRateRepository.isReachable(trx, { from, to })),
+      isReachable: from === null || to === null || (await mayConnect(trx, edge.id, { from, to })),
       isInline: edge.sha256 === null ? undefined : edge.payload !== null,
     },
   )
 }
+
+/** Bytes that were broken twice on their way go through the store the third time. */
+const mayConnect = async (trx: EdgeStep['trx'], edgeId: string, pair: edgeRateRepository.NodePair) =>
+  (await edgeRateRepository.isReachable(trx, pair)) &&
+  !(await edgeRateRepository.hasBrokenTwice(trx, edgeId, pair))
 
 async function agreeOn(step: EdgeStep, offers: Offers): Promise<void> {
   const { edge } = step

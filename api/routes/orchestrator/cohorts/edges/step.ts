@@ -211,6 +211,7 @@ export function standingOf({ edge, attempt, locked, sides }: EdgeStep): EdgeStan
       state: edge.state,
       calledAt: attempt.called_at,
       readyAt,
+      isStated: edge.sha256 !== null,
       latest: locked.cohort_deadline_at,
     }),
   }

@@ -1,0 +1,188 @@
+import { sql, type Transaction } from 'kysely'
+import { deadlineOf } from '../../../domain/cohorts/edges/deadlines.ts'
+import { moveEdge } from '../../../domain/cohorts/edges/transitions.ts'
+import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
+import type { Database } from '../../tables.ts'
+import type { CohortEdgeRow } from '../../tables/cohorts.ts'
+import { appendCohortEvents, type NewCohortEvent } from './events.ts'
+
+/** What the platform needs to know of an edge to end or repeat its attempt. */
+interface TriedEdge extends CohortEdgeRow {
+  is_offered: boolean
+  is_held: boolean
+  is_producer_done: boolean
+  is_ready: boolean
+  ready_at: Date | null
+  called_at: Date | null
+  deadline_at: Date
+  now: Date
+}
+
+/** Locks edges of open cohorts that are not closed, in the order of their ids. */
+async function lockEdges(trx: Transaction<Database>, where: ReturnType<typeof sql>): Promise<TriedEdge[]> {
+  const { rows } = await sql<TriedEdge>`
+    select edge.*, cohort.deadline_at, clock_timestamp() as now, tried.called_at,
+      tried.producer_offer is not null as is_offered,
+      coalesce(tried.hold_until > now(), true) as is_held,
+      producer.status = 'succeeded' as is_producer_done,
+      greatest(producer.completed_at, consumer.loaded_at) as ready_at,
+      producer.completed_at is not null and consumer.loaded_at is not null as is_ready
+    from cohort_edge edge
+    join cohort on cohort.id = edge.cohort_id
+    join cohort_stage producer on producer.id = edge.from_stage_id
+    join cohort_stage consumer on consumer.id = edge.to_stage_id
+    left join cohort_edge_attempt tried on tried.edge_id = edge.id and tried.attempt = edge.attempt
+    where not edge.closed and cohort.status not in ('succeeded', 'failed', 'cancelled') and ${where}
+    order by edge.id for no key update of edge`.execute(trx)
+  return rows
+}
+
+/** An edge whose producer has to work again, because nobody has its payload any more. */
+export interface GonePayload {
+  edgeId: string
+  stageId: string
+}
+
+interface Retrying {
+  stageId: string
+  /** Nodes that do not answer any more: what they held is gone. */
+  lostNodeIds?: readonly string[]
+  /** The reason why attempts that had not ended are ended. */
+  failure: EdgeFailure
+}
+
+/**
+ * Begins the next attempt at the edges of a stage that is to be repeated: at those into it, and at those out of it for
+ * which its last node had made an offer. Payloads that are in the row, in the store or with a node that answers serve
+ * the next attempt; the others are forgotten and told, so that their producers are repeated. The caller has locked the
+ * edges already, or has locked no stage yet.
+ */
+export async function retryEdges(
+  trx: Transaction<Database>,
+  { stageId, lostNodeIds = [], failure }: Retrying,
+): Promise<GonePayload[]> {
+  const edges = await lockEdges(
+    trx,
+    sql`(edge.to_stage_id = ${stageId}::uuid or edge.from_stage_id = ${stageId}::uuid)`,
+  )
+  const gone: GonePayload[] = []
+  const events: NewCohortEvent[] = []
+  for (const edge of edges) {
+    const isIncoming = edge.to_stage_id === stageId
+    const isStored = edge.payload !== null || edge.payload_key !== null
+    const isLost = edge.payload_node_id !== null && lostNodeIds.includes(edge.payload_node_id)
+    const isGone = !isStored && (edge.sha256 === null ? edge.is_producer_done : isLost || !edge.is_held)
+    // The next attempt of a producer states its payload anew.
+    const isRepeated = isIncoming
+      ? edge.state !== 'planned'
+      : edge.is_offered && !isStored && !hasArrived(edge)
+    if (isIncoming && isGone) gone.push({ edgeId: edge.id, stageId: edge.from_stage_id ?? '' })
+    if (isRepeated) events.push(...(await beginAttempt(trx, edge, failure)))
+    if (isGone || (isRepeated && !isIncoming)) await forgetPayload(trx, edge)
+  }
+  const [first] = edges
+  if (first) await appendCohortEvents(trx, first.cohort_id, events)
+  return gone
+}
+
+const hasArrived = ({ state }: CohortEdgeRow) => state === 'transferred' || state === 'consumed'
+
+async function beginAttempt(
+  trx: Transaction<Database>,
+  edge: CohortEdgeRow,
+  failure: EdgeFailure,
+): Promise<NewCohortEvent[]> {
+  const about = { edgeId: edge.id, attempt: edge.attempt }
+  const events: NewCohortEvent[] = []
+  if (edge.state !== 'failed') {
+    await endAttempt(trx, edge, failure)
+    events.push({ ...about, type: 'edge.failed', data: { failure } })
+  }
+  await trx
+    .updateTable('cohort_edge')
+    .set({
+      state: stepTo('failed', 'retry'),
+      attempt: edge.attempt + 1,
+      failure: null,
+      transport: null,
+      transfer_ms: null,
+      consumed_at: null,
+    })
+    .where('id', '=', edge.id)
+    .execute()
+  return [...events, { ...about, attempt: edge.attempt + 1, type: 'edge.retried' }]
+}
+
+async function endAttempt(
+  trx: Transaction<Database>,
+  { id, attempt, state }: CohortEdgeRow,
+  failure: EdgeFailure,
+): Promise<void> {
+  const ended = { state: stepTo(state, state === 'consumed' ? 'lose' : 'fail'), failure }
+  await trx.updateTable('cohort_edge').set(ended).where('id', '=', id).execute()
+  await trx
+    .updateTable('cohort_edge_attempt')
+    .set(ended)
+    .where('edge_id', '=', id)
+    .where('attempt', '=', attempt)
+    .execute()
+}
+
+/** Returns the state after a step of the platform, which the table allows. */
+function stepTo(state: EdgeState, move: 'fail' | 'lose' | 'retry'): EdgeState {
+  const outcome = moveEdge({ state, move, by: 'platform' })
+  if ('to' in outcome) return outcome.to
+  throw new Error(`an edge that is ${state} cannot ${move}`)
+}
+
+const forgetPayload = (trx: Transaction<Database>, { id }: CohortEdgeRow) =>
+  trx
+    .updateTable('cohort_edge')
+    .set({ payload_node_id: null, size_bytes: null, sha256: null, shape: null, dtype: null, encoding: null })
+    .where('id', '=', id)
+    .execute()
+
+const OVERDUE: Partial<Record<EdgeState, EdgeFailure>> = {
+  planned: 'expired',
+  negotiating: 'expired',
+  negotiated: 'unreachable',
+  connecting: 'unreachable',
+  open: 'stalled',
+  transferred: 'expired',
+}
+
+/** Ends the attempts of a cohort whose time has run out; returns the edges whose attempts have failed by now. */
+export async function expireEdges(
+  trx: Transaction<Database>,
+  cohortId: string,
+): Promise<{ edgeId: string; stageId: string; failure: EdgeFailure }[]> {
+  const edges = await lockEdges(
+    trx,
+    sql`edge.cohort_id = ${cohortId}::uuid and edge.state <> 'consumed' and consumer.status <> 'pending'`,
+  )
+  const failed = []
+  const events: NewCohortEvent[] = []
+  for (const edge of edges) {
+    const failure = edge.failure ?? failureOf(edge)
+    if (!failure) continue
+    if (edge.state !== 'failed') {
+      await endAttempt(trx, edge, failure)
+      events.push({ type: 'edge.failed', edgeId: edge.id, attempt: edge.attempt, data: { failure } })
+    }
+    failed.push({ edgeId: edge.id, stageId: edge.to_stage_id, failure })
+  }
+  await appendCohortEvents(trx, cohortId, events)
+  return failed
+}
+
+/** Returns the failure of an attempt whose time has run out. */
+function failureOf(edge: TriedEdge): EdgeFailure | undefined {
+  const deadline = deadlineOf({
+    state: edge.state,
+    calledAt: edge.called_at ?? edge.now,
+    readyAt: edge.is_ready ? edge.ready_at : null,
+    isStated: edge.sha256 !== null,
+    latest: edge.deadline_at,
+  })
+  return deadline <= edge.now ? OVERDUE[edge.state] : undefined
+}

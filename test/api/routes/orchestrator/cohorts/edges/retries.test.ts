@@ -1,0 +1,204 @@
+import assert from 'node:assert/strict'
+import { expireEdges, retryEdges } from '../../../../../../db/repositories/cohorts/edge-retries.ts'
+import type { CohortEdgeAttemptUpdate } from '../../../../../../db/tables/cohort-edges.ts'
+import type { EdgeFailure } from '../../../../../../schemas/cohort-vocabulary.ts'
+import {
+  EdgeSide,
+  type EdgeWorld,
+  edgeWorld,
+  INLINE,
+  PAYLOAD,
+  STATED,
+} from '../../../../../support/assertions/edge-suite.ts'
+import { leaseStage } from '../../../../../support/builders/cohorts.ts'
+import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
+import { signedNode } from '../../../../../support/servers/signed-node.ts'
+
+const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
+
+describe('attempts at edges (3)', () => {
+  let api: TestApi
+  before(async () => (api = await startApi()))
+  after(() => api[Symbol.asyncDispose]())
+
+  const retry = (
+    stageId: string,
+    { failure = 'consumer_lost', lostNodeIds = [] }: { failure?: EdgeFailure; lostNodeIds?: string[] } = {},
+  ) => api.database.db.transaction().execute((trx) => retryEdges(trx, { stageId, failure, lostNodeIds }))
+  const edgeOf = ({ edgeId }: EdgeWorld) =>
+    api.database.db.selectFrom('cohort_edge').selectAll().where('id', '=', edgeId).executeTakeFirstOrThrow()
+  const attempted = ({ edgeId }: EdgeWorld, change: CohortEdgeAttemptUpdate) =>
+    api.database.db.updateTable('cohort_edge_attempt').set(change).where('edge_id', '=', edgeId).execute()
+
+  /** Another node takes the consumer's stage. */
+  const otherConsumer = async ({ cohortId, edgeId, stages: [, stage] }: EdgeWorld) => {
+    const { db } = api.database
+    const node = await signedNode(api)
+    await db.updateTable('lease').set({ state: 'expired' }).where('subject_id', '=', stage.id).execute()
+    const side = new EdgeSide(
+      node,
+      { id: edgeId, cohort_id: cohortId },
+      'consumer',
+      await leaseStage(db, stage, node.nodeId),
+    )
+    side.attempt = 2
+    return side
+  }
+
+  it('give the payload in the row to another consumer at once, consumed or not', async () => {
+    for (const isConsumed of [false, true]) {
+      const world = await edgeWorld(api)
+      await world.producer.negotiate(INLINE)
+      await world.consumer.negotiate()
+      if (isConsumed) await world.consumer.consume()
+
+      const gone = await retry(world.stages[1].id)
+      const other = await otherConsumer(world)
+      const got = await other.negotiate()
+      const consumed = await other.consume()
+
+      assert.deepEqual(gone, [])
+      assert.deepEqual([got.body.state, got.body.attempt], ['transferred', 2])
+      assert.deepEqual(Buffer.from(got.body.inline, 'base64'), PAYLOAD)
+      assert.equal(consumed.body.state, 'consumed')
+      const events = await api.database.db
+        .selectFrom('cohort_event')
+        .select(['type', 'attempt'])
+        .where('cohort_id', '=', world.cohortId)
+        .orderBy('sequence')
+        .execute()
+      assert.ok(events.some(({ type, attempt }) => type === 'edge.failed' && attempt === 1))
+      assert.ok(events.some(({ type, attempt }) => type === 'edge.retried' && attempt === 2))
+    }
+  })
+
+  it('wake a producer that holds the payload, which serves the next attempt', async () => {
+    const world = await edgeWorld(api)
+    await world.producer.negotiate(STATED)
+    await world.consumer.negotiate()
+    await world.producer.call('rendezvous', {
+      role: 'producer',
+      candidates: [{ url: 'https://10.0.0.1:1', scope: 'private' }],
+      spki_sha256: 'c'.repeat(64),
+    })
+
+    const holding = world.producer.negotiate(STATED, 10_000)
+    const gone = await retry(world.stages[1].id)
+    const moved = await holding
+    world.producer.attempt = 2
+    const offered = await world.producer.negotiate(STATED)
+    const other = await otherConsumer(world)
+    const got = await other.negotiate()
+
+    assert.deepEqual(gone, [])
+    assert.deepEqual([moved.status, moved.body.error.details], [409, { attempt: 2, state: 'planned' }])
+    assert.equal(offered.body.state, 'negotiating')
+    assert.deepEqual([got.body.state, got.body.agreed.transport], ['negotiated', 'direct'])
+  })
+
+  it('name the producers whose payloads are gone with their nodes, or with the time of their hold', async () => {
+    const [lost, late, stored] = [await edgeWorld(api), await edgeWorld(api), await edgeWorld(api)]
+    for (const world of [lost, late]) await world.producer.negotiate(STATED)
+    await stored.producer.negotiate(INLINE)
+    for (const world of [lost, late, stored]) await world.consumer.negotiate()
+    await attempted(late, { hold_until: new Date(Date.now() - 1_000) })
+
+    const gone = await Promise.all([
+      retry(lost.stages[1].id, { lostNodeIds: [lost.producer.node.nodeId] }),
+      retry(late.stages[1].id),
+      retry(stored.stages[1].id, { lostNodeIds: [stored.producer.node.nodeId] }),
+    ])
+
+    assert.deepEqual(gone, [
+      [{ edgeId: lost.edgeId, stageId: lost.stages[0].id }],
+      [{ edgeId: late.edgeId, stageId: late.stages[0].id }],
+      [],
+    ])
+    assert.equal((await edgeOf(lost)).sha256, null)
+  })
+
+  it('begin anew for what a lost producer had only offered', async () => {
+    const world = await edgeWorld(api)
+    await world.producer.negotiate()
+    await world.consumer.negotiate()
+
+    await retry(world.stages[0].id, { failure: 'producer_lost', lostNodeIds: [world.producer.node.nodeId] })
+
+    const { state, attempt } = await edgeOf(world)
+    assert.deepEqual([state, attempt], ['planned', 2])
+  })
+
+  it('leave what has arrived when its producer is repeated, and what nobody has touched', async () => {
+    const [arrived, untouched] = [await edgeWorld(api), await edgeWorld(api)]
+    await arrived.producer.negotiate(INLINE)
+    await arrived.consumer.negotiate()
+
+    await retry(arrived.stages[0].id, { failure: 'producer_lost' })
+    await retry(untouched.stages[1].id)
+
+    assert.deepEqual([(await edgeOf(arrived)).state, (await edgeOf(untouched)).attempt], ['transferred', 1])
+  })
+
+  it('fail by name once their time has run out', async () => {
+    const { db } = api.database
+    const [silent, waiting, arrived] = [await edgeWorld(api), await edgeWorld(api), await edgeWorld(api)]
+    const past = new Date(Date.now() - 61_000)
+    for (const { stages } of [silent, waiting, arrived]) {
+      await db
+        .updateTable('cohort_stage')
+        .set({ status: 'running', completed_at: past, loaded_at: past })
+        .where(
+          'id',
+          'in',
+          stages.map(({ id }) => id),
+        )
+        .execute()
+    }
+    await silent.producer.negotiate(STATED)
+    await silent.consumer.negotiate()
+    await silent.consumer.call('rendezvous', { role: 'consumer', probes: [], selected: null })
+    await waiting.consumer.negotiate()
+    await arrived.producer.negotiate(INLINE)
+    await arrived.consumer.negotiate()
+    const expired = async (world: EdgeWorld) =>
+      (await db.transaction().execute((trx) => expireEdges(trx, world.cohortId))).map(
+        ({ failure }) => failure,
+      )
+
+    const early = await Promise.all([silent, arrived].map(expired))
+    for (const world of [silent, arrived]) await attempted(world, { called_at: past })
+
+    assert.deepEqual(early, [[], []])
+    assert.deepEqual(await Promise.all([silent, waiting, arrived].map(expired)), [
+      ['unreachable'],
+      ['expired'],
+      ['expired'],
+    ])
+    assert.equal((await edgeOf(arrived)).state, 'failed')
+  })
+
+  it('send bytes that were broken twice through the object store', async () => {
+    const world = await edgeWorld(api)
+    const { producer, consumer } = world
+    for (const attempt of [1, 2]) {
+      for (const side of [producer, consumer]) side.attempt = attempt
+      await producer.negotiate(STATED)
+      assert.equal((await consumer.negotiate()).body.agreed.transport, 'direct')
+      await producer.call('rendezvous', {
+        role: 'producer',
+        candidates: [{ url: 'https://10.0.0.1:1', scope: 'private' }],
+        spki_sha256: 'c'.repeat(64),
+      })
+      const step = (phase: string, body: object = {}) =>
+        consumer.call('transfer', { role: 'consumer', transport: 'direct', phase, ...body })
+      await step('begin')
+      const ended = await step('end', { ...ARRIVED, sha256: 'd'.repeat(64) })
+      assert.equal(ended.body.failure, 'digest_mismatch')
+      await retry(world.stages[1].id, { failure: 'digest_mismatch' })
+    }
+    for (const side of [producer, consumer]) side.attempt = 3
+    await producer.negotiate(STATED)
+
+    assert.equal((await consumer.negotiate()).body.agreed.transport, 'relay')
+  })
+})

@@ -1,0 +1,261 @@
+import assert from 'node:assert/strict'
+import {
+  EDGE_RULES,
+  EDGE_TRANSITIONS,
+  type EdgeFacts,
+  type EdgeMove,
+  type EdgeMover,
+  moveEdge,
+} from '../../../domain/cohorts/edges/transitions.ts'
+import type { EdgeState } from '../../../schemas/cohort-vocabulary.ts'
+
+const MOST_ATTEMPTS = 4
+const MOST_FAULTS = 4
+
+type Side = 'producer' | 'consumer'
+
+/** Everything that decides what can happen next around one edge. */
+interface World {
+  state: EdgeState
+  attempt: number
+  offered: Record<Side, boolean>
+  /** The producer has stated the digest of its payload. */
+  isStated: boolean
+  /** The payload is in the row. */
+  isStored: boolean
+  /** Each node, with the attempt that it works on. */
+  producer: { isUp: boolean; attempt: number; holds: boolean }
+  consumer: {
+    isUp: boolean
+    attempt: number
+    bytes: 'none' | 'good' | 'broken'
+    stage: 'waits' | 'runs' | 'done'
+  }
+  isRevoked: boolean
+  cohort: 'open' | 'succeeded' | 'failed' | 'cancelled'
+  faults: number
+  /** The property that was violated. */
+  violation: string
+}
+
+const START: World = {
+  state: 'planned',
+  attempt: 1,
+  offered: { producer: false, consumer: false },
+  isStated: false,
+  isStored: false,
+  producer: { isUp: true, attempt: 1, holds: false },
+  consumer: { isUp: true, attempt: 1, bytes: 'none', stage: 'waits' },
+  isRevoked: false,
+  cohort: 'open',
+  faults: 0,
+  violation: '',
+}
+
+type Rules = Parameters<typeof moveEdge>[2]
+/** Applies a step of the table; undefined where it is refused. */
+type Take = (world: World, move: EdgeMove, by: EdgeMover, facts?: EdgeFacts) => World | undefined
+
+const taking =
+  (rules: Rules): Take =>
+  (world, move, by, facts) => {
+    const outcome = moveEdge({ state: world.state, move, by }, facts, rules)
+    if ('refused' in outcome) return undefined
+    return { ...world, state: 'to' in outcome ? outcome.to : 'failed' }
+  }
+
+const evidence = ({ isRevoked }: World): EdgeFacts => ({ evidence: isRevoked ? 'revoked' : 'active' })
+const seen = (bytes: string): EdgeFacts => ({
+  payload: { stated: { bytes: 1, sha256: 'good' }, seen: { bytes: 1, sha256: bytes } },
+})
+
+/** Goes on as far as the offers allow, as every negotiation does. */
+function settle(take: Take, world: World, by: Side): World {
+  const { offered, isStored, isStated, state } = world
+  const canAgree = offered.consumer && (offered.producer || isStored) && isStated
+  let next = world
+  if (state === 'negotiating' && canAgree) next = take(next, 'agree', by, evidence(world)) ?? next
+  if (next.isStored && (next.state === 'negotiated' || next.state === 'connecting'))
+    next = take(next, 'deposit', by, seen('good')) ?? next
+  return next
+}
+
+function* callsOf(take: Take, world: World, side: Side): Generator<World | undefined> {
+  const node = world[side]
+  if (!node.isUp) return
+  // A node hears of another attempt by the refusal of its call.
+  if (node.attempt !== world.attempt) {
+    yield {
+      ...world,
+      [side]: { ...node, attempt: world.attempt, ...(side === 'consumer' && { bytes: 'none' }) },
+    }
+    return
+  }
+  if (!world.offered[side]) {
+    const offered = { ...world, offered: { ...world.offered, [side]: true } }
+    const isOffer = ['planned', 'negotiating', 'negotiated'].includes(world.state)
+    const first = world.state === 'planned' ? take(offered, 'offer', side) : isOffer ? offered : undefined
+    yield first && settle(take, first, side)
+  }
+  if (world.state === 'negotiated') yield take(world, 'connect', side, evidence(world))
+}
+
+function* ofProducer(take: Take, world: World): Generator<World | undefined> {
+  yield* callsOf(take, world, 'producer')
+  const { producer, isStated, offered, state } = world
+  const isCurrent = producer.isUp && producer.attempt === world.attempt
+  if (isCurrent && !isStated && offered.producer && state !== 'failed') {
+    const stated = { ...world, isStated: true }
+    yield settle(take, { ...stated, producer: { ...producer, holds: true } }, 'producer')
+    yield settle(take, { ...stated, isStored: true }, 'producer')
+  }
+  // It is told to release what the row has, and what is needed no more.
+  if (producer.isUp && producer.holds && world.consumer.stage === 'done')
+    yield { ...world, producer: { ...producer, holds: false } }
+}
+
+function* ofConsumer(take: Take, world: World): Generator<World | undefined> {
+  yield* callsOf(take, world, 'consumer')
+  const { consumer, producer, state } = world
+  if (!consumer.isUp || consumer.attempt !== world.attempt) return
+  const with_ = (change: Partial<World['consumer']>): World => ({
+    ...world,
+    consumer: { ...consumer, ...change },
+  })
+  if (state === 'connecting') yield take(world, 'open', 'consumer', { isHeld: true, isTicketValid: true })
+  const isComing =
+    (state === 'open' && producer.isUp && producer.holds) || (state === 'transferred' && world.isStored)
+  if (isComing && consumer.bytes === 'none') {
+    yield with_({ bytes: 'good' })
+    if (world.faults < MOST_FAULTS) yield { ...with_({ bytes: 'broken' }), faults: world.faults + 1 }
+  }
+  if (consumer.bytes !== 'none' && state === 'open')
+    yield take(world, 'deliver', 'consumer', seen(consumer.bytes))
+  if (consumer.bytes !== 'none' && state === 'transferred') {
+    const next = take(world, 'consume', 'consumer', { ...seen(consumer.bytes), ...evidence(world) })
+    const isBad = next?.state === 'consumed' && world.isRevoked
+    yield next && { ...next, violation: isBad ? 'consumed on revoked evidence' : '' }
+  }
+  if (consumer.bytes !== 'none' && state === 'failed') yield with_({ bytes: 'none' })
+  if (state === 'consumed' && consumer.stage === 'waits') {
+    const violation = consumer.bytes === 'broken' ? 'a stage runs on broken bytes' : ''
+    yield { ...with_({ stage: 'runs' }), violation }
+  }
+  if (consumer.stage === 'runs') yield { ...with_({ stage: 'done' }), cohort: 'succeeded' }
+}
+
+function* ofPlatform(take: Take, world: World): Generator<World | undefined> {
+  const { producer, consumer, state, attempt } = world
+  const needsProducer = !world.isStored && state !== 'transferred' && state !== 'consumed'
+  if (state !== 'failed' && ((!producer.isUp && needsProducer) || !consumer.isUp))
+    yield take(world, state === 'consumed' ? 'lose' : 'fail', 'platform')
+  // The nodes may call once more between a revocation and the end of what relies on it.
+  if (world.isRevoked && state !== 'consumed') yield take(world, 'fail', 'platform')
+  if (state !== 'failed') return
+  if (world.isRevoked || attempt === MOST_ATTEMPTS) {
+    yield { ...world, cohort: 'failed' }
+    return
+  }
+  const again = take(world, 'retry', 'platform')
+  const isGone = world.isStated && !world.isStored && !(producer.isUp && producer.holds)
+  const next = attempt + 1
+  yield (
+    again && {
+      ...again,
+      attempt: next,
+      offered: { producer: false, consumer: false },
+      isStated: world.isStated && !isGone,
+      producer: producer.isUp ? producer : { isUp: true, attempt: next, holds: false },
+      consumer: consumer.isUp
+        ? { ...consumer, stage: 'waits' }
+        : { isUp: true, attempt: next, bytes: 'none', stage: 'waits' },
+    }
+  )
+}
+
+function* faultsOf(world: World): Generator<World | undefined> {
+  if (world.faults === MOST_FAULTS) return
+  const after = { ...world, faults: world.faults + 1 }
+  if (world.producer.isUp) yield { ...after, producer: { ...world.producer, isUp: false, holds: false } }
+  if (world.consumer.isUp && world.consumer.stage !== 'done')
+    yield { ...after, consumer: { ...world.consumer, isUp: false, bytes: 'none', stage: 'waits' } }
+  if (!world.isRevoked) yield { ...after, isRevoked: true }
+  yield { ...after, cohort: 'cancelled' }
+}
+
+/** Both nodes hear that the cohort has ended, and drop what they hold. */
+function* ending(world: World): Generator<World> {
+  const { producer, consumer } = world
+  if (producer.isUp && producer.holds) yield { ...world, producer: { ...producer, holds: false } }
+  if (consumer.isUp && consumer.bytes !== 'none') yield { ...world, consumer: { ...consumer, bytes: 'none' } }
+}
+
+function movesOf(take: Take, world: World): World[] {
+  if (world.cohort !== 'open') return [...ending(world)]
+  const moves = [ofProducer, ofConsumer, ofPlatform].flatMap((of) => [...of(take, world)])
+  return [...moves, ...faultsOf(world)].filter((next) => next !== undefined)
+}
+
+/** The states that can be reached, and the first violation with the number of moves to it. */
+function search(rules: Rules) {
+  const take = taking(rules)
+  const known = new Map<string, number>([[JSON.stringify(START), 0]])
+  const queue = [START]
+  const reached = new Set<EdgeState>()
+  let moves = 0
+  // The queue grows while it is read.
+  for (const world of queue) {
+    const depth = known.get(JSON.stringify(world)) ?? 0
+    reached.add(world.state)
+    if (world.violation) return { states: known.size, moves, reached, violation: world.violation, depth }
+    const following = movesOf(take, world)
+    moves += following.length
+    if (following.length === 0) {
+      const isHeld = world.producer.holds || world.consumer.bytes !== 'none'
+      const why = world.cohort === 'open' ? 'stuck' : isHeld ? 'something is held at the end' : ''
+      if (why)
+        return { states: known.size, moves, reached, violation: `${why}: ${JSON.stringify(world)}`, depth }
+    }
+    for (const next of following) {
+      const key = JSON.stringify(next)
+      if (known.has(key)) continue
+      known.set(key, depth + 1)
+      queue.push(next)
+    }
+  }
+  return { states: known.size, moves, reached, violation: '', depth: 0 }
+}
+
+describe('one edge', () => {
+  it('ends well in every interleaving of its nodes, deaths, broken bytes, revocation and cancel', () => {
+    const { violation, states, moves, reached } = search(EDGE_RULES)
+
+    assert.equal(violation, '')
+    assert.ok(states > 1_000 && moves > states, `${states} states, ${moves} moves`)
+    assert.equal(reached.size, 8)
+  })
+
+  it('would run a stage on broken bytes without the rule about digests', () => {
+    const { violation, depth } = search({ ...EDGE_RULES, digest: () => undefined })
+
+    assert.equal(violation, 'a stage runs on broken bytes')
+    assert.ok(depth <= 12, `found after ${depth} moves`)
+  })
+
+  it('would be consumed on revoked evidence without the rule about that', () => {
+    const { violation } = search({ ...EDGE_RULES, revoked: () => undefined })
+
+    assert.equal(violation, 'consumed on revoked evidence')
+  })
+
+  it('takes no step but those of the table', () => {
+    for (const [move, { from, by }] of Object.entries(EDGE_TRANSITIONS)) {
+      for (const state of ['planned', 'open', 'consumed', 'failed'] as const) {
+        for (const mover of ['producer', 'consumer', 'platform'] as const) {
+          const outcome = moveEdge({ state, move: move as EdgeMove, by: mover })
+          assert.equal('refused' in outcome, !from.includes(state) || !by.includes(mover))
+        }
+      }
+    }
+  })
+})
