@@ -29,13 +29,16 @@ export const evaluationKey = (runId: string, file: 'source' | 'target' | 'adapte
 /** The key of a file that a caller uploaded as an input. */
 export const inputKey = (accountId: string, id: string): string => `inputs/${accountId}/${id}`
 
+/** The folder of payloads that go from node to node through the store. */
+export const RELAYED = 'cohorts/'
+
 /** The key of a payload that one attempt at an edge relays. */
 export const cohortEdgeKey = (place: {
   accountId: string
   cohortId: string
   edgeId: string
   attempt: number
-}): string => `cohorts/${place.accountId}/${place.cohortId}/${place.edgeId}/${place.attempt}`
+}): string => `${RELAYED}${place.accountId}/${place.cohortId}/${place.edgeId}/${place.attempt}`
 
 /** The folder of one dataset at one stage. */
 export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>

@@ -7,7 +7,7 @@ import * as sealedTextRepository from '../../../db/repositories/platform/sealed.
 import * as usageRepository from '../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../db/repositories/tasks/uploads.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
-import { importKey, INCOMING_PUTS } from '../../../domain/object-keys.ts'
+import { importKey, INCOMING_PUTS, RELAYED } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { SecretBox } from '../../../platform/secret-box.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -93,7 +93,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
     await sweepTasks({ db, objects })
-    await removePutsCutOff(objects, now())
+    // Partial uploads of gateways that were killed, and payloads of cohorts, which end within a day.
+    for (const folder of [INCOMING_PUTS, RELAYED]) await removeDayOld(objects, folder, now())
 
     const inputs = await retentionRepository.expiredInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)
@@ -126,13 +127,13 @@ async function sweepTasks({ db, objects }: Pick<ControlDeps, 'db' | 'objects'>):
   }
 }
 
-/** Removes the partial uploads of gateways that were killed. */
-async function removePutsCutOff(objects: ObjectStore, now: Date): Promise<void> {
-  const cutOff: { object_key: string }[] = []
-  for await (const { key, lastModified } of objects.list(INCOMING_PUTS)) {
-    if (lastModified.getTime() < now.getTime() - DAY_MS) cutOff.push({ object_key: key })
+/** Removes the files of a folder that are older than a day. */
+async function removeDayOld(objects: ObjectStore, folder: string, now: Date): Promise<void> {
+  const old: { object_key: string }[] = []
+  for await (const { key, lastModified } of objects.list(folder)) {
+    if (lastModified.getTime() < now.getTime() - DAY_MS) old.push({ object_key: key })
   }
-  await removeFiles(objects, cutOff)
+  await removeFiles(objects, old)
 }
 
 /** Removes files that attempts of an ended run have PUT and that the run does not need; returns their number. */

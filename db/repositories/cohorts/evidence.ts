@@ -60,6 +60,16 @@ export function lockEvidence(
     .executeTakeFirst()
 }
 
+/** Returns whether revoked evidence still serves what relies on it already, because no revocation of it is immediate. */
+export async function isDraining(db: Kysely<Database>, evidenceId: string): Promise<boolean> {
+  const revocations = await db
+    .selectFrom('evaluator_revocation')
+    .select('effect')
+    .where(sql<boolean>`${evidenceId}::uuid = any(evidence_revoked)`)
+    .execute()
+  return revocations.length > 0 && revocations.every(({ effect }) => effect === 'drain')
+}
+
 type Fingerprints = Pick<CompatibilityEvidenceRow, 'source_fingerprint' | 'target_fingerprint'>
 
 /** Makes registrations for a pair of spaces come one after another. */

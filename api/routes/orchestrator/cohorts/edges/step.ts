@@ -3,7 +3,11 @@ import { againAfterDeadlock } from '../../../../../db/deadlocks.ts'
 import * as edgeCallRepository from '../../../../../db/repositories/cohorts/edge-calls.ts'
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
 import { appendCohortEvents, type NewCohortEvent } from '../../../../../db/repositories/cohorts/events.ts'
-import { type FoundEvidence, lockEvidence } from '../../../../../db/repositories/cohorts/evidence.ts'
+import {
+  type FoundEvidence,
+  isDraining,
+  lockEvidence,
+} from '../../../../../db/repositories/cohorts/evidence.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import type { CohortEdgeAttemptRow } from '../../../../../db/tables/cohort-edges.ts'
 import type { CohortEdgeRow } from '../../../../../db/tables/cohorts.ts'
@@ -95,7 +99,7 @@ export function atEdge<A extends object>(
 async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<EdgeStep> {
   const { role, nodeId, body } = call
   const evidenceId = await edgeRepository.findEvidenceOf(trx, call)
-  const evidence = evidenceId === undefined ? undefined : await lockEvidence(trx, evidenceId)
+  const evidence = evidenceId === undefined ? undefined : await evidenceOf(trx, evidenceId)
   const locked = await edgeRepository.lockEdge(trx, call)
   const stageId = role === 'producer' ? locked?.from_stage_id : locked?.to_stage_id
   if (!locked || !stageId) throw notFound()
@@ -108,6 +112,13 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
   const row = await edgeRepository.openAttempt(trx, locked)
   const wasHeld = row.hold_until === null || row.hold_until > locked.now
   return { trx, call, locked, sides, evidence, wasHeld, events: [], edge: locked, attempt: row }
+}
+
+/** Locks evidence; what drains is as good as before for the cohorts that rely on it. */
+async function evidenceOf(trx: Transaction<Database>, id: string): Promise<FoundEvidence | undefined> {
+  const evidence = await lockEvidence(trx, id)
+  const isGood = evidence?.status === 'revoked' && (await isDraining(trx, id))
+  return evidence && isGood ? { ...evidence, status: 'active' } : evidence
 }
 
 /** What the evidence allows; what superseded it does not end what goes by it already. */

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { edgeWorld, INLINE, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
+import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
+import { signedNode } from '../../../../../support/servers/signed-node.ts'
+
+/** Less than the time after which a request reads again by itself. */
+const SOON_MS = 3_000
+
+describe('nodes that wait for news of an edge (2.5)', () => {
+  let api: TestApi
+  before(async () => (api = await startApi()))
+  after(() => api[Symbol.asyncDispose]())
+
+  /** Returns the answer to a request that began to wait before something happened, and how long it took from then on. */
+  const once = async <A>(waiting: Promise<A>, happens: () => Promise<unknown>) => {
+    await sleep(200)
+    await happens()
+    const at = performance.now()
+    const answer = await waiting
+    assert.ok(performance.now() - at < SOON_MS)
+    return answer
+  }
+  const update = (table: 'cohort' | 'cohort_edge' | 'cohort_stage', id: string, change: object) => () =>
+    api.database.db.updateTable(table).set(change).where('id', '=', id).execute()
+
+  it('hear of the other side also when that calls another gateway', async () => {
+    await using other = await startApi({ database: api.database })
+    const world = await edgeWorld(api, { nodes: [await signedNode(api), await signedNode(other)] })
+
+    const { body } = await once(world.consumer.negotiate({}, 10_000), () => world.producer.negotiate(INLINE))
+
+    assert.equal(body.state, 'transferred')
+  })
+
+  it('hear that an edge was closed, and drop what they hold', async () => {
+    const { consumer, edgeId } = await edgeWorld(api)
+
+    const { body } = await once(
+      consumer.negotiate({}, 10_000),
+      update('cohort_edge', edgeId, { closed: true }),
+    )
+
+    assert.deepEqual([body.proceed, body.release], [false, true])
+  })
+
+  it('hear that the cohort has ended', async () => {
+    const { consumer, cohortId } = await edgeWorld(api)
+
+    const { status, body } = await once(
+      consumer.negotiate({}, 10_000),
+      update('cohort', cohortId, { status: 'cancelled' }),
+    )
+
+    assert.deepEqual([status, body.error.details], [409, { state: 'closed' }])
+  })
+
+  it('hear that the consumer has succeeded, up to which they hold the payload', async () => {
+    const { producer, consumer, stages } = await edgeWorld(api)
+    await producer.negotiate(STATED)
+    await consumer.negotiate()
+    await producer.call('rendezvous', {
+      role: 'producer',
+      candidates: [{ url: 'https://10.0.0.1:1', scope: 'private' }],
+      spki_sha256: 'c'.repeat(64),
+    })
+    const held = await producer.negotiate(STATED, 100)
+
+    const { body } = await once(
+      producer.negotiate(STATED, 10_000),
+      update('cohort_stage', stages[1].id, { status: 'succeeded' }),
+    )
+
+    assert.deepEqual([held.body.release, body.release], [false, true])
+    assert.ok(Date.parse(held.body.hold_until) - Date.now() > 110_000)
+  })
+
+  it('get a value that the platform has put into the row by itself', async () => {
+    const { consumer, edgeId } = await edgeWorld(api)
+    const value = { state: 'transferred', transport: 'inline', encoding: 'json', payload: PAYLOAD, ...STATED }
+
+    const { body } = await once(consumer.negotiate({}, 10_000), update('cohort_edge', edgeId, value))
+
+    assert.deepEqual([body.state, body.agreed.transport], ['transferred', 'inline'])
+    assert.deepEqual(Buffer.from(body.inline, 'base64'), PAYLOAD)
+    assert.equal((await consumer.consume()).body.state, 'consumed')
+  })
+})
