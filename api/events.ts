@@ -145,6 +145,10 @@ export const emit = defineEvents({
   'task.reaped': warn('ended tasks of a lost gateway', { count: 'number' }),
   'task.reap_failed': warn('could not look for tasks of lost gateways', { err: 'error' }),
 
+  'spaces.not_derived': warn('the spaces of a model were not derived from its files', {
+    err: 'error',
+    model_key: 'string',
+  }),
   'cohort.edge_notify_lost': warn('news of hand-overs is looked for by polling alone', { err: 'error' }),
 
   'job.report_store_failed': warn('logs or losses of a job were not stored', {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { buffer } from 'node:stream/consumers'
 import { findEvidence } from '../../db/repositories/cohorts/evidence.ts'
+import { findActiveSpaces } from '../../db/repositories/cohorts/spaces.ts'
 import { faultOfAdapter } from '../../domain/cohorts/adapter.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { evaluate } from '../support/builders/evidence.ts'
@@ -33,7 +34,7 @@ describe('structuredEvaluation', function () {
   }
 
   it('registers evidence that an encoder in half precision may stand for itself', async () => {
-    const halved = await world.encoder('halved', { seed: 1, dtype: 'float16' })
+    const halved = await world.encoder('halved', { seed: 1, dtype: 'float16' }, { isRegistered: false })
 
     const run = await world.run({
       source: side(halved),
@@ -45,8 +46,14 @@ describe('structuredEvaluation', function () {
     assert.deepEqual([run.status, run.reasons], ['registered', []], JSON.stringify(run))
     assert.equal(run.metric, 'retrieval_overlap')
     assert.ok(run.score > 0.8 && run.estimate >= run.score)
-    const [evidence] = await findEvidence(world.on.api.database.db, {
-      sourceSpaceId: halved.spaceId,
+    const { db } = world.on.api.database
+    // Nobody has registered it: the platform has derived it from the files.
+    const [text, output] = await findActiveSpaces(db, [halved.version_id]).then((all) =>
+      all.toSorted((a, b) => b.kind.localeCompare(a.kind)),
+    )
+    assert.deepEqual([text?.kind, output?.kind, output?.dimensions], ['text', 'embedding', 32])
+    const [evidence] = await findEvidence(db, {
+      sourceSpaceId: output?.id ?? '',
       targetSpaceId: native.spaceId,
     })
     assert.deepEqual([evidence?.id, evidence?.status], [run.evidence_id, 'active'])

@@ -4,6 +4,7 @@ import type { RevocationEffect } from '../../../schemas/cohort-evaluator.ts'
 import type { EdgeFailure } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { EvaluatorRevocationRow } from '../../tables/evaluator.ts'
+import { appendCohortEvents } from './events.ts'
 
 type Which = RawBuilder<boolean>
 
@@ -89,20 +90,44 @@ export function failEdgesAt(
 
 async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which: Which): Promise<Stopped> {
   const edges = await trx
-    .updateTable('cohort_edge')
-    .set({ state: 'failed', failure })
+    .selectFrom('cohort_edge')
+    .innerJoin('cohort', 'cohort.id', 'cohort_edge.cohort_id')
+    .select(['cohort_edge.id', 'cohort_edge.cohort_id', 'cohort_edge.attempt', 'cohort_edge.evidence_id'])
     .where(which)
-    .where('state', 'not in', ['consumed', 'failed'])
-    .where('closed', '=', false)
-    .where('cohort_id', 'in', (eb) =>
-      eb.selectFrom('cohort').select('id').where('status', 'not in', ['succeeded', 'failed', 'cancelled']),
-    )
-    .returning('cohort_id')
+    .where('cohort_edge.state', 'not in', ['consumed', 'failed'])
+    .where('cohort_edge.closed', '=', false)
+    .where('cohort.status', 'not in', ['succeeded', 'failed', 'cancelled'])
+    .orderBy('cohort_edge.id')
+    .forNoKeyUpdate('cohort_edge')
     .execute()
-  return {
-    edgesFailed: edges.length,
-    cohortsAffected: [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted(),
+  for (const { id, attempt } of edges) {
+    const ended = { state: 'failed' as const, failure }
+    await trx.updateTable('cohort_edge').set(ended).where('id', '=', id).execute()
+    await trx
+      .updateTable('cohort_edge_attempt')
+      .set(ended)
+      .where('edge_id', '=', id)
+      .where('attempt', '=', attempt)
+      .execute()
   }
+  const cohortsAffected = [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted()
+  for (const cohortId of cohortsAffected) {
+    const own = edges.filter(({ cohort_id }) => cohort_id === cohortId)
+    const evidence = [...new Set(own.map(({ evidence_id }) => evidence_id))]
+    await appendCohortEvents(trx, cohortId, [
+      {
+        type: 'evidence.revoked',
+        data: { evidence_ids: evidence.filter((id) => id !== null), reason: failure },
+      },
+      ...own.map(({ id, attempt }) => ({
+        type: 'edge.failed' as const,
+        edgeId: id,
+        attempt,
+        data: { failure },
+      })),
+    ])
+  }
+  return { edgesFailed: edges.length, cohortsAffected }
 }
 
 /** Stores what a revocation has done, for its repeats. One that was only drained may be made immediate later. */

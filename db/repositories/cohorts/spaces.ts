@@ -71,6 +71,35 @@ export function findSpace(db: Kysely<Database>, id: string): Promise<ModelSpaceR
   return db.selectFrom('model_space').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
+/** Returns those of these versions whose spaces were never registered, nor revoked. */
+export function findWithoutSpaces(
+  db: Kysely<Database>,
+  versionIds: readonly string[],
+): Promise<{ id: string; model_key: string; runtime_profile: string }[]> {
+  return db
+    .selectFrom('model_version')
+    .select(['id', 'model_key', 'runtime_profile'])
+    .where('id', '=', sql<string>`any(${versionIds}::uuid[])`)
+    .where(
+      sql<boolean>`not exists (select from model_space where version_id = model_version.id)
+        and not exists (select from evaluator_revocation where kind = 'model' and subject_id = model_version.id)`,
+    )
+    .execute()
+}
+
+/** Returns the versions behind endpoints, by id or name, and behind ids of models. */
+export async function findVersionsBehind(
+  db: Kysely<Database>,
+  { endpoints, models }: { endpoints: readonly string[]; models: readonly string[] },
+): Promise<string[]> {
+  const { rows } = await sql<{ version_id: string }>`
+    select version_id from endpoint
+      where deleted_at is null and (id::text = any(${endpoints}::text[]) or name = any(${endpoints}::text[]))
+    union select coalesce(hub_model.version_id, asked.id)
+      from unnest(${models}::uuid[]) asked(id) left join hub_model on hub_model.id = asked.id`.execute(db)
+  return rows.map(({ version_id }) => version_id)
+}
+
 /** Finds the active spaces of models, each under the id that was asked for. */
 export async function findActiveSpaces(
   db: Kysely<Database>,

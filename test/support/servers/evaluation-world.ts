@@ -36,11 +36,16 @@ export class EvaluationWorld implements AsyncDisposable {
     return this.#stack.disposeAsync()
   }
 
-  /** Imports an encoder and registers its space. */
-  async encoder(name: string, like: TinySpecialist): Promise<ImportedModel & { spaceId: string }> {
+  /** Imports an encoder, and registers its space as an evaluator does. */
+  async encoder(
+    name: string,
+    like: TinySpecialist,
+    { isRegistered = true }: { isRegistered?: boolean } = {},
+  ): Promise<ImportedModel & { spaceId: string }> {
     const client = new AdminClient(this.on.api.baseUrl, OPERATIONS_KEY)
     const path = await tinySpecialist({ hidden: WIDTH, ...like })
     const model = await importModel(client, { name, path, task: 'embeddings', accountId: this.on.accountId })
+    if (!isRegistered) return { ...model, spaceId: '' }
     const { body } = await evaluate(this.on.api, 'model-spaces', {
       model_config_id: model.version_id,
       spaces: [embeddingSpace(WIDTH, { pooling: like.pooling === 'cls' ? 'cls' : 'mean' })],

@@ -1,5 +1,6 @@
 import * as planRepository from '../../../../db/repositories/cohorts/plans.ts'
 import { Plan, PlanRequest } from '../../../../schemas/cohort-plan.ts'
+import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { planRequest } from '../../../cohorts/plan-request.ts'
 import { route } from '../../../http/route.ts'
 
@@ -14,7 +15,9 @@ export const planCohort = route({
   body: PlanRequest,
   success: { status: 200, schema: Plan },
 
-  async handler({ caller: { accountId }, body }, { db, now }) {
+  async handler({ caller: { accountId }, body }, services) {
+    const { db, now } = services
+    await ensureSpacesOf(services, body)
     const { plan } = await planRequest(db, { accountId, request: body, now: now() })
     await planRepository.insertPlan(db, accountId, body, plan)
     return plan

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import * as spaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
 import * as structuredRunRepository from '../../../../db/repositories/cohorts/structured-runs.ts'
 import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import type { RunRequest } from '../../../../db/tables/evaluator.ts'
@@ -10,6 +11,7 @@ import {
   StructuredRunAccepted,
 } from '../../../../schemas/cohort-evaluator.ts'
 import { structuredEvaluationStart } from '../../../../workflows/contract/starts.ts'
+import { ensureSpaces } from '../../../cohorts/ensure-spaces.ts'
 import { passKillSwitchIn } from '../../../http/kill-switch-gate.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
@@ -26,7 +28,10 @@ export const startStructuredRun = route({
   errors: ['conflict'],
   admitsWork: true,
 
-  async handler({ body }, { db, objects, outbox }) {
+  async handler({ body }, services) {
+    const { db, objects, outbox } = services
+    const models = [body.source.model_config_id, body.target.model_config_id]
+    await ensureSpaces(services, await spaceRepository.findVersionsBehind(db, { endpoints: [], models }))
     const source = await resolveEncoder(db, 'source', body.source)
     const target = await resolveEncoder(db, 'target', body.target)
     if (source.space.fingerprint === target.space.fingerprint) {

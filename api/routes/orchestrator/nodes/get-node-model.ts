@@ -5,6 +5,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { parseHubKey } from '../../../../domain/hub/files.ts'
 import { warmupInputOf } from '../../../../domain/task-types/index.ts'
 import { NodeModelSpec } from '../../../../schemas/node.ts'
+import { beginSpaces } from '../../../cohorts/ensure-spaces.ts'
 import { route } from '../../../http/route.ts'
 import { startCandidateTest } from '../../../registry/candidate-tests.ts'
 import { hubFileUrl } from './hub-file-url.ts'
@@ -21,7 +22,7 @@ export const getNodeModel = route({
   success: { status: 200, schema: NodeModelSpec },
   errors: ['not_found'],
 
-  async handler({ caller: { nodeId }, params }, services) {
+  async handler({ caller: { nodeId }, params, afterCommit }, services) {
     const { db, objects } = services
     const found = await nodeModelRepository.findModelFiles(db, params.model_key)
     const claim = found && (await modelOrderRepository.modelClaimOf(db, nodeId, found.version))
@@ -34,6 +35,8 @@ export const getNodeModel = route({
     const reader = { nodeId, modelKey: version.model_key }
     // A hub model is tested by the load that its first request causes.
     if (files.some(({ object_key }) => parseHubKey(object_key))) await startCandidateTest(services, version)
+    // The node need not wait for what plans will want to know.
+    afterCommit(() => beginSpaces(services, version))
     const task_type = await nodeModelRepository.findTaskType(db, version.id)
     return {
       model_key: version.model_key,

@@ -56,6 +56,17 @@ describe('a revocation', () => {
       ['negotiated', null],
       ['open', null],
     ])
+    const events = await api.database.db
+      .selectFrom('cohort_event')
+      .select(['type', 'data'])
+      .where('cohort_id', '=', cohortId)
+      .orderBy('sequence')
+      .execute()
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ['evidence.revoked', 'edge.failed', 'edge.failed'],
+    )
+    assert.deepEqual(events[0]?.data, { evidence_ids: [id], reason: 'evidence_revoked' })
   })
 
   it('leaves hand-overs alone that may drain, until one follows that does not', async () => {

@@ -1,0 +1,99 @@
+import { buffer } from 'node:stream/consumers'
+import * as spaceRepository from '../../db/repositories/cohorts/spaces.ts'
+import * as nodeModelRepository from '../../db/repositories/nodes/models.ts'
+import type { VersionFileRow } from '../../db/tables/models.ts'
+import { builtInSpaces, isSpaceConfig } from '../../domain/cohorts/built-in-spaces.ts'
+import { parseHubKey } from '../../domain/hub/files.ts'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { emit } from '../events.ts'
+import type { Services } from '../services.ts'
+
+/** Larger ones are no configurations. */
+const MOST_BYTES = 1024 * 1024
+
+type Parts = Pick<Services, 'db' | 'objects' | 'hub' | 'catalog' | 'log'>
+
+/**
+ * Registers the spaces that follow from the files of these versions, unless some were registered or revoked before: what
+ * evaluators say takes precedence. A model whose files cannot be read now is tried again at the next call.
+ */
+export async function ensureSpaces(services: Parts, versionIds: readonly string[]): Promise<void> {
+  const unknown = await spaceRepository.findWithoutSpaces(services.db, versionIds)
+  await Promise.all(
+    unknown.map((version) =>
+      register(services, version).catch((err: unknown) =>
+        emit(services.log, 'spaces.not_derived', { err, model_key: version.model_key }),
+      ),
+    ),
+  )
+}
+
+/** Does the same for one version, without making anybody wait. */
+export function beginSpaces(services: Parts, { id, model_key }: { id: string; model_key: string }): void {
+  void ensureSpaces(services, [id]).catch((err: unknown) =>
+    emit(services.log, 'spaces.not_derived', { err, model_key }),
+  )
+}
+
+/** Does the same for the models of a graph whose hand-overs name spaces. */
+export async function ensureSpacesOf(
+  services: Parts,
+  { stages, edges }: Pick<PlanRequest, 'stages' | 'edges'>,
+): Promise<void> {
+  if (!edges.some(({ space }) => space)) return
+  const endpoints = stages.flatMap(({ endpoint_id, fallbacks = [] }) =>
+    [endpoint_id ?? [], ...fallbacks].flat(),
+  )
+  const models = stages.flatMap(({ model_config_id }) => model_config_id ?? [])
+  await ensureSpaces(services, await spaceRepository.findVersionsBehind(services.db, { endpoints, models }))
+}
+
+async function register(
+  services: Parts,
+  { id, model_key, runtime_profile }: { id: string; model_key: string; runtime_profile: string },
+): Promise<void> {
+  const { db, catalog } = services
+  const [found, taskType] = await Promise.all([
+    nodeModelRepository.findModelFiles(db, model_key),
+    nodeModelRepository.findTaskType(db, id),
+  ])
+  if (!found || taskType === undefined) return
+  const { files } = found
+  const configs = await Promise.all(
+    files
+      .filter(({ path, size_bytes }) => isSpaceConfig(path) && size_bytes <= MOST_BYTES)
+      .map(async (file) => [file.path, await readJson(services, file)] as const),
+  )
+  const spaces = builtInSpaces({
+    taskType,
+    framework: catalog.profile(runtime_profile)?.framework,
+    files,
+    configs: Object.fromEntries(configs),
+  })
+  if (spaces.length === 0) return
+  await db.transaction().execute(async (trx) => {
+    await spaceRepository.lockModel(trx, id)
+    // Another gateway or an evaluator may have come first.
+    if ((await spaceRepository.findWithoutSpaces(trx, [id])).length === 0) return
+    await spaceRepository.registerSpaces(trx, {
+      versionId: id,
+      modelConfigId: id,
+      spaces,
+      registeredBy: 'platform',
+    })
+  })
+}
+
+/** Reads a small file of a model; undefined when it is not JSON. */
+async function readJson({ objects, hub }: Parts, file: VersionFileRow): Promise<unknown> {
+  const onHub = parseHubKey(file.object_key)
+  const { body } = onHub
+    ? await hub.open(onHub.repoId, onHub.revision, onHub.path)
+    : await objects.get(file.object_key)
+  const text = (await buffer(body)).subarray(0, MOST_BYTES).toString()
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,94 @@
+import type { ModelSpace } from '../../schemas/cohort-evaluator.ts'
+import { isChatCapable } from '../chat/chat.ts'
+
+/** What the platform knows of a model without running it. */
+export interface ModelFacts {
+  taskType: string
+  /** The library of its runtime profile. */
+  framework: string | undefined
+  files: readonly { path: string; sha256: string }[]
+  /** Its small JSON files, by path. */
+  configs: Readonly<Record<string, unknown>>
+}
+
+type Json = Readonly<Record<string, unknown>>
+
+const TEXT = 'text'
+const JSON_TASKS: readonly string[] = ['regression', 'classification', 'forecasting']
+const LIGHTGBM = 'lightgbm'
+/** The fields of a pooling's config, and what they mean; a space can have one of them. */
+const POOLINGS = {
+  pooling_mode_mean_tokens: 'mean',
+  pooling_mode_cls_token: 'cls',
+  pooling_mode_lasttoken: 'last',
+} as const
+
+/** The JSON files from which spaces are derived. */
+export const isSpaceConfig = (path: string): boolean =>
+  path === 'config.json' || path === 'modules.json' || /^[^/]+\/config\.json$/.test(path)
+
+/**
+ * Returns the spaces that follow from a model's files. A form that they do not tell for sure, such as two poolings
+ * side by side, is left out: an evaluator may register it.
+ */
+export function builtInSpaces(facts: ModelFacts): ModelSpace[] {
+  const { taskType, framework } = facts
+  if (taskType === 'embeddings') return [space(TEXT, 'accepts', TEXT), ...embedding(facts)]
+  if (isChatCapable(taskType)) return [space(TEXT, 'both', TEXT), ...tokens(facts)]
+  if (framework === LIGHTGBM && JSON_TASKS.includes(taskType)) {
+    return [space('input', 'accepts', 'json'), space('output', 'produces', 'json')]
+  }
+  return []
+}
+
+const space = (name: string, role: ModelSpace['role'], kind: 'text' | 'json'): ModelSpace => ({
+  name,
+  role,
+  kind,
+})
+
+/** The vectors of an encoder in the layout of sentence-transformers, or of one without a layout. */
+function embedding({ configs }: ModelFacts): ModelSpace[] {
+  const { hidden_size: dimensions } = asJson(configs['config.json'])
+  const modules = configs['modules.json']
+  const listed = Array.isArray(modules) ? modules.map(asJson) : undefined
+  const kinds = listed?.map(({ type }) => String(type).split('.').at(-1))
+  const pooling = listed ? poolingOf(listed, configs) : 'mean'
+  if (!Number.isInteger(dimensions) || !pooling) return []
+  return [
+    {
+      name: 'output',
+      role: 'produces',
+      kind: 'embedding',
+      dimensions: Number(dimensions),
+      dtype: 'f32',
+      pooling,
+      // Servers scale the vectors of an encoder without a layout.
+      normalized: kinds?.includes('Normalize') ?? true,
+    },
+  ]
+}
+
+function poolingOf(modules: readonly Json[], configs: ModelFacts['configs']): ModelSpace['pooling'] {
+  const module = modules.find(({ type }) => String(type).endsWith('Pooling'))
+  const config = asJson(configs[`${String(module?.['path'])}/config.json`])
+  const named = config['pooling_mode']
+  if (typeof named === 'string')
+    return ['mean', 'cls', 'last'].find((one) => one === named) as ModelSpace['pooling']
+  const wanted = Object.keys(config).filter(
+    (field) => field.startsWith('pooling_mode') && config[field] === true,
+  )
+  const [only] = wanted
+  if (wanted.length === 0) return 'mean'
+  return wanted.length === 1 ? POOLINGS[only as keyof typeof POOLINGS] : undefined
+}
+
+/** The tokens of a language model whose tokenizer is a file of its own. */
+function tokens({ files }: ModelFacts): ModelSpace[] {
+  const tokenizer = files.find(({ path }) => path === 'tokenizer.json')
+  if (!tokenizer) return []
+  return [{ name: 'tokens', role: 'both', kind: 'tokens', dtype: 'i32', tokenizer_digest: tokenizer.sha256 }]
+}
+
+const asJson = (value: unknown): Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {}
