@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { get, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { Client } from 'undici'
@@ -47,8 +48,7 @@ answerCalls({
   memory: ({ url }: { url: string }) =>
     milliseconds(async () => {
       const answer = await new Promise<IncomingMessage>((resolve) => get(url, resolve))
-      let bytes = 0
-      for await (const chunk of answer as AsyncIterable<Buffer>) bytes += chunk.length
-      return bytes
+      answer.resume()
+      await once(answer, 'end')
     }),
 })

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Client, type Dispatcher } from 'undici'
+import { Client } from 'undici'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { backoff } from '../../platform/async/retry.ts'
 import type { PayloadWriter } from './payload-writer.ts'
 import type { Payload } from './payload.ts'
-import { bearer, edgePath, type EdgePeer, pinnedClient } from './pinned-client.ts'
+import { bearer, edgePath, type EdgePeer } from './pinned-client.ts'
+import { pinnedReader } from './pinned-reader.ts'
 import { type Expected, Reception } from './reception.ts'
 
 const MB = 1024 * 1024
@@ -22,6 +23,12 @@ export interface StallLimits {
 
 const LIMITS: StallLimits = { silentMs: 10_000, slowMs: 60_000, slowBytesPerS: MB }
 
+interface PayloadRequest {
+  method: 'GET'
+  path: string
+  headers: Record<string, string>
+}
+
 export interface FetchOptions extends Expected {
   /** Where the bytes go; it is used up. */
   writer: PayloadWriter
@@ -30,13 +37,8 @@ export interface FetchOptions extends Expected {
 }
 
 /** Fetches a payload from the producer's node and verifies it. A broken connection goes on where it broke. */
-export async function fetchPayload(peer: EdgePeer, options: FetchOptions): Promise<Payload> {
-  const client = pinnedClient(peer)
-  try {
-    return await receive(client, { path: edgePath(peer), headers: bearer(peer) }, options)
-  } finally {
-    await client.destroy()
-  }
+export function fetchPayload(peer: EdgePeer, options: FetchOptions): Promise<Payload> {
+  return receive(pinnedReader(peer), { path: edgePath(peer), headers: bearer(peer) }, options)
 }
 
 /** Fetches a payload from a URL that a gateway has signed, and verifies it like one from a node. */
@@ -52,8 +54,8 @@ export async function fetchRelayed(url: string, options: FetchOptions): Promise<
 
 /** Reads a payload over a dispatcher until its last byte is there and its digest is right. Redirects are not followed. */
 export async function receive(
-  dispatcher: Dispatcher,
-  request: { path: string; headers: Record<string, string> },
+  dispatcher: { dispatch(request: PayloadRequest, reception: Reception): unknown },
+  request: Omit<PayloadRequest, 'method'>,
   { writer, sizeBytes, sha256, signal, limits }: FetchOptions,
 ): Promise<Payload> {
   await using _writer = writer

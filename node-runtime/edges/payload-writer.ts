@@ -3,10 +3,9 @@ import type { FileHandle } from 'node:fs/promises'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { Payload } from './payload.ts'
 
-/** Bytes are written in batches of at least this size: writing each piece of a socket as it comes takes twice the CPU. */
-const BATCH_BYTES = 1024 * 1024
-/** When more bytes wait for the disk, their source is asked to wait. */
-const HIGH_WATER = 3 * BATCH_BYTES
+const BLOCK_BYTES = 1024 * 1024
+/** With so many blocks that wait for the disk, the source is asked to wait too. */
+const MOST_WAITING = 3
 /** The room that a payload of unknown size takes in advance. */
 const ROOM_STEP = 64 * 1024 * 1024
 
@@ -27,7 +26,11 @@ export interface Room {
   discard(): void
 }
 
-/** Writes the file of a payload, whose digest is computed while bytes come, so that nobody reads them again. */
+/**
+ * Writes the file of a payload, whose digest is computed while bytes come, so that nobody reads them again. They are
+ * gathered in blocks that are used again: a piece from a socket is free at once, and writing each of them as it comes
+ * would take the disk twice the CPU (bench/edges.ts).
+ */
 export class PayloadWriter implements AsyncDisposable {
   readonly #file: FileHandle
   readonly #room: Room
@@ -36,9 +39,14 @@ export class PayloadWriter implements AsyncDisposable {
   #taken: number
   #bytes = 0
   #written = 0
-  #queue: Uint8Array[] = []
-  #queuedBytes = 0
+  #block: Buffer | undefined
+  #filled = 0
+  readonly #spare: Buffer[] = []
+  /** Blocks that wait for the disk, the first of which is being written. */
+  readonly #waiting: Buffer[] = []
   #writing: Promise<void> | undefined
+  /** The write of one block. */
+  #step: Promise<unknown> | undefined
   #finishing: Promise<Payload> | undefined
   #fault: unknown
   #isOver = false
@@ -59,7 +67,7 @@ export class PayloadWriter implements AsyncDisposable {
     this.#digest = digest
   }
 
-  /** The bytes taken so far; all of them are in the digest. */
+  /** The bytes taken so far. */
   get bytes(): number {
     return this.#bytes
   }
@@ -71,34 +79,39 @@ export class PayloadWriter implements AsyncDisposable {
     if (more > 0) this.#taken += await this.#room.take(more)
   }
 
-  /** Takes bytes that there is room for; false means that their source must wait until `ready`. */
+  /** Copies bytes that there is room for; false means that their source must wait until `ready`. */
   push(chunk: Uint8Array): boolean {
     if (this.#fault !== undefined) throw this.#fault
     this.#bytes += chunk.length
     if (this.#bytes > this.#taken) throw new EdgeError('size_mismatch', 'more bytes come than were announced')
-    this.#digest.update(chunk)
-    this.#queue.push(chunk)
-    this.#queuedBytes += chunk.length
-    if (this.#queuedBytes >= BATCH_BYTES) this.#writing ??= this.#flush()
-    return this.#bytes - this.#written < HIGH_WATER
+    for (let at = 0; at < chunk.length;) {
+      this.#block ??= this.#spare.pop() ?? Buffer.allocUnsafeSlow(BLOCK_BYTES)
+      const fits = chunk.subarray(at, at + BLOCK_BYTES - this.#filled)
+      this.#block.set(fits, this.#filled)
+      this.#filled += fits.length
+      at += fits.length
+      if (this.#filled === BLOCK_BYTES) this.#passOn()
+    }
+    return this.#waiting.length < MOST_WAITING
   }
 
   /** Resolves when the disk can take more. */
   async ready(): Promise<void> {
-    await this.#writing
+    while (this.#waiting.length > 1) await this.#step?.catch(() => {})
     if (this.#fault !== undefined) throw this.#fault
   }
 
   /** Takes bytes of a source whose size is unknown, at the pace of the disk. */
-  async write(chunk: Uint8Array): Promise<void> {
-    const needed = this.#bytes + chunk.length
+  async write(bytes: Uint8Array): Promise<void> {
+    const needed = this.#bytes + bytes.length
     if (needed > this.#maxBytes) throw tooLarge(this.#maxBytes)
     const more = needed - this.#taken
     if (more > 0) {
       const most = Math.min(this.#maxBytes - this.#taken, Math.max(more, ROOM_STEP))
       this.#taken += await this.#room.take(more, most)
     }
-    if (!this.push(chunk)) await this.ready()
+    for (let at = 0; at < bytes.length; at += BLOCK_BYTES)
+      if (!this.push(bytes.subarray(at, at + BLOCK_BYTES))) await this.ready()
   }
 
   /** Completes the payload. Bytes of another digest than `sha256` are not kept. */
@@ -107,9 +120,9 @@ export class PayloadWriter implements AsyncDisposable {
   }
 
   async #finish(sha256: string | undefined): Promise<Payload> {
-    await this.ready()
-    this.#writing = this.#flush(1)
-    await this.ready()
+    this.#passOn()
+    await this.#writing
+    if (this.#fault !== undefined) throw this.#fault
     const digest = this.#digest.digest('hex')
     if (sha256 !== undefined && digest !== sha256)
       throw new EdgeError('digest_mismatch', 'the bytes do not have the announced digest')
@@ -124,34 +137,40 @@ export class PayloadWriter implements AsyncDisposable {
     await this.#finishing?.catch(() => {})
     if (this.#isOver) return
     this.#isOver = true
-    this.#forget()
+    this.#waiting.length = 0
     await this.#writing
     await this.#file.close()
     this.#room.discard()
     this.#room.give(this.#taken)
   }
 
-  async #flush(atLeast = BATCH_BYTES): Promise<void> {
+  #passOn(): void {
+    if (!this.#block || this.#filled === 0) return
+    const block = this.#block.subarray(0, this.#filled)
+    this.#digest.update(block)
+    this.#waiting.push(block)
+    this.#block = undefined
+    this.#filled = 0
+    this.#writing ??= this.#flush()
+  }
+
+  async #flush(): Promise<void> {
     try {
-      while (this.#queuedBytes >= atLeast) {
-        const [batch, size] = [this.#queue, this.#queuedBytes]
-        this.#forget()
-        const { bytesWritten } = await this.#file.writev(batch, this.#written)
-        if (bytesWritten < size) throw new EdgeError('no_room', 'the disk is full')
-        this.#written += size
+      for (let [block] = this.#waiting; block; [block] = this.#waiting) {
+        const step = this.#file.write(block, 0, block.length, this.#written)
+        this.#step = step
+        if ((await step).bytesWritten < block.length) throw new EdgeError('no_room', 'the disk is full')
+        this.#written += block.length
+        this.#waiting.shift()
+        if (block.length === BLOCK_BYTES) this.#spare.push(block)
       }
     } catch (err) {
       const isFull = (err as NodeJS.ErrnoException).code === 'ENOSPC'
       this.#fault = isFull ? new EdgeError('no_room', 'the disk is full', { cause: err }) : err
-      this.#forget()
+      this.#waiting.length = 0
     } finally {
       this.#writing = undefined
     }
-  }
-
-  #forget(): void {
-    this.#queue = []
-    this.#queuedBytes = 0
   }
 }
 

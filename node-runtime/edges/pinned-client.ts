@@ -1,3 +1,4 @@
+import type { OnReadOpts } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { buildConnector, Client } from 'undici'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
@@ -30,10 +31,10 @@ export function pinnedClient(peer: EdgePeer, connectMs = CONNECT_MS): Client {
   })
 }
 
-/** Opens one connection for something else than HTTP requests. */
-export function connectPinned({ url, spkiSha256 }: EdgePeer): Promise<TLSSocket> {
+/** Opens one connection; with `onread` its bytes come in a buffer that is used again. */
+export function connectPinned({ url, spkiSha256 }: EdgePeer, onread?: OnReadOpts): Promise<TLSSocket> {
   const { hostname, host, port } = new URL(originOf(url))
-  const connect = pinnedConnector(spkiSha256, CONNECT_MS)
+  const connect = pinnedConnector(spkiSha256, CONNECT_MS, onread)
   return new Promise((resolve, reject) =>
     connect({ hostname: hostname.replace(/^\[|\]$/g, ''), host, protocol: 'https:', port }, (err, socket) =>
       err ? reject(err) : resolve(socket as TLSSocket),
@@ -41,7 +42,7 @@ export function connectPinned({ url, spkiSha256 }: EdgePeer): Promise<TLSSocket>
   )
 }
 
-function pinnedConnector(spkiSha256: string, timeout: number): buildConnector.connector {
+function pinnedConnector(spkiSha256: string, timeout: number, onread?: OnReadOpts): buildConnector.connector {
   const connect = buildConnector({
     // No authority knows nodes: their key itself is what the platform told, and TLS proves that the peer has it.
     rejectUnauthorized: false,
@@ -50,6 +51,7 @@ function pinnedConnector(spkiSha256: string, timeout: number): buildConnector.co
     minVersion: 'TLSv1.3',
     allowH2: false,
     timeout,
+    ...(onread && { onread }),
   })
   return (options, callback) =>
     connect(options, (err, socket) => {
