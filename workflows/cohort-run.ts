@@ -20,7 +20,7 @@ import type { NodeActivities } from '../activities/node/index.ts'
 import { stageStarted } from './contract/messages.ts'
 import { LOCAL, PAUSE, POLICY, QUEUES } from './contract/policy.ts'
 
-const { openCohort, callStage, settleStage, cancelStages, endCohort } =
+const { openCohort, callStage, settleStage, expireEdges, cancelStages, endCohort } =
   proxyLocalActivities<ControlActivities>(LOCAL.record)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
@@ -31,6 +31,8 @@ export interface CohortRunInput {
 /** What the workflow knows of a stage; the rows have the rest. */
 interface Progress extends StageOutline {
   state: 'pending' | 'called' | 'started' | 'done'
+  /** True once it has all the values that it waits for. */
+  isRunning: boolean
   node: string
   attempt: number
   waitsFor: string
@@ -86,13 +88,14 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
   return { code: 'internal', message: 'the run of the cohort failed' }
 }
 
-async function runStages(cohortId: string, { name, accountId, stages }: OpenedCohort): Promise<void> {
+async function runStages(cohortId: string, { accountId, stages }: OpenedCohort): Promise<void> {
   const run = new Map(
     stages.map((stage): [string, Progress] => [
       stage.name,
       {
         ...stage,
         state: stage.isDone ? 'done' : 'pending',
+        isRunning: false,
         node: '',
         attempt: 0,
         waitsFor: '',
@@ -101,13 +104,17 @@ async function runStages(cohortId: string, { name, accountId, stages }: OpenedCo
     ]),
   )
   const failures: unknown[] = []
-  setHandler(stageStarted, (stageName) => {
+  let look: number = PAUSE.forEdges.firstMs
+  const repeat = (stageIds: readonly string[]) => {
+    for (const stage of run.values()) if (stageIds.includes(stage.id)) stage.state = 'pending'
+  }
+  setHandler(stageStarted, (stageName, isRunning = false) => {
     const stage = run.get(stageName)
     if (stage?.state === 'called') stage.state = 'started'
+    if (stage && isRunning) stage.isRunning = true
   })
-  const isReady = ({ state, producers }: Progress) =>
-    state === 'pending' &&
-    producers.every((producer) => ['started', 'done'].includes(run.get(producer)?.state ?? 'done'))
+  const isReady = ({ state, producers, quorum = producers.length }: Progress) =>
+    state === 'pending' && producers.filter((producer) => hasBegun(run.get(producer))).length >= quorum
   const needsNobody = (stage: Progress) => stage.state !== 'done' && isUnneeded(stage, run)
 
   for (;;) {
@@ -115,7 +122,7 @@ async function runStages(cohortId: string, { name, accountId, stages }: OpenedCo
       if (!isReady(stage)) continue
       stage.state = 'called'
       stage.scope
-        .run(() => runStage({ cohortId, accountId, name }, stage, () => show(run)))
+        .run(() => runStage({ cohortId, accountId, repeat }, stage, () => show(run)))
         .catch((err: unknown) => {
           if (!stage.scope.consideredCancelled || !isCancellation(err)) failures.push(err)
         })
@@ -131,34 +138,49 @@ async function runStages(cohortId: string, { name, accountId, stages }: OpenedCo
       continue
     }
     show(run)
-    if (failures.length > 0) throw failures[0]
+    if (failures.length > 0) {
+      for (const { scope } of run.values()) scope.cancel()
+      throw failures[0]
+    }
     if ([...run.values()].every(({ state }) => state === 'done')) return
-    await condition(
+    const isNews = await condition(
       () =>
         failures.length > 0 ||
         [...run.values()].some((stage) => isReady(stage) || needsNobody(stage)) ||
         [...run.values()].every(({ state }) => state === 'done'),
+      look,
     )
+    // Hand-overs end in seconds; only what has gone wrong is still there when this long has passed.
+    if (!isNews) await expireEdges({ cohortId })
+    look = isNews ? PAUSE.forEdges.firstMs : Math.min(2 * look, PAUSE.forEdges.longestMs)
   }
 }
+
+const hasBegun = (stage: Progress | undefined): boolean =>
+  stage?.state === 'started' || stage?.state === 'done'
 
 /** A producer is no longer needed once each of its consumers has begun to work with enough others. */
 function isUnneeded({ name }: Progress, run: ReadonlyMap<string, Progress>): boolean {
   const consumers = [...run.values()].filter(({ producers }) => producers.includes(name))
   return (
     consumers.length > 0 &&
-    consumers.every(({ quorum, state }) => quorum !== undefined && (state === 'started' || state === 'done'))
+    consumers.every(({ quorum, isRunning, state }) => quorum !== undefined && (isRunning || state === 'done'))
   )
 }
 
 interface Of {
   cohortId: string
   accountId: string
-  name: string
+  /** Puts producers back that have to work again, by id. */
+  repeat: (stageIds: readonly string[]) => void
 }
 
 /** Calls a stage on one node after another, until it has a result or there is no further attempt. */
-async function runStage({ cohortId, accountId }: Of, stage: Progress, shown: () => void): Promise<void> {
+async function runStage(
+  { cohortId, accountId, repeat }: Of,
+  stage: Progress,
+  shown: () => void,
+): Promise<void> {
   let avoid: string[] = []
   let pause = 0
   for (;;) {
@@ -173,10 +195,16 @@ async function runStage({ cohortId, accountId }: Of, stage: Progress, shown: () 
     }
     if (place.verdict === 'refused') {
       const refused = { code: 'endpoint_refused', message: place.why, isFinal: true }
-      if ((await settled(stage, { ...refused, attempt: stage.attempt })) === 'ended') return
+      if ((await settled(stage, repeat, { ...refused, attempt: stage.attempt })) === 'ended') return
       continue
     }
-    Object.assign(stage, { state: 'called', node: place.nodeName, attempt: place.attempt, waitsFor: '' })
+    Object.assign(stage, {
+      state: 'called',
+      isRunning: false,
+      node: place.nodeName,
+      attempt: place.attempt,
+      waitsFor: '',
+    })
     shown()
     upsertSearchAttributes([{ key: HEARTH_NODE, value: place.nodeId }])
     const ended = await attemptOn(place.nodeId, accountId, {
@@ -185,7 +213,7 @@ async function runStage({ cohortId, accountId }: Of, stage: Progress, shown: () 
       cohortId,
     })
     if (!ended) return
-    if ((await settled(stage, { ...ended, attempt: place.attempt })) === 'ended') return
+    if ((await settled(stage, repeat, { ...ended, attempt: place.attempt })) === 'ended') return
     avoid = [...new Set([...avoid, place.nodeId])]
   }
 }
@@ -197,9 +225,14 @@ interface Ended {
   isFinal?: boolean
 }
 
-async function settled(stage: Progress, ended: Ended & { attempt: number }): Promise<'again' | 'ended'> {
+async function settled(
+  stage: Progress,
+  repeat: Of['repeat'],
+  ended: Ended & { attempt: number },
+): Promise<'again' | 'ended'> {
   const result = await settleStage({ stageId: stage.id, ...ended })
   if (result.verdict === 'failed') throw new StageFailed(result.fault)
+  if (result.verdict === 'again' && result.repeat) repeat(result.repeat)
   return result.verdict
 }
 

@@ -8,6 +8,7 @@ import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
 import type { CohortEdgeRow, CohortRow, CohortStageRow, NewCohortEdge } from '../../db/tables/cohorts.ts'
+import { canonicalJson } from '../../domain/canonical-json.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
@@ -137,20 +138,19 @@ async function resumedCohort(
   )
   const stages = new Map(kept.map((row) => [row.name, row]))
   const known = new Map(graph.stages.map((stage) => [stage.stage_id, stage]))
-  const input = JSON.stringify(cohort.input) === JSON.stringify(body.input)
+  const input = canonicalJson(cohort.input) === canonicalJson(body.input)
   const before = cohort.request as unknown as Graph
   for (const name of stages.keys()) {
     const [now, then] = [known.get(name), before.stages.find(({ stage_id }) => stage_id === name)]
     // A result stands for the same work alone: the same stage on the same input, fed by results that stand.
-    if (!input || JSON.stringify(now) !== JSON.stringify(then)) stages.delete(name)
+    if (!input || canonicalJson(now) !== canonicalJson(then)) stages.delete(name)
   }
   for (const { stage_id } of graph.stages) {
     const incoming = (one: Graph) => one.edges.filter(({ to }) => to.stage_id === stage_id)
     const isFed = incoming(graph).every(
       ({ from }) => from.stage_id === RUN_INPUT || stages.has(from.stage_id),
     )
-    if (!isFed || JSON.stringify(incoming(graph)) !== JSON.stringify(incoming(before)))
-      stages.delete(stage_id)
+    if (!isFed || canonicalJson(incoming(graph)) !== canonicalJson(incoming(before))) stages.delete(stage_id)
   }
   return { cohort, stages }
 }

@@ -8,16 +8,17 @@ import type { Services } from '../services.ts'
 const RPC_MS = 3_000
 
 /**
- * Signals a cohort's workflow that a stage holds its slot, so that its consumers load their models meanwhile. Never
- * throws: without the signal they are called when the stage has ended.
+ * Signals a cohort's workflow that a stage holds its slot, so that its consumers load their models meanwhile, or that it
+ * has its values. Never throws: without the signal, consumers are called when the stage has ended.
  */
 export async function tellStageStarted(
   { temporal, log }: Pick<Services, 'temporal' | 'log'>,
   { cohort_id, name }: Pick<CohortStageRow, 'cohort_id' | 'name'>,
+  { isRunning = false } = {},
 ): Promise<void> {
   try {
     await temporal.withDeadline(Date.now() + RPC_MS, () =>
-      temporal.workflow.getHandle(WORKFLOW_ID.cohort(cohort_id)).signal(stageStarted, name),
+      temporal.workflow.getHandle(WORKFLOW_ID.cohort(cohort_id)).signal(stageStarted, name, isRunning),
     )
   } catch (err) {
     if (err instanceof WorkflowNotFoundError) return

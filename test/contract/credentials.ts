@@ -124,6 +124,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   activateKillSwitch: 'operations-key',
   deactivateKillSwitch: 'operations-key',
   getKillSwitch: 'operations-key',
+  getCohortHealth: 'cohort',
+  getCohortCapabilities: 'cohort',
   planCohort: 'cohort',
   runCohort: 'cohort-operator',
   getTaskCohort: 'cohort',

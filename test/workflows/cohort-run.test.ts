@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
-import type { AnyBody } from '../support/servers/api.ts'
+import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
@@ -75,5 +75,181 @@ describe('cohortRun', () => {
       ],
     )
     assert.equal(seen.cost_credits, (3 * PRICE) / 1e6)
+  })
+
+  const value = (from: string, to: string, at: string, more: object = {}) => ({
+    from: { stage_id: from, path: '/predictions/0' },
+    to: { stage_id: to, path: at, ...more },
+  })
+  const words = (to: string, path = '/instances') => ({
+    from: { stage_id: 'input', path: '/words' },
+    to: { stage_id: to, path },
+  })
+  const bookings = async (taskId: string) => {
+    const { status, body } = await world.api.call('GET', `/api/v1/admin/audit/task/${taskId}`, {
+      headers: { 'x-api-key': OPERATIONS_KEY },
+    })
+    assert.equal(status, 200, JSON.stringify(body))
+    return body
+  }
+  const attempts = (seen: AnyBody) =>
+    Object.fromEntries(
+      seen.stages.map(({ stage_id, attempt, status }: AnyBody) => [stage_id, `${status} ${attempt}`]),
+    )
+
+  it('repeats only the stage whose node was lost, and pays for the attempt that counted (S1)', async () => {
+    await using _control = await world.control()
+    await using _a = await world.node()
+    await using _b = await world.node()
+    const lost = await world.node()
+    const endpoint = await world.endpoint({ name: 'panel' }, { price_micro: PRICE })
+    const others = { not_node_ids: [lost.nodeId] }
+    const plan: PlanRequest = {
+      name: 'panel',
+      stages: [
+        { stage_id: 'classify', endpoint_id: endpoint.id, placement: others },
+        { stage_id: 'draft-a', endpoint_id: endpoint.id, placement: others },
+        { stage_id: 'draft-b', endpoint_id: endpoint.id, input: { wait_s: 4 } },
+        {
+          stage_id: 'judge',
+          endpoint_id: endpoint.id,
+          placement: others,
+          input: { instances: ['', '', ''] },
+        },
+      ],
+      edges: [
+        ...['classify', 'draft-a', 'draft-b'].map((stage) => words(stage)),
+        value('classify', 'judge', '/instances/0'),
+        value('draft-a', 'judge', '/instances/1'),
+        { from: { stage_id: 'draft-b', path: '/waited_s' }, to: { stage_id: 'judge', path: '/instances/2' } },
+      ],
+    }
+    const { db } = world.api.database
+    const accepted = await run(plan, { words: ['mail'] })
+    await db
+      .updateTable('cohort_stage')
+      .set({ planned_node_id: lost.nodeId })
+      .where('name', '=', 'draft-b')
+      .where('cohort_id', '=', accepted.cohort_id)
+      .execute()
+    await until(async () => (await summary(accepted.task_id)).stages[2].status === 'running')
+    const before = await summary(accepted.task_id)
+    await lost[Symbol.asyncDispose]()
+    const seen = await ended(accepted.task_id)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual((await world.task(accepted.task_id)).result, {
+      judge: { predictions: ['mail', 'mail', 4], weights: 'panel' },
+    })
+    if (before.stages[2].node_id === lost.nodeId) assert.equal(seen.stages[2].attempt, 2)
+    assert.deepEqual(attempts(seen), {
+      classify: 'succeeded 1',
+      'draft-a': 'succeeded 1',
+      'draft-b': 'succeeded 2',
+      judge: 'succeeded 1',
+    })
+    const audit = await bookings(accepted.task_id)
+    assert.equal(audit.sums.total_micro, 0)
+    assert.equal(audit.sums.by_kind.capture, 0)
+    assert.equal(audit.entries.filter(({ kind }: AnyBody) => kind === 'capture').length, 8)
+  })
+
+  it('begins with its quorum, and cancels the others', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'quorum' }, { price_micro: PRICE })
+    const plan: PlanRequest = {
+      stages: [
+        { stage_id: 'fast', endpoint_id: endpoint.id },
+        { stage_id: 'slow', endpoint_id: endpoint.id, input: { wait_s: 60 } },
+        { stage_id: 'judge', endpoint_id: endpoint.id, quorum: 1 },
+      ],
+      edges: [words('fast'), value('fast', 'judge', '/instances/0'), value('slow', 'judge', '/other')],
+    }
+    const accepted = await run(plan, { words: ['now'] })
+    const seen = await ended(accepted.task_id)
+    assert.deepEqual(attempts(seen), { fast: 'succeeded 1', slow: 'cancelled 1', judge: 'succeeded 1' })
+    const audit = await bookings(accepted.task_id)
+    assert.equal(audit.sums.total_micro, 0)
+    assert.equal(seen.cost_credits, (2 * PRICE) / 1e6)
+  })
+
+  it('goes on with a default where an optional stage fails, and with a fallback where there is one', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'whole' }, { price_micro: PRICE })
+    const broken = await world.endpoint({ name: 'broken', broken: true } as never, { price_micro: 3 * PRICE })
+    const plan: PlanRequest = {
+      stages: [
+        {
+          stage_id: 'optional',
+          endpoint_id: endpoint.id,
+          input: { refuse: 'no' },
+          required: false,
+          default_output: { predictions: ['spare'] },
+        },
+        { stage_id: 'second', endpoint_id: broken.id, fallbacks: [endpoint.id], max_attempts: 1 },
+        { stage_id: 'judge', endpoint_id: endpoint.id },
+      ],
+      edges: [
+        words('second'),
+        value('optional', 'judge', '/instances/0'),
+        value('second', 'judge', '/instances/1'),
+      ],
+    }
+    const accepted = await run(plan, { words: ['first'] })
+    const seen = await ended(accepted.task_id)
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    const { result } = await world.task(accepted.task_id)
+    assert.deepEqual(result.judge.predictions, ['spare', 'first'])
+    assert.deepEqual(attempts(seen), { optional: 'skipped 1', second: 'succeeded 2', judge: 'succeeded 1' })
+    assert.equal((await bookings(accepted.task_id)).sums.total_micro, 0)
+  })
+
+  it('ends at its deadline, keeps what was finished, and resumes from it', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'late' }, { price_micro: PRICE })
+    const plan: PlanRequest = {
+      stages: [
+        { stage_id: 'quick', endpoint_id: endpoint.id },
+        { stage_id: 'slow', endpoint_id: endpoint.id, input: { wait_s: 3 } },
+      ],
+      edges: [words('quick'), value('quick', 'slow', '/text')],
+    }
+    const accepted = await run(plan, { words: ['kept'] }, { deadline_s: 2 })
+    const seen = await ended(accepted.task_id)
+    assert.deepEqual([seen.status, seen.error.code], ['failed', 'deadline_exceeded'], JSON.stringify(seen))
+    assert.equal((await bookings(accepted.task_id)).sums.total_micro, 0)
+
+    const again = await run(plan, { words: ['kept'] }, { resume_of: accepted.cohort_id })
+    const resumed = await ended(again.task_id)
+    assert.equal(resumed.status, 'succeeded', JSON.stringify(resumed))
+    assert.deepEqual(attempts(resumed), { quick: 'succeeded 0', slow: 'succeeded 1' })
+    assert.equal(resumed.cost_credits, PRICE / 1e6)
+  })
+
+  it('is cancelled as a task, within a second and with every hold refunded', async () => {
+    await using _control = await world.control()
+    await using node = await world.node()
+    const endpoint = await world.endpoint({ name: 'left' }, { price_micro: PRICE })
+    const plan: PlanRequest = {
+      stages: [{ stage_id: 'slow', endpoint_id: endpoint.id, input: { wait_s: 60 } }],
+      edges: [],
+    }
+    const accepted = await run(plan, {})
+    await until(async () => (await summary(accepted.task_id)).stages[0].status === 'running')
+    const { status } = await world.api.call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`, {
+      key: world.key,
+    })
+    assert.equal(status, 200)
+    await until(() => Promise.resolve(node.parts.work.size === 0), 1_000)
+    const seen = await summary(accepted.task_id)
+    assert.deepEqual([seen.status, seen.stages[0].status], ['cancelled', 'cancelled'])
+    const task = await world.task(accepted.task_id)
+    assert.deepEqual([task.status, task.error], ['failed', 'cancelled by the caller'])
+    assert.equal((await bookings(accepted.task_id)).sums.total_micro, 0)
+    const events = (await call('GET', `/api/v1/tasks/${accepted.task_id}/cohort/events?limit=500`)).body
+    assert.equal(events.events.at(-1).type, 'cohort.cancelled')
   })
 })

@@ -36,5 +36,8 @@ export const nodeHasRoom = defineSignal('node_has_room')
 /** Makes the next attempt of a webhook delivery now, before it is due. */
 export const retryDeliveryNow = defineSignal('retry_now')
 
-/** Signals a cohort's workflow that a stage has begun to work, so that its consumers are called; by the stage's name. */
-export const stageStarted = defineSignal<[string]>('stage_started')
+/**
+ * Signals a cohort's workflow that a stage holds its slot, so that its consumers are called; by the stage's name. The
+ * second argument is true once the stage has its values, so that producers beyond its quorum are cancelled.
+ */
+export const stageStarted = defineSignal<[string, boolean?]>('stage_started')

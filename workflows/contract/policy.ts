@@ -141,6 +141,8 @@ export const PAUSE = {
   forDestination: { firstMs: 60_000, longestMs: 900_000 },
   /** Slightly more than the time that a sender has to record the outcome of an attempt. */
   forSender: 6_000,
+  /** Before a cohort looks for hand-overs whose time has run out: the first pause and the longest. */
+  forEdges: { firstMs: 40_000, longestMs: 600_000 },
   /** While an endpoint has too many attempts in flight: the first pause and the longest. */
   forRoom: { firstMs: 5_000, longestMs: 600_000 },
   /**

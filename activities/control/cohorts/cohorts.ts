@@ -1,4 +1,5 @@
 import * as cohortRepository from '../../../db/repositories/cohorts/cohorts.ts'
+import { expireEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
 import { type CohortEnding, endCohort } from '../../../db/repositories/cohorts/endings.ts'
 import { readPlanInput } from '../../../db/repositories/cohorts/plan-input.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
@@ -9,7 +10,7 @@ import { costsOf } from '../../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { ControlDeps } from '../deps.ts'
-import { settleStage, type Settled } from './settle-stage.ts'
+import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
 
 /** What the workflow needs to know of a stage. It is small, because the history stores it. */
 export interface StageOutline {
@@ -97,8 +98,18 @@ export const createCohortActivities = ({ db, now }: ControlDeps) => ({
   },
 
   /** Decides what follows the failed attempt of a stage. Safe to repeat because each attempt is settled once. */
-  settleStage: (attempt: Parameters<typeof settleStage>[1]): Promise<Settled> =>
-    db.transaction().execute((trx) => settleStage(trx, attempt)),
+  async settleStage(attempt: EndedAttempt): Promise<Settled> {
+    const settled = await db.transaction().execute((trx) => settleStage(trx, attempt))
+    // Each in a transaction of its own, because a stage is locked behind all of its edges.
+    for (const id of (settled.verdict === 'again' && settled.repeat) || [])
+      await db.transaction().execute((trx) => cohortStageRepository.repeatStage(trx, id))
+    return settled
+  },
+
+  /** Ends attempts at hand-overs whose time has run out. Safe to repeat because an attempt ends once. */
+  async expireEdges({ cohortId }: { cohortId: string }): Promise<void> {
+    await db.transaction().execute((trx) => expireEdges(trx, cohortId))
+  },
 
   /** Ends stages whose result nobody waits for any more. Safe to repeat because a stage ends once. */
   async cancelStages({ stageIds }: { stageIds: readonly string[] }): Promise<void> {

@@ -1,11 +1,16 @@
-import type { Transaction } from 'kysely'
+import { sql, type Transaction } from 'kysely'
+import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
 import { readStageModels } from '../../../db/repositories/cohorts/stage-models.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
 import type { NextAttempt } from '../../../db/repositories/cohorts/stages.ts'
+import { FRESH_S } from '../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { CohortFault, CohortStageRow } from '../../../db/tables/cohorts.ts'
 import type { GraphStage } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+
+/** The code of an attempt whose node has stopped to answer. */
+const NODE_LOST = 'node_lost'
 
 /** The end of one attempt of a stage, as its workflow saw it. */
 export interface EndedAttempt {
@@ -24,7 +29,8 @@ export interface EndedAttempt {
 export type Settled =
   /** Its result has come after all, or it has ended otherwise. */
   | { verdict: 'ended'; status: CohortStageRow['status'] }
-  | { verdict: 'again' }
+  /** `repeat` are the producers whose payload nobody has any more, by id. */
+  | { verdict: 'again'; repeat?: string[] }
   | { verdict: 'failed'; fault: CohortFault }
 
 /** Decides what follows an attempt without a result: another one, a fallback, the default output, or the end. */
@@ -38,6 +44,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     await cohortStageRepository.retryStage(trx, stage, { attempt: stage.attempt })
     return { verdict: 'again' }
   }
+  const isLost = ended.code === NODE_LOST
   const spec = stage.specification as unknown as GraphStage
   const told = stage.error as (CohortFault & { retryable?: boolean }) | null
   const fault = {
@@ -50,8 +57,13 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following = mayRetry && !isLast ? { attempt: stage.attempt + 1 } : await fallbackOf(trx, stage, spec)
   if (following) {
+    const gone = await retryEdges(trx, {
+      stageId: stage.id,
+      lostNodeIds: await lostNodes(trx, isLost ? stage.node_id : null),
+      failure: isLost ? 'consumer_lost' : 'cancelled',
+    })
     await cohortStageRepository.retryStage(trx, stage, following)
-    return { verdict: 'again' }
+    return { verdict: 'again', repeat: gone.map(({ stageId }) => stageId) }
   }
   if (spec.required) {
     await cohortStageRepository.giveUpStage(trx, stage, outgoing, { status: 'failed', fault })
@@ -63,6 +75,22 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     spare: spec.default_output,
   })
   return { verdict: 'ended', status: 'skipped' }
+}
+
+/** Returns the nodes that hand nothing over any more: those that report nothing, and the one that was just lost. */
+async function lostNodes(trx: Transaction<Database>, justLost: string | null): Promise<string[]> {
+  const rows = await trx
+    .selectFrom('node')
+    .leftJoin('node_state', 'node_state.node_id', 'node.id')
+    .select('node.id')
+    .where((eb) =>
+      eb.or([
+        eb('node_state.updated_at', 'is', null),
+        eb('node_state.updated_at', '<', sql<Date>`now() - make_interval(secs => ${FRESH_S})`),
+      ]),
+    )
+    .execute()
+  return [...rows.map(({ id }) => id), ...(justLost === null ? [] : [justLost])]
 }
 
 /** Returns the next fallback that may be called, which begins behind the attempts of the endpoint before it. */

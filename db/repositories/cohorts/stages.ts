@@ -197,6 +197,13 @@ export async function retryStage(
   ])
 }
 
+/** Puts a producer back that has succeeded, because its payload is needed once more and nobody has it. */
+export async function repeatStage(trx: Transaction<Database>, id: string): Promise<void> {
+  const locked = await lockStage(trx, id)
+  if (!locked || locked.stage.status !== 'succeeded') return
+  await retryStage(trx, locked.stage, { attempt: locked.stage.attempt + 1 })
+}
+
 /** Ends a stage without a result; its hand-overs carry its default output, or nothing. */
 export async function giveUpStage(
   trx: Transaction<Database>,

@@ -2,6 +2,7 @@ import * as cohortStageRepository from '../../../../db/repositories/cohorts/stag
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { leaseFileKey } from '../../../../domain/object-keys.ts'
+import { tellStageStarted } from '../../../cohorts/tell-started.ts'
 import type { LeaseWork } from '../leases/work.ts'
 import { taskResult } from '../task-claims/lease-work.ts'
 
@@ -16,13 +17,17 @@ export const stageWork = {
     await cohortStageRepository.lockStage(trx, lease.subject_id)
   },
 
-  async progress({ db }, lease, { status }) {
+  async progress(services, lease, { status }) {
     const step = STEPS.find((one) => one === status)
     if (!step) return
-    await db.transaction().execute(async (trx) => {
+    const stage = await services.db.transaction().execute(async (trx) => {
       const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
-      if (locked) await cohortStageRepository.recordStep(trx, locked.stage, step)
+      const isNews = locked && (await cohortStageRepository.recordStep(trx, locked.stage, step))
+      return isNews ? locked.stage : undefined
     })
+    // The producers beyond its quorum have nobody to work for any more.
+    if (stage && step === 'running' && stage.specification['quorum'] !== undefined)
+      void tellStageStarted(services, stage, { isRunning: true })
   },
 
   async complete({ trx, lease, body }) {

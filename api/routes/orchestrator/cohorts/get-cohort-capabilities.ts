@@ -1,0 +1,100 @@
+import Type from 'typebox'
+import * as neighbourRepository from '../../../../db/repositories/cohorts/neighbours.ts'
+import * as cohortSpaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
+import type { ActiveSpace } from '../../../../db/repositories/cohorts/spaces.ts'
+import * as stageModelRepository from '../../../../db/repositories/cohorts/stage-models.ts'
+import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import { costsOf } from '../../../../domain/cohorts/costs.ts'
+import { graphOf } from '../../../../domain/cohorts/graph.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { stageOf } from '../../../../domain/placement/node-snapshot.ts'
+import { CohortCapabilities } from '../../../../schemas/cohort-health.ts'
+import { COHORT_LIMITS } from '../../../../schemas/cohort-plan.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import { route } from '../../../http/route.ts'
+
+const LIMITS = {
+  max_stages: COHORT_LIMITS.stages,
+  max_edges: COHORT_LIMITS.edges,
+  inline_bytes: COHORT_LIMITS.inlineBytes,
+  max_payload_bytes: COHORT_LIMITS.payloadBytes,
+  hold_s: COHORT_LIMITS.holdS,
+}
+
+export const getCohortCapabilities = route({
+  operationId: 'getCohortCapabilities',
+  summary: 'Whether a stage at an endpoint would run now, and what it can be connected to',
+  method: 'GET',
+  path: '/cohorts/capabilities',
+  auth: 'cohort',
+  query: Type.Object({ endpoint_id: Uuid }),
+  success: { status: 200, schema: CohortCapabilities },
+  errors: ['not_found'],
+
+  async handler({ caller: { accountId }, query: { endpoint_id } }, { db, killSwitch, now }) {
+    const { stages } = graphOf({ stages: [{ stage_id: 'stage', endpoint_id }], edges: [] })
+    const found = await stageModelRepository.readStageModels(db, { stages }, accountId)
+    if (found.reasons.some(({ code }) => code === 'unknown_endpoint'))
+      throw new ApiError('not_found', 'there is no endpoint with this id')
+    const [stage] = stages
+    const model = found.models.get('stage')
+    const config = found.configs.get('stage') ?? null
+    const nodes = await nodeLoadRepository.readSnapshots(db)
+    const costs = model && costsOf(stage!, model, nodes, { accountId, now: now().getTime() })
+    const able = nodes.filter((_, i) => costs !== undefined && costs.queueMs[i]! < Infinity)
+    const held = (state: 'warm' | 'cached') =>
+      able.filter(
+        ({ models }) => stageOf(models.find(({ model_key }) => model_key === model?.model_key)) === state,
+      ).length
+    const spaces = config ? await cohortSpaceRepository.findActiveSpaces(db, [config]) : []
+    const [produces, accepts] = [ofRole(spaces, 'produces'), ofRole(spaces, 'accepts')]
+    const reasons = [
+      ...found.reasons.map(({ code, message }) => ({ code, message })),
+      ...(killSwitch.active ? [{ code: 'kill_switch', message: 'an operator has stopped new work' }] : []),
+      ...(model && able.length === 0
+        ? [{ code: 'no_node_fits', message: 'no node that is connected can run its model' }]
+        : []),
+    ]
+    const ends = { accountId, endpointId: endpoint_id }
+    return {
+      endpoint_id,
+      model_config_id: config,
+      dispatchable: reasons.length === 0,
+      reasons,
+      operations: model ? ['infer'] : [],
+      produces: produces.map(presentSpace),
+      accepts: accepts.map(presentSpace),
+      transports: ['local' as const, 'inline' as const, 'direct' as const, 'relay' as const],
+      modes: ['transfer' as const, 'session' as const],
+      nodes: {
+        warm: held('warm'),
+        cached: held('cached'),
+        could_load: able.length,
+        edge_capable: able.length,
+      },
+      feeds: await neighbourRepository.findNeighbours(db, {
+        ...ends,
+        fingerprints: produces.map(({ fingerprint }) => fingerprint),
+        side: 'source',
+      }),
+      fed_by: await neighbourRepository.findNeighbours(db, {
+        ...ends,
+        fingerprints: accepts.map(({ fingerprint }) => fingerprint),
+        side: 'target',
+      }),
+      limits: LIMITS,
+    }
+  },
+})
+
+const ofRole = (spaces: readonly ActiveSpace[], role: 'produces' | 'accepts'): ActiveSpace[] =>
+  spaces.filter((space) => space.role === role || space.role === 'both')
+
+const presentSpace = ({ id, name, kind, fingerprint, dimensions, dtype }: ActiveSpace) => ({
+  space_id: id,
+  name,
+  kind,
+  fingerprint,
+  dimensions,
+  dtype,
+})
