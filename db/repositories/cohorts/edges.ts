@@ -114,22 +114,34 @@ export async function lockSides(
   }
 }
 
-/** Returns the row of an edge's current attempt, which the first call makes. The edge is locked. */
-export async function openAttempt(
+/** An attempt at an edge, as a call finds it. */
+export interface CalledAttempt extends CohortEdgeAttemptRow {
+  /** Whether the producer still had to keep its payload when the call came. */
+  was_held: boolean
+}
+
+/**
+ * Returns the row of a locked edge's current attempt, which the first call makes. Every call is recorded there, so that
+ * silence is told from work, and prolongs the hold.
+ */
+export async function callAttempt(
   trx: Transaction<Database>,
   { id, attempt }: CohortEdgeRow,
-): Promise<CohortEdgeAttemptRow> {
-  await trx
-    .insertInto('cohort_edge_attempt')
-    .values({ edge_id: id, attempt })
-    .onConflict((oc) => oc.doNothing())
-    .execute()
-  return trx
-    .selectFrom('cohort_edge_attempt')
-    .selectAll()
-    .where('edge_id', '=', id)
-    .where('attempt', '=', attempt)
-    .executeTakeFirstOrThrow()
+  { role, nodeId }: { role: EdgeRole; nodeId: string },
+): Promise<CalledAttempt> {
+  const node = sql.ref(`${role}_node_id`)
+  const { rows } = await sql<CalledAttempt>`
+    with before as (
+      select hold_until from cohort_edge_attempt where edge_id = ${id}::uuid and attempt = ${attempt})
+    insert into cohort_edge_attempt (edge_id, attempt, ${node}, called_at, hold_until)
+    values (${id}::uuid, ${attempt}, ${nodeId}::uuid, clock_timestamp(),
+      clock_timestamp() + make_interval(secs => ${EDGE_SECONDS.hold}))
+    on conflict (edge_id, attempt) do update set
+      ${node} = excluded.${node}, called_at = excluded.called_at, hold_until = excluded.hold_until
+    returning *, coalesce((select hold_until > clock_timestamp() from before), true) as was_held`.execute(trx)
+  const [row] = rows
+  if (!row) throw new Error('an upsert returns its row')
+  return row
 }
 
 export interface EdgeChange {
@@ -163,25 +175,6 @@ export async function changeEdge(
     .returningAll()
     .executeTakeFirstOrThrow()
   return { edge: changed, attempt: tried }
-}
-
-/** Records that a node has called, so that silence is told from work; it prolongs the hold as well. */
-export async function noteCall(
-  trx: Transaction<Database>,
-  { edge_id, attempt }: CohortEdgeAttemptRow,
-  { role, nodeId }: { role: EdgeRole; nodeId: string },
-): Promise<CohortEdgeAttemptRow> {
-  return trx
-    .updateTable('cohort_edge_attempt')
-    .set({
-      called_at: sql<Date>`clock_timestamp()`,
-      hold_until: sql<Date>`clock_timestamp() + make_interval(secs => ${EDGE_SECONDS.hold})`,
-      ...(role === 'consumer' ? { consumer_node_id: nodeId } : { producer_node_id: nodeId }),
-    })
-    .where('edge_id', '=', edge_id)
-    .where('attempt', '=', attempt)
-    .returningAll()
-    .executeTakeFirstOrThrow()
 }
 
 /**

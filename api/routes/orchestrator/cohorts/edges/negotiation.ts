@@ -1,5 +1,6 @@
 import * as edgeRateRepository from '../../../../../db/repositories/cohorts/edge-rates.ts'
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
+import type { EdgeChange } from '../../../../../db/repositories/cohorts/edges.ts'
 import { agree } from '../../../../../domain/cohorts/edges/agreement.ts'
 import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
 import { EDGE_RULES } from '../../../../../domain/cohorts/edges/transitions.ts'
@@ -27,12 +28,13 @@ export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void>
   // A payload that is on its way, or there, is not exchanged.
   const mayState =
     role === 'producer' && (state !== 'open' || step.edge.sha256 === null) && state !== 'transferred'
-  if (mayState && !(await takeStatement(step, offer))) return
+  const edge = mayState ? await readStatement(step, offer) : {}
+  if (!edge) return
 
   const { inline: _, ...rest } = offer
   const attempt = { [`${role}_offer`]: JSON.stringify(rest) }
-  if (state === 'planned') await takeStep(step, 'offer', { facts, attempt })
-  else await write(step, { attempt })
+  if (state === 'planned') await takeStep(step, 'offer', { facts, edge, attempt })
+  else await write(step, { edge, attempt })
 }
 
 /** Goes on as far as the offers of both sides allow, or one and the payload that an earlier attempt has left. */
@@ -59,15 +61,18 @@ const spaceFact = ({ edge, call }: EdgeStep, offer: EdgeOffer) => ({
   },
 })
 
-/** Keeps what the producer says about its payload, and the payload itself if it is small enough to be sent along. */
-async function takeStatement(step: EdgeStep, offer: EdgeOffer): Promise<boolean> {
+/**
+ * Returns what the producer says about its payload, with the payload itself if it was sent along; undefined when that
+ * breaks a rule, which ends the attempt.
+ */
+async function readStatement(step: EdgeStep, offer: EdgeOffer): Promise<EdgeChange['edge'] | undefined> {
   const { inline, size_bytes: size, sha256 } = offer
   const payload = inline === undefined ? undefined : Buffer.from(inline, 'base64')
   if (payload && payload.length > INLINE_BYTES) {
     throw invalid(['body', 'offer', 'inline'], `holds more than ${INLINE_BYTES} bytes`)
   }
   const stated = payload ? { bytes: payload.length, sha256: sha256Hex(payload) } : statedBy(size, sha256)
-  if (!stated) return true
+  if (!stated) return {}
   const facts = {
     payload: { stated, seen: { bytes: size ?? stated.bytes, sha256: sha256 ?? stated.sha256 } },
     room: { bytes: stated.bytes, limit: step.attempt.agreed?.max_bytes ?? step.edge.max_bytes },
@@ -75,21 +80,18 @@ async function takeStatement(step: EdgeStep, offer: EdgeOffer): Promise<boolean>
   const failure = EDGE_RULES.size(facts) ?? EDGE_RULES.room(facts) ?? EDGE_RULES.digest(facts)
   if (failure) {
     await failStep(step, failure)
-    return false
+    return undefined
   }
-  await write(step, {
-    edge: {
-      payload: payload ?? null,
-      payload_node_id: payload ? null : step.call.nodeId,
-      payload_key: null,
-      size_bytes: stated.bytes,
-      sha256: stated.sha256,
-      shape: offer.shape ? JSON.stringify(offer.shape) : null,
-      dtype: offer.dtype ?? null,
-      encoding: offer.encodings[0] ?? null,
-    },
-  })
-  return true
+  return {
+    payload: payload ?? null,
+    payload_node_id: payload ? null : step.call.nodeId,
+    payload_key: null,
+    size_bytes: stated.bytes,
+    sha256: stated.sha256,
+    shape: offer.shape ? JSON.stringify(offer.shape) : null,
+    dtype: offer.dtype ?? null,
+    encoding: offer.encodings[0] ?? null,
+  }
 }
 
 const statedBy = (bytes: number | null | undefined, sha256: string | null | undefined) =>

@@ -86,7 +86,6 @@ export function atEdge<A extends object>(
     // What was stored is the answer of this very operation.
     if (known?.answer) return known.answer as A
 
-    step.attempt = await edgeRepository.noteCall(trx, step.attempt, call)
     const answer = await work(step, known !== undefined)
     if (call.phase !== undefined && !known) {
       await edgeCallRepository.recordCall(trx, key, { digest, answer: call.isLive ? null : answer })
@@ -109,8 +108,7 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
   if (ENDED.has(locked.cohort_status)) throw conflict('this cohort has ended', { state: 'closed' })
   const { attempt, state } = locked
   if (body.attempt !== attempt) throw conflict('the edge is at another attempt', { attempt, state })
-  const row = await edgeRepository.openAttempt(trx, locked)
-  const wasHeld = row.hold_until === null || row.hold_until > locked.now
+  const { was_held: wasHeld, ...row } = await edgeRepository.callAttempt(trx, locked, call)
   return { trx, call, locked, sides, evidence, wasHeld, events: [], edge: locked, attempt: row }
 }
 
