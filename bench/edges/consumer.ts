@@ -1,8 +1,7 @@
 import { once } from 'node:events'
 import { get, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
-import { Client } from 'undici'
-import { fetchPayload, fetchRelayed, receive } from '../../node-runtime/edges/fetch-payload.ts'
+import { fetchPayload, fetchRelayed } from '../../node-runtime/edges/fetch-payload.ts'
 import { PayloadStore } from '../../node-runtime/edges/payload-store.ts'
 import type { EdgePeer } from '../../node-runtime/edges/pinned-client.ts'
 import { answerCalls } from './calls.ts'
@@ -32,14 +31,6 @@ answerCalls({
   direct: ({ peer, ...wanted }: Wanted & { peer: EdgePeer }) =>
     milliseconds(async () => {
       using _payload = await fetchPayload(peer, { writer: await writerFor(wanted), sha256: wanted.sha256 })
-    }),
-  plain: ({ url, ...wanted }: Wanted & { url: string }) =>
-    milliseconds(async () => {
-      const { origin, pathname } = new URL(url)
-      const client = new Client(origin)
-      const writer = await writerFor(wanted)
-      using _payload = await receive(client, { path: pathname, headers: {} }, { writer })
-      await client.destroy()
     }),
   relayed: ({ url, ...wanted }: Wanted & { url: string }) =>
     milliseconds(async () => {

@@ -1,15 +1,12 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { open } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { spanOf } from '../../node-runtime/edges/byte-range.ts'
 import { Edges } from '../../node-runtime/edges/edges.ts'
 import type { EdgeAttempt } from '../../node-runtime/edges/payload.ts'
 import type { EdgePeer } from '../../node-runtime/edges/pinned-client.ts'
 import { relayPayload, type RelayUpload } from '../../node-runtime/edges/relay.ts'
-import { sendFile } from '../../node-runtime/edges/send-file.ts'
 import { answerCalls } from './calls.ts'
 
 // The producer of bench/edges.ts: a node's end of edges, and beside it a bare HTTP server.
@@ -43,26 +40,16 @@ async function offer(bytes: number): Promise<EdgePeer & { sha256: string }> {
   return { ...at, ticket, url: server.candidates[0]!.url, spkiSha256: server.spkiSha256, sha256 }
 }
 
-/** The same file without TLS and tickets, and as many bytes that are in no file. */
-async function bare(path: string, range: string | undefined, res: ServerResponse): Promise<void> {
-  const [, what, size] = path.split('/')
-  const bytes = Number(size)
-  if (what === 'file') {
-    const { path: file, sha256 } = edges.store.find(held.get(bytes)!)!
-    await using opened = await open(file, 'r')
-    const span = spanOf(range, bytes)
-    res.writeHead(200, { 'content-length': bytes, etag: `"${sha256}"` })
-    await sendFile(opened, typeof span === 'string' ? { start: 0, end: bytes } : span, res)
-    res.end()
-    return
-  }
+/** As many bytes that are in no file, without TLS and tickets. */
+async function bare(path: string, res: ServerResponse): Promise<void> {
+  const bytes = Number(path.slice(1))
   res.writeHead(200, { 'content-length': bytes })
   for (let left = bytes; left > 0; left -= PIECE.length)
     if (!res.write(left < PIECE.length ? PIECE.subarray(0, left) : PIECE)) await once(res, 'drain')
   res.end()
 }
 
-const plain = createServer((req, res) => void bare(req.url ?? '', req.headers.range, res))
+const plain = createServer((req, res) => void bare(req.url ?? '', res))
 plain.listen(0, '127.0.0.1')
 await once(plain, 'listening')
 

@@ -53,7 +53,7 @@ export async function fetchRelayed(url: string, options: FetchOptions): Promise<
 }
 
 /** Reads a payload over a dispatcher until its last byte is there and its digest is right. Redirects are not followed. */
-export async function receive(
+async function receive(
   dispatcher: { dispatch(request: PayloadRequest, reception: Reception): unknown },
   request: Omit<PayloadRequest, 'method'>,
   { writer, sizeBytes, sha256, signal, limits }: FetchOptions,
