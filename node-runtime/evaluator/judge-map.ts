@@ -45,7 +45,7 @@ async function askConsumer(
   const codes = new Map<string, number>()
   const about = async (name: string): Promise<number[]> => {
     await using file = await RowFile.open(join(bench.out, `${name}.npy`))
-    return answersOf(file, async (vector) => {
+    return await answersOf(file, async (vector) => {
       const answer = canonicalJson(await ask(tools, task, consumer, vector))
       if (!codes.has(answer)) codes.set(answer, codes.size)
       return codes.get(answer) ?? -1
@@ -93,7 +93,11 @@ async function answersOf(file: RowFile, answer: (vector: number[]) => Promise<nu
   const worker = async () => {
     while (next < file.rows) {
       const row = next++
-      found[row] = await answer(await file.row(row))
+      found[row] = await answer(await file.row(row)).catch((err: unknown) => {
+        // The others need not go on.
+        next = file.rows
+        throw err
+      })
     }
   }
   await Promise.all(Array.from({ length: AT_ONCE }, worker))
