@@ -3,6 +3,7 @@ import { VERSION } from '../platform/version.ts'
 import { baseUrl, headerText } from './arguments.ts'
 import { WRONG_USE } from './cli-error.ts'
 import { accountCommands, keyCommands } from './commands/accounts.ts'
+import { cohortCommands } from './commands/cohorts.ts'
 import { mcpCommands } from './commands/mcp.ts'
 import { memoryCommands } from './commands/memory.ts'
 import { modelCommands } from './commands/models.ts'
@@ -54,6 +55,7 @@ Examples:
     register(program, open)
   }
   listenCommand(program)
+  cohortCommands(program)
   mcpCommands(program)
   return program
 }

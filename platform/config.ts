@@ -42,7 +42,17 @@ export const SETTINGS = {
   HEARTH_API_KEY: setting(
     'text',
     '',
-    'API key with which `npx hearth mcp` reaches the platform; empty takes that of a platform running here.',
+    'API key with which `npx hearth mcp` and `cohorts` reach the platform; empty takes that of a platform running here.',
+  ),
+  HEARTH_ACCOUNT_ID: setting(
+    'text',
+    '',
+    'Account of that key, for `npx hearth cohorts`; empty takes that of a platform running here.',
+  ),
+  HEARTH_USER_ID: setting(
+    'text',
+    '',
+    'User for whom `npx hearth cohorts` runs; empty takes the name of the user of this machine.',
   ),
   HEARTH_EVALUATOR_TOKEN: setting(
     'text',

@@ -155,3 +155,4 @@ export const CohortEvents = Type.Object(
   { events: Type.Array(CohortEvent), next_cursor: Nullable(Uuid) },
   { $id: 'CohortEvents' },
 )
+export type CohortEvents = Static<typeof CohortEvents>

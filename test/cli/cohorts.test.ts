@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { follow } from '../../cli/cohorts/follow.ts'
+import { PlatformClient } from '../../cli/platform-client.ts'
+import { newId } from '../../domain/ids.ts'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+
+describe('hearth cohorts', () => {
+  let world: InferenceWorld
+  let folder: ReturnType<typeof temporaryFolder>
+  before(async () => {
+    folder = temporaryFolder()
+    world = await startInferenceWorld()
+  })
+  after(async () => {
+    await world?.[Symbol.asyncDispose]()
+    folder?.[Symbol.dispose]()
+  })
+
+  async function run(args: string[], { env = {}, stdin = '' }: { env?: object; stdin?: string } = {}) {
+    const child = spawn(process.execPath, ['cli/hearth.ts', ...args], {
+      env: {
+        PATH: process.env.PATH,
+        HEARTH_DATA_DIR: folder.path,
+        HEARTH_BASE_URL: world.api.baseUrl,
+        HEARTH_API_KEY: world.key,
+        HEARTH_ACCOUNT_ID: world.accountId,
+        ...env,
+      },
+    })
+    child.stdin.end(stdin)
+    const ended = new Promise<number>((resolve) => child.on('close', (code) => resolve(code ?? 1)))
+    const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), ended])
+    return { code, out, err }
+  }
+  const cohorts = (...args: string[]) => run(['cohorts', ...args])
+  const file = (content: unknown): string => {
+    const path = join(folder.path, `${newId()}.json`)
+    writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
+    return path
+  }
+  const chain = (first: string, second = first, more: object = {}): PlanRequest => ({
+    name: 'chain',
+    stages: [
+      { stage_id: 'draft', endpoint_id: first },
+      { stage_id: 'judge', endpoint_id: second, ...more },
+    ],
+    edges: [
+      { from: { stage_id: 'input', path: '/words' }, to: { stage_id: 'draft', path: '/instances' } },
+      {
+        from: { stage_id: 'draft', path: '/predictions/0' },
+        to: { stage_id: 'judge', path: '/instances/0' },
+      },
+    ],
+  })
+
+  it('plans a graph, runs it while its events are told, and shows it by its task', async () => {
+    await using _control = await world.control()
+    await using node = await world.node()
+    const endpoint = await world.endpoint({ name: 'chained' })
+    const graph = file(chain(endpoint.name))
+
+    const planned = await cohorts('plan', graph)
+    const ran = await cohorts('run', graph, '--input', '{"words": ["one"]}', '--watch')
+    const queued = await cohorts(
+      'run',
+      file({ plan: chain(endpoint.id), input: { words: ['two'] } }),
+      '--watch',
+      '--json',
+    )
+    const summary = JSON.parse(queued.out)
+    const shown = await cohorts('show', summary.task_id)
+
+    assert.equal(planned.code, 0, planned.err)
+    assert.match(planned.out, /^Plan [-0-9a-f]{36}: about \d+ ms/)
+    assert.match(planned.out, new RegExp(`judge +${node.nodeId}`))
+    assert.match(planned.out, /Critical path: draft -> judge\./)
+    assert.equal(ran.code, 0, ran.err)
+    assert.deepEqual(JSON.parse(ran.out), { judge: { predictions: ['one'], weights: 'chained' } })
+    assert.match(
+      ran.err,
+      /cohort\.queued[^]*stage\.called draft attempt 1 on [^]*stage\.succeeded judge[^]*cohort\.succeeded/,
+    )
+    assert.deepEqual([queued.code, summary.status], [0, 'succeeded'])
+    assert.match(
+      shown.out,
+      /succeeded after [\d.]+ s[^]*draft +succeeded +1[^]*draft-judge-\d+ +json +consumed[^]*"two"/,
+    )
+  })
+
+  it('reads the graph from standard input, and its own input from a file', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'piped' })
+    const stdin = JSON.stringify(chain(endpoint.id))
+
+    const planned = await run(['--json', 'cohorts', 'plan', '-'], { stdin })
+    const accepted = await run(
+      ['--json', 'cohorts', 'run', '-', '--input', file({ words: ['x'] }), '--user', 'ann'],
+      { stdin },
+    )
+
+    assert.equal(JSON.parse(planned.out).feasible, true, planned.err)
+    const { task_id: taskId } = JSON.parse(accepted.out)
+    const followed = await cohorts('show', taskId, '--watch', '--json')
+    assert.deepEqual(
+      [JSON.parse(followed.out).status, JSON.parse(followed.out).user_id],
+      ['succeeded', 'ann'],
+    )
+  })
+
+  it('draws a table over itself in a terminal, as wide as that is', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'drawn' })
+    const graph = file({
+      plan: chain(endpoint.id, endpoint.id, { input: { wait_s: 1 } }),
+      input: { words: ['x'] },
+    })
+    const { task_id: taskId } = JSON.parse((await run(['--json', 'cohorts', 'run', graph])).out)
+    const headers = { 'x-api-key': world.key, 'x-account-id': world.accountId, 'x-user-id': 'ann' }
+    const client = new PlatformClient(world.api.baseUrl, { prefix: '', headers, credential: 'this key' })
+    const written: string[] = []
+
+    await follow(client, taskId, { isTTY: true, columns: 60, write: (drawn) => void written.push(drawn) })
+
+    assert.ok(written.length > 1)
+    assert.match(written[0]!, /^Cohort /)
+    // oxlint-disable-next-line no-control-regex -- they move the cursor
+    for (const drawn of written.slice(1)) assert.match(drawn, /^\u001B\[5A\u001B\[0JCohort /)
+    assert.ok(
+      written.every((drawn) => drawn.split('\n').every((line) => line.replace(/^.*0J/, '').length < 60)),
+    )
+    assert.match(written.at(-1)!, /succeeded[^]*draft +succeeded[^]*judge +succeeded/)
+  })
+
+  it('ends with 1 for a graph that cannot run now and for a run that fails, and says why', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'refusing' })
+    const refusing = {
+      stages: [{ stage_id: 'only', endpoint_id: endpoint.id, input: { refuse: 'no' } }],
+      edges: [],
+    }
+
+    const planned = await cohorts('plan', file(chain('nobody')))
+    const refused = await cohorts('run', file(chain('nobody')), '--input', '{"words": []}')
+    const failed = await cohorts('run', file(refusing), '--watch')
+
+    assert.equal(planned.code, 1)
+    assert.match(planned.out, /cannot run now:\n {2}unknown_endpoint at stage draft: /)
+    assert.equal(refused.code, 1)
+    assert.match(refused.err, /^hearth: this graph cannot run now: .*\(conflict\)\n$/)
+    assert.equal(failed.code, 1)
+    assert.match(failed.err, /cohort\.failed[^]*hearth: the cohort has failed: /)
+  })
+
+  const TASK = newId()
+  for (const [fault, args, said] of [
+    ['a file that is not there', ['plan', '/nowhere.json'], /\/nowhere\.json cannot be read/],
+    ['a file that is not JSON', ['plan', 'README.md'], /README\.md is not JSON/],
+    ['a file that holds no graph', ['plan', 'package.json'], /package\.json is no graph: it needs "stages"/],
+    ['a file that holds no run', ['run', 'package.json'], /package\.json is no run/],
+    ['an input that is not JSON', ['run', 'package.json', '--input', '{words}'], /--input is not JSON/],
+    [
+      'both from standard input',
+      ['run', '-', '--input', '-'],
+      /only one of the graph and the input can be -/,
+    ],
+    ['standard input without an object', ['plan', '-'], /standard input is not JSON/],
+    ['an id that is none', ['show', 'mine'], /"mine" is no id/],
+    ['a cohort to resume that is no id', ['run', 'README.md', '--resume', 'x'], /"x" is no id/],
+    ['a deadline that is no number', ['run', 'README.md', '--deadline', 'soon'], /whole number/],
+    ['an account that is none', ['--account', 'me', 'show', TASK], /"me" is no id/],
+  ] as const) {
+    it(`names ${fault} before anything is sent`, async () => {
+      const { code, err } = await cohorts(...args)
+      assert.equal(code, 2, err)
+      assert.match(err, said)
+      assert.ok(!err.includes('    at '), err)
+    })
+  }
+
+  for (const [fault, args, env, said] of [
+    ['no key', ['show', TASK], { HEARTH_API_KEY: '' }, /An API key is needed for .*--api-key/],
+    ['no account', ['show', TASK], { HEARTH_ACCOUNT_ID: '' }, /set HEARTH_ACCOUNT_ID or pass --account/],
+    ['a key that is refused', ['show', TASK], { HEARTH_API_KEY: 'hk_no' }, /refuses this API key/],
+    ['the account of another key', ['show', TASK], { HEARTH_ACCOUNT_ID: newId() }, /\(account_mismatch\)/],
+    ['a task of no cohort', ['show', TASK], {}, /no cohort with this task id/],
+    ['a platform that is not there', ['show', TASK], { HEARTH_BASE_URL: 'http://127.0.0.1:1' }, /npm start/],
+  ] as const) {
+    it(`says what to do about ${fault}`, async () => {
+      const { code, err } = await run(['cohorts', ...args], { env })
+      assert.notEqual(code, 0)
+      assert.match(err, said)
+    })
+  }
+
+  it('names the fault of a graph that the platform refuses by its place', async () => {
+    const graph = { stages: [{ stage_id: 'Draft', endpoint_id: 'x' }], edges: [] }
+    const { code, err } = await cohorts('plan', file(graph))
+
+    assert.equal(code, 2)
+    assert.match(err, /body\.stages\.0\.stage_id: .*lower-case letter/)
+  })
+})
