@@ -231,11 +231,15 @@ export class PayloadStore implements AsyncDisposable {
     const taken = Math.min(most, this.limitBytes - this.#usedBytes)
     if (taken < bytes) throw this.#noRoom(bytes)
     this.#usedBytes += taken
-    await Promise.all(this.#removals)
-    const { bavail, bsize } = await statfs(this.#dir)
-    if (bavail * bsize >= bytes + HEADROOM_BYTES) return taken
-    this.#give(taken)
-    throw this.#noRoom(bytes)
+    try {
+      await Promise.all(this.#removals)
+      const { bavail, bsize } = await statfs(this.#dir)
+      if (bavail * bsize < bytes + HEADROOM_BYTES) throw this.#noRoom(bytes)
+      return taken
+    } catch (err) {
+      this.#give(taken)
+      throw err
+    }
   }
 
   #give(bytes: number): void {

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connect } from 'node:tls'
 import { request, Agent } from 'undici'
 import { edgePath, type EdgePeer } from '../../../node-runtime/edges/pinned-client.ts'
 import { probeCandidates } from '../../../node-runtime/edges/probe.ts'
@@ -74,7 +77,7 @@ describe('the direct way of an edge', () => {
     const peer = { ...at, ...admit(nodes.server, at) }
     const bytes = randomBytes(1000)
     const receiving = receive(peer, { limits: { silentMs: 4_000 } })
-    await new Promise((resolve) => setTimeout(resolve, 2_500))
+    await sleep(2_500)
     using made = await storeBytes(nodes.producer.store, bytes)
     nodes.producer.store.hold(made, at, 60_000)
 
@@ -212,6 +215,47 @@ describe('the direct way of an edge', () => {
     await assert.rejects(receiving, failsWith('stalled'))
   })
 
+  it('is read from the disk only as fast as its reader takes it', async () => {
+    const bytes = randomBytes(60 * MB)
+    const peer = await nodes.offer(bytes)
+    const before = process.memoryUsage().arrayBuffers
+    const reader = connect({ port: Number(new URL(peer.url).port), rejectUnauthorized: false })
+    reader.write(`GET ${edgePath(peer)} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${peer.ticket}\r\n\r\n`)
+    await once(reader, 'readable')
+    await sleep(500)
+    const waiting = process.memoryUsage().arrayBuffers - before
+
+    let taken = 0
+    for await (const chunk of reader as AsyncIterable<Buffer>)
+      if ((taken += chunk.length) > bytes.length) break
+
+    assert.ok(waiting < 30 * MB, `${waiting} bytes wait for the reader`)
+    assert.ok(taken > bytes.length)
+  })
+
+  it('stalls for a producer that sends too slowly for too long', async () => {
+    const peer = await nodes.offer(randomBytes(30 * MB))
+    await using proxy = await startTcpProxy(Number(new URL(peer.url).port))
+    proxy.paceMs = 20
+    const limits = { silentMs: 2_000, slowMs: 600, slowBytesPerS: 1e9 }
+
+    await assert.rejects(
+      receive({ ...peer, url: `https://127.0.0.1:${proxy.port}` }, { limits }),
+      /bytes a second came/,
+    )
+  })
+
+  it('takes no byte that there is no room for', async () => {
+    await using small = await openTwoNodes({ limitMb: 2 })
+    const peer = await nodes.offer(randomBytes(3 * MB))
+    const receiving = (options: object) =>
+      small.consumer.receive(peer, { transport: 'direct', peer }, { ...MOST, ...options })
+
+    await assert.rejects(receiving({ sizeBytes: 3 * MB }), failsWith('no_room'))
+    await assert.rejects(receiving({}), failsWith('no_room'))
+    assert.equal(small.consumer.store.usedBytes, 0)
+  })
+
   it('ends within a second of its release, and leaves nothing', async () => {
     const at = newAttempt()
     const peer = await nodes.offer(randomBytes(30 * MB), at)
@@ -226,6 +270,7 @@ describe('the direct way of an edge', () => {
     await nodes.consumer.release(at)
 
     await assert.rejects(receiving, failsWith('cancelled'))
+    await until(() => proxy.open === 0, SOON_MS)
     await until(async () => (await filesOf(held)).every((name) => !held.path.endsWith(name)), SOON_MS)
     assert.equal((await ask(peer)).statusCode, 404)
     assert.equal(nodes.producer.store.find(at), undefined)

@@ -7,12 +7,16 @@ export interface TcpProxy extends AsyncDisposable {
   port: number
   /** The connections made to it so far. */
   connections: number
+  /** The connections that are open, of clients and to the port. */
+  readonly open: number
   /** The bytes of answers that it has passed on. */
   bytes: number
   /** The n-th byte of answers, counted over all connections, changes on its way; once. */
   flipAt: number | undefined
   /** The connection is cut before this byte of answers; once. */
   cutAt: number | undefined
+  /** The time that each piece of an answer waits. */
+  paceMs: number
   /** Answers stop, with the connection open. */
   isMute: boolean
 }
@@ -51,7 +55,8 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
           chunk[proxy.flipAt - at]! ^= 1
           proxy.flipAt = undefined
         }
-        done(null, chunk)
+        if (proxy.paceMs > 0) setTimeout(() => done(null, chunk), proxy.paceMs)
+        else done(null, chunk)
       },
     })
   server.listen(0, '127.0.0.1')
@@ -59,9 +64,13 @@ export async function startTcpProxy(target: number): Promise<TcpProxy> {
   const proxy: TcpProxy = {
     port: (server.address() as AddressInfo).port,
     connections: 0,
+    get open() {
+      return sockets.size
+    },
     bytes: 0,
     flipAt: undefined,
     cutAt: undefined,
+    paceMs: 0,
     isMute: false,
     async [Symbol.asyncDispose]() {
       server.close()
