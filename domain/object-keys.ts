@@ -40,6 +40,14 @@ export const cohortEdgeKey = (place: {
   attempt: number
 }): string => `${RELAYED}${place.accountId}/${place.cohortId}/${place.edgeId}/${place.attempt}`
 
+/** The key of a value that is too large for the row of its edge. */
+export const cohortValueKey = (place: {
+  accountId: string
+  cohortId: string
+  edgeId: string
+  sha256: string
+}): string => `${RELAYED}${place.accountId}/${place.cohortId}/${place.edgeId}/value-${place.sha256}`
+
 /** The folder of one dataset at one stage. */
 export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>
   `${stage}/${accountId}/${datasetId}/`

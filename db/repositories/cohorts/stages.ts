@@ -1,11 +1,11 @@
-import { sql, type Transaction } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortEdgeRow, CohortFault, CohortStageRow } from '../../tables/cohorts.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { appendCohortEvents } from './events.ts'
-import { payloadOf } from './payload-of.ts'
+import { payloadOf, valueKey } from './payload-of.ts'
 
 /** Locks a stage behind its hand-overs, which every writer locks first. */
 export async function lockStage(
@@ -32,6 +32,11 @@ export async function lockStage(
       outgoing: edges.filter(({ from_stage_id }) => from_stage_id === id),
     }
   )
+}
+
+/** Returns the hand-overs of a stage's result. */
+export function outgoingOf(db: Kysely<Database>, stageId: string): Promise<CohortEdgeRow[]> {
+  return db.selectFrom('cohort_edge').selectAll().where('from_stage_id', '=', stageId).execute()
 }
 
 /** Records the node that a stage is called on. */
@@ -85,15 +90,27 @@ export async function recordStep(
   return true
 }
 
-/** Writes a value as the payload of a hand-over, for its consumer to fetch. */
-export async function stateValue(
+/**
+ * Writes a value as the payload of a hand-over, for its consumer to fetch. A large one is in the object store already, and
+ * goes the way of what nodes relay.
+ */
+async function stateValue(
   trx: Transaction<Database>,
   edge: CohortEdgeRow,
   value: unknown,
+  key: string | undefined,
 ): Promise<void> {
+  const { payload, ...statement } = payloadOf(value)
   await trx
     .updateTable('cohort_edge')
-    .set({ state: 'transferred', transport: 'inline', encoding: 'json', failure: null, ...payloadOf(value) })
+    .set({
+      encoding: 'json',
+      failure: null,
+      ...statement,
+      ...(key === undefined
+        ? { state: 'transferred' as const, transport: 'inline' as const, payload }
+        : { payload_key: key }),
+    })
     .where('id', '=', edge.id)
     .where('state', 'in', ['planned', 'negotiating', 'negotiated'])
     .execute()
@@ -140,7 +157,7 @@ export async function completeStage(
   for (const edge of outgoing.filter(({ kind }) => isByValue(kind))) {
     const value = carriedBy(edge, result)
     if (value === undefined) await closeEdges(trx, [edge])
-    else await stateValue(trx, edge, value)
+    else await stateValue(trx, edge, value, valueKey({ edge, accountId: stage.account_id, value }))
   }
   await appendCohortEvents(trx, stage.cohort_id, [
     { type: 'stage.succeeded', stageName: stage.name, nodeId: stage.node_id, attempt: stage.attempt },
@@ -224,7 +241,7 @@ export async function giveUpStage(
     .execute()
   for (const edge of outgoing) {
     const value = spare === undefined ? undefined : carriedBy(edge, spare)
-    if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, value)
+    if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, value, undefined)
     else await closeEdges(trx, [edge])
   }
   await appendCohortEvents(trx, stage.cohort_id, [

@@ -11,6 +11,8 @@ const BY_AGE = {
   node_token: { column: 'expires_at', keep: '24 hours' },
   node_model_grant: { column: 'expires_at', keep: '0 hours' },
   node_dispatch: { column: 'dispatched_at', keep: '24 hours' },
+  cohort_plan: { column: 'expires_at', keep: '24 hours' },
+  cohort_event: { column: 'created_at', keep: '30 days' },
   event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '37 days' },

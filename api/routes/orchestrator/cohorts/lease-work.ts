@@ -1,6 +1,8 @@
+import { payloadOf, valueKey } from '../../../../db/repositories/cohorts/payload-of.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
+import { carriedBy, isByValue } from '../../../../domain/cohorts/values.ts'
 import { leaseFileKey } from '../../../../domain/object-keys.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
 import type { LeaseWork } from '../leases/work.ts'
@@ -28,6 +30,16 @@ export const stageWork = {
     // The producers beyond its quorum have nobody to work for any more.
     if (stage && step === 'running' && stage.specification['quorum'] !== undefined)
       void tellStageStarted(services, stage, { isRunning: true })
+  },
+
+  async check({ lease, body, services: { db, objects } }) {
+    const { result } = taskResult(body)
+    for (const edge of await cohortStageRepository.outgoingOf(db, lease.subject_id)) {
+      const value = isByValue(edge.kind) ? carriedBy(edge, result) : undefined
+      const key = value === undefined ? undefined : valueKey({ edge, accountId: lease.account_id, value })
+      if (key !== undefined)
+        await objects.put(key, payloadOf(value).payload, { contentType: 'application/json' })
+    }
   },
 
   async complete({ trx, lease, body }) {
