@@ -32,13 +32,17 @@ export const inputKey = (accountId: string, id: string): string => `inputs/${acc
 /** The folder of payloads that go from node to node through the store. */
 export const RELAYED = 'cohorts/'
 
+/** The folder of what a cohort hands over through the store. */
+export const cohortFolder = ({ accountId, cohortId }: { accountId: string; cohortId: string }): string =>
+  `${RELAYED}${accountId}/${cohortId}/`
+
 /** The key of a payload that one attempt at an edge relays. */
 export const cohortEdgeKey = (place: {
   accountId: string
   cohortId: string
   edgeId: string
   attempt: number
-}): string => `${RELAYED}${place.accountId}/${place.cohortId}/${place.edgeId}/${place.attempt}`
+}): string => `${cohortFolder(place)}${place.edgeId}/${place.attempt}`
 
 /** The key of a value that is too large for the row of its edge. */
 export const cohortValueKey = (place: {
@@ -46,7 +50,7 @@ export const cohortValueKey = (place: {
   cohortId: string
   edgeId: string
   sha256: string
-}): string => `${RELAYED}${place.accountId}/${place.cohortId}/${place.edgeId}/value-${place.sha256}`
+}): string => `${cohortFolder(place)}${place.edgeId}/value-${place.sha256}`
 
 /** The folder of one dataset at one stage. */
 export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>

@@ -18,6 +18,7 @@ import { ApiError, invalid } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { Transport } from '../../schemas/cohort-vocabulary.ts'
 import { type CohortAccepted, MAX_RUN_INPUT_BYTES, type RunRequest } from '../../schemas/cohort.ts'
 import { cohortRunStart } from '../../workflows/contract/starts.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
@@ -307,12 +308,23 @@ function edgeRow(
     ...edge,
     ...connects,
     mode,
-    transports: transports ? JSON.stringify(transports) : null,
+    transports: allowedTransports(graph, transports),
     max_bytes,
     min_score: min_score ?? graph.constraints.min_score,
     state,
     ...(value !== undefined && { transport: 'inline' as const, encoding: 'json', ...payloadOf(value) }),
   }
+}
+
+const ALL_BUT_RELAY: readonly Transport[] = ['local', 'inline', 'direct', 'engine']
+
+/** Returns the transports that the edge and its graph allow; null for all. */
+function allowedTransports(
+  { constraints }: Graph,
+  transports: readonly Transport[] | undefined,
+): string | null {
+  if (constraints.allow_relay !== false) return transports ? JSON.stringify(transports) : null
+  return JSON.stringify((transports ?? ALL_BUT_RELAY).filter((way) => way !== 'relay'))
 }
 
 /** Returns the stages that a new plan has on other nodes than the earlier one. */

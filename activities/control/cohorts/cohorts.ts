@@ -9,6 +9,7 @@ import type { CohortRow, CohortStageRow } from '../../../db/tables/cohorts.ts'
 import { costsOf } from '../../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import { cohortFolder } from '../../../domain/object-keys.ts'
 import type { ControlDeps } from '../deps.ts'
 import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
 
@@ -42,7 +43,7 @@ export type CallResult =
 
 const LONGEST_WHY = 300
 
-export const createCohortActivities = ({ db, now }: ControlDeps) => ({
+export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   /** Starts a cohort, and returns its graph. Safe to repeat because the row moves once. */
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
@@ -129,6 +130,9 @@ export const createCohortActivities = ({ db, now }: ControlDeps) => ({
   /** Ends a cohort, whatever is still at work. Safe to repeat because a cohort ends once. */
   async endCohort({ cohortId, ending }: { cohortId: string; ending: CohortEnding }): Promise<void> {
     await db.transaction().execute((trx) => endCohort(trx, cohortId, ending, now()))
+    const cohort = await cohortRepository.readCohort(db, cohortId)
+    // What went through the object store has been taken, or nobody waits for it any more.
+    if (cohort) await objects.deletePrefix(cohortFolder({ accountId: cohort.account_id, cohortId }))
   },
 })
 
