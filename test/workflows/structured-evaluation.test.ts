@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
 import { buffer } from 'node:stream/consumers'
+import { createReconcileActivities } from '../../activities/control/housekeeping/reconcile.ts'
 import { findEvidence } from '../../db/repositories/cohorts/evidence.ts'
 import { findActiveSpaces } from '../../db/repositories/cohorts/spaces.ts'
 import { faultOfAdapter } from '../../domain/cohorts/adapter.ts'
+import { ControlError } from '../../node-runtime/control/client.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
+import { until } from '../support/assertions/until.ts'
 import { evaluate } from '../support/builders/evidence.ts'
 import { requireSpecialist } from '../support/builders/tiny-specialist.ts'
 import { colouredTexts, EvaluationWorld } from '../support/servers/evaluation-world.ts'
@@ -96,6 +99,24 @@ describe('structuredEvaluation', function () {
     const history = JSON.stringify(await workflow(run).fetchHistory())
     assert.ok(!history.includes('different texts'), 'only codes are in the history')
     await recordHistory('structured-evaluation-failed', workflow(run))
+  })
+
+  it('is ended by the platform when an operator terminates its workflow, and read by no node any more', async () => {
+    const { services } = world.on.api
+    const other = await world.encoder('terminated', { seed: 9 })
+    const body = { source: side(other), target: side(native), anchors: { dataset_id, ...COUNTS } }
+    const { body: started } = await evaluate(world.on.api, 'structured-runs', body)
+    await until(async () => (await world.read(started.run_id)).status === 'embedding')
+    await workflow(started).terminate('a test')
+
+    await createReconcileActivities({ ...services, now: () => new Date() }).reconcileCohorts(null)
+
+    const { status, reasons } = await world.read(started.run_id)
+    assert.deepEqual([status, reasons], ['failed', ['workflow_ended']])
+    await assert.rejects(
+      world.node.parts.control.call('GET', `/api/v1/nodes/evaluations/${started.run_id}/source`),
+      (err) => err instanceof ControlError && err.status === 404,
+    )
   })
 
   it('waits for a model to be registered anew that is revoked', async () => {

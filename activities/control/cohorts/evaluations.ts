@@ -10,6 +10,7 @@ import type { StructuredRunRow } from '../../../db/tables/evaluator.ts'
 import { faultOfAdapter } from '../../../domain/cohorts/adapter.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { evaluationFolder, evaluationKey, evidenceKey } from '../../../domain/object-keys.ts'
+import { serves } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import type {
@@ -51,7 +52,9 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
     const version = run && (await versionLifecycleRepository.findVersion(db, versionOf(run, step)))
     if (!version) throw ApplicationFailure.nonRetryable('the model of the run is gone', 'not_found')
     const index = new PlacementIndex()
-    for (const snapshot of await nodeLoadRepository.readSnapshots(db)) index.put(snapshot)
+    // The node reads the texts, which may belong to another account than the model.
+    const able = (await nodeLoadRepository.readSnapshots(db)).filter((node) => serves(node, run.account_id))
+    for (const snapshot of able) index.put(snapshot)
     const { model_key, account_id, runtime_profile, memory_mb } = version
     const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
     const nodeId = index.place(need, Math.random).chosen?.node_id

@@ -2,6 +2,7 @@ import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } 
 import type { Kysely } from 'kysely'
 import * as invocationRepository from '../../../db/repositories/actions/invocations.ts'
 import { endCohort } from '../../../db/repositories/cohorts/endings.ts'
+import * as structuredRunRepository from '../../../db/repositories/cohorts/structured-runs.ts'
 import * as candidateTestRepository from '../../../db/repositories/models/candidate-tests.ts'
 import * as versionLifecycleRepository from '../../../db/repositories/models/version-lifecycle.ts'
 import * as killSwitchRepository from '../../../db/repositories/platform/kill-switch.ts'
@@ -25,6 +26,7 @@ import {
   coldInferenceStart,
   killSwitchStart,
   mergeStart,
+  structuredEvaluationStart,
   trainingRunStart,
   webhookDeliveryStart,
 } from '../../../workflows/contract/starts.ts'
@@ -125,8 +127,12 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
     )
   },
 
-  /** Does the same for cohorts. Safe to repeat because a cohort ends once, and its rows tell which stages remain. */
+  /**
+   * Does the same for cohorts, and first for structured runs. Safe to repeat because each ends once, and its rows tell
+   * what remains.
+   */
   async reconcileCohorts(after: string | null): Promise<Swept> {
+    if (after === null) await sweepRuns({ db, temporal, log })
     return sweep({ temporal, log }, await openWorkRepository.openCohorts(db, { after, limit: BATCH }), {
       workflowId: WORKFLOW_ID.cohort,
       end: ({ id }, { status, reason }) => {
@@ -237,6 +243,19 @@ async function sweep<Row extends { id: string }>(
     await Promise.all(settled)
   }
   return swept
+}
+
+/** Reconciles the oldest structured runs; there are few. */
+async function sweepRuns({ db, temporal, log }: Pick<ControlDeps, 'db' | 'temporal' | 'log'>): Promise<void> {
+  await sweep({ temporal, log }, await structuredRunRepository.openRuns(db, BATCH), {
+    workflowId: WORKFLOW_ID.evaluation,
+    end: ({ id }, { status }) => {
+      const code = status === 'cancelled' ? 'cancelled' : 'workflow_ended'
+      return structuredRunRepository.endRun(db, id, { status: 'failed', reasons: [code] })
+    },
+    restart: ({ id, account_id }) =>
+      enqueueStart(db, structuredEvaluationStart({ runId: id, accountId: account_id })),
+  })
 }
 
 /**

@@ -20,6 +20,17 @@ export function findRun(db: Kysely<Database>, id: string): Promise<StructuredRun
   return db.selectFrom('structured_run').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
+/** Returns open runs, oldest first. */
+export function openRuns(db: Kysely<Database>, limit: number): Promise<StructuredRunRow[]> {
+  return db
+    .selectFrom('structured_run')
+    .selectAll()
+    .where('status', 'not in', ENDED)
+    .orderBy('created_at')
+    .limit(limit)
+    .execute()
+}
+
 /** Finds a run and locks it, to end it. */
 export function lockRun(trx: Transaction<Database>, id: string): Promise<StructuredRunRow | undefined> {
   return trx.selectFrom('structured_run').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()

@@ -2,6 +2,7 @@ import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { twice } from '../assertions/at-least-once.ts'
 import { eventually } from '../assertions/until.ts'
 import { embeddingSpace, evaluate, EVALUATOR, TOKEN_HEADER } from '../builders/evidence.ts'
 import { type TinySpecialist, tinySpecialist } from '../builders/tiny-specialist.ts'
@@ -26,7 +27,8 @@ export class EvaluationWorld implements AsyncDisposable {
   static async start(): Promise<EvaluationWorld> {
     await using stack = new AsyncDisposableStack()
     const on = stack.use(await startInferenceWorld())
-    stack.use(await on.control())
+    // Every activity of the control plane is repeated, as by a worker that dies before its reply.
+    stack.use(await on.control(twice))
     const { accountId } = on
     const node = stack.use(await on.node({ realCatalog: true, memoryMb: 12_000, accountId }))
     return new EvaluationWorld(on, node, stack.move())
