@@ -61,7 +61,7 @@ async function register(
   const { files } = found
   const configs = await Promise.all(
     files
-      .filter(({ path, size_bytes }) => isSpaceConfig(path) && size_bytes <= MOST_BYTES)
+      .filter(({ path, size_bytes }) => isSpaceConfig(taskType, path) && size_bytes <= MOST_BYTES)
       .map(async (file) => [file.path, await readJson(services, file)] as const),
   )
   const spaces = builtInSpaces({

@@ -23,9 +23,12 @@ const POOLINGS = {
   pooling_mode_lasttoken: 'last',
 } as const
 
-/** The JSON files from which spaces are derived. */
-export const isSpaceConfig = (path: string): boolean =>
-  path === 'config.json' || path === 'modules.json' || /^[^/]+\/config\.json$/.test(path)
+const EMBEDDINGS = 'embeddings'
+
+/** Returns whether the spaces of a model of this task type follow from the content of one of its files. */
+export const isSpaceConfig = (taskType: string, path: string): boolean =>
+  taskType === EMBEDDINGS &&
+  (path === 'config.json' || path === 'modules.json' || /^[^/]+\/config\.json$/.test(path))
 
 /**
  * Returns the spaces that follow from a model's files. A form that they do not tell for sure, such as two poolings
@@ -33,7 +36,7 @@ export const isSpaceConfig = (path: string): boolean =>
  */
 export function builtInSpaces(facts: ModelFacts): ModelSpace[] {
   const { taskType, framework } = facts
-  if (taskType === 'embeddings') return [space(TEXT, 'accepts', TEXT), ...embedding(facts)]
+  if (taskType === EMBEDDINGS) return [space(TEXT, 'accepts', TEXT), ...embedding(facts)]
   if (isChatCapable(taskType)) return [space(TEXT, 'both', TEXT), ...tokens(facts)]
   if (framework === LIGHTGBM && JSON_TASKS.includes(taskType)) {
     return [space('input', 'accepts', 'json'), space('output', 'produces', 'json')]
