@@ -1,6 +1,7 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { completeSpace } from '../../../domain/cohorts/spaces.ts'
 import { newId } from '../../../domain/ids.ts'
+import { isUuid } from '../../../domain/uuid.ts'
 import type { ModelSpace } from '../../../schemas/cohort-evaluator.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelSpaceRow } from '../../tables/evaluator.ts'
@@ -92,9 +93,10 @@ export async function findVersionsBehind(
   db: Kysely<Database>,
   { endpoints, models }: { endpoints: readonly string[]; models: readonly string[] },
 ): Promise<string[]> {
+  const ids = endpoints.filter(isUuid)
   const { rows } = await sql<{ version_id: string }>`
-    select version_id from endpoint
-      where deleted_at is null and (id::text = any(${endpoints}::text[]) or name = any(${endpoints}::text[]))
+    select version_id from endpoint where deleted_at is null and id = any(${ids}::uuid[])
+    union select version_id from endpoint where deleted_at is null and name = any(${endpoints}::text[])
     union select coalesce(hub_model.version_id, asked.id)
       from unnest(${models}::uuid[]) asked(id) left join hub_model on hub_model.id = asked.id`.execute(db)
   return rows.map(({ version_id }) => version_id)
