@@ -21,6 +21,7 @@ export const emit = defineEvents({
       err: 'string',
     },
   ),
+  'cohort.payload_lost': warn('a payload is no longer kept for its consumer', { err: 'error' }),
   'memory.retained': error('memory of a stopped model has not come back', {
     model_key: 'string',
     pids: 'number[]',

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox'
+import { ModelSpace } from './cohort-evaluator.ts'
 import { StageOperation } from './cohort-plan.ts'
 import { EdgeMode, SpaceKind, Transport } from './cohort-vocabulary.ts'
 import { Nullable, Timestamp, Uuid } from './common.ts'
@@ -16,11 +17,17 @@ const Side = {
 }
 
 /** A hand-over that a stage waits for, and the place of its value in the input. */
-export const IncomingEdge = Type.Object({ ...Side, path: Type.String() })
+export const IncomingEdge = Type.Object({
+  ...Side,
+  path: Type.String(),
+  /** What shows of the producer's space in its payload; null for values. */
+  space: Nullable(Type.Pick(ModelSpace, ['kind', 'dtype', 'dimensions', 'engine', 'max_tokens'])),
+})
 export type IncomingEdge = Static<typeof IncomingEdge>
 
 /** A representation that a stage hands over. Values go with its result. */
-const OutgoingEdge = Type.Object({ ...Side, path: Type.String() })
+export const OutgoingEdge = Type.Object({ ...Side, path: Type.String() })
+export type OutgoingEdge = Static<typeof OutgoingEdge>
 
 /** The response to a node's claim of a stage. */
 export const StageClaim = Type.Object(

@@ -1,6 +1,8 @@
+import type { PayloadKeepers } from '../../node-runtime/cohorts/payload-keepers.ts'
 import type { ControlClient } from '../../node-runtime/control/client.ts'
 import type { Spool } from '../../node-runtime/control/spool.ts'
 import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
+import type { Edges } from '../../node-runtime/edges/edges.ts'
 import type { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
 import type { InputFiles } from '../../node-runtime/models/input-files.ts'
 import type { ModelManager } from '../../node-runtime/models/manager.ts'
@@ -31,6 +33,9 @@ export interface NodeDeps {
   readonly memory: MemoryLedger
   /** Logs and losses of jobs, on disk until a gateway has stored them. */
   readonly spool: Spool
+  /** What stages of cohorts hand over from here, and to here. */
+  readonly edges: Edges
+  readonly keepers: PayloadKeepers
   /** Fetches the files of inputs. */
   readonly inputs: InputFiles
   /** Validates responses against schemas that callers wrote. */

@@ -10,6 +10,7 @@ export interface StageModel {
   model_name: string
   model_key: string
   runtime_profile: string
+  task_type: string
   memory_mb: number
   price_micro: number
   /** Expected milliseconds of one run, and of a load from disk and from the store. */

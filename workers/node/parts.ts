@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
+import { PayloadKeepers } from '../../node-runtime/cohorts/payload-keepers.ts'
 import { ControlClient } from '../../node-runtime/control/client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../../node-runtime/control/identity.ts'
 import { Spool } from '../../node-runtime/control/spool.ts'
@@ -52,6 +53,8 @@ export interface NodeParts {
   inputs: InputFiles
   /** What stages of cohorts hand over from here, and to here. */
   edges: Edges
+  /** Keeps the former until their consumers have succeeded. */
+  keepers: PayloadKeepers
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** Aborts installations of environments that no load waits for, and the reading of operators' tools. */
@@ -203,6 +206,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     schemaChecks: new SchemaChecks(),
     inputs,
     edges,
+    keepers: new PayloadKeepers(edges, log),
     links,
     pythonOf,
     preparing,
@@ -269,8 +273,9 @@ function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
 
 /** Stops the node's processes, sends the rest of its spool, and closes its links. */
 export async function closeNode(node: NodeParts): Promise<void> {
-  const { models, tools, edges, driver, containers, spool, links, control } = node
+  const { models, tools, edges, keepers, driver, containers, spool, links, control } = node
   node.preparing.abort()
+  await keepers[Symbol.asyncDispose]()
   await Promise.all([models, tools, edges].map((part) => part[Symbol.asyncDispose]()))
   await Promise.all([
     driver.stopAll({ graceMs: STOP_GRACE_MS }),

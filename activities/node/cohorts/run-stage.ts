@@ -1,7 +1,4 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
-import { withCarried } from '../../../domain/cohorts/values.ts'
-import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
-import { receiveValue } from '../../../node-runtime/cohorts/receive-value.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { type KeptLease, keepLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
@@ -11,7 +8,9 @@ import type { StageClaim } from '../../../schemas/cohort-stage.ts'
 import type { CompleteTask } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
-import { askModel, handBack, type Held, InferenceError, readAnswer } from '../models/ask-model.ts'
+import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
+import { type Gathered, gatherInput } from './gather-input.ts'
+import { runModel } from './stage-operations.ts'
 
 const LEASE_S = 30
 
@@ -25,13 +24,17 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     using work = deps.work.begin(stageId, cancellationSignal())
     const claim = await claimStage(deps, cohortId, stageId, work.signal)
     using lease = keepLease(deps.control, claim.lease_token, LEASE_S)
-    const signal = AbortSignal.any([work.signal, lease.lost])
+    const over = new AbortController()
+    const signal = AbortSignal.any([work.signal, lease.lost, over.signal])
     const held = { subjectId: stageId, leaseToken: claim.lease_token, modelKey: claim.model_key, lease }
     try {
       const done = await workOn(deps, claim, held, signal)
       await deps.control.lease('complete', claim.lease_token, done, { signal })
     } catch (err) {
       throw await handBack(deps, held, err, signal)
+    } finally {
+      // What still waits for a hand-over ends as well.
+      over.abort()
     }
   },
 })
@@ -60,21 +63,21 @@ async function workOn(
 ): Promise<CompleteTask> {
   const { models } = deps
   const model_state = models.startState(claim.model_key)
-  const input = gatherInput(deps, claim, signal)
-  // The promise is awaited below; an earlier rejection must not count as unhandled.
-  input.catch(() => {})
-  await unlessAborted(models.load(claim.model_key), signal)
-  tell(held.lease, 'waiting')
-  const body = await fetchFiles(deps, claim, await input, signal)
+  const gathering = gatherInput(deps, claim, signal)
+  using gathered = await loadMeanwhile(gathering, async () => {
+    await unlessAborted(models.load(claim.model_key), signal)
+    tell(held.lease, 'waiting')
+  })
 
   using use = models.use(claim.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
   tell(held.lease, 'running')
   const startedAt = performance.now()
   const limited = AbortSignal.any([signal, AbortSignal.timeout(claim.timeout_s * 1_000)])
-  const path = inferPathOf(use.server.profile.infer_path, claim.task_type)
-  const answer = await askModel(use.server, { path, body }, limited)
-  const { result, outputs, endedAt } = await readAnswer(deps, held, answer, limited)
+  const work = { deps, claim, held, server: use.server, signal: limited }
+  const { result, outputs, endedAt } = await runModel(work, gathered, (input) =>
+    fetchFiles(deps, claim, input, limited),
+  )
   return {
     result,
     ...(outputs && { outputs }),
@@ -84,32 +87,21 @@ async function workOn(
   }
 }
 
+/** Loads while the input is gathered; an input that comes too late is disposed. */
+async function loadMeanwhile(gathering: Promise<Gathered>, load: () => Promise<void>): Promise<Gathered> {
+  // It is awaited below; an earlier rejection must not count as unhandled.
+  gathering.catch(() => {})
+  try {
+    await load()
+    return await gathering
+  } catch (err) {
+    gathering.then((gathered) => gathered[Symbol.dispose]()).catch(() => {})
+    throw err
+  }
+}
+
 const tell = (lease: KeptLease, status: 'waiting' | 'running') =>
   lease.report({ status, progress_pct: 0, metadata: {} })
-
-/** Waits for the hand-overs of a stage, as many as it needs, and writes their values into its input. */
-async function gatherInput(
-  { control }: NodeDeps,
-  { cohort_id: cohortId, lease_token: leaseToken, input, incoming }: StageClaim,
-  signal: AbortSignal,
-): Promise<Record<string, unknown>> {
-  if (incoming.length === 0) return input
-  const enough = new AbortController()
-  const until = AbortSignal.any([signal, enough.signal])
-  let known = input
-  const receive = async (edge: StageClaim['incoming'][number]) => {
-    const { value, mayRun } = await receiveValue({ control, cohortId, leaseToken }, edge, until)
-    if (enough.signal.aborted) return
-    if (value) known = withCarried(known, { to_path: value.edge.path }, value.value)
-    if (mayRun) enough.abort()
-  }
-  try {
-    await Promise.all(incoming.map(receive))
-  } catch (err) {
-    if (!enough.signal.aborted || signal.aborted) throw err
-  }
-  return known
-}
 
 async function fetchFiles(
   { inputs }: NodeDeps,

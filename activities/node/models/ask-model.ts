@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { cancellationSignal, ApplicationFailure } from '@temporalio/activity'
 import type { Dispatcher } from 'undici'
+import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
 import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
@@ -134,6 +135,7 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
     const code = err.isOfNode ? 'no_capacity' : 'input_refused'
     return { code, message, retryable: err.isOfNode }
   }
+  if (err instanceof EdgeError) return { code: err.failure, message, retryable: true }
   if (err instanceof ModelUnavailableError)
     return { code: err.code, message: withoutPaths(message), retryable: err.code !== 'unusable' }
   return { code: 'model_failed', message, retryable: true }

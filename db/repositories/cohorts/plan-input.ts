@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
+import { operationsOf } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
@@ -28,16 +29,21 @@ export async function readPlanInput(
     handOvers,
     nodes,
     rateOf: () => undefined,
-    reasons: [...faultsOf(graph), ...stageModels.reasons, ...unsupported(graph), ...reasons],
+    reasons: [
+      ...faultsOf(graph),
+      ...stageModels.reasons,
+      ...unsupported(graph, stageModels.models),
+      ...reasons,
+    ],
     now,
   }
 }
 
-const unsupported = ({ stages }: Graph): PlanReason[] =>
-  stages
-    .filter(({ operation }) => operation !== 'infer' && operation !== 'embed')
-    .map(({ stage_id, operation }) => ({
-      code: 'operation_not_supported' as const,
-      message: `stage "${stage_id}": no profile of this release serves the operation "${operation}"`,
-      stage_id,
-    }))
+/** Reasons for operations that the servers of their models do not have. */
+const unsupported = ({ stages }: Graph, models: StageModels['models']): PlanReason[] =>
+  stages.flatMap(({ stage_id, operation }) => {
+    const model = models.get(stage_id)
+    if (!model || operationsOf(model.runtime_profile, model.task_type).includes(operation)) return []
+    const message = `stage "${stage_id}": the profile ${model.runtime_profile} does not serve the operation "${operation}" of a model for ${model.task_type}`
+    return { code: 'operation_not_supported' as const, message, stage_id }
+  })

@@ -126,6 +126,7 @@ async function estimator(db: Kysely<Database>, rows: readonly Found[]): Promise<
       model_name: row.name,
       model_key: row.model_key,
       runtime_profile: row.runtime_profile,
+      task_type: row.task_type,
       memory_mb: row.memory_mb,
       price_micro: row.price_micro,
       run_ms: row.latency_ms ?? estimateMs(model, 'inference', kin),

@@ -23,6 +23,9 @@ export interface Tensor {
   name: string
   dtype: Dtype
   shape: readonly number[]
+  /** Its place in the data behind the header. */
+  from: number
+  to: number
 }
 
 export interface SafetensorsHeader {
@@ -53,7 +56,7 @@ export function readHeader(header: Uint8Array, dataBytes: number): SafetensorsHe
     at = to
   }
   if (at !== dataBytes) throw misshapen(`its tensors have ${at} bytes, and the file ${dataBytes}`)
-  return { tensors: placed.map(({ name, dtype, shape }) => ({ name, dtype, shape })), metadata }
+  return { tensors: placed, metadata }
 }
 
 function parse(header: Uint8Array): Record<string, unknown> {
@@ -68,7 +71,7 @@ function parse(header: Uint8Array): Record<string, unknown> {
   return value
 }
 
-function placeOf(name: string, entry: unknown): Tensor & { from: number; to: number } {
+function placeOf(name: string, entry: unknown): Tensor {
   if (!isObject(entry)) throw misshapen(`${quoted(name)} is not described`)
   const type = DTYPES.get(entry['dtype'])
   if (!type) throw misshapen(`${quoted(name)} has a type that payloads do not have`)

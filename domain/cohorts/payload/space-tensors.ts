@@ -25,10 +25,16 @@ function formsOf({ kind, dtype, dimensions, engine }: PayloadSpace): TensorForm[
   if (kind === 'hidden_state' && dimensions !== undefined)
     return [{ name: 'states', dtype, shape: ['rows', 'tokens', dimensions] }]
   if (kind !== 'kv_cache' || !engine) return undefined
-  const shape = ['rows', engine.kv_heads, 'tokens', engine.head_dim]
-  return Array.from({ length: engine.layers }, (_, layer) =>
+  const shape = [1, engine.kv_heads, 'tokens', engine.head_dim]
+  const layers = Array.from({ length: engine.layers }, (_, layer) =>
     ['key', 'value'].map((part) => ({ name: `${part}.${layer}`, dtype, shape })),
-  ).flat()
+  )
+  return [
+    ...layers.flat(),
+    { name: 'tokens', dtype: 'i32', shape: ['tokens'] },
+    // Of the last token, with which the next one is chosen.
+    { name: 'logits', dtype: 'f32', shape: ['vocabulary'] },
+  ]
 }
 
 /** Throws `space_mismatch` for a payload of another space, and `shape_mismatch` for one that this space does not have. */

@@ -34,8 +34,8 @@ describe('the header of a safetensors payload', () => {
     const { tensors, metadata } = read({ ...NAMED, b: f32([2], 16, 24), a: f32([2, 2], 0, 16) }, 24)
 
     assert.deepEqual(tensors, [
-      { name: 'b', dtype: 'f32', shape: [2] },
-      { name: 'a', dtype: 'f32', shape: [2, 2] },
+      { name: 'b', dtype: 'f32', shape: [2], from: 16, to: 24 },
+      { name: 'a', dtype: 'f32', shape: [2, 2], from: 0, to: 16 },
     ])
     assert.deepEqual(metadata, NAMED.__metadata__)
   })
@@ -43,7 +43,7 @@ describe('the header of a safetensors payload', () => {
   it('may be padded, and may describe a single number', () => {
     const padded = bytesOf(`${JSON.stringify({ n: f32([], 0, 4) })}      `)
 
-    assert.deepEqual(readHeader(padded, 4).tensors, [{ name: 'n', dtype: 'f32', shape: [] }])
+    assert.deepEqual(readHeader(padded, 4).tensors, [{ name: 'n', dtype: 'f32', shape: [], from: 0, to: 4 }])
   })
 
   it('has a length that the file has room for', () => {
@@ -115,8 +115,11 @@ describe('the tensors of a space', () => {
     ;['key.0', 'value.0', 'key.1', 'value.1'].forEach((name, i) => {
       entries[name] = { dtype: 'F16', shape: [1, 3, tokens, 5], data_offsets: [i * bytes, (i + 1) * bytes] }
     })
+    const [begin, end] = [4 * bytes, 4 * (bytes + tokens)]
+    entries['tokens'] = { dtype: 'I32', shape: [tokens], data_offsets: [begin, end] }
+    entries['logits'] = f32([7], end, end + 28)
     change(entries)
-    return [entries, 4 * bytes] as const
+    return [entries, end + 28] as const
   }
 
   it('are taken when names, shapes, type and fingerprint fit', () => {

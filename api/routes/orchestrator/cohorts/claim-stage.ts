@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
+import * as modelSpaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
@@ -11,7 +12,8 @@ import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { carriedBy, isByValue, withCarried } from '../../../../domain/cohorts/values.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
-import { StageClaim } from '../../../../schemas/cohort-stage.ts'
+import type { ModelSpace } from '../../../../schemas/cohort-evaluator.ts'
+import { type IncomingEdge, StageClaim } from '../../../../schemas/cohort-stage.ts'
 import { Uuid } from '../../../../schemas/common.ts'
 import { ClaimRequest, LEASE_SECONDS } from '../../../../schemas/lease.ts'
 import { modelLoadStart } from '../../../../workflows/contract/starts.ts'
@@ -58,9 +60,14 @@ export const claimStage = route({
       await modelOrderRepository.orderModel(trx, place)
       const endpoint = await taskRepository.findEndpointFacts(trx, stage.endpoint_id)
       await cohortStageRepository.recordStep(trx, stage, 'loading')
-      return { ...locked, cohort, lease, endpoint }
+      const spaces = new Map<string, ModelSpace>()
+      for (const { source_space_id: id } of locked.incoming) {
+        const space = id === null ? undefined : await modelSpaceRepository.findSpace(trx, id)
+        if (space) spaces.set(space.id, space.specification)
+      }
+      return { ...locked, cohort, lease, endpoint, spaces }
     })
-    const { stage, cohort, lease, endpoint, incoming, outgoing } = claimed
+    const { stage, cohort, lease, endpoint, incoming, outgoing, spaces } = claimed
     afterCommit(() => {
       outbox.poke()
       void tellStageStarted(services, stage)
@@ -81,7 +88,11 @@ export const claimStage = route({
       input: knownInput(spec, incoming, cohort),
       incoming: incoming
         .filter(({ from_stage_id }) => from_stage_id !== null)
-        .map((edge) => ({ ...sideOf(edge, edge.target_fingerprint), path: edge.to_path })),
+        .map((edge) => ({
+          ...sideOf(edge, edge.target_fingerprint),
+          path: edge.to_path,
+          space: shownOf(spaces.get(edge.source_space_id ?? '')),
+        })),
       outgoing: outgoing
         .filter((edge) => !isByValue(edge.kind) && !edge.closed)
         .map((edge) => ({ ...sideOf(edge, edge.source_fingerprint), path: edge.from_path })),
@@ -101,6 +112,19 @@ const sideOf = ({ id, attempt, kind, mode, transports, max_bytes }: CohortEdgeRo
   space_fingerprint: fingerprint,
   max_bytes: Number(max_bytes),
 })
+
+/** Returns what shows of a space in its payloads. */
+function shownOf(space: ModelSpace | undefined): IncomingEdge['space'] {
+  if (!space) return null
+  const { kind, dtype, dimensions, engine, max_tokens } = space
+  return {
+    kind,
+    ...(dtype && { dtype }),
+    ...(dimensions !== undefined && { dimensions }),
+    ...(engine && { engine }),
+    ...(max_tokens !== undefined && { max_tokens }),
+  }
+}
 
 /** Returns the static input of a stage with the values that come from the input of the run. */
 const knownInput = (

@@ -1,0 +1,78 @@
+import { readFile } from 'node:fs/promises'
+import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
+import { isByValue, withCarried } from '../../../domain/cohorts/values.ts'
+import { receivePayload, type ReceivedPayload } from '../../../node-runtime/cohorts/receive-payload.ts'
+import { receiveValue } from '../../../node-runtime/cohorts/receive-value.ts'
+import { mapVector, readMap, readVectors } from '../../../node-runtime/cohorts/vectors.ts'
+import { fetchRelayed } from '../../../node-runtime/edges/fetch-payload.ts'
+import type { IncomingEdge, StageClaim } from '../../../schemas/cohort-stage.ts'
+import type { NodeDeps } from '../deps.ts'
+
+/** The input of a stage, and the representations that do not fit into JSON. Their files go when it is disposed. */
+export interface Gathered extends Disposable {
+  readonly input: Record<string, unknown>
+  readonly payloads: readonly ReceivedPayload[]
+}
+
+/** Waits for the hand-overs of a stage, as many as it needs, and writes their values into its input. */
+export async function gatherInput(
+  deps: Pick<NodeDeps, 'control' | 'edges'>,
+  { cohort_id: cohortId, lease_token: leaseToken, input, incoming }: StageClaim,
+  signal: AbortSignal,
+): Promise<Gathered> {
+  using stack = new DisposableStack()
+  const payloads: ReceivedPayload[] = []
+  let known = input
+  const caller = { control: deps.control, edges: deps.edges, cohortId, leaseToken }
+  const enough = new AbortController()
+  const until = AbortSignal.any([signal, enough.signal])
+
+  const receive = async (edge: IncomingEdge) => {
+    if (isByValue(edge.kind)) {
+      const { value, mayRun } = await receiveValue(caller, edge, until)
+      if (enough.signal.aborted) return
+      if (value) known = withCarried(known, { to_path: value.edge.path }, value.value)
+      if (mayRun) enough.abort()
+      return
+    }
+    const { received, mayRun } = await receivePayload(caller, edge, until)
+    if (received) {
+      stack.use(received)
+      if (edge.kind === 'embedding') {
+        const value = await vectorsOf(deps, received, signal)
+        known = withCarried(known, { to_path: edge.path }, value)
+      } else payloads.push(received)
+    }
+    if (mayRun) enough.abort()
+  }
+  try {
+    await Promise.all(incoming.map(receive))
+  } catch (err) {
+    if (!enough.signal.aborted || signal.aborted) throw err
+  }
+  const opened = stack.move()
+  return { input: known, payloads, [Symbol.dispose]: () => opened.dispose() }
+}
+
+/** Returns the vectors of a payload in the consumer's space: one as a list of numbers, several as lists. */
+async function vectorsOf(
+  deps: Pick<NodeDeps, 'edges'>,
+  { payload, agreed: { adapter } }: ReceivedPayload,
+  signal: AbortSignal,
+): Promise<number[] | number[][]> {
+  const vectors = readVectors(await readFile(payload.path))
+  const map = adapter && readMap(await fetchAdapter(deps, adapter, signal))
+  const mapped = vectors.map((one) => [...(map ? mapVector(map, one) : one)])
+  return mapped.length === 1 ? mapped[0]! : mapped
+}
+
+async function fetchAdapter(
+  { edges: { store } }: Pick<NodeDeps, 'edges'>,
+  { url, sha256, size_bytes: sizeBytes }: NonNullable<ReceivedPayload['agreed']['adapter']>,
+  signal: AbortSignal,
+): Promise<Buffer> {
+  if (url === '') throw new EdgeError('refused', 'the platform names no address of the map')
+  const writer = await store.write({ sizeBytes, maxBytes: sizeBytes })
+  using file = await fetchRelayed(url, { writer, sizeBytes, sha256, signal })
+  return await readFile(file.path)
+}

@@ -1,0 +1,120 @@
+import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
+import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
+import type { Produced } from '../../../node-runtime/cohorts/payload-keepers.ts'
+import { lend, nameFor, takeFrom } from '../../../node-runtime/cohorts/server-files.ts'
+import { writeVectors } from '../../../node-runtime/cohorts/vectors.ts'
+import type { ModelUse } from '../../../node-runtime/models/manager.ts'
+import type { StageClaim } from '../../../schemas/cohort-stage.ts'
+import { type Dtype, EdgeFailure } from '../../../schemas/cohort-vocabulary.ts'
+import { valuesOf } from '../../../schemas/common.ts'
+import type { NodeDeps } from '../deps.ts'
+import { type Answered, askModel, type Held, InferenceError, readAnswer } from '../models/ask-model.ts'
+import type { Gathered } from './gather-input.ts'
+
+/** A loaded model at work on a stage. */
+export interface StageWork {
+  deps: NodeDeps
+  claim: StageClaim
+  held: Held
+  server: ModelUse['server']
+  signal: AbortSignal
+}
+
+interface Prefilled {
+  tokens: number
+  shape?: number[]
+  dtype?: Dtype
+}
+
+/** Runs the model of a stage. */
+export async function runModel(
+  work: StageWork,
+  { input, payloads }: Gathered,
+  files: (input: Record<string, unknown>) => Promise<Buffer>,
+): Promise<Answered> {
+  const { operation, task_type } = work.claim
+  if (operation === 'prefill') return prefill(work, input)
+  if (operation === 'decode') return decode(work, input, payloads)
+  const path = inferPathOf(work.server.profile.infer_path, task_type)
+  const answered = await ask(work, path, await files(input))
+  if (operation === 'embed') await keepVectors(work, answered.result)
+  return answered
+}
+
+const ask = async (
+  { deps, held, server, signal }: StageWork,
+  path: string,
+  body: Buffer,
+): Promise<Answered> => readAnswer(deps, held, await askModel(server, { path, body }, signal), signal)
+
+/** Has a prompt read, and keeps the cache of it for the stages that go on from there. */
+async function prefill(work: StageWork, input: Record<string, unknown>): Promise<Answered> {
+  const { claim, deps, server } = work
+  const [edge] = claim.outgoing
+  if (!edge) throw new InferenceError('no stage goes on from this prompt', false)
+  await using file = nameFor(server)
+  const { space_fingerprint } = edge
+  const body = Buffer.from(JSON.stringify({ ...input, file: file.name, space_fingerprint }))
+  const answered = await ask(work, '/prefill', body)
+  const { tokens, shape, dtype } = answered.result as unknown as Prefilled
+  using payload = await takeFrom(
+    deps.edges.store,
+    file,
+    Math.max(...claim.outgoing.map((one) => one.max_bytes)),
+  )
+  const encoding = server.profile.npm_env === 'llamacpp' ? 'llama-state' : 'safetensors'
+  await keep(work, { payload, encoding, shape, dtype })
+  return { ...answered, result: { tokens, size_bytes: payload.sizeBytes } }
+}
+
+/** Goes on from a prompt that another stage has read. */
+async function decode(
+  work: StageWork,
+  input: Record<string, unknown>,
+  payloads: Gathered['payloads'],
+): Promise<Answered> {
+  const [received] = payloads
+  if (!received || payloads.length > 1)
+    throw new InferenceError('a stage that decodes needs exactly one prompt', false)
+  const { payload, agreed } = received
+  await using file = await lend(payload, work.server)
+  const body = {
+    ...input,
+    file: file.name,
+    size_bytes: payload.sizeBytes,
+    sha256: payload.sha256,
+    space_fingerprint: agreed.space_fingerprint,
+    stream: false,
+  }
+  const { deps, held, server, signal } = work
+  const answer = await askModel(server, { path: '/decode', body: Buffer.from(JSON.stringify(body)) }, signal)
+  if (answer.statusCode === 422) throw refusalIn(await answer.body.text())
+  return readAnswer(deps, held, answer, signal)
+}
+
+/** A payload that the model server does not take, by the server's word for it. */
+function refusalIn(text: string): EdgeError {
+  const { error } = JSON.parse(text) as { error: { message: string; code: string } }
+  const isKnown = valuesOf(EdgeFailure).includes(error.code)
+  return new EdgeError(isKnown ? (error.code as EdgeFailure) : 'refused', error.message)
+}
+
+async function keepVectors(work: StageWork, result: unknown): Promise<void> {
+  const { claim, deps } = work
+  const [edge] = claim.outgoing
+  if (!edge) return
+  const { embedding, embeddings } = result as { embedding?: number[]; embeddings?: number[][] }
+  const vectors = embeddings ?? (embedding ? [embedding] : [])
+  const bytes = writeVectors(vectors, edge.space_fingerprint)
+  await using writer = await deps.edges.store.write({ sizeBytes: bytes.length })
+  await writer.write(bytes)
+  using payload = await writer.finish()
+  const shape = [vectors.length, vectors[0]?.length ?? 0]
+  await keep(work, { payload, encoding: 'safetensors', shape, dtype: 'f32' })
+}
+
+/** Keeps one payload for every stage that it is for. */
+async function keep({ deps, claim, held, signal }: StageWork, produced: Produced): Promise<void> {
+  const caller = { control: deps.control, cohortId: claim.cohort_id, leaseToken: held.leaseToken }
+  for (const edge of claim.outgoing) await deps.keepers.keep(caller, edge, produced, signal)
+}

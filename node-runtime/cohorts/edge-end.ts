@@ -1,0 +1,109 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import type {
+  Directive,
+  EdgeAttempted,
+  EdgeAttemptRequest,
+  EdgeConsumed,
+  EdgeNegotiated,
+  EdgeOffer,
+  EdgeRendezvous,
+  EdgeRole,
+} from '../../schemas/cohort-edge.ts'
+import type { Transport } from '../../schemas/cohort-vocabulary.ts'
+import { type ControlClient, ControlError } from '../control/client.ts'
+import type { EdgeAttempt } from '../edges/payload.ts'
+
+/** The longest wait of one call; the gateway answers sooner when there is news. */
+const WAIT_MS = 10_000
+/** The time in which a failure is told. */
+const FAIL_MS = 5_000
+
+/** The stage at this end, and the lease under which its node works. */
+export interface EdgeCaller {
+  control: ControlClient
+  cohortId: string
+  leaseToken: string
+}
+
+type TransferStep = Omit<EdgeAttemptRequest, 'attempt' | 'lease_token' | 'role'>
+
+/** One end of a hand-over, as its node speaks with the platform. It follows the platform to later attempts. */
+export class EdgeEnd {
+  readonly edgeId: string
+  readonly #caller: EdgeCaller
+  readonly #role: EdgeRole
+  #attempt: number
+
+  constructor(caller: EdgeCaller, role: EdgeRole, edge: { edge_id: string; attempt: number }) {
+    this.#caller = caller
+    this.#role = role
+    this.edgeId = edge.edge_id
+    this.#attempt = edge.attempt
+  }
+
+  get at(): EdgeAttempt {
+    return { edgeId: this.edgeId, attempt: this.#attempt }
+  }
+
+  /** Offers to give or take the payload, and waits for news. */
+  async negotiate(
+    offer: EdgeOffer,
+    { waitMs = WAIT_MS, signal }: { waitMs?: number; signal: AbortSignal },
+  ): Promise<EdgeNegotiated> {
+    for (;;) {
+      try {
+        const body = { role: this.#role, wait_ms: waitMs, offer }
+        return await this.#call<EdgeNegotiated>('negotiate', body, signal)
+      } catch (err) {
+        const current = err instanceof ControlError && err.status === 409 ? err.details['attempt'] : undefined
+        if (typeof current !== 'number' || current <= this.#attempt) throw err
+        this.#attempt = current
+      }
+    }
+  }
+
+  rendezvous(said: object, signal: AbortSignal): Promise<EdgeRendezvous> {
+    return this.#call('rendezvous', { role: this.#role, ...said }, signal)
+  }
+
+  /** Tells a step of the transfer. */
+  transfer(step: TransferStep, signal: AbortSignal): Promise<EdgeAttempted> {
+    return this.#call('transfer', { role: this.#role, ...step }, signal)
+  }
+
+  async consume(taken: object, signal: AbortSignal): Promise<EdgeConsumed> {
+    const answer = await this.#call<EdgeConsumed>('consume', taken, signal)
+    throwIfFailed(answer)
+    return answer
+  }
+
+  /** Ends this attempt with a failure. The platform finds out by itself if it cannot be told. */
+  async fail(err: unknown, transport: Transport): Promise<void> {
+    const failure = err instanceof EdgeError ? err.failure : 'stalled'
+    const message = (err instanceof Error ? err.message : String(err)).slice(0, 500)
+    const soon = AbortSignal.timeout(FAIL_MS)
+    await this.transfer({ phase: 'fail', transport, failure, message }, soon).catch(() => {})
+  }
+
+  #call<T>(
+    verb: 'negotiate' | 'rendezvous' | 'transfer' | 'consume',
+    body: object,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const { control, cohortId, leaseToken } = this.#caller
+    const place = { cohortId, edgeId: this.edgeId }
+    const call = { attempt: this.#attempt, lease_token: leaseToken, ...body }
+    return control.edge<T>(verb, place, call, { signal })
+  }
+}
+
+/** Throws for an attempt that has failed; its word is the platform's. */
+export function throwIfFailed({ state, failure = 'expired' }: Directive): void {
+  if (state === 'failed') throw new EdgeError(failure, `the hand-over failed: ${failure}`)
+}
+
+/** Waits as long as the platform asks for. */
+export async function pauseAfter({ retry_after_ms: ms }: Directive, signal: AbortSignal): Promise<void> {
+  if (ms !== undefined) await sleep(ms, undefined, { signal })
+}

@@ -1,0 +1,52 @@
+import { randomUUID } from 'node:crypto'
+import { constants } from 'node:fs'
+import { copyFile, link, open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import type { PayloadStore } from '../edges/payload-store.ts'
+import type { Payload } from '../edges/payload.ts'
+import type { ModelServer } from '../models/server.ts'
+
+/** The name of a payload in the folder that the node and a model server exchange; the file goes when it is disposed. */
+export interface ServerFile extends AsyncDisposable {
+  readonly name: string
+  readonly path: string
+}
+
+/** Returns a new name in the folder of a server. */
+export function nameFor(server: Pick<ModelServer, 'exchangeDir' | 'profile'>): ServerFile {
+  const { exchangeDir, profile } = server
+  if (exchangeDir === undefined)
+    throw new EdgeError('refused', `the servers of ${profile.profile_id} exchange no payloads`)
+  const name = `${randomUUID()}.payload`
+  const path = join(exchangeDir, name)
+  return { name, path, [Symbol.asyncDispose]: () => rm(path, { force: true }) }
+}
+
+/** Gives a payload to a server. It has the bytes under a name of its own, unless its folder is on another disk. */
+export async function lend(payload: Payload, server: ModelServer): Promise<ServerFile> {
+  const file = nameFor(server)
+  await link(payload.path, file.path).catch((err: NodeJS.ErrnoException) => {
+    if (err.code !== 'EXDEV' && err.code !== 'EPERM') throw err
+    return copyFile(payload.path, file.path, constants.COPYFILE_FICLONE)
+  })
+  return file
+}
+
+/** Takes over what a server has written. */
+export async function takeFrom(
+  store: PayloadStore,
+  { path }: ServerFile,
+  maxBytes: number,
+): Promise<Payload> {
+  try {
+    return await store.adopt(path, { maxBytes })
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code !== 'EXDEV') throw err
+  }
+  await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+  const { size } = await file.stat()
+  await using writer = await store.write({ sizeBytes: size, maxBytes })
+  for await (const chunk of file.createReadStream({ autoClose: false })) await writer.write(chunk as Buffer)
+  return await writer.finish()
+}

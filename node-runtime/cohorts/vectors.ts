@@ -1,0 +1,70 @@
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { headerLengthOf, LENGTH_BYTES, readHeader } from '../../domain/cohorts/payload/safetensors.ts'
+import { FINGERPRINT_KEY } from '../../domain/cohorts/payload/space-tensors.ts'
+
+const F32_BYTES = 4
+const VECTORS = 'vectors'
+
+/** A fitted map between two spaces: a vector x becomes `weight x + bias`. */
+export interface LinearMap {
+  /** A row for each output. */
+  weight: Float32Array
+  bias: Float32Array
+}
+
+/** Writes vectors of one length as a payload of their space. */
+export function writeVectors(vectors: readonly (readonly number[])[], fingerprint: string): Buffer {
+  const width = vectors[0]?.length ?? 0
+  if (width === 0 || vectors.some(({ length }) => length !== width))
+    throw new EdgeError('shape_mismatch', 'the model made no vectors of one length')
+  const numbers = new Float32Array(vectors.flat())
+  if (!numbers.every(Number.isFinite))
+    throw new EdgeError('shape_mismatch', 'the model made a vector that is not finite')
+  const place = { dtype: 'F32', shape: [vectors.length, width], data_offsets: [0, numbers.byteLength] }
+  const header = JSON.stringify({ __metadata__: { [FINGERPRINT_KEY]: fingerprint }, [VECTORS]: place })
+  // Readers expect the data at a multiple of eight.
+  const padded = Buffer.from(header.padEnd(Math.ceil(header.length / 8) * 8))
+  const length = Buffer.alloc(LENGTH_BYTES)
+  length.writeBigUInt64LE(BigInt(padded.length))
+  return Buffer.concat([length, padded, Buffer.from(numbers.buffer)])
+}
+
+/** Reads the vectors of a payload. */
+export function readVectors(file: Buffer): Float32Array[] {
+  const { shape, numbers } = tensorOf(file, VECTORS)
+  const [rows = 0, width = 0] = shape
+  return Array.from({ length: rows }, (_, row) => numbers.subarray(row * width, (row + 1) * width))
+}
+
+/** Reads the file of an adapter. */
+export function readMap(file: Buffer): LinearMap {
+  const { shape, numbers: weight } = tensorOf(file, 'weight')
+  const { numbers: bias } = tensorOf(file, 'bias')
+  if (shape.length !== 2 || shape[0] !== bias.length)
+    throw new EdgeError('shape_mismatch', 'the map has not as many biases as outputs')
+  return { weight, bias }
+}
+
+/** Maps a vector into the other space. */
+export function mapVector({ weight, bias }: LinearMap, vector: Float32Array): Float32Array {
+  const width = vector.length
+  if (weight.length !== bias.length * width)
+    throw new EdgeError('shape_mismatch', `the map does not take vectors of ${width} numbers`)
+  return bias.map((start, output) => {
+    const row = output * width
+    let sum = start
+    for (let i = 0; i < width; i++) sum += weight[row + i]! * vector[i]!
+    return sum
+  })
+}
+
+function tensorOf(file: Buffer, name: string): { shape: readonly number[]; numbers: Float32Array } {
+  const begin = LENGTH_BYTES + headerLengthOf(file, file.length)
+  const { tensors } = readHeader(file.subarray(LENGTH_BYTES, begin), file.length - begin)
+  const tensor = tensors.find((one) => one.name === name)
+  if (tensor?.dtype !== 'f32') throw new EdgeError('shape_mismatch', `there is no tensor ${name} of f32`)
+  const { shape, from, to } = tensor
+  // A copy, because a view of 32-bit numbers has to begin at a multiple of four.
+  const bytes = new Uint8Array(file.subarray(begin + from, begin + to))
+  return { shape, numbers: new Float32Array(bytes.buffer, 0, bytes.length / F32_BYTES) }
+}

@@ -1,0 +1,197 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { ImportedModel } from '../../schemas/model-import.ts'
+import { evaluate } from '../support/builders/evidence.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+/** The model of these tests: a prompt of 2,048 tokens has a cache of some megabytes. */
+const FORM = { layers: 4, hidden: 128, positions: 4_096 }
+const MESSAGES = [{ role: 'user', content: 'The quick brown fox jumps over the lazy dog. '.repeat(150) }]
+const GREEDY = { max_tokens: 32, temperature: 0 }
+
+describe('a prompt read on one node, and continued on another', function () {
+  this.timeout(600_000)
+  const folder = temporaryFolder()
+  let world: InferenceWorld
+  let model: ImportedModel
+
+  before(requireLlm)
+  before(async () => {
+    world = await startInferenceWorld()
+    const path = join(folder.path, 'model')
+    await makeTinyLlm(path, FORM)
+    model = await world.import({ name: 'tiny-prompts', path, task: 'chat' })
+    const { status, body } = await evaluate(world.api, 'model-spaces', {
+      model_config_id: model.version_id,
+      spaces: [
+        {
+          name: 'kv',
+          role: 'both',
+          kind: 'kv_cache',
+          dtype: 'bf16',
+          tokenizer_digest: 'c'.repeat(64),
+          engine: {
+            name: 'transformers',
+            format: 'dynamic',
+            layers: 4,
+            kv_heads: 2,
+            head_dim: 32,
+            rope: 'llama',
+          },
+        },
+      ],
+    })
+    assert.equal(status, 200, JSON.stringify(body))
+  })
+  after(async () => {
+    await world?.[Symbol.asyncDispose]()
+    folder[Symbol.dispose]()
+  })
+
+  const call = (
+    method: 'GET' | 'POST',
+    path: string,
+    body?: object,
+  ): Promise<{ status: number; body: AnyBody }> =>
+    world.api.call(method, path, {
+      key: world.key,
+      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone' },
+      ...(body && { body }),
+    })
+  const summary = async (taskId: string) => (await call('GET', `/api/v1/tasks/${taskId}/cohort`)).body
+  async function ended(taskId: string): Promise<AnyBody> {
+    let seen: AnyBody = {}
+    await until(async () => {
+      seen = await summary(taskId)
+      return ['succeeded', 'failed', 'cancelled'].includes(seen.status)
+    }, 120_000)
+    return seen
+  }
+  const node = () => world.node({ realCatalog: true, memoryMb: 4_000, accountId: world.accountId })
+
+  const planOf = (decode: readonly WorldNode[], more: object = {}): PlanRequest => ({
+    name: 'prefill and decode',
+    stages: [
+      {
+        stage_id: 'prefill',
+        endpoint_id: model.endpoint_id,
+        operation: 'prefill',
+        input: { messages: MESSAGES },
+      },
+      {
+        stage_id: 'decode',
+        endpoint_id: model.endpoint_id,
+        operation: 'decode',
+        input: GREEDY,
+        placement: { node_ids: decode.map(({ nodeId }) => nodeId) },
+      },
+    ],
+    edges: [
+      {
+        edge_id: 'cache',
+        from: { stage_id: 'prefill' },
+        to: { stage_id: 'decode', path: '/cache' },
+        space: { source: 'kv', target: 'kv' },
+        ...more,
+      },
+    ],
+    outputs: [{ name: 'answer', stage_id: 'decode', path: '/choices/0/message/content' }],
+  })
+  const placed = (plan: PlanRequest, producer: WorldNode): PlanRequest => ({
+    ...plan,
+    stages: plan.stages.map((stage) =>
+      stage.stage_id === 'prefill' ? { ...stage, placement: { node_ids: [producer.nodeId] } } : stage,
+    ),
+  })
+  async function run(plan: PlanRequest): Promise<string> {
+    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input: {} })
+    assert.equal(status, 202, JSON.stringify(body))
+    return body.task_id
+  }
+  async function undivided(): Promise<string> {
+    const headers = { authorization: `Bearer ${world.key}` }
+    const body = { model: model.endpoint_id, messages: MESSAGES, ...GREEDY }
+    const answer = await world.api.call('POST', '/v1/chat/completions', { headers, body })
+    assert.equal(answer.status, 200, JSON.stringify(answer.body))
+    return (answer.body as AnyBody).choices[0].message.content
+  }
+  async function answerOf(taskId: string): Promise<string> {
+    return (await world.task(taskId)).result.answer
+  }
+
+  it('becomes what one node says, by every way between them', async () => {
+    await using _control = await world.control()
+    await using a = await node()
+    await using b = await node()
+    await Promise.all([a, b].map(({ parts }) => parts.models.load(model.model_key)))
+    const wanted = await undivided()
+
+    for (const transport of ['direct', 'relay', 'local'] as const) {
+      const plan = placed(planOf([transport === 'local' ? a : b], { transports: [transport] }), a)
+      const task = await run(plan)
+      const seen = await ended(task)
+
+      assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+      const [edge] = seen.edges
+      assert.deepEqual([edge.state, edge.transport, edge.attempt], ['consumed', transport, 1])
+      assert.ok(edge.bytes > 1_000_000)
+      assert.equal(await answerOf(task), wanted)
+      // Nothing stays behind on either node.
+      await until(() => [a, b].every(({ parts }) => parts.edges.store.usedBytes === 0))
+    }
+  })
+
+  it('is read once, although the node that was to continue it is lost before it begins', async () => {
+    await using _control = await world.control()
+    await using a = await node()
+    await using b = await node()
+    await using c = await node()
+    await Promise.all([a, b, c].map(({ parts }) => parts.models.load(model.model_key)))
+    const wanted = await undivided()
+    const lost = Promise.withResolvers<WorldNode>()
+    for (const one of [b, c]) loseAtConsume(one, lost)
+
+    const task = await run(placed(planOf([b, c], { transports: ['direct'] }), a))
+    const first = await lost.promise
+    await first[Symbol.asyncDispose]()
+    const seen = await ended(task)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual(
+      seen.stages.map(({ stage_id, attempt }: AnyBody) => [stage_id, attempt]),
+      [
+        ['prefill', 1],
+        ['decode', 2],
+      ],
+    )
+    const [used] = seen.edges
+    assert.deepEqual(
+      [used.state, used.attempt, used.consumer_node_id],
+      ['consumed', 2, (first === b ? c : b).nodeId],
+    )
+    assert.equal(await answerOf(task), wanted)
+  })
+})
+
+/** The first node that has the bytes, and would take them, says no more. */
+function loseAtConsume(node: WorldNode, lost: PromiseWithResolvers<WorldNode>): void {
+  const { control } = node.parts
+  const edge = control.edge.bind(control)
+  let isFirst: boolean | undefined
+  void lost.promise.then((one) => (isFirst = one === node))
+  control.edge = (async (verb: 'consume', ...rest: [never, never]) => {
+    if (verb !== 'consume') return edge(verb, ...rest)
+    lost.resolve(node)
+    await lost.promise
+    return isFirst ? new Promise<never>(() => {}) : edge(verb, ...rest)
+  }) as typeof control.edge
+}
