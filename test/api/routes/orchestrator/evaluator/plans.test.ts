@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict'
+import { buildEndpoint, buildVersion } from '../../../../support/builders/build-endpoint.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+
+const DAY = 86_400_000
+
+describe('a plan with vectors', () => {
+  let api: TestApi
+  let key: string
+  let accountId: string
+  before(async () => {
+    api = await startApi()
+    ;({ accountId, key } = await api.account())
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  async function model(space: object) {
+    const { db } = api.database
+    const { id, model_key } = await buildVersion(db, accountId)
+    const endpoint = await buildEndpoint(db, accountId, {
+      version_id: id,
+      model_key,
+      task_type: 'embeddings',
+    })
+    const weights_digest = id.replaceAll('-', '').repeat(2)
+    const { body } = await evaluate(api, 'model-spaces', {
+      model_config_id: id,
+      spaces: [{ weights_digest, ...space }],
+    })
+    return { id, endpoint: endpoint.id, space: body.spaces[0].space_id as string }
+  }
+
+  /** The codes that a plan gives for its only hand-over. */
+  async function reasons(from: { endpoint: string }, to: { endpoint: string }): Promise<string[]> {
+    const { status, body, text } = await api.call('POST', '/api/v1/cohorts:plan', {
+      key,
+      headers: { 'x-account-id': accountId },
+      body: {
+        stages: [
+          { stage_id: 'from', endpoint_id: from.endpoint, operation: 'embed', input: { text: 'a' } },
+          { stage_id: 'to', endpoint_id: to.endpoint },
+        ],
+        edges: [
+          {
+            from: { stage_id: 'from', path: '/embedding' },
+            to: { stage_id: 'to', path: '/instances/0' },
+            space: { source: 'output', target: 'input' },
+          },
+        ],
+      },
+    })
+    assert.equal(status, 200, text)
+    return body.reasons.flatMap(({ code, edge_id }: { code: string; edge_id?: string }) =>
+      edge_id ? [code] : [],
+    )
+  }
+
+  it('says what is missing, until there is evidence, and when it has ended', async () => {
+    const from = await model(embeddingSpace(4))
+    const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
+    const ids = { source_space_id: from.space, target_space_id: to.space }
+
+    const before = await reasons(from, to)
+    const { body } = await evaluate(api, 'evidence', evidenceBody(ids))
+    const during = await reasons(from, to)
+    await api.database.db
+      .updateTable('compatibility_evidence')
+      .set({ valid_until: new Date(Date.now() - DAY) })
+      .where('id', '=', body.evidence_id)
+      .execute()
+    const expired = await reasons(from, to)
+    await evaluate(api, `evidence/${body.evidence_id}:revoke`, { reason: 'wrong' })
+    const revoked = await reasons(from, to)
+
+    assert.deepEqual(
+      [before, during, expired, revoked],
+      [['evidence_missing'], [], ['evidence_expired'], ['evidence_revoked']],
+    )
+  })
+
+  it('asks for no evidence between equal spaces', async () => {
+    const weights_digest = 'ab'.repeat(32)
+    const from = await model(embeddingSpace(4, { weights_digest }))
+    const to = await model(embeddingSpace(4, { weights_digest, name: 'input', role: 'accepts' }))
+
+    assert.deepEqual(await reasons(from, to), [])
+  })
+})
