@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { isByValue, withCarried } from '../../../domain/cohorts/values.ts'
+import { withVector } from '../../../domain/cohorts/vector-input.ts'
 import { receivePayload, type ReceivedPayload } from '../../../node-runtime/cohorts/receive-payload.ts'
 import { receiveValue } from '../../../node-runtime/cohorts/receive-value.ts'
 import { mapVector, readMap, readVectors } from '../../../node-runtime/cohorts/vectors.ts'
@@ -39,8 +40,7 @@ export async function gatherInput(
     if (received) {
       stack.use(received)
       if (edge.kind === 'embedding') {
-        const value = await vectorsOf(deps, received, signal)
-        known = withCarried(known, { to_path: edge.path }, value)
+        known = withVectors(known, edge.path, await vectorsOf(deps, received, signal))
       } else payloads.push(received)
     }
     if (mayRun) enough.abort()
@@ -54,16 +54,33 @@ export async function gatherInput(
   return { input: known, payloads, [Symbol.dispose]: () => opened.dispose() }
 }
 
-/** Returns the vectors of a payload in the consumer's space: one as a list of numbers, several as lists. */
+/** Writes one vector as a list of numbers, or into the columns of an object that is there; several as lists. */
+function withVectors(
+  input: Record<string, unknown>,
+  path: string,
+  vectors: readonly number[][],
+): Record<string, unknown> {
+  const [first, ...more] = vectors
+  if (!first || more.length > 0) return withCarried(input, { to_path: path }, vectors)
+  const filled = withVector(input, path, first)
+  if (filled === undefined) {
+    throw new EdgeError(
+      'shape_mismatch',
+      `the input has other columns than the ${first.length} of the vector`,
+    )
+  }
+  return filled as Record<string, unknown>
+}
+
+/** Returns the vectors of a payload in the consumer's space. */
 async function vectorsOf(
   deps: Pick<NodeDeps, 'edges'>,
   { payload, agreed: { adapter } }: ReceivedPayload,
   signal: AbortSignal,
-): Promise<number[] | number[][]> {
+): Promise<number[][]> {
   const vectors = readVectors(await readFile(payload.path))
   const map = adapter && readMap(await fetchAdapter(deps, adapter, signal))
-  const mapped = vectors.map((one) => [...(map ? mapVector(map, one) : one)])
-  return mapped.length === 1 ? mapped[0]! : mapped
+  return vectors.map((one) => [...(map ? mapVector(map, one) : one)])
 }
 
 async function fetchAdapter(
