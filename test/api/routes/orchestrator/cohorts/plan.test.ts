@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict'
+import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
+import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
+
+const stage = (stage_id: string, endpoint_id: string, more: object = {}) => ({
+  stage_id,
+  endpoint_id,
+  ...more,
+})
+const edge = (from: string, to: string, path = '/value', more: object = {}) => ({
+  from: { stage_id: from },
+  to: { stage_id: to, path, ...more },
+})
+
+describe('plans of cohorts', () => {
+  let api: TestApi
+  let caller: { accountId: string; key: string }
+  let endpoint: string
+  before(async () => {
+    api = await startApi()
+    caller = await api.account()
+    endpoint = (await buildEndpoint(api.database.db, caller.accountId)).id
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+
+  const call = (path: string, body: object, { accountId, key } = caller) =>
+    api.call<AnyBody>('POST', `/api/v1${path}`, {
+      key,
+      headers: { 'x-account-id': accountId, 'x-user-id': 'someone' },
+      body,
+    })
+  const reasons = async (plan: object): Promise<string[]> => {
+    const { status, body } = await call('/cohorts:plan', plan)
+    assert.equal(status, 200, JSON.stringify(body))
+    assert.equal(body.feasible, false)
+    return [...new Set<string>(body.reasons.map(({ code }: AnyBody) => code))].toSorted()
+  }
+
+  const GRAPHS: [string, (id: string) => object, string[]][] = [
+    [
+      'a cycle',
+      (id) => ({ stages: [stage('a', id), stage('b', id)], edges: [edge('a', 'b'), edge('b', 'a')] }),
+      ['cycle'],
+    ],
+    [
+      'an edge from nowhere',
+      (id) => ({ stages: [stage('a', id)], edges: [edge('ghost', 'a')] }),
+      ['unknown_stage'],
+    ],
+    [
+      'two writers of one place',
+      (id) => ({
+        stages: [stage('a', id), stage('b', id), stage('c', id)],
+        edges: [edge('a', 'c', '/x'), edge('b', 'c', '/x/y')],
+      }),
+      ['two_writers'],
+    ],
+    [
+      'a stage that works for nothing',
+      (id) => ({
+        stages: [stage('a', id), stage('b', id)],
+        edges: [],
+        outputs: [{ name: 'out', stage_id: 'a' }],
+      }),
+      ['dead_end'],
+    ],
+    [
+      'an endpoint that is not there',
+      () => ({ stages: [stage('a', 'no-such-endpoint')], edges: [] }),
+      ['unknown_endpoint'],
+    ],
+    [
+      'spaces that nobody has registered',
+      (id) => ({
+        stages: [stage('a', id), stage('b', id)],
+        edges: [{ ...edge('a', 'b'), space: { source: 'nothing', target: 'nowhere' } }],
+      }),
+      ['space_missing'],
+    ],
+  ]
+  for (const [what, graph, codes] of GRAPHS) {
+    it(`name ${codes.join()} for ${what}`, async () => {
+      const found = await reasons(graph(endpoint))
+      for (const code of codes) assert.ok(found.includes(code), found.join())
+    })
+  }
+
+  it('say of each node why none fits, when none is connected', async () => {
+    const { body } = await call('/cohorts:plan', { stages: [stage('a', endpoint)], edges: [] })
+    assert.deepEqual(
+      body.reasons.map(({ code, stage_id }: AnyBody) => [code, stage_id]),
+      [['no_node_fits', 'a']],
+    )
+    const { status, body: refused } = await call('/cohorts:run', {
+      plan: { stages: [stage('a', endpoint)], edges: [] },
+      input: {},
+    })
+    assert.deepEqual([status, refused.error.details.reason], [409, 'plan_infeasible'])
+  })
+
+  const FAULTS: [string, object, string][] = [
+    [
+      'two stages of one name',
+      { stages: ['a', 'a'].map((id) => stage(id, 'x')), edges: [] },
+      'stages.1.stage_id',
+    ],
+    ['a stage named input', { stages: [stage('input', 'x')], edges: [] }, 'stages.0.stage_id'],
+    [
+      'a template without its place',
+      { stages: [stage('a', 'x')], edges: [edge('input', 'a', '/t', { template: 'none' })] },
+      'edges.0.to.template',
+    ],
+    ['a quorum beyond its edges', { stages: [stage('a', 'x', { quorum: 2 })], edges: [] }, 'stages.0.quorum'],
+    [
+      'a default of a required stage',
+      { stages: [stage('a', 'x', { default_output: 1 })], edges: [] },
+      'stages.0.default_output',
+    ],
+    [
+      'a pointer that is none',
+      { stages: [stage('a', 'x')], edges: [edge('input', 'a', 'text')] },
+      'edges.0.to.path',
+    ],
+    ['an unknown member', { stages: [stage('a', 'x', { colour: 'red' })], edges: [] }, 'stages.0'],
+    ['neither endpoint nor model', { stages: [{ stage_id: 'a' }], edges: [] }, 'stages.0'],
+  ]
+  for (const [what, body, place] of FAULTS) {
+    it(`refuse ${what} with 422, which names its place`, async () => {
+      const answer = await call('/cohorts:plan', body)
+      assert.equal(answer.status, 422, JSON.stringify(answer.body))
+      const places = answer.body.detail.map(({ loc }: AnyBody) => loc.join('.'))
+      assert.ok(
+        places.some((one: string) => one.startsWith(`body.${place}`)),
+        places.join(),
+      )
+    })
+  }
+
+  it('are of their account alone, and run until they expire', async () => {
+    const { body: plan } = await call('/cohorts:plan', { stages: [stage('a', endpoint)], edges: [] })
+    const stranger = await api.account()
+    const foreign = await call('/cohorts:run', { plan_id: plan.plan_id, input: {} }, stranger)
+    assert.equal(foreign.status, 404)
+    await api.database.db
+      .updateTable('cohort_plan')
+      .set({ expires_at: new Date(Date.now() - 1_000) })
+      .where('id', '=', plan.plan_id)
+      .execute()
+    const late = await call('/cohorts:run', { plan_id: plan.plan_id, input: {} })
+    assert.deepEqual([late.status, late.body.error.details.reason], [409, 'plan_expired'])
+  })
+
+  it('need the account, and a run its user', async () => {
+    const body = { stages: [stage('a', endpoint)], edges: [] }
+    const bare = await api.call('POST', '/api/v1/cohorts:plan', { key: caller.key, body })
+    assert.equal(bare.status, 422)
+    const headers = { 'x-account-id': caller.accountId }
+    const run = await api.call('POST', '/api/v1/cohorts:run', {
+      key: caller.key,
+      headers,
+      body: { plan: body, input: {} },
+    })
+    assert.equal(run.status, 422, JSON.stringify(run.body))
+  })
+})
