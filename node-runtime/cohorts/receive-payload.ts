@@ -38,7 +38,7 @@ export async function receivePayload(
     throwIfFailed(answer)
     if (answer.release) return { received: undefined, mayRun: false }
     const { agreed } = answer
-    const payload = agreed ? await bring(end, { ...answer, agreed }, edges, signal) : undefined
+    const payload = agreed ? await bringPayload(end, { ...answer, agreed }, edges, signal) : undefined
     if (!agreed || !payload) {
       await pauseAfter(answer, signal)
       continue
@@ -68,7 +68,7 @@ const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge, { store }: Edge
 type Agreed = EdgeNegotiated & { agreed: Agreement }
 
 /** Returns the payload once it is on this node; undefined while the other side has still something to do. */
-async function bring(
+export async function bringPayload(
   end: EdgeEnd,
   answer: Agreed,
   edges: Edges,

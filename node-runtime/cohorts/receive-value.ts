@@ -1,8 +1,14 @@
 import { hash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
-import { type EdgeOffer, INLINE_BYTES } from '../../schemas/cohort-edge.ts'
+import type { EdgeNegotiated, EdgeOffer } from '../../schemas/cohort-edge.ts'
 import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
+import type { Edges } from '../edges/edges.ts'
 import { type EdgeCaller, EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
+import { bringPayload } from './receive-payload.ts'
+
+/** A result has at most so many bytes, and a value is a part of one. */
+const MOST_BYTES = 64 * 1024 * 1024
 
 /** A value that has been consumed; undefined for a hand-over that was closed. */
 export interface Received {
@@ -11,9 +17,9 @@ export interface Received {
   mayRun: boolean
 }
 
-/** Waits for the value of a hand-over, checks its digest, and consumes it. */
+/** Waits for the value of a hand-over, in the row or from the object store, checks its digest, and consumes it. */
 export async function receiveValue(
-  caller: EdgeCaller,
+  caller: EdgeCaller & { edges: Edges },
   edge: IncomingEdge,
   signal: AbortSignal,
 ): Promise<Received> {
@@ -23,29 +29,44 @@ export async function receiveValue(
     const answer = await end.negotiate(offer, { signal })
     throwIfFailed(answer)
     if (answer.release) return { value: undefined, mayRun: false }
-    if (answer.inline !== null && answer.sha256 !== null) {
-      const bytes = Buffer.from(answer.inline, 'base64')
-      const sha256 = hash('sha256', bytes, 'hex')
-      const isWhole = sha256 === answer.sha256
-      const taken = { bytes: bytes.length, sha256, space_fingerprint: edge.space_fingerprint }
-      const { stage_may_run } = await end.consume(
-        isWhole
-          ? { outcome: 'consumed', ...taken }
-          : { outcome: 'refused', ...taken, failure: 'digest_mismatch' },
-        signal,
-      )
-      if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over has another digest')
-      return { value: { edge, value: JSON.parse(bytes.toString()) }, mayRun: stage_may_run }
+    const bytes = await bytesOf(end, answer, caller.edges, signal)
+    if (bytes === undefined) {
+      await pauseAfter(answer, signal)
+      continue
     }
-    await pauseAfter(answer, signal)
+    const sha256 = hash('sha256', bytes, 'hex')
+    const isWhole = sha256 === answer.sha256
+    const taken = { bytes: bytes.length, sha256, space_fingerprint: edge.space_fingerprint }
+    const { stage_may_run } = await end.consume(
+      isWhole
+        ? { outcome: 'consumed', ...taken }
+        : { outcome: 'refused', ...taken, failure: 'digest_mismatch' },
+      signal,
+    )
+    if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over has another digest')
+    return { value: { edge, value: JSON.parse(bytes.toString()) }, mayRun: stage_may_run }
   }
 }
 
-const offerOf = ({ space_fingerprint }: IncomingEdge): EdgeOffer => ({
+const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge): EdgeOffer => ({
   modes: ['transfer'],
-  transports: ['inline'],
+  transports: ['inline', 'relay'],
   encodings: ['json'],
   digests: ['sha256'],
   space_fingerprint,
-  max_bytes: INLINE_BYTES,
+  max_bytes: Math.min(max_bytes, MOST_BYTES),
 })
+
+/** Returns the bytes of a value; undefined while they are still to come. */
+async function bytesOf(
+  end: EdgeEnd,
+  answer: EdgeNegotiated,
+  edges: Edges,
+  signal: AbortSignal,
+): Promise<Buffer | undefined> {
+  const { agreed, inline } = answer
+  if (inline !== null) return Buffer.from(inline, 'base64')
+  if (agreed?.transport !== 'relay') return undefined
+  using payload = await bringPayload(end, { ...answer, agreed }, edges, signal)
+  return payload && readFile(payload.path)
+}

@@ -229,6 +229,63 @@ describe('cohortRun', () => {
     assert.equal(resumed.cost_credits, PRICE / 1e6)
   })
 
+  it('hands a value beyond 64 KiB over through the object store, which keeps nothing of it', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'large' })
+    const plan: PlanRequest = {
+      stages: [
+        { stage_id: 'first', endpoint_id: endpoint.id },
+        { stage_id: 'second', endpoint_id: endpoint.id },
+      ],
+      edges: [words('first'), value('first', 'second', '/instances/0')],
+      outputs: [{ name: 'out', stage_id: 'second', path: '/predictions/0' }],
+    }
+    const large = 'x'.repeat(300_000)
+    const accepted = await run(plan, { words: [large] })
+    const seen = await ended(accepted.task_id)
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.equal((await world.task(accepted.task_id)).result.out, large)
+    assert.deepEqual([seen.edges[1].transport, seen.edges[1].state], ['relay', 'consumed'])
+    const left = async () =>
+      (await Array.fromAsync(world.api.services.objects.list(`cohorts/${world.accountId}/`))).length
+    await until(async () => (await left()) === 0)
+  })
+
+  it('takes what was handed over before from the row when the consumer is lost', async () => {
+    await using _control = await world.control()
+    await using _here = await world.node()
+    const lost = await world.node()
+    const endpoint = await world.endpoint({ name: 'taken' }, { price_micro: PRICE })
+    const plan: PlanRequest = {
+      stages: [
+        { stage_id: 'first', endpoint_id: endpoint.id, placement: { not_node_ids: [lost.nodeId] } },
+        { stage_id: 'second', endpoint_id: endpoint.id, input: { wait_s: 3 } },
+      ],
+      edges: [words('first'), value('first', 'second', '/text')],
+    }
+    const accepted = await run(plan, { words: ['once'] })
+    await world.api.database.db
+      .updateTable('cohort_stage')
+      .set({ planned_node_id: lost.nodeId })
+      .where('name', '=', 'second')
+      .where('cohort_id', '=', accepted.cohort_id)
+      .execute()
+    await until(async () => (await summary(accepted.task_id)).stages[1].status === 'running')
+    const before = await summary(accepted.task_id)
+    await lost[Symbol.asyncDispose]()
+    const seen = await ended(accepted.task_id)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.equal(before.edges[1].state, 'consumed')
+    const wasLost = before.stages[1].node_id === lost.nodeId
+    assert.deepEqual(attempts(seen), {
+      first: 'succeeded 1',
+      second: wasLost ? 'succeeded 2' : 'succeeded 1',
+    })
+    assert.equal(seen.edges[1].attempt, wasLost ? 2 : 1)
+  })
+
   it('is cancelled as a task, within a second and with every hold refunded', async () => {
     await using _control = await world.control()
     await using node = await world.node()
