@@ -66,7 +66,7 @@ export async function cohortRun({ cohortId }: CohortRunInput): Promise<void> {
   if (cohort.ended) return setCurrentDetails('The cohort had ended already.')
   try {
     await CancellationScope.withTimeout(Math.max(1, cohort.deadlineAt - Date.now()), () =>
-      runStages(cohortId, cohort),
+      runAll(cohortId, cohort),
     )
     await endCohort({ cohortId, ending: { status: 'succeeded' } })
     setCurrentDetails('The cohort has succeeded; its result is in the row of its task.')
@@ -88,7 +88,38 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
   return { code: 'internal', message: 'the run of the cohort failed' }
 }
 
-async function runStages(cohortId: string, { accountId, stages }: OpenedCohort): Promise<void> {
+/** Runs the stages while what goes wrong between them is looked for. */
+async function runAll(cohortId: string, cohort: OpenedCohort): Promise<void> {
+  const looking = new CancellationScope()
+  const news = { isThere: false }
+  try {
+    await Promise.race([runStages(cohortId, cohort, news), looking.run(() => lookAtEdges(cohortId, news))])
+  } finally {
+    looking.cancel()
+  }
+}
+
+/**
+ * Ends hand-overs whose time has run out. They end in seconds, so only what has gone wrong is still there at a look. News
+ * cuts a long pause short but not the first, whose one timer lasts for all of a short run.
+ */
+async function lookAtEdges(cohortId: string, news: { isThere: boolean }): Promise<never> {
+  const { firstMs, longestMs } = PAUSE.forEdges
+  let look: number = firstMs
+  for (;;) {
+    if (look === firstMs) await sleep(firstMs)
+    else if (await condition(() => news.isThere, look)) await sleep(firstMs)
+    await expireEdges({ cohortId })
+    look = news.isThere ? firstMs : Math.min(2 * look, longestMs)
+    news.isThere = false
+  }
+}
+
+async function runStages(
+  cohortId: string,
+  { accountId, stages }: OpenedCohort,
+  news: { isThere: boolean },
+): Promise<void> {
   const run = new Map(
     stages.map((stage): [string, Progress] => [
       stage.name,
@@ -104,7 +135,6 @@ async function runStages(cohortId: string, { accountId, stages }: OpenedCohort):
     ]),
   )
   const failures: unknown[] = []
-  let look: number = PAUSE.forEdges.firstMs
   const repeat = (stageIds: readonly string[]) => {
     for (const stage of run.values()) if (stageIds.includes(stage.id)) stage.state = 'pending'
   }
@@ -143,16 +173,13 @@ async function runStages(cohortId: string, { accountId, stages }: OpenedCohort):
       throw failures[0]
     }
     if ([...run.values()].every(({ state }) => state === 'done')) return
-    const isNews = await condition(
+    await condition(
       () =>
         failures.length > 0 ||
         [...run.values()].some((stage) => isReady(stage) || needsNobody(stage)) ||
         [...run.values()].every(({ state }) => state === 'done'),
-      look,
     )
-    // Hand-overs end in seconds; only what has gone wrong is still there when this long has passed.
-    if (!isNews) await expireEdges({ cohortId })
-    look = isNews ? PAUSE.forEdges.firstMs : Math.min(2 * look, PAUSE.forEdges.longestMs)
+    news.isThere = true
   }
 }
 

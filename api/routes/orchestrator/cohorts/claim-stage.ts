@@ -70,7 +70,8 @@ export const claimStage = route({
     const { stage, cohort, lease, endpoint, incoming, outgoing, spaces } = claimed
     afterCommit(() => {
       outbox.poke()
-      void tellStageStarted(services, stage)
+      // Only consumers wait for it.
+      if (outgoing.length > 0) void tellStageStarted(services, stage)
     })
     const spec = stage.specification as unknown as GraphStage
     return {

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+const LAYERS = 5
+const WIDTH = 4
+const MOST_EVENTS = 500
+const MOST_EVENTS_A_STAGE = 12
+
+describe('the history of a cohort', function () {
+  this.timeout(180_000)
+  let world: InferenceWorld
+  before(async () => {
+    world = await startInferenceWorld()
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  const headers = () => ({ 'x-account-id': world.accountId, 'x-user-id': 'someone' })
+  async function eventsOf(plan: PlanRequest) {
+    const { status, body } = await world.api.call('POST', '/api/v1/cohorts:run', {
+      key: world.key,
+      headers: headers(),
+      body: { plan, input: {} },
+    })
+    assert.equal(status, 202, JSON.stringify(body))
+    const summary = async () =>
+      (
+        await world.api.call('GET', `/api/v1/tasks/${body.task_id}/cohort`, {
+          key: world.key,
+          headers: headers(),
+        })
+      ).body
+    await until(async () => ['succeeded', 'failed'].includes((await summary()).status), 120_000)
+    const handle = world.temporal.client.workflow.getHandle(`cohort/${body.cohort_id}`)
+    await handle.result()
+    const { events } = await handle.fetchHistory()
+    return { seen: await summary(), count: events?.length ?? 0 }
+  }
+
+  it('has under 500 events for 20 stages and 5 retries, and under 12 for each further stage', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node({ concurrency: 16 })
+    const endpoint = await world.endpoint({ name: 'layered' })
+    const broken = await world.endpoint({ name: 'broken', broken: true } as never)
+    const names = Array.from({ length: LAYERS * WIDTH }, (_, i) => `stage-${i}`)
+    const layered = (count: number, retries: number): PlanRequest => ({
+      stages: names.slice(0, count).map((stage_id, i) => ({
+        stage_id,
+        // The first attempt at every fourth stage fails, and its fallback answers.
+        ...(i % WIDTH === 1 && i < retries * WIDTH
+          ? { endpoint_id: broken.id, fallbacks: [endpoint.id], max_attempts: 1 }
+          : { endpoint_id: endpoint.id }),
+        input: { instances: ['', ''] },
+      })),
+      edges: names.slice(WIDTH, count).map((name, i) => ({
+        from: { stage_id: names[i]!, path: '/predictions/0' },
+        to: { stage_id: name, path: '/instances/0' },
+      })),
+    })
+
+    const few = await eventsOf(layered(WIDTH, 0))
+    const all = await eventsOf(layered(LAYERS * WIDTH, 0))
+    const retried = await eventsOf(layered(LAYERS * WIDTH, 5))
+
+    assert.deepEqual([few.seen.status, all.seen.status, retried.seen.status], Array(3).fill('succeeded'))
+    const attempts = retried.seen.stages.filter(({ attempt }: { attempt: number }) => attempt > 1).length
+    assert.equal(attempts, 5)
+    const each = (all.count - few.count) / (LAYERS * WIDTH - WIDTH)
+    assert.ok(each < MOST_EVENTS_A_STAGE, `${each.toFixed(1)} events for each further stage`)
+    assert.ok(retried.count < MOST_EVENTS, `${retried.count} events`)
+  })
+})
