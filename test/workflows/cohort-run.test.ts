@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
@@ -30,6 +32,12 @@ describe('cohortRun', () => {
     return body
   }
   const summary = async (taskId: string) => (await call('GET', `/api/v1/tasks/${taskId}/cohort`)).body
+  /** Keeps the history of a cohort whose workflow is about to end. */
+  const recorded = async (name: string, cohortId: string) => {
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(cohortId))
+    await until(async () => (await handle.describe()).status.name !== 'RUNNING')
+    await recordHistory(name, handle)
+  }
   const ended = async (taskId: string) => {
     let seen: AnyBody = {}
     await until(async () => {
@@ -75,6 +83,7 @@ describe('cohortRun', () => {
       ],
     )
     assert.equal(seen.cost_credits, (3 * PRICE) / 1e6)
+    await recorded('cohort-run-chain', accepted.cohort_id)
   })
 
   const value = (from: string, to: string, at: string, more: object = {}) => ({
@@ -152,6 +161,7 @@ describe('cohortRun', () => {
     assert.equal(audit.sums.total_micro, 0)
     assert.equal(audit.sums.by_kind.capture, 0)
     assert.equal(audit.entries.filter(({ kind }: AnyBody) => kind === 'capture').length, 8)
+    await recorded('cohort-run-lost-node', accepted.cohort_id)
   })
 
   it('begins with its quorum, and cancels the others', async () => {
@@ -172,6 +182,7 @@ describe('cohortRun', () => {
     const audit = await bookings(accepted.task_id)
     assert.equal(audit.sums.total_micro, 0)
     assert.equal(seen.cost_credits, (2 * PRICE) / 1e6)
+    await recorded('cohort-run-quorum', accepted.cohort_id)
   })
 
   it('goes on with a default where an optional stage fails, and with a fallback where there is one', async () => {
@@ -204,6 +215,7 @@ describe('cohortRun', () => {
     assert.deepEqual(result.judge.predictions, ['spare', 'first'])
     assert.deepEqual(attempts(seen), { optional: 'skipped 1', second: 'succeeded 2', judge: 'succeeded 1' })
     assert.equal((await bookings(accepted.task_id)).sums.total_micro, 0)
+    await recorded('cohort-run-fallback', accepted.cohort_id)
   })
 
   it('ends at its deadline, keeps what was finished, and resumes from it', async () => {
@@ -227,6 +239,7 @@ describe('cohortRun', () => {
     assert.equal(resumed.status, 'succeeded', JSON.stringify(resumed))
     assert.deepEqual(attempts(resumed), { quick: 'succeeded 0', slow: 'succeeded 1' })
     assert.equal(resumed.cost_credits, PRICE / 1e6)
+    await recorded('cohort-run-deadline', accepted.cohort_id)
   })
 
   it('hands a value beyond 64 KiB over through the object store, which keeps nothing of it', async () => {
@@ -308,5 +321,6 @@ describe('cohortRun', () => {
     assert.equal((await bookings(accepted.task_id)).sums.total_micro, 0)
     const events = (await call('GET', `/api/v1/tasks/${accepted.task_id}/cohort/events?limit=500`)).body
     assert.equal(events.events.at(-1).type, 'cohort.cancelled')
+    await recorded('cohort-run-cancelled', accepted.cohort_id)
   })
 })

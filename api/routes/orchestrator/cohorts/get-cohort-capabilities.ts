@@ -6,6 +6,7 @@ import * as stageModelRepository from '../../../../db/repositories/cohorts/stage
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import { costsOf } from '../../../../domain/cohorts/costs.ts'
 import { graphOf } from '../../../../domain/cohorts/graph.ts'
+import { operationsOf } from '../../../../domain/cohorts/operations.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { stageOf } from '../../../../domain/placement/node-snapshot.ts'
 import { CohortCapabilities } from '../../../../schemas/cohort-health.ts'
@@ -61,7 +62,7 @@ export const getCohortCapabilities = route({
       model_config_id: config,
       dispatchable: reasons.length === 0,
       reasons,
-      operations: model ? ['infer'] : [],
+      operations: model ? operationsOf(model.runtime_profile, model.task_type) : [],
       produces: produces.map(presentSpace),
       accepts: accepts.map(presentSpace),
       transports: ['local' as const, 'inline' as const, 'direct' as const, 'relay' as const],
