@@ -15,8 +15,8 @@ import { takeTurns } from './middleware/take-turns.ts'
 import { validateInput } from './middleware/validate-input.ts'
 import type { Operation } from './operation.ts'
 import { RateLimiter } from './rate-limit.ts'
+import type { AnyRoute } from './route.ts'
 import { UnauthenticatedRequests } from './unauthenticated-requests.ts'
-
 const MIB = 1024 * 1024
 
 /** The limits that all routes of this gateway share. */
@@ -38,6 +38,10 @@ export function createLimits(services: Services): SharedLimits {
   }
 }
 
+/** Returns whether requests count against the rate of their account. */
+const isCounted = ({ auth, isFree = false }: AnyRoute): boolean =>
+  (auth === 'api-key' || auth === 'cohort') && !isFree
+
 /** Returns the middlewares of a route in order. */
 export function pipelineOf(
   operation: Operation,
@@ -53,7 +57,7 @@ export function pipelineOf(
   const middlewares = [
     isOpen && limitUnauthenticated(operation, unauthenticated),
     ...(isBodySigned ? [checkSignedHead(services), body, caller] : [caller]),
-    route.auth === 'api-key' && limiter && limitRate(limiter),
+    isCounted(route) && limiter && limitRate(limiter),
     !isBodySigned && body,
     validateInput(route, bodies),
     route.ifMatch && requireIfMatch,

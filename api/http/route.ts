@@ -116,6 +116,8 @@ export interface Route<
   idempotent?: I
   /** Responses may have megabytes, so each account gets them one after another. */
   isLong?: boolean
+  /** Takes nothing of its account's rate of requests. */
+  isFree?: boolean
   /** Creates new work, so it is refused while the kill switch is active. */
   admitsWork?: boolean
   /** Requires `If-Match` (428 without); the handler calls `checkIfMatch` with the current tag. */

@@ -28,6 +28,7 @@ export const getCohortCapabilities = route({
   method: 'GET',
   path: '/cohorts/capabilities',
   auth: 'cohort',
+  isFree: true,
   query: Type.Object({ endpoint_id: Uuid }),
   success: { status: 200, schema: CohortCapabilities },
   errors: ['not_found'],

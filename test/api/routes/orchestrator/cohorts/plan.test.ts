@@ -162,4 +162,29 @@ describe('plans of cohorts', () => {
     })
     assert.equal(run.status, 422, JSON.stringify(run.body))
   })
+
+  it('count against the rate of their account, and a look at capabilities does not', async () => {
+    await using limited = await startApi({ env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' } })
+    const { accountId, key } = await limited.account()
+    const { id } = await buildEndpoint(limited.database.db, accountId)
+    const headers = { 'x-account-id': accountId }
+    const looks = []
+    for (let i = 0; i < 4; i++)
+      looks.push(
+        await limited.call('GET', `/api/v1/cohorts/capabilities?endpoint_id=${id}`, { key, headers }),
+      )
+    const body = { stages: [stage('a', id)], edges: [] }
+    const plans = []
+    for (let i = 0; i < 3; i++)
+      plans.push(await limited.call('POST', '/api/v1/cohorts:plan', { key, headers, body }))
+
+    assert.deepEqual(
+      looks.map(({ status }) => status),
+      [200, 200, 200, 200],
+    )
+    assert.deepEqual(
+      plans.map(({ status }) => status),
+      [200, 200, 429],
+    )
+  })
 })
