@@ -1,7 +1,7 @@
 import type { PlanReasonCode } from '../../schemas/cohort-plan.ts'
 import { reachableMemory } from '../placement/gpu-room.ts'
 import { type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
-import { OF_OTHERS, pointsOf, rejectReason } from '../placement/placement.ts'
+import { OF_OTHERS, type PlacedNode, pointsOf, rejectReason } from '../placement/placement.ts'
 import type { GraphStage } from './graph.ts'
 
 /** What the planner knows of the model behind a stage. */
@@ -70,13 +70,14 @@ export function costsOf(
     excluded: new Map(),
   }
   for (const [i, snapshot] of nodes.entries()) {
-    const held = snapshot.models.find(({ model_key }) => model_key === model.model_key)
+    const node = placedNode(snapshot)
+    const held = node.models.get(model.model_key)
     const reason =
       (!serves(snapshot, accountId) && OF_OTHERS) ||
       (nodeAccounts === 'own' && snapshot.account_id !== accountId && OF_ANOTHER) ||
       (named && !named.has(snapshot.node_id) && NOT_NAMED) ||
       (excludedNodes.has(snapshot.node_id) && NAMED_OUT) ||
-      rejectReason(placedNode(snapshot), need)
+      rejectReason(node, need)
     if (reason) {
       costs.queueMs[i] = Infinity
       const words = inClasses(reason)
@@ -91,16 +92,17 @@ export function costsOf(
   return costs
 }
 
-const placedNode = (snapshot: NodeSnapshot) => {
+/** What placement reads of a node, which the stages of a graph share. */
+const placedNodes = new WeakMap<NodeSnapshot, PlacedNode>()
+
+function placedNode(snapshot: NodeSnapshot): PlacedNode {
+  const known = placedNodes.get(snapshot)
+  if (known) return known
   const models = new Map(snapshot.models.map((model) => [model.model_key, model]))
-  return {
-    snapshot,
-    scope: '',
-    models,
-    reach: reachableMemory(snapshot, models.values()),
-    pending: 0,
-    points: pointsOf(snapshot, 0),
-  }
+  const reach = reachableMemory(snapshot, models.values())
+  const node = { snapshot, scope: '', models, reach, pending: 0, points: pointsOf(snapshot, 0) }
+  placedNodes.set(snapshot, node)
+  return node
 }
 
 /** Reasons that name sizes or errors differ from node to node; a plan counts them together. */

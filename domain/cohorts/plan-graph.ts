@@ -30,6 +30,8 @@ export type PlannedGraph = Omit<Plan, 'plan_id' | 'expires_at'>
 const ALGORITHM = 'heft+moves'
 const MICRO = 1_000_000
 const ALTERNATIVES = 3
+/** The nodes that would be ready first, from which the alternatives are taken. */
+const CONSIDERED = 16
 
 /** Places a graph on nodes, and explains the placement or why there is none. */
 export function planGraph(input: PlanInput): PlannedGraph {
@@ -258,11 +260,14 @@ function arrivalOn(input: PlanInput, { planned, ways }: Shown, i: number, node: 
 function alternativesOf(input: PlanInput, shown: Shown, i: number): PlannedStage['alternatives'] {
   const { queueMs, loadMs, runMs } = shown.costs[i]!
   const { nodes: chosen, endMs } = shown.planned.schedule
+  const readyMs = (node: number) => queueMs[node]! + loadMs[node]!
   return input.nodes
     .map(({ node_id }, node) => ({ node_id, node }))
     .filter(({ node }) => node !== chosen[i] && queueMs[node]! < Infinity)
+    .toSorted((a, b) => readyMs(a.node) - readyMs(b.node))
+    .slice(0, CONSIDERED)
     .map(({ node_id, node }) => {
-      const begin = Math.max(queueMs[node]! + loadMs[node]!, arrivalOn(input, shown, i, node))
+      const begin = Math.max(readyMs(node), arrivalOn(input, shown, i, node))
       return { node_id, end: begin + runMs[node]! }
     })
     .filter(({ end }) => end < Infinity)
