@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
+import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { follow } from '../../cli/cohorts/follow.ts'
@@ -86,7 +87,7 @@ describe('hearth cohorts', () => {
       ran.err,
       /cohort\.queued[^]*stage\.called draft attempt 1 on [^]*stage\.succeeded judge[^]*cohort\.succeeded/,
     )
-    assert.deepEqual([queued.code, summary.status], [0, 'succeeded'])
+    assert.deepEqual([queued.code, summary.status, summary.user_id], [0, 'succeeded', userInfo().username])
     assert.match(
       shown.out,
       /succeeded after [\d.]+ s[^]*draft +succeeded +1[^]*draft-judge-\d+ +json +consumed[^]*"two"/,
