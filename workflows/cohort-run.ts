@@ -5,6 +5,8 @@ import {
   ApplicationFailure,
   CancellationScope,
   condition,
+  ContinueAsNew,
+  continueAsNew,
   isCancellation,
   proxyActivities,
   proxyLocalActivities,
@@ -13,6 +15,7 @@ import {
   sleep,
   TimeoutFailure,
   upsertSearchAttributes,
+  workflowInfo,
 } from '@temporalio/workflow'
 import type { OpenedCohort, StageOutline } from '../activities/control/cohorts/cohorts.ts'
 import type { ControlActivities } from '../activities/control/index.ts'
@@ -33,15 +36,22 @@ interface Progress extends StageOutline {
   state: 'pending' | 'called' | 'started' | 'done'
   /** True once it has all the values that it waits for. */
   isRunning: boolean
+  /** True while no node can run it. */
+  isWaiting: boolean
+  /** True when it has ended without a result, so that nothing is needed for it. */
+  isOff: boolean
+  /** Counts how often it was begun; a repeated stage may begin anew before its last call has returned. */
+  turn: number
   node: string
   attempt: number
   waitsFor: string
   scope: CancellationScope
 }
 
+/** The message of a stage's fault is in its row, because it may quote an input. */
 interface Fault {
   code: string
-  message: string
+  message?: string
   stage_id?: string
 }
 
@@ -71,6 +81,7 @@ export async function cohortRun({ cohortId }: CohortRunInput): Promise<void> {
     await endCohort({ cohortId, ending: { status: 'succeeded' } })
     setCurrentDetails('The cohort has succeeded; its result is in the row of its task.')
   } catch (err) {
+    if (err instanceof ContinueAsNew) throw err
     const isOverdue = isCancellation(err) && Date.now() >= cohort.deadlineAt
     const fault = faultOf(err, isOverdue)
     const status = isCancellation(err) && !isOverdue ? 'cancelled' : 'failed'
@@ -127,6 +138,9 @@ async function runStages(
         ...stage,
         state: stage.isDone ? 'done' : 'pending',
         isRunning: false,
+        isWaiting: false,
+        isOff: false,
+        turn: 0,
         node: '',
         attempt: 0,
         waitsFor: '',
@@ -144,26 +158,35 @@ async function runStages(
     if (stage && isRunning) stage.isRunning = true
   })
   const isReady = ({ state, producers, quorum = producers.length }: Progress) =>
-    state === 'pending' && producers.filter((producer) => hasBegun(run.get(producer))).length >= quorum
+    state === 'pending' &&
+    producers.filter((producer) => hasBegun(run.get(producer))).length >= Math.min(quorum, producers.length)
+  // Nothing is at work, so nothing is lost when a long history begins anew.
+  const mayBeginAnew = () =>
+    workflowInfo().continueAsNewSuggested &&
+    [...run.values()].every(({ state, isWaiting }) => state === 'done' || state === 'pending' || isWaiting)
   const needsNobody = (stage: Progress) => stage.state !== 'done' && isUnneeded(stage, run)
 
   for (;;) {
     for (const stage of run.values()) {
       if (!isReady(stage)) continue
       stage.state = 'called'
+      stage.turn += 1
+      const { turn } = stage
       stage.scope
         .run(() => runStage({ cohortId, accountId, repeat }, stage, () => show(run)))
         .catch((err: unknown) => {
           if (!stage.scope.consideredCancelled || !isCancellation(err)) failures.push(err)
         })
-        .finally(() => (stage.state = 'done'))
+        .finally(() => {
+          if (stage.turn === turn) stage.state = 'done'
+        })
     }
     const spare = [...run.values()].filter(needsNobody)
     if (spare.length > 0) {
       await cancelStages({ stageIds: spare.map(({ id }) => id) })
       for (const stage of spare) {
         stage.scope.cancel()
-        stage.state = 'done'
+        Object.assign(stage, { state: 'done', isOff: true })
       }
       continue
     }
@@ -173,9 +196,11 @@ async function runStages(
       throw failures[0]
     }
     if ([...run.values()].every(({ state }) => state === 'done')) return
+    if (mayBeginAnew()) await continueAsNew<typeof cohortRun>({ cohortId })
     await condition(
       () =>
         failures.length > 0 ||
+        mayBeginAnew() ||
         [...run.values()].some((stage) => isReady(stage) || needsNobody(stage)) ||
         [...run.values()].every(({ state }) => state === 'done'),
     )
@@ -186,12 +211,19 @@ async function runStages(
 const hasBegun = (stage: Progress | undefined): boolean =>
   stage?.state === 'started' || stage?.state === 'done'
 
-/** A producer is no longer needed once each of its consumers has begun to work with enough others. */
-function isUnneeded({ name }: Progress, run: ReadonlyMap<string, Progress>): boolean {
+/**
+ * A producer is no longer needed once each of its consumers works with enough others, or has itself ended without a
+ * result. One whose result is an output of the cohort always is.
+ */
+function isUnneeded({ name, isOutput }: Progress, run: ReadonlyMap<string, Progress>): boolean {
   const consumers = [...run.values()].filter(({ producers }) => producers.includes(name))
   return (
+    !isOutput &&
     consumers.length > 0 &&
-    consumers.every(({ quorum, isRunning, state }) => quorum !== undefined && (isRunning || state === 'done'))
+    consumers.every(
+      ({ quorum, isRunning, isOff, state }) =>
+        isOff || (quorum !== undefined && (isRunning || state === 'done')),
+    )
   )
 }
 
@@ -214,15 +246,16 @@ async function runStage(
     const place = await callStage({ cohortId, stageId: stage.id, avoid })
     if (place.verdict === 'over') return
     if (place.verdict === 'waits') {
-      stage.waitsFor = place.why
+      Object.assign(stage, { waitsFor: place.why, isWaiting: true })
       shown()
       pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
       await sleep(pause)
+      stage.isWaiting = false
       continue
     }
     if (place.verdict === 'refused') {
       const refused = { code: 'endpoint_refused', message: place.why, isFinal: true }
-      if ((await settled(stage, repeat, { ...refused, attempt: stage.attempt })) === 'ended') return
+      if ((await settled(stage, repeat, { ...refused, attempt: place.attempt })) === 'ended') return
       continue
     }
     Object.assign(stage, {
@@ -260,6 +293,7 @@ async function settled(
   const result = await settleStage({ stageId: stage.id, ...ended })
   if (result.verdict === 'failed') throw new StageFailed(result.fault)
   if (result.verdict === 'again' && result.repeat) repeat(result.repeat)
+  if (result.verdict === 'ended' && result.status !== 'succeeded') stage.isOff = true
   return result.verdict
 }
 

@@ -20,6 +20,8 @@ export interface StageOutline {
   /** The stages that it waits for, by name. */
   producers: string[]
   quorum?: number
+  /** True when its result is, or is a part of, an output of the cohort. */
+  isOutput: boolean
   isDone: boolean
 }
 
@@ -37,7 +39,7 @@ export type CallResult =
   | { verdict: 'called'; nodeId: string; nodeName: string; attempt: number }
   | { verdict: 'waits'; why: string }
   /** Its endpoint may no longer be called. */
-  | { verdict: 'refused'; why: string }
+  | { verdict: 'refused'; why: string; attempt: number }
   /** The stage has ended, or its cohort has. */
   | { verdict: 'over' }
 
@@ -48,7 +50,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
     if (!cohort) return { ended: true, accountId: '', name: '', deadlineAt: 0, stages: [] }
-    const { edges } = graphIn(cohort)
+    const { edges, outputs } = graphIn(cohort)
     const rows = await cohortRepository.readStages(db, cohortId)
     return {
       ended: false,
@@ -63,6 +65,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
           name: row.name,
           producers: [...new Set(from.filter((name) => name !== RUN_INPUT))],
           ...(quorum !== undefined && { quorum }),
+          isOutput: outputs.some(({ stage_id }) => stage_id === row.name),
           isDone: !isOpenStage(row),
         }
       }),
@@ -163,7 +166,8 @@ async function choosePlace(
   const { stageModels, nodes } = await readPlanInput(db, { graph, accountId: cohort.account_id, now: now() })
   const model = stageModels.models.get(stage.name)
   const [refusal] = stageModels.reasons
-  if (!model) return { verdict: 'refused', why: refusal?.message ?? 'its model is gone' }
+  if (!model)
+    return { verdict: 'refused', why: refusal?.message ?? 'its model is gone', attempt: stage.attempt }
 
   const taken = rows.filter(({ id, node_id }) => id !== stageId && node_id !== null)
   const tied = spec.placement?.same_node_as

@@ -31,7 +31,8 @@ export type Settled =
   | { verdict: 'ended'; status: CohortStageRow['status'] }
   /** `repeat` are the producers whose payload nobody has any more, by id. */
   | { verdict: 'again'; repeat?: string[] }
-  | { verdict: 'failed'; fault: CohortFault }
+  /** The message is in the row of the stage. */
+  | { verdict: 'failed'; fault: Omit<CohortFault, 'message'> }
 
 /** Decides what follows an attempt without a result: another one, a fallback, the default output, or the end. */
 export async function settleStage(trx: Transaction<Database>, ended: EndedAttempt): Promise<Settled> {
@@ -67,7 +68,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   }
   if (spec.required) {
     await cohortStageRepository.giveUpStage(trx, stage, outgoing, { status: 'failed', fault })
-    return { verdict: 'failed', fault }
+    return { verdict: 'failed', fault: { code: fault.code, stage_id: stage.name } }
   }
   await cohortStageRepository.giveUpStage(trx, stage, outgoing, {
     status: 'skipped',

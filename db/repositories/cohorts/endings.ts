@@ -11,7 +11,26 @@ import { bookTransfers, isOpenCohort, lockCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 
 /** How a cohort ends: with its outputs, or with a fault; a cancel is a fault of its own. */
-export type CohortEnding = { status: 'succeeded' } | { status: 'failed' | 'cancelled'; fault: CohortFault }
+export type CohortEnding =
+  | { status: 'succeeded' }
+  /** Without a message, that of its stage holds. */
+  | { status: 'failed' | 'cancelled'; fault: Omit<CohortFault, 'message'> & { message?: string } }
+
+type FullEnding = { status: 'succeeded' } | { status: 'failed' | 'cancelled'; fault: CohortFault }
+
+/** Returns an ending with its message. A cohort has not succeeded while a stage of it is still open. */
+function fullEnding(ending: CohortEnding, stages: readonly CohortStageRow[]): FullEnding {
+  if (ending.status === 'succeeded') {
+    const open = stages.find(isOpenStage)
+    if (!open) return ending
+    const message = `the node of stage "${open.name}" ended its work without a result`
+    return { status: 'failed', fault: { code: 'stage_unfinished', message, stage_id: open.name } }
+  }
+  const { fault } = ending
+  const message =
+    fault.message ?? stages.find(({ name }) => name === fault.stage_id)?.error?.message ?? fault.code
+  return { ...ending, fault: { ...fault, message } }
+}
 
 /**
  * Ends a cohort with its task, its stages, its ledger entries and its events in one transaction. Every finished stage is
@@ -21,12 +40,13 @@ export type CohortEnding = { status: 'succeeded' } | { status: 'failed' | 'cance
 export async function endCohort(
   trx: Transaction<Database>,
   cohortId: string,
-  ending: CohortEnding,
+  wanted: CohortEnding,
   now: Date,
 ): Promise<CohortStageRow[] | undefined> {
   const locked = await lockCohort(trx, cohortId)
   if (!locked || !isOpenCohort(locked.cohort)) return undefined
   const { cohort, stages } = locked
+  const ending = fullEnding(wanted, stages)
   const isDone = ending.status === 'succeeded'
   const atWork = stages.filter(isOpenStage)
   await trx
@@ -94,7 +114,7 @@ const whereOf = ({ stage_id, edge_id }: CohortFault) => ({
 async function endRow(
   trx: Transaction<Database>,
   { id }: CohortRow,
-  ending: CohortEnding,
+  ending: FullEnding,
   now: Date,
 ): Promise<void> {
   const status: CohortState = ending.status
@@ -112,7 +132,7 @@ async function endRow(
 
 const taskOutcome = (
   { created_at, started_at }: CohortRow,
-  ending: CohortEnding,
+  ending: FullEnding,
   result: Record<string, unknown> | undefined,
   now: Date,
 ): Outcome =>

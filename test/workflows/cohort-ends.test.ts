@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+describe('the ends of cohortRun', () => {
+  let world: InferenceWorld
+  before(async () => {
+    world = await startInferenceWorld()
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  const call = (path: string, body?: object): Promise<{ status: number; body: AnyBody }> =>
+    world.api.call(body ? 'POST' : 'GET', `/api/v1${path}`, {
+      key: world.key,
+      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone' },
+      ...(body && { body }),
+    })
+  const accept = async (plan: PlanRequest, more: object = {}) => {
+    const { status, body } = await call('/cohorts:run', { plan, input: {}, ...more })
+    assert.equal(status, 202, JSON.stringify(body))
+    return body
+  }
+  const summary = async ({ task_id }: AnyBody) => (await call(`/tasks/${task_id}/cohort`)).body
+  const ended = async (accepted: AnyBody) => {
+    let seen: AnyBody = {}
+    await until(async () => {
+      seen = await summary(accepted)
+      return ['succeeded', 'failed', 'cancelled'].includes(seen.status)
+    })
+    return seen
+  }
+  const states = (seen: AnyBody) =>
+    Object.fromEntries(seen.stages.map(({ stage_id, status }: AnyBody) => [stage_id, status]))
+  const value = (from: string, to: string, path: string) => ({
+    from: { stage_id: from, path: '/waited_s' },
+    to: { stage_id: to, path },
+  })
+  const waits = (stage_id: string, endpoint_id: string, wait_s: number, more: object = {}) => ({
+    stage_id,
+    endpoint_id,
+    input: { wait_s },
+    ...more,
+  })
+
+  it('does not succeed by the word of a node that has completed no lease', async () => {
+    await using _control = await world.control()
+    await using _liar = await world.node({}, (activities) => ({ ...activities, runStage: async () => {} }))
+    const { id } = await world.endpoint({ name: 'unfinished' }, { price_micro: 500 })
+    const seen = await ended(await accept({ stages: [{ stage_id: 'a', endpoint_id: id }], edges: [] }))
+
+    assert.deepEqual([seen.status, seen.error.code, seen.error.stage_id], ['failed', 'stage_unfinished', 'a'])
+    assert.equal(seen.cost_credits, 0)
+  })
+
+  it('fails with the reason when an endpoint refuses meanwhile, without asking again and again', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const first = await world.endpoint({ name: 'first' })
+    const second = await world.endpoint({ name: 'refusing' })
+    const accepted = await accept({
+      stages: [waits('a', first.id, 1), { stage_id: 'b', endpoint_id: second.id }],
+      edges: [value('a', 'b', '/instances/0')],
+    })
+    const { db } = world.api.database
+    await db.updateTable('endpoint').set({ status: 'paused' }).where('id', '=', second.id).execute()
+    const seen = await ended(accepted)
+
+    // The second stage may have been called before it was paused.
+    if (seen.status === 'failed') assert.equal(seen.error.code, 'endpoint_refused')
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(accepted.cohort_id))
+    await until(async () => (await handle.describe()).status.name !== 'RUNNING')
+    const { events } = await handle.fetchHistory()
+    assert.ok((events?.length ?? 0) < 80, String(events?.length))
+  })
+
+  it('lets a producer end whose result is an output, though the quorum needs it not', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'output' })
+    const seen = await ended(
+      await accept({
+        stages: [
+          waits('fast', id, 0),
+          waits('slow', id, 2),
+          { stage_id: 'judge', endpoint_id: id, quorum: 1 },
+        ],
+        edges: [value('fast', 'judge', '/instances/0'), value('slow', 'judge', '/other')],
+        outputs: [
+          { name: 'verdict', stage_id: 'judge' },
+          { name: 'slow', stage_id: 'slow', path: '/waited_s' },
+        ],
+      }),
+    )
+    assert.deepEqual(states(seen), { fast: 'succeeded', slow: 'succeeded', judge: 'succeeded' })
+    assert.equal((await world.task(seen.task_id)).result.slow, 2)
+  })
+
+  it('cancels what feeds a producer that is no longer needed', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'feeds' })
+    const seen = await ended(
+      await accept({
+        stages: [
+          waits('root', id, 30),
+          { stage_id: 'mid', endpoint_id: id },
+          waits('fast', id, 0),
+          { stage_id: 'judge', endpoint_id: id, quorum: 1 },
+        ],
+        edges: [
+          value('root', 'mid', '/instances/0'),
+          { from: { stage_id: 'mid', path: '/predictions' }, to: { stage_id: 'judge', path: '/other' } },
+          value('fast', 'judge', '/instances/0'),
+        ],
+        outputs: [{ name: 'verdict', stage_id: 'judge' }],
+      }),
+    )
+    assert.deepEqual(states(seen), {
+      root: 'cancelled',
+      fast: 'succeeded',
+      mid: 'cancelled',
+      judge: 'succeeded',
+    })
+  })
+
+  it('waits for a node, says so, and goes on when one is there', async () => {
+    await using _control = await world.control()
+    const { id } = await world.endpoint({ name: 'patient' })
+    const node = await world.node()
+    const accepted = await accept({
+      stages: [waits('a', id, 1), waits('b', id, 0, { placement: { hardware: 'cpu' } })],
+      edges: [value('a', 'b', '/text')],
+    })
+    await until(async () => states(await summary(accepted))['a'] === 'running')
+    await node[Symbol.asyncDispose]()
+    await world.api.database.db.deleteFrom('node_state').execute()
+    await until(async () => (await summary(accepted)).waiting_for !== null)
+    await using _again = await world.node()
+    const seen = await ended(accepted)
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.equal(seen.waiting_for, null)
+  })
+})
