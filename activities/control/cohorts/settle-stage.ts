@@ -39,6 +39,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
   if (!locked) return { verdict: 'ended', status: 'cancelled' }
   const { stage, outgoing } = locked
+  // A repeat of the call that gave it up answers as that one did.
+  if (stage.status === 'failed' && stage.error) return { verdict: 'failed', fault: stage.error }
   if (!isOpenStage(stage)) return { verdict: 'ended', status: stage.status }
   if (stage.attempt !== ended.attempt) return { verdict: 'again' }
   if (ended.isUntaken) {

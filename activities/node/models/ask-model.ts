@@ -135,7 +135,7 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
     const code = err.isOfNode ? 'no_capacity' : 'input_refused'
     return { code, message, retryable: err.isOfNode }
   }
-  if (err instanceof EdgeError) return { code: err.failure, message, retryable: true }
+  if (err instanceof EdgeError) return { code: err.failure, message, retryable: err.retryable }
   if (err instanceof ModelUnavailableError)
     return { code: err.code, message: withoutPaths(message), retryable: err.code !== 'unusable' }
   return { code: 'model_failed', message, retryable: true }
