@@ -1,13 +1,19 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
+import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { twice } from '../assertions/at-least-once.ts'
 import { eventually } from '../assertions/until.ts'
+import { buildEndpoint, buildVersion } from '../builders/build-endpoint.ts'
 import { embeddingSpace, evaluate, EVALUATOR, TOKEN_HEADER } from '../builders/evidence.ts'
 import { type TinySpecialist, tinySpecialist } from '../builders/tiny-specialist.ts'
 import { type AnyBody, OPERATIONS_KEY } from './api.ts'
 import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
+import type { TrainerRun } from './trainer.ts'
 
 /** The width of the vectors of tiny encoders. */
 const WIDTH = 32
@@ -79,6 +85,30 @@ export class EvaluationWorld implements AsyncDisposable {
       })
       .execute()
     return id
+  }
+
+  /** Stores what a trainer has made as a model with an endpoint, as a completed run leaves it. */
+  async trained(name: string, { events, outputDir, result }: TrainerRun): Promise<EndpointRow> {
+    const { db, objects } = this.on.api.services
+    const listing = {
+      input_schema: JSON.stringify(result.input_schema),
+      output_schema: JSON.stringify(result.output_schema),
+      example_input: JSON.stringify(result.example_input),
+      example_output: JSON.stringify(result.example_output),
+    }
+    const { id: version_id, model_key } = await buildVersion(db, this.on.accountId, listing)
+    for (const path of events.filter(({ event }) => event === 'artifact').map((one) => String(one['name']))) {
+      const bytes = await readFile(join(outputDir, path))
+      const object_key = `versions/${version_id}/${path}`
+      await objects.put(object_key, bytes, { contentType: 'application/octet-stream' })
+      const sha256 = createHash('sha256').update(bytes).digest('hex')
+      await db
+        .insertInto('version_file')
+        .values({ version_id, path, object_key, size_bytes: bytes.length, sha256 })
+        .execute()
+    }
+    const task_type = 'classification'
+    return buildEndpoint(db, this.on.accountId, { name, version_id, model_key, task_type, ...listing })
   }
 
   async read(runId: string): Promise<AnyBody> {
