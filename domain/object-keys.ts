@@ -19,8 +19,11 @@ export const taskFolder = ({ accountId, taskId }: { accountId: string; taskId: s
 /** The key of the map of evidence. */
 export const evidenceKey = (evidenceId: string): string => `evidence/${evidenceId}/adapter.safetensors`
 
+/** The folder of what structured runs make. */
+export const EVALUATIONS = 'evaluations/'
+
 /** The folder of what a structured run makes before it ends. */
-export const evaluationFolder = (runId: string): string => `evaluations/${runId}/`
+export const evaluationFolder = (runId: string): string => `${EVALUATIONS}${runId}/`
 
 /** The key of a file of a structured run: the vectors of one side, or its map. */
 export const evaluationKey = (runId: string, file: 'source' | 'target' | 'adapter'): string =>

@@ -15,6 +15,7 @@ import * as jobEndingRepository from '../../../db/repositories/training/endings.
 import * as deliveryRepository from '../../../db/repositories/webhooks/deliveries.ts'
 import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
 import type { Database } from '../../../db/tables.ts'
+import { cohortFolder, evaluationFolder } from '../../../domain/object-keys.ts'
 import { type OrphanAction, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
 import { PRIORITY } from '../../../domain/training-run.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
@@ -47,7 +48,7 @@ export interface Swept {
   failed: number
 }
 
-export const createReconcileActivities = ({ db, temporal, log, now }: ControlDeps) => ({
+export const createReconcileActivities = ({ db, temporal, objects, log, now }: ControlDeps) => ({
   /**
    * Ends or restarts runs without a workflow. Safe to repeat because a run ends once, and starting a workflow
    * that runs changes nothing.
@@ -132,12 +133,13 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
    * what remains.
    */
   async reconcileCohorts(after: string | null): Promise<Swept> {
-    if (after === null) await sweepRuns({ db, temporal, log })
+    if (after === null) await sweepRuns({ db, temporal, objects, log })
     return sweep({ temporal, log }, await openWorkRepository.openCohorts(db, { after, limit: BATCH }), {
       workflowId: WORKFLOW_ID.cohort,
-      end: ({ id }, { status, reason }) => {
+      end: async ({ id, account_id: accountId }, { status, reason }) => {
         const fault = { code: 'workflow_ended', message: `${reason} of this cohort` }
-        return db.transaction().execute((trx) => endCohort(trx, id, { status, fault }, now()))
+        await db.transaction().execute((trx) => endCohort(trx, id, { status, fault }, now()))
+        await objects.deletePrefix(cohortFolder({ accountId, cohortId: id }))
       },
       restart: (cohort) =>
         enqueueStart(
@@ -246,12 +248,18 @@ async function sweep<Row extends { id: string }>(
 }
 
 /** Reconciles the oldest structured runs; there are few. */
-async function sweepRuns({ db, temporal, log }: Pick<ControlDeps, 'db' | 'temporal' | 'log'>): Promise<void> {
+async function sweepRuns({
+  db,
+  temporal,
+  objects,
+  log,
+}: Pick<ControlDeps, 'db' | 'temporal' | 'objects' | 'log'>): Promise<void> {
   await sweep({ temporal, log }, await structuredRunRepository.openRuns(db, BATCH), {
     workflowId: WORKFLOW_ID.evaluation,
-    end: ({ id }, { status }) => {
+    end: async ({ id }, { status }) => {
       const code = status === 'cancelled' ? 'cancelled' : 'workflow_ended'
-      return structuredRunRepository.endRun(db, id, { status: 'failed', reasons: [code] })
+      await structuredRunRepository.endRun(db, id, { status: 'failed', reasons: [code] })
+      await objects.deletePrefix(evaluationFolder(id))
     },
     restart: ({ id, account_id }) =>
       enqueueStart(db, structuredEvaluationStart({ runId: id, accountId: account_id })),

@@ -7,7 +7,7 @@ import * as sealedTextRepository from '../../../db/repositories/platform/sealed.
 import * as usageRepository from '../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../db/repositories/tasks/uploads.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
-import { importKey, INCOMING_PUTS, RELAYED } from '../../../domain/object-keys.ts'
+import { EVALUATIONS, importKey, INCOMING_PUTS, RELAYED } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { SecretBox } from '../../../platform/secret-box.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -93,8 +93,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
     await sweepTasks({ db, objects })
-    // Partial uploads of gateways that were killed, and payloads of cohorts, which end within a day.
-    for (const folder of [INCOMING_PUTS, RELAYED]) await removeDayOld(objects, folder, now())
+    // Partial uploads of gateways that were killed, payloads of cohorts and vectors of runs, which end within a day.
+    for (const folder of [INCOMING_PUTS, RELAYED, EVALUATIONS]) await removeDayOld(objects, folder, now())
 
     const inputs = await retentionRepository.expiredInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)

@@ -1,5 +1,5 @@
 import { sql, type Transaction } from 'kysely'
-import { deadlineOf } from '../../../domain/cohorts/edges/deadlines.ts'
+import { overdueAs } from '../../../domain/cohorts/edges/deadlines.ts'
 import { moveEdge } from '../../../domain/cohorts/edges/transitions.ts'
 import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
@@ -113,7 +113,8 @@ async function beginAttempt(
   return [...events, { ...about, attempt: edge.attempt + 1, type: 'edge.retried' }]
 }
 
-async function endAttempt(
+/** Ends an attempt that has not failed yet. */
+export async function endAttempt(
   trx: Transaction<Database>,
   { id, attempt, state }: CohortEdgeRow,
   failure: EdgeFailure,
@@ -142,15 +143,6 @@ const forgetPayload = (trx: Transaction<Database>, { id }: CohortEdgeRow) =>
     .where('id', '=', id)
     .execute()
 
-const OVERDUE: Partial<Record<EdgeState, EdgeFailure>> = {
-  planned: 'expired',
-  negotiating: 'expired',
-  negotiated: 'unreachable',
-  connecting: 'unreachable',
-  open: 'stalled',
-  transferred: 'expired',
-}
-
 /** Ends the attempts of a cohort whose time has run out; returns the edges whose attempts have failed by now. */
 export async function expireEdges(
   trx: Transaction<Database>,
@@ -175,14 +167,14 @@ export async function expireEdges(
   return failed
 }
 
-/** Returns the failure of an attempt whose time has run out. */
-function failureOf(edge: TriedEdge): EdgeFailure | undefined {
-  const deadline = deadlineOf({
-    state: edge.state,
-    calledAt: edge.called_at ?? edge.now,
-    readyAt: edge.is_ready ? edge.ready_at : null,
-    isStated: edge.sha256 !== null,
-    latest: edge.deadline_at,
-  })
-  return deadline <= edge.now ? OVERDUE[edge.state] : undefined
-}
+const failureOf = (edge: TriedEdge): EdgeFailure | undefined =>
+  overdueAs(
+    {
+      state: edge.state,
+      calledAt: edge.called_at ?? edge.now,
+      readyAt: edge.is_ready ? edge.ready_at : null,
+      isStated: edge.sha256 !== null,
+      latest: edge.deadline_at,
+    },
+    edge.now,
+  )

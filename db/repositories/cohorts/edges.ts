@@ -10,7 +10,7 @@ import type { CohortEdgeRow, CohortEdgeTable, CohortStageRow } from '../../table
 export const EDGE_CHANNEL = 'hearth_edge'
 
 /*
- * Whoever locks several of these rows does so in this order: evidence, edges, stages, leases, the cohort, which is only
+ * Whoever locks several of these rows does so in this order: spaces, evidence, edges, stages, leases, the cohort, which is only
  * locked to number events. Several edges are locked in the order of their ids, and several stages by position.
  */
 
@@ -22,17 +22,27 @@ export interface LockedEdge extends CohortEdgeRow {
   now: Date
 }
 
-/** Returns the evidence that allows an edge, which is locked before the edge itself. */
-export async function findEvidenceOf(
+/** What allows an edge, which is locked before the edge itself. */
+export interface EdgeGrounds {
+  evidenceId: string | undefined
+  spaceIds: readonly string[]
+}
+
+/** Returns the evidence and the registered spaces that an edge names. */
+export async function findGroundsOf(
   db: Kysely<Database>,
   { edgeId }: { edgeId: string },
-): Promise<string | undefined> {
+): Promise<EdgeGrounds> {
   const edge = await db
     .selectFrom('cohort_edge')
-    .select('evidence_id')
+    .select(['evidence_id', 'source_space_id', 'target_space_id'])
     .where('id', '=', edgeId)
     .executeTakeFirst()
-  return edge?.evidence_id ?? undefined
+  const spaceIds = new Set([edge?.source_space_id, edge?.target_space_id])
+  return {
+    evidenceId: edge?.evidence_id ?? undefined,
+    spaceIds: [...spaceIds].filter((id) => typeof id === 'string'),
+  }
 }
 
 /** Locks an edge of a cohort. */
@@ -118,6 +128,8 @@ export async function lockSides(
 export interface CalledAttempt extends CohortEdgeAttemptRow {
   /** Whether the producer still had to keep its payload when the call came. */
   was_held: boolean
+  /** The last call before; null for the first. */
+  was_called_at: Date | null
 }
 
 /**
@@ -126,19 +138,23 @@ export interface CalledAttempt extends CohortEdgeAttemptRow {
  */
 export async function callAttempt(
   trx: Transaction<Database>,
-  { id, attempt }: CohortEdgeRow,
+  { id, attempt, state }: CohortEdgeRow,
   { role, nodeId }: { role: EdgeRole; nodeId: string },
 ): Promise<CalledAttempt> {
   const node = sql.ref(`${role}_node_id`)
+  // From then on the consumer has to work, and its silence counts whoever else asks.
+  const isOthersTurn = role === 'producer' && (state === 'open' || state === 'transferred')
   const { rows } = await sql<CalledAttempt>`
     with before as (
-      select hold_until from cohort_edge_attempt where edge_id = ${id}::uuid and attempt = ${attempt})
+      select hold_until, called_at from cohort_edge_attempt where edge_id = ${id}::uuid and attempt = ${attempt})
     insert into cohort_edge_attempt (edge_id, attempt, ${node}, called_at, hold_until)
     values (${id}::uuid, ${attempt}, ${nodeId}::uuid, clock_timestamp(),
       clock_timestamp() + make_interval(secs => ${EDGE_SECONDS.hold}))
     on conflict (edge_id, attempt) do update set
-      ${node} = excluded.${node}, called_at = excluded.called_at, hold_until = excluded.hold_until
-    returning *, coalesce((select hold_until > clock_timestamp() from before), true) as was_held`.execute(trx)
+      ${node} = excluded.${node}, hold_until = excluded.hold_until,
+      called_at = case when ${isOthersTurn}::boolean then cohort_edge_attempt.called_at else excluded.called_at end
+    returning *, (select called_at from before) as was_called_at,
+      coalesce((select hold_until > clock_timestamp() from before), true) as was_held`.execute(trx)
   const [row] = rows
   if (!row) throw new Error('an upsert returns its row')
   return row

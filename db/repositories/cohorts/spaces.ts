@@ -150,6 +150,36 @@ export function shareSpace(trx: Transaction<Database>, id: string): Promise<Mode
   return trx.selectFrom('model_space').selectAll().where('id', '=', id).forShare().executeTakeFirst()
 }
 
+/**
+ * Locks the spaces at the ends of an edge against changes of their state, and returns whether one of them is revoked; one
+ * whose revocation lets hand-overs drain is not.
+ */
+export async function isAnyRevoked(trx: Transaction<Database>, ids: readonly string[]): Promise<boolean> {
+  if (ids.length === 0) return false
+  const spaces = await trx
+    .selectFrom('model_space')
+    .select(['version_id', 'generation', 'status'])
+    .where('id', 'in', ids)
+    .orderBy('id')
+    .forShare()
+    .execute()
+  for (const { version_id, generation, status } of spaces) {
+    if (status !== 'revoked') continue
+    // A revocation also ends the generations before the newest.
+    const revocation = await trx
+      .selectFrom('evaluator_revocation')
+      .select('effect')
+      .where('kind', '=', 'model')
+      .where('subject_id', '=', version_id)
+      .where('generation', '>=', generation)
+      .orderBy('generation')
+      .limit(1)
+      .executeTakeFirst()
+    if (revocation?.effect !== 'drain') return true
+  }
+  return false
+}
+
 export interface Registration {
   versionId: string
   modelConfigId: string

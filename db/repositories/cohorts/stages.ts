@@ -199,6 +199,7 @@ export async function retryStage(
       claimed_at: null,
       loaded_at: null,
       started_at: null,
+      completed_at: null,
       ...(endpoint && { ...endpoint, planned_node_id: null }),
     })
     .where('id', '=', stage.id)

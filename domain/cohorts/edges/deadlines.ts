@@ -1,4 +1,4 @@
-import type { EdgeState } from '../../../schemas/cohort-vocabulary.ts'
+import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 
 /** The limits of an attempt in seconds. */
 export const EDGE_SECONDS = {
@@ -51,3 +51,16 @@ export function deadlineOf({ state, calledAt, readyAt, isStated, latest }: Stand
       return latest
   }
 }
+
+const OVERDUE: Partial<Record<EdgeState, EdgeFailure>> = {
+  planned: 'expired',
+  negotiating: 'expired',
+  negotiated: 'unreachable',
+  connecting: 'unreachable',
+  open: 'stalled',
+  transferred: 'expired',
+}
+
+/** Returns the failure of an attempt whose time has run out. */
+export const overdueAs = (standing: Standing, now: Date): EdgeFailure | undefined =>
+  deadlineOf(standing) <= now ? OVERDUE[standing.state] : undefined

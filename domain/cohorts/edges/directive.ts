@@ -28,7 +28,8 @@ const isAgreed = ({ state, isClosed }: EdgeStanding) =>
 
 function isReleased(edge: EdgeStanding, role: EdgeRole): boolean {
   if (edge.isClosed) return true
-  return role === 'producer' ? edge.isDone || edge.isStored : edge.state === 'failed'
+  // A consumer whose attempt has failed reads that in the state; only a closed edge is left out of its input.
+  return role === 'producer' && (edge.isDone || edge.isStored)
 }
 
 /** Returns what a node on one side of an edge is to do. */

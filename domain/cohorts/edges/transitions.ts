@@ -33,6 +33,8 @@ export interface EdgeFacts {
   room?: { bytes: number; limit: number } | undefined
   /** The state of the evidence that allows the edge; null where spaces are equal. */
   evidence?: 'active' | 'expired' | 'revoked' | null
+  /** True once a space at either end is revoked. */
+  isSpaceRevoked?: boolean
   /** The bytes that were stated, and those that arrived. */
   payload?: { stated: Statement | null; seen: Statement }
   shape?: { stated: readonly number[] | null; seen: readonly number[] | null }
@@ -53,6 +55,7 @@ export const EDGE_RULES = {
   space: ({ space }) => failing(space && space.seen !== space.expected, 'space_mismatch'),
   offers: ({ disagreement }) => disagreement,
   room: ({ room }) => failing(room && room.bytes > room.limit, 'size_mismatch'),
+  withdrawn: ({ isSpaceRevoked }) => failing(isSpaceRevoked, 'space_revoked'),
   revoked: ({ evidence }) => failing(evidence === 'revoked', 'evidence_revoked'),
   /** An attempt that was agreed on while its evidence was valid goes on, so only an agreement asks for this. */
   expired: ({ evidence }) => failing(evidence === 'expired', 'expired'),
@@ -91,11 +94,11 @@ export const EDGE_TRANSITIONS: Readonly<Record<EdgeMove, EdgeTransition>> = {
     from: ['negotiating'],
     to: 'negotiated',
     by: NODES,
-    rules: ['offers', 'room', 'revoked', 'expired'],
+    rules: ['offers', 'room', 'withdrawn', 'revoked', 'expired'],
   },
   /** The payload has reached the consumer without a connection: in the row, or as a file of its own node. */
   deposit: { from: ['negotiated', 'connecting'], to: 'transferred', by: NODES, rules: ['size', 'digest'] },
-  connect: { from: ['negotiated'], to: 'connecting', by: NODES, rules: ['revoked'] },
+  connect: { from: ['negotiated'], to: 'connecting', by: NODES, rules: ['withdrawn', 'revoked'] },
   open: { from: ['negotiated', 'connecting'], to: 'open', by: ['consumer'], rules: ['ticket', 'held'] },
   progress: { from: ['open'], to: 'open', by: NODES, rules: [] },
   deliver: { from: ['open'], to: 'transferred', by: ['consumer'], rules: ['size', 'digest'] },
@@ -103,7 +106,7 @@ export const EDGE_TRANSITIONS: Readonly<Record<EdgeMove, EdgeTransition>> = {
     from: ['transferred'],
     to: 'consumed',
     by: ['consumer'],
-    rules: ['size', 'digest', 'space', 'shape', 'adapter', 'revoked'],
+    rules: ['size', 'digest', 'space', 'shape', 'adapter', 'withdrawn', 'revoked'],
   },
   /** Reported by a node, or found by the platform. */
   fail: { from: UNFINISHED, to: 'failed', by: [...NODES, 'platform'], rules: [] },

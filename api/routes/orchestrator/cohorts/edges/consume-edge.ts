@@ -2,7 +2,7 @@ import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts
 import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
 import { EdgeConsumed, EdgeConsumeRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
 import { route } from '../../../../http/route.ts'
-import { atEdge, type EdgeStep, evidenceFact, failStep, standingOf, statedOf, takeStep } from './step.ts'
+import { atEdge, type EdgeStep, groundFacts, failStep, standingOf, statedOf, takeStep } from './step.ts'
 
 export const consumeEdge = route({
   operationId: 'consumeEdge',
@@ -52,7 +52,7 @@ async function take(step: EdgeStep, body: EdgeConsumeRequest): Promise<void> {
       space: { seen: body.space_fingerprint, expected: edge.source_fingerprint },
       shape: { stated: edge.shape, seen: body.shape ?? null },
       adapter: { seen: body.adapter_sha256 ?? null, expected: attempt.agreed?.adapter?.sha256 ?? null },
-      ...evidenceFact(step),
+      ...groundFacts(step),
     },
     edge: { consumed_at: locked.now },
     data: { bytes: body.bytes },

@@ -2,7 +2,7 @@ import { isNews } from '../../../../../domain/cohorts/edges/directive.ts'
 import { EdgeNegotiated, EdgeNegotiateRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
 import { route } from '../../../../http/route.ts'
 import { agreeOnEdge, negotiated, takeOffer } from './negotiation.ts'
-import { atEdge, standingOf } from './step.ts'
+import { atEdge, endOverdue, standingOf } from './step.ts'
 import { askUntilNews } from './wait.ts'
 
 export const negotiateEdge = route({
@@ -32,6 +32,7 @@ export const negotiateEdge = route({
     }
     return askUntilNews(services, { edgeId: params.edge_id, waitMs: wait_ms, signal }, () =>
       atEdge(services, call, async (step, isRepeat) => {
+        if (role === 'consumer') await endOverdue(step)
         if (!isRepeat) await takeOffer(step, offer)
         await agreeOnEdge(step)
         return { answer: await negotiated(step, services), isNews: isNews(standingOf(step), role) }

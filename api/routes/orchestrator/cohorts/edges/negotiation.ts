@@ -13,7 +13,7 @@ import {
   INLINE_BYTES,
 } from '../../../../../schemas/cohort-edge.ts'
 import type { Services } from '../../../../services.ts'
-import { type EdgeStep, evidenceFact, failStep, standingOf, takeStep, write } from './step.ts'
+import { type EdgeStep, groundFacts, failStep, standingOf, takeStep, write } from './step.ts'
 
 const URL_SECONDS = 3_600
 
@@ -149,7 +149,7 @@ async function agreeOn(step: EdgeStep, offers: Offers): Promise<void> {
   const isStated = isAgreed && edge.size_bytes !== null
   await takeStep(step, 'agree', {
     facts: {
-      ...evidenceFact(step),
+      ...groundFacts(step),
       disagreement: isAgreed ? undefined : agreement,
       room: isStated ? { bytes: edge.size_bytes ?? 0, limit: agreement.max_bytes } : undefined,
     },

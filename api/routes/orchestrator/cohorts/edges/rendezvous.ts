@@ -5,7 +5,7 @@ import { invalid } from '../../../../../domain/errors.ts'
 import { cohortEdgeKey } from '../../../../../domain/object-keys.ts'
 import type { EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohort-edge.ts'
 import type { Services } from '../../../../services.ts'
-import { evidenceFact, type EdgeStep, failStep, standingOf, takeStep, tell, write } from './step.ts'
+import { groundFacts, type EdgeStep, failStep, standingOf, takeStep, tell, write } from './step.ts'
 
 const RELAYED_TYPE = 'application/octet-stream'
 const URL_SECONDS = 3_600
@@ -18,7 +18,7 @@ export async function meet(
 ): Promise<void> {
   if (step.edge.closed || (step.edge.state !== 'negotiated' && step.edge.state !== 'connecting')) return
   if (step.edge.state === 'negotiated') {
-    if (!(await takeStep(step, 'connect', { facts: evidenceFact(step) }))) return
+    if (!(await takeStep(step, 'connect', { facts: groundFacts(step) }))) return
   }
   const { edge, attempt, locked, call } = step
   if (call.role === 'producer' && candidates && spki_sha256 !== undefined && attempt.consumer_node_id) {

@@ -8,11 +8,12 @@ import {
   isDraining,
   lockEvidence,
 } from '../../../../../db/repositories/cohorts/evidence.ts'
+import { isAnyRevoked } from '../../../../../db/repositories/cohorts/spaces.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import type { CohortEdgeAttemptRow } from '../../../../../db/tables/cohort-edges.ts'
 import type { CohortEdgeRow } from '../../../../../db/tables/cohorts.ts'
 import { canonicalJson } from '../../../../../domain/canonical-json.ts'
-import { deadlineOf } from '../../../../../domain/cohorts/edges/deadlines.ts'
+import { deadlineOf, overdueAs } from '../../../../../domain/cohorts/edges/deadlines.ts'
 import type { EdgeStanding } from '../../../../../domain/cohorts/edges/directive.ts'
 import {
   type EdgeFacts,
@@ -50,6 +51,10 @@ export interface EdgeStep {
   readonly events: NewCohortEvent[]
   /** The evidence that allows the edge; undefined where its spaces are equal. */
   readonly evidence: FoundEvidence | undefined
+  /** Whether a space at either end is revoked. */
+  readonly isSpaceRevoked: boolean
+  /** The last call before this one; null for the first. */
+  readonly wasCalledAt: Date | null
   /** Whether the producer still had to keep its payload when this call came. */
   readonly wasHeld: boolean
   edge: CohortEdgeRow
@@ -97,7 +102,8 @@ export function atEdge<A extends object>(
 
 async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<EdgeStep> {
   const { role, nodeId, body } = call
-  const evidenceId = await edgeRepository.findEvidenceOf(trx, call)
+  const { evidenceId, spaceIds } = await edgeRepository.findGroundsOf(trx, call)
+  const isSpaceRevoked = await isAnyRevoked(trx, spaceIds)
   const evidence = evidenceId === undefined ? undefined : await evidenceOf(trx, evidenceId)
   const locked = await edgeRepository.lockEdge(trx, call)
   const stageId = role === 'producer' ? locked?.from_stage_id : locked?.to_stage_id
@@ -108,8 +114,21 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
   if (ENDED.has(locked.cohort_status)) throw conflict('this cohort has ended', { state: 'closed' })
   const { attempt, state } = locked
   if (body.attempt !== attempt) throw conflict('the edge is at another attempt', { attempt, state })
-  const { was_held: wasHeld, ...row } = await edgeRepository.callAttempt(trx, locked, call)
-  return { trx, call, locked, sides, evidence, wasHeld, events: [], edge: locked, attempt: row }
+  const called = await edgeRepository.callAttempt(trx, locked, call)
+  const { was_held: wasHeld, was_called_at: wasCalledAt, ...row } = called
+  const grounds = { evidence, isSpaceRevoked }
+  return {
+    trx,
+    call,
+    locked,
+    sides,
+    ...grounds,
+    wasHeld,
+    wasCalledAt,
+    events: [],
+    edge: locked,
+    attempt: row,
+  }
 }
 
 /** Locks evidence; what drains is as good as before for the cohorts that rely on it. */
@@ -119,11 +138,15 @@ async function evidenceOf(trx: Transaction<Database>, id: string): Promise<Found
   return evidence && isGood ? { ...evidence, status: 'active' } : evidence
 }
 
-/** What the evidence allows; what superseded it does not end what goes by it already. */
-export function evidenceFact({ edge, evidence }: EdgeStep): Pick<EdgeFacts, 'evidence'> {
-  if (edge.evidence_id === null) return {}
+/** What the spaces and the evidence allow; what superseded those does not end what goes by them already. */
+export function groundFacts({
+  edge,
+  evidence,
+  isSpaceRevoked,
+}: EdgeStep): Pick<EdgeFacts, 'evidence' | 'isSpaceRevoked'> {
+  if (edge.evidence_id === null) return { isSpaceRevoked }
   const status = evidence?.status ?? 'revoked'
-  return { evidence: status === 'superseded' ? 'active' : status }
+  return { isSpaceRevoked, evidence: status === 'superseded' ? 'active' : status }
 }
 
 /** Returns what the producer has stated about the payload. */
@@ -189,6 +212,28 @@ export async function failStep(
   tell(step, 'edge.failed', { failure, ...data })
 }
 
+/** Ends the attempt whose time had run out before this call; the platform does the same for those that nobody asks about. */
+export async function endOverdue(step: EdgeStep): Promise<void> {
+  const { edge, attempt, locked, wasCalledAt } = step
+  // Whoever comes for the first time has not waited.
+  if (edge.closed || attempt.consumer_offer === null) return
+  const failure = overdueAs({ ...timesOf(step), calledAt: wasCalledAt ?? locked.now }, locked.now)
+  if (failure) await failStep(step, failure)
+}
+
+/** What the deadline of an attempt depends on. */
+function timesOf({ edge, attempt, locked, sides }: EdgeStep) {
+  const completedAt = sides.producer?.completed_at
+  const loadedAt = sides.consumer.loaded_at
+  return {
+    state: edge.state,
+    calledAt: attempt.called_at,
+    readyAt: completedAt && loadedAt ? new Date(Math.max(completedAt.getTime(), loadedAt.getTime())) : null,
+    isStated: edge.sha256 !== null,
+    latest: locked.cohort_deadline_at,
+  }
+}
+
 /** Writes to the edge and its attempt without another step. */
 export async function write(step: EdgeStep, change: edgeRepository.EdgeChange): Promise<void> {
   Object.assign(step, await edgeRepository.changeEdge(step.trx, step.edge, change))
@@ -200,11 +245,8 @@ export function tell(step: EdgeStep, type: CohortEventType, data: Record<string,
 }
 
 /** Returns where the edge stands after the steps so far. */
-export function standingOf({ edge, attempt, locked, sides }: EdgeStep): EdgeStanding {
-  const completedAt = sides.producer?.completed_at
-  const loadedAt = sides.consumer.loaded_at
-  const readyAt =
-    completedAt && loadedAt ? new Date(Math.max(completedAt.getTime(), loadedAt.getTime())) : null
+export function standingOf(step: EdgeStep): EdgeStanding {
+  const { edge, attempt, sides } = step
   return {
     state: edge.state,
     attempt: edge.attempt,
@@ -216,12 +258,6 @@ export function standingOf({ edge, attempt, locked, sides }: EdgeStep): EdgeStan
     isListening: attempt.candidates !== null,
     isDone: sides.consumer.status === 'succeeded',
     holdUntil: attempt.hold_until,
-    deadline: deadlineOf({
-      state: edge.state,
-      calledAt: attempt.called_at,
-      readyAt,
-      isStated: edge.sha256 !== null,
-      latest: locked.cohort_deadline_at,
-    }),
+    deadline: deadlineOf(timesOf(step)),
   }
 }

@@ -24,11 +24,6 @@ async function attemptEdge(
 ): Promise<EdgeAttempted> {
   const { phase, role } = body
   const edgeId = params.edge_id
-  if (phase === 'end' && role === 'consumer')
-    await askUntilNews(services, { edgeId, waitMs: STATEMENT_MS, signal }, async () => ({
-      answer: undefined,
-      isNews: await edgeRepository.isStated(services.db, edgeId),
-    }))
   const call = {
     cohortId: params.cohort_id,
     edgeId,
@@ -39,6 +34,15 @@ async function attemptEdge(
     isLive: operation === 'session' && phase === 'begin',
     body,
     ...(phase !== 'progress' && { phase }),
+  }
+  if (phase === 'end' && role === 'consumer' && !(await edgeRepository.isStated(services.db, edgeId))) {
+    const { phase: _, ...asking } = call
+    // Only the consumer itself may wait.
+    await atEdge(services, asking, async () => ({}))
+    await askUntilNews(services, { edgeId, waitMs: STATEMENT_MS, signal }, async () => ({
+      answer: undefined,
+      isNews: await edgeRepository.isStated(services.db, edgeId),
+    }))
   }
   return atEdge(services, call, async (step) => {
     await transfer(step, body, services)

@@ -3,7 +3,7 @@ import { text } from 'node:stream/consumers'
 import { request } from 'undici'
 import { createMaintenanceActivities } from '../../../../../activities/control/housekeeping/retention.ts'
 import * as jobFileRepository from '../../../../../db/repositories/training/job-files.ts'
-import { INCOMING_PUTS, RELAYED } from '../../../../../domain/object-keys.ts'
+import { evaluationKey, INCOMING_PUTS, RELAYED } from '../../../../../domain/object-keys.ts'
 import type { JobClaim } from '../../../../../schemas/lease.ts'
 import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/merges.ts'
 import {
@@ -198,7 +198,8 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       )
       const lost = `${INCOMING_PUTS}${jobId}`
       const relayed = `${RELAYED}${accountId}/a-cohort/an-edge/1`
-      for (const object of [late, lost, relayed])
+      const vectors = evaluationKey(jobId, 'source')
+      for (const object of [late, lost, relayed, vectors])
         await objects.put(object, Buffer.from('x'), { contentType: 'text/plain' })
 
       const sweep = (now: Date) =>
@@ -212,7 +213,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
         .where('id', '=', jobId)
         .execute()
       await sweep(new Date(Date.now() + 25 * HOUR_MS))
-      for (const object of [lost, relayed]) assert.equal(await objects.head(object), undefined)
+      for (const object of [lost, relayed, vectors]) assert.equal(await objects.head(object), undefined)
       for await (const { key: left } of objects.list(folder)) assert.fail(`${left} is left`)
     })
 

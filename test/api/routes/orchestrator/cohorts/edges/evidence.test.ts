@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { request } from 'undici'
+import { retryEdges } from '../../../../../../db/repositories/cohorts/edge-retries.ts'
 import { sha256Hex } from '../../../../../../platform/signing.ts'
 import { edgeWorld, INLINE, PAYLOAD } from '../../../../../support/assertions/edge-suite.ts'
 import { buildVersion } from '../../../../../support/builders/build-endpoint.ts'
@@ -20,8 +21,10 @@ describe('edges that rely on evidence (2.2, S2)', () => {
       model_config_id: id,
       spaces: [embeddingSpace(dimensions, { weights_digest })],
     })
+    versions.set(body.spaces[0].space_id, id)
     return body.spaces[0].space_id as string
   }
+  const versions = new Map<string, string>()
   /** An edge whose consumer maps what it gets, and the end of its evidence. */
   async function mapped() {
     const spaces = { source_space_id: await encoder(4), target_space_id: await encoder(6) }
@@ -83,6 +86,41 @@ describe('edges that rely on evidence (2.2, S2)', () => {
 
     assert.equal(refused.body.failure, 'expired')
     assert.equal(consumed.body.state, 'consumed')
+  })
+
+  /** An edge between equal spaces, and the end of those. */
+  async function equal() {
+    const space = await encoder(4)
+    const world = await edgeWorld(api, {
+      edge: { source_space_id: space, target_space_id: space, kind: 'embedding' },
+    })
+    const revoke = (effect = 'immediate') =>
+      evaluate(api, `model-spaces/${versions.get(space)}:revoke`, { reason: 'wrong', effect })
+    return { ...world, revoke }
+  }
+
+  it('fail again in the attempt after their space was revoked, though they need no evidence', async () => {
+    const world = await equal()
+    await world.producer.negotiate(INLINE)
+    await world.revoke()
+    await api.database.db
+      .transaction()
+      .execute((trx) => retryEdges(trx, { stageId: world.stages[1].id, failure: 'cancelled' }))
+    world.consumer.attempt = 2
+
+    const { body } = await world.consumer.negotiate()
+
+    assert.deepEqual([body.state, body.attempt, body.failure], ['failed', 2, 'space_revoked'])
+    assert.equal(body.release, false, 'what has failed is not what was closed')
+  })
+
+  it('go on between spaces that only drain', async () => {
+    const world = await equal()
+    await world.producer.negotiate(INLINE)
+    await world.revoke('drain')
+    await world.consumer.negotiate()
+
+    assert.equal((await world.consumer.consume()).body.state, 'consumed')
   })
 
   it('go on with evidence that only drains', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { request } from 'undici'
 import { sha256Hex } from '../../../../../../platform/signing.ts'
 import { type EdgeWorld, edgeWorld, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
@@ -56,6 +57,7 @@ describe('transfers between nodes (2.5)', () => {
     const begun = await transfer(world.consumer, 'begin')
     const ended = transfer(world.consumer, 'end', { ...ARRIVED, elapsed_ms: 12 })
     await world.producer.negotiate(STATED)
+    const delivered = await ended
     const consumed = await world.consumer.consume()
 
     assert.deepEqual([met.body.candidates, met.body.spki_sha256], [CANDIDATES, SPKI])
@@ -63,7 +65,7 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal(listening.body.ticket, undefined)
     assert.equal(Buffer.from(met.body.ticket, 'base64url').length, 32)
     assert.deepEqual([selected.body.state, begun.body.state], ['connecting', 'open'])
-    assert.equal((await ended).body.state, 'transferred')
+    assert.equal(delivered.body.state, 'transferred')
     assert.equal(consumed.body.state, 'consumed')
     assert.deepEqual(await eventsOf(world.cohortId), [
       'edge.negotiated',
@@ -116,7 +118,8 @@ describe('transfers between nodes (2.5)', () => {
       assert.equal((await transfer(world.consumer, 'progress', { bytes })).status, 200)
     assert.equal((await eventsOf(world.cohortId)).filter((type) => type === 'edge.progress').length, 1)
 
-    for (const elapsed_ms of [1_000, 2_000]) {
+    // A time of nothing measures nothing.
+    for (const elapsed_ms of [1_000, 0, 0.000_001, 2_000]) {
       const again = await agreed({ nodes: [world.producer.node, world.consumer.node] })
       await listen(again)
       await transfer(again.consumer, 'begin')
@@ -131,6 +134,18 @@ describe('transfers between nodes (2.5)', () => {
     assert.equal(rate.samples, 2)
     // The second at half the rate weighs a fifth.
     assert.ok(Math.abs((rate.ewma_mb_s ?? 0) - 1.048_576 * 0.9) < 1e-6)
+  })
+
+  it('let nobody but the consumer wait for the statement of the producer', async () => {
+    const world = await agreed()
+    await listen(world)
+    await transfer(world.consumer, 'begin')
+
+    const at = performance.now()
+    const { status } = await transfer(world.consumer.as({ token: randomUUID() }), 'end', ARRIVED)
+
+    assert.equal(status, 404)
+    assert.ok(performance.now() - at < 5_000)
   })
 
   const relayed = async (nodes?: [SignedNode, SignedNode]) => {

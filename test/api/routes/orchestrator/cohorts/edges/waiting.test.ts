@@ -44,6 +44,42 @@ describe('nodes that wait for news of an edge (2.5)', () => {
     assert.deepEqual([body.proceed, body.release], [false, true])
   })
 
+  it('hear that the time of their attempt has run out before anybody else looks', async () => {
+    const { producer, consumer, edgeId, stages } = await edgeWorld(api)
+    const past = new Date(Date.now() - 31_000)
+    for (const [stage, change] of [
+      [stages[0], { status: 'succeeded', completed_at: past }],
+      [stages[1], { loaded_at: past }],
+    ] as const)
+      await update('cohort_stage', stage.id, change)()
+    await consumer.negotiate()
+    const waiting = (await consumer.negotiate()).body
+    const other = await edgeWorld(api)
+    await other.producer.negotiate(STATED)
+    await other.consumer.negotiate()
+    await update('cohort_edge', other.edgeId, { state: 'open' })()
+    const silent = { called_at: new Date(Date.now() - 11_000) }
+    await api.database.db
+      .updateTable('cohort_edge_attempt')
+      .set(silent)
+      .where('edge_id', '=', other.edgeId)
+      .execute()
+    // The producer only holds its payload, and does not speak for its consumer.
+    await other.producer.negotiate(STATED)
+    const stalled = (await other.consumer.negotiate()).body
+
+    assert.deepEqual([waiting.state, waiting.failure, waiting.release], ['failed', 'expired', false])
+    assert.deepEqual([stalled.state, stalled.failure], ['failed', 'stalled'])
+    const events = await api.database.db
+      .selectFrom('cohort_event')
+      .select('type')
+      .where('edge_id', 'in', [edgeId, other.edgeId])
+      .where('type', '=', 'edge.failed')
+      .execute()
+    assert.equal(events.length, 2)
+    assert.equal((await producer.negotiate(STATED)).body.state, 'failed')
+  })
+
   it('hear that the cohort has ended', async () => {
     const { consumer, cohortId } = await edgeWorld(api)
 
