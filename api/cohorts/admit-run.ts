@@ -25,6 +25,9 @@ import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import { quotaExceeded } from '../inference/durable.ts'
 import { type PlannedRequest, planRequest } from './plan-request.ts'
 
+/** The largest input that a stage begins with, before its producers hand theirs over. */
+const MAX_STAGE_INPUT_BYTES = 4 * MAX_RUN_INPUT_BYTES
+
 interface Admission {
   accountId: string
   userId: string
@@ -99,19 +102,25 @@ async function requestOf(
 function checkInput({ stages, edges }: Graph, input: Record<string, unknown>): void {
   if (Buffer.byteLength(JSON.stringify(input)) > MAX_RUN_INPUT_BYTES)
     throw invalid(['body', 'input'], `must have at most ${MAX_RUN_INPUT_BYTES} bytes; upload larger inputs`)
+  const known = new Map(stages.map((stage) => [stage.stage_id, stage.input]))
   for (const { edge_id, from, to } of edges) {
-    if (from.stage_id !== RUN_INPUT) continue
     const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
-    const value = carriedBy(edge, input)
+    const isInput = from.stage_id === RUN_INPUT
+    const value = isInput ? carriedBy(edge, input) : null
     if (value === undefined)
       throw invalid(['body', 'input'], `has nothing at "${from.path}", which edge "${edge_id}" takes`)
-    const stage = stages.find(({ stage_id }) => stage_id === to.stage_id)!
     try {
-      withCarried(stage.input, edge, value)
+      known.set(to.stage_id, withCarried(known.get(to.stage_id) ?? {}, edge, value))
     } catch (err) {
       if (!(err instanceof PointerError)) throw err
       throw invalid(['body', 'plan', 'edges'], `edge "${edge_id}": ${err.message}`)
     }
+  }
+  for (const [name, whole] of known) {
+    const bytes = Buffer.byteLength(JSON.stringify(whole))
+    if (bytes <= MAX_STAGE_INPUT_BYTES) continue
+    const message = `stage "${name}" would begin with ${bytes} bytes of input, more than ${MAX_STAGE_INPUT_BYTES}`
+    throw invalid(['body', 'input'], message)
   }
 }
 
@@ -312,7 +321,11 @@ function edgeRow(
     max_bytes,
     min_score: min_score ?? graph.constraints.min_score,
     state,
-    ...(value !== undefined && { transport: 'inline' as const, encoding: 'json', ...payloadOf(value) }),
+    ...(isInput && { transport: 'inline' as const }),
+    // A value from the input of the run is read from there.
+    ...(!isInput &&
+      value !== undefined && { transport: 'inline' as const, encoding: 'json', ...payloadOf(value) }),
+    ...(kept && value === undefined && isByValue(handOver.kind) && { closed: true }),
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Edge, PlanReason, PlanRequest, Stage, StageOperation } from '../../schemas/cohort-plan.ts'
 import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
 import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
-import { overlap } from './pointer.ts'
+import { clash, overlap } from './pointer.ts'
 
 /** The `stage_id` that stands for the input of the run. */
 export const RUN_INPUT = 'input'
@@ -42,6 +42,10 @@ export interface Graph {
 
 const DEFAULTS = { maxAttempts: 3, timeoutS: 3_600, deadlineS: 3_600, minScore: 0.9 } as const
 
+/** Returns the name of an edge: its own, or one of its ends and its place in the list. */
+export const edgeName = ({ edge_id, from, to }: Edge, i: number): string =>
+  edge_id ?? `${from.stage_id}-${to.stage_id}-${i + 1}`
+
 /** Fills in the defaults of a request, and orders its stages. */
 export function graphOf(request: PlanRequest): Graph {
   const stages = request.stages.map((stage): GraphStage => ({
@@ -55,7 +59,7 @@ export function graphOf(request: PlanRequest): Graph {
   }))
   const edges = request.edges.map((edge, i): GraphEdge => ({
     ...edge,
-    edge_id: edge.edge_id ?? `${edge.from.stage_id}-${edge.to.stage_id}-${i + 1}`,
+    edge_id: edgeName(edge, i),
     from: { stage_id: edge.from.stage_id, path: edge.from.path ?? '' },
     mode: edge.mode ?? 'transfer',
     max_bytes: edge.max_bytes ?? COHORT_LIMITS.payloadBytes,
@@ -146,9 +150,13 @@ function twoWriters({ edges }: Graph): PlanReason[] {
   return edges.flatMap((edge, i) => {
     const other = edges
       .slice(0, i)
-      .find(({ to }) => to.stage_id === edge.to.stage_id && overlap(to.path, edge.to.path))
+      .find(
+        ({ to }) =>
+          to.stage_id === edge.to.stage_id &&
+          (overlap(to.path, edge.to.path) || clash(to.path, edge.to.path)),
+      )
     if (!other) return []
-    const message = `edges "${other.edge_id}" and "${edge.edge_id}" both write to "${edge.to.path}" of stage "${edge.to.stage_id}": give them places beside each other`
+    const message = `edges "${other.edge_id}" and "${edge.edge_id}" write to "${other.to.path}" and "${edge.to.path}" of stage "${edge.to.stage_id}", which cannot both be: give them places beside each other`
     return [{ code: 'two_writers' as const, message, stage_id: edge.to.stage_id, edge_id: edge.edge_id }]
   })
 }

@@ -9,6 +9,14 @@ export const tokensOf = (pointer: string): string[] =>
 export const overlap = (a: string, b: string): boolean =>
   a === b || a.startsWith(`${b}/`) || b.startsWith(`${a}/`)
 
+/** Returns whether one of these places makes a list of what the other makes an object of. */
+export function clash(a: string, b: string): boolean {
+  const [left, right] = [tokensOf(a), tokensOf(b)]
+  const at = left.findIndex((token, i) => token !== right[i])
+  const [one, other] = [left[at], right[at]]
+  return one !== undefined && other !== undefined && isIndex(one) !== isIndex(other)
+}
+
 /** Returns the value at a place; undefined when there is none. */
 export function valueAt(value: unknown, pointer: string): unknown {
   let at = value
@@ -19,18 +27,21 @@ export function valueAt(value: unknown, pointer: string): unknown {
   return at
 }
 
+/** A longer list is not made by a place alone. */
+const MOST_ITEMS = 1_024
 /** The next place of a list, as in RFC 6902. */
 const APPEND = '-'
 const INDEX = /^(?:0|[1-9]\d{0,5})$/
+const isIndex = (token: string): boolean => token === APPEND || INDEX.test(token)
 
-/** A place cannot be made: a value on the way is neither an object nor a list, or an index is beyond a list's end. */
+/** A place cannot be made: a value on the way is neither an object nor a list, or an index is far beyond a list's end. */
 export class PointerError extends Error {
   override readonly name = 'PointerError'
 }
 
 /**
- * Returns a value with another one at a place. Objects on the way are made where they are absent; an index makes a list.
- * Nothing that was given is changed.
+ * Returns a value with another one at a place. Objects on the way are made where they are absent; an index makes a list,
+ * whose items before it are null. Nothing that was given is changed.
  */
 export function withValueAt(value: unknown, pointer: string, put: unknown): unknown {
   return write(value, tokensOf(pointer), put, pointer)
@@ -38,13 +49,14 @@ export function withValueAt(value: unknown, pointer: string, put: unknown): unkn
 
 function write(value: unknown, [token, ...rest]: readonly string[], put: unknown, pointer: string): unknown {
   if (token === undefined) return put
-  const isIndex = token === APPEND || INDEX.test(token)
-  if (Array.isArray(value) || (value === undefined && isIndex)) {
+  const isItem = isIndex(token)
+  if (Array.isArray(value) || (value === undefined && isItem)) {
     const list: unknown[] = [...((value as unknown[] | undefined) ?? [])]
     const at = token === APPEND ? list.length : Number(token)
-    if (!isIndex || at > list.length)
+    if (!isItem || at > Math.max(list.length, MOST_ITEMS))
       throw new PointerError(`"${pointer}" names no place in a list of ${list.length}`)
-    list[at] = write(list[at], rest, put, pointer)
+    while (list.length < at) list.push(null)
+    list[at] = write(list[at] ?? undefined, rest, put, pointer)
     return list
   }
   if (value !== undefined && (typeof value !== 'object' || value === null))

@@ -1,6 +1,6 @@
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { Issue } from '../errors.ts'
-import { RUN_INPUT } from './graph.ts'
+import { edgeName, RUN_INPUT } from './graph.ts'
 
 const VALUE = '{{value}}'
 
@@ -17,11 +17,7 @@ export function issuesOf({ stages, edges, outputs = [] }: PlanRequest): Issue[] 
   }
   const ids = stages.map(({ stage_id }) => stage_id)
   twice('stages', ids, 'stage_id')
-  twice(
-    'edges',
-    edges.map(({ edge_id }) => edge_id),
-    'edge_id',
-  )
+  twice('edges', edges.map(edgeName), 'edge_id')
   twice(
     'outputs',
     outputs.map(({ name }) => name),

@@ -37,7 +37,7 @@ export const expectedBytes = (
   { edge_id }: Pick<GraphEdge, 'edge_id'>,
   kind: SpaceKind,
   sizes: Readonly<Record<string, number>>,
-): number => sizes[edge_id] ?? BYTES[kind]
+): number => (Object.hasOwn(sizes, edge_id) ? sizes[edge_id] : undefined) ?? BYTES[kind]
 
 /**
  * Returns the ways that an edge may take, best first. Values pass through the control plane, which stores results

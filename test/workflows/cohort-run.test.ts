@@ -242,6 +242,32 @@ describe('cohortRun', () => {
     await recorded('cohort-run-deadline', accepted.cohort_id)
   })
 
+  it('writes values in the order of their edges, whichever comes first, with null for what is left out', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'ordered' })
+    const slow = (stage_id: string, wait_s: number) => ({
+      stage_id,
+      endpoint_id: endpoint.id,
+      input: { wait_s },
+    })
+    const waited = (from: string, path: string) => ({
+      from: { stage_id: from, path: '/waited_s' },
+      to: { stage_id: 'last', path },
+    })
+    const accepted = await run(
+      {
+        stages: [slow('late', 1), slow('soon', 0), { stage_id: 'last', endpoint_id: endpoint.id }],
+        edges: [waited('late', '/instances/0'), waited('soon', '/instances/2')],
+      },
+      {},
+    )
+    const seen = await ended(accepted.task_id)
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual((await world.task(accepted.task_id)).result.last.predictions, [1, null, 0])
+    assert.deepEqual(attempts(seen), { late: 'succeeded 1', soon: 'succeeded 1', last: 'succeeded 1' })
+  })
+
   it('hands a value beyond 64 KiB over through the object store, which keeps nothing of it', async () => {
     await using _control = await world.control()
     await using _node = await world.node()

@@ -23,7 +23,8 @@ export async function gatherInput(
 ): Promise<Gathered> {
   using stack = new DisposableStack()
   const payloads: ReceivedPayload[] = []
-  let known = input
+  /** What each hand-over writes into the input, whichever comes first. */
+  const writes = new Map<IncomingEdge, (known: Gathered['input']) => Gathered['input']>()
   const caller = { control: deps.control, edges: deps.edges, cohortId, leaseToken }
   const enough = new AbortController()
   const until = AbortSignal.any([signal, enough.signal])
@@ -32,7 +33,7 @@ export async function gatherInput(
     if (isByValue(edge.kind)) {
       const { value, mayRun } = await receiveValue(caller, edge, until)
       if (enough.signal.aborted) return
-      if (value) known = withCarried(known, { to_path: value.edge.path }, value.value)
+      if (value) writes.set(edge, (known) => withCarried(known, { to_path: edge.path }, value.value))
       if (mayRun) enough.abort()
       return
     }
@@ -40,7 +41,8 @@ export async function gatherInput(
     if (received) {
       stack.use(received)
       if (edge.kind === 'embedding') {
-        known = withVectors(known, edge.path, await vectorsOf(deps, received, signal))
+        const vectors = await vectorsOf(deps, received, signal)
+        writes.set(edge, (known) => withVectors(known, edge.path, vectors))
       } else payloads.push(received)
     }
     if (mayRun) enough.abort()
@@ -50,6 +52,7 @@ export async function gatherInput(
   } catch (err) {
     if (!enough.signal.aborted || signal.aborted) throw err
   }
+  const known = incoming.reduce((gathered, edge) => writes.get(edge)?.(gathered) ?? gathered, input)
   const opened = stack.move()
   return { input: known, payloads, [Symbol.dispose]: () => opened.dispose() }
 }

@@ -1,3 +1,4 @@
+import type { Transaction } from 'kysely'
 import Type from 'typebox'
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import * as modelSpaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
@@ -6,7 +7,9 @@ import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
 import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
-import type { CohortEdgeRow, CohortRow } from '../../../../db/tables/cohorts.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { CohortEdgeRow, CohortRow, CohortStageRow } from '../../../../db/tables/cohorts.ts'
+import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { carriedBy, isByValue, withCarried } from '../../../../domain/cohorts/values.ts'
@@ -44,14 +47,8 @@ export const claimStage = route({
       const cohort = await cohortRepository.readCohort(trx, stage.cohort_id)
       if (!cohort || !cohortRepository.isOpenCohort(cohort)) throw conflict('this cohort has ended', 'closed')
       if (!isOpenStage(stage)) throw conflict(`this stage has ${stage.status} already`, 'closed')
-      if (stage.status !== 'called') throw conflict('this stage is held under another lease', 'held')
-      const lease = await leaseRepository.openLease(trx, {
-        kind: 'stage',
-        subjectId: stage.id,
-        accountId: stage.account_id,
-        nodeId,
-        leaseS: body.lease_s ?? LEASE_SECONDS.default,
-      })
+      const leaseS = body.lease_s ?? LEASE_SECONDS.default
+      const lease = await leaseOf(trx, stage, { nodeId, leaseS })
       if (!lease) throw conflict('this stage is held under another lease', 'held')
       const model = links.placement.model(nodeId, stage.model_key)
       const place = { modelKey: stage.model_key, nodeId }
@@ -65,15 +62,16 @@ export const claimStage = route({
         const space = id === null ? undefined : await modelSpaceRepository.findSpace(trx, id)
         if (space) spaces.set(space.id, space.specification)
       }
-      return { ...locked, cohort, lease, endpoint, spaces }
+      const spec = stage.specification as unknown as GraphStage
+      const input = knownInput(spec, locked.incoming, cohort)
+      return { ...locked, cohort, lease, endpoint, spaces, spec, input }
     })
-    const { stage, cohort, lease, endpoint, incoming, outgoing, spaces } = claimed
+    const { stage, cohort, lease, endpoint, incoming, outgoing, spaces, spec, input } = claimed
     afterCommit(() => {
       outbox.poke()
       // Only consumers wait for it.
       if (outgoing.length > 0) void tellStageStarted(services, stage)
     })
-    const spec = stage.specification as unknown as GraphStage
     return {
       cohort_id: cohort.id,
       stage_id: stage.id,
@@ -86,7 +84,7 @@ export const claimStage = route({
       model_key: stage.model_key,
       task_type: endpoint.task_type,
       operation: spec.operation,
-      input: knownInput(spec, incoming, cohort),
+      input,
       incoming: incoming
         .filter(({ from_stage_id }) => from_stage_id !== null)
         .map((edge) => ({
@@ -103,6 +101,21 @@ export const claimStage = route({
     }
   },
 })
+
+/** Gives a node the lease of a stage that it was called for; the one it has, when it asks again before its work has begun. */
+async function leaseOf(
+  trx: Transaction<Database>,
+  stage: CohortStageRow,
+  { nodeId, leaseS }: { nodeId: string; leaseS: number },
+): Promise<LeaseRow | undefined> {
+  if (stage.status === 'called') {
+    const subject = { kind: 'stage', subjectId: stage.id, accountId: stage.account_id } as const
+    return leaseRepository.openLease(trx, { ...subject, nodeId, leaseS })
+  }
+  if (stage.status !== 'loading') return undefined
+  const last = await leaseRepository.findLastLease(trx, 'stage', stage.id)
+  return last?.node_id === nodeId && last.state === 'active' ? last : undefined
+}
 
 const sideOf = ({ id, attempt, kind, mode, transports, max_bytes }: CohortEdgeRow, fingerprint: string) => ({
   edge_id: id,

@@ -56,6 +56,23 @@ describe('plans of cohorts', () => {
       ['two_writers'],
     ],
     [
+      'a place that would be a list and an object',
+      (id) => ({
+        stages: [stage('a', id), stage('b', id), stage('c', id)],
+        edges: [edge('a', 'c', '/k/0'), edge('b', 'c', '/k/name')],
+      }),
+      ['two_writers'],
+    ],
+    [
+      'an edge of a name that every object has',
+      () => ({
+        stages: [stage('a', 'no-such-endpoint')],
+        edges: [{ ...edge('input', 'a'), edge_id: 'constructor' }],
+        sample_sizes: {},
+      }),
+      ['unknown_endpoint'],
+    ],
+    [
       'a stage that works for nothing',
       (id) => ({
         stages: [stage('a', id), stage('b', id)],
@@ -120,6 +137,14 @@ describe('plans of cohorts', () => {
       'a pointer that is none',
       { stages: [stage('a', 'x')], edges: [edge('input', 'a', 'text')] },
       'edges.0.to.path',
+    ],
+    [
+      'an edge that takes the name of another',
+      {
+        stages: [stage('a', 'x'), stage('b', 'x')],
+        edges: [{ ...edge('a', 'b', '/x'), edge_id: 'a-b-2' }, edge('a', 'b', '/y')],
+      },
+      'edges.1.edge_id',
     ],
     ['an unknown member', { stages: [stage('a', 'x', { colour: 'red' })], edges: [] }, 'stages.0'],
     ['neither endpoint nor model', { stages: [{ stage_id: 'a' }], edges: [] }, 'stages.0'],
