@@ -142,7 +142,7 @@ async function resumedCohort(
     const message = 'the cohort to resume is still at work; wait for its end, or cancel it'
     throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
   }
-  const rows = await cohortRepository.readStages(trx, cohort.id)
+  const rows = await cohortRepository.readResults(trx, cohort.id)
   const kept = rows.filter(
     ({ status, result, output_kept }) => status === 'succeeded' && result && output_kept,
   )

@@ -94,6 +94,8 @@ export interface CohortStageTable {
   paid_to: Optional<string>
 }
 export type CohortStageRow = Selectable<CohortStageTable>
+/** A stage without its result, which may have megabytes. */
+export type StageFacts = Omit<CohortStageRow, 'result'>
 export type NewCohortStage = Insertable<CohortStageTable>
 
 export interface CohortEdgeTable {
@@ -138,6 +140,8 @@ export interface CohortEdgeTable {
   consumed_at: Optional<Date>
 }
 export type CohortEdgeRow = Selectable<CohortEdgeTable>
+/** A hand-over without its payload. */
+export type EdgeFacts = Omit<CohortEdgeRow, 'payload'>
 export type NewCohortEdge = Insertable<CohortEdgeTable>
 
 export interface CohortEventTable {

@@ -2,12 +2,13 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Transfer } from '../../../domain/ledger.ts'
 import type { Database } from '../../tables.ts'
 import type {
-  CohortEdgeRow,
   CohortRow,
   CohortStageRow,
+  EdgeFacts,
   NewCohort,
   NewCohortEdge,
   NewCohortStage,
+  StageFacts,
 } from '../../tables/cohorts.ts'
 
 export const OPEN_COHORT = ['queued', 'preparing', 'running', 'finishing'] as const
@@ -80,8 +81,80 @@ export function readCohort(db: Kysely<Database>, id: string): Promise<CohortRow 
   return db.selectFrom('cohort').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
+const STAGE_FACTS = [
+  'id',
+  'cohort_id',
+  'account_id',
+  'name',
+  'position',
+  'specification',
+  'endpoint_id',
+  'model_key',
+  'price_micro',
+  'fallback',
+  'status',
+  'attempt',
+  'node_id',
+  'planned_node_id',
+  'model_state',
+  'called_at',
+  'claimed_at',
+  'loaded_at',
+  'started_at',
+  'completed_at',
+  'run_ms',
+  'output_kept',
+  'error',
+  'paid_to',
+] as const
+
+const EDGE_FACTS = [
+  'id',
+  'cohort_id',
+  'name',
+  'from_stage_id',
+  'from_path',
+  'to_stage_id',
+  'to_path',
+  'template',
+  'kind',
+  'mode',
+  'transports',
+  'max_bytes',
+  'source_space_id',
+  'target_space_id',
+  'source_fingerprint',
+  'target_fingerprint',
+  'evidence_id',
+  'min_score',
+  'state',
+  'attempt',
+  'failure',
+  'transport',
+  'payload_key',
+  'payload_node_id',
+  'encoding',
+  'size_bytes',
+  'sha256',
+  'shape',
+  'dtype',
+  'transfer_ms',
+  'closed',
+  'consumed_at',
+] as const
+
 /** Returns the stages of a cohort in topological order. */
-export function readStages(db: Kysely<Database>, cohortId: string): Promise<CohortStageRow[]> {
+export function readStages(db: Kysely<Database>, cohortId: string): Promise<StageFacts[]> {
+  return db
+    .selectFrom('cohort_stage')
+    .select(STAGE_FACTS)
+    .where('cohort_id', '=', cohortId)
+    .orderBy('position')
+    .execute()
+}
+
+/** Returns the stages of a cohort with their results, for what takes them over. */
+export function readResults(db: Kysely<Database>, cohortId: string): Promise<CohortStageRow[]> {
   return db
     .selectFrom('cohort_stage')
     .selectAll()
@@ -91,8 +164,13 @@ export function readStages(db: Kysely<Database>, cohortId: string): Promise<Coho
 }
 
 /** Returns the hand-overs of a cohort. */
-export function readEdges(db: Kysely<Database>, cohortId: string): Promise<CohortEdgeRow[]> {
-  return db.selectFrom('cohort_edge').selectAll().where('cohort_id', '=', cohortId).orderBy('id').execute()
+export function readEdges(db: Kysely<Database>, cohortId: string): Promise<EdgeFacts[]> {
+  return db
+    .selectFrom('cohort_edge')
+    .select(EDGE_FACTS)
+    .where('cohort_id', '=', cohortId)
+    .orderBy('id')
+    .execute()
 }
 
 /**
@@ -102,10 +180,10 @@ export function readEdges(db: Kysely<Database>, cohortId: string): Promise<Cohor
 export async function lockCohort(
   trx: Transaction<Database>,
   id: string,
-): Promise<{ cohort: CohortRow; stages: CohortStageRow[]; edges: CohortEdgeRow[] } | undefined> {
-  const edges = await trx
+): Promise<{ cohort: CohortRow; stages: CohortStageRow[] } | undefined> {
+  await trx
     .selectFrom('cohort_edge')
-    .selectAll()
+    .select('id')
     .where('cohort_id', '=', id)
     .orderBy('id')
     .forUpdate()
@@ -127,5 +205,5 @@ export async function lockCohort(
     .where('id', '=', id)
     .forUpdate()
     .executeTakeFirst()
-  return cohort && { cohort, stages, edges }
+  return cohort && { cohort, stages }
 }

@@ -1,6 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
-import type { CohortRow, CohortStageRow } from '../../tables/cohorts.ts'
+import type { CohortRow, StageFacts } from '../../tables/cohorts.ts'
 import { isOpenCohort } from './cohorts.ts'
 import { appendCohortEvents } from './events.ts'
 
@@ -32,7 +32,7 @@ export async function startCohort(trx: Transaction<Database>, id: string): Promi
 /** Records that a stage goes to another node than the plan had it. */
 export async function recordReplan(
   trx: Transaction<Database>,
-  { id, cohort_id, name, attempt, planned_node_id }: CohortStageRow,
+  { id, cohort_id, name, attempt, planned_node_id }: StageFacts,
   nodeId: string,
 ): Promise<void> {
   await trx.updateTable('cohort_stage').set({ planned_node_id: nodeId }).where('id', '=', id).execute()

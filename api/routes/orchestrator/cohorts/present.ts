@@ -1,9 +1,4 @@
-import type {
-  CohortEdgeRow,
-  CohortEventRow,
-  CohortRow,
-  CohortStageRow,
-} from '../../../../db/tables/cohorts.ts'
+import type { EdgeFacts, CohortEventRow, CohortRow, StageFacts } from '../../../../db/tables/cohorts.ts'
 import { type Graph, RUN_INPUT } from '../../../../domain/cohorts/graph.ts'
 import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../../../schemas/cohort.ts'
 
@@ -18,8 +13,8 @@ const between = (from: Date | null, to: Date | null): number | null =>
 /** Returns a cohort as its account sees it. */
 export function presentCohort(
   cohort: CohortRow,
-  stages: readonly CohortStageRow[],
-  edges: readonly CohortEdgeRow[],
+  stages: readonly StageFacts[],
+  edges: readonly EdgeFacts[],
   { names, now }: { names: ReadonlyMap<string, string>; now: Date },
 ): CohortSummary {
   const graph = cohort.request as unknown as Graph
@@ -50,14 +45,14 @@ export function presentCohort(
 }
 
 /** What a cohort costs: what is paid for it once it has ended, and what its stages cost at most until then. */
-const costMicro = ({ status }: CohortRow, stages: readonly CohortStageRow[]): number =>
+const costMicro = ({ status }: CohortRow, stages: readonly StageFacts[]): number =>
   stages.reduce((sum, stage) => {
     if (status === 'failed' || status === 'cancelled') return sum
     const isFree = stage.status === 'skipped' || stage.status === 'cancelled'
     return sum + (isFree ? 0 : Number(stage.price_micro))
   }, 0)
 
-const presentStage = (stage: CohortStageRow, modelName: string | null): StageSummary => ({
+const presentStage = (stage: StageFacts, modelName: string | null): StageSummary => ({
   stage_id: stage.name,
   endpoint_id: stage.endpoint_id,
   model_name: modelName,
@@ -80,7 +75,7 @@ const presentStage = (stage: CohortStageRow, modelName: string | null): StageSum
   },
 })
 
-function presentEdge(edge: CohortEdgeRow, stages: ReadonlyMap<string, CohortStageRow>): EdgeSummary {
+function presentEdge(edge: EdgeFacts, stages: ReadonlyMap<string, StageFacts>): EdgeSummary {
   const from = edge.from_stage_id === null ? undefined : stages.get(edge.from_stage_id)
   const to = stages.get(edge.to_stage_id)
   const { transfer_ms, size_bytes } = edge
