@@ -150,7 +150,8 @@ async function runStages(
   )
   const failures: unknown[] = []
   const repeat = (stageIds: readonly string[]) => {
-    for (const stage of run.values()) if (stageIds.includes(stage.id)) stage.state = 'pending'
+    for (const stage of run.values())
+      if (stageIds.includes(stage.id) && stage.state === 'done') stage.state = 'pending'
   }
   setHandler(stageStarted, (stageName, isRunning = false) => {
     const stage = run.get(stageName)

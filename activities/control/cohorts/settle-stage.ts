@@ -40,7 +40,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   if (!locked) return { verdict: 'ended', status: 'cancelled' }
   const { stage, outgoing } = locked
   // A repeat of the call that gave it up answers as that one did.
-  if (stage.status === 'failed' && stage.error) return { verdict: 'failed', fault: stage.error }
+  if (stage.status === 'failed' && stage.error)
+    return { verdict: 'failed', fault: { code: stage.error.code, stage_id: stage.name } }
   if (!isOpenStage(stage)) return { verdict: 'ended', status: stage.status }
   if (stage.attempt !== ended.attempt) return { verdict: 'again' }
   if (ended.isUntaken) {
