@@ -157,7 +157,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   await rm(workDir, { recursive: true, force: true })
   const inputs = new InputFiles({ connections, workDir })
   const edges = await Edges.open({
-    dir: join(workDir, 'edges'),
+    dir: join(dir, 'edges'),
     limitMb: config.HEARTH_NODE_EDGE_MB,
     listen: listenAt(config.HEARTH_NODE_EDGE_LISTEN),
   })

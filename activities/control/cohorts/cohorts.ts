@@ -4,6 +4,7 @@ import { type CohortEnding, endCohort } from '../../../db/repositories/cohorts/e
 import { readPlanInput } from '../../../db/repositories/cohorts/plan-input.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
 import * as cohortStartRepository from '../../../db/repositories/cohorts/starts.ts'
+import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import type { CohortRow, CohortStageRow } from '../../../db/tables/cohorts.ts'
 import { costsOf } from '../../../domain/cohorts/costs.ts'
@@ -96,8 +97,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       const { stage } = locked
       await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
       await cohortStageRepository.callStage(trx, stage, nodeId)
-      const node = await trx.selectFrom('node').select('name').where('id', '=', nodeId).executeTakeFirst()
-      return { verdict: 'called', nodeId, nodeName: node?.name ?? nodeId, attempt: stage.attempt }
+      const name = await nodeLoadRepository.nodeName(trx, nodeId)
+      return { verdict: 'called', nodeId, nodeName: name ?? nodeId, attempt: stage.attempt }
     })
   },
 

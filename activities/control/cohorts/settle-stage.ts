@@ -1,9 +1,9 @@
-import { sql, type Transaction } from 'kysely'
+import type { Transaction } from 'kysely'
 import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
 import { readStageModels } from '../../../db/repositories/cohorts/stage-models.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
 import type { NextAttempt } from '../../../db/repositories/cohorts/stages.ts'
-import { FRESH_S } from '../../../db/repositories/nodes/loads.ts'
+import { lostNodes } from '../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { CohortFault, CohortStageRow } from '../../../db/tables/cohorts.ts'
 import type { GraphStage } from '../../../domain/cohorts/graph.ts'
@@ -79,22 +79,6 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     spare: spec.default_output,
   })
   return { verdict: 'ended', status: 'skipped' }
-}
-
-/** Returns the nodes that hand nothing over any more: those that report nothing, and the one that was just lost. */
-async function lostNodes(trx: Transaction<Database>, justLost: string | null): Promise<string[]> {
-  const rows = await trx
-    .selectFrom('node')
-    .leftJoin('node_state', 'node_state.node_id', 'node.id')
-    .select('node.id')
-    .where((eb) =>
-      eb.or([
-        eb('node_state.updated_at', 'is', null),
-        eb('node_state.updated_at', '<', sql<Date>`now() - make_interval(secs => ${FRESH_S})`),
-      ]),
-    )
-    .execute()
-  return [...rows.map(({ id }) => id), ...(justLost === null ? [] : [justLost])]
 }
 
 /** Returns the next fallback that may be called, which begins behind the attempts of the endpoint before it. */

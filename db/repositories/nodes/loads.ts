@@ -24,6 +24,28 @@ export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[
   })
 }
 
+/** Returns the nodes that hand nothing over any more: those that report nothing, and the one that was just lost. */
+export async function lostNodes(db: Kysely<Database>, justLost: string | null): Promise<string[]> {
+  const rows = await db
+    .selectFrom('node')
+    .leftJoin('node_state', 'node_state.node_id', 'node.id')
+    .select('node.id')
+    .where((eb) =>
+      eb.or([
+        eb('node_state.updated_at', 'is', null),
+        eb('node_state.updated_at', '<', sql<Date>`now() - make_interval(secs => ${FRESH_S})`),
+      ]),
+    )
+    .execute()
+  return [...rows.map(({ id }) => id), ...(justLost === null ? [] : [justLost])]
+}
+
+/** Returns the name of a node. */
+export async function nodeName(db: Kysely<Database>, id: string): Promise<string | undefined> {
+  const row = await db.selectFrom('node').select('name').where('id', '=', id).executeTakeFirst()
+  return row?.name
+}
+
 /** Counts the live nodes that work for this account. */
 export async function countWorkers(db: Kysely<Database>, accountId: string): Promise<number> {
   const { count } = await db
