@@ -44,6 +44,8 @@ export async function readStageModels(
     const row = found.get(stage.endpoint_id ?? stage.model_config_id!)
     const refusal = refusalOf(row, stage, accountId)
     if (refusal) result.reasons.push(refusal)
+    for (const ref of stage.fallbacks)
+      if (!isKnown(found.get(ref), accountId)) result.reasons.push(unknownFallback(stage, ref))
     if (!row || refusal) continue
     result.models.set(stage.stage_id, estimate(row))
     result.configs.set(stage.stage_id, row.version_id)
@@ -88,11 +90,19 @@ async function findByConfig(
   return row && findWithFacts(db, row.id)
 }
 
+const isKnown = (row: Found | undefined, accountId: string): row is Found =>
+  row !== undefined && accessTo(row, accountId) !== 'none'
+
+const unknownFallback = ({ stage_id }: GraphStage, fallback: string): PlanReason => ({
+  code: 'unknown_endpoint',
+  message: `stage "${stage_id}": there is no endpoint "${fallback}", which it names as a fallback`,
+  stage_id,
+})
+
 function refusalOf(row: Found | undefined, stage: GraphStage, accountId: string): PlanReason | undefined {
   const { stage_id, endpoint_id } = stage
   const reason = (code: PlanReason['code'], message: string): PlanReason => ({ code, message, stage_id })
-  const access = row ? accessTo(row, accountId) : 'none'
-  if (!row || access === 'none') {
+  if (!isKnown(row, accountId)) {
     return endpoint_id === undefined
       ? reason(
           'unknown_endpoint',
@@ -100,7 +110,7 @@ function refusalOf(row: Found | undefined, stage: GraphStage, accountId: string)
         )
       : reason('unknown_endpoint', `stage "${stage_id}": there is no endpoint "${endpoint_id}"`)
   }
-  if (access === 'known')
+  if (accessTo(row, accountId) === 'known')
     return reason('endpoint_not_callable', `stage "${stage_id}": the endpoint is not open to your account`)
   if (row.lifecycle_status === 'disabled')
     return reason('endpoint_disabled', `stage "${stage_id}": the model of its endpoint has been disabled`)

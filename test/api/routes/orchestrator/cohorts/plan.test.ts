@@ -102,6 +102,22 @@ describe('plans of cohorts', () => {
     })
   }
 
+  it('name the fallback that is not there, its stage, and no other', async () => {
+    const foreign = await buildEndpoint(api.database.db, (await api.account()).accountId)
+    const { body } = await call('/cohorts:plan', {
+      stages: [stage('a', endpoint, { fallbacks: [endpoint, 'no-such-fallback', foreign.id] })],
+      edges: [],
+    })
+    const unknown = body.reasons.filter(({ code }: AnyBody) => code === 'unknown_endpoint')
+    assert.deepEqual(
+      unknown.map(({ stage_id }: AnyBody) => stage_id),
+      ['a', 'a'],
+    )
+    assert.match(unknown[0].message, /stage "a".*"no-such-fallback".*fallback/)
+    assert.match(unknown[1].message, new RegExp(foreign.id))
+    assert.equal(body.feasible, false)
+  })
+
   it('say of each node why none fits, when none is connected', async () => {
     const { body } = await call('/cohorts:plan', { stages: [stage('a', endpoint)], edges: [] })
     assert.deepEqual(
