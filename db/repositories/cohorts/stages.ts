@@ -72,7 +72,12 @@ export async function recordStep(
   const before = ORDER.slice(0, ORDER.indexOf(step)) as CohortStageRow['status'][]
   const { numUpdatedRows } = await trx
     .updateTable('cohort_stage')
-    .set({ status: step, [TIMES[step]]: sql<Date>`now()` })
+    .set({
+      status: step,
+      [TIMES[step]]: sql<Date>`now()`,
+      // A node may run a stage without having told that its model is loaded.
+      ...(step === 'running' && { loaded_at: sql<Date>`coalesce(loaded_at, now())` }),
+    })
     .where('id', '=', stage.id)
     .where('status', 'in', before)
     .executeTakeFirst()
