@@ -1,3 +1,4 @@
+import type { Metric } from '../../schemas/cohort-evaluator.ts'
 import type { PlanReason, PlanReasonCode } from '../../schemas/cohort-plan.ts'
 import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
 import type { GraphEdge } from './graph.ts'
@@ -16,7 +17,7 @@ export interface KnownSpace {
 /** What is known of a pair of spaces, by metric. */
 export interface KnownEvidence {
   id: string
-  metric: string
+  metric: Metric
   score: number
   status: 'active' | 'superseded' | 'revoked' | 'expired'
 }
@@ -74,7 +75,7 @@ export function spaceOf(
 
 /**
  * Decides whether a representation may be handed over: between equal spaces, or on live evidence that the consumer
- * answers the same as with its own. Agreement of the consumer decides where it was measured.
+ * answers the same as with its own.
  */
 export function spaceHandOver(
   edge: GraphEdge,
@@ -97,7 +98,7 @@ export function spaceHandOver(
     score: null,
   }
   if (from.fingerprint === to.fingerprint) return handOver
-  const deciding = evidence.find(({ metric }) => metric === 'consumer_agreement') ?? evidence[0]
+  const deciding = decidingEvidence(evidence)
   if (!deciding)
     return because(
       'evidence_missing',
@@ -118,6 +119,20 @@ export function spaceHandOver(
       `its evidence scores ${deciding.score}, and ${least} is asked for`,
     )
   return { ...handOver, evidence_id: deciding.id, score: deciding.score }
+}
+
+const STRONGEST_FIRST: readonly Metric[] = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2']
+
+/**
+ * Returns the evidence that decides: what the consumer answers says more than what a search finds, and both say more than
+ * how near the vectors are. A stronger metric decides also where its evidence has ended or is poor.
+ */
+function decidingEvidence(evidence: readonly KnownEvidence[]): KnownEvidence | undefined {
+  for (const metric of STRONGEST_FIRST) {
+    const found = evidence.find((one) => one.metric === metric)
+    if (found) return found
+  }
+  return undefined
 }
 
 const because = (code: PlanReasonCode, edge_id: string, why: string): PlanReason => ({

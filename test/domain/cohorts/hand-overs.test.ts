@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import type { GraphEdge } from '../../../domain/cohorts/graph.ts'
+import { type KnownEvidence, type KnownSpace, spaceHandOver } from '../../../domain/cohorts/hand-overs.ts'
+import { Metric } from '../../../schemas/cohort-evaluator.ts'
+import { valuesOf } from '../../../schemas/common.ts'
+
+const EDGE: GraphEdge = {
+  edge_id: 'vectors',
+  from: { stage_id: 'encoder', path: '' },
+  to: { stage_id: 'classifier', path: '/instances/0' },
+  space: { source: 'output', target: 'input' },
+  mode: 'transfer',
+  max_bytes: 1_024,
+}
+
+const space = (name: string, role: KnownSpace['role']): KnownSpace => ({
+  id: `space-${name}`,
+  name,
+  role,
+  kind: 'embedding',
+  fingerprint: `fingerprint-${name}`,
+  status: 'active',
+})
+
+const evidence = (metric: Metric, more: Partial<KnownEvidence> = {}): KnownEvidence => ({
+  id: `by-${metric}`,
+  metric,
+  score: 0.95,
+  status: 'active',
+  ...more,
+})
+
+const decide = (found: readonly KnownEvidence[]) =>
+  spaceHandOver(EDGE, {
+    source: [space('output', 'produces')],
+    target: [space('input', 'accepts')],
+    evidence: found,
+    minScore: 0.9,
+  })
+
+describe('the evidence of an edge', () => {
+  it('is that of the strongest metric, in whatever order it was found', () => {
+    const strongestFirst = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2'] as const
+    assert.deepEqual(valuesOf(Metric).toSorted(), strongestFirst.toSorted())
+    for (const [i, metric] of strongestFirst.entries()) {
+      const known = strongestFirst.slice(i).map((one) => evidence(one))
+      for (const found of [known, known.toReversed()]) {
+        const handOver = decide(found)
+        assert.ok(!('code' in handOver))
+        assert.equal(handOver.evidence_id, `by-${metric}`)
+      }
+    }
+  })
+
+  it('is refused by the strongest metric, though a weaker one would allow it', () => {
+    const cosine = evidence('cosine', { score: 0.99 })
+    const codes = [
+      decide([cosine, evidence('retrieval_overlap', { score: 0.5 })]),
+      decide([cosine, evidence('retrieval_overlap', { status: 'expired' })]),
+      decide([cosine, evidence('consumer_agreement', { status: 'revoked' })]),
+      decide([]),
+    ].map((one) => 'code' in one && one.code)
+    assert.deepEqual(codes, [
+      'evidence_below_threshold',
+      'evidence_expired',
+      'evidence_revoked',
+      'evidence_missing',
+    ])
+  })
+})
