@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../db/tables/models.ts'
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { SOON_MS, until } from '../support/assertions/until.ts'
 import { embeddingSpace, evaluate } from '../support/builders/evidence.ts'
@@ -272,6 +273,39 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     } finally {
       gate.resolve()
       keepers.keep = keep
+    }
+  })
+
+  it('ends a run whose classifier works on vectors whose evidence is revoked', async () => {
+    const { control } = other.parts
+    const lease = control.lease.bind(control)
+    const consumed = Promise.withResolvers<void>()
+    const gate = Promise.withResolvers<void>()
+    // The classifier has its answer, and tells the platform only after the test lets it.
+    control.lease = async (...args: Parameters<typeof lease>) => {
+      if (args[0] === 'complete') {
+        consumed.resolve()
+        await unlessAborted(gate.promise, args[3]?.signal ?? new AbortController().signal)
+      }
+      return lease(...args)
+    }
+    try {
+      assert.equal((await measure(halved, 0.9)).status, 'registered')
+      const { task_id } = await start(halved, sample[0] ?? '')
+      await consumed.promise
+      const { evidence_id } = edgeOf(await summary(task_id))
+
+      const { body } = await evaluate(world.on.api, `evidence/${evidence_id}:revoke`, { reason: 'withdrawn' })
+      const seen = await ended(task_id)
+      gate.resolve()
+
+      assert.equal(body.edges_failed, 1)
+      assert.deepEqual([seen.status, seen.error.code], ['failed', 'evidence_revoked'], JSON.stringify(seen))
+      assert.deepEqual([seen.stages[1].attempt, seen.stages[1].status], [1, 'failed'])
+      assert.deepEqual([edgeOf(seen).state, edgeOf(seen).failure], ['failed', 'evidence_revoked'])
+    } finally {
+      gate.resolve()
+      control.lease = lease
     }
   })
 })

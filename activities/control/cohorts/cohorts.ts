@@ -103,12 +103,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   },
 
   /** Decides what follows the failed attempt of a stage. Safe to repeat because each attempt is settled once. */
-  async settleStage(attempt: EndedAttempt): Promise<Settled> {
-    const settled = await db.transaction().execute((trx) => settleStage(trx, attempt))
-    // Each in a transaction of its own, because a stage is locked behind all of its edges.
-    for (const id of (settled.verdict === 'again' && settled.repeat) || [])
-      await db.transaction().execute((trx) => cohortStageRepository.repeatStage(trx, id))
-    return settled
+  settleStage(attempt: EndedAttempt): Promise<Settled> {
+    return db.transaction().execute((trx) => settleStage(trx, attempt))
   },
 
   /** Ends attempts at hand-overs whose time has run out. Safe to repeat because an attempt ends once. */

@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
+import { findStagesToRepeat, lockGraphOf, repeatProducers } from '../../../db/repositories/cohorts/repeats.ts'
 import { readStageModels } from '../../../db/repositories/cohorts/stage-models.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
 import type { NextAttempt } from '../../../db/repositories/cohorts/stages.ts'
@@ -29,13 +30,14 @@ export interface EndedAttempt {
 export type Settled =
   /** Its result has come after all, or it has ended otherwise. */
   | { verdict: 'ended'; status: CohortStageRow['status'] }
-  /** `repeat` are the producers whose payload nobody has any more, by id. */
+  /** `repeat` are stages, by id, that have succeeded once and have to work again, because nobody has their payload. */
   | { verdict: 'again'; repeat?: string[] }
   /** The message is in the row of the stage. */
   | { verdict: 'failed'; fault: Omit<CohortFault, 'message'> }
 
 /** Decides what follows an attempt without a result: another one, a fallback, the default output, or the end. */
 export async function settleStage(trx: Transaction<Database>, ended: EndedAttempt): Promise<Settled> {
+  await lockGraphOf(trx, ended.stageId)
   const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
   if (!locked) return { verdict: 'ended', status: 'cancelled' }
   const { stage, outgoing } = locked
@@ -43,7 +45,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   if (stage.status === 'failed' && stage.error)
     return { verdict: 'failed', fault: { code: stage.error.code, stage_id: stage.name } }
   if (!isOpenStage(stage)) return { verdict: 'ended', status: stage.status }
-  if (stage.attempt !== ended.attempt) return { verdict: 'again' }
+  if (stage.attempt !== ended.attempt)
+    return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   if (ended.isUntaken) {
     await cohortStageRepository.retryStage(trx, stage, { attempt: stage.attempt })
     return { verdict: 'again' }
@@ -61,13 +64,12 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following = mayRetry && !isLast ? { attempt: stage.attempt + 1 } : await fallbackOf(trx, stage, spec)
   if (following) {
-    const gone = await retryEdges(trx, {
-      stageId: stage.id,
-      lostNodeIds: await lostNodes(trx, isLost ? stage.node_id : null),
-      failure: isLost ? 'consumer_lost' : 'cancelled',
-    })
+    const lostNodeIds = await lostNodes(trx, isLost ? stage.node_id : null)
+    const failure = isLost ? 'consumer_lost' : 'cancelled'
+    const gone = await retryEdges(trx, { stageId: stage.id, lostNodeIds, failure })
     await cohortStageRepository.retryStage(trx, stage, following)
-    return { verdict: 'again', repeat: gone.map(({ stageId }) => stageId) }
+    await repeatProducers(trx, { stageIds: gone, lostNodeIds })
+    return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   }
   if (spec.required) {
     await cohortStageRepository.giveUpStage(trx, stage, outgoing, { status: 'failed', fault })

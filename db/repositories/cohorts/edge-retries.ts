@@ -37,12 +37,6 @@ async function lockEdges(trx: Transaction<Database>, where: ReturnType<typeof sq
   return rows
 }
 
-/** An edge whose producer has to work again, because nobody has its payload any more. */
-export interface GonePayload {
-  edgeId: string
-  stageId: string
-}
-
 interface Retrying {
   stageId: string
   /** Nodes that do not answer any more: what they held is gone. */
@@ -54,18 +48,18 @@ interface Retrying {
 /**
  * Begins the next attempt at the edges of a stage that is to be repeated: at those into it, and at those out of it for
  * which its last node had made an offer. Payloads that are in the row, in the store or with a node that answers serve
- * the next attempt; the others are forgotten and told, so that their producers are repeated. The caller has locked the
- * edges already, or has locked no stage yet.
+ * the next attempt; the others are forgotten. The caller has locked the edges already, or has locked no stage yet. Returns
+ * the stages whose payloads nobody has any more, so that they have to work again.
  */
 export async function retryEdges(
   trx: Transaction<Database>,
   { stageId, lostNodeIds = [], failure }: Retrying,
-): Promise<GonePayload[]> {
+): Promise<string[]> {
   const edges = await lockEdges(
     trx,
     sql`(edge.to_stage_id = ${stageId}::uuid or edge.from_stage_id = ${stageId}::uuid)`,
   )
-  const gone: GonePayload[] = []
+  const gone = new Set<string>()
   const events: NewCohortEvent[] = []
   for (const edge of edges) {
     const isIncoming = edge.to_stage_id === stageId
@@ -76,13 +70,13 @@ export async function retryEdges(
     const isRepeated = isIncoming
       ? edge.state !== 'planned'
       : edge.is_offered && !isStored && !hasArrived(edge)
-    if (isIncoming && isGone) gone.push({ edgeId: edge.id, stageId: edge.from_stage_id ?? '' })
+    if (isIncoming && isGone && edge.from_stage_id !== null) gone.add(edge.from_stage_id)
     if (isRepeated) events.push(...(await beginAttempt(trx, edge, failure)))
     if (isGone || (isRepeated && !isIncoming)) await forgetPayload(trx, edge)
   }
   const [first] = edges
   if (first) await appendCohortEvents(trx, first.cohort_id, events)
-  return gone
+  return [...gone]
 }
 
 const hasArrived = ({ state }: CohortEdgeRow) => state === 'transferred' || state === 'consumed'
@@ -116,7 +110,7 @@ async function beginAttempt(
 /** Ends an attempt that has not failed yet. */
 export async function endAttempt(
   trx: Transaction<Database>,
-  { id, attempt, state }: CohortEdgeRow,
+  { id, attempt, state }: Pick<CohortEdgeRow, 'id' | 'attempt' | 'state'>,
   failure: EdgeFailure,
 ): Promise<void> {
   const ended = { state: stepTo(state, state === 'consumed' ? 'lose' : 'fail'), failure }

@@ -4,7 +4,10 @@ import type { RevocationEffect } from '../../../schemas/cohort-evaluator.ts'
 import type { EdgeFailure } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { EvaluatorRevocationRow } from '../../tables/evaluator.ts'
+import { takeLease } from '../nodes/leases.ts'
+import { endAttempt } from './edge-retries.ts'
 import { appendCohortEvents } from './events.ts'
+import { lockStagesAtWork, noteStageError } from './stages.ts'
 
 type Which = RawBuilder<boolean>
 
@@ -67,9 +70,11 @@ async function endEvidence(trx: Transaction<Database>, which: Which): Promise<st
 export interface Stopped {
   edgesFailed: number
   cohortsAffected: string[]
+  /** The stages whose work was taken from their nodes, because it stands on what is revoked. */
+  stagesStopped: string[]
 }
 
-/** Fails the hand-overs of open cohorts that rely on this evidence and are not consumed yet. */
+/** Fails the hand-overs of open cohorts that rely on this evidence, unless their consumers have ended. */
 export const failEdgesOf = (trx: Transaction<Database>, evidence: readonly string[]): Promise<Stopped> =>
   failEdges(trx, 'evidence_revoked', sql<boolean>`evidence_id = any(${evidence}::uuid[])`)
 
@@ -89,26 +94,39 @@ export function failEdgesAt(
 }
 
 async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which: Which): Promise<Stopped> {
-  const edges = await trx
+  const relying = await trx
     .selectFrom('cohort_edge')
     .innerJoin('cohort', 'cohort.id', 'cohort_edge.cohort_id')
-    .select(['cohort_edge.id', 'cohort_edge.cohort_id', 'cohort_edge.attempt', 'cohort_edge.evidence_id'])
+    .select([
+      'cohort_edge.id',
+      'cohort_edge.name',
+      'cohort_edge.cohort_id',
+      'cohort_edge.to_stage_id',
+      'cohort_edge.attempt',
+      'cohort_edge.state',
+      'cohort_edge.evidence_id',
+    ])
     .where(which)
-    .where('cohort_edge.state', 'not in', ['consumed', 'failed'])
+    .where('cohort_edge.state', '<>', 'failed')
     .where('cohort_edge.closed', '=', false)
     .where('cohort.status', 'not in', ['succeeded', 'failed', 'cancelled'])
     .orderBy('cohort_edge.id')
     .forNoKeyUpdate('cohort_edge')
     .execute()
-  for (const { id, attempt } of edges) {
-    const ended = { state: 'failed' as const, failure }
-    await trx.updateTable('cohort_edge').set(ended).where('id', '=', id).execute()
-    await trx
-      .updateTable('cohort_edge_attempt')
-      .set(ended)
-      .where('edge_id', '=', id)
-      .where('attempt', '=', attempt)
-      .execute()
+  const consumed = relying.filter(({ state }) => state === 'consumed')
+  const atWork = await lockStagesAtWork(
+    trx,
+    consumed.map(({ to_stage_id }) => to_stage_id),
+  )
+  const edges = relying.filter(
+    ({ state, to_stage_id }) => state !== 'consumed' || atWork.includes(to_stage_id),
+  )
+  for (const edge of edges) await endAttempt(trx, edge, failure)
+  for (const stageId of atWork) {
+    const { name } = consumed.find(({ to_stage_id }) => to_stage_id === stageId)!
+    const message = `what hand-over "${name}" relied on was revoked`
+    await noteStageError(trx, stageId, { code: failure, message, retryable: false })
+    await takeLease(trx, 'stage', stageId, 'revoked')
   }
   const cohortsAffected = [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted()
   for (const cohortId of cohortsAffected) {
@@ -127,14 +145,18 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
       })),
     ])
   }
-  return { edgesFailed: edges.length, cohortsAffected }
+  return { edgesFailed: edges.length, cohortsAffected, stagesStopped: atWork }
 }
 
 /** Stores what a revocation has done, for its repeats. One that was only drained may be made immediate later. */
 export function storeRevocation(
   trx: Transaction<Database>,
   { kind, subjectId, generation, reason, effect }: Revocation,
-  { evidence, edgesFailed, cohortsAffected }: Stopped & { evidence: readonly string[] },
+  {
+    evidence,
+    edgesFailed,
+    cohortsAffected,
+  }: Omit<Stopped, 'stagesStopped'> & { evidence: readonly string[] },
 ): Promise<EvaluatorRevocationRow> {
   const stopped = { effect, edges_failed: edgesFailed, cohorts_affected: cohortsAffected }
   return trx

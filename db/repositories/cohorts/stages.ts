@@ -34,6 +34,24 @@ export async function lockStage(
   )
 }
 
+/** Locks those of these stages that a node works on, behind their hand-overs; returns their ids. */
+export async function lockStagesAtWork(
+  trx: Transaction<Database>,
+  ids: readonly string[],
+): Promise<string[]> {
+  if (ids.length === 0) return []
+  const rows = await trx
+    .selectFrom('cohort_stage')
+    .select('id')
+    .where('id', 'in', ids)
+    .where('status', 'in', ['called', 'loading', 'waiting', 'running'])
+    .orderBy('cohort_id')
+    .orderBy('position')
+    .forNoKeyUpdate()
+    .execute()
+  return rows.map(({ id }) => id)
+}
+
 /** Returns the hand-overs of a stage's result. */
 export function outgoingOf(db: Kysely<Database>, stageId: string): Promise<CohortEdgeRow[]> {
   return db.selectFrom('cohort_edge').selectAll().where('from_stage_id', '=', stageId).execute()
@@ -218,13 +236,6 @@ export async function retryStage(
       data: { code: stage.error?.code ?? 'node_lost' },
     },
   ])
-}
-
-/** Puts a producer back that has succeeded, because its payload is needed once more and nobody has it. */
-export async function repeatStage(trx: Transaction<Database>, id: string): Promise<void> {
-  const locked = await lockStage(trx, id)
-  if (!locked || locked.stage.status !== 'succeeded') return
-  await retryStage(trx, locked.stage, { attempt: locked.stage.attempt + 1 })
 }
 
 /** Ends a stage without a result; its hand-overs carry its default output, or nothing. */

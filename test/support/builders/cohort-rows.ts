@@ -6,7 +6,7 @@ import { buildCohort, buildEdge, buildStage } from './cohorts.ts'
 export async function buildCohortRows(
   api: TestApi,
   edges: readonly Partial<NewCohortEdge>[],
-): Promise<{ cohortId: string; edges: string[] }> {
+): Promise<{ cohortId: string; edges: string[]; stages: [string, string] }> {
   const { db } = api.database
   const { accountId } = await api.account()
   const cohort = await buildCohort(db, accountId)
@@ -15,5 +15,5 @@ export async function buildCohortRows(
   for (const [i, edge] of edges.entries()) {
     ids.push((await buildEdge(db, stages, { name: `edge_${i}`, kind: 'embedding', ...edge })).id)
   }
-  return { cohortId: cohort.id, edges: ids }
+  return { cohortId: cohort.id, edges: ids, stages: [stages[0].id, stages[1].id] }
 }

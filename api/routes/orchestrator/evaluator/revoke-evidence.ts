@@ -18,8 +18,8 @@ export const revokeEvidence = route({
   success: { status: 200, schema: EvidenceRevoked },
   errors: ['not_found'],
 
-  async handler({ params: { evidence_id }, body }, { db }) {
-    const row = await revokeOnce(db, body, {
+  async handler({ params: { evidence_id }, body }, services) {
+    const row = await revokeOnce(services, body, {
       find: async (trx) => {
         const found = await evidenceRepository.lockForRevocation(trx, evidence_id)
         if (!found) throw new ApiError('not_found', 'there is no evidence with this id')

@@ -18,9 +18,9 @@ export const revokeModelSpaces = route({
   success: { status: 200, schema: ModelSpacesRevoked },
   errors: ['not_found'],
 
-  async handler({ params: { model_config_id }, body }, { db }) {
+  async handler({ params: { model_config_id }, body }, services) {
     let versionId = ''
-    const row = await revokeOnce(db, body, {
+    const row = await revokeOnce(services, body, {
       find: async (trx) => {
         const model = await spaceRepository.lockModel(trx, model_config_id)
         if (!model) throw new ApiError('not_found', 'there is no model with this id')

@@ -1,4 +1,4 @@
-import type { Kysely, Transaction } from 'kysely'
+import type { Transaction } from 'kysely'
 import type { Static } from 'typebox'
 import { againAfterDeadlock } from '../../../../db/deadlocks.ts'
 import * as revocationRepository from '../../../../db/repositories/cohorts/revocations.ts'
@@ -6,6 +6,7 @@ import type { Revocation, Stopped } from '../../../../db/repositories/cohorts/re
 import type { Database } from '../../../../db/tables.ts'
 import type { EvaluatorRevocationRow } from '../../../../db/tables/evaluator.ts'
 import type { EvidenceRevocation } from '../../../../schemas/cohort-evaluator.ts'
+import type { Services } from '../../../services.ts'
 
 type Trx = Transaction<Database>
 
@@ -18,26 +19,32 @@ interface Steps {
   stop(trx: Trx, evidence: readonly string[]): Promise<Stopped>
 }
 
-const NOTHING: Stopped = { edgesFailed: 0, cohortsAffected: [] }
+const NOTHING: Stopped = { edgesFailed: 0, cohortsAffected: [], stagesStopped: [] }
 
 /**
- * Revokes in one transaction, so that no hand-over is consumed afterwards. A repeat answers the first revocation; only
- * one that let hand-overs drain may be followed by one that does not.
+ * Revokes in one transaction, so that no hand-over is consumed afterwards, and then cancels work that stands on one that
+ * was. A repeat answers the first revocation; only one that let hand-overs drain may be followed by one that does not.
  */
-export function revokeOnce(
-  db: Kysely<Database>,
+export async function revokeOnce(
+  { db, links }: Pick<Services, 'db' | 'links'>,
   { reason, effect = 'immediate' }: Static<typeof EvidenceRevocation>,
   steps: Steps,
 ): Promise<EvaluatorRevocationRow> {
-  return againAfterDeadlock(db, async (trx) => {
+  const { row, stagesStopped } = await againAfterDeadlock(db, async (trx) => {
     const subject = await steps.find(trx)
     const first = await revocationRepository.findRevocation(trx, subject)
-    if (first && (first.effect === 'immediate' || effect === 'drain')) return first
+    if (first && (first.effect === 'immediate' || effect === 'drain'))
+      return { row: first, stagesStopped: [] }
 
     const evidence = first ? first.evidence_revoked : await steps.revoke(trx)
     const stopped = effect === 'immediate' ? await steps.stop(trx, evidence) : NOTHING
-    return revocationRepository.storeRevocation(trx, { ...subject, reason, effect }, { evidence, ...stopped })
+    const revocation = { ...subject, reason, effect }
+    const row = await revocationRepository.storeRevocation(trx, revocation, { evidence, ...stopped })
+    return { row, stagesStopped: stopped.stagesStopped }
   })
+  // A node that is not linked here learns it from its next report, because its lease is gone.
+  for (const stageId of stagesStopped) links.cancelTask(stageId)
+  return row
 }
 
 /** The answer to a revocation. */

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict'
 import { lockEvidence } from '../../../../../db/repositories/cohorts/evidence.ts'
 import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { buildCohortRows } from '../../../../support/builders/cohort-rows.ts'
+import { leaseStage } from '../../../../support/builders/cohorts.ts'
 import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { signedNode } from '../../../../support/servers/signed-node.ts'
 
 describe('a revocation', () => {
   let api: TestApi
@@ -26,6 +28,8 @@ describe('a revocation', () => {
     const { body } = await evaluate(api, 'evidence', evidenceBody(ids))
     return { source, id: body.evidence_id as string, spaces: ids }
   }
+  const endStage = (id: string) =>
+    api.database.db.updateTable('cohort_stage').set({ status: 'succeeded' }).where('id', '=', id).execute()
   const states = async (cohortId: string) => {
     const rows = await api.database.db
       .selectFrom('cohort_edge')
@@ -38,13 +42,14 @@ describe('a revocation', () => {
 
   it('of evidence fails every hand-over that relies on it and is not consumed', async () => {
     const { id } = await evidence()
-    const { cohortId } = await buildCohortRows(api, [
+    const { cohortId, stages } = await buildCohortRows(api, [
       { evidence_id: id, state: 'planned' },
       { evidence_id: id, state: 'transferred' },
       { evidence_id: id, state: 'consumed' },
       { evidence_id: id, state: 'negotiated', closed: true },
       { state: 'open' },
     ])
+    await endStage(stages[1])
 
     const { body } = await evaluate(api, `evidence/${id}:revoke`, { reason: 'wrong' })
 
@@ -67,6 +72,42 @@ describe('a revocation', () => {
       ['evidence.revoked', 'edge.failed', 'edge.failed'],
     )
     assert.deepEqual(events[0]?.data, { evidence_ids: [id], reason: 'evidence_revoked' })
+  })
+
+  it('takes a stage from its node that works on what it consumed, and leaves no attempt for it', async () => {
+    const { id } = await evidence()
+    const { cohortId, stages } = await buildCohortRows(api, [{ evidence_id: id, state: 'consumed' }, {}])
+    const { db } = api.database
+    const consumer = await db
+      .selectFrom('cohort_stage')
+      .selectAll()
+      .where('id', '=', stages[1])
+      .executeTakeFirstOrThrow()
+    const token = await leaseStage(db, consumer, (await signedNode(api)).nodeId)
+
+    const { body } = await evaluate(api, `evidence/${id}:revoke`, { reason: 'wrong' })
+
+    assert.deepEqual([body.edges_failed, body.cohorts_affected], [1, [cohortId]])
+    assert.deepEqual(await states(cohortId), [
+      ['failed', 'evidence_revoked'],
+      ['planned', null],
+    ])
+    const lease = await db
+      .selectFrom('lease')
+      .select('state')
+      .where('token', '=', token)
+      .executeTakeFirstOrThrow()
+    const { error } = await db
+      .selectFrom('cohort_stage')
+      .select('error')
+      .where('id', '=', stages[1])
+      .executeTakeFirstOrThrow()
+    assert.equal(lease.state, 'revoked')
+    assert.deepEqual(error, {
+      code: 'evidence_revoked',
+      message: 'what hand-over "edge_0" relied on was revoked',
+      retryable: false,
+    })
   })
 
   it('leaves hand-overs alone that may drain, until one follows that does not', async () => {
@@ -107,8 +148,11 @@ describe('a revocation', () => {
 
   it('waits for a hand-over that is just being consumed, and leaves that one alone', async () => {
     const { id } = await evidence()
-    const { edges, cohortId } = await buildCohortRows(api, [{ evidence_id: id, state: 'transferred' }])
+    const { edges, cohortId, stages } = await buildCohortRows(api, [
+      { evidence_id: id, state: 'transferred' },
+    ])
     const { db } = api.database
+    await endStage(stages[1])
 
     const revoked = await db.transaction().execute(async (trx) => {
       assert.equal((await lockEvidence(trx, id))?.status, 'active')

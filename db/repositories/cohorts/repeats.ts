@@ -1,0 +1,62 @@
+import type { Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import { retryEdges } from './edge-retries.ts'
+import { retryStage } from './stages.ts'
+
+/** Locks all hand-overs and stages of the cohort of a stage, because producers of producers may have to work again. */
+export async function lockGraphOf(trx: Transaction<Database>, stageId: string): Promise<void> {
+  const cohortId = () => trx.selectFrom('cohort_stage').select('cohort_id').where('id', '=', stageId)
+  await trx
+    .selectFrom('cohort_edge')
+    .select('id')
+    .where('cohort_id', '=', cohortId())
+    .orderBy('id')
+    .forUpdate()
+    .execute()
+  await trx
+    .selectFrom('cohort_stage')
+    .select('id')
+    .where('cohort_id', '=', cohortId())
+    .orderBy('position')
+    .forUpdate()
+    .execute()
+}
+
+/**
+ * Puts producers back that have succeeded, because their payloads are needed once more and nobody has them; in turn those
+ * whose payloads they need themselves. The caller has locked the graph.
+ */
+export async function repeatProducers(
+  trx: Transaction<Database>,
+  { stageIds, lostNodeIds }: { stageIds: readonly string[]; lostNodeIds: readonly string[] },
+): Promise<void> {
+  const gone = [...stageIds]
+  for (const id of gone) {
+    const stage = await trx
+      .selectFrom('cohort_stage')
+      .selectAll()
+      .where('id', '=', id)
+      .where('status', '=', 'succeeded')
+      .executeTakeFirst()
+    if (!stage) continue
+    gone.push(...(await retryEdges(trx, { stageId: id, lostNodeIds, failure: 'payload_gone' })))
+    await retryStage(trx, stage, { attempt: stage.attempt + 1 })
+  }
+}
+
+/** Returns the other stages of a cohort that wait for another attempt. */
+export async function findStagesToRepeat(
+  trx: Transaction<Database>,
+  { id, cohort_id }: { id: string; cohort_id: string },
+): Promise<string[]> {
+  const rows = await trx
+    .selectFrom('cohort_stage')
+    .select('id')
+    .where('cohort_id', '=', cohort_id)
+    .where('id', '<>', id)
+    .where('status', '=', 'pending')
+    .where('attempt', '>', 1)
+    .orderBy('position')
+    .execute()
+  return rows.map((row) => row.id)
+}
