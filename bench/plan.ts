@@ -1,8 +1,10 @@
 // The planner of cohorts on random layered graphs: its CPU for each plan, its makespans beside a bound that no schedule can be
 // below and beside placing one stage after the other, and small graphs beside the best of all assignments: npm run bench:plan
+import { planGraph } from '../domain/cohorts/plan-graph.ts'
 import { planSchedule } from '../domain/cohorts/planner/plan-schedule.ts'
 import type { PlannerProblem, Schedule } from '../domain/cohorts/planner/problem.ts'
 import { incomingOf, Timeline } from '../domain/cohorts/planner/timeline.ts'
+import { largeRequest } from './plan/large-request.ts'
 import { randomProblem } from './plan/random-graphs.ts'
 import { randomNumbers } from './random-numbers.ts'
 
@@ -13,6 +15,9 @@ const LARGE = [
   { nodes: 5_000, stages: 20, runs: 30 },
 ]
 const SMALL = { nodes: 6, stages: 5, runs: 200 }
+/** The largest graph that a request may have, from its models to the plan that is presented. */
+const WHOLE = { nodes: 1_000, stages: 64, edges: 256, runs: 30 }
+const WHOLE_GOAL_MS = 500
 const WARM_UP = 20
 
 const quantile = (values: readonly number[], share: number): number => {
@@ -94,6 +99,22 @@ for (const { runs, ...shape } of LARGE) {
       (isGoal
         ? ` (goals 15, 40, 1.3, 0.5: ${verdict(p50 <= 15 && p99 <= 40 && bound <= 1.3 && greedy <= 0.5)})`
         : ''),
+  )
+}
+{
+  const { runs, ...shape } = WHOLE
+  const chance = randomNumbers(19)
+  const cpu: number[] = []
+  for (let run = -1; run < runs; run++) {
+    const request = largeRequest(chance, shape)
+    const before = process.cpuUsage()
+    planGraph(request)
+    const used = process.cpuUsage(before)
+    if (run >= 0) cpu.push((used.user + used.system) / 1_000)
+  }
+  const [p50, most] = [quantile(cpu, 0.5), Math.max(...cpu)]
+  console.log(
+    `${shape.nodes} nodes, ${shape.stages} stages, ${shape.edges} edges, whole plan: p50 ${p50.toFixed(0)} ms, at most ${most.toFixed(0)} ms of CPU (goal ${WHOLE_GOAL_MS}: ${verdict(most <= WHOLE_GOAL_MS)})`,
   )
 }
 const chance = randomNumbers(18)

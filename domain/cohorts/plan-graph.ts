@@ -6,7 +6,7 @@ import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.
 import type { HandOver } from './hand-overs.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
-import { costOfWay, type EdgeCost, expectedBytes, type RateOf, waysOf } from './transfers.ts'
+import { costOfWay, type EdgeCost, expectedBytes, type RateOf, timesOf, waysOf } from './transfers.ts'
 
 export interface PlanInput {
   graph: Graph
@@ -40,10 +40,11 @@ export function planGraph(input: PlanInput): PlannedGraph {
   const costs = input.graph.stages.map((stage) => stageCosts(input, stage))
   const ways = new Map(graph.edges.map((edge) => [edge.edge_id, waysOfEdge(input, edge)]))
   const reasons = [...input.reasons, ...missingWays(input, ways), ...missingNodes(input, costs)]
-  const problem = reasons.length === 0 ? problemOf(input, costs as StageCosts[], ways) : undefined
+  const index = new Map(graph.stages.map(({ stage_id }, i) => [stage_id, i]))
+  const problem = reasons.length === 0 ? problemOf(input, costs as StageCosts[], { ways, index }) : undefined
   const planned = problem && planSchedule(problem)
   if (problem && !planned) reasons.push(nothingTogether(graph))
-  const shown = planned && { planned, costs: costs as StageCosts[], ways }
+  const shown = planned && { planned, costs: costs as StageCosts[], ways, ...edgesByEnd(graph, index) }
   if (shown) reasons.push(...overLimits(input, shown.planned))
   return {
     feasible: reasons.length === 0,
@@ -68,6 +69,20 @@ interface Shown {
   planned: Planned
   costs: StageCosts[]
   ways: ReadonlyMap<string, Transport[]>
+  /** The places of the stages in the graph, by `stage_id`. */
+  index: ReadonlyMap<string, number>
+  /** The edges between stages, by their consumers and by their producers. */
+  incoming: ReadonlyMap<string, GraphEdge[]>
+  outgoing: ReadonlyMap<string, GraphEdge[]>
+}
+
+function edgesByEnd({ edges }: Graph, index: ReadonlyMap<string, number>) {
+  const between = edges.filter(({ from }) => index.has(from.stage_id))
+  return {
+    index,
+    incoming: Map.groupBy(between, ({ to }) => to.stage_id),
+    outgoing: Map.groupBy(between, ({ from }) => from.stage_id),
+  }
 }
 
 function stageCosts({ graph, models, nodes, accountId, avoid, now }: PlanInput, stage: GraphStage) {
@@ -140,10 +155,10 @@ const costMicro = ({ graph, models }: Pick<PlanInput, 'graph' | 'models'>): numb
 function problemOf(
   { graph, models, nodes, handOvers, rateOf }: PlanInput,
   costs: readonly StageCosts[],
-  ways: ReadonlyMap<string, Transport[]>,
+  { ways, index }: Pick<Shown, 'ways' | 'index'>,
 ): PlannerProblem {
-  const index = new Map(graph.stages.map(({ stage_id }, i) => [stage_id, i]))
   const keys = [...new Set([...models.values()].map(({ model_key }) => model_key))]
+  const names = nodes.map(({ node_id }) => node_id)
   const edges = graph.edges.filter(({ from }) => from.stage_id !== RUN_INPUT)
   const onOneNode = new Map(
     edges
@@ -168,11 +183,11 @@ function problemOf(
       const kind = handOvers.get(edge.edge_id)?.kind ?? 'json'
       const bytes = expectedBytes(edge, kind, graph.sample_sizes)
       const allowed = ways.get(edge.edge_id) ?? []
+      const times = timesOf(allowed, bytes, rateOf)
       return {
         from: index.get(edge.from.stage_id)!,
         to: index.get(edge.to.stage_id)!,
-        transferMs: (from, to) =>
-          costOfWay(allowed, bytes, [nodes[from]!.node_id, nodes[to]!.node_id], rateOf)?.ms ?? Infinity,
+        transferMs: (from, to) => times(names[from]!, names[to]!),
       }
     }),
     freeMb: Float64Array.from(nodes, ({ memory_free_mb }) => memory_free_mb),
@@ -227,28 +242,34 @@ function presentStage(
   }
 }
 
-function whyThere({ graph, nodes }: PlanInput, { planned, costs }: Shown, i: number): string {
+function whyThere(
+  { graph, nodes }: PlanInput,
+  { planned, costs, index, incoming }: Shown,
+  i: number,
+): string {
   const node = planned.schedule.nodes[i]!
   const { loadMs, isLoaded } = costs[i]!
   const load = Math.round(loadMs[node]!)
   const state = isLoaded[node] ? 'the model is loaded there' : `the model loads there in about ${load} ms`
-  const beside = graph.edges
-    .filter(({ to }) => to.stage_id === graph.stages[i]!.stage_id)
-    .map(({ from }) => graph.stages.findIndex(({ stage_id }) => stage_id === from.stage_id))
-    .filter((producer) => producer >= 0 && planned.schedule.nodes[producer] === node)
-    .map((producer) => `"${graph.stages[producer]!.stage_id}"`)
+  const beside = (incoming.get(graph.stages[i]!.stage_id) ?? [])
+    .filter(({ from }) => planned.schedule.nodes[index.get(from.stage_id)!] === node)
+    .map(({ from }) => `"${from.stage_id}"`)
   const where = beside.length > 0 ? `, and ${beside.join(', ')} hands over on the same node` : ''
   return nodes.length === 1 ? `it is the only node; ${state}` : `${state}${where}`
 }
 
 /** Returns the milliseconds at which the inputs of a stage would be on a node. */
-function arrivalOn(input: PlanInput, { planned, ways }: Shown, i: number, node: number): number {
+function arrivalOn(
+  input: PlanInput,
+  { planned, ways, index, incoming }: Shown,
+  i: number,
+  node: number,
+): number {
   const { graph, nodes, rateOf } = input
   const { schedule } = planned
   let arrival = 0
-  for (const edge of graph.edges) {
-    const producer = graph.stages.findIndex(({ stage_id }) => stage_id === edge.from.stage_id)
-    if (producer < 0 || edge.to.stage_id !== graph.stages[i]!.stage_id) continue
+  for (const edge of incoming.get(graph.stages[i]!.stage_id) ?? []) {
+    const producer = index.get(edge.from.stage_id)!
     const bytes = expectedBytes(edge, input.handOvers.get(edge.edge_id)?.kind ?? 'json', graph.sample_sizes)
     const pair = [nodes[schedule.nodes[producer]!]!.node_id, nodes[node]!.node_id] as const
     const cost = costOfWay(ways.get(edge.edge_id) ?? [], bytes, pair, rateOf)
@@ -281,12 +302,15 @@ function alternativesOf(input: PlanInput, shown: Shown, i: number): PlannedStage
     })
 }
 
-function slackOf(input: PlanInput, { planned: { schedule }, ways }: Shown, i: number): number {
+function slackOf(
+  input: PlanInput,
+  { planned: { schedule }, ways, index, outgoing }: Shown,
+  i: number,
+): number {
   const { graph, nodes, rateOf } = input
   let latest = schedule.makespanMs
-  for (const edge of graph.edges) {
-    if (edge.from.stage_id !== graph.stages[i]!.stage_id) continue
-    const consumer = graph.stages.findIndex(({ stage_id }) => stage_id === edge.to.stage_id)
+  for (const edge of outgoing.get(graph.stages[i]!.stage_id) ?? []) {
+    const consumer = index.get(edge.to.stage_id)!
     const bytes = expectedBytes(edge, input.handOvers.get(edge.edge_id)?.kind ?? 'json', graph.sample_sizes)
     const pair = [nodes[schedule.nodes[i]!]!.node_id, nodes[schedule.nodes[consumer]!]!.node_id] as const
     const cost = costOfWay(ways.get(edge.edge_id) ?? [], bytes, pair, rateOf)
@@ -304,8 +328,8 @@ function presentEdge(
   const { kind = 'json', evidence_id = null, score = null } = handOvers.get(edge.edge_id) ?? {}
   const bytes = expectedBytes(edge, kind, graph.sample_sizes)
   const nodeOf = (name: string) => {
-    const i = graph.stages.findIndex(({ stage_id }) => stage_id === name)
-    return shown && i >= 0 ? nodes[shown.planned.schedule.nodes[i]!]?.node_id : undefined
+    const i = shown?.index.get(name)
+    return shown && i !== undefined ? nodes[shown.planned.schedule.nodes[i]!]?.node_id : undefined
   }
   const [from, to] = [nodeOf(edge.from.stage_id), nodeOf(edge.to.stage_id)]
   const isInput = edge.from.stage_id === RUN_INPUT

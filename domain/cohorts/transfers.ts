@@ -78,7 +78,7 @@ export function costOfWay(
       case 'direct':
         return {
           transport,
-          ms: ROUND_TRIPS * RTT_MS + (1_000 * bytes) / MB / rate,
+          ms: directMs(bytes, rate),
           rateMbS: rate,
           rateSource: source,
         }
@@ -94,4 +94,26 @@ export function costOfWay(
     }
   }
   return undefined
+}
+
+const directMs = (bytes: number, mbPerSecond: number): number =>
+  ROUND_TRIPS * RTT_MS + (1_000 * bytes) / MB / mbPerSecond
+
+/**
+ * Returns how many milliseconds a hand-over takes between two nodes by the best of these ways; infinite where there is none.
+ * A search asks this often, so that only the rate of a pair is looked up each time.
+ */
+export function timesOf(
+  ways: readonly Transport[],
+  bytes: number,
+  rateOf: RateOf,
+): (fromNode: string, toNode: string) => number {
+  const unmeasured = () => undefined
+  const near = costOfWay(ways, bytes, ['one', 'one'], unmeasured)
+  const far = costOfWay(ways, bytes, ['one', 'another'], unmeasured)
+  const [nearMs, farMs] = [near?.ms ?? Infinity, far?.ms ?? Infinity]
+  const timeBy = (way: Transport | undefined, ms: number, from: string, to: string) =>
+    way === 'direct' ? directMs(bytes, rateOf(from, to) ?? ASSUMED_MB_S) : ms
+  return (from, to) =>
+    from === to ? timeBy(near?.transport, nearMs, from, to) : timeBy(far?.transport, farMs, from, to)
 }

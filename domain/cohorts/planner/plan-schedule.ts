@@ -34,6 +34,7 @@ export function planSchedule(problem: PlannerProblem): Planned | undefined {
   const search = { problem, incoming, order, best, timeline }
   let schedule = heft(search)
   for (const node of wholeGraphNodes(problem, best)) {
+    timeline.clear()
     const alone = evaluate(search, new Int32Array(stages.length).fill(node), schedule?.makespanMs)
     if (alone) schedule = alone
   }
@@ -122,10 +123,13 @@ function heft({ incoming, order, best, timeline }: Search): Schedule | undefined
   return timeline.schedule()
 }
 
-/** Returns the schedule of an assignment; undefined unless it is possible and shorter than `belowMs`. */
+/**
+ * Returns the schedule of an assignment; undefined unless it is possible and shorter than `belowMs`. The stages that the
+ * timeline keeps are placed already.
+ */
 function evaluate({ order, timeline }: Search, nodes: Int32Array, belowMs = Infinity): Schedule | undefined {
-  timeline.clear()
-  for (const stage of order) {
+  for (let i = timeline.placed; i < order.length; i++) {
+    const stage = order[i]!
     const node = nodes[stage]!
     const end = timeline.endOn(stage, node)
     if (end >= belowMs) return undefined
@@ -160,7 +164,20 @@ function improve(search: Search, schedule: Schedule): Schedule | undefined {
   const path = criticalPath(search, schedule)
   const nodes = schedule.nodes.slice()
   let found: Schedule | undefined
+  const position = new Int32Array(nodes.length)
+  for (const [i, stage] of search.order.entries()) position[stage] = i
+  const { order, timeline } = search
+  timeline.clear()
+  let kept = 0
+  /** Places the stages before those that move as they are: nothing changes for them. */
+  const keep = (count: number) => {
+    timeline.clear(Math.min(kept, count))
+    for (let i = timeline.placed; i < count; i++)
+      timeline.place(order[i]!, schedule.nodes[order[i]!]!, schedule.endMs[order[i]!]!)
+    kept = count
+  }
   const attempt = (...moves: Move[]) => {
+    keep(Math.min(...moves.map(([stage]) => position[stage]!)))
     for (const [stage, node] of moves) nodes[stage] = node
     found = evaluate(search, nodes, found?.makespanMs ?? schedule.makespanMs) ?? found
     for (const [stage] of moves) nodes[stage] = schedule.nodes[stage]!

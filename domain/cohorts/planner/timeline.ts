@@ -20,6 +20,10 @@ export class Timeline {
   readonly #problem: PlannerProblem
   readonly #incoming: readonly (readonly PlannerEdge[])[]
   readonly #placed: number[] = []
+  /** The placed stages of each node, in their order. */
+  readonly #on: number[][]
+  /** The stages that have to share their node with a stage. */
+  readonly #tied: readonly (readonly number[])[]
 
   constructor(problem: PlannerProblem, incoming: readonly (readonly PlannerEdge[])[]) {
     const count = problem.stages.length
@@ -28,11 +32,21 @@ export class Timeline {
     this.endMs = new Float64Array(count)
     this.#problem = problem
     this.#incoming = incoming
+    this.#on = Array.from(problem.freeMb, () => [])
+    this.#tied = tiesOf(problem)
   }
 
-  clear(): void {
-    this.nodes.fill(NOWHERE)
-    this.#placed.length = 0
+  /** Takes the stages off again that were placed after the first so many. */
+  clear(placed = 0): void {
+    while (this.#placed.length > placed) {
+      const stage = this.#placed.pop()!
+      this.#on[this.nodes[stage]!]!.pop()
+      this.nodes[stage] = NOWHERE
+    }
+  }
+
+  get placed(): number {
+    return this.#placed.length
   }
 
   /** Returns when a stage would end on a node, behind producers that are placed; infinite where it cannot run. */
@@ -54,6 +68,7 @@ export class Timeline {
     this.endMs[stage] = endMs
     this.startMs[stage] = endMs - this.#problem.stages[stage]!.runMs[node]!
     this.#placed.push(stage)
+    this.#on[node]!.push(stage)
   }
 
   get makespanMs(): number {
@@ -69,43 +84,32 @@ export class Timeline {
 
   /** Returns the node of a placed stage that has to share its node with this one; undefined when there is none. */
   nodeOfTied(stage: number): number | undefined {
-    const tied = this.#placed.find((other) => this.#areTied(stage, other))
+    const tied = this.#tied[stage]!.find((other) => this.nodes[other] !== NOWHERE)
     return tied === undefined ? undefined : this.nodes[tied]
-  }
-
-  #areTied(stage: number, other: number): boolean {
-    const { stages } = this.#problem
-    return stages[stage]!.sameNodeAs === other || stages[other]!.sameNodeAs === stage
   }
 
   #isAllowed(stage: number, node: number): boolean {
     const { stages, freeMb, spread } = this.#problem
     const { model, memoryMb, isLoaded } = stages[stage]!
+    const tied = this.#tied[stage]!
+    for (const other of tied) if (this.nodes[other] !== NOWHERE && this.nodes[other] !== node) return false
+    const here = this.#on[node]!
+    if (spread && here.some((other) => !tied.includes(other))) return false
+    if (isLoaded[node] !== 0) return true
     let left = freeMb[node]!
-    let isNew = isLoaded[node] === 0
-    for (let i = 0; i < this.#placed.length; i++) {
-      const other = this.#placed[i]!
-      const areTied = this.#areTied(stage, other)
-      if (this.nodes[other] !== node) {
-        if (areTied) return false
-        continue
-      }
-      if (spread && !areTied) return false
-      if (stages[other]!.model === model) isNew = false
-      else if (stages[other]!.isLoaded[node] === 0 && this.#isFirstOfModel(i, node))
+    for (const [i, other] of here.entries()) {
+      if (stages[other]!.model === model) return true
+      if (stages[other]!.isLoaded[node] === 0 && this.#isFirstOfModel(here, i))
         left -= stages[other]!.memoryMb
     }
-    return !isNew || memoryMb <= left
+    return memoryMb <= left
   }
 
-  /** Returns whether no stage placed before this one has its model on the node. */
-  #isFirstOfModel(position: number, node: number): boolean {
+  /** Returns whether no stage placed before this one on its node has its model. */
+  #isFirstOfModel(here: readonly number[], position: number): boolean {
     const { stages } = this.#problem
-    const { model } = stages[this.#placed[position]!]!
-    for (let i = 0; i < position; i++) {
-      const other = this.#placed[i]!
-      if (this.nodes[other] === node && stages[other]!.model === model) return false
-    }
+    const { model } = stages[here[position]!]!
+    for (let i = 0; i < position; i++) if (stages[here[i]!]!.model === model) return false
     return true
   }
 
@@ -113,8 +117,7 @@ export class Timeline {
     let start = from
     for (let again = true; again;) {
       again = false
-      for (const other of this.#placed) {
-        if (this.nodes[other] !== node) continue
+      for (const other of this.#on[node]!) {
         if (this.startMs[other]! < start + run && this.endMs[other]! > start) {
           start = this.endMs[other]!
           again = true
@@ -123,4 +126,14 @@ export class Timeline {
     }
     return start
   }
+}
+
+function tiesOf({ stages }: PlannerProblem): number[][] {
+  const tied = stages.map((): number[] => [])
+  for (const [stage, { sameNodeAs }] of stages.entries()) {
+    if (sameNodeAs === undefined) continue
+    tied[stage]!.push(sameNodeAs)
+    tied[sameNodeAs]!.push(stage)
+  }
+  return tied
 }
