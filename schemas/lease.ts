@@ -153,6 +153,21 @@ export const UploadUrls = Type.Object(
 )
 export type UploadUrls = Static<typeof UploadUrls>
 
+/** Fields of a stage's input and the addresses in them; in the answer, URLs of those that the platform stores. */
+export const InputFiles = Type.Object(
+  {
+    files: Type.Array(
+      Type.Object({
+        field: Type.String({ minLength: 1, maxLength: 100 }),
+        url: Type.String({ maxLength: 16_384 }),
+      }),
+      { maxItems: 16 },
+    ),
+  },
+  { $id: 'InputFiles' },
+)
+export type InputFiles = Static<typeof InputFiles>
+
 /** Registers a checkpoint that has been PUT. */
 export const RegisterCheckpoint = Type.Object(
   {

@@ -143,8 +143,10 @@ async function resumedCohort(
     throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
   }
   const rows = await cohortRepository.readResults(trx, cohort.id)
+  // The files of a cohort that failed are gone.
   const kept = rows.filter(
-    ({ status, result, output_kept }) => status === 'succeeded' && result && output_kept,
+    ({ status, result, outputs, output_kept }) =>
+      status === 'succeeded' && result && output_kept && (!outputs || cohort.status === 'succeeded'),
   )
   const stages = new Map(kept.map((row) => [row.name, row]))
   const known = new Map(graph.stages.map((stage) => [stage.stage_id, stage]))
@@ -232,6 +234,7 @@ async function insertRows(
           status: 'succeeded' as const,
           attempt: 0,
           result: kept.result,
+          ...(kept.outputs && { outputs: JSON.stringify(kept.outputs) }),
           output_kept: true,
           completed_at: now,
         }),

@@ -46,7 +46,7 @@ function addressesIn(input: Buffer, fields: readonly string[]): Address[] {
 }
 
 /** Signs new URLs for the uploads that addresses name. Nothing is fetched from an address, so its host does not matter. */
-async function signUploads(
+export async function signUploads(
   { db, objects }: Pick<Services, 'db' | 'objects'>,
   account_id: string,
   addresses: readonly Address[],

@@ -1,10 +1,11 @@
 import type { TaskOutputFile, TaskRow } from '../../db/tables/inference.ts'
+import { withUrls } from '../../domain/cohorts/stage-files.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 
 /** A URL of an output is valid for a day (contract 2.7). */
 const URL_LIFETIME_S = 24 * 3_600
 
-interface SignedOutput extends Omit<TaskOutputFile, 'object_key'> {
+interface SignedOutput extends Omit<TaskOutputFile, 'object_key' | 'address'> {
   url: string
   expires_at: string
 }
@@ -17,7 +18,19 @@ export async function presentResult(
   if (!result) return null
   const value = JSON.parse(result.toString()) as Record<string, unknown>
   if (!outputs) return value
+  if (outputs.some(({ address }) => address !== undefined)) return withSignedUrls(objects, value, outputs)
   return { ...value, output_artifacts: await signOutputs(objects, outputs) }
+}
+
+/** Returns the result of a cohort with new URLs of the files that it names. */
+async function withSignedUrls(
+  objects: Pick<ObjectStore, 'signGet'>,
+  value: Record<string, unknown>,
+  outputs: readonly TaskOutputFile[],
+): Promise<Record<string, unknown>> {
+  const signed = await signOutputs(objects, outputs)
+  const urls = new Map(outputs.map(({ address = '' }, i) => [address, signed[i]!]))
+  return withUrls(value, urls) as Record<string, unknown>
 }
 
 /** Returns the files of a result with new URLs. */

@@ -1,4 +1,5 @@
 import type { Insertable, Selectable } from 'kysely'
+import type { StageFile } from '../../domain/cohorts/stage-files.ts'
 import type {
   CohortEventType,
   CohortState,
@@ -88,14 +89,16 @@ export interface CohortStageTable {
   completed_at: Optional<Date>
   run_ms: Optional<number>
   result: Optional<Buffer>
+  /** The files of its result, which names them by their addresses. */
+  outputs: NullableJson<StageFile[]>
   output_kept: Defaulted<boolean>
   error: NullableJson<CohortFault>
   /** The account that was paid for the attempt that counted. */
   paid_to: Optional<string>
 }
 export type CohortStageRow = Selectable<CohortStageTable>
-/** A stage without its result, which may have megabytes. */
-export type StageFacts = Omit<CohortStageRow, 'result'>
+/** A stage without its result, which may have megabytes, and its files. */
+export type StageFacts = Omit<CohortStageRow, 'result' | 'outputs'>
 export type NewCohortStage = Insertable<CohortStageTable>
 
 export interface CohortEdgeTable {

@@ -43,6 +43,8 @@ export interface TaskOutputFile {
   content_type: string
   size_bytes: number
   modality: Modality
+  /** What stands for the file in the result of a cohort. The results of other tasks do not name their files. */
+  address?: string
 }
 
 /** A task under whose lease URLs to PUT files to were signed. */

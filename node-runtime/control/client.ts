@@ -76,7 +76,7 @@ export class ControlClient {
 
   /** Calls one of the lease routes. Paths are removed from the reason of a failure. */
   lease<T>(
-    verb: 'renew' | 'urls' | 'checkpoint' | 'complete' | 'fail',
+    verb: 'renew' | 'urls' | 'files' | 'checkpoint' | 'complete' | 'fail',
     leaseToken: string,
     body: object,
     options?: CallOptions,

@@ -59,6 +59,16 @@ export const filesOfInput = (
   owner,
 })
 
+/** Returns the addresses in these fields of an input; files that came along as `data:` URLs have none. */
+export const addressesIn = (
+  input: Record<string, unknown>,
+  fields: readonly string[],
+): { field: string; url: string }[] =>
+  fields.flatMap((field) => {
+    const url = input[field]
+    return typeof url === 'string' && !DATA_URL.test(url) ? [{ field, url }] : []
+  })
+
 /** A file is held twice at most, as it came and as base64, so this many take 700 MB in the worst case. */
 const MOST_REQUESTS = 4
 

@@ -169,6 +169,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   claimJob: 'node-signature',
   renewLease: 'node-signature',
   signLeaseUrls: 'node-signature',
+  resolveInputFiles: 'node-signature',
   registerCheckpoint: 'node-signature',
   completeLease: 'node-signature',
   failLease: 'node-signature',

@@ -10,8 +10,8 @@ import type { CohortRow, CohortStageRow } from '../../../db/tables/cohorts.ts'
 import { costsOf } from '../../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
-import { cohortFolder } from '../../../domain/object-keys.ts'
 import type { ControlDeps } from '../deps.ts'
+import { removeCohortFiles } from './cohort-files.ts'
 import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
 
 /** What the workflow needs to know of a stage. It is small, because the history stores it. */
@@ -131,8 +131,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   async endCohort({ cohortId, ending }: { cohortId: string; ending: CohortEnding }): Promise<void> {
     await db.transaction().execute((trx) => endCohort(trx, cohortId, ending, now()))
     const cohort = await cohortRepository.readCohort(db, cohortId)
-    // What went through the object store has been taken, or nobody waits for it any more.
-    if (cohort) await objects.deletePrefix(cohortFolder({ accountId: cohort.account_id, cohortId }))
+    if (cohort) await removeCohortFiles({ db, objects }, { accountId: cohort.account_id, cohortId })
   },
 })
 

@@ -15,7 +15,7 @@ import * as jobEndingRepository from '../../../db/repositories/training/endings.
 import * as deliveryRepository from '../../../db/repositories/webhooks/deliveries.ts'
 import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
 import type { Database } from '../../../db/tables.ts'
-import { cohortFolder, evaluationFolder } from '../../../domain/object-keys.ts'
+import { evaluationFolder } from '../../../domain/object-keys.ts'
 import { type OrphanAction, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
 import { PRIORITY } from '../../../domain/training-run.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
@@ -31,6 +31,7 @@ import {
   trainingRunStart,
   webhookDeliveryStart,
 } from '../../../workflows/contract/starts.ts'
+import { removeCohortFiles } from '../cohorts/cohort-files.ts'
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
@@ -139,7 +140,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
       end: async ({ id, account_id: accountId }, { status, reason }) => {
         const fault = { code: 'workflow_ended', message: `${reason} of this cohort` }
         await db.transaction().execute((trx) => endCohort(trx, id, { status, fault }, now()))
-        await objects.deletePrefix(cohortFolder({ accountId, cohortId: id }))
+        await removeCohortFiles({ db, objects }, { accountId, cohortId: id })
       },
       restart: (cohort) =>
         enqueueStart(

@@ -12,6 +12,7 @@ import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { SecretBox } from '../../../platform/secret-box.ts'
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
+import { removeUnnamed } from './unnamed-files.ts'
 
 /** The number of files that one step removes; each is a round trip to the object store. */
 const FILE_BATCH = 200
@@ -93,8 +94,17 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
     await sweepTasks({ db, objects })
-    // Partial uploads of gateways that were killed, payloads of cohorts and vectors of runs, which end within a day.
-    for (const folder of [INCOMING_PUTS, RELAYED, EVALUATIONS]) await removeDayOld(objects, folder, now())
+    // Partial uploads of gateways that were killed, payloads of cohorts and vectors of runs whose end has left them.
+    await removeDayOld(objects, { folder: INCOMING_PUTS, now: now() })
+    const open = (table: 'cohort' | 'structured_run') => (ids: string[]) =>
+      retentionRepository.openAmong(db, table, ids)
+    await removeDayOld(objects, { folder: RELAYED, now: now(), idAt: 2, openAmong: open('cohort') })
+    await removeDayOld(objects, {
+      folder: EVALUATIONS,
+      now: now(),
+      idAt: 1,
+      openAmong: open('structured_run'),
+    })
 
     const inputs = await retentionRepository.expiredInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)
@@ -122,18 +132,34 @@ async function removeFiles(
 /** Removes files that were PUT for ended tasks and that no result names. */
 async function sweepTasks({ db, objects }: Pick<ControlDeps, 'db' | 'objects'>): Promise<void> {
   for (const task of await taskUploadRepository.unsweptTasks(db, FILE_BATCH)) {
-    for await (const { key } of objects.list(task.folder)) if (!task.kept.has(key)) await objects.delete(key)
+    await removeUnnamed(objects, task)
     await taskUploadRepository.noteTaskSwept(db, task.id)
   }
 }
 
-/** Removes the files of a folder that are older than a day. */
-async function removeDayOld(objects: ObjectStore, folder: string, now: Date): Promise<void> {
-  const old: { object_key: string }[] = []
+interface AgedFolder {
+  folder: string
+  now: Date
+  /** The part of each key that is the id of a row, and the ids among these whose rows still need their files. */
+  idAt?: number
+  openAmong?: (ids: string[]) => Promise<ReadonlySet<string>>
+}
+
+/** Removes the files of a folder that are older than a day and that no open row needs. */
+async function removeDayOld(
+  objects: ObjectStore,
+  { folder, now, idAt = 0, openAmong = () => Promise.resolve(new Set()) }: AgedFolder,
+): Promise<void> {
+  const old: { object_key: string; owner: string }[] = []
   for await (const { key, lastModified } of objects.list(folder)) {
-    if (lastModified.getTime() < now.getTime() - DAY_MS) old.push({ object_key: key })
+    if (lastModified.getTime() < now.getTime() - DAY_MS)
+      old.push({ object_key: key, owner: key.split('/')[idAt] ?? '' })
   }
-  await removeFiles(objects, old)
+  const open = await openAmong([...new Set(old.map(({ owner }) => owner))])
+  await removeFiles(
+    objects,
+    old.filter(({ owner }) => !open.has(owner)),
+  )
 }
 
 /** Removes files that attempts of an ended run have PUT and that the run does not need; returns their number. */

@@ -1,11 +1,13 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
+import { isFileAddress } from '../../../domain/cohorts/stage-files.ts'
+import { filesOf } from '../../../domain/task-types/index.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { type KeptLease, keepLease } from '../../../node-runtime/control/lease-keeper.ts'
-import { filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
+import { addressesIn, filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { StageClaim } from '../../../schemas/cohort-stage.ts'
-import type { CompleteTask } from '../../../schemas/lease.ts'
+import type { CompleteTask, InputFiles } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
@@ -103,16 +105,28 @@ async function loadMeanwhile(gathering: Promise<Gathered>, load: () => Promise<v
 const tell = (lease: KeptLease, status: 'waiting' | 'running') =>
   lease.report({ status, progress_pct: 0, metadata: {} })
 
+/** Reads the files that the gathered input names: those of earlier stages, uploads and public ones. */
 async function fetchFiles(
-  { inputs }: NodeDeps,
-  { stage_id, task_type }: StageClaim,
+  { inputs, control }: NodeDeps,
+  { stage_id, task_type, lease_token }: StageClaim,
   input: Record<string, unknown>,
   signal: AbortSignal,
 ): Promise<Buffer> {
   try {
-    return await inputs.fetch(filesOfInput(stage_id, task_type), Buffer.from(JSON.stringify(input)), signal)
+    const named = addressesIn(input, filesOf(task_type))
+    const { files } =
+      named.length > 0
+        ? await control.lease<InputFiles>('files', lease_token, { files: named }, { signal })
+        : { files: [] }
+    const lost = named.find(
+      ({ field, url }) => isFileAddress(url) && !files.some((one) => one.field === field),
+    )
+    if (lost) throw new InferenceError(`${lost.field} names a file that this run does not have`, false)
+    const wanted = filesOfInput(stage_id, task_type, files)
+    return await inputs.fetch(wanted, Buffer.from(JSON.stringify(input)), signal)
   } catch (err) {
     if (err instanceof InputFileError) throw new InferenceError(err.message, err.retryable)
+    if (err instanceof ControlError && err.status === 422) throw new InferenceError(err.message, false)
     throw err
   }
 }

@@ -1,11 +1,12 @@
 import type { Transaction } from 'kysely'
 import type { Graph } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage, outputsOf } from '../../../domain/cohorts/outcome.ts'
+import { filesNamedIn } from '../../../domain/cohorts/stage-files.ts'
 import { capture, refund, type Transfer } from '../../../domain/ledger.ts'
 import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortFault, CohortRow, CohortStageRow } from '../../tables/cohorts.ts'
-import { type Outcome, settlementOf } from '../tasks/tasks.ts'
+import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'
 import { settleTasks } from '../tasks/writes.ts'
 import { bookTransfers, isOpenCohort, lockCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
@@ -76,9 +77,12 @@ export async function endCohort(
   if (isDone && !cohort.keep_outputs)
     await trx
       .updateTable('cohort_stage')
-      .set({ result: null, output_kept: false })
+      .set({ result: null, outputs: null, output_kept: false })
       .where('cohort_id', '=', cohortId)
       .execute()
+  const files = isDone ? stages.flatMap(({ outputs }) => outputs ?? []) : []
+  const kept = cohort.keep_outputs ? files : filesNamedIn(result, files)
+  if (kept.length > 0) await recordOutputs(trx, cohort.task_id, kept)
   await endRow(trx, cohort, ending, now)
   await settleTasks(trx, [
     settlementOf(

@@ -1,5 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
 import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortEdgeRow, CohortFault, CohortStageRow } from '../../tables/cohorts.ts'
@@ -160,15 +161,22 @@ export async function completeStage(
   outgoing: readonly CohortEdgeRow[],
   {
     result,
+    files,
     runMs,
     modelState,
-  }: { result: Record<string, unknown>; runMs: number; modelState: CohortStageRow['model_state'] },
+  }: {
+    result: Record<string, unknown>
+    files: readonly StageFile[] | undefined
+    runMs: number
+    modelState: CohortStageRow['model_state']
+  },
 ): Promise<void> {
   await trx
     .updateTable('cohort_stage')
     .set({
       status: 'succeeded',
       result: Buffer.from(JSON.stringify(result)),
+      outputs: files ? JSON.stringify(files) : null,
       output_kept: true,
       run_ms: runMs,
       model_state: modelState,

@@ -17,9 +17,11 @@ export async function mayPutLeaseFile(
   key: string,
 ): Promise<boolean> {
   const [, jobId, taskId, attempt] = LEASE_FILE.exec(key) ?? []
+  // The files of a task and those of a stage of a cohort lie beside each other.
+  const kinds = jobId ? ['job'] : ['task', 'stage']
   const { rows } = await sql`
     select 1 from lease join node on node.id = lease.node_id
-    where lease.kind = ${jobId ? 'job' : 'task'} and lease.subject_id = ${jobId ?? taskId}::uuid
+    where lease.kind = any(${kinds}::text[]) and lease.subject_id = ${jobId ?? taskId}::uuid
       and lease.attempt = ${Number(attempt)} and lease.state = 'active' and node.status <> 'removed'
       and not exists (select 1 from job_checkpoint c where c.object_key = ${key})
       and not exists (select 1 from training_run r where r.id = ${jobId ?? null}::uuid and r.deleted_at is not null)

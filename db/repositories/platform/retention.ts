@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 
 /** The number of rows that one step removes, so that a step stays short however many rows have expired. */
@@ -49,6 +50,20 @@ export async function removeAged(db: Kysely<Database>, table: AgedTable): Promis
       for update skip locked
     ))`.execute(db)
   return Number(numAffectedRows ?? 0)
+}
+
+/** Returns which of these cohorts or structured runs have not ended. */
+export async function openAmong(
+  db: Kysely<Database>,
+  table: 'cohort' | 'structured_run',
+  ids: readonly string[],
+): Promise<Set<string>> {
+  const known = ids.filter(isUuid)
+  if (known.length === 0) return new Set()
+  const { rows } = await sql<{ id: string }>`
+    select id from ${sql.table(table)} where id = any(${known}::uuid[])
+      and status not in ('succeeded', 'registered', 'rejected', 'failed', 'cancelled')`.execute(db)
+  return new Set(rows.map(({ id }) => id))
 }
 
 /** A stored file whose row has expired. */

@@ -3,7 +3,7 @@ import { taskFolder } from '../../../domain/object-keys.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskOutputFile } from '../../tables/inference.ts'
 
-/** Records that files can be PUT for a task until a time. */
+/** Records that files can be PUT for a task, or for a stage, until a time. */
 export async function noteTaskUpload(
   db: Kysely<Database>,
   { taskId, accountId, until }: { taskId: string; accountId: string; until: Date },
@@ -16,7 +16,7 @@ export async function noteTaskUpload(
   )
 }
 
-/** An ended task whose folder may hold files that its result does not name. */
+/** An ended task, or a stage of an ended cohort, whose folder may hold files that its result does not name. */
 export interface UnsweptTask {
   id: string
   /** Ends in a slash. */
@@ -29,17 +29,40 @@ export interface UnsweptTask {
  * can be PUT into it.
  */
 export async function unsweptTasks(db: Kysely<Database>, limit: number): Promise<UnsweptTask[]> {
-  const { rows } = await sql<{ task_id: string; account_id: string; outputs: TaskOutputFile[] | null }>`
-    select u.task_id, u.account_id, task.outputs
-    from task_upload u left join task on task.id = u.task_id
+  const { rows } = await sql<{ id: string; account_id: string; outputs: TaskOutputFile[] | null }>`
+    select u.task_id as id, u.account_id, task.outputs
+    from task_upload u
+      left join cohort_stage on cohort_stage.id = u.task_id
+      left join cohort on cohort.id = cohort_stage.cohort_id
+      left join task on task.id = coalesce(cohort.task_id, u.task_id)
     where (task.id is null or task.status in ('succeeded', 'failed'))
       and (u.signed_until < now() or (u.swept_at is null and task.status is distinct from 'succeeded'))
     order by u.signed_until limit ${limit}`.execute(db)
-  return rows.map(({ task_id, account_id, outputs }) => ({
-    id: task_id,
-    folder: taskFolder({ accountId: account_id, taskId: task_id }),
-    kept: new Set((outputs ?? []).map(({ object_key }) => object_key)),
-  }))
+  return rows.map(unswept)
+}
+
+const unswept = ({
+  id,
+  account_id,
+  outputs,
+}: {
+  id: string
+  account_id: string
+  outputs: TaskOutputFile[] | null
+}): UnsweptTask => ({
+  id,
+  folder: taskFolder({ accountId: account_id, taskId: id }),
+  kept: new Set((outputs ?? []).map(({ object_key }) => object_key)),
+})
+
+/** Returns the stages of an ended cohort that could store files. */
+export async function filesOfCohort(db: Kysely<Database>, cohortId: string): Promise<UnsweptTask[]> {
+  const { rows } = await sql<{ id: string; account_id: string; outputs: TaskOutputFile[] | null }>`
+    select s.id, s.account_id, task.outputs
+    from cohort_stage s join cohort c on c.id = s.cohort_id join task on task.id = c.task_id
+    where s.cohort_id = ${cohortId} and task.status in ('succeeded', 'failed')
+      and exists (select 1 from task_upload u where u.task_id = s.id)`.execute(db)
+  return rows.map(unswept)
 }
 
 /** Records that a task was swept, for good when nothing more can be PUT for it. */

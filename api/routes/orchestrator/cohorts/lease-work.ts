@@ -1,19 +1,47 @@
 import { payloadOf, valueKey } from '../../../../db/repositories/cohorts/payload-of.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
+import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
+import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
+import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
 import { carriedBy, isByValue } from '../../../../domain/cohorts/values.ts'
-import { leaseFileKey } from '../../../../domain/object-keys.ts'
+import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
+import type { CompleteLease } from '../../../../schemas/lease.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
+import { assertStored } from '../jobs/stored-file.ts'
 import type { LeaseWork } from '../leases/work.ts'
 import { taskResult } from '../task-claims/lease-work.ts'
+
+interface StageResult {
+  result: Record<string, unknown>
+  files: StageFile[] | undefined
+}
+
+/** Returns the result of a stage, in which its files have addresses. */
+function stageResult(lease: LeaseRow, body: CompleteLease): StageResult {
+  const { result, outputs } = taskResult(body)
+  if (!outputs) return { result, files: undefined }
+  const files = outputs.map(({ filename, sha256, content_type, size_bytes, modality }, i) => ({
+    address: fileAddress(lease.subject_id, i),
+    filename,
+    object_key: stageWork.fileKey(lease, { kind: 'output', filename, sha256 }),
+    content_type,
+    size_bytes,
+    modality,
+  }))
+  return { result: withFiles(result, files), files }
+}
 
 const STEPS = ['loading', 'waiting', 'running'] as const
 
 /** The rules of a lease on a stage. Completing it ends the stage and hands its values over; the workflow ends the cohort. */
 export const stageWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
-    `cohorts/${account_id}/${subject_id}/${leaseFileKey(attempt, file)}`,
+    `${taskFolder({ accountId: account_id, taskId: subject_id })}${leaseFileKey(attempt, file)}`,
+
+  noteSigned: (db, { subject_id, account_id }, until) =>
+    taskUploadRepository.noteTaskUpload(db, { taskId: subject_id, accountId: account_id, until }),
 
   async lock(trx, lease) {
     await cohortStageRepository.lockStage(trx, lease.subject_id)
@@ -33,7 +61,9 @@ export const stageWork = {
   },
 
   async check({ lease, body, services: { db, objects } }) {
-    const { result } = taskResult(body)
+    const keyOf = (file: Omit<LeaseFile, 'kind'>) => stageWork.fileKey(lease, { kind: 'output', ...file })
+    await Promise.all((taskResult(body).outputs ?? []).map((file) => assertStored(objects, keyOf, file)))
+    const { result } = stageResult(lease, body)
     for (const edge of await cohortStageRepository.outgoingOf(db, lease.subject_id)) {
       const value = isByValue(edge.kind) ? carriedBy(edge, result) : undefined
       const key = value === undefined ? undefined : valueKey({ edge, accountId: lease.account_id, value })
@@ -43,11 +73,11 @@ export const stageWork = {
   },
 
   async complete({ trx, lease, body }) {
-    const { result, inference_time_ms, model_state } = taskResult(body)
+    const { inference_time_ms, model_state } = taskResult(body)
     const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
     if (!locked || !isOpenStage(locked.stage)) return
     await cohortStageRepository.completeStage(trx, locked.stage, locked.outgoing, {
-      result,
+      ...stageResult(lease, body),
       runMs: inference_time_ms,
       modelState: model_state,
     })

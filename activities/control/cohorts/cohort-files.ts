@@ -1,0 +1,13 @@
+import { filesOfCohort } from '../../../db/repositories/tasks/uploads.ts'
+import { cohortFolder } from '../../../domain/object-keys.ts'
+import type { ControlDeps } from '../deps.ts'
+import { removeUnnamed } from '../housekeeping/unnamed-files.ts'
+
+/** Removes what an ended cohort has handed over through the store, and the files of its stages that its result does not name. */
+export async function removeCohortFiles(
+  { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
+  cohort: { accountId: string; cohortId: string },
+): Promise<void> {
+  await objects.deletePrefix(cohortFolder(cohort))
+  for (const stage of await filesOfCohort(db, cohort.cohortId)) await removeUnnamed(objects, stage)
+}

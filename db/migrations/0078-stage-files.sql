@@ -1,0 +1,18 @@
+-- The files of a stage's result: how the result and hand-overs name each of them, and where it lies.
+alter table cohort_stage add column outputs jsonb;
+
+-- A node that still holds a payload is told at once that nobody will ask for it again: beside the id of the edge, the
+-- notification says the attempt and the node.
+create function cohort_edge_closed() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('hearth_edge', new.id::text || ' ' || new.attempt || ' ' || held.node_id)
+  from (
+    select new.payload_node_id as node_id where new.payload_node_id is not null
+    union
+    select producer_node_id from cohort_edge_attempt
+    where edge_id = new.id and attempt = new.attempt and producer_node_id is not null
+  ) held;
+  return null;
+end $$;
+create trigger cohort_edge_closed after update of closed on cohort_edge for each row
+  when (new.closed and not old.closed) execute function cohort_edge_closed();

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict'
+import { request } from 'undici'
+import { GENERATIVE_TASK_TYPES } from '../../domain/task-types/generative.ts'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { requireGenerative } from '../support/builders/tiny-generative.ts'
+import { tinyReader } from '../support/builders/tiny-reader.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import { GenerativeWorld } from '../support/servers/generative-world.ts'
+import { until } from '../support/servers/node.ts'
+
+const DRAW = { prompt: 'a ball', width: 64, height: 64, num_inference_steps: 2, seed: 7 }
+
+describe('files of the stages of a cohort', function () {
+  this.timeout(300_000)
+  let world: GenerativeWorld
+  before(requireGenerative)
+  before(async () => {
+    world = await GenerativeWorld.start()
+    await world.import('pictures', 'text-to-image', { kind: 'stable-diffusion' })
+    await world.on.import({ name: 'reader', path: await tinyReader(), task: 'ocr' })
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  const call = (method: 'GET' | 'POST', path: string, body?: object) =>
+    world.on.api.call(method, path, {
+      key: world.on.key,
+      headers: { 'x-account-id': world.on.accountId, 'x-user-id': 'someone' },
+      ...(body && { body }),
+    })
+  const run = async (plan: PlanRequest, more: object = {}): Promise<AnyBody> => {
+    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input: {}, ...more })
+    assert.equal(status, 202, JSON.stringify(body))
+    await until(
+      async () => ['succeeded', 'failed'].includes((await world.on.task(body.task_id)).status),
+      240_000,
+    )
+    return body
+  }
+  const cohort = async ({ task_id }: AnyBody): Promise<AnyBody> =>
+    (await call('GET', `/api/v1/tasks/${task_id}/cohort`)).body
+  const download = async (url: string): Promise<Buffer> => {
+    const { statusCode, body } = await request(url)
+    assert.equal(statusCode, 200)
+    return Buffer.from(await body.arrayBuffer())
+  }
+  /** The files that the stages of a cohort have left in the store. */
+  const filesOf = async ({ cohort_id }: AnyBody): Promise<string[]> => {
+    const { db } = world.on.api.database
+    const stages = await db
+      .selectFrom('cohort_stage')
+      .select('id')
+      .where('cohort_id', '=', cohort_id)
+      .execute()
+    return (await world.outputs()).filter((key) => stages.some(({ id }) => key.includes(id)))
+  }
+  const gone = (accepted: AnyBody) => until(async () => (await filesOf(accepted)).length === 0, 30_000)
+
+  const draw = { stage_id: 'draw', endpoint_id: 'pictures', input: DRAW }
+  const read = { stage_id: 'read', endpoint_id: 'reader' }
+  const picture = { stage_id: 'draw', path: '/output_artifacts/0/url' }
+  const fromInput = {
+    from: { stage_id: 'input', path: '/url' },
+    to: { stage_id: 'read', path: '/image_url' },
+  }
+  const shown: PlanRequest = {
+    name: 'pictures that are read',
+    stages: [draw, read],
+    edges: [{ from: picture, to: { stage_id: 'read', path: '/image_url' } }],
+    outputs: [
+      { name: 'made', stage_id: 'draw' },
+      { name: 'where', ...picture },
+      { name: 'text', stage_id: 'read' },
+    ],
+  }
+
+  it('have addresses in the outputs that download, and go to the stages that take them', async () => {
+    const accepted = await run(shown)
+
+    const { status, result, error } = await world.on.task(accepted.task_id)
+    assert.equal(status, 'succeeded', error)
+    const { output_artifacts, metadata } = result.made
+    const [artifact] = output_artifacts
+    const bytes = await download(artifact.url)
+    assert.deepEqual(
+      [artifact.filename, artifact.content_type, artifact.modality, artifact.size_bytes, metadata.seed],
+      ['image.png', 'image/png', 'image', bytes.length, 7],
+    )
+    const hours = (Date.parse(artifact.expires_at) - Date.now()) / 3_600_000
+    assert.ok(hours > 23.9 && hours <= 24, `${hours} hours`)
+    assert.deepEqual(await download(result.where), bytes)
+    const itself = await world.ask('pictures', DRAW)
+    assert.deepEqual(await download(itself.result.output_artifacts[0].url), bytes)
+    const image_url = `data:image/png;base64,${bytes.toString('base64')}`
+    assert.equal(result.text.text, (await world.ask('reader', { image_url })).result.text)
+    assert.equal((await filesOf(accepted)).length, 1)
+  })
+
+  it('come from uploads as well', async () => {
+    const [, png = ''] = String(GENERATIVE_TASK_TYPES['image-to-3d']?.warmup_input?.image_url).split(',')
+    const url = await world.upload('reader', Buffer.from(png, 'base64'))
+    const plan: PlanRequest = {
+      stages: [read],
+      edges: [fromInput],
+      outputs: [{ name: 'text', stage_id: 'read' }],
+    }
+    const accepted = await run(plan, { input: { url } })
+
+    const { status, result, error } = await world.on.task(accepted.task_id)
+    assert.equal(status, 'succeeded', error)
+    const itself = await world.ask('reader', { image_url: `data:image/png;base64,${png}` })
+    assert.equal(result.text.text, itself.result.text)
+  })
+
+  it('are removed at the end when no output names them', async () => {
+    const accepted = await run({ ...shown, outputs: [{ name: 'text', stage_id: 'read' }] })
+
+    assert.equal((await world.on.task(accepted.task_id)).status, 'succeeded')
+    await gone(accepted)
+  })
+
+  it('stay for a run that takes their stages over', async () => {
+    const first = await run(shown, { keep_outputs: true })
+    const second = await run(shown, { resume_of: first.cohort_id })
+
+    assert.deepEqual(
+      (await cohort(second)).stages.map(({ attempt, status }: AnyBody) => [attempt, status]),
+      [
+        [0, 'succeeded'],
+        [0, 'succeeded'],
+      ],
+    )
+    const [{ result: before }, { result }] = [
+      await world.on.task(first.task_id),
+      await world.on.task(second.task_id),
+    ]
+    assert.deepEqual(await download(result.where), await download(before.where))
+  })
+
+  it('are for their own cohort alone, and are removed with one that fails', async () => {
+    const other = await run(shown, { keep_outputs: true })
+    const { db } = world.on.api.database
+    const { outputs } = await db
+      .selectFrom('cohort_stage')
+      .select('outputs')
+      .where('cohort_id', '=', other.cohort_id)
+      .where('name', '=', 'draw')
+      .executeTakeFirstOrThrow()
+    const foreign = { ...read, stage_id: 'steal', input: { image_url: outputs?.[0]?.address } }
+    const plan: PlanRequest = {
+      ...shown,
+      stages: [draw, foreign],
+      edges: [
+        {
+          from: { stage_id: 'draw', path: '/metadata/seed' },
+          to: { stage_id: 'steal', path: '/max_tokens' },
+        },
+      ],
+      outputs: [{ name: 'text', stage_id: 'steal' }],
+    }
+
+    const accepted = await run(plan)
+
+    const { status, error } = await world.on.task(accepted.task_id)
+    assert.deepEqual([status, error], ['failed', 'image_url names a file that this run does not have'])
+    await gone(accepted)
+    const again = await run(plan, { resume_of: accepted.cohort_id })
+    assert.equal((await cohort(again)).stages[0].attempt, 1, 'its file is gone, so it is made again')
+  })
+})
