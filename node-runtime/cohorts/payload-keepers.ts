@@ -6,7 +6,7 @@ import type { OutgoingEdge } from '../../schemas/cohort-stage.ts'
 import type { Dtype } from '../../schemas/cohort-vocabulary.ts'
 import { ControlError } from '../control/client.ts'
 import type { Edges } from '../edges/edges.ts'
-import type { Payload } from '../edges/payload.ts'
+import type { EdgeAttempt, Payload } from '../edges/payload.ts'
 import { emit } from '../events.ts'
 import { type EdgeCaller, EdgeEnd, pauseAfter } from './edge-end.ts'
 
@@ -29,6 +29,8 @@ interface Kept {
   produced: Produced
   /** The platform's answer to the first offer. */
   answer: EdgeNegotiated
+  /** Aborted when the platform says that nobody waits any more. */
+  over: AbortSignal
 }
 
 /** Keeps what the stages of this node hand over, for as long as the platform may ask for it again. */
@@ -37,6 +39,7 @@ export class PayloadKeepers implements AsyncDisposable {
   readonly #log: Logger
   readonly #stopping = new AbortController()
   readonly #keeping = new Set<Promise<void>>()
+  readonly #kept = new Map<string, { end: EdgeEnd; over: AbortController }>()
 
   constructor(edges: Edges, log: Logger) {
     this.#edges = edges
@@ -48,11 +51,35 @@ export class PayloadKeepers implements AsyncDisposable {
     const end = new EdgeEnd(caller, 'producer', edge)
     const offer = await offerOf(edge, produced, await this.#edges.server())
     this.#edges.store.hold(produced.payload, end.at, HOLD_MS)
-    const first = await end.negotiate(offer, { waitMs: 0, signal })
-    const keeping = this.#keepUntilReleased(end, { offer, produced, answer: first }).finally(() =>
-      this.#keeping.delete(keeping),
-    )
-    this.#keeping.add(keeping)
+    const over = new AbortController()
+    const entry = { end, over }
+    this.#kept.set(edge.edge_id, entry)
+    const forget = () => {
+      if (this.#kept.get(edge.edge_id) === entry) this.#kept.delete(edge.edge_id)
+    }
+    try {
+      const answer = await end.negotiate(offer, {
+        waitMs: 0,
+        signal: AbortSignal.any([signal, over.signal]),
+      })
+      const keeping = this.#keepUntilReleased(end, { offer, produced, answer, over: over.signal }).finally(
+        () => {
+          forget()
+          this.#keeping.delete(keeping)
+        },
+      )
+      this.#keeping.add(keeping)
+    } catch (err) {
+      forget()
+      await this.#edges.release(end.at)
+      throw err
+    }
+  }
+
+  /** Ends what is kept for this attempt of an edge, or an earlier one, because nobody will ask for it again. */
+  release({ edgeId, attempt }: EdgeAttempt): void {
+    const kept = this.#kept.get(edgeId)
+    if (kept && kept.end.at.attempt <= attempt) kept.over.abort()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -64,28 +91,28 @@ export class PayloadKeepers implements AsyncDisposable {
     try {
       await this.#serve(end, kept)
     } catch (err) {
-      if (!this.#stopping.signal.aborted && !isOver(err)) emit(this.#log, 'cohort.payload_lost', { err })
+      if (!this.#stopping.signal.aborted && !kept.over.aborted && !isOver(err))
+        emit(this.#log, 'cohort.payload_lost', { err })
     } finally {
       await this.#edges.release(end.at)
     }
   }
 
-  async #serve(end: EdgeEnd, { offer, produced, answer: first }: Kept): Promise<void> {
+  async #serve(end: EdgeEnd, { offer, produced, answer: first, over }: Kept): Promise<void> {
     const { store } = this.#edges
-    const { signal } = this.#stopping
-    for (let answer = first; !answer.release; answer = await this.#ask(end, offer)) {
+    const signal = AbortSignal.any([this.#stopping.signal, over])
+    for (let answer = first; !answer.release; answer = await this.#ask(end, offer, signal)) {
       // Throws for a payload that has made room for others; the platform tells that to whoever asks for it.
       if (!store.renew(end.at, HOLD_MS)) store.hold(produced.payload, end.at, HOLD_MS)
       if (answer.state === 'consumed') store.consumed(end.at)
       if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
-      else if (answer.proceed && isUnderWay(answer)) await this.#hand(end, produced, answer)
+      else if (answer.proceed && isUnderWay(answer)) await this.#hand(end, { produced, answer }, signal)
       else await pauseAfter(answer, signal)
     }
   }
 
   /** Asks until the platform answers; a payload is not dropped because no gateway could be reached for a while. */
-  async #ask(end: EdgeEnd, offer: EdgeOffer): Promise<EdgeNegotiated> {
-    const { signal } = this.#stopping
+  async #ask(end: EdgeEnd, offer: EdgeOffer, signal: AbortSignal): Promise<EdgeNegotiated> {
     for (;;) {
       try {
         return await end.negotiate(offer, { signal })
@@ -96,17 +123,20 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   /** Opens the agreed way to the consumer, unless the attempt has ended meanwhile. */
-  async #hand(end: EdgeEnd, produced: Produced, answer: EdgeNegotiated): Promise<void> {
+  async #hand(end: EdgeEnd, given: Pick<Kept, 'produced' | 'answer'>, signal: AbortSignal): Promise<void> {
     try {
-      await this.#open(end, produced, answer)
+      await this.#open(end, given, signal)
     } catch (err) {
       if (!(err instanceof ControlError) || err.details['attempt'] === undefined) throw err
-      await sleep(FAILED_PAUSE_MS, undefined, { signal: this.#stopping.signal })
+      await sleep(FAILED_PAUSE_MS, undefined, { signal })
     }
   }
 
-  async #open(end: EdgeEnd, { payload }: Produced, { agreed }: EdgeNegotiated): Promise<void> {
-    const { signal } = this.#stopping
+  async #open(
+    end: EdgeEnd,
+    { produced: { payload }, answer: { agreed } }: Pick<Kept, 'produced' | 'answer'>,
+    signal: AbortSignal,
+  ): Promise<void> {
     if (agreed?.transport === 'direct') {
       const server = await this.#edges.server()
       if (!server) return

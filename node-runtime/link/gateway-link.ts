@@ -21,6 +21,7 @@ import {
   type RequestMeta,
 } from '../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
+import type { PayloadKeepers } from '../cohorts/payload-keepers.ts'
 import type { Identity } from '../control/identity.ts'
 import type { Spool } from '../control/spool.ts'
 import type { WorkRegistry } from '../control/work-registry.ts'
@@ -54,6 +55,7 @@ export interface GatewayLinkOptions {
   inputs: InputFiles
   spool: Spool
   work: WorkRegistry
+  keepers: Pick<PayloadKeepers, 'release'>
   report: () => NodeReport
   onHello: (hello: HelloMeta) => void
   /** Called when the link broke, or the gateway refused it. */
@@ -258,7 +260,8 @@ export class GatewayLink {
     this.#channel?.forget(stream)
   }
 
-  #cancelWork({ job_id, task_id }: CancelMeta): void {
+  #cancelWork({ job_id, task_id, edge }: CancelMeta): void {
+    if (edge) this.#options.keepers.release({ edgeId: edge.edge_id, attempt: edge.attempt })
     for (const id of [job_id, task_id]) if (id !== undefined) this.#options.work.cancel(id)
   }
 

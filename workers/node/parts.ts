@@ -161,6 +161,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     limitMb: config.HEARTH_NODE_EDGE_MB,
     listen: listenAt(config.HEARTH_NODE_EDGE_LISTEN),
   })
+  const keepers = new PayloadKeepers(edges, log)
   const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
     home,
@@ -172,6 +173,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     inputs,
     spool,
     work,
+    keepers,
     report,
     log,
     onGateways: (gateways) =>
@@ -206,7 +208,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     schemaChecks: new SchemaChecks(),
     inputs,
     edges,
-    keepers: new PayloadKeepers(edges, log),
+    keepers,
     links,
     pythonOf,
     preparing,

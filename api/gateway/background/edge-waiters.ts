@@ -3,6 +3,7 @@ import { Listener } from '../../../db/listener.ts'
 import { EDGE_CHANNEL } from '../../../db/repositories/cohorts/edges.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
+import type { NodeLinks } from '../links/node-links.ts'
 
 /** Watches one edge from its creation on, so that no change between a read and the wait is missed. */
 export interface EdgeWatch extends Disposable {
@@ -10,16 +11,23 @@ export interface EdgeWatch extends Disposable {
   next(timeoutMs: number, signal: AbortSignal): Promise<void>
 }
 
-/** Wakes requests that wait for news of an edge of a cohort. A NOTIFY may be lost, so they read again from time to time. */
+/**
+ * Wakes requests that wait for news of an edge of a cohort, and tells nodes at once that their payload of a closed one is
+ * not needed any more. A NOTIFY may be lost, so requests read again from time to time, and nodes keep asking.
+ */
 export class EdgeWaiters implements AsyncDisposable {
   readonly #watches = new Map<string, Set<() => void>>()
   readonly #closing = new AbortController()
   readonly #listener: Listener
 
-  constructor(url: string, log: Logger) {
+  constructor(url: string, log: Logger, links: Pick<NodeLinks, 'releaseEdge'>) {
     this.#listener = new Listener(url, {
       channel: EDGE_CHANNEL,
-      onNotify: (edgeId) => this.#wake(edgeId),
+      onNotify: (text) => {
+        const [edgeId = '', attempt, nodeId] = text.split(' ')
+        if (nodeId === undefined) this.#wake(edgeId)
+        else links.releaseEdge(nodeId, { edge_id: edgeId, attempt: Number(attempt) })
+      },
       onGap: () => {
         for (const edgeId of this.#watches.keys()) this.#wake(edgeId)
       },

@@ -13,7 +13,7 @@ import { PlacementIndex } from '../../../domain/placement/placement.ts'
 import { Allowance } from '../../../platform/async/allowance.ts'
 import { TimerWheel } from '../../../platform/async/timer-wheel.ts'
 import type { Logger } from '../../../platform/log.ts'
-import type { HelloMeta, StateBody } from '../../../schemas/link.ts'
+import type { CancelMeta, HelloMeta, StateBody } from '../../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node.ts'
 import { emit } from '../../events.ts'
 import { AnswerMemory } from './answer-memory.ts'
@@ -120,6 +120,11 @@ export class NodeLinks implements AsyncDisposable {
   /** Sends the cancel of a task to every linked node, because any of them may run it. */
   cancelTask(taskId: string): void {
     for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
+  }
+
+  /** Tells a node, if it is linked, that nobody will ask for its payload of an attempt again. */
+  releaseEdge(nodeId: string, edge: NonNullable<CancelMeta['edge']>): void {
+    this.#nodes.get(nodeId)?.link.cancelWork({ edge })
   }
 
   /** Registers a listener for changes of models on linked nodes; returns a function that removes it. */

@@ -45,7 +45,7 @@ describe('links of a node', () => {
 
   it('go back to the configured gateway when none of the list has answered for a while', async () => {
     using gateway = await startTeller([NOBODY])
-    const { identity, inventory, models, tools, inputs, spool, work } = node.parts
+    const { identity, inventory, models, tools, inputs, spool, work, keepers } = node.parts
     const told: string[][] = []
     const links = new Links({
       home: gateway.url,
@@ -59,6 +59,7 @@ describe('links of a node', () => {
       inputs,
       spool,
       work,
+      keepers,
       log: createLogger('test', 'silent'),
       report: () => ({
         memory_total_mb: 1,

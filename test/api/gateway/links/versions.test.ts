@@ -126,7 +126,7 @@ describe('a link between versions', () => {
       sockets.on('headers', (all) => all.push(...headers))
       server.listen(0, '127.0.0.1')
       await once(server, 'listening')
-      const { identity, models, tools, inputs, spool, work } = node.parts
+      const { identity, models, tools, inputs, spool, work, keepers } = node.parts
       const opened = once(sockets, 'connection')
       const link = new GatewayLink({
         url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
@@ -137,6 +137,7 @@ describe('a link between versions', () => {
         inputs,
         spool,
         work,
+        keepers,
         report: () => reportOf(),
         onHello: () => {},
         onNoLink: () => {},

@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { cancelCohort } from '../../../api/cohorts/cancel-cohort.ts'
+import { endCohort } from '../../../db/repositories/cohorts/endings.ts'
+import { closeEdges } from '../../../db/repositories/cohorts/stages.ts'
+import { ControlError } from '../../../node-runtime/control/client.ts'
+import type { CallOptions } from '../../../node-runtime/control/client.ts'
+import { buildCohort, buildEdge, buildStage, leaseStage, TEXT_SPACE } from '../../support/builders/cohorts.ts'
+import { storeBytes } from '../../support/builders/edges.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+import { startNode, type TestNode, until } from '../../support/servers/node.ts'
+
+/** Larger than what goes through the row. */
+const PAYLOAD = randomBytes(200_000)
+const AT_MOST_MS = 1_000
+
+describe('payloads that a node keeps for later stages', () => {
+  let api: TestApi
+  let node: TestNode
+  before(async () => {
+    api = await startApi()
+    node = await startNode(api)
+  })
+  after(async () => {
+    await node?.[Symbol.asyncDispose]()
+    await api?.[Symbol.asyncDispose]()
+  })
+
+  const kept = async () => (await readdir(join(node.dir, 'edges'))).length
+
+  /** Keeps a payload whose keeper gets no answer after the first: the request that it waits by has stalled. */
+  const keep = async () => {
+    const { db } = api.database
+    const { accountId } = await api.account()
+    const cohort = await buildCohort(db, accountId)
+    const stages = [
+      await buildStage(db, cohort, { status: 'running' }),
+      await buildStage(db, cohort, { status: 'waiting' }),
+    ] as const
+    const edge = await buildEdge(db, stages, { kind: 'embedding' })
+    const leaseToken = await leaseStage(db, stages[0], node.nodeId)
+    const { control, edges, keepers } = node.parts
+    let calls = 0
+    const stalling = Object.assign(Object.create(control) as typeof control, {
+      edge(...[verb, place, body, options]: Parameters<typeof control.edge>) {
+        calls += 1
+        return calls === 1 ? control.edge(verb, place, body, options) : never(options)
+      },
+    })
+    using payload = await storeBytes(edges.store, PAYLOAD)
+    const side = {
+      edge_id: edge.id,
+      attempt: 1,
+      kind: 'embedding' as const,
+      mode: 'transfer' as const,
+      transports: null,
+      space_fingerprint: TEXT_SPACE,
+      max_bytes: 2 ** 30,
+      path: '',
+    }
+    const caller = { control: stalling, cohortId: cohort.id, leaseToken }
+    const produced = { payload, encoding: 'safetensors' as const }
+    await keepers.keep(caller, side, produced, AbortSignal.timeout(30_000))
+    await until(() => calls === 2)
+    return { cohort, edge, stages, caller, side }
+  }
+  const never = (options?: CallOptions) =>
+    new Promise<never>((_, reject) => {
+      options?.signal?.addEventListener('abort', () => reject(options.signal?.reason as Error))
+    })
+  /** Returns the time at which the node has removed its payload. */
+  const removed = async () => {
+    while ((await kept()) > 0) await sleep(10)
+    return Date.now()
+  }
+  const endedAt = async (cohortId: string) => {
+    const event = await api.database.db
+      .selectFrom('cohort_event')
+      .select('created_at')
+      .where('cohort_id', '=', cohortId)
+      .where('type', 'in', ['cohort.cancelled', 'cohort.failed'])
+      .executeTakeFirstOrThrow()
+    return event.created_at.getTime()
+  }
+
+  it('are gone a second after a cancel', async () => {
+    const { cohort } = await keep()
+    assert.equal(await kept(), 1)
+
+    await cancelCohort(api.services, cohort.id)
+
+    const took = (await removed()) - (await endedAt(cohort.id))
+    assert.ok(took <= AT_MOST_MS, `${took} ms`)
+  })
+
+  it('are gone a second after a revocation has ended the run, which a worker writes', async () => {
+    const { cohort } = await keep()
+    const ending = { status: 'failed' as const, fault: { code: 'evidence_revoked' } }
+
+    await api.database.db.transaction().execute((trx) => endCohort(trx, cohort.id, ending, new Date()))
+
+    const took = (await removed()) - (await endedAt(cohort.id))
+    assert.ok(took <= AT_MOST_MS, `${took} ms`)
+  })
+
+  it('are gone once their hand-over is closed, and stay when that of another one is', async () => {
+    const { cohort, stages, edge } = await keep()
+    const other = await buildEdge(api.database.db, stages, { kind: 'embedding', to_path: '/other' })
+    const close = (closed: typeof edge) =>
+      api.database.db.transaction().execute((trx) => closeEdges(trx, [closed]))
+
+    await close(other)
+    await sleep(300)
+    assert.equal(await kept(), 1)
+    await close(edge)
+
+    await removed()
+    assert.equal(
+      (
+        await api.database.db
+          .selectFrom('cohort')
+          .select('status')
+          .where('id', '=', cohort.id)
+          .executeTakeFirstOrThrow()
+      ).status,
+      'running',
+    )
+  })
+
+  it('are not kept when the platform refuses them', async () => {
+    const { cohort, caller, side } = await keep()
+    await cancelCohort(api.services, cohort.id)
+    await removed()
+    const { control, keepers, edges } = node.parts
+    using payload = await storeBytes(edges.store, PAYLOAD)
+
+    const late = keepers.keep(
+      { ...caller, control },
+      side,
+      { payload, encoding: 'safetensors' },
+      AbortSignal.timeout(5_000),
+    )
+
+    await assert.rejects(late, (err) => err instanceof ControlError && err.status === 404)
+    payload[Symbol.dispose]()
+    await removed()
+  })
+})
