@@ -4,6 +4,7 @@
 import { parseArgs } from 'node:util'
 import type { PlanRequest } from '../schemas/cohort-plan.ts'
 import type { CohortEvent, CohortSummary } from '../schemas/cohort.ts'
+import { stopDatabases } from '../test/support/servers/database.ts'
 import { startInferenceWorld } from '../test/support/servers/inference-world.ts'
 import { median } from './platform.ts'
 
@@ -16,6 +17,7 @@ const STAGES = ['one', 'two', 'three'] as const
 /** The time of a run is at most this many times the sum of its stages, and this much more. */
 const GOAL = { times: 1.5, plusMs: 60 }
 
+await using _databases = { [Symbol.asyncDispose]: stopDatabases }
 await using world = await startInferenceWorld({ HEARTH_RATE_LIMIT: '0' })
 await using _control = await world.control()
 await using _first = await world.node()

@@ -15,6 +15,7 @@ import {
   tinySpecialist,
 } from '../test/support/builders/tiny-specialist.ts'
 import { OPERATIONS_KEY, startApi } from '../test/support/servers/api.ts'
+import { stopDatabases } from '../test/support/servers/database.ts'
 import { startNode } from '../test/support/servers/node.ts'
 import { type SpecialistServer, startSpecialist, TORCH } from '../test/support/servers/specialist.ts'
 import {
@@ -195,6 +196,7 @@ async function inBulk(
 
 /** Loads a model that is on the disk with its conversion, on a node that has just started. */
 async function cachedToWarm(folder: string, path: string): Promise<void> {
+  await using _databases = { [Symbol.asyncDispose]: stopDatabases }
   await using api = await startApi()
   const { accountId } = await api.account()
   const client = new AdminClient(api.baseUrl, OPERATIONS_KEY)
