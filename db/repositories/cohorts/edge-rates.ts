@@ -1,5 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { EDGE_SECONDS } from '../../../domain/cohorts/edges/deadlines.ts'
+import type { RateOf } from '../../../domain/cohorts/transfers.ts'
 import type { Database } from '../../tables.ts'
 
 export interface NodePair {
@@ -62,4 +63,24 @@ export async function recordRate(
     on conflict (from_node_id, to_node_id) do update set
       ewma_mb_s = coalesce(edge_rate.ewma_mb_s + ${NEWEST} * (excluded.ewma_mb_s - edge_rate.ewma_mb_s), excluded.ewma_mb_s),
       samples = edge_rate.samples + 1, unreachable_until = null`.execute(trx)
+}
+
+/** Returns the mean rates that were measured between these nodes. */
+export async function readRates(db: Kysely<Database>, nodeIds: readonly string[]): Promise<RateOf> {
+  const among = sql<string>`any(${nodeIds}::uuid[])`
+  const rows = await db
+    .selectFrom('edge_rate')
+    .select(['from_node_id', 'to_node_id', 'ewma_mb_s'])
+    .where('from_node_id', '=', among)
+    .where('to_node_id', '=', among)
+    .where('ewma_mb_s', '>', 0)
+    .execute()
+  const rates = new Map<string, Map<string, number>>()
+  for (const { from_node_id: from, to_node_id: to, ewma_mb_s: rate } of rows) {
+    if (rate === null) continue
+    const known = rates.get(from)
+    if (known) known.set(to, rate)
+    else rates.set(from, new Map([[to, rate]]))
+  }
+  return (from, to) => rates.get(from)?.get(to)
 }

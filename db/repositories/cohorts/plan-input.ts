@@ -2,9 +2,11 @@ import type { Kysely } from 'kysely'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
 import { operationsOf } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
+import { isByValue } from '../../../domain/cohorts/values.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
 import { readSnapshots } from '../nodes/loads.ts'
+import { readRates } from './edge-rates.ts'
 import { readHandOvers } from './hand-overs.ts'
 import { readStageModels, type StageModels } from './stage-models.ts'
 
@@ -21,6 +23,9 @@ export async function readPlanInput(
   const stageModels = await readStageModels(db, graph, accountId)
   const nodes = await readSnapshots(db)
   const { handOvers, reasons } = await readHandOvers(db, graph, stageModels.configs)
+  const ids = nodes.map(({ node_id }) => node_id)
+  // Only representations go from node to node.
+  const isDirect = [...handOvers.values()].some(({ kind }) => !isByValue(kind))
   return {
     graph,
     accountId,
@@ -28,7 +33,7 @@ export async function readPlanInput(
     stageModels,
     handOvers,
     nodes,
-    rateOf: () => undefined,
+    rateOf: isDirect ? await readRates(db, ids) : () => undefined,
     reasons: [
       ...faultsOf(graph),
       ...stageModels.reasons,
