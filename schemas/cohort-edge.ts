@@ -149,7 +149,7 @@ export const EdgeConsumed = Type.Object(
   {
     ...DIRECTIVE,
     consumed_at: Nullable(Timestamp),
-    /** Every edge into the stage is consumed or closed, or as many are consumed as its quorum asks for. */
+    /** As many edges into the stage are consumed as its quorum asks for; without one, each is consumed or closed. */
     stage_may_run: Type.Boolean(),
   },
   { $id: 'EdgeConsumed' },

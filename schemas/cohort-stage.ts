@@ -44,6 +44,8 @@ export const StageClaim = Type.Object(
     /** What is known of the input: the static part, with the values from the input of the run. */
     input: Type.Record(Type.String(), Type.Unknown()),
     incoming: Type.Array(IncomingEdge),
+    /** How many of these have to have a value; absent for all that are not closed. */
+    quorum: Type.Optional(Type.Integer({ minimum: 1 })),
     outgoing: Type.Array(OutgoingEdge),
     /** The longest time of the work itself. */
     timeout_s: Type.Integer({ minimum: 1 }),

@@ -185,6 +185,44 @@ describe('cohortRun', () => {
     await recorded('cohort-run-quorum', accepted.cohort_id)
   })
 
+  it('fails below its quorum, where producers were skipped, and says how many of how many gave a value', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'below' }, { price_micro: PRICE })
+    const skipped = (stage_id: string) => ({
+      stage_id,
+      endpoint_id: endpoint.id,
+      input: { refuse: 'no' },
+      required: false,
+    })
+    const judge = { stage_id: 'judge', endpoint_id: endpoint.id, quorum: 2, fallbacks: [endpoint.id] }
+    const edges = [
+      words('whole'),
+      value('whole', 'judge', '/instances/0'),
+      value('one', 'judge', '/instances/1'),
+      value('two', 'judge', '/instances/2'),
+    ]
+    const stages = [{ stage_id: 'whole', endpoint_id: endpoint.id }, skipped('one'), skipped('two')]
+    const seen = await ended((await run({ stages: [...stages, judge], edges }, { words: ['alone'] })).task_id)
+    assert.deepEqual(
+      [seen.status, seen.error.code, seen.error.stage_id],
+      ['failed', 'quorum_not_met', 'judge'],
+      JSON.stringify(seen),
+    )
+    assert.match(seen.error.message, /^1 of 3 hand-overs .* asks for 2/)
+    assert.deepEqual(attempts(seen), {
+      whole: 'succeeded 1',
+      one: 'skipped 1',
+      two: 'skipped 1',
+      judge: 'failed 1',
+    })
+
+    const spare = { ...judge, required: false, default_output: { predictions: ['spare'] } }
+    const accepted = await run({ stages: [...stages, spare], edges }, { words: ['alone'] })
+    assert.equal((await ended(accepted.task_id)).status, 'succeeded')
+    assert.deepEqual((await world.task(accepted.task_id)).result.judge.predictions, ['spare'])
+  })
+
   it('goes on with a default where an optional stage fails, and with a fallback where there is one', async () => {
     await using _control = await world.control()
     await using _node = await world.node()

@@ -9,6 +9,7 @@ import type { Database } from '../../../db/tables.ts'
 import type { CohortFault, CohortStageRow } from '../../../db/tables/cohorts.ts'
 import type { GraphStage } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
 
 /** The code of an attempt whose node has stopped to answer. */
 const NODE_LOST = 'node_lost'
@@ -62,7 +63,13 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   const mayRetry = ended.isFinal !== true && told?.retryable !== false
   // Each endpoint has all attempts of the stage, which are counted on.
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
-  const following = mayRetry && !isLast ? { attempt: stage.attempt + 1 } : await fallbackOf(trx, stage, spec)
+  const following =
+    mayRetry && !isLast
+      ? { attempt: stage.attempt + 1 }
+      : // Another endpoint would lack the same values.
+        fault.code === QUORUM_NOT_MET
+        ? undefined
+        : await fallbackOf(trx, stage, spec)
   if (following) {
     const lostNodeIds = await lostNodes(trx, isLost ? stage.node_id : null)
     const failure = isLost ? 'consumer_lost' : 'cancelled'

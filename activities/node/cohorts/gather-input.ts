@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
+import { QuorumError } from '../../../domain/cohorts/quorum.ts'
 import { isByValue, withCarried } from '../../../domain/cohorts/values.ts'
 import { withVector } from '../../../domain/cohorts/vector-input.ts'
 import { receivePayload, type ReceivedPayload } from '../../../node-runtime/cohorts/receive-payload.ts'
@@ -15,10 +16,13 @@ export interface Gathered extends Disposable {
   readonly payloads: readonly ReceivedPayload[]
 }
 
-/** Waits for the hand-overs of a stage, as many as it needs, and writes their values into its input. */
+/**
+ * Waits for the hand-overs of a stage, as many as it needs, and writes their values into its input. Throws a `QuorumError`
+ * when so many were closed that its quorum cannot be met.
+ */
 export async function gatherInput(
   deps: Pick<NodeDeps, 'control' | 'edges'>,
-  { cohort_id: cohortId, lease_token: leaseToken, input, incoming }: StageClaim,
+  { cohort_id: cohortId, lease_token: leaseToken, input, incoming, quorum = 0 }: StageClaim,
   signal: AbortSignal,
 ): Promise<Gathered> {
   using stack = new DisposableStack()
@@ -28,18 +32,23 @@ export async function gatherInput(
   const caller = { control: deps.control, edges: deps.edges, cohortId, leaseToken }
   const enough = new AbortController()
   const until = AbortSignal.any([signal, enough.signal])
+  let consumed = 0
 
   const receive = async (edge: IncomingEdge) => {
     if (isByValue(edge.kind)) {
       const { value, mayRun } = await receiveValue(caller, edge, until)
       if (enough.signal.aborted) return
-      if (value) writes.set(edge, (known) => withCarried(known, { to_path: edge.path }, value.value))
+      if (value) {
+        consumed += 1
+        writes.set(edge, (known) => withCarried(known, { to_path: edge.path }, value.value))
+      }
       if (mayRun) enough.abort()
       return
     }
     const { received, mayRun } = await receivePayload(caller, edge, until)
     if (received) {
       stack.use(received)
+      consumed += 1
       if (edge.kind === 'embedding') {
         const vectors = await vectorsOf(deps, received, signal)
         writes.set(edge, (known) => withVectors(known, edge.path, vectors))
@@ -52,6 +61,8 @@ export async function gatherInput(
   } catch (err) {
     if (!enough.signal.aborted || signal.aborted) throw err
   }
+  if (!enough.signal.aborted && consumed < quorum)
+    throw new QuorumError({ consumed, quorum, edges: incoming.length })
   const known = incoming.reduce((gathered, edge) => writes.get(edge)?.(gathered) ?? gathered, input)
   const opened = stack.move()
   return { input: known, payloads, [Symbol.dispose]: () => opened.dispose() }

@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream'
 import { cancellationSignal, ApplicationFailure } from '@temporalio/activity'
 import type { Dispatcher } from 'undici'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
+import { QUORUM_NOT_MET, QuorumError } from '../../../domain/cohorts/quorum.ts'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
 import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
@@ -135,6 +136,7 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
     const code = err.isOfNode ? 'no_capacity' : 'input_refused'
     return { code, message, retryable: err.isOfNode }
   }
+  if (err instanceof QuorumError) return { code: QUORUM_NOT_MET, message, retryable: false }
   if (err instanceof EdgeError) return { code: err.failure, message, retryable: err.retryable }
   if (err instanceof ModelUnavailableError)
     return { code: err.code, message: withoutPaths(message), retryable: err.code !== 'unusable' }

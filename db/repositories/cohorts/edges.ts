@@ -194,8 +194,8 @@ export async function changeEdge(
 }
 
 /**
- * Returns whether a stage has the inputs that it needs: every edge into it is consumed or closed, or as many are
- * consumed as its quorum asks for.
+ * Returns whether a stage has the inputs that it needs: as many edges into it are consumed as its quorum asks for; without
+ * one, each is consumed or closed.
  */
 export async function mayRun(db: Kysely<Database>, { id, specification }: Side): Promise<boolean> {
   const { quorum } = specification
@@ -204,7 +204,7 @@ export async function mayRun(db: Kysely<Database>, { id, specification }: Side):
       count(*) filter (where state = 'consumed')::int as consumed
     from cohort_edge where to_stage_id = ${id}::uuid and from_stage_id is not null`.execute(db)
   const { waiting, consumed } = rows[0] ?? { waiting: 0, consumed: 0 }
-  return waiting === 0 || (typeof quorum === 'number' && consumed >= quorum)
+  return typeof quorum === 'number' ? consumed >= quorum : waiting === 0
 }
 
 /** Returns whether the producer has stated the payload of an edge, or none is awaited any more. */

@@ -92,6 +92,7 @@ export const claimStage = route({
           path: edge.to_path,
           space: shownOf(spaces.get(edge.source_space_id ?? '')),
         })),
+      ...(spec.quorum !== undefined && { quorum: spec.quorum }),
       outgoing: outgoing
         .filter((edge) => !isByValue(edge.kind) && !edge.closed)
         .map((edge) => ({ ...sideOf(edge, edge.source_fingerprint), path: edge.from_path })),

@@ -168,4 +168,17 @@ describe('inline hand-overs (2.5)', () => {
     assert.deepEqual([alone.body.state, alone.body.stage_may_run], ['consumed', false])
     assert.equal((await quorate.consumer.consume()).body.stage_may_run, true)
   })
+
+  it('let no stage run below its quorum, though nothing more is to come', async () => {
+    const { db } = api.database
+    const { producer, consumer, stages } = await edgeWorld(api)
+    const other = await buildEdge(db, stages)
+    await db.updateTable('cohort_edge').set({ closed: true }).where('id', '=', other.id).execute()
+    const specification = JSON.stringify({ quorum: 2 })
+    await db.updateTable('cohort_stage').set({ specification }).where('id', '=', stages[1].id).execute()
+    await producer.negotiate(INLINE)
+    await consumer.negotiate()
+
+    assert.equal((await consumer.consume()).body.stage_may_run, false)
+  })
 })
