@@ -118,6 +118,23 @@ describe('files of the stages of a cohort', function () {
     await gone(accepted)
   })
 
+  it('are removed with a cohort that is cancelled', async () => {
+    const plan: PlanRequest = {
+      stages: [draw, { ...draw, stage_id: 'again', input: { ...DRAW, num_inference_steps: 900 } }],
+      edges: [
+        { from: { stage_id: 'draw', path: '/metadata/seed' }, to: { stage_id: 'again', path: '/seed' } },
+      ],
+    }
+    const { body: accepted } = await call('POST', '/api/v1/cohorts:run', { plan, input: {} })
+    await until(async () => (await cohort(accepted)).stages?.[1]?.status === 'running', 60_000)
+    assert.equal((await filesOf(accepted)).length, 1)
+
+    await world.on.api.call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`, { key: world.on.key })
+
+    await gone(accepted)
+    assert.equal((await cohort(accepted)).status, 'cancelled')
+  })
+
   it('stay for a run that takes their stages over', async () => {
     const first = await run(shown, { keep_outputs: true })
     const second = await run(shown, { resume_of: first.cohort_id })

@@ -69,6 +69,7 @@ describe('folders of cohorts and of structured runs', function () {
         target_version_id: versionId,
         dataset_id: newId(),
         dataset_digest: 'x',
+        reasons: '[]',
         status: 'fitting',
         created_at: new Date(Date.now() - HOUR),
       })

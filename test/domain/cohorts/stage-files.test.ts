@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { fileAddress, filesNamedIn, isFileAddress, withUrls } from '../../../domain/cohorts/stage-files.ts'
+import { newId } from '../../../domain/ids.ts'
+
+describe('addresses of the files of stages', () => {
+  const stage = newId()
+  const files = Array.from({ length: 12 }, (_, i) => ({ address: fileAddress(stage, i) }))
+  const [, first] = files
+  const eleventh = files[11]
+
+  it('name one file each, wherever in a value they stand', () => {
+    const value = { text: `see ${first?.address}, and`, deep: [{ url: eleventh?.address }] }
+
+    assert.deepEqual(filesNamedIn(value, files), [first, eleventh])
+    assert.deepEqual(filesNamedIn(undefined, files), [])
+  })
+
+  it('become URLs, beside which an object tells until when; unknown ones stay', () => {
+    const unknown = fileAddress(newId(), 0)
+    const signed = { url: 'https://hearth.example/1?signature', expires_at: '2026-01-02T00:00:00.000Z' }
+    const address = String(first?.address)
+
+    const shown = withUrls(
+      { made: [{ url: address, size_bytes: 1 }], url: unknown, text: `at ${address}`, none: null },
+      new Map([[address, signed]]),
+    )
+
+    assert.deepEqual(shown, {
+      made: [{ ...signed, size_bytes: 1 }],
+      url: unknown,
+      text: `at ${signed.url}`,
+      none: null,
+    })
+  })
+
+  it('are whole texts where a file is to be fetched', () => {
+    const address = fileAddress(stage, 3)
+
+    assert.deepEqual([address, ` ${address}`, `${address}/x`, 'https://a.example/'].map(isFileAddress), [
+      true,
+      false,
+      false,
+      false,
+    ])
+  })
+})
