@@ -1,23 +1,52 @@
 import { hash } from 'node:crypto'
+import { carriedBy, isByValue, type ValueEdge } from '../../../domain/cohorts/values.ts'
 import { cohortValueKey } from '../../../domain/object-keys.ts'
 import { COHORT_LIMITS } from '../../../schemas/cohort-plan.ts'
 import type { CohortEdgeRow } from '../../tables/cohorts.ts'
 
-/** Returns a value as the bytes of a payload, with their digest. */
-export function payloadOf(value: unknown): { payload: Buffer; sha256: string; size_bytes: number } {
+/** A value as the bytes of a payload, with their digest. */
+export interface ValuePayload {
+  payload: Buffer
+  sha256: string
+  size_bytes: number
+}
+
+export function payloadOf(value: unknown): ValuePayload {
   const payload = Buffer.from(JSON.stringify(value))
   return { payload, sha256: hash('sha256', payload, 'hex'), size_bytes: payload.length }
 }
 
-interface CarriedValue {
+/** The payloads that edges carry of a result. A value is written and hashed once, however often and by how many edges it is asked for. */
+export class ResultPayloads {
+  readonly #result: unknown
+  readonly #known = new Map<string, ValuePayload | undefined>()
+
+  constructor(result: unknown) {
+    this.#result = result
+  }
+
+  /** Returns what an edge carries; undefined for no value, and for a representation. */
+  of(
+    edge: Pick<CohortEdgeRow, 'kind'> & Pick<ValueEdge, 'from_path' | 'template'>,
+  ): ValuePayload | undefined {
+    if (!isByValue(edge.kind)) return undefined
+    const place = JSON.stringify([edge.from_path, edge.template])
+    if (!this.#known.has(place)) {
+      const value = carriedBy(edge, this.#result)
+      this.#known.set(place, value === undefined ? undefined : payloadOf(value))
+    }
+    return this.#known.get(place)
+  }
+}
+
+interface KeptValue {
   edge: Pick<CohortEdgeRow, 'id' | 'cohort_id'>
   accountId: string
-  value: unknown
+  value: Pick<ValuePayload, 'sha256' | 'size_bytes'>
 }
 
 /** Returns the key of a value that is too large for a row; undefined for any other. */
-export function valueKey({ edge, accountId, value }: CarriedValue): string | undefined {
-  const { size_bytes, sha256 } = payloadOf(value)
+export function valueKey({ edge, accountId, value: { sha256, size_bytes } }: KeptValue): string | undefined {
   if (size_bytes <= COHORT_LIMITS.inlineBytes) return undefined
   return cohortValueKey({ accountId, cohortId: edge.cohort_id, edgeId: edge.id, sha256 })
 }

@@ -6,7 +6,7 @@ import type { Database } from '../../tables.ts'
 import type { CohortEdgeRow, CohortFault, CohortStageRow } from '../../tables/cohorts.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { appendCohortEvents } from './events.ts'
-import { payloadOf, valueKey } from './payload-of.ts'
+import { payloadOf, ResultPayloads, type ValuePayload, valueKey } from './payload-of.ts'
 
 /** Locks a stage behind its hand-overs, which every writer locks first. */
 export async function lockStage(
@@ -121,10 +121,9 @@ export async function recordStep(
 async function stateValue(
   trx: Transaction<Database>,
   edge: CohortEdgeRow,
-  value: unknown,
+  { payload, ...statement }: ValuePayload,
   key: string | undefined,
 ): Promise<void> {
-  const { payload, ...statement } = payloadOf(value)
   await trx
     .updateTable('cohort_edge')
     .set({
@@ -161,11 +160,14 @@ export async function completeStage(
   outgoing: readonly CohortEdgeRow[],
   {
     result,
+    payloads = new ResultPayloads(result),
     files,
     runMs,
     modelState,
   }: {
     result: Record<string, unknown>
+    /** Those of the result, where they have been made already. */
+    payloads?: ResultPayloads
     files: readonly StageFile[] | undefined
     runMs: number
     modelState: CohortStageRow['model_state']
@@ -186,7 +188,7 @@ export async function completeStage(
     .where('id', '=', stage.id)
     .execute()
   for (const edge of outgoing.filter(({ kind }) => isByValue(kind))) {
-    const value = carriedBy(edge, result)
+    const value = payloads.of(edge)
     if (value === undefined) await closeEdges(trx, [edge])
     else await stateValue(trx, edge, value, valueKey({ edge, accountId: stage.account_id, value }))
   }
@@ -266,7 +268,7 @@ export async function giveUpStage(
     .execute()
   for (const edge of outgoing) {
     const value = spare === undefined ? undefined : carriedBy(edge, spare)
-    if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, value, undefined)
+    if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, payloadOf(value), undefined)
     else await closeEdges(trx, [edge])
   }
   await appendCohortEvents(trx, stage.cohort_id, [

@@ -1,11 +1,10 @@
-import { payloadOf, valueKey } from '../../../../db/repositories/cohorts/payload-of.ts'
+import { ResultPayloads, valueKey } from '../../../../db/repositories/cohorts/payload-of.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
-import { carriedBy, isByValue } from '../../../../domain/cohorts/values.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import type { CompleteLease } from '../../../../schemas/lease.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
@@ -35,6 +34,15 @@ function stageResult(lease: LeaseRow, body: CompleteLease): StageResult {
 
 const STEPS = ['loading', 'waiting', 'running'] as const
 
+/** The payloads of a completion, which are made before anything is locked. */
+const prepared = new WeakMap<CompleteLease, ResultPayloads>()
+
+function payloadsOf(lease: LeaseRow, body: CompleteLease): ResultPayloads {
+  const payloads = prepared.get(body) ?? new ResultPayloads(stageResult(lease, body).result)
+  prepared.set(body, payloads)
+  return payloads
+}
+
 /** The rules of a lease on a stage. Completing it ends the stage and hands its values over; the workflow ends the cohort. */
 export const stageWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
@@ -63,12 +71,12 @@ export const stageWork = {
   async check({ lease, body, services: { db, objects } }) {
     const keyOf = (file: Omit<LeaseFile, 'kind'>) => stageWork.fileKey(lease, { kind: 'output', ...file })
     await Promise.all((taskResult(body).outputs ?? []).map((file) => assertStored(objects, keyOf, file)))
-    const { result } = stageResult(lease, body)
+    const payloads = payloadsOf(lease, body)
     for (const edge of await cohortStageRepository.outgoingOf(db, lease.subject_id)) {
-      const value = isByValue(edge.kind) ? carriedBy(edge, result) : undefined
-      const key = value === undefined ? undefined : valueKey({ edge, accountId: lease.account_id, value })
-      if (key !== undefined)
-        await objects.put(key, payloadOf(value).payload, { contentType: 'application/json' })
+      const value = payloads.of(edge)
+      if (!value) continue
+      const key = valueKey({ edge, accountId: lease.account_id, value })
+      if (key !== undefined) await objects.put(key, value.payload, { contentType: 'application/json' })
     }
   },
 
@@ -78,6 +86,7 @@ export const stageWork = {
     if (!locked || !isOpenStage(locked.stage)) return
     await cohortStageRepository.completeStage(trx, locked.stage, locked.outgoing, {
       ...stageResult(lease, body),
+      payloads: payloadsOf(lease, body),
       runMs: inference_time_ms,
       modelState: model_state,
     })

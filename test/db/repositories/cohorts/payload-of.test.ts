@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict'
+import { payloadOf, ResultPayloads } from '../../../../db/repositories/cohorts/payload-of.ts'
+
+describe('the payloads of a result', () => {
+  it('are made once for all edges that carry the same, and for nothing that is not there', () => {
+    const result = { text: 'hello', other: 1 }
+    const payloads = new ResultPayloads(result)
+    const edge = { kind: 'json', from_path: '/text', template: null } as const
+    const first = payloads.of(edge)
+
+    assert.deepEqual(first, payloadOf('hello'))
+    assert.equal(payloads.of({ ...edge }), first)
+    assert.deepEqual(
+      payloads.of({ ...edge, kind: 'text', template: 'So: {{value}}' }),
+      payloadOf('So: hello'),
+    )
+    assert.deepEqual(payloads.of({ ...edge, from_path: '' }), payloadOf(result))
+    assert.equal(payloads.of({ ...edge, from_path: '/absent' }), undefined)
+    assert.equal(payloads.of({ ...edge, kind: 'embedding' }), undefined)
+  })
+})
