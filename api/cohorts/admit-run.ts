@@ -10,7 +10,7 @@ import type { Database } from '../../db/tables.ts'
 import type { CohortEdgeRow, CohortRow, CohortStageRow, NewCohortEdge } from '../../db/tables/cohorts.ts'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
-import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
+import { type Graph, type GraphStage, inWriteOrder, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
 import { PointerError } from '../../domain/cohorts/pointer.ts'
 import { carriedBy, isByValue, withCarried } from '../../domain/cohorts/values.ts'
@@ -103,7 +103,7 @@ function checkInput({ stages, edges }: Graph, input: Record<string, unknown>): v
   if (Buffer.byteLength(JSON.stringify(input)) > MAX_RUN_INPUT_BYTES)
     throw invalid(['body', 'input'], `must have at most ${MAX_RUN_INPUT_BYTES} bytes; upload larger inputs`)
   const known = new Map(stages.map((stage) => [stage.stage_id, stage.input]))
-  for (const { edge_id, from, to } of edges) {
+  for (const { edge_id, from, to } of inWriteOrder(edges)) {
     const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
     const isInput = from.stage_id === RUN_INPUT
     const value = isInput ? carriedBy(edge, input) : null

@@ -1,7 +1,7 @@
 import type { Edge, PlanReason, PlanRequest, Stage, StageOperation } from '../../schemas/cohort-plan.ts'
 import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
 import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
-import { clash, overlap } from './pointer.ts'
+import { overlap, PointerError, withValueAt } from './pointer.ts'
 
 /** The `stage_id` that stands for the input of the run. */
 export const RUN_INPUT = 'input'
@@ -100,7 +100,13 @@ function inOrder(stages: readonly GraphStage[], edges: readonly GraphEdge[]): Gr
 
 /** Returns the reasons for which a graph could run nowhere, whatever the endpoints and nodes. */
 export function faultsOf(graph: Graph): PlanReason[] {
-  return [...unknownStages(graph), ...cycles(graph), ...twoWriters(graph), ...deadEnds(graph)]
+  return [
+    ...unknownStages(graph),
+    ...cycles(graph),
+    ...twoWriters(graph),
+    ...unwritable(graph),
+    ...deadEnds(graph),
+  ]
 }
 
 function unknownStages({ stages, edges, outputs }: Graph): PlanReason[] {
@@ -150,15 +156,41 @@ function twoWriters({ edges }: Graph): PlanReason[] {
   return edges.flatMap((edge, i) => {
     const other = edges
       .slice(0, i)
-      .find(
-        ({ to }) =>
-          to.stage_id === edge.to.stage_id &&
-          (overlap(to.path, edge.to.path) || clash(to.path, edge.to.path)),
-      )
+      .find(({ to }) => to.stage_id === edge.to.stage_id && overlap(to.path, edge.to.path))
     if (!other) return []
     const message = `edges "${other.edge_id}" and "${edge.edge_id}" write to "${other.to.path}" and "${edge.to.path}" of stage "${edge.to.stage_id}", which cannot both be: give them places beside each other`
     return [{ code: 'two_writers' as const, message, stage_id: edge.to.stage_id, edge_id: edge.edge_id }]
   })
+}
+
+/**
+ * Orders edges as their values are written into inputs: those from the input of the run when a stage is claimed, then those
+ * of its producers, each in the order of the request.
+ */
+export const inWriteOrder = <E extends Pick<GraphEdge, 'from'>>(edges: readonly E[]): E[] => [
+  ...edges.filter(({ from }) => from.stage_id === RUN_INPUT),
+  ...edges.filter(({ from }) => from.stage_id !== RUN_INPUT),
+]
+
+/** Edges whose place cannot be made, as the static input of their stage and the edges before them have it. */
+function unwritable({ stages, edges }: Graph): PlanReason[] {
+  const known = new Map<string, unknown>(stages.map(({ stage_id, input }) => [stage_id, input]))
+  const reasons: PlanReason[] = []
+  const before: GraphEdge[] = []
+  for (const edge of inWriteOrder(edges)) {
+    const { stage_id, path } = edge.to
+    // Two edges into one place have a reason of their own.
+    if (before.some(({ to }) => to.stage_id === stage_id && overlap(to.path, path))) continue
+    before.push(edge)
+    try {
+      known.set(stage_id, withValueAt(known.get(stage_id), path, null))
+    } catch (err) {
+      if (!(err instanceof PointerError)) throw err
+      const message = `edge "${edge.edge_id}" cannot write into stage "${stage_id}": ${err.message}, by its static input or another edge`
+      reasons.push({ code: 'two_writers', message, stage_id, edge_id: edge.edge_id })
+    }
+  }
+  return reasons
 }
 
 /** A stage whose result reaches no output works for nothing. */

@@ -5,17 +5,12 @@ export const tokensOf = (pointer: string): string[] =>
     .slice(1)
     .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'))
 
-/** Returns whether a write to one of these places would change what is at the other. */
-export const overlap = (a: string, b: string): boolean =>
-  a === b || a.startsWith(`${b}/`) || b.startsWith(`${a}/`)
+/** The next place of a list, as in RFC 6902. */
+const APPEND = '-'
 
-/** Returns whether one of these places makes a list of what the other makes an object of. */
-export function clash(a: string, b: string): boolean {
-  const [left, right] = [tokensOf(a), tokensOf(b)]
-  const at = left.findIndex((token, i) => token !== right[i])
-  const [one, other] = [left[at], right[at]]
-  return one !== undefined && other !== undefined && isIndex(one) !== isIndex(other)
-}
+/** Returns whether a write to one of these places would change what is at the other. Each item at a list's end is a new one. */
+export const overlap = (a: string, b: string): boolean =>
+  (a === b && !tokensOf(a).includes(APPEND)) || a.startsWith(`${b}/`) || b.startsWith(`${a}/`)
 
 /** Returns the value at a place; undefined when there is none. */
 export function valueAt(value: unknown, pointer: string): unknown {
@@ -29,8 +24,6 @@ export function valueAt(value: unknown, pointer: string): unknown {
 
 /** A longer list is not made by a place alone. */
 const MOST_ITEMS = 1_024
-/** The next place of a list, as in RFC 6902. */
-const APPEND = '-'
 const INDEX = /^(?:0|[1-9]\d{0,5})$/
 const isIndex = (token: string): boolean => token === APPEND || INDEX.test(token)
 

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { faultsOf, graphOf, inWriteOrder, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
+import { withValueAt } from '../../../domain/cohorts/pointer.ts'
+
+/** A consumer with a static input, and a producer for each of these places in it. */
+const graph = (input: Record<string, unknown>, paths: readonly string[]) =>
+  graphOf({
+    stages: [
+      ...paths.map((_, i) => ({ stage_id: `from${i}`, endpoint_id: 'e' })),
+      { stage_id: 'to', endpoint_id: 'e', input },
+    ],
+    edges: paths.map((path, i) => ({ from: { stage_id: `from${i}` }, to: { stage_id: 'to', path } })),
+  })
+const faults = (input: Record<string, unknown>, ...paths: string[]) =>
+  faultsOf(graph(input, paths)).map(({ code, edge_id }) => [code, edge_id])
+
+describe('the places that edges write to', () => {
+  it('are made in what the static input has there', () => {
+    assert.deepEqual(faults({ k: {} }, '/k/x'), [])
+    assert.deepEqual(faults({ k: {} }, '/k/0', '/k/name'), [])
+    assert.deepEqual(faults({}, '/0', '/name'), [])
+    assert.deepEqual(faults({ k: [{}] }, '/k/0/x', '/k/0/1'), [])
+  })
+
+  it('are refused where the static input has another kind of value', () => {
+    assert.deepEqual(faults({ k: 1 }, '/k/x'), [['two_writers', 'from0-to-1']])
+    assert.deepEqual(faults({ k: [] }, '/k/x'), [['two_writers', 'from0-to-1']])
+    assert.deepEqual(faults({ k: null }, '/k/0'), [['two_writers', 'from0-to-1']])
+  })
+
+  it('are refused once where two edges cannot both be', () => {
+    assert.deepEqual(faults({}, '/k/0', '/k/name'), [['two_writers', 'from1-to-2']])
+    assert.deepEqual(faults({}, '/k', '/k/x'), [['two_writers', 'from1-to-2']])
+  })
+
+  it('are written in the order of the request, those from the input of the run first', () => {
+    const edges = ['a', RUN_INPUT, 'b', RUN_INPUT].map((stage_id, i) => ({ from: { stage_id, path: '' }, i }))
+    const order = inWriteOrder(edges).map(({ i }) => i)
+    assert.deepEqual(order, [1, 3, 0, 2])
+    assert.deepEqual(
+      order.reduce<unknown>((known, i) => withValueAt(known, '/k/-', i), { k: ['static'] }),
+      { k: ['static', 1, 3, 0, 2] },
+    )
+  })
+
+  it('may each be the end of one list', () => {
+    assert.deepEqual(faults({}, '/k/-', '/k/-'), [])
+  })
+})
