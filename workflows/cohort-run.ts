@@ -67,7 +67,7 @@ class StageFailed extends Error {
 }
 
 /**
- * queued -> running -> finishing -> succeeded | failed | cancelled. A stage is called on its node as soon as its
+ * queued -> running -> succeeded | failed | cancelled. A stage is called on its node as soon as its
  * producers have begun to work, so that its model loads meanwhile; values pass from node to node through the edge
  * routes and never through this history.
  */

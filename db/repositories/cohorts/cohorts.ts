@@ -11,7 +11,7 @@ import type {
   StageFacts,
 } from '../../tables/cohorts.ts'
 
-export const OPEN_COHORT = ['queued', 'preparing', 'running', 'finishing'] as const
+export const OPEN_COHORT = ['queued', 'running'] as const
 
 export const isOpenCohort = ({ status }: Pick<CohortRow, 'status'>): boolean =>
   OPEN_COHORT.some((open) => open === status)
