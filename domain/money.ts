@@ -7,3 +7,6 @@ export const usdToMicro = (usd: number, creditUsd: number): number =>
 /** Converts micro-credits to US dollars, without the rounding noise of the division. */
 export const microToUsd = (micro: number, creditUsd: number): number =>
   Number(((micro / MICRO) * creditUsd).toPrecision(15))
+
+/** Converts micro-credits to credits. */
+export const microToCredits = (micro: number): number => micro / MICRO

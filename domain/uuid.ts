@@ -12,3 +12,9 @@ export const isCanonicalUuid = (text: string): boolean => LOWER_CASE.test(text)
 
 /** Returns whether a text is an id as `newId` makes it. */
 export const isUuidV7 = (text: string): boolean => V7.test(text)
+
+/** Returns the least id that `newId` could have made at this time, as a bound of ids that sort by creation. */
+export function firstIdAt(time: Date): string {
+  const ms = Math.max(0, time.getTime()).toString(16).padStart(12, '0')
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`
+}

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, PageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 export const TaskStatus = Vocabulary(
   'queued',
@@ -98,6 +98,43 @@ export const InferenceTask = Type.Object(
 export type InferenceTask = Static<typeof InferenceTask>
 
 export const TaskParams = Type.Object({ task_id: Uuid })
+
+/** The surface of a listed task; that of a run of a cohort has a name of its own. */
+export const ListedSurface = Vocabulary('rest', 'openai', 'mcp', 'action', 'cohort')
+
+export const TaskListQuery = Type.Object({
+  ...PageQuery.properties,
+  status: Type.Optional(TaskStatus),
+  endpoint_id: Type.Optional(Uuid),
+  surface: Type.Optional(ListedSurface),
+  since: Type.Optional({ ...Timestamp, description: 'Created at this time or later' }),
+  until: Type.Optional({ ...Timestamp, description: 'Created before this time' }),
+})
+export type TaskListQuery = Static<typeof TaskListQuery>
+
+/** A task in a list, without its input and its result. */
+export const ListedTask = Type.Object(
+  {
+    task_id: Uuid,
+    endpoint_id: Uuid,
+    surface: ListedSurface,
+    status: TaskStatus,
+    model_state: Nullable(ModelState),
+    error: Nullable(Type.String()),
+    key_id: Nullable(Type.String({ description: 'The key that asked for it, where that was recorded' })),
+    tokens_in: Nullable(Type.Integer()),
+    tokens_out: Nullable(Type.Integer()),
+    price_micro: Type.Integer({ description: 'Micro-credits; refunded when the task fails' }),
+    inference_time_ms: Nullable(Type.Number()),
+    created_at: Timestamp,
+    started_at: Nullable(Timestamp),
+    completed_at: Nullable(Timestamp),
+  },
+  { $id: 'ListedTask' },
+)
+export type ListedTask = Static<typeof ListedTask>
+
+export const TaskList = pageOf('tasks', ListedTask)
 
 export const TaskCancelled = Type.Object({ task_id: Uuid, status: TaskStatus }, { $id: 'TaskCancelled' })
 export type TaskCancelled = Static<typeof TaskCancelled>

@@ -32,6 +32,11 @@ export interface TaskTable {
   waiting_since: Optional<Date>
   /** The time at which its workflow was last signalled that a node has room. */
   woken_at: Optional<Date>
+  /** The key that asked for it. */
+  key_id: Optional<string>
+  /** What a language model counted. */
+  tokens_in: Optional<number>
+  tokens_out: Optional<number>
 }
 export type TaskRow = Selectable<TaskTable>
 export type NewTask = Insertable<TaskTable>

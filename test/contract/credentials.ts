@@ -84,6 +84,9 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getInvocation: 'viewer',
   cancelTask: 'operator',
   getQueueStats: 'viewer',
+  listTasks: 'viewer',
+  getMe: 'viewer',
+  getLedger: 'viewer',
 
   getManifest: 'viewer',
   getToolManifest: 'viewer',

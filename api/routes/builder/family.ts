@@ -1,4 +1,5 @@
 import type { Family } from '../../http/family.ts'
+import { account } from './account/index.ts'
 import { actions } from './actions/index.ts'
 import { datasets } from './datasets/index.ts'
 import { endpoints } from './endpoints/index.ts'
@@ -19,6 +20,7 @@ export const builder: Family = {
   prefix: '/api/builder/v1',
   errors: 'builder',
   routes: [
+    ...account,
     ...datasets,
     ...endpoints,
     ...tasks,

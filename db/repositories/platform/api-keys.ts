@@ -63,6 +63,18 @@ export async function createApiKey(
 export const listApiKeys = (db: Kysely<Database>, accountId: string): Promise<ApiKeyRow[]> =>
   db.selectFrom('api_key').selectAll().where('account_id', '=', accountId).orderBy('id', 'desc').execute()
 
+/** Finds a key of an account, revoked or not. */
+export const findOwnKey = (
+  db: Kysely<Database>,
+  { id, accountId }: { id: string; accountId: string },
+): Promise<ApiKeyRow | undefined> =>
+  db
+    .selectFrom('api_key')
+    .selectAll()
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+
 /** Revokes a key; every gateway drops it within a second. `false` when there is no such live key. */
 export async function revokeApiKey(trx: Transaction<Database>, id: string, now: Date): Promise<boolean> {
   const revoked = await trx

@@ -1,5 +1,6 @@
 import { cancelTask } from './cancel-task.ts'
 import { getQueueStats } from './get-queue-stats.ts'
 import { getTask } from './get-task.ts'
+import { listTasks } from './list-tasks.ts'
 
-export const tasks = [getTask, cancelTask, getQueueStats]
+export const tasks = [listTasks, getTask, cancelTask, getQueueStats]

@@ -1,0 +1,45 @@
+import * as ledgerRepository from '../../../../db/repositories/platform/ledger.ts'
+import { microToCredits } from '../../../../domain/money.ts'
+import { type AccountEntry, AccountLedger, LedgerQuery } from '../../../../schemas/account.ts'
+import { readPage } from '../../../http/page.ts'
+import { route } from '../../../http/route.ts'
+import { ALWAYS, periodOf } from './period.ts'
+
+export const getLedger = route({
+  operationId: 'getLedger',
+  summary: 'List what the account has paid and got back, newest work first, with its balance',
+  method: 'GET',
+  path: '/ledger',
+  auth: 'api-key',
+  query: LedgerQuery,
+  success: { status: 200, schema: AccountLedger },
+
+  async handler({ caller: { accountId }, query }, { db }) {
+    const period = periodOf(query)
+    const [page, spent, spentEver] = await Promise.all([
+      readPage(query, ['ledger', accountId, query.from, query.to], (request) =>
+        ledgerRepository.listBooked(db, accountId, { ...request, ...period }),
+      ),
+      ledgerRepository.spentBy(db, accountId, period),
+      ledgerRepository.spentBy(db, accountId, ALWAYS),
+    ])
+    return {
+      entries: page.items.flatMap(present),
+      next_cursor: page.next_cursor,
+      period: { spent_micro: spent, spent_credits: microToCredits(spent) },
+      balance: { micro: 0 - spentEver, credits: microToCredits(0 - spentEver) },
+    }
+  },
+})
+
+const present = ({ entries, ...work }: ledgerRepository.BookedWork): AccountEntry[] =>
+  entries.map(({ kind, amount_micro, created_at }) => ({
+    task_id: work.task_id,
+    endpoint_id: work.endpoint_id,
+    cohort_id: work.cohort_id,
+    stage: work.stage,
+    kind,
+    amount_micro,
+    amount_credits: microToCredits(amount_micro),
+    created_at: new Date(created_at).toISOString(),
+  }))

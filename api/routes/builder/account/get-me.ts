@@ -1,0 +1,34 @@
+import * as accountRepository from '../../../../db/repositories/platform/accounts.ts'
+import * as apiKeyRepository from '../../../../db/repositories/platform/api-keys.ts'
+import * as ledgerRepository from '../../../../db/repositories/platform/ledger.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { microToCredits } from '../../../../domain/money.ts'
+import { Me } from '../../../../schemas/account.ts'
+import { route } from '../../../http/route.ts'
+
+export const getMe = route({
+  operationId: 'getMe',
+  summary: 'The account and the key of this request, with quotas and balance',
+  method: 'GET',
+  path: '/me',
+  auth: 'api-key',
+  success: { status: 200, schema: Me },
+
+  async handler({ caller: { accountId, keyId, role } }, { db, config, gateway }) {
+    const [account, key, spent] = await Promise.all([
+      accountRepository.findAccount(db, accountId),
+      apiKeyRepository.findOwnKey(db, { id: keyId, accountId }),
+      ledgerRepository.spentBy(db, accountId, { from: undefined, until: undefined }),
+    ])
+    if (!account || !key) throw new ApiError('unauthenticated', 'this API key is not valid')
+    return {
+      account: { id: account.id, name: account.name },
+      role,
+      key: { id: key.id, name: key.name, hint: key.key_hint },
+      quotas: { training: account.training_quota, tasks: account.task_quota },
+      balance_credits: microToCredits(0 - spent),
+      features: [...config.HEARTH_FEATURES, ...(config.HEARTH_MEMORY ? ['memory'] : [])],
+      base_url: gateway.baseUrl,
+    }
+  },
+})

@@ -1,0 +1,69 @@
+import type { Kysely } from 'kysely'
+import { firstIdAt } from '../../../domain/uuid.ts'
+import { ofAccount } from '../../keyset.ts'
+import type { Database } from '../../tables.ts'
+import type { TaskRow } from '../../tables/inference.ts'
+
+const LISTED = [
+  'id',
+  'endpoint_id',
+  'surface',
+  'status',
+  'model_state',
+  'error',
+  'key_id',
+  'tokens_in',
+  'tokens_out',
+  'price_micro',
+  'inference_time_ms',
+  'created_at',
+  'started_at',
+  'completed_at',
+] as const
+
+/** A task without what was given to its model and what came of it. */
+export type ListedTaskRow = Pick<TaskRow, (typeof LISTED)[number]>
+
+export interface TaskFilter {
+  status: TaskRow['status'] | undefined
+  endpointId: string | undefined
+  surface: TaskRow['surface'] | undefined
+  /** Tasks created from this time on. */
+  since: Date | undefined
+  /** Tasks created before this time. */
+  until: Date | undefined
+}
+
+/** Lists the tasks of an account, newest first. */
+export const listTasks = (...of: Parameters<typeof tasksQuery>): Promise<ListedTaskRow[]> =>
+  tasksQuery(...of).execute()
+
+/** Returns the query of a page. Ids sort by creation, so times are bounds of ids. */
+export function tasksQuery(
+  db: Kysely<Database>,
+  accountId: string,
+  {
+    status,
+    endpointId,
+    surface,
+    since,
+    until,
+    before,
+    limit,
+  }: TaskFilter & { before: string | undefined; limit: number },
+) {
+  let query = db
+    .selectFrom('task')
+    .select(LISTED)
+    .where(ofAccount('account_id', accountId))
+    .orderBy('account_id')
+    .orderBy('id', 'desc')
+    .limit(limit)
+  if (status !== undefined) query = query.where('status', '=', status)
+  if (endpointId !== undefined) query = query.where('endpoint_id', '=', endpointId)
+  if (surface !== undefined) query = query.where('surface', '=', surface)
+  if (since !== undefined) query = query.where('id', '>=', firstIdAt(since))
+  if (until !== undefined) query = query.where('id', '<', firstIdAt(until))
+  if (before !== undefined) query = query.where('id', '<', before)
+  return query
+}

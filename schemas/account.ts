@@ -1,0 +1,65 @@
+import Type, { type Static } from 'typebox'
+import { KeyRole } from './admin.ts'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+/** The account of a key, and what the key and the account may do. */
+export const Me = Type.Object(
+  {
+    account: Type.Object({ id: Uuid, name: Type.String() }),
+    role: KeyRole,
+    key: Type.Object({
+      id: Uuid,
+      name: Type.String(),
+      hint: Type.String({ description: 'The last four characters' }),
+    }),
+    quotas: Type.Object({
+      training: Type.Integer({ description: 'Training runs and merges that may be open at once' }),
+      tasks: Type.Integer({ description: 'Inference tasks that may wait for a node at once' }),
+    }),
+    balance_credits: Type.Number({ description: 'What the account has gained less what it has spent' }),
+    features: Type.Array(Type.String()),
+    base_url: Type.String(),
+  },
+  { $id: 'Me' },
+)
+export type Me = Static<typeof Me>
+
+const period = {
+  from: Type.Optional({ ...Timestamp, description: 'Work created at this time or later' }),
+  to: Type.Optional({ ...Timestamp, description: 'Work created before this time' }),
+}
+
+export const LedgerQuery = Type.Object({ ...PageQuery.properties, ...period })
+
+/** A movement of an account's credits: negative for what it pays. */
+const AccountEntry = Type.Object(
+  {
+    task_id: Uuid,
+    endpoint_id: Uuid,
+    cohort_id: Nullable(Type.String({ description: 'The cohort of a stage, which is paid for by itself' })),
+    stage: Nullable(Type.String()),
+    kind: Vocabulary('hold', 'capture', 'payout', 'refund'),
+    amount_micro: Type.Integer({ description: 'Micro-credits; negative for what the account pays' }),
+    amount_credits: Type.Number(),
+    created_at: Timestamp,
+  },
+  { $id: 'AccountEntry' },
+)
+export type AccountEntry = Static<typeof AccountEntry>
+
+export const AccountLedger = Type.Object(
+  {
+    entries: Type.Array(AccountEntry, {
+      description:
+        'By their work, newest first; a page has all entries of `limit` tasks or stages, which are up to two each',
+    }),
+    next_cursor: Nullable(Type.String()),
+    period: Type.Object({
+      spent_micro: Type.Integer({ description: 'For the work of the period; what is held counts as spent' }),
+      spent_credits: Type.Number(),
+    }),
+    balance: Type.Object({ micro: Type.Integer(), credits: Type.Number() }),
+  },
+  { $id: 'AccountLedger' },
+)
+export type AccountLedger = Static<typeof AccountLedger>
