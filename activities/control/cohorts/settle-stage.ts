@@ -6,7 +6,7 @@ import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.
 import type { NextAttempt } from '../../../db/repositories/cohorts/stages.ts'
 import { lostNodes } from '../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../db/tables.ts'
-import type { CohortFault, CohortStageRow } from '../../../db/tables/cohorts.ts'
+import type { CohortFault, StageFacts } from '../../../db/tables/cohorts.ts'
 import type { GraphStage } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
@@ -30,7 +30,7 @@ export interface EndedAttempt {
 
 export type Settled =
   /** Its result has come after all, or it has ended otherwise. */
-  | { verdict: 'ended'; status: CohortStageRow['status'] }
+  | { verdict: 'ended'; status: StageFacts['status'] }
   /** `repeat` are stages, by id, that have succeeded once and have to work again, because nobody has their payload. */
   | { verdict: 'again'; repeat?: string[] }
   /** The message is in the row of the stage. */
@@ -93,7 +93,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
 /** Returns the next fallback that may be called, which begins behind the attempts of the endpoint before it. */
 async function fallbackOf(
   trx: Transaction<Database>,
-  { account_id, fallback: last, model_key }: CohortStageRow,
+  { account_id, fallback: last, model_key }: StageFacts,
   spec: GraphStage,
 ): Promise<NextAttempt | undefined> {
   for (const [i, endpoint_id] of spec.fallbacks.entries()) {

@@ -81,7 +81,8 @@ export function readCohort(db: Kysely<Database>, id: string): Promise<CohortRow 
   return db.selectFrom('cohort').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
-const STAGE_FACTS = [
+/** The columns of a stage that are small. */
+export const STAGE_FACTS = [
   'id',
   'cohort_id',
   'account_id',
@@ -108,7 +109,8 @@ const STAGE_FACTS = [
   'paid_to',
 ] as const
 
-const EDGE_FACTS = [
+/** The columns of a hand-over that are small. */
+export const EDGE_FACTS = [
   'id',
   'cohort_id',
   'name',

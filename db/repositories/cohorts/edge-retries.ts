@@ -3,11 +3,13 @@ import { overdueAs } from '../../../domain/cohorts/edges/deadlines.ts'
 import { moveEdge } from '../../../domain/cohorts/edges/transitions.ts'
 import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
-import type { CohortEdgeRow } from '../../tables/cohorts.ts'
+import type { EdgeFacts } from '../../tables/cohorts.ts'
+import { EDGE_FACTS } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 
 /** What the platform needs to know of an edge to end or repeat its attempt. */
-interface TriedEdge extends CohortEdgeRow {
+interface TriedEdge extends EdgeFacts {
+  is_inline: boolean
   is_offered: boolean
   is_held: boolean
   is_producer_done: boolean
@@ -21,7 +23,7 @@ interface TriedEdge extends CohortEdgeRow {
 /** Locks edges of open cohorts that are not closed, in the order of their ids. */
 async function lockEdges(trx: Transaction<Database>, where: ReturnType<typeof sql>): Promise<TriedEdge[]> {
   const { rows } = await sql<TriedEdge>`
-    select edge.*, cohort.deadline_at, clock_timestamp() as now, tried.called_at,
+    select ${sql.join(EDGE_FACTS.map((name) => sql.ref(`edge.${name}`)))}, edge.payload is not null as is_inline, cohort.deadline_at, clock_timestamp() as now, tried.called_at,
       tried.producer_offer is not null as is_offered,
       coalesce(tried.hold_until > now(), true) as is_held,
       producer.status = 'succeeded' as is_producer_done,
@@ -63,7 +65,7 @@ export async function retryEdges(
   const events: NewCohortEvent[] = []
   for (const edge of edges) {
     const isIncoming = edge.to_stage_id === stageId
-    const isStored = edge.payload !== null || edge.payload_key !== null
+    const isStored = edge.is_inline || edge.payload_key !== null
     const isLost = edge.payload_node_id !== null && lostNodeIds.includes(edge.payload_node_id)
     const isGone = !isStored && (edge.sha256 === null ? edge.is_producer_done : isLost || !edge.is_held)
     // The next attempt of a producer states its payload anew.
@@ -79,11 +81,11 @@ export async function retryEdges(
   return [...gone]
 }
 
-const hasArrived = ({ state }: CohortEdgeRow) => state === 'transferred' || state === 'consumed'
+const hasArrived = ({ state }: EdgeFacts) => state === 'transferred' || state === 'consumed'
 
 async function beginAttempt(
   trx: Transaction<Database>,
-  edge: CohortEdgeRow,
+  edge: EdgeFacts,
   failure: EdgeFailure,
 ): Promise<NewCohortEvent[]> {
   const about = { edgeId: edge.id, attempt: edge.attempt }
@@ -110,7 +112,7 @@ async function beginAttempt(
 /** Ends an attempt that has not failed yet. */
 export async function endAttempt(
   trx: Transaction<Database>,
-  { id, attempt, state }: Pick<CohortEdgeRow, 'id' | 'attempt' | 'state'>,
+  { id, attempt, state }: Pick<EdgeFacts, 'id' | 'attempt' | 'state'>,
   failure: EdgeFailure,
 ): Promise<void> {
   const ended = { state: stepTo(state, state === 'consumed' ? 'lose' : 'fail'), failure }
@@ -130,7 +132,7 @@ function stepTo(state: EdgeState, move: 'fail' | 'lose' | 'retry'): EdgeState {
   throw new Error(`an edge that is ${state} cannot ${move}`)
 }
 
-const forgetPayload = (trx: Transaction<Database>, { id }: CohortEdgeRow) =>
+const forgetPayload = (trx: Transaction<Database>, { id }: EdgeFacts) =>
   trx
     .updateTable('cohort_edge')
     .set({ payload_node_id: null, size_bytes: null, sha256: null, shape: null, dtype: null, encoding: null })

@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
+import { STAGE_FACTS } from './cohorts.ts'
 import { retryEdges } from './edge-retries.ts'
 import { retryStage } from './stages.ts'
 
@@ -34,7 +35,7 @@ export async function repeatProducers(
   for (const id of gone) {
     const stage = await trx
       .selectFrom('cohort_stage')
-      .selectAll()
+      .select(STAGE_FACTS)
       .where('id', '=', id)
       .where('status', '=', 'succeeded')
       .executeTakeFirst()

@@ -113,20 +113,24 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
     .orderBy('cohort_edge.id')
     .forNoKeyUpdate('cohort_edge')
     .execute()
-  const consumed = relying.filter(({ state }) => state === 'consumed')
   const atWork = await lockStagesAtWork(
     trx,
-    consumed.map(({ to_stage_id }) => to_stage_id),
+    relying.map(({ to_stage_id }) => to_stage_id),
   )
-  const edges = relying.filter(
-    ({ state, to_stage_id }) => state !== 'consumed' || atWork.includes(to_stage_id),
-  )
+  const isAtWork = (edge: (typeof relying)[number]) => atWork.some(({ id }) => id === edge.to_stage_id)
+  const edges = relying.filter((edge) => edge.state !== 'consumed' || isAtWork(edge))
   for (const edge of edges) await endAttempt(trx, edge, failure)
-  for (const stageId of atWork) {
-    const { name } = consumed.find(({ to_stage_id }) => to_stage_id === stageId)!
-    const message = `what hand-over "${name}" relied on was revoked`
-    await noteStageError(trx, stageId, { code: failure, message, retryable: false })
-    await takeLease(trx, 'stage', stageId, 'revoked')
+  const stagesStopped: string[] = []
+  for (const { id, status } of atWork) {
+    const into = edges.filter(({ to_stage_id }) => to_stage_id === id)
+    const hasTaken = into.some(({ state }) => state === 'consumed')
+    // A stage that runs with enough other values needs no more than these.
+    if (status === 'running' && !hasTaken) continue
+    const message = `what hand-over "${into[0]?.name}" relies on was revoked`
+    await noteStageError(trx, id, { code: failure, message, retryable: false })
+    if (!hasTaken) continue
+    await takeLease(trx, 'stage', id, 'revoked')
+    stagesStopped.push(id)
   }
   const cohortsAffected = [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted()
   for (const cohortId of cohortsAffected) {
@@ -145,7 +149,7 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
       })),
     ])
   }
-  return { edgesFailed: edges.length, cohortsAffected, stagesStopped: atWork }
+  return { edgesFailed: edges.length, cohortsAffected, stagesStopped }
 }
 
 /** Stores what a revocation has done, for its repeats. One that was only drained may be made immediate later. */

@@ -3,8 +3,9 @@ import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
 import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
 import type { Database } from '../../tables.ts'
-import type { CohortEdgeRow, CohortFault, CohortStageRow } from '../../tables/cohorts.ts'
+import type { CohortFault, CohortStageRow, EdgeFacts, StageFacts } from '../../tables/cohorts.ts'
 import { takeLease } from '../nodes/leases.ts'
+import { EDGE_FACTS, STAGE_FACTS } from './cohorts.ts'
 import { appendCohortEvents } from './events.ts'
 import { payloadOf, ResultPayloads, type ValuePayload, valueKey } from './payload-of.ts'
 
@@ -12,17 +13,17 @@ import { payloadOf, ResultPayloads, type ValuePayload, valueKey } from './payloa
 export async function lockStage(
   trx: Transaction<Database>,
   id: string,
-): Promise<{ stage: CohortStageRow; incoming: CohortEdgeRow[]; outgoing: CohortEdgeRow[] } | undefined> {
+): Promise<{ stage: StageFacts; incoming: EdgeFacts[]; outgoing: EdgeFacts[] } | undefined> {
   const edges = await trx
     .selectFrom('cohort_edge')
-    .selectAll()
+    .select(EDGE_FACTS)
     .where((eb) => eb.or([eb('from_stage_id', '=', id), eb('to_stage_id', '=', id)]))
     .orderBy('id')
     .forUpdate()
     .execute()
   const stage = await trx
     .selectFrom('cohort_stage')
-    .selectAll()
+    .select(STAGE_FACTS)
     .where('id', '=', id)
     .forUpdate()
     .executeTakeFirst()
@@ -35,33 +36,32 @@ export async function lockStage(
   )
 }
 
-/** Locks those of these stages that a node works on, behind their hand-overs; returns their ids. */
+/** Locks those of these stages that a node works on, behind their hand-overs. */
 export async function lockStagesAtWork(
   trx: Transaction<Database>,
   ids: readonly string[],
-): Promise<string[]> {
+): Promise<Pick<CohortStageRow, 'id' | 'status'>[]> {
   if (ids.length === 0) return []
-  const rows = await trx
+  return trx
     .selectFrom('cohort_stage')
-    .select('id')
+    .select(['id', 'status'])
     .where('id', 'in', ids)
     .where('status', 'in', ['called', 'loading', 'waiting', 'running'])
     .orderBy('cohort_id')
     .orderBy('position')
     .forNoKeyUpdate()
     .execute()
-  return rows.map(({ id }) => id)
 }
 
 /** Returns the hand-overs of a stage's result. */
-export function outgoingOf(db: Kysely<Database>, stageId: string): Promise<CohortEdgeRow[]> {
-  return db.selectFrom('cohort_edge').selectAll().where('from_stage_id', '=', stageId).execute()
+export function outgoingOf(db: Kysely<Database>, stageId: string): Promise<EdgeFacts[]> {
+  return db.selectFrom('cohort_edge').select(EDGE_FACTS).where('from_stage_id', '=', stageId).execute()
 }
 
 /** Records the node that a stage is called on. */
 export async function callStage(
   trx: Transaction<Database>,
-  { id, cohort_id, name, attempt }: CohortStageRow,
+  { id, cohort_id, name, attempt }: StageFacts,
   nodeId: string,
 ): Promise<void> {
   await trx
@@ -85,7 +85,7 @@ const TIMES: Record<Step, 'claimed_at' | 'loaded_at' | 'started_at'> = {
 /** Records a step of a stage that its node told; steps only go forward. Returns whether it was news. */
 export async function recordStep(
   trx: Transaction<Database>,
-  stage: CohortStageRow,
+  stage: StageFacts,
   step: Step,
 ): Promise<boolean> {
   const before = ORDER.slice(0, ORDER.indexOf(step)) as CohortStageRow['status'][]
@@ -120,7 +120,7 @@ export async function recordStep(
  */
 async function stateValue(
   trx: Transaction<Database>,
-  edge: CohortEdgeRow,
+  edge: EdgeFacts,
   { payload, ...statement }: ValuePayload,
   key: string | undefined,
 ): Promise<void> {
@@ -140,7 +140,7 @@ async function stateValue(
 }
 
 /** Closes hand-overs that will carry nothing. */
-export async function closeEdges(trx: Transaction<Database>, edges: readonly CohortEdgeRow[]): Promise<void> {
+export async function closeEdges(trx: Transaction<Database>, edges: readonly EdgeFacts[]): Promise<void> {
   if (edges.length === 0) return
   await trx
     .updateTable('cohort_edge')
@@ -156,8 +156,8 @@ export async function closeEdges(trx: Transaction<Database>, edges: readonly Coh
 /** Ends a stage with its result, and hands its values over in the same transaction. */
 export async function completeStage(
   trx: Transaction<Database>,
-  stage: CohortStageRow,
-  outgoing: readonly CohortEdgeRow[],
+  stage: StageFacts,
+  outgoing: readonly EdgeFacts[],
   {
     result,
     payloads = new ResultPayloads(result),
@@ -220,7 +220,7 @@ export interface NextAttempt {
 /** Puts a stage back for another attempt, and revokes the lease of the last one. */
 export async function retryStage(
   trx: Transaction<Database>,
-  stage: CohortStageRow,
+  stage: StageFacts,
   { attempt, endpoint }: NextAttempt,
 ): Promise<void> {
   await takeLease(trx, 'stage', stage.id, 'expired')
@@ -251,8 +251,8 @@ export async function retryStage(
 /** Ends a stage without a result; its hand-overs carry its default output, or nothing. */
 export async function giveUpStage(
   trx: Transaction<Database>,
-  stage: CohortStageRow,
-  outgoing: readonly CohortEdgeRow[],
+  stage: StageFacts,
+  outgoing: readonly EdgeFacts[],
   {
     status,
     fault,

@@ -8,7 +8,7 @@ import * as modelOrderRepository from '../../../../db/repositories/nodes/model-o
 import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { CohortEdgeRow, CohortRow, CohortStageRow } from '../../../../db/tables/cohorts.ts'
+import type { EdgeFacts, CohortRow, StageFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
@@ -106,7 +106,7 @@ export const claimStage = route({
 /** Gives a node the lease of a stage that it was called for; the one it has, when it asks again before its work has begun. */
 async function leaseOf(
   trx: Transaction<Database>,
-  stage: CohortStageRow,
+  stage: StageFacts,
   { nodeId, leaseS }: { nodeId: string; leaseS: number },
 ): Promise<LeaseRow | undefined> {
   if (stage.status === 'called') {
@@ -118,7 +118,7 @@ async function leaseOf(
   return last?.node_id === nodeId && last.state === 'active' ? last : undefined
 }
 
-const sideOf = ({ id, attempt, kind, mode, transports, max_bytes }: CohortEdgeRow, fingerprint: string) => ({
+const sideOf = ({ id, attempt, kind, mode, transports, max_bytes }: EdgeFacts, fingerprint: string) => ({
   edge_id: id,
   attempt,
   kind,
@@ -144,7 +144,7 @@ function shownOf(space: ModelSpace | undefined): IncomingEdge['space'] {
 /** Returns the static input of a stage with the values that come from the input of the run. */
 const knownInput = (
   { input }: GraphStage,
-  incoming: readonly CohortEdgeRow[],
+  incoming: readonly EdgeFacts[],
   cohort: CohortRow,
 ): Record<string, unknown> =>
   incoming

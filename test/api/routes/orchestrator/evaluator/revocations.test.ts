@@ -105,9 +105,37 @@ describe('a revocation', () => {
     assert.equal(lease.state, 'revoked')
     assert.deepEqual(error, {
       code: 'evidence_revoked',
-      message: 'what hand-over "edge_0" relied on was revoked',
+      message: 'what hand-over "edge_0" relies on was revoked',
       retryable: false,
     })
+  })
+
+  it('leaves no attempt for a stage that waits, and lets one run that does without', async () => {
+    const { id } = await evidence()
+    const [waiting, running] = [
+      await buildCohortRows(api, [{ evidence_id: id, state: 'open' }]),
+      await buildCohortRows(api, [{ evidence_id: id, state: 'open' }, { state: 'consumed' }]),
+    ]
+    const { db } = api.database
+    await db
+      .updateTable('cohort_stage')
+      .set({ status: 'running' })
+      .where('id', '=', running.stages[1])
+      .execute()
+
+    const { body } = await evaluate(api, `evidence/${id}:revoke`, { reason: 'wrong' })
+
+    const errors = await db
+      .selectFrom('cohort_stage')
+      .select('error')
+      .where('id', 'in', [waiting.stages[1], running.stages[1]])
+      .orderBy('id')
+      .execute()
+    assert.equal(body.edges_failed, 2)
+    assert.deepEqual(
+      errors.map(({ error }) => error?.code),
+      ['evidence_revoked', undefined],
+    )
   })
 
   it('leaves hand-overs alone that may drain, until one follows that does not', async () => {
