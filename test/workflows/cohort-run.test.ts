@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { foldUsage } from '../../db/repositories/platform/usage.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
@@ -84,6 +85,16 @@ describe('cohortRun', () => {
     )
     assert.equal(seen.cost_credits, (3 * PRICE) / 1e6)
     await recorded('cohort-run-chain', accepted.cohort_id)
+    await foldUsage(world.api.database.db)
+    for (const [i, { id }] of [first, second].entries()) {
+      const { latency_ms } = await world.api.database.db
+        .selectFrom('endpoint')
+        .select('latency_ms')
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow()
+      // The time of its stage, and not that of the cohort, which had to load the model.
+      assert.equal(latency_ms, seen.stages[i].run_ms)
+    }
   })
 
   const value = (from: string, to: string, at: string, more: object = {}) => ({

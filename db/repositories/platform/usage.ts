@@ -12,12 +12,24 @@ const MOST_TOTAL = 9_000_000_000_000_000
 /** The mean latency and the share of failures of an endpoint cover about this many of its last inferences. */
 const MEMORY = 100
 
+/** Adds the time of an inference that is no request of its own to the mean of its endpoint, once it is folded. */
+export async function noteLatency(
+  db: Kysely<Database>,
+  { accountId, endpointId, ms }: { accountId: string; endpointId: string; ms: number },
+): Promise<void> {
+  await db
+    .insertInto('usage_delta')
+    .values({ account_id: accountId, endpoint_id: endpointId, inference_ms: ms })
+    .execute()
+}
+
 /**
  * Adds one batch of usage deltas to the totals of accounts and endpoints, and returns the number of rows. One statement
  * takes a delta and adds it, so each counts once. An advisory lock lets one folder work at a time, and others find
  * nothing to do, so they never deadlock on the totals. A count beyond any real inference, which a node invented or an
- * earlier version accepted, is reduced to the largest possible one, so that it never blocks the others. The levels of
- * the endpoints move in the same transaction, so none is left behind.
+ * earlier version accepted, is reduced to the largest possible one, so that it never blocks the others. A delta with a
+ * time alone is that of one stage of a cohort, which is no request. The levels of the endpoints move in the same
+ * transaction, so none is left behind.
  */
 export async function foldUsage(
   db: Kysely<Database>,
@@ -47,8 +59,8 @@ export async function foldUsage(
       ), by_endpoint as (
         select endpoint_id, sum(enqueued) as requests, sum(tokens) as tokens, max(created_at) as used_at,
           sum(succeeded) as succeeded, sum(failed) as failed, sum(succeeded + failed) as ended,
-          sum(succeeded) filter (where inference_ms > 0) as measured,
-          sum(inference_ms) / nullif(sum(succeeded) filter (where inference_ms > 0), 0) as mean_ms
+          sum(greatest(succeeded, 1)) filter (where inference_ms > 0) as measured,
+          sum(inference_ms) / nullif(sum(greatest(succeeded, 1)) filter (where inference_ms > 0), 0) as mean_ms
         from sound group by endpoint_id
       ), accounts as (
         insert into usage_total as t (account_id, enqueued, succeeded, failed, expired)

@@ -38,6 +38,9 @@ const WRITE_EFFECTS = `ledger as (
 
 /** The sum of the inference times of all tasks that succeeded. */
 const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
+/** The same without cohorts: theirs is the time of a whole graph with its loads, and their stages tell their own. */
+const SETTLED_MS =
+  "coalesce(sum(inference_time_ms) filter (where status = 'succeeded' and surface <> 'cohort'), 0)"
 
 const INSERT = `with fresh as (
     select * from unnest($8::uuid[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
@@ -151,7 +154,7 @@ const SETTLE = `with given as (
   ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms)
     select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
-      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${INFERENCE_MS}
+      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${SETTLED_MS}
     from written group by 1, 2
   ), ended_invocations as (
     update invocation set ended = true

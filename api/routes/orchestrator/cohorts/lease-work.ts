@@ -1,8 +1,10 @@
 import { ResultPayloads, valueKey } from '../../../../db/repositories/cohorts/payload-of.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
+import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
+import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
@@ -90,6 +92,10 @@ export const stageWork = {
       runMs: inference_time_ms,
       modelState: model_state,
     })
+    const { account_id: accountId, endpoint_id: endpointId, specification } = locked.stage
+    // A part of an inference tells nothing of a whole one.
+    if ((specification as unknown as GraphStage).operation === 'infer')
+      await usageRepository.noteLatency(trx, { accountId, endpointId, ms: inference_time_ms })
   },
 
   async fail({ trx, lease, body: { code, message, retryable } }) {
