@@ -39,7 +39,7 @@ interface Admission {
 export async function admitRun(trx: Transaction<Database>, admission: Admission): Promise<CohortAccepted> {
   const { accountId, body, now } = admission
   const { request, earlier } = await requestOf(trx, admission)
-  const planned = await planRequest(trx, { accountId, request, now })
+  const planned = await planRequest(trx, { accountId, request, place: ['body', 'plan'], now })
   const { graph, plan, models } = planned
   if (!plan.feasible) {
     const message = `this graph cannot run now: ${plan.reasons[0]?.message}`

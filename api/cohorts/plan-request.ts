@@ -22,12 +22,17 @@ export interface PlannedRequest {
   handOvers: ReadonlyMap<string, HandOver>
 }
 
-/** Plans a request for an account; throws a 422 for faults of its shape. */
+/** Plans a request for an account; throws a 422 for faults of its shape, which names them by where the graph is. */
 export async function planRequest(
   db: Kysely<Database>,
-  { accountId, request, now }: { accountId: string; request: PlanRequest; now: Date },
+  {
+    accountId,
+    request,
+    place,
+    now,
+  }: { accountId: string; request: PlanRequest; place?: string[]; now: Date },
 ): Promise<PlannedRequest> {
-  const issues = issuesOf(request)
+  const issues = issuesOf(request, place)
   if (issues.length > 0) throw invalidFor(issues)
   const graph = graphOf(request)
   const input = await readPlanInput(db, { graph, accountId, now })

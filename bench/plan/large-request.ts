@@ -83,6 +83,7 @@ export function largeRequest(
     models,
     handOvers,
     nodes,
+    nodeNames: new Map(),
     rateOf: () => undefined,
     reasons: [],
     now: new Date(0),

@@ -1,4 +1,3 @@
-import type { PlanReasonCode } from '../../schemas/cohort-plan.ts'
 import { reachableMemory } from '../placement/gpu-room.ts'
 import { type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
 import { OF_OTHERS, type PlacedNode, pointsOf, rejectReason } from '../placement/placement.ts'
@@ -38,10 +37,10 @@ interface Wanted {
 }
 
 /** The reasons that bind a stage to few nodes, in the words of a plan. */
-const NOT_NAMED = 'is not among the nodes that the stage names'
+const NOT_NAMED = 'is not among those that the stage names'
 const NAMED_OUT = 'is excluded by the stage'
 const OF_ANOTHER = 'belongs to another account'
-const NO_MEMORY = 'has too little memory'
+export const NO_MEMORY = 'has too little memory'
 const LOAD_FAILED = 'failed to load the model'
 
 /** Returns the costs of a stage on every node. */
@@ -109,12 +108,4 @@ function placedNode(snapshot: NodeSnapshot): PlacedNode {
 function inClasses(reason: string): string {
   if (/ MB | GB /.test(reason)) return NO_MEMORY
   return reason.startsWith('failed to load it') ? LOAD_FAILED : reason
-}
-
-/** Returns the code of a stage that fits on no node, from the reasons of the nodes. */
-export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCode {
-  const reasons = [...excluded.keys()]
-  if (reasons.includes(NO_MEMORY)) return 'memory'
-  if (reasons.length > 0 && reasons.every((reason) => / not (?:cpu|gpu|xpu)$/.test(reason))) return 'hardware'
-  return 'no_node_fits'
 }

@@ -100,13 +100,10 @@ function inOrder(stages: readonly GraphStage[], edges: readonly GraphEdge[]): Gr
 
 /** Returns the reasons for which a graph could run nowhere, whatever the endpoints and nodes. */
 export function faultsOf(graph: Graph): PlanReason[] {
-  return [
-    ...unknownStages(graph),
-    ...cycles(graph),
-    ...twoWriters(graph),
-    ...unwritable(graph),
-    ...deadEnds(graph),
-  ]
+  const reasons = [...unknownStages(graph), ...cycles(graph), ...twoWriters(graph), ...unwritable(graph)]
+  const isBroken = reasons.some(({ code }) => code === 'unknown_stage' || code === 'cycle')
+  // What reaches an output is only known once the edges are what was meant.
+  return isBroken ? reasons : [...reasons, ...deadEnds(graph)]
 }
 
 function unknownStages({ stages, edges, outputs }: Graph): PlanReason[] {

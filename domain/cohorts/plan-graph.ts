@@ -1,9 +1,10 @@
 import type { Plan, PlannedEdge, PlannedStage, PlanReason } from '../../schemas/cohort-plan.ts'
 import type { Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
-import { costsOf, noNodeCode, type StageCosts, type StageModel } from './costs.ts'
+import { costsOf, type StageCosts, type StageModel } from './costs.ts'
 import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
+import { noNodeCode, whyNoNode } from './no-node.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
 import { costOfWay, type EdgeCost, expectedBytes, type RateOf, timesOf, waysOf } from './transfers.ts'
@@ -16,6 +17,8 @@ export interface PlanInput {
   /** By `edge_id`. */
   handOvers: ReadonlyMap<string, HandOver>
   nodes: readonly NodeSnapshot[]
+  /** The names of those that stages name and that the account may see, connected or not. */
+  nodeNames: ReadonlyMap<string, string>
   rateOf: RateOf
   /** What is known to be wrong with the graph already. */
   reasons: readonly PlanReason[]
@@ -117,16 +120,16 @@ const missingWays = ({ graph }: PlanInput, ways: ReadonlyMap<string, Transport[]
     }))
 
 const missingNodes = (
-  { graph, models, nodes }: PlanInput,
+  { graph, models, nodes, nodeNames }: PlanInput,
   costs: readonly (StageCosts | undefined)[],
 ): PlanReason[] =>
-  graph.stages.flatMap(({ stage_id }, i) => {
+  graph.stages.flatMap(({ stage_id, placement }, i) => {
     const cost = costs[i]
     if (!cost || cost.queueMs.some((ms) => ms < Infinity)) return []
-    const words = [...cost.excluded].map(([reason, count]) => `${count} ${reason}`).join(', ')
-    const why = nodes.length === 0 ? 'no node is connected' : `of ${nodes.length} nodes, ${words}`
+    const { excluded } = cost
+    const why = whyNoNode(placement?.node_ids, { names: nodeNames, nodes, excluded })
     const message = `no node can run stage "${stage_id}" (${models.get(stage_id)?.model_name}): ${why}`
-    return [{ code: noNodeCode(cost.excluded), message, stage_id }]
+    return [{ code: noNodeCode(excluded), message, stage_id }]
   })
 
 const nothingTogether = ({ constraints }: Graph): PlanReason =>
@@ -254,9 +257,13 @@ function whyThere(
   const beside = (incoming.get(graph.stages[i]!.stage_id) ?? [])
     .filter(({ from }) => planned.schedule.nodes[index.get(from.stage_id)!] === node)
     .map(({ from }) => `"${from.stage_id}"`)
-  const where = beside.length > 0 ? `, and ${beside.join(', ')} hands over on the same node` : ''
+  const verb = beside.length > 1 ? 'hand' : 'hands'
+  const where = beside.length > 0 ? `, and ${inEnglish(beside)} ${verb} over on the same node` : ''
   return nodes.length === 1 ? `it is the only node; ${state}` : `${state}${where}`
 }
+
+const inEnglish = (words: readonly string[]): string =>
+  words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`
 
 /** Returns the milliseconds at which the inputs of a stage would be on a node. */
 function arrivalOn(

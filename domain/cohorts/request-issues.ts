@@ -4,11 +4,14 @@ import { edgeName, RUN_INPUT } from './graph.ts'
 
 const VALUE = '{{value}}'
 
-/** Returns the faults of a request that its schema cannot express. */
-export function issuesOf({ stages, edges, outputs = [] }: PlanRequest): Issue[] {
+/** Returns the faults of a request that its schema cannot express, with their places below that of the graph. */
+export function issuesOf(
+  { stages, edges, outputs = [] }: PlanRequest,
+  place: readonly string[] = ['body'],
+): Issue[] {
   const issues: Issue[] = []
   const fault = (loc: readonly (string | number)[], msg: string) =>
-    issues.push({ loc: ['body', ...loc], msg, type: 'value_error' })
+    issues.push({ loc: [...place, ...loc], msg, type: 'value_error' })
 
   const twice = (list: string, values: readonly (string | undefined)[], name: string) => {
     for (const [i, value] of values.entries())

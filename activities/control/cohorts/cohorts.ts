@@ -9,6 +9,7 @@ import * as modelOrderRepository from '../../../db/repositories/nodes/model-orde
 import type { CohortRow, CohortStageRow } from '../../../db/tables/cohorts.ts'
 import { costsOf } from '../../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
+import { whyNoNode } from '../../../domain/cohorts/no-node.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeCohortFiles } from './cohort-files.ts'
@@ -159,7 +160,11 @@ async function choosePlace(
     stages: [{ ...spec, endpoint_id: stage.endpoint_id, fallbacks: [] }],
     edges: [],
   }
-  const { stageModels, nodes } = await readPlanInput(db, { graph, accountId: cohort.account_id, now: now() })
+  const { stageModels, nodes, nodeNames } = await readPlanInput(db, {
+    graph,
+    accountId: cohort.account_id,
+    now: now(),
+  })
   const model = stageModels.models.get(stage.name)
   const [refusal] = stageModels.reasons
   if (!model)
@@ -184,8 +189,11 @@ async function choosePlace(
   if (!chosen) {
     // A node that has lost the stage is better than none.
     if (avoid.length > 0) return choosePlace({ db, now }, { cohortId, stageId, avoid: [] })
-    const words = [...costs.excluded].map(([reason, count]) => `${count} ${reason}`).join(', ')
-    const why = `no node can run stage "${stage.name}": ${words || 'none is connected'}`.slice(0, LONGEST_WHY)
+    const { excluded } = costs
+    const reason =
+      whyNoNode(spec.placement?.node_ids, { names: nodeNames, nodes, excluded }) ||
+      `it is tied to the node of stage "${tied}"`
+    const why = `a node that can run stage "${stage.name}": ${reason}`.slice(0, LONGEST_WHY)
     await cohortStartRepository.noteWaiting(db, cohortId, why)
     return { verdict: 'waits', why }
   }

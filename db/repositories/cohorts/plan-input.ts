@@ -5,7 +5,7 @@ import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
-import { readSnapshots } from '../nodes/loads.ts'
+import { readSnapshots, visibleNames } from '../nodes/loads.ts'
 import { readRates } from './edge-rates.ts'
 import { readHandOvers } from './hand-overs.ts'
 import { readStageModels, type StageModels } from './stage-models.ts'
@@ -23,6 +23,7 @@ export async function readPlanInput(
   const stageModels = await readStageModels(db, graph, accountId)
   const nodes = await readSnapshots(db)
   const { handOvers, reasons } = await readHandOvers(db, graph, stageModels.configs)
+  const named = graph.stages.flatMap(({ placement }) => placement?.node_ids ?? [])
   const ids = nodes.map(({ node_id }) => node_id)
   // Only representations go from node to node.
   const isDirect = [...handOvers.values()].some(({ kind }) => !isByValue(kind))
@@ -33,6 +34,7 @@ export async function readPlanInput(
     stageModels,
     handOvers,
     nodes,
+    nodeNames: await visibleNames(db, accountId, [...new Set(named)]),
     rateOf: isDirect ? await readRates(db, ids) : () => undefined,
     reasons: [
       ...faultsOf(graph),

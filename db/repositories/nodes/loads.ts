@@ -46,6 +46,23 @@ export async function nodeName(db: Kysely<Database>, id: string): Promise<string
   return row?.name
 }
 
+/** Returns the names of these nodes by their ids, as far as they are the account's or work for every account. */
+export async function visibleNames(
+  db: Kysely<Database>,
+  accountId: string,
+  ids: readonly string[],
+): Promise<Map<string, string>> {
+  if (ids.length === 0) return new Map()
+  const rows = await db
+    .selectFrom('node')
+    .select(['id', 'name'])
+    .where('id', '=', sql<string>`any(${ids}::uuid[])`)
+    .where('status', '!=', 'removed')
+    .where((eb) => eb.or([eb('sharing', '=', 'shared'), eb('account_id', '=', accountId)]))
+    .execute()
+  return new Map(rows.map(({ id, name }) => [id, name]))
+}
+
 /** Counts the live nodes that work for this account. */
 export async function countWorkers(db: Kysely<Database>, accountId: string): Promise<number> {
   const { count } = await db

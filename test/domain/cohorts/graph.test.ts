@@ -47,3 +47,17 @@ describe('the places that edges write to', () => {
     assert.deepEqual(faults({}, '/k/-', '/k/-'), [])
   })
 })
+
+describe('faults of a graph', () => {
+  it('do not say that stages reach no output while an output or an edge is misspelled', () => {
+    const misspelled = graphOf({
+      stages: ['a', 'b'].map((stage_id) => ({ stage_id, endpoint_id: 'e' })),
+      edges: [{ from: { stage_id: 'a' }, to: { stage_id: 'b', path: '/x' } }],
+      outputs: [{ name: 'out', stage_id: 'bb' }],
+    })
+    assert.deepEqual(
+      faultsOf(misspelled).map(({ code }) => code),
+      ['unknown_stage'],
+    )
+  })
+})

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { newId } from '../../../../../domain/ids.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
@@ -176,6 +177,38 @@ describe('plans of cohorts', () => {
       )
     })
   }
+
+  it('are refused by a run at the place of the graph in its request', async () => {
+    const plan = { stages: [stage('a', endpoint, { quorum: 9 })], edges: [] }
+    const { status, body } = await call('/cohorts:run', { plan, input: {} })
+    assert.equal(status, 422)
+    assert.deepEqual(
+      body.detail.map(({ loc }: AnyBody) => loc.join('.')),
+      ['body.plan.stages.0.quorum'],
+    )
+  })
+
+  it('name the node that a stage is bound to, and none of other accounts', async () => {
+    const { db } = api.database
+    const nodeOf = async (accountId: string, name: string) => {
+      const id = newId()
+      const more = { status: 'active', sharing: 'dedicated', hardware: 'cpu', runtime_version: '1' } as const
+      await db
+        .insertInto('node')
+        .values({ id, account_id: accountId, name, public_key: Buffer.from(id), inventory: '{}', ...more })
+        .execute()
+      return id
+    }
+    const own = await nodeOf(caller.accountId, 'attic')
+    const foreign = await nodeOf((await api.account()).accountId, 'cellar')
+    const messageFor = async (nodeId: string): Promise<string> => {
+      const stages = [stage('a', endpoint, { placement: { node_ids: [nodeId] } })]
+      const { body } = await call('/cohorts:plan', { stages, edges: [] })
+      return body.reasons[0].message
+    }
+    assert.match(await messageFor(own), /: it may run on node "attic" only, which is offline$/)
+    assert.match(await messageFor(foreign), new RegExp(`no node has the id ${foreign}$`))
+  })
 
   it('are of their account alone, and run until they expire', async () => {
     const { body: plan } = await call('/cohorts:plan', { stages: [stage('a', endpoint)], edges: [] })

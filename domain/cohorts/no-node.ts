@@ -1,0 +1,61 @@
+import type { PlanReasonCode } from '../../schemas/cohort-plan.ts'
+import type { NodeSnapshot } from '../placement/node-snapshot.ts'
+import { NO_MEMORY } from './costs.ts'
+
+/** Returns the code of a stage that fits on no node, from the reasons of the nodes. */
+export function noNodeCode(excluded: ReadonlyMap<string, number>): PlanReasonCode {
+  const reasons = [...excluded.keys()]
+  if (reasons.includes(NO_MEMORY)) return 'memory'
+  if (reasons.length > 0 && reasons.every((reason) => / not (?:cpu|gpu|xpu)$/.test(reason))) return 'hardware'
+  return 'no_node_fits'
+}
+
+interface Known {
+  /** Those that a stage names, with their names; nodes that its account may not see are absent. */
+  names: ReadonlyMap<string, string>
+  /** Those that are connected. */
+  nodes: readonly Pick<NodeSnapshot, 'node_id'>[]
+  /** The connected nodes that cannot run the stage, by their reason. */
+  excluded: ReadonlyMap<string, number>
+}
+
+/** Explains why no node can run a stage, by the nodes that it names and what keeps the connected ones from it. */
+export function whyNoNode(named: readonly string[] | undefined, { names, nodes, excluded }: Known): string {
+  const connected = new Set(nodes.map(({ node_id }) => node_id))
+  const absent = (named ?? []).filter((id) => !connected.has(id))
+  const offline = absent.flatMap((id) => names.get(id) ?? [])
+  const unknown = absent.filter((id) => !names.has(id))
+  const faults = [
+    ...(offline.length > 0
+      ? [`${listed(offline, 'node')} ${offline.length > 1 ? 'are' : 'is'} offline`]
+      : []),
+    ...unknown.map((id) => `no node has the id ${id}`),
+  ]
+  if (named && absent.length === named.length) {
+    if (unknown.length === 0)
+      return `it may run on ${listed(offline, 'node')} only, which ${offline.length > 1 ? 'are' : 'is'} offline`
+    return `it may run on the nodes that it names only: ${faults.join(', ')}`
+  }
+  if (nodes.length === 0) return 'no node is connected'
+  return [...faults, ...[...excluded].map(counted)].join(', ')
+}
+
+const listed = (names: readonly string[], noun: string): string => {
+  const quoted = names.map((name) => `"${name}"`)
+  return quoted.length > 1 ? `the ${noun}s ${quoted.join(', ')}` : `${noun} ${quoted[0]}`
+}
+
+/** The first words of the reasons, as they are said of several nodes. */
+const PLURAL: Readonly<Record<string, string>> = {
+  is: 'are',
+  has: 'have',
+  was: 'were',
+  belongs: 'belong',
+  serves: 'serve',
+}
+
+function counted([reason, count]: readonly [string, number]): string {
+  if (count === 1) return `1 node ${reason}`
+  const [first = '', ...rest] = reason.replace('its own', 'their own').split(' ')
+  return `${count} nodes ${[PLURAL[first] ?? first, ...rest].join(' ')}`
+}
