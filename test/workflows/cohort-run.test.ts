@@ -86,15 +86,13 @@ describe('cohortRun', () => {
     assert.equal(seen.cost_credits, (3 * PRICE) / 1e6)
     await recorded('cohort-run-chain', accepted.cohort_id)
     await foldUsage(world.api.database.db)
-    for (const [i, { id }] of [first, second].entries()) {
-      const { latency_ms } = await world.api.database.db
-        .selectFrom('endpoint')
-        .select('latency_ms')
-        .where('id', '=', id)
-        .executeTakeFirstOrThrow()
-      // The time of its stage, and not that of the cohort, which had to load the model.
-      assert.equal(latency_ms, seen.stages[i].run_ms)
-    }
+    const { latency_ms } = await world.api.database.db
+      .selectFrom('endpoint')
+      .select('latency_ms')
+      .where('id', '=', second.id)
+      .executeTakeFirstOrThrow()
+    // The time of its stage, and not that of the cohort, which had to load the model.
+    assert.equal(latency_ms, seen.stages[1].run_ms)
   })
 
   const value = (from: string, to: string, at: string, more: object = {}) => ({
