@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { ImportedModel } from '../../schemas/model-import.ts'
 import { evaluate } from '../support/builders/evidence.ts'
@@ -20,6 +21,9 @@ const GREEDY = { max_tokens: 32, temperature: 0 }
 
 describe('a prompt read on one node, and continued on another', function () {
   this.timeout(600_000)
+  /** Ends what a lost node would wait for, so that the process ends too. */
+  const over = new AbortController()
+  after(() => over.abort())
   const folder = temporaryFolder()
   let world: InferenceWorld
   let model: ImportedModel
@@ -158,7 +162,7 @@ describe('a prompt read on one node, and continued on another', function () {
     await Promise.all([a, b, c].map(({ parts }) => parts.models.load(model.model_key)))
     const wanted = await undivided()
     const lost = Promise.withResolvers<WorldNode>()
-    for (const one of [b, c]) loseAtConsume(one, lost)
+    for (const one of [b, c]) loseAtConsume(one, lost, over.signal)
 
     const task = await run(placed(planOf([b, c], { transports: ['direct'] }), a))
     const first = await lost.promise
@@ -183,7 +187,7 @@ describe('a prompt read on one node, and continued on another', function () {
 })
 
 /** The first node that has the bytes, and would take them, says no more. */
-function loseAtConsume(node: WorldNode, lost: PromiseWithResolvers<WorldNode>): void {
+function loseAtConsume(node: WorldNode, lost: PromiseWithResolvers<WorldNode>, over: AbortSignal): void {
   const { control } = node.parts
   const edge = control.edge.bind(control)
   let isFirst: boolean | undefined
@@ -192,6 +196,6 @@ function loseAtConsume(node: WorldNode, lost: PromiseWithResolvers<WorldNode>): 
     if (verb !== 'consume') return edge(verb, ...rest)
     lost.resolve(node)
     await lost.promise
-    return isFirst ? new Promise<never>(() => {}) : edge(verb, ...rest)
+    return isFirst ? unlessAborted(new Promise<never>(() => {}), over) : edge(verb, ...rest)
   }) as typeof control.edge
 }
