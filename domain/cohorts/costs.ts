@@ -1,6 +1,7 @@
 import { reachableMemory } from '../placement/gpu-room.ts'
 import { type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
 import { OF_OTHERS, type PlacedNode, pointsOf, rejectReason } from '../placement/placement.ts'
+import { isToolKey } from '../tools/catalog.ts'
 import type { GraphStage } from './graph.ts'
 
 /** What the planner knows of the model behind a stage. */
@@ -41,6 +42,7 @@ const NOT_NAMED = 'is not among those that the stage names'
 const NAMED_OUT = 'is excluded by the stage'
 const OF_ANOTHER = 'belongs to another account'
 export const NO_MEMORY = 'has too little memory'
+const NO_TOOL = 'does not have the tool'
 const LOAD_FAILED = 'failed to load the model'
 
 /** Returns the costs of a stage on every node. */
@@ -76,7 +78,9 @@ export function costsOf(
       (nodeAccounts === 'own' && snapshot.account_id !== accountId && OF_ANOTHER) ||
       (named && !named.has(snapshot.node_id) && NOT_NAMED) ||
       (excludedNodes.has(snapshot.node_id) && NAMED_OUT) ||
-      rejectReason(node, need)
+      rejectReason(node, need) ||
+      // Nodes load no tools: those that can confine one report it.
+      (isToolKey(model.model_key) && warmthOf(held) !== 'warm' && NO_TOOL)
     if (reason) {
       costs.queueMs[i] = Infinity
       const words = inClasses(reason)

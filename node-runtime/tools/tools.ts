@@ -6,6 +6,7 @@ import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { emit } from '../events.ts'
 import type { StartedTool, ToolDriver } from './driver.ts'
+import { inputRefusal } from './input-check.ts'
 import { ToolPool } from './pool.ts'
 import { resultOf } from './run-tool.ts'
 import { type InstalledTool, Stage, type StageOptions } from './stage.ts'
@@ -77,6 +78,17 @@ export class Tools implements AsyncDisposable {
 
   has(modelKey: string): boolean {
     return this.#tools.has(modelKey)
+  }
+
+  /** Returns the fields of a tool's input that name files. */
+  fileFieldsOf(modelKey: string): string[] {
+    return Object.keys(this.#tools.get(modelKey)?.tool.files ?? {})
+  }
+
+  /** Returns what is wrong with an input by the schema of its tool; undefined when nothing is. */
+  refusalOf(modelKey: string, input: Record<string, unknown>): string | undefined {
+    const installed = this.#tools.get(modelKey)
+    return installed && inputRefusal(installed.tool, input)
   }
 
   /** Returns the tools as models that are always loaded, because a request needs nothing else of a node. */

@@ -11,6 +11,7 @@ import { costsOf } from '../../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import { whyNoNode } from '../../../domain/cohorts/no-node.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import { isToolKey } from '../../../domain/tools/catalog.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeCohortFiles } from './cohort-files.ts'
 import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
@@ -96,7 +97,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       if (!locked || !isOpenStage(locked.stage) || !cohort || !cohortRepository.isOpenCohort(cohort))
         return { verdict: 'over' }
       const { stage } = locked
-      await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
+      if (!isToolKey(stage.model_key))
+        await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
       await cohortStageRepository.callStage(trx, stage, nodeId)
       const name = await nodeLoadRepository.nodeName(trx, nodeId)
       return { verdict: 'called', nodeId, nodeName: name ?? nodeId, attempt: stage.attempt }

@@ -1,18 +1,20 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
-import { isFileAddress } from '../../../domain/cohorts/stage-files.ts'
 import { filesOf } from '../../../domain/task-types/index.ts'
+import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import { type KeptLease, keepLease } from '../../../node-runtime/control/lease-keeper.ts'
-import { addressesIn, filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
+import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { StageClaim } from '../../../schemas/cohort-stage.ts'
-import type { CompleteTask, InputFiles } from '../../../schemas/lease.ts'
+import type { CompleteTask } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
 import { type Gathered, gatherInput } from './gather-input.ts'
 import { runModel } from './stage-operations.ts'
+import { namedFiles, tellStep } from './stage-steps.ts'
+import { runToolStage } from './tool-stage.ts'
 
 const LEASE_S = 30
 
@@ -63,17 +65,18 @@ async function workOn(
   held: Held,
   signal: AbortSignal,
 ): Promise<CompleteTask> {
+  if (isToolKey(claim.model_key)) return runToolStage(deps, claim, held, signal)
   const { models } = deps
   const model_state = models.startState(claim.model_key)
   const gathering = gatherInput(deps, claim, signal)
   using gathered = await loadMeanwhile(gathering, async () => {
     await unlessAborted(models.load(claim.model_key), signal)
-    tell(held.lease, 'waiting')
+    tellStep(held.lease, 'waiting')
   })
 
   using use = models.use(claim.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
-  tell(held.lease, 'running')
+  tellStep(held.lease, 'running')
   const startedAt = performance.now()
   const limited = AbortSignal.any([signal, AbortSignal.timeout(claim.timeout_s * 1_000)])
   const work = { deps, claim, held, server: use.server, signal: limited }
@@ -102,31 +105,19 @@ async function loadMeanwhile(gathering: Promise<Gathered>, load: () => Promise<v
   }
 }
 
-const tell = (lease: KeptLease, status: 'waiting' | 'running') =>
-  lease.report({ status, progress_pct: 0, metadata: {} })
-
 /** Reads the files that the gathered input names: those of earlier stages, uploads and public ones. */
 async function fetchFiles(
-  { inputs, control }: NodeDeps,
-  { stage_id, task_type, lease_token }: StageClaim,
+  deps: NodeDeps,
+  claim: StageClaim,
   input: Record<string, unknown>,
   signal: AbortSignal,
 ): Promise<Buffer> {
+  const files = await namedFiles(deps, claim, { input, fields: filesOf(claim.task_type), signal })
   try {
-    const named = addressesIn(input, filesOf(task_type))
-    const { files } =
-      named.length > 0
-        ? await control.lease<InputFiles>('files', lease_token, { files: named }, { signal })
-        : { files: [] }
-    const lost = named.find(
-      ({ field, url }) => isFileAddress(url) && !files.some((one) => one.field === field),
-    )
-    if (lost) throw new InferenceError(`${lost.field} names a file that this run does not have`, false)
-    const wanted = filesOfInput(stage_id, task_type, files)
-    return await inputs.fetch(wanted, Buffer.from(JSON.stringify(input)), signal)
+    const wanted = filesOfInput(claim.stage_id, claim.task_type, files)
+    return await deps.inputs.fetch(wanted, Buffer.from(JSON.stringify(input)), signal)
   } catch (err) {
     if (err instanceof InputFileError) throw new InferenceError(err.message, err.retryable)
-    if (err instanceof ControlError && err.status === 422) throw new InferenceError(err.message, false)
     throw err
   }
 }

@@ -15,6 +15,7 @@ import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { carriedBy, isByValue, withCarried } from '../../../../domain/cohorts/values.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
+import { isToolKey } from '../../../../domain/tools/catalog.ts'
 import type { ModelSpace } from '../../../../schemas/cohort-evaluator.ts'
 import { type IncomingEdge, StageClaim } from '../../../../schemas/cohort-stage.ts'
 import { Uuid } from '../../../../schemas/common.ts'
@@ -50,11 +51,14 @@ export const claimStage = route({
       const leaseS = body.lease_s ?? LEASE_SECONDS.default
       const lease = await leaseOf(trx, stage, { nodeId, leaseS })
       if (!lease) throw conflict('this stage is held under another lease', 'held')
-      const model = links.placement.model(nodeId, stage.model_key)
-      const place = { modelKey: stage.model_key, nodeId }
-      if (warmthOf(model) !== 'warm')
-        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
-      await modelOrderRepository.orderModel(trx, place)
+      // A tool is started for each stage, and never loaded.
+      if (!isToolKey(stage.model_key)) {
+        const model = links.placement.model(nodeId, stage.model_key)
+        const place = { modelKey: stage.model_key, nodeId }
+        if (warmthOf(model) !== 'warm')
+          await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
+        await modelOrderRepository.orderModel(trx, place)
+      }
       const endpoint = await taskRepository.findEndpointFacts(trx, stage.endpoint_id)
       await cohortStageRepository.recordStep(trx, stage, 'loading')
       const spaces = new Map<string, ModelSpace>()
