@@ -18,6 +18,7 @@ import { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import { GatewayLease } from './gateway/background/gateway-lease.ts'
 import { HealthProbe } from './gateway/background/health-probe.ts'
 import { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
+import { RunFollowers } from './gateway/background/run-followers.ts'
 import { TaskWaiters } from './gateway/background/task-waiters.ts'
 import { TaskWaker } from './gateway/background/task-waker.ts'
 import { WarmPins } from './gateway/background/warm-pins.ts'
@@ -88,6 +89,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, answerBytes, onStates }))
   const edgeWaiters = stack.use(new EdgeWaiters(url, log, links))
   await edgeWaiters.start()
+  const runFollowers = stack.use(new RunFollowers(url, log))
+  await runFollowers.start()
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
   const warmPins = stack.use(new WarmPins({ db, outbox, log }))
@@ -125,6 +128,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     journal,
     taskWaiters,
     edgeWaiters,
+    runFollowers,
     edgeTickets: new EdgeTickets(config.HEARTH_ENCRYPTION_KEYS),
   }
   const memory = await openMemory(withoutMemory, watch, stack)

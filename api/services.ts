@@ -15,6 +15,7 @@ import type { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import type { GatewayLease } from './gateway/background/gateway-lease.ts'
 import type { HealthProbe } from './gateway/background/health-probe.ts'
 import type { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
+import type { RunFollowers } from './gateway/background/run-followers.ts'
 import type { TaskWaiters } from './gateway/background/task-waiters.ts'
 import type { WarmPins } from './gateway/background/warm-pins.ts'
 import type { WorkflowOutbox } from './gateway/background/workflow-outbox.ts'
@@ -88,6 +89,8 @@ export interface Services {
   readonly edgeTickets: EdgeTickets
   /** Wakes requests that wait for the other side of a cohort's edge. */
   readonly edgeWaiters: EdgeWaiters
+  /** Wakes the streams of training runs. */
+  readonly runFollowers: RunFollowers
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
   /** Loads of models that requests wait for. */

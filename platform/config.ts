@@ -103,7 +103,7 @@ export const SETTINGS = {
   HEARTH_STREAM_KEEPALIVE_S: setting(
     'integer',
     '15',
-    'Seconds of silence before the first token after which a stream of a chat gets a comment; 0 sends none.',
+    'Seconds of silence after which a stream of a chat, before its first token, or of a training run gets a comment; 0 sends none.',
   ),
   HEARTH_CREDIT_USD: setting(
     'amount',

@@ -82,6 +82,16 @@ export const TrainingMetrics = Type.Object(
 )
 export type TrainingMetrics = Static<typeof TrainingMetrics>
 
+/** How far the attempt at work has come, as its trainer says; a step is an epoch, or an optimizer step of a language model. */
+export const RunProgress = Type.Object({
+  pct: Type.Number({ minimum: 0, maximum: 100 }),
+  step: Type.Integer({ minimum: 0 }),
+  of: Type.Integer({ minimum: 0 }),
+  /** At the pace so far; null until there is one. */
+  eta_s: Nullable(Type.Integer({ minimum: 0 })),
+})
+export type RunProgress = Static<typeof RunProgress>
+
 /** A run or merge in responses. `run_id` is the older name of `job_id`. */
 export const TrainingRun = Type.Object(
   {
@@ -127,12 +137,21 @@ export type TrainingRunList = Static<typeof TrainingRunList>
 
 export const TrainingRunParams = Type.Object({ run_id: Uuid })
 
+export const STREAMED_TYPES = ['log', 'metric', 'progress', 'event', 'status'] as const
+const StreamedType = Vocabulary(...STREAMED_TYPES)
+export type StreamedType = Static<typeof StreamedType>
+
+/** A place in what is told of a run, as its stream and its log give it out. */
+export const FeedCursor = Type.String({ minLength: 1, maxLength: 200 })
+
 export const TrainingRunLogs = Type.Object(
   {
     run_id: Uuid,
     logs: Type.Array(Type.Object({ timestamp: Timestamp, message: Type.String() })),
-    /** The cursor of the lines before these; null when there are none. */
+    /** The cursor of the lines before these; null when there are none, and where `after` was given. */
     next_cursor: Nullable(Type.String()),
+    /** Given as `after`, here or to the stream, it goes on behind these lines; null where `cursor` was given. */
+    after: Nullable(Type.String()),
   },
   { $id: 'TrainingRunLogs' },
 )

@@ -1,6 +1,11 @@
-import type { Insertable, Selectable } from 'kysely'
-import type { HardwarePreference, OperatingMode, TrainingRunStatus } from '../../schemas/training-run.ts'
-import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+import type { ColumnType, Insertable, Selectable } from 'kysely'
+import type {
+  HardwarePreference,
+  OperatingMode,
+  RunProgress,
+  TrainingRunStatus,
+} from '../../schemas/training-run.ts'
+import type { CreatedAt, Defaulted, Json, NullableJson, Optional, Placed } from './columns.ts'
 
 export interface JobTable {
   id: string
@@ -38,6 +43,10 @@ export interface JobTable {
   deleted_at: Optional<Date>
   /** The time at which leftover files of its attempts were removed. */
   files_swept_at: Optional<Date>
+  /** The place of its status in the order of everything that is told of it. */
+  place: Placed
+  progress: NullableJson<RunProgress>
+  progress_place: ColumnType<number | null, undefined, never>
 }
 export type JobRow = Selectable<JobTable>
 export type NewJob = Insertable<JobTable>
@@ -58,6 +67,7 @@ export interface JobEventTable {
   dedupe: string
   detail: Optional<string>
   created_at: Defaulted<Date>
+  place: Placed
 }
 export type JobEventRow = Selectable<JobEventTable>
 
@@ -67,6 +77,7 @@ export interface JobLogTable {
   seq: number
   message: string
   created_at: Date
+  place: Placed
 }
 
 export interface JobLogSizeTable {
@@ -83,6 +94,7 @@ export interface JobEpochTable {
   eval_loss: Optional<number>
   eval_perplexity: Optional<number>
   created_at: Defaulted<Date>
+  place: Placed
 }
 
 export interface JobCheckpointTable {

@@ -52,6 +52,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getTrainingRunLogs: 'viewer',
   getTrainingRunMetrics: 'viewer',
   getTrainingRunEvents: 'viewer',
+  streamTrainingRun: 'viewer',
   cancelTrainingRun: 'operator',
   listArtifacts: 'viewer',
   signDownloads: 'viewer',

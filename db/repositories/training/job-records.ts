@@ -84,7 +84,7 @@ export interface LogPlace {
   seq: number
 }
 
-export type LogLine = LogPlace & { message: string; created_at: Date }
+export type LogLine = LogPlace & { message: string; created_at: Date; place: number }
 
 /**
  * Returns the newest lines of a job's log, oldest first: at most `limit`, and as many as fit into
@@ -103,8 +103,8 @@ export async function listJobLogs(
     ? sql<boolean>`(attempt, seq) < (${before.attempt}::integer, ${before.seq}::integer)`
     : sql<boolean>`true`
   const { rows } = await sql<LogLine>`
-    select attempt, seq, message, created_at from (
-      select attempt, seq, message, created_at, row_number() over newest as place,
+    select attempt, seq, message, created_at, place from (
+      select attempt, seq, message, created_at, place, row_number() over newest as nth,
         sum(octet_length(message)) over newest as upto
       from job_log
       where job_id = ${jobId} and ${older}
@@ -112,7 +112,7 @@ export async function listJobLogs(
       order by attempt desc, seq desc
       limit ${limit}
     ) line
-    where upto <= ${maxBytes}::bigint or place = 1
+    where upto <= ${maxBytes}::bigint or nth = 1
     order by attempt, seq
   `.execute(db)
   return rows

@@ -8,6 +8,7 @@ import { getTrainingRun } from './get-training-run.ts'
 import { listArtifacts } from './list-artifacts.ts'
 import { listTrainingRuns } from './list-training-runs.ts'
 import { signDownloads } from './sign-downloads.ts'
+import { streamTrainingRun } from './stream-training-run.ts'
 
 export const trainingRuns = [
   createTrainingRun,
@@ -17,6 +18,7 @@ export const trainingRuns = [
   getTrainingRunLogs,
   getTrainingRunMetrics,
   getTrainingRunEvents,
+  streamTrainingRun,
   cancelTrainingRun,
   listArtifacts,
   signDownloads,

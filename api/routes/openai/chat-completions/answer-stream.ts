@@ -8,6 +8,7 @@ import { emit } from '../../../events.ts'
 import type { OpenRow } from '../../../gateway/journal/journal.ts'
 import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
 import { toApiError } from '../../../http/errors.ts'
+import { EVENT_STREAM_HEADERS } from '../../../http/event-stream.ts'
 import { HANDLED } from '../../../http/reply.ts'
 import { ownerOfNode } from '../../../inference/node-owner.ts'
 import { runningEntry } from '../../../inference/rows.ts'
@@ -17,12 +18,6 @@ import { NodePicker } from '../calls/node-picker.ts'
 import { type Chat, chatBytes } from './chat.ts'
 import { SseClient, type StreamClient } from './sse-client.ts'
 import { type Streamed, StreamRelay } from './stream-relay.ts'
-
-const HEADERS = {
-  'content-type': 'text/event-stream; charset=utf-8',
-  'cache-control': 'no-cache, no-transform',
-  'x-accel-buffering': 'no',
-}
 
 /** A stream's row, and the last node that worked on it. */
 interface Row {
@@ -50,7 +45,7 @@ export async function answerStream(
   translate: (client: SseClient) => StreamClient = (client) => client,
 ): Promise<typeof HANDLED> {
   const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.draft.createdAt, room: undefined }
-  const headers = { ...HEADERS, [TASK_HEADER]: chat.draft.taskId }
+  const headers = { ...EVENT_STREAM_HEADERS, [TASK_HEADER]: chat.draft.taskId }
   const keepAliveMs = services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000
   using client = translate(new SseClient(res, { headers, keepAliveMs }))
   try {

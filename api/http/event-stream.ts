@@ -1,0 +1,51 @@
+import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
+
+export const EVENT_STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+}
+
+interface ServerEvent {
+  event: string
+  id: string
+  data: unknown
+}
+
+/** Writes server-sent events, and no more than the client takes: each call resolves once there is room again. */
+export class EventStreamWriter {
+  readonly #res: ServerResponse
+  readonly #signal: AbortSignal
+
+  /** @param signal ends the wait for a client that does not read. */
+  constructor(res: ServerResponse, signal: AbortSignal) {
+    this.#res = res
+    this.#signal = signal
+  }
+
+  /** Sends the head, and the time after which a client that lost its connection comes back. */
+  open(retryMs: number): Promise<void> {
+    this.#res.writeHead(200, EVENT_STREAM_HEADERS)
+    return this.#write(`retry: ${retryMs}\n\n`)
+  }
+
+  send(events: readonly ServerEvent[]): Promise<void> {
+    return this.#write(events.map(textOf).join(''))
+  }
+
+  comment(text: string): Promise<void> {
+    return this.#write(`: ${text}\n\n`)
+  }
+
+  async #write(text: string): Promise<void> {
+    if (this.#signal.aborted || this.#res.write(text)) return
+    await once(this.#res, 'drain', { signal: this.#signal }).catch((err: unknown) => {
+      if (!this.#signal.aborted) throw err
+    })
+  }
+}
+
+/** JSON has no line breaks, so one line of data holds it. */
+const textOf = ({ event, id, data }: ServerEvent): string =>
+  `event: ${event}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`

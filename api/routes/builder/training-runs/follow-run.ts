@@ -1,0 +1,124 @@
+import type { ServerResponse } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import * as feedRepository from '../../../../db/repositories/training/feed.ts'
+import type { FeedEntry } from '../../../../db/repositories/training/feed.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
+import type { JobView } from '../../../../db/repositories/training/jobs.ts'
+import { isTerminal } from '../../../../domain/training-run.ts'
+import type { StreamedType } from '../../../../schemas/training-run.ts'
+import type { Watch } from '../../../gateway/background/watches.ts'
+import { EventStreamWriter } from '../../../http/event-stream.ts'
+import type { Services } from '../../../services.ts'
+import { encodeFeedCursor } from './feed-cursor.ts'
+import { presentMetrics, presentRun } from './present.ts'
+
+/** What a stream holds at once; a client that reads slowly gets the rest from the rows. */
+const PAGE = { limit: 1_000, maxBytes: 256 * 1024 } as const
+const RETRY_MS = 2_000
+/** A NOTIFY that was lost delays news by at most this time. */
+const READ_AGAIN_MS = 5_000
+/** A run that reports without pause is read this often. */
+const PACE_MS = 100
+/** The last lines of a run come over another connection than its end, and may be later. */
+const LATE_MS = 2_000
+/** A client comes back after this time, so that its key and its access are checked again. */
+const LONGEST_MS = 60 * 60_000
+
+interface Following {
+  accountId: string
+  runId: string
+  after: number
+  types: readonly StreamedType[]
+  watch: Watch
+  res: ServerResponse
+  /** Aborts when the client leaves. */
+  signal: AbortSignal
+}
+
+/** Sends what is told of a run until it has ended, the client leaves or the gateway stops; only the first sends `done`. */
+export async function followRun(services: Services, following: Following): Promise<void> {
+  const { db, now, stopping } = services
+  const { accountId, runId, types, watch, res } = following
+  const signal = AbortSignal.any([following.signal, stopping.signal])
+  const writer = new EventStreamWriter(res, signal)
+  const until = performance.now() + LONGEST_MS
+  const quietMs = services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
+  let place = following.after
+  await writer.open(RETRY_MS)
+  let spokenAt = performance.now()
+
+  while (!signal.aborted && performance.now() < until) {
+    // Read before the entries: what was told before the run had ended is then among them.
+    const run = await jobRepository.findOwnJob(db, accountId, runId)
+    if (!run) break
+    const entries = await feedRepository.listFeed(db, runId, { after: place, types, ...PAGE })
+    const last = entries.at(-1)
+    if (last) {
+      await writer.send(
+        entries.map((entry) => ({ ...present(entry), id: encodeFeedCursor(runId, entry.place) })),
+      )
+      place = last.place
+      spokenAt = performance.now()
+      await pause(PACE_MS, signal, entries.length)
+      continue
+    }
+    const lateMs = lateness(run, now())
+    if (lateMs <= 0) {
+      await writer.send([
+        { event: 'done', id: encodeFeedCursor(runId, place), data: await finalRun(services, run) },
+      ])
+      break
+    }
+    const silentMs = quietMs - (performance.now() - spokenAt)
+    if (silentMs <= 0) {
+      await writer.comment('keep-alive')
+      spokenAt = performance.now()
+      continue
+    }
+    await watch.next(Math.min(lateMs, silentMs, READ_AGAIN_MS), signal)
+  }
+  res.end()
+}
+
+/** A page that is not full means that the stream has caught up. */
+async function pause(ms: number, signal: AbortSignal, entries: number): Promise<void> {
+  if (entries < PAGE.limit) await sleep(ms, undefined, { signal }).catch(() => {})
+}
+
+/** For how long the run may still tell something. */
+function lateness({ status, completed_at }: JobView, now: Date): number {
+  if (!isTerminal(status)) return Number.POSITIVE_INFINITY
+  return completed_at === null ? 0 : completed_at.getTime() + LATE_MS - now.getTime()
+}
+
+async function finalRun({ db }: Services, run: JobView) {
+  return presentRun(run, presentMetrics(run, await jobRecordRepository.listJobEpochs(db, run.id)))
+}
+
+function present(entry: FeedEntry): { event: StreamedType; data: object } {
+  const timestamp = entry.at?.toISOString()
+  switch (entry.type) {
+    case 'log':
+    case 'event':
+      return { event: entry.type, data: { timestamp, ...entry.data } }
+    case 'metric': {
+      const { eval_loss, eval_perplexity, ...losses } = entry.data
+      const data = {
+        timestamp,
+        ...losses,
+        ...(eval_loss !== null && { eval_loss }),
+        ...(eval_perplexity !== null && { eval_perplexity }),
+      }
+      return { event: entry.type, data }
+    }
+    case 'status': {
+      const { status, attempt, reason, since } = entry.data
+      const isWaiting = reason !== null && since !== null && !isTerminal(status)
+      const waiting = isWaiting ? { reason, since: new Date(since).toISOString() } : null
+      return { event: entry.type, data: { status, attempt, waiting } }
+    }
+    case 'progress':
+      return { event: entry.type, data: entry.data }
+  }
+}

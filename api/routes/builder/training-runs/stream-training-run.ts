@@ -1,0 +1,70 @@
+import Type from 'typebox'
+import { invalid } from '../../../../domain/errors.ts'
+import {
+  FeedCursor,
+  STREAMED_TYPES,
+  type StreamedType,
+  TrainingRunParams,
+} from '../../../../schemas/training-run.ts'
+import { HANDLED } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import { decodeFeedCursor } from './feed-cursor.ts'
+import { followRun } from './follow-run.ts'
+import { requireRun } from './require-run.ts'
+
+export const streamTrainingRun = route({
+  operationId: 'streamTrainingRun',
+  summary: 'Follow a training run: its log, measures, progress, events and status as they come',
+  method: 'GET',
+  path: '/training/runs/{run_id}/stream',
+  auth: 'api-key',
+  params: TrainingRunParams,
+  query: Type.Object({
+    after: Type.Optional(FeedCursor),
+    types: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 200,
+        description: `What to send, separated by commas: ${STREAMED_TYPES.join(', ')}. All of it when absent.`,
+      }),
+    ),
+  }),
+  headers: Type.Object({ 'last-event-id': Type.Optional(FeedCursor) }),
+  success: {
+    status: 200,
+    contentType: 'text/event-stream',
+    description: 'Server-sent events. The last one is `done`, whose data is the run.',
+  },
+  errors: ['not_found', 'validation_failed', 'rate_limited'],
+
+  async handler({ caller, params, query, headers, res, signal }, services) {
+    const run = await requireRun(services.db, caller.accountId, params.run_id)
+    // A browser that comes back repeats the first address, and says in the header how far it came.
+    const last = headers['last-event-id']
+    const after =
+      last !== undefined
+        ? decodeFeedCursor(run.id, last, ['header', 'Last-Event-ID'])
+        : query.after !== undefined
+          ? decodeFeedCursor(run.id, query.after, ['query', 'after'])
+          : 0
+    const types = query.types === undefined ? STREAMED_TYPES : readTypes(query.types)
+    using watch = services.runFollowers.follow(caller.accountId, run.id)
+    await followRun(services, {
+      accountId: caller.accountId,
+      runId: run.id,
+      after,
+      types,
+      watch,
+      res,
+      signal,
+    })
+    return HANDLED
+  },
+})
+
+function readTypes(text: string): StreamedType[] {
+  const names = text.split(',').map((name) => name.trim())
+  const wrong = names.find((name) => !STREAMED_TYPES.some((type) => type === name))
+  if (wrong === undefined) return STREAMED_TYPES.filter((type) => names.includes(type))
+  throw invalid(['query', 'types'], `holds ${JSON.stringify(wrong)}; there are ${STREAMED_TYPES.join(', ')}`)
+}
