@@ -70,6 +70,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
       price_micro: 0,
       node_id: null,
       gateway_id: null,
+      key_id: null,
       transfers: [],
       event: { ...form, payload },
     },
@@ -81,7 +82,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
     created_at: now,
     started_at: now,
     completed_at: now,
-    tokens: 0,
+    tokens: { in: 0, out: 0 },
   }
 }
 

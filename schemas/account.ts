@@ -63,3 +63,41 @@ export const AccountLedger = Type.Object(
   { $id: 'AccountLedger' },
 )
 export type AccountLedger = Static<typeof AccountLedger>
+
+export const UsageGroup = Vocabulary('day', 'endpoint', 'key', 'model')
+
+export const UsageQuery = Type.Object({
+  ...period,
+  group: Type.Optional({ ...UsageGroup, default: 'day' }),
+})
+
+const Count = Type.Integer({ minimum: 0 })
+
+export const AccountUsage = Type.Object(
+  {
+    group: UsageGroup,
+    from: Timestamp,
+    to: Timestamp,
+    rows: Type.Array(
+      Type.Object({
+        group: Nullable(
+          Type.String({
+            description:
+              'A day of UTC, the id of an endpoint or a key, or the key of a model; null for work whose key was not recorded',
+          }),
+        ),
+        name: Nullable(Type.String({ description: 'The name of the endpoint or the key' })),
+        requests: Count,
+        failed: Count,
+        tokens_in: Count,
+        tokens_out: Count,
+        cost_micro: Type.Integer({
+          description: 'Micro-credits, as the ledger has them; what is held counts',
+        }),
+        cost_credits: Type.Number(),
+      }),
+    ),
+  },
+  { $id: 'AccountUsage' },
+)
+export type AccountUsage = Static<typeof AccountUsage>

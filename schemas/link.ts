@@ -102,6 +102,8 @@ export const HeadMeta = Type.Object({
    * The tokens that a short chat response reports in its `usage`; unset unless the response is a JSON object with one.
    */
   tokens: Type.Optional(Type.Integer({ minimum: 0 })),
+  /** Those of `tokens` that the model has written. */
+  tokens_out: Type.Optional(Type.Integer({ minimum: 0 })),
   needs: Needs,
 })
 export type HeadMeta = Static<typeof HeadMeta>

@@ -9,6 +9,7 @@ import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
 import type { CohortEdgeRow, CohortRow, CohortStageRow, NewCohortEdge } from '../../db/tables/cohorts.ts'
 import { canonicalJson } from '../../domain/canonical-json.ts'
+import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, inWriteOrder, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
@@ -30,6 +31,8 @@ const MAX_STAGE_INPUT_BYTES = 4 * MAX_RUN_INPUT_BYTES
 
 interface Admission {
   accountId: string
+  /** The key that asks for the run. */
+  keyId: string
   userId: string
   body: RunRequest
   now: Date
@@ -53,7 +56,7 @@ export async function admitRun(trx: Transaction<Database>, admission: Admission)
   if (waiting >= quota) throw quotaExceeded(quota, waiting)
   const first = models.models.get(graph.outputs[0]!.stage_id)!
   const [taskId, cohortId, planId] = [newId(), newId(), earlier?.plan_id ?? plan.plan_id]
-  await insertTask(trx, { taskId, accountId, first, now })
+  await insertTask(trx, { taskId, accountId, keyId: admission.keyId, first, now })
   await insertRows(trx, admission, planned, { taskId, cohortId, planId, source })
   await cohortEventRepository.appendCohortEvents(trx, cohortId, [
     { type: 'cohort.queued', data: { user_id: admission.userId } },
@@ -169,7 +172,13 @@ async function resumedCohort(
 
 const insertTask = (
   trx: Transaction<Database>,
-  { taskId, accountId, first, now }: { taskId: string; accountId: string; first: StageModel; now: Date },
+  {
+    taskId,
+    accountId,
+    keyId,
+    first,
+    now,
+  }: Pick<Admission, 'accountId' | 'keyId' | 'now'> & { taskId: string; first: StageModel },
 ): Promise<number> =>
   taskWriteRepository.insertTasks(trx, [
     {
@@ -184,6 +193,7 @@ const insertTask = (
         price_micro: 0,
         node_id: null,
         gateway_id: null,
+        key_id: keyId,
         transfers: [],
         event: undefined,
       },
@@ -195,7 +205,7 @@ const insertTask = (
       created_at: now,
       started_at: null,
       completed_at: null,
-      tokens: 0,
+      tokens: NO_TOKENS,
     },
   ])
 

@@ -102,7 +102,7 @@ const cohortAuth =
     const caller = (await accountAuth(services, unauthenticated, needs)(context)) as AccountCaller
     const { req } = context
     if (req.headers['x-account-id'] === undefined) throw missingHeader('x-account-id')
-    return { accountId: caller.accountId, userId: req.headers['x-user-id']?.toString() }
+    return { accountId: caller.accountId, keyId: caller.keyId, userId: req.headers['x-user-id']?.toString() }
   }
 
 /** The signature covers the body, which has been read by now. */

@@ -30,6 +30,7 @@ export interface NodeCaller {
 /** An account named by `X-Account-ID` on a cohort route. */
 interface CohortCaller {
   readonly accountId: string
+  readonly keyId: string
   readonly userId: string | undefined
 }
 

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { NewInvocation, Settlement, TaskEntry, TaskTemplate } from '../../db/repositories/tasks/entry.ts'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
+import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
@@ -37,21 +38,27 @@ type Varying = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
 /** The last template of each endpoint. The next task usually needs the same one, which saves building its key. */
 const latest = new WeakMap<
   Admitted['endpoint'],
-  { accountId: string; surface: string; varying: Varying; template: TaskTemplate }
+  { accountId: string; keyId: string | undefined; surface: string; varying: Varying; template: TaskTemplate }
 >()
 
 /** Returns the template of this row: rows with the same values share one object, so that a batch carries it once. */
 function templateOf(draft: TaskDraft, varying: Varying): TaskTemplate {
-  const { endpoint, accountId, surface } = draft
+  const { endpoint, accountId, keyId, surface } = draft
   const last = latest.get(endpoint)
-  if (last && last.accountId === accountId && last.surface === surface && isSame(last.varying, varying)) {
+  if (
+    last &&
+    last.accountId === accountId &&
+    last.keyId === keyId &&
+    last.surface === surface &&
+    isSame(last.varying, varying)
+  ) {
     return last.template
   }
   const { status, modelState, node_id, gateway_id, owner } = varying
-  const key = `${endpoint.id} ${endpoint.price_micro} ${accountId} ${surface} ${status} ${modelState} ${node_id} ${gateway_id} ${owner}`
+  const key = `${endpoint.id} ${endpoint.price_micro} ${accountId} ${keyId} ${surface} ${status} ${modelState} ${node_id} ${gateway_id} ${owner}`
   let template = templates.get(key)
   if (!template) templates.set(key, (template = newTemplate(draft, varying)))
-  latest.set(endpoint, { accountId, surface, varying, template })
+  latest.set(endpoint, { accountId, keyId, surface, varying, template })
   return template
 }
 
@@ -63,7 +70,7 @@ const isSame = (a: Varying, b: Varying): boolean =>
   a.owner === b.owner
 
 function newTemplate(
-  { endpoint, accountId, surface }: TaskDraft,
+  { endpoint, accountId, keyId, surface }: TaskDraft,
   { status, modelState, node_id, gateway_id, owner }: Varying,
 ): TaskTemplate {
   const { id: endpoint_id, model_key, price_micro } = endpoint
@@ -80,6 +87,7 @@ function newTemplate(
     price_micro,
     node_id,
     gateway_id,
+    key_id: keyId ?? null,
     transfers: [...hold(price), ...(end?.transfers ?? [])],
     event: end?.event,
   }
@@ -96,7 +104,7 @@ const openEntry = (draft: TaskDraft, template: TaskTemplate, startedAt: Date | n
   created_at: draft.createdAt,
   started_at: startedAt,
   completed_at: null,
-  tokens: 0,
+  tokens: NO_TOKENS,
   invocation: draft.invocation,
 })
 
@@ -138,7 +146,7 @@ export function endedEntry(
     created_at: draft.createdAt,
     started_at: startedAt,
     completed_at: now,
-    tokens: succeeded ? outcome.tokens : 0,
+    tokens: succeeded ? outcome.tokens : NO_TOKENS,
     invocation: draft.invocation,
   }
 }

@@ -1,4 +1,4 @@
-import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat/chat.ts'
+import { CHAT_PATH, isChatCapable, type TokenCounts, tokensIn } from '../../domain/chat/chat.ts'
 import { faultWithMemory, isInputRefused, modelFault } from '../../domain/models/answer.ts'
 import { filesOf, namesModel } from '../../domain/task-types/index.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
@@ -19,14 +19,16 @@ export interface WarmWork {
   nodeId: string
   startedAt: Date
   inferenceTimeMs: number
-  outcome: { status: 'succeeded'; result: Buffer | null; tokens: number } | Failed
+  outcome: { status: 'succeeded'; result: Buffer | null; tokens: TokenCounts } | Failed
 }
 
 /** The result together with the response itself. */
 export interface WarmAnswer extends WarmWork {
   /** Holds the memory of the outcome until it has been sent. */
   room: AnswerRoom
-  outcome: { status: 'succeeded'; result: Buffer; tokens: number; value: Record<string, unknown> } | Failed
+  outcome:
+    | { status: 'succeeded'; result: Buffer; tokens: TokenCounts; value: Record<string, unknown> }
+    | Failed
 }
 
 interface Failed {

@@ -33,19 +33,40 @@ function isAtLeast(version: string, least: readonly number[]): boolean {
   return true
 }
 
-/** Returns the total tokens that a language model's response reports; 0 when it reports none. */
-export function tokensIn(answer: unknown): number {
+/** What a language model has read and written. */
+export interface TokenCounts {
+  readonly in: number
+  readonly out: number
+}
+
+export const NO_TOKENS: TokenCounts = Object.freeze({ in: 0, out: 0 })
+
+/**
+ * Splits a total into what was read and what was written. A model that reports no completion has written what its
+ * prompt leaves of the total; without either, all counts as read, as for texts that are only embedded.
+ */
+export function splitTokens(
+  total: number,
+  { prompt, completion }: { prompt?: unknown; completion?: unknown },
+) {
+  const rest = isTokenCount(prompt) ? total - prompt : 0
+  const out = Math.max(0, Math.min(total, isTokenCount(completion) ? completion : rest))
+  return total === 0 ? NO_TOKENS : { in: total - out, out }
+}
+
+/** Returns the tokens that a language model's response reports; none when it reports none. */
+export function tokensIn(answer: unknown): TokenCounts {
   const usage = (answer as { usage?: unknown } | null | undefined)?.usage
-  if (typeof usage !== 'object' || usage === null) return 0
+  if (typeof usage !== 'object' || usage === null) return NO_TOKENS
   const { total_tokens: total, prompt_tokens: prompt, completion_tokens: completion } = usage as Counts
   const sum = isTokenCount(total)
     ? total
     : (isTokenCount(prompt) ? prompt : 0) + (isTokenCount(completion) ? completion : 0)
-  return isTokenCount(sum) ? sum : 0
+  return isTokenCount(sum) ? splitTokens(sum, { prompt, completion }) : NO_TOKENS
 }
 
 /** Does the same for the text of a response or event; undefined unless it is a JSON object with `usage`. */
-export function tokensOf(text: string): number | undefined {
+export function tokensOf(text: string): TokenCounts | undefined {
   try {
     const { usage } = JSON.parse(text) as { usage?: unknown }
     return typeof usage === 'object' && usage !== null ? tokensIn({ usage }) : undefined

@@ -154,7 +154,14 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body.toString()) : undefined
     // An internal error may name files on this node's disk; a refusal only quotes the request.
     const told = this.#head.status >= 500 ? Buffer.from(withoutPaths(body.toString())) : body
-    this.#channel.end(this.#stream, JSON.stringify({ ...this.#head, tokens }), told)
+    this.#channel.end(
+      this.#stream,
+      JSON.stringify({
+        ...this.#head,
+        ...(tokens && { tokens: tokens.in + tokens.out, tokens_out: tokens.out }),
+      }),
+      told,
+    )
   }
 
   #sendHead(): void {

@@ -88,6 +88,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listTasks: 'viewer',
   getMe: 'viewer',
   getLedger: 'viewer',
+  getUsage: 'viewer',
 
   getManifest: 'viewer',
   getToolManifest: 'viewer',

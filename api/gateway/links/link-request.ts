@@ -1,3 +1,4 @@
+import type { TokenCounts } from '../../../domain/chat/chat.ts'
 import type { InputFile } from '../../../schemas/link.ts'
 
 /** The reasons for which a request over a link fails. */
@@ -49,8 +50,8 @@ export interface LinkRequest {
 export interface Head {
   status: number
   contentType: string
-  /** The `usage` of a short chat response in tokens; undefined when it must still be parsed. */
-  tokens: number | undefined
+  /** The `usage` of a short chat response; undefined when it must still be parsed. */
+  tokens: TokenCounts | undefined
 }
 
 /** The handlers of a response: one head, any number of chunks, one end; or an error at any point. */

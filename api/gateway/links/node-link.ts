@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws'
-import { isTokenCount } from '../../../domain/chat/chat.ts'
+import { isTokenCount, splitTokens } from '../../../domain/chat/chat.ts'
 import type { TimerWheel, WheelTimer } from '../../../platform/async/timer-wheel.ts'
 import { LinkChannel } from '../../../platform/link/channel.ts'
 import {
@@ -330,7 +330,8 @@ function errorOf(frame: Frame): LinkError {
 }
 
 function readHead(frame: Frame): Head {
-  const { status, content_type, tokens, needs } = parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
+  const { status, content_type, tokens, tokens_out, needs } =
+    parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
   const unknown = unknownNeed(needs)
   if (unknown !== undefined) {
     throw new LinkError('unsupported', `the node answers with ${unknown}, which this gateway does not know`)
@@ -341,7 +342,7 @@ function readHead(frame: Frame): Head {
   return {
     status: status as number,
     contentType: typeof content_type === 'string' ? content_type : JSON_TYPE,
-    tokens: isCount ? tokens : undefined,
+    tokens: isCount ? splitTokens(tokens, { completion: tokens_out }) : undefined,
   }
 }
 

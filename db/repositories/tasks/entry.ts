@@ -1,4 +1,5 @@
 import { CompiledQuery } from 'kysely'
+import type { TokenCounts } from '../../../domain/chat/chat.ts'
 import type { Transfer } from '../../../domain/ledger.ts'
 import { storable } from '../../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
@@ -23,6 +24,7 @@ export type Shared =
   | 'price_micro'
   | 'node_id'
   | 'gateway_id'
+  | 'key_id'
 
 /** The columns and effects that many tasks share: tasks that hold the same object are written with one copy of it. */
 export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, TaskEffects {}
@@ -37,7 +39,7 @@ export interface TaskEntry extends Pick<
 > {
   template: TaskTemplate
   /** Tokens that a language model reported, for a task that has ended. */
-  tokens: number
+  tokens: TokenCounts
   invocation?: NewInvocation | undefined
 }
 
@@ -56,7 +58,7 @@ export interface Settlement {
   /** Settlements with the same effects share one object. */
   effects: TaskEffects
   /** Tokens that a language model reported. */
-  tokens: number
+  tokens: TokenCounts
 }
 
 /** The columns that differ from task to task, one array per column, in the order of `FRESH_COLUMNS`. */
@@ -66,13 +68,18 @@ export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
   bareArray(entries.map((entry) => entry.started_at?.getTime() ?? null)),
   bareArray(entries.map((entry) => entry.completed_at?.getTime() ?? null)),
   bareArray(entries.map((entry) => entry.inference_time_ms)),
-  bareArray(entries.map(({ tokens }) => tokens)),
+  bareArray(entries.map(({ tokens }) => tokens.in)),
+  bareArray(entries.map(({ tokens }) => tokens.out)),
   bytesOrNull(entries.map(({ input }) => input)),
   bytesOrNull(entries.map(({ result }) => result)),
   textsOrNull(entries.map(({ error }) => error && storable(error))),
 ]
 export const FRESH_COLUMNS =
-  'id, created_ms, started_ms, completed_ms, inference_time_ms, tokens, input, result, error'
+  'id, created_ms, started_ms, completed_ms, inference_time_ms, tokens_in, tokens_out, input, result, error'
+
+/** An SQL expression for a column of counted tokens of `given`; null for a model that counts none. */
+export const countedOf = (given: string, column: 'tokens_in' | 'tokens_out'): string =>
+  `case when ${given}.tokens_in + ${given}.tokens_out > 0 then ${given}.${column} end`
 
 /**
  * An SQL expression for an event's frozen payload, from its form and the columns `event_id`, `id` and `at`; `more`

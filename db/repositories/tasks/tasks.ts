@@ -1,5 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import { NO_TOKENS, type TokenCounts } from '../../../domain/chat/chat.ts'
 import {
   canMoveTask,
   isTerminalTask,
@@ -194,7 +195,7 @@ export type Outcome =
       result: Buffer | null
       inferenceTimeMs: number
       modelState: ModelState
-      tokens?: number
+      tokens?: TokenCounts
     }
   | { status: 'failed'; error: string; expired?: boolean }
 
@@ -220,7 +221,7 @@ export function settlementOf(
     inferenceTimeMs: succeeded ? outcome.inferenceTimeMs : null,
     completedAt: now,
     effects: endOf(priced, outcome.status, ownerAccountId),
-    tokens: succeeded ? (outcome.tokens ?? 0) : 0,
+    tokens: succeeded ? (outcome.tokens ?? NO_TOKENS) : NO_TOKENS,
   }
 }
 

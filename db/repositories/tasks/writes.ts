@@ -3,6 +3,7 @@ import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
 import { DUE_AGAIN, type WorkflowStart } from '../platform/workflow-starts.ts'
 import {
+  countedOf,
   type TaskEffects,
   FRESH_COLUMNS,
   freshParameters,
@@ -43,24 +44,24 @@ const SETTLED_MS =
   "coalesce(sum(inference_time_ms) filter (where status = 'succeeded' and surface <> 'cohort'), 0)"
 
 const INSERT = `with fresh as (
-    select * from unnest($8::uuid[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
-      $14::bytea[], $15::bytea[], $16::text[], $17::int[]) as t(${FRESH_COLUMNS}, template)
+    select * from unnest($8::uuid[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[], $14::bigint[],
+      $15::bytea[], $16::bytea[], $17::text[], $18::int[]) as t(${FRESH_COLUMNS}, template)
   ), templates as (
-    select * from unnest($18::uuid[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[],
-      $25::uuid[], $26::uuid[]) with ordinality
-      as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, template)
+    select * from unnest($19::uuid[], $20::uuid[], $21::text[], $22::text[], $23::text[], $24::text[], $25::bigint[],
+      $26::uuid[], $27::uuid[], $28::uuid[]) with ordinality
+      as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, key_id, template)
   ), inserted as (
     insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
-      input, result, error, inference_time_ms, created_at, started_at, completed_at)
+      input, result, error, inference_time_ms, created_at, started_at, completed_at, key_id, tokens_in, tokens_out)
     select id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
       input, result, error, inference_time_ms, to_timestamp(created_ms / 1000), to_timestamp(started_ms / 1000),
-      to_timestamp(completed_ms / 1000)
+      to_timestamp(completed_ms / 1000), key_id, ${countedOf('fresh', 'tokens_in')}, ${countedOf('fresh', 'tokens_out')}
     from fresh join templates using (template)
     on conflict (id) do nothing
     returning id, account_id, endpoint_id, status, completed_at
   ), written as (
-    select inserted.id, inserted.account_id, inserted.endpoint_id, inserted.status, inserted.completed_at as at, template as effects, tokens, inference_time_ms,
-      created_ms
+    select inserted.id, inserted.account_id, inserted.endpoint_id, inserted.status, inserted.completed_at as at, template as effects,
+      tokens_in + tokens_out as tokens, inference_time_ms, created_ms
     from inserted join fresh using (id)
   ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
@@ -72,7 +73,7 @@ const INVOCATIONS = `, invocations as (
     insert into invocation (id, account_id, slug, kind, task_id, created_at, ended)
     select given.id, written.account_id, given.slug, given.kind, written.id, to_timestamp(written.created_ms / 1000),
       written.status in ('succeeded', 'failed')
-    from written join unnest($27::uuid[], $28::uuid[], $29::text[], $30::text[]) as given(id, task_id, slug, kind)
+    from written join unnest($29::uuid[], $30::uuid[], $31::text[], $32::text[]) as given(id, task_id, slug, kind)
       on given.task_id = written.id
     returning id, task_id, account_id, ended
   ), ended_invocations as (
@@ -91,9 +92,9 @@ const enqueuing = (count: number) => `, enqueued as (
 
 const INSERTS = {
   plain: INSERT + WRITTEN,
-  started: INSERT + enqueuing(26) + WRITTEN,
+  started: INSERT + enqueuing(28) + WRITTEN,
   invoked: INSERT + INVOCATIONS + WRITTEN,
-  invokedAndStarted: INSERT + INVOCATIONS + enqueuing(30) + WRITTEN,
+  invokedAndStarted: INSERT + INVOCATIONS + enqueuing(32) + WRITTEN,
 } as const
 
 /**
@@ -123,6 +124,7 @@ export async function insertTasks(
     ofTemplates('price_micro'),
     ofTemplates('node_id'),
     ofTemplates('gateway_id'),
+    ofTemplates('key_id'),
   ]
   if (invoked.length > 0) parameters.push(...invocationParameters(invoked))
   if (!start) return runWrite(db, invoked.length > 0 ? INSERTS.invoked : INSERTS.plain, parameters)
@@ -141,16 +143,17 @@ const invocationParameters = (entries: readonly TaskEntry[]): unknown[] => [
 
 const SETTLE = `with given as (
     select * from unnest($8::uuid[], $9::int[], $10::text[], $11::bool[], $12::text[], $13::uuid[], $14::float8[], $15::float8[],
-      $16::bigint[], $17::bytea[], $18::text[])
-      as t(id, effects, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens, result, error)
+      $16::bigint[], $17::bigint[], $18::bytea[], $19::text[])
+      as t(id, effects, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens_in, tokens_out, result, error)
   ), written as (
     update task set status = given.status, result = given.result, error = given.error, expired = given.expired,
       model_state = coalesce(given.model_state, task.model_state), node_id = coalesce(given.node_id, task.node_id),
-      inference_time_ms = given.inference_time_ms, completed_at = to_timestamp(given.completed_ms / 1000)
+      inference_time_ms = given.inference_time_ms, completed_at = to_timestamp(given.completed_ms / 1000),
+      tokens_in = ${countedOf('given', 'tokens_in')}, tokens_out = ${countedOf('given', 'tokens_out')}
     from given
     where task.id = given.id and task.status not in ('succeeded', 'failed')
     returning task.id, task.account_id, task.endpoint_id, task.status, task.surface, task.expired, task.completed_at as at,
-      given.effects, given.tokens, given.inference_time_ms
+      given.effects, given.tokens_in + given.tokens_out as tokens, given.inference_time_ms
   ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms)
     select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
@@ -180,7 +183,8 @@ export async function settleTasks(db: Executor, settlements: readonly Settlement
     bareArray(settlements.map(({ nodeId }) => nodeId)),
     bareArray(settlements.map(({ inferenceTimeMs }) => inferenceTimeMs)),
     bareArray(settlements.map(({ completedAt }) => completedAt.getTime())),
-    bareArray(settlements.map(({ tokens }) => tokens)),
+    bareArray(settlements.map(({ tokens }) => tokens.in)),
+    bareArray(settlements.map(({ tokens }) => tokens.out)),
     bytesOrNull(settlements.map(({ result }) => result)),
     textsOrNull(settlements.map(({ error }) => error && storable(error))),
   ])

@@ -215,7 +215,8 @@ describe('authentication', () => {
     assert.equal(missing.status, 422)
     assert.deepEqual(missing.body.detail[0].loc, ['header', 'x-account-id'])
     const { body } = await get('/cohort', { 'x-api-key': key, 'x-account-id': accountId, 'x-user-id': 'u1' })
-    assert.deepEqual(body.caller, { accountId, userId: 'u1' })
+    assert.equal(typeof body.caller.keyId, 'string')
+    assert.deepEqual(body.caller, { accountId, keyId: body.caller.keyId, userId: 'u1' })
     assert.equal((await get('/cohort', { 'x-account-id': accountId })).status, 401)
   })
 

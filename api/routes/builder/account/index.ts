@@ -1,4 +1,5 @@
 import { getLedger } from './get-ledger.ts'
 import { getMe } from './get-me.ts'
+import { getUsage } from './get-usage.ts'
 
-export const account = [getMe, getLedger]
+export const account = [getMe, getLedger, getUsage]

@@ -1,3 +1,4 @@
+import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CreateSpeech } from '../../../../schemas/openai-audio.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
@@ -54,5 +55,5 @@ async function readSpeech(answer: LinkAnswer): Promise<ReadAnswer | ApiError> {
     'content-type': file.content_type,
     ...(typeof voice === 'string' && VOICE.test(voice) && { 'x-voice-used': voice }),
   }
-  return { body: file.data, headers, tokens: 0 }
+  return { body: file.data, headers, tokens: NO_TOKENS }
 }

@@ -1,3 +1,4 @@
+import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { toSrt, toVtt } from '../../../../domain/speech/subtitles.ts'
 import type { Transcription, TranscriptionFields } from '../../../../schemas/openai-audio.ts'
@@ -27,15 +28,15 @@ export function readTranscription(
   format: Format,
 ): ReadAnswer | ApiError {
   if (status !== 200) return refusalOf(status, body, undefined)
-  if (format === 'verbose_json') return { body, tokens: 0 }
+  if (format === 'verbose_json') return { body, tokens: NO_TOKENS }
   room.holdValues(body)
   const heard = objectIn(body) as Transcription | undefined
   if (!heard) return new ApiError('internal', 'the model answered with something else than a JSON object')
   const { text, usage } = heard
-  if (format === 'json') return { body: Buffer.from(JSON.stringify({ text, usage })), tokens: 0 }
+  if (format === 'json') return { body: Buffer.from(JSON.stringify({ text, usage })), tokens: NO_TOKENS }
   return {
     body: Buffer.from(WRITE[format](heard)),
     headers: { 'content-type': TRANSCRIPT_TYPES[format] },
-    tokens: 0,
+    tokens: NO_TOKENS,
   }
 }

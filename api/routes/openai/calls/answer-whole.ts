@@ -1,5 +1,6 @@
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import type { TaskOutputFile } from '../../../../db/tables/inference.ts'
+import type { TokenCounts } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { isCounted } from '../../../gateway/links/answer-memory.ts'
@@ -18,7 +19,7 @@ export interface ReadAnswer {
   body: Buffer
   /** Beside the id of the task; the content type is JSON by default. */
   headers?: ReplyHeaders
-  tokens: number
+  tokens: TokenCounts
   /** The result and the files that the task keeps; none by default. */
   stored?: { result: Buffer; outputs: readonly TaskOutputFile[] }
 }

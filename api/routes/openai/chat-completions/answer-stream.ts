@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
-import { canStream } from '../../../../domain/chat/chat.ts'
+import { canStream, NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { memberBytes, spliceMembers } from '../../../../platform/json-bytes.ts'
@@ -52,7 +52,10 @@ export async function answerStream(
     close(services, chat, row, await stream(services, chat, client, row))
   } catch (err) {
     const error = toApiError(err)
-    close(services, chat, row, { tokens: 0, error: err instanceof Error ? err.message : error.message })
+    close(services, chat, row, {
+      tokens: NO_TOKENS,
+      error: err instanceof Error ? err.message : error.message,
+    })
     // A keep-alive comment may have opened the stream already.
     if (res.destroyed) throw err
     if (!client.hasHead) throw row.open ? naming(chat, error) : err

@@ -1,4 +1,4 @@
-import { tokensOf } from '../../../../domain/chat/chat.ts'
+import { NO_TOKENS, type TokenCounts, tokensOf } from '../../../../domain/chat/chat.ts'
 import { compact } from '../../../../platform/link/codec.ts'
 import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
 
@@ -55,19 +55,19 @@ export class EventStream {
     return this.#pass(Buffer.concat([last, Buffer.from('\n\n')]))
   }
 
-  /** Returns the tokens that the server reported; 0 when it reported none. */
-  tokens(): number {
+  /** Returns the tokens that the server reported; none when it reported none. */
+  tokens(): TokenCounts {
     const bytes = this.#lastUsage
-    if (!bytes) return 0
+    if (!bytes) return NO_TOKENS
     // The usage is most likely in the last of hundreds of events, so the search runs backwards.
     let end = bytes.length
     for (let at = bytes.lastIndexOf(USAGE); at !== -1; at = bytes.subarray(0, end).lastIndexOf(USAGE)) {
       const start = eventsEnd(bytes.subarray(0, at))
       const count = tokensInEvent(bytes.toString('utf8', start, end).split(/\r?\n\r?\n/, 1)[0]!)
-      if (count > 0) return count
+      if (count !== NO_TOKENS) return count
       end = start
     }
-    return 0
+    return NO_TOKENS
   }
 
   /** Stores a copy of the bytes, which may be a small part of a large buffer; false when there are too many. */
@@ -130,11 +130,11 @@ function doneEnd(events: Buffer): number | undefined {
   return undefined
 }
 
-function tokensInEvent(event: string): number {
+function tokensInEvent(event: string): TokenCounts {
   const data = event
     .split(/\r?\n/)
     .filter((line) => line.startsWith('data:'))
     .map((line) => line.slice('data:'.length))
     .join('\n')
-  return tokensOf(data) ?? 0
+  return tokensOf(data) ?? NO_TOKENS
 }

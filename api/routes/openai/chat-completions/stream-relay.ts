@@ -1,4 +1,4 @@
-import { tokensIn } from '../../../../domain/chat/chat.ts'
+import { NO_TOKENS, type TokenCounts, tokensIn } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { AnswerBuffer, type AnswerRoom } from '../../../gateway/links/answer-memory.ts'
@@ -13,7 +13,7 @@ import type { StreamClient } from './sse-client.ts'
 
 /** The end of a stream, for its row. */
 export interface Streamed {
-  tokens: number
+  tokens: TokenCounts
   /** The reason why the stream is incomplete. */
   error: string | undefined
 }
@@ -159,7 +159,7 @@ export class StreamRelay implements LinkHandlers {
     this.#end(tokensIn(completion), false)
   }
 
-  #end(tokens: number, saidDone: boolean): void {
+  #end(tokens: TokenCounts, saidDone: boolean): void {
     this.#client.end({ saidDone })
     this.#result.resolve({ tokens, error: undefined })
   }
@@ -170,6 +170,6 @@ export class StreamRelay implements LinkHandlers {
     const isRepeated = (this.#memory?.isGiven ?? false) && isInputRefused(error.status)
     if (isRepeated || !this.#client.hasHead) return this.#result.reject(error)
     this.#client.fail(error)
-    this.#result.resolve({ tokens: 0, error: error.message })
+    this.#result.resolve({ tokens: NO_TOKENS, error: error.message })
   }
 }

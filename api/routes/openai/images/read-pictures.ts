@@ -1,3 +1,4 @@
+import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError, temporaryError } from '../../../../domain/errors.ts'
 import type { ImageList } from '../../../../schemas/openai-images.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
@@ -27,12 +28,12 @@ export async function readPictures(
   if (output instanceof ApiError) return output
   const { files, metadata } = output
   const facts = factsOf(metadata, services.now())
-  if (format === 'b64_json') return { body: inside({ answer, files, facts }), tokens: 0 }
+  if (format === 'b64_json') return { body: inside({ answer, files, facts }), tokens: NO_TOKENS }
   const outputs = await storeOutputs(services, draft, files)
   const result = Buffer.from(JSON.stringify({ metadata }))
   const signed = await signOutputs(services.objects, outputs)
   const list: ImageList = { ...facts, data: signed.map(({ url }) => ({ url })) }
-  return { body: Buffer.from(JSON.stringify(list)), tokens: 0, stored: { result, outputs } }
+  return { body: Buffer.from(JSON.stringify(list)), tokens: NO_TOKENS, stored: { result, outputs } }
 }
 
 function factsOf({ width, height, seed, truncated }: Record<string, unknown>, now: Date): Facts {

@@ -1,12 +1,12 @@
-import { tokensOf } from '../../../../domain/chat/chat.ts'
+import { NO_TOKENS, type TokenCounts, tokensOf } from '../../../../domain/chat/chat.ts'
 
 const USAGE = Buffer.from('"usage"')
 
 /**
- * Returns the tokens that a large answer reports in its last member, without parsing the vectors before it; 0 when the
+ * Returns the tokens that a large answer reports in its last member, without parsing the vectors before it; none when the
  * usage stands elsewhere.
  */
-export function usageTokens(answer: Buffer): number {
+export function usageTokens(answer: Buffer): TokenCounts {
   const at = answer.lastIndexOf(USAGE)
-  return at === -1 ? 0 : (tokensOf(`{${answer.toString('utf8', at)}`) ?? 0)
+  return at === -1 ? NO_TOKENS : (tokensOf(`{${answer.toString('utf8', at)}`) ?? NO_TOKENS)
 }

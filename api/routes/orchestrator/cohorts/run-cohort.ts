@@ -20,8 +20,8 @@ export const runCohort = route({
   success: { status: 202, schema: CohortAccepted },
   errors: ['not_found', 'conflict', 'task_quota_exceeded'],
 
-  async handler({ caller: { accountId }, headers, body, trx, afterCommit }, { now, outbox }) {
-    const accepted = await admitRun(trx, { accountId, userId: headers['x-user-id'], body, now: now() })
+  async handler({ caller: { accountId, keyId }, headers, body, trx, afterCommit }, { now, outbox }) {
+    const accepted = await admitRun(trx, { accountId, keyId, userId: headers['x-user-id'], body, now: now() })
     afterCommit(() => outbox.poke())
     return accepted
   },

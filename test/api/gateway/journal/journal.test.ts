@@ -16,6 +16,7 @@ import * as gatewayRepository from '../../../../db/repositories/platform/gateway
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
 import * as taskStatsRepository from '../../../../db/repositories/tasks/stats.ts'
 import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
+import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { createLogger } from '../../../../platform/log.ts'
@@ -74,7 +75,7 @@ describe('journal', () => {
     nodeId,
     startedAt: new Date(),
     inferenceTimeMs: 1.5,
-    outcome: { status: 'succeeded', result: Buffer.from('{"ok":"\\u0000"}'), tokens: 0 },
+    outcome: { status: 'succeeded', result: Buffer.from('{"ok":"\\u0000"}'), tokens: NO_TOKENS },
   })
   const failed = (): WarmWork => ({
     ...answered(),

@@ -5,6 +5,7 @@ import type { WarmWork } from '../../../../api/inference/warm.ts'
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
 import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import * as eventRepository from '../../../../db/repositories/webhooks/events.ts'
+import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
@@ -15,7 +16,7 @@ const isBuffer = (value: unknown): value is { data: number[] } =>
 describe('rows of the journal', () => {
   let database: TestDatabase
   let endpoint: Admitted['endpoint']
-  const [accountId, nodeId] = [newId(), newId()]
+  const [accountId, nodeId, keyId] = [newId(), newId(), newId()]
   before(async () => {
     database = await startDatabase()
     const { db } = database
@@ -41,6 +42,7 @@ describe('rows of the journal', () => {
   const draft = (overrides: Partial<TaskDraft> = {}): TaskDraft => ({
     taskId: newId(),
     accountId,
+    keyId,
     endpoint,
     input: Buffer.from('{}'),
     surface: 'rest',
@@ -68,9 +70,9 @@ describe('rows of the journal', () => {
     const at = new Date(1_700_000_000_007)
     const words = 'a "quote", a \\ and {NULL}'
     const said = '{"ok":"\\u0000"}'
-    const whole = answer({ status: 'succeeded', result: Buffer.from(said), tokens: 0 })
+    const whole = answer({ status: 'succeeded', result: Buffer.from(said), tokens: NO_TOKENS })
     const odd = answer({ status: 'failed', error: words })
-    const bare = answer({ status: 'succeeded', result: null, tokens: 7 }, 0.125)
+    const bare = answer({ status: 'succeeded', result: null, tokens: { in: 3, out: 4 } }, 0.125)
     const open = runningEntry(draft({ accountId: other, createdAt: at }), newId())
     const group = [
       endedEntry(draft(), whole, accountId, at),
@@ -83,6 +85,11 @@ describe('rows of the journal', () => {
 
     const [first, failed, running, streamed] = await Promise.all(group.map(({ id }) => rowsOf(id)))
     assert.equal(first!.task?.result?.toString(), said)
+    assert.deepEqual(
+      [first!.task?.key_id, first!.task?.tokens_in, first!.task?.tokens_out],
+      [keyId, null, null],
+    )
+    assert.deepEqual([streamed!.task?.tokens_in, streamed!.task?.tokens_out], [3, 4])
     assert.deepEqual([failed!.task?.error, failed!.task?.result], [words, null])
     assert.equal(failed!.entries.length, 4)
     assert.deepEqual(
@@ -106,7 +113,7 @@ describe('rows of the journal', () => {
     const said = {
       status: 'succeeded',
       result: Buffer.from('{}'),
-      tokens: 7,
+      tokens: { in: 3, out: 4 },
     } as const
     const failed = { status: 'failed', error: 'a "quote"' } as const
     const account = async () => {

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 import { LinkError } from '../../../../api/gateway/links/link-request.ts'
 import * as nodeReportRepository from '../../../../db/repositories/nodes/reports.ts'
+import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { encodeFrame } from '../../../../platform/link/codec.ts'
 import { FRAME, type FrameType } from '../../../../schemas/link.ts'
@@ -343,13 +344,23 @@ describe('reports over the link', () => {
     answerWith(socket, (n) => JSON.stringify({ status: 200, content_type: n, tokens: claims[n] }))
 
     const believed = await Promise.all(claims.map((_, n) => ask(n)))
-
     socket.close()
     assert.deepEqual(
       believed.map(({ head }) => head.tokens),
-      [7, undefined, undefined, undefined, undefined, undefined, undefined, 0],
+      [{ in: 7, out: 0 }, undefined, undefined, undefined, undefined, undefined, undefined, NO_TOKENS],
     )
     assert.ok(believed.every(({ head }) => head.contentType === 'application/json'))
+  })
+
+  it('of what a chat has written are believed up to all that it counts', async () => {
+    const [socket, claims] = [await speakFor(), [3, 8, -1, '3', undefined]]
+    answerWith(socket, (n) => JSON.stringify({ status: 200, tokens: 7, tokens_out: claims[n] }))
+    const counts = await Promise.all(claims.map(async (_, n) => (await ask(n)).head.tokens))
+    socket.close()
+    assert.deepEqual(
+      counts.flatMap((count) => [count?.in, count?.out]),
+      [4, 3, 0, 7, 7, 0, 7, 0, 7, 0],
+    )
   })
 
   it('of a node that speaks otherwise than agreed break its link and spoil nothing', async () => {

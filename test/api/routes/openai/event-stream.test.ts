@@ -10,7 +10,8 @@ const usage = { prompt_tokens: 12, completion_tokens: 200, total_tokens: 212 }
 function tokensOf(...pieces: string[]): number {
   const events = new EventStream({ grow: () => true })
   for (const piece of pieces) events.take(Buffer.from(piece))
-  return events.tokens()
+  const { in: read, out } = events.tokens()
+  return read + out
 }
 
 describe('the tokens of a stream', () => {

@@ -1,0 +1,40 @@
+import * as usageReportRepository from '../../../../db/repositories/platform/usage-reports.ts'
+import { microToCredits } from '../../../../domain/money.ts'
+import { AccountUsage, UsageQuery } from '../../../../schemas/account.ts'
+import { route } from '../../../http/route.ts'
+import { periodOf } from './period.ts'
+
+const DAY_MS = 86_400_000
+/** The period of a query that names none. */
+const USUAL_DAYS = 30
+
+export const getUsage = route({
+  operationId: 'getUsage',
+  summary: 'Sum up requests, tokens and costs of the account by day, endpoint, key or model',
+  method: 'GET',
+  path: '/usage',
+  auth: 'api-key',
+  query: UsageQuery,
+  success: { status: 200, schema: AccountUsage },
+  isLong: true,
+
+  async handler({ caller: { accountId }, query }, { db, now }) {
+    const { group = 'day' } = query
+    const asked = periodOf(query)
+    const until = asked.until ?? new Date(now().getTime() + DAY_MS)
+    const from = asked.from ?? startOfDay(until.getTime() - USUAL_DAYS * DAY_MS)
+    const rows = await usageReportRepository.readUsage(db, accountId, { from, until, group })
+    return {
+      group,
+      from: from.toISOString(),
+      to: until.toISOString(),
+      rows: rows.map(({ cost_micro, ...row }) => ({
+        ...row,
+        cost_micro,
+        cost_credits: microToCredits(cost_micro),
+      })),
+    }
+  },
+})
+
+const startOfDay = (ms: number): Date => new Date(Math.max(0, ms - (ms % DAY_MS)))

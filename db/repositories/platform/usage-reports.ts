@@ -1,0 +1,70 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+import { boundsOf, type Period } from './ledger.ts'
+
+export type UsageGroup = 'day' | 'endpoint' | 'key' | 'model'
+
+/** The usage of one day, endpoint, key or model. */
+export interface UsageRow {
+  /** A day of UTC, an id or a model's key; null for work whose key was not recorded. */
+  group: string | null
+  /** The name of the endpoint or the key; null for days and models. */
+  name: string | null
+  requests: number
+  failed: number
+  tokens_in: number
+  tokens_out: number
+  cost_micro: number
+}
+
+/** How work is grouped, and the name of a group. */
+const GROUPS: Record<UsageGroup, { key: string; name: string }> = {
+  day: { key: "to_char(created_at at time zone 'UTC', 'YYYY-MM-DD')", name: 'null::text' },
+  endpoint: {
+    key: 'endpoint_id::text',
+    name: '(select name from endpoint where endpoint.id::text = grouped.group)',
+  },
+  key: { key: 'key_id::text', name: '(select name from api_key where api_key.id::text = grouped.group)' },
+  model: { key: 'model_key', name: 'null::text' },
+}
+
+/**
+ * Returns the usage of an account in a period, by the time of its tasks. A run of a cohort is one request of its last
+ * stage's endpoint, and its cost is that of its stages, each at its own endpoint and model. Costs are read from the
+ * ledger, so they are always those that it has: what is held counts, and a refund takes it back.
+ */
+export async function readUsage(
+  db: Kysely<Database>,
+  accountId: string,
+  { group, ...period }: Period & { group: UsageGroup },
+): Promise<UsageRow[]> {
+  const { low, high } = boundsOf(period)
+  const { key, name } = GROUPS[group]
+  const purse = `account:${accountId}`
+  const { rows } = await sql<UsageRow>`
+    with work as (
+      select id, created_at, endpoint_id, key_id, model_key, 1 as request, (status = 'failed')::int as failure,
+        coalesce(tokens_in, 0) as tokens_in, coalesce(tokens_out, 0) as tokens_out, price_micro > 0 as is_paid
+      from task where account_id = any(array[${accountId}]::uuid[]) and id >= ${low} and id < ${high}
+      union all
+      select s.id, t.created_at, s.endpoint_id, t.key_id, s.model_key, 0, 0, 0, 0, true
+      from cohort_stage s join cohort c on c.id = s.cohort_id join task t on t.id = c.task_id
+      where s.account_id = any(array[${accountId}]::uuid[]) and s.id >= ${low} and s.id < ${high}
+    ), costs as (
+      select task_id, sum(case when from_purse = ${purse} then amount_micro else -amount_micro end) as micro
+      from work join ledger_transfer l on l.task_id = work.id
+      where is_paid and kind in ('hold', 'refund') and ${purse} in (from_purse, to_purse)
+      group by task_id
+      union all
+      select task_id, -sum(amount_micro) from work join ledger_entry e on e.task_id = work.id
+      where is_paid and purse = ${purse} group by task_id
+    ), grouped as (
+      select ${sql.raw(key)} as "group", sum(request)::bigint as requests, sum(failure)::bigint as failed,
+        sum(tokens_in)::bigint as tokens_in, sum(tokens_out)::bigint as tokens_out,
+        coalesce(sum(micro), 0)::bigint as cost_micro
+      from work left join costs on costs.task_id = work.id
+      group by 1
+    )
+    select grouped.*, ${sql.raw(name)} as name from grouped order by "group" desc nulls last`.execute(db)
+  return rows
+}
