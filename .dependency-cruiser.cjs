@@ -1,6 +1,8 @@
 // The table says which folder may import which. `type:` allows types only, which are erased before the code runs.
 const MAY_IMPORT = {
   schemas: [],
+  // The client is loaded by browsers too, so schemas give it their types alone.
+  client: ['type:schemas'],
   domain: ['schemas'],
   platform: ['schemas', 'domain'],
   db: ['schemas', 'domain', 'platform/async', 'platform/(events|log)'],
@@ -12,9 +14,10 @@ const MAY_IMPORT = {
   workflows: ['schemas', 'domain', 'platform/events', 'type:activities'],
   api: ['schemas', 'domain', 'platform', 'db', 'workflows/contract'],
   workers: ['schemas', 'domain', 'platform', 'db', 'node-runtime', 'activities', 'workflows/contract'],
-  cli: ['schemas', 'domain', 'platform', 'db'],
+  cli: ['schemas', 'client', 'domain', 'platform', 'db'],
   embedded: [
     'schemas',
+    'client',
     'domain',
     'platform',
     'db',
@@ -23,7 +26,7 @@ const MAY_IMPORT = {
   ],
 }
 const OURS =
-  '^(schemas|domain|platform|db|node-runtime|activities|workflows|api|workers|cli|embedded|test|bench)/'
+  '^(schemas|client|domain|platform|db|node-runtime|activities|workflows|api|workers|cli|embedded|test|bench)/'
 const anyOf = (folders) => (folders.length ? `^(${folders.join('|')})(/|\\.)` : '^$')
 
 const edges = Object.entries(MAY_IMPORT).flatMap(([from, to]) => {
@@ -60,6 +63,12 @@ module.exports = {
       severity: 'error',
       from: { path: '^(schemas|domain|workflows)/' },
       to: { dependencyTypes: ['core'] },
+    },
+    {
+      name: 'the client loads nothing else',
+      severity: 'error',
+      from: { path: '^client/' },
+      to: { pathNot: '^(client|schemas)/|(^|/)typebox(/|$)' },
     },
   ],
   options: {

@@ -27,7 +27,7 @@ const GROUPS: readonly Group[] = [
   { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 3, sideBySide: 2 },
   { name: 'nodes', folders: ['node-runtime', 'embedded', 'cli'], filesPerProcess: 8, sideBySide: 2 },
   { name: 'workflows', folders: ['workflows'], filesPerProcess: 6, sideBySide: 2 },
-  { name: 'routes', folders: ['api', 'contract'], filesPerProcess: 16, sideBySide: 3 },
+  { name: 'routes', folders: ['api', 'contract', 'client'], filesPerProcess: 16, sideBySide: 3 },
   RULES,
 ]
 

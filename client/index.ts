@@ -1,0 +1,8 @@
+export { type ClientErrorCode, HearthError } from './errors.ts'
+export { type Hearth, hearth } from './hearth.ts'
+export type { FormFile } from './operations.ts'
+export type { Page, Pages } from './pages.ts'
+export type { CallOptions, Fetch, HearthOptions } from './transport.ts'
+export type { PutProgress } from './upload/put-file.ts'
+export type { UploadRequest, UploadState } from './upload/upload-file.ts'
+export type { WaitOptions } from './wait.ts'

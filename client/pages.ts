@@ -1,0 +1,61 @@
+/** One answer of a list. */
+export interface Page<T, A> {
+  items: readonly T[]
+  /** What to add to the query for the page after this one; null on the last. */
+  next: Readonly<{ cursor: string } | { offset: number }> | null
+  /** The answer as it came, with what some lists say beside their items. */
+  answer: A
+}
+
+/** A list. Nothing is asked for before it is read, and no page before the items ahead of it are used up. */
+export class Pages<T, A> implements AsyncIterable<T> {
+  readonly #read: (place: object) => Promise<Page<T, A>>
+
+  constructor(read: (place: object) => Promise<Page<T, A>>) {
+    this.#read = read
+  }
+
+  /** Returns the first page: for lists that are shown page by page. */
+  first(): Promise<Page<T, A>> {
+    return this.#read({})
+  }
+
+  /** Yields page after page. */
+  async *pages(): AsyncGenerator<Page<T, A>, void> {
+    let place: object | null = {}
+    while (place) {
+      const page: Page<T, A> = await this.#read(place)
+      yield page
+      place = page.next
+    }
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void> {
+    for await (const { items } of this.pages()) yield* items
+  }
+
+  /** Returns all items, or as many as `most`. */
+  async all(most = Number.POSITIVE_INFINITY): Promise<T[]> {
+    const items: T[] = []
+    for await (const page of this.pages()) {
+      items.push(...page.items)
+      if (items.length >= most) return items.slice(0, most)
+    }
+    return items
+  }
+}
+
+interface Listed {
+  next_cursor?: string | null
+  offset?: number
+  total?: number
+}
+
+/** Reads the answer of a list whose items stand under `name`. */
+export function pageOf<T, A>(answer: A, name: keyof A): Page<T, A> {
+  const items = answer[name] as readonly T[]
+  const { next_cursor: cursor, offset = 0, total = 0 } = answer as Listed
+  const reached = offset + items.length
+  const isMore = items.length > 0 && reached < total
+  return { items, next: cursor ? { cursor } : isMore ? { offset: reached } : null, answer }
+}

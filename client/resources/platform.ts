@@ -1,0 +1,22 @@
+import type { Static } from 'typebox'
+import type { Capabilities, Health, InferenceHealth } from '../../schemas/health.ts'
+import type { Operations } from '../operations.ts'
+
+/** The state of the platform, and what it can do. */
+export function platform(on: Operations) {
+  return {
+    /** Answers for an unhealthy platform as well. */
+    health: on.call<[], Health>({ id: 'getHealth', method: 'GET', path: '/health', also: [503] }),
+    inferenceHealth: on.call<[], Static<typeof InferenceHealth>>({
+      id: 'getInferenceHealth',
+      method: 'GET',
+      path: '/inference/health',
+      also: [503],
+    }),
+    capabilities: on.call<[], Static<typeof Capabilities>>({
+      id: 'getCapabilities',
+      method: 'GET',
+      path: '/capabilities',
+    }),
+  }
+}

@@ -1,0 +1,99 @@
+import type { Static } from 'typebox'
+import type { Endpoint, RegisterForInference } from '../../schemas/endpoint.ts'
+import type {
+  ArtifactList,
+  CreateTrainingRun,
+  DownloadUrls,
+  DownloadUrlsQuery,
+  TrainingRun,
+  TrainingRunAccepted,
+  TrainingRunCancelled,
+  TrainingRunEvents,
+  TrainingRunList,
+  TrainingRunListQuery,
+  TrainingRunLogs,
+  TrainingRunMetrics,
+} from '../../schemas/training-run.ts'
+import type { Operations } from '../operations.ts'
+import { waitFor, type WaitOptions } from '../wait.ts'
+
+type RunId = [run_id: string]
+
+/** Which lines of a log: the newest ones, or those before a cursor. */
+export interface LogQuery {
+  limit?: number
+  cursor?: string
+}
+
+/** Training runs, and merges, which are runs too. */
+export function runs(on: Operations) {
+  const get = on.call<RunId, TrainingRun>({
+    id: 'getTrainingRun',
+    method: 'GET',
+    path: '/training/runs/{run_id}',
+  })
+  return {
+    create: on.send<[], CreateTrainingRun, TrainingRunAccepted>({
+      id: 'createTrainingRun',
+      method: 'POST',
+      path: '/training/runs',
+      idempotent: true,
+    }),
+    list: on.list<[], TrainingRunListQuery, TrainingRunList, 'runs'>({
+      id: 'listTrainingRuns',
+      method: 'GET',
+      path: '/training/runs',
+      items: 'runs',
+    }),
+    get,
+    /** Returns the run when it has ended, well or not: its `status` says how. */
+    wait: (runId: string, options: WaitOptions<TrainingRun> = {}): Promise<TrainingRun> =>
+      waitFor(
+        () => get(runId, { signal: options.signal }),
+        ({ status }) => status !== 'pending' && status !== 'running',
+        options,
+      ),
+    cancel: on.call<RunId, TrainingRunCancelled>({
+      id: 'cancelTrainingRun',
+      method: 'POST',
+      path: '/training/runs/{run_id}/cancel',
+      repeatable: true,
+    }),
+    delete: on.call<RunId, void>({
+      id: 'deleteTrainingRun',
+      method: 'DELETE',
+      path: '/training/runs/{run_id}',
+    }),
+    logs: on.query<RunId, LogQuery, TrainingRunLogs>({
+      id: 'getTrainingRunLogs',
+      method: 'GET',
+      path: '/training/runs/{run_id}/logs',
+    }),
+    metrics: on.call<RunId, TrainingRunMetrics>({
+      id: 'getTrainingRunMetrics',
+      method: 'GET',
+      path: '/training/runs/{run_id}/metrics',
+    }),
+    events: on.call<RunId, TrainingRunEvents>({
+      id: 'getTrainingRunEvents',
+      method: 'GET',
+      path: '/training/runs/{run_id}/events',
+    }),
+    artifacts: on.call<RunId, ArtifactList>({
+      id: 'listArtifacts',
+      method: 'GET',
+      path: '/training/runs/{run_id}/artifacts',
+    }),
+    downloadUrls: on.query<RunId, Static<typeof DownloadUrlsQuery>, DownloadUrls>({
+      id: 'signDownloads',
+      method: 'GET',
+      path: '/training/runs/{run_id}/artifacts/download-urls',
+    }),
+    /** Makes an endpoint of a completed run. */
+    register: on.send<RunId, RegisterForInference, Endpoint>({
+      id: 'registerForInference',
+      method: 'POST',
+      path: '/training/runs/{run_id}/register-for-inference',
+    }),
+  }
+}

@@ -1,0 +1,27 @@
+import type { InferenceTask, QueueStats, TaskCancelled } from '../../schemas/inference-task.ts'
+import type { Operations } from '../operations.ts'
+import { waitFor, type WaitOptions } from '../wait.ts'
+
+type TaskId = [task_id: string]
+
+/** Tasks of inference. */
+export function tasks(on: Operations) {
+  const get = on.call<TaskId, InferenceTask>({ id: 'getTask', method: 'GET', path: '/tasks/{task_id}' })
+  return {
+    get,
+    /** Returns the task when it has succeeded or failed. */
+    wait: (taskId: string, options: WaitOptions<InferenceTask> = {}): Promise<InferenceTask> =>
+      waitFor(
+        () => get(taskId, { signal: options.signal }),
+        ({ status }) => status === 'succeeded' || status === 'failed',
+        options,
+      ),
+    cancel: on.call<TaskId, TaskCancelled>({
+      id: 'cancelTask',
+      method: 'POST',
+      path: '/tasks/{task_id}:cancel',
+      repeatable: true,
+    }),
+    queue: on.call<[], QueueStats>({ id: 'getQueueStats', method: 'GET', path: '/queue/stats' }),
+  }
+}

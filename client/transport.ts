@@ -1,0 +1,160 @@
+import { errorOf, HearthError, unreachable } from './errors.ts'
+import { pause } from './pause.ts'
+import { waitBefore } from './retries.ts'
+
+export const BUILDER = '/api/builder/v1'
+const TRIES = 4
+
+export type Fetch = (url: string, init?: RequestInit) => Promise<Response>
+
+export interface HearthOptions {
+  /** The address of the platform, such as `https://hearth.example`. */
+  baseUrl: string
+  /** A key of the account. */
+  apiKey: string
+  /** Takes the place of the global `fetch`. */
+  fetch?: Fetch
+  /** How often a request is sent at most, 4 by default. */
+  tries?: number
+}
+
+/** What any call takes after its own arguments. */
+export interface CallOptions {
+  signal?: AbortSignal | undefined
+  /**
+   * The key under which a repeat gets the first answer. Routes that honour one get a new key by default, and none with
+   * `false`.
+   */
+  idempotencyKey?: string | false
+}
+
+/** An operation of the OpenAPI document. */
+export interface Operation {
+  id: string
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  /** Below the family's prefix, in the spelling of the document. */
+  path: `/${string}`
+  /** Honours an `Idempotency-Key`. */
+  idempotent?: boolean
+  /** Is safe to send twice though it is no GET: it only reads, or a repeat finds everything done. */
+  repeatable?: boolean
+  /** Statuses beside 2xx that come with an answer. */
+  also?: readonly number[]
+  /** The answer is text rather than JSON. */
+  isText?: boolean
+}
+
+export interface Outgoing {
+  ids?: readonly string[]
+  query?: object | undefined
+  /** A form, or what is sent as JSON. */
+  body?: unknown
+  options?: CallOptions | undefined
+}
+
+/** Sends operations to a platform, again where that helps and harms nothing. */
+export class Transport {
+  readonly baseUrl: string
+  readonly fetch: Fetch
+  readonly tries: number
+  readonly #apiKey: string
+
+  constructor({ baseUrl, apiKey, fetch: given, tries = TRIES }: HearthOptions) {
+    this.baseUrl = baseUrl.replace(/\/+$/, '')
+    this.#apiKey = apiKey
+    this.tries = tries
+    // A browser's fetch refuses to be called as the method of another object.
+    this.fetch = given ?? ((url, init) => globalThis.fetch(url, init))
+  }
+
+  /** Returns the answer of an operation; throws a `HearthError`, or the reason of an aborted signal. */
+  async send<A>(operation: Operation, outgoing: Outgoing = {}): Promise<A> {
+    const { idempotencyKey, signal } = outgoing.options ?? {}
+    const key = operation.idempotent && idempotencyKey !== false ? (idempotencyKey ?? newKey()) : undefined
+    const repeatable = operation.method === 'GET' || operation.repeatable === true || key !== undefined
+    for (let tried = 1; ; tried++) {
+      try {
+        return (await this.#once(operation, outgoing, key)) as A
+      } catch (err) {
+        const wait = tried < this.tries ? waitBefore(err, tried, repeatable) : undefined
+        if (wait === undefined) throw err
+        await pause(wait, signal)
+      }
+    }
+  }
+
+  async #once(operation: Operation, outgoing: Outgoing, key: string | undefined): Promise<unknown> {
+    const { method, path, also = [], isText } = operation
+    const { ids = [], query, body, options } = outgoing
+    const { signal } = options ?? {}
+    const what = `${method} ${path}`
+    const isForm = body instanceof FormData
+    const headers: Record<string, string> = { 'x-api-key': this.#apiKey }
+    if (key !== undefined) headers['idempotency-key'] = key
+    if (body !== undefined && !isForm) headers['content-type'] = 'application/json'
+    const url = `${this.baseUrl}${BUILDER}${expand(path, ids)}${search(query)}`
+    const response = await this.#fetch(what, url, {
+      method,
+      headers,
+      ...(body !== undefined && { body: isForm ? body : JSON.stringify(body) }),
+      ...(signal && { signal }),
+    })
+    if (!response.ok && !also.includes(response.status)) throw await errorOf(response, what)
+    const text = await response.text().catch((err: unknown) => {
+      signal?.throwIfAborted()
+      throw unreachable(what, err)
+    })
+    return isText ? text : parse(what, response, text)
+  }
+
+  async #fetch(what: string, url: string, init: RequestInit): Promise<Response> {
+    try {
+      return await this.fetch(url, init)
+    } catch (err) {
+      init.signal?.throwIfAborted()
+      throw unreachable(what, err)
+    }
+  }
+}
+
+/** Puts ids into a path, in the order of its parameters. */
+function expand(path: string, ids: readonly string[]): string {
+  let at = 0
+  return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    const id = ids[at++]
+    // A URL without the id, or with dots in its place, is that of another operation.
+    if (!id || id === '.' || id === '..')
+      throw new TypeError(`${name} must be an id, not ${JSON.stringify(id)}`)
+    return encodeURIComponent(id)
+  })
+}
+
+function search(query: object | undefined): string {
+  const parameters = new URLSearchParams()
+  for (const [name, value] of Object.entries(query ?? {})) {
+    if (value !== undefined) parameters.append(name, String(value))
+  }
+  return parameters.size === 0 ? '' : `?${parameters.toString()}`
+}
+
+function parse(what: string, response: Response, text: string): unknown {
+  try {
+    return text === '' ? undefined : (JSON.parse(text) as unknown)
+  } catch (err) {
+    throw new HearthError(`${what} answered ${response.status} with something other than JSON`, {
+      status: response.status,
+      code: 'unexpected_answer',
+      cause: err,
+    })
+  }
+}
+
+/** Returns a random UUID. `crypto.randomUUID` is missing on pages that did not come over TLS. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  const hex = Array.from(bytes, (byte, i) => {
+    const value = i === 6 ? (byte & 0x0f) | 0x40 : i === 8 ? (byte & 0x3f) | 0x80 : byte
+    return value.toString(16).padStart(2, '0')
+  }).join('')
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+}

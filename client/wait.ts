@@ -1,0 +1,27 @@
+import { pause } from './pause.ts'
+
+const INTERVAL_MS = 1_000
+
+export interface WaitOptions<T> {
+  /** Gets what was read first, and then whatever differs from what was read before. */
+  onUpdate?: ((current: T) => unknown) | undefined
+  signal?: AbortSignal | undefined
+  intervalMs?: number
+}
+
+/** Reads something until it is over, and returns it. */
+export async function waitFor<T>(
+  read: () => Promise<T>,
+  isOver: (current: T) => boolean,
+  { onUpdate, signal, intervalMs = INTERVAL_MS }: WaitOptions<T> = {},
+): Promise<T> {
+  let known = ''
+  for (;;) {
+    const current = await read()
+    const text = JSON.stringify(current)
+    if (text !== known) await onUpdate?.(current)
+    known = text
+    if (isOver(current)) return current
+    await pause(intervalMs, signal)
+  }
+}

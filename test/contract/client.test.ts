@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict'
+import { FAMILIES } from '../../api/app.ts'
+import { toOpenApi } from '../../api/http/openapi.ts'
+import { hearth } from '../../client/index.ts'
+import type { Described } from '../../client/operations.ts'
+import { BUILDER } from '../../client/transport.ts'
+
+interface Parameter {
+  name: string
+  in: string
+}
+
+interface Documented {
+  operationId: string
+  parameters?: Parameter[]
+  requestBody?: { content: Record<string, unknown> }
+  responses: Record<string, { content?: Record<string, { schema?: { properties?: object } }> }>
+}
+
+interface Operation extends Documented {
+  method: string
+  path: string
+}
+
+/** A request as it leaves the client. */
+interface Sent {
+  url: string
+  init: RequestInit
+}
+
+const operations: Operation[] = Object.entries(
+  (toOpenApi(FAMILIES, { features: ['webhooks'] }) as { paths: Record<string, Record<string, Documented>> })
+    .paths,
+)
+  .filter(([path]) => path.startsWith(`${BUILDER}/`))
+  .flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, documented]) => ({
+      ...documented,
+      method: method.toUpperCase(),
+      path,
+    })),
+  )
+
+type Method = Described & ((...args: unknown[]) => unknown)
+
+/** Returns the methods of a client that say which operation they are. */
+function methodsOf(client: object): Method[] {
+  return Object.values(client).flatMap((value: unknown) => {
+    if (typeof value === 'function') return 'operation' in value ? [value as unknown as Method] : []
+    return typeof value === 'object' && value !== null ? methodsOf(value) : []
+  })
+}
+
+/** Calls a method with an id for each parameter of the path, a body or query, and returns what it sent. */
+async function sent(operationId: string, operation: Operation): Promise<Sent> {
+  const requests: Sent[] = []
+  const client = hearth({
+    baseUrl: 'http://hearth.test',
+    apiKey: 'key',
+    fetch(url, init = {}) {
+      requests.push({ url, init })
+      return Promise.resolve(Response.json({ answered: [] }))
+    },
+  })
+  const method = methodsOf(client).find((one) => one.operation.id === operationId)
+  assert.ok(method, `${operationId} has no method`)
+  const ids = (operation.path.match(/\{/g) ?? []).map((_, i) => `a/b${i}`)
+  const called = method(...ids, { file: new Blob(['x']), limit: 3 })
+  await (called instanceof Promise ? called : (called as { first(): Promise<unknown> }).first()).catch(
+    (err: unknown) => assert.ok(err instanceof TypeError, String(err)),
+  )
+  const [request] = requests
+  assert.ok(request && requests.length === 1, operationId)
+  return request
+}
+
+describe('the client', () => {
+  it('has one method for every account operation of the OpenAPI document, and no other', () => {
+    const methods = methodsOf(hearth({ baseUrl: '', apiKey: '' })).map(({ operation }) => operation.id)
+
+    assert.ok(operations.length > 50)
+    assert.deepEqual(methods.toSorted(), operations.map(({ operationId }) => operationId).toSorted())
+  })
+
+  for (const operation of operations) {
+    const { operationId, parameters = [], requestBody } = operation
+
+    it(`sends ${operationId} as the document describes it`, async () => {
+      const { url, init } = await sent(operationId, operation)
+      const headers = init.headers as Record<string, string>
+      let at = 0
+
+      assert.equal(init.method, operation.method)
+      assert.equal(
+        new URL(url).pathname,
+        operation.path.replaceAll(/\{\w+\}/g, () => `a%2Fb${at++}`),
+      )
+      assert.equal(
+        'idempotency-key' in headers,
+        parameters.some(({ name }) => name.toLowerCase() === 'idempotency-key'),
+      )
+      if ('limit' in Object.fromEntries(new URL(url).searchParams)) {
+        assert.ok(parameters.some((parameter) => parameter.in === 'query'))
+      }
+      const type = Object.keys(requestBody?.content ?? {})[0]
+      assert.equal(
+        init.body === undefined ? undefined : (headers['content-type'] ?? 'multipart/form-data'),
+        type,
+      )
+    })
+  }
+
+  it('knows where the items of each list stand', () => {
+    for (const { operation } of methodsOf(hearth({ baseUrl: '', apiKey: '' }))) {
+      if (!('items' in operation)) continue
+      const { responses } = operations.find(({ operationId }) => operationId === operation.id) ?? {}
+      const schema = JSON.stringify(responses?.[200])
+      const name = /"\$ref":"#\/components\/schemas\/(\w+)"/.exec(schema)?.[1]
+      const document = toOpenApi(FAMILIES, { features: ['webhooks'] }) as {
+        components: { schemas: Record<string, { properties?: object }> }
+      }
+      const inline = responses?.[200]?.content?.['application/json']?.schema?.properties
+      const properties = inline ?? document.components.schemas[name ?? '']?.properties ?? {}
+
+      assert.ok(String(operation.items) in properties, operation.id)
+    }
+  })
+})
