@@ -1,4 +1,5 @@
 import { Operations } from './operations.ts'
+import { account } from './resources/account.ts'
 import { actions } from './resources/actions.ts'
 import { datasets } from './resources/datasets.ts'
 import { endpoints } from './resources/endpoints.ts'
@@ -19,6 +20,7 @@ export function hearth(options: HearthOptions) {
   const transport = new Transport(options)
   const on = new Operations(transport)
   return {
+    ...account(on),
     actions: actions(on),
     datasets: datasets(on, transport),
     endpoints: endpoints(on),

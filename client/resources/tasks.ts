@@ -1,4 +1,11 @@
-import type { InferenceTask, QueueStats, TaskCancelled } from '../../schemas/inference-task.ts'
+import type { Static } from 'typebox'
+import type {
+  InferenceTask,
+  QueueStats,
+  TaskCancelled,
+  TaskList,
+  TaskListQuery,
+} from '../../schemas/inference-task.ts'
 import type { Operations } from '../operations.ts'
 import { waitFor, type WaitOptions } from '../wait.ts'
 
@@ -8,6 +15,13 @@ type TaskId = [task_id: string]
 export function tasks(on: Operations) {
   const get = on.call<TaskId, InferenceTask>({ id: 'getTask', method: 'GET', path: '/tasks/{task_id}' })
   return {
+    /** Lists tasks without their inputs and results. */
+    list: on.list<[], TaskListQuery, Static<typeof TaskList>, 'tasks'>({
+      id: 'listTasks',
+      method: 'GET',
+      path: '/tasks',
+      items: 'tasks',
+    }),
     get,
     /** Returns the task when it has succeeded or failed. */
     wait: (taskId: string, options: WaitOptions<InferenceTask> = {}): Promise<InferenceTask> =>
