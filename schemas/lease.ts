@@ -106,7 +106,7 @@ export const JobClaim = Type.Object(
 )
 export type JobClaim = Static<typeof JobClaim>
 
-/** `progress` becomes the task's `status_detail`. */
+/** `progress` becomes the `status_detail` of a task, or with `step`, `of` and `eta_s` in its `metadata` the `progress` of a job. */
 export const RenewLease = Type.Object(
   { lease_s: LeaseSeconds, progress: Type.Optional(StatusDetail) },
   { $id: 'RenewLease' },

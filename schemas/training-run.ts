@@ -82,9 +82,9 @@ export const TrainingMetrics = Type.Object(
 )
 export type TrainingMetrics = Static<typeof TrainingMetrics>
 
-/** How far the attempt at work has come, as its trainer says; a step is an epoch, or an optimizer step of a language model. */
+/** How far the attempt at work has come, as its trainer says; `step` counts epochs, of `of`. */
 export const RunProgress = Type.Object({
-  pct: Type.Number({ minimum: 0, maximum: 100 }),
+  pct: Type.Integer({ minimum: 0, maximum: 100 }),
   step: Type.Integer({ minimum: 0 }),
   of: Type.Integer({ minimum: 0 }),
   /** At the pace so far; null until there is one. */
@@ -114,6 +114,10 @@ export const TrainingRun = Type.Object(
     attempt: Type.Integer({ minimum: 0 }),
     /** The reason why no node can run the job; null while a node runs it or could. */
     waiting: Nullable(Type.Object({ reason: Type.String(), since: Timestamp })),
+    /** How far the attempt at work has come; null while none is, and before its trainer has said so. */
+    progress: Nullable(RunProgress),
+    /** Jobs that precede a pending one on the same hardware; null once it has begun, and absent in lists. */
+    queue_position: Type.Optional(Nullable(Type.Integer({ minimum: 0 }))),
     estimated_cost_credits: Nullable(Type.Number()),
     created_at: Timestamp,
     started_at: Nullable(Timestamp),
@@ -192,6 +196,25 @@ export const ArtifactList = Type.Object(
   { $id: 'ArtifactList' },
 )
 export type ArtifactList = Static<typeof ArtifactList>
+
+export const CheckpointList = Type.Object(
+  {
+    run_id: Uuid,
+    checkpoints: Type.Array(
+      Type.Object({
+        checkpoint_id: Uuid,
+        /** For language models the optimizer step. */
+        epoch: Type.Integer({ minimum: 0 }),
+        attempt: Type.Integer({ minimum: 0 }),
+        size_bytes: Type.Integer({ minimum: 0 }),
+        sha256: Type.String(),
+        created_at: Timestamp,
+      }),
+    ),
+  },
+  { $id: 'CheckpointList' },
+)
+export type CheckpointList = Static<typeof CheckpointList>
 
 /** `files` is a comma-separated list of filenames; all files when absent. */
 export const DownloadUrlsQuery = Type.Object({

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { CompleteJob, JobClaim, UploadUrls } from '../../schemas/lease.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
-import { keepLease } from '../control/lease-keeper.ts'
+import { keepLease, type KeptLease } from '../control/lease-keeper.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import { MergeError } from '../merge/merge-error.ts'
@@ -44,7 +44,7 @@ const FAIL_PATIENCE_MS = 5_000
 export async function underLease(
   tools: LeaseTools,
   { claim, report, cancelled, leaseS, memoryMb, gpuCount }: LeasedJob,
-  work: (place: { dir: string; signal: AbortSignal }) => Promise<void>,
+  work: (place: { dir: string; signal: AbortSignal; lease: Pick<KeptLease, 'report'> }) => Promise<void>,
 ): Promise<void> {
   const { control } = tools
   using lease = keepLease(control, claim.lease_token, leaseS)
@@ -56,7 +56,7 @@ export async function underLease(
     const holding = tools.models.memoryAllocator.reserveUpTo(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
     const missing = await unlessAborted(holding, signal)
     if (missing > 0) report.log(`The job may need ${missing} MB more than this node has free.`)
-    await work({ dir, signal })
+    await work({ dir, signal, lease })
   } catch (err) {
     const error = explain(err, { cancelled, lost: lease.lost, stopping: tools.stopping() })
     report.log(error.message)

@@ -7,6 +7,7 @@ import { AttemptError } from './attempt-error.ts'
 import { CheckpointUploader } from './checkpoint-uploader.ts'
 import type { TrainerFile, TrainerLine, TrainerResult } from './trainer-lines.ts'
 import { readTrainer, startTrainer, type TrainerStart } from './trainer-process.ts'
+import type { TrainingPace } from './training-pace.ts'
 
 /** A file of the finished model. */
 export type FinishedFile = TrainerFile & { filename: string; content_type: string }
@@ -15,6 +16,7 @@ export interface Supervision extends TrainerStart {
   control: ControlClient
   token: string
   report: JobReport
+  pace: TrainingPace
   /** The unit of a checkpoint's position. */
   progressUnit: string
   /** Ends the trainer at once, without a checkpoint. */
@@ -130,6 +132,7 @@ const measuresOf = (line: EpochMeasures): EpochMeasures => ({
 /** Collects the output of the trainer. */
 class TrainerOutput {
   readonly #report: JobReport
+  readonly #pace: TrainingPace
   readonly #uploader: CheckpointUploader
   readonly #alive: () => void
   readonly #unit: string
@@ -140,11 +143,12 @@ class TrainerOutput {
   #error: { code: string; message: string } | undefined
 
   constructor(
-    { report, progressUnit, job }: Pick<Supervision, 'report' | 'progressUnit' | 'job'>,
+    { report, pace, progressUnit, job }: Pick<Supervision, 'report' | 'pace' | 'progressUnit' | 'job'>,
     uploader: CheckpointUploader,
     alive: () => void,
   ) {
     this.#report = report
+    this.#pace = pace
     this.#unit = progressUnit
     this.#checkpointDir = job.checkpoint_dir
     this.#uploader = uploader
@@ -181,7 +185,7 @@ class TrainerOutput {
         this.#error = line
         return
       case 'progress':
-        return
+        return this.#pace.note(line)
     }
   }
 

@@ -8,6 +8,7 @@ import { trainerThreads } from '../../domain/training-run.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
+import type { KeptLease } from '../control/lease-keeper.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
@@ -15,6 +16,7 @@ import { AttemptError } from './attempt-error.ts'
 import { type BaseTools, fetchBase } from './base-model.ts'
 import { completeJob, type LeaseTools, underLease } from './job-lease.ts'
 import { supervise } from './supervise.ts'
+import { TrainingPace } from './training-pace.ts'
 
 /** The parts of a node that an attempt uses. */
 export interface AttemptTools extends BaseTools, LeaseTools {
@@ -41,8 +43,8 @@ export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): P
   const processes = trainingProcesses(specification, tools.memory.gpus)
   const memoryMb = specification.memory_mb * processes
   const gpus = usesGpus(specification) ? { gpuCount: processes } : {}
-  return underLease(tools, { ...options, memoryMb, ...gpus }, ({ dir, signal }) =>
-    attempt(tools, { ...options, processes, dir, signal }),
+  return underLease(tools, { ...options, memoryMb, ...gpus }, ({ dir, signal, lease }) =>
+    attempt(tools, { ...options, processes, dir, signal, lease }),
   )
 }
 
@@ -54,10 +56,12 @@ async function attempt(
     processes,
     dir,
     signal,
+    lease,
   }: AttemptOptions & {
     processes: number
     dir: string
     signal: AbortSignal
+    lease: Pick<KeptLease, 'report'>
   },
 ): Promise<void> {
   const { specification: spec, checkpoint } = claim
@@ -85,6 +89,7 @@ async function attempt(
     dir,
     name: `train-${claim.job_id}.${claim.attempt}`,
     report,
+    pace: new TrainingPace((detail) => lease.report(detail)),
     progressUnit: spec.progress_unit,
     signal,
     stopping,

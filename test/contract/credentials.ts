@@ -55,6 +55,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   streamTrainingRun: 'viewer',
   cancelTrainingRun: 'operator',
   listArtifacts: 'viewer',
+  listCheckpoints: 'viewer',
   signDownloads: 'viewer',
   registerForInference: 'operator',
 

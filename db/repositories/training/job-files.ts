@@ -91,6 +91,16 @@ export async function insertCheckpoint(
   return row.id
 }
 
+/** Lists the checkpoints of a job that are kept, newest first. */
+export function listCheckpoints(db: Kysely<Database>, jobId: string): Promise<JobCheckpointRow[]> {
+  return db
+    .selectFrom('job_checkpoint')
+    .selectAll()
+    .where('job_id', '=', jobId)
+    .orderBy('id', 'desc')
+    .execute()
+}
+
 /** Deletes all checkpoints of a job but the newest `keep`, and returns the objects that are no longer needed. */
 export async function pruneCheckpoints(db: Kysely<Database>, jobId: string, keep: number): Promise<string[]> {
   const newest = db

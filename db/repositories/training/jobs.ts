@@ -1,7 +1,7 @@
 import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { storable, storableJson } from '../../../domain/storable-text.ts'
 import { sourcesOf } from '../../../domain/training-run.ts'
-import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
+import type { RunProgress, TrainingRunStatus } from '../../../schemas/training-run.ts'
 import { ofAccount } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { NewJob, JobRow } from '../../tables/training.ts'
@@ -109,6 +109,7 @@ export async function beginAttempt(
       status: 'running',
       attempt,
       error_message: null,
+      progress: null,
       waiting_reason: null,
       waiting_since: null,
       started_at: sql<Date>`coalesce(started_at, ${now})`,
@@ -199,6 +200,21 @@ export async function isHardwareOnline(
     .limit(1)
     .executeTakeFirst()
   return row !== undefined
+}
+
+/** Stores how far an attempt has come; a report of an earlier one has no effect. */
+export async function recordProgress(
+  db: Kysely<Database>,
+  { id, attempt }: Pick<JobRow, 'id' | 'attempt'>,
+  progress: RunProgress,
+): Promise<void> {
+  await db
+    .updateTable('training_run')
+    .set({ progress: JSON.stringify(progress) })
+    .where('id', '=', id)
+    .where('attempt', '=', attempt)
+    .where('status', '=', 'running')
+    .execute()
 }
 
 /** Stores the metrics and the description that the trainer reported. */

@@ -2,7 +2,6 @@ import type { ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as feedRepository from '../../../../db/repositories/training/feed.ts'
 import type { FeedEntry } from '../../../../db/repositories/training/feed.ts'
-import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { JobView } from '../../../../db/repositories/training/jobs.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
@@ -11,7 +10,7 @@ import type { Watch } from '../../../gateway/background/watches.ts'
 import { EventStreamWriter } from '../../../http/event-stream.ts'
 import type { Services } from '../../../services.ts'
 import { encodeFeedCursor } from './feed-cursor.ts'
-import { presentMetrics, presentRun } from './present.ts'
+import { showRun } from './show-run.ts'
 
 /** What a stream holds at once; a client that reads slowly gets the rest from the rows. */
 const PAGE = { limit: 1_000, maxBytes: 256 * 1024 } as const
@@ -65,9 +64,7 @@ export async function followRun(services: Services, following: Following): Promi
     }
     const lateMs = lateness(run, now())
     if (lateMs <= 0) {
-      await writer.send([
-        { event: 'done', id: encodeFeedCursor(runId, place), data: await finalRun(services, run) },
-      ])
+      await writer.send([{ event: 'done', id: encodeFeedCursor(runId, place), data: await showRun(db, run) }])
       break
     }
     const silentMs = quietMs - (performance.now() - spokenAt)
@@ -90,10 +87,6 @@ async function pause(ms: number, signal: AbortSignal, entries: number): Promise<
 function lateness({ status, completed_at }: JobView, now: Date): number {
   if (!isTerminal(status)) return Number.POSITIVE_INFINITY
   return completed_at === null ? 0 : completed_at.getTime() + LATE_MS - now.getTime()
-}
-
-async function finalRun({ db }: Services, run: JobView) {
-  return presentRun(run, presentMetrics(run, await jobRecordRepository.listJobEpochs(db, run.id)))
 }
 
 function present(entry: FeedEntry): { event: StreamedType; data: object } {

@@ -1,8 +1,7 @@
-import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import { TrainingRun, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
-import { presentMetrics, presentRun } from './present.ts'
 import { requireRun } from './require-run.ts'
+import { showRun } from './show-run.ts'
 
 export const getTrainingRun = route({
   operationId: 'getTrainingRun',
@@ -17,6 +16,6 @@ export const getTrainingRun = route({
 
   async handler({ caller, params }, { db }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
-    return presentRun(run, presentMetrics(run, await jobRecordRepository.listJobEpochs(db, run.id)))
+    return showRun(db, run)
   },
 })

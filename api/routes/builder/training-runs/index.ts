@@ -6,6 +6,7 @@ import { getTrainingRunLogs } from './get-training-run-logs.ts'
 import { getTrainingRunMetrics } from './get-training-run-metrics.ts'
 import { getTrainingRun } from './get-training-run.ts'
 import { listArtifacts } from './list-artifacts.ts'
+import { listCheckpoints } from './list-checkpoints.ts'
 import { listTrainingRuns } from './list-training-runs.ts'
 import { signDownloads } from './sign-downloads.ts'
 import { streamTrainingRun } from './stream-training-run.ts'
@@ -21,5 +22,6 @@ export const trainingRuns = [
   streamTrainingRun,
   cancelTrainingRun,
   listArtifacts,
+  listCheckpoints,
   signDownloads,
 ]

@@ -34,6 +34,7 @@ export function presentRun(
     version_id: run.version_id,
     attempt: run.attempt,
     waiting: waitingOf(run),
+    progress: run.status === 'running' ? run.progress : null,
     // Jobs are not charged.
     estimated_cost_credits: null,
     created_at: run.created_at.toISOString(),

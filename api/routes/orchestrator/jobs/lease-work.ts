@@ -21,12 +21,21 @@ function jobResult(body: CompleteLease): CompleteJob {
   throw invalid(['body', 'artifacts'], 'Field required', 'missing')
 }
 
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
+
 /** The rules of a lease on a job. Completing it stores the result; the workflow ends the run. */
 export const jobWork = {
   fileKey,
 
   async lock(trx, lease) {
     await jobRepository.lockJob(trx, lease.subject_id)
+  },
+
+  async progress({ db }, { subject_id, attempt }, { progress_pct, metadata }) {
+    const { step, of, eta_s } = metadata
+    if (!isCount(step) || !isCount(of)) return
+    const progress = { pct: progress_pct, step, of, eta_s: isCount(eta_s) ? eta_s : null }
+    await jobRepository.recordProgress(db, { id: subject_id, attempt }, progress)
   },
 
   async check({ lease, body, services: { objects } }) {

@@ -1,0 +1,33 @@
+import type { StatusDetail } from '../../schemas/inference-task.ts'
+import type { TrainerLine } from './trainer-lines.ts'
+
+/** Each report renews the lease and writes the run's row, so there are few. */
+const REPORT_MS = 5_000
+/** The least time from which a pace is taken. */
+const MEASURED_MS = 2_000
+
+type ProgressLine = Omit<Extract<TrainerLine, { event: 'progress' }>, 'event' | 'message'>
+
+/** Reports how far a trainer has come, and how long it will take at its pace since it began or resumed. */
+export class TrainingPace {
+  readonly #report: (detail: StatusDetail) => void
+  #began: { at: number; fraction: number } | undefined
+  #reportedAt = Number.NEGATIVE_INFINITY
+
+  constructor(report: (detail: StatusDetail) => void) {
+    this.#report = report
+  }
+
+  note({ epoch, epochs, fraction }: ProgressLine, now = performance.now()): void {
+    this.#began ??= { at: now, fraction }
+    if (now - this.#reportedAt < REPORT_MS && fraction < 1) return
+    this.#reportedAt = now
+    const elapsedMs = now - this.#began.at
+    const done = fraction - this.#began.fraction
+    const eta_s =
+      done > 0 && elapsedMs >= MEASURED_MS ? Math.round(((1 - fraction) * elapsedMs) / done / 1_000) : null
+    // What is not finished is never said to be.
+    const progress_pct = Math.min(100, Math.max(0, Math.floor(fraction * 100)))
+    this.#report({ status: 'training', progress_pct, metadata: { step: epoch, of: epochs, eta_s } })
+  }
+}
