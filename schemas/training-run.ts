@@ -48,6 +48,17 @@ export const CreateTrainingRun = Type.Object(
 )
 export type CreateTrainingRun = Static<typeof CreateTrainingRun>
 
+/** What is to be otherwise than in the run that is run again; `hyperparameters` replaces single ones. */
+export const RepeatTrainingRun = Type.Object(
+  {
+    job_name: Type.Optional(Name),
+    dataset_id: Type.Optional(Uuid),
+    hyperparameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  },
+  { $id: 'RepeatTrainingRun', additionalProperties: false },
+)
+export type RepeatTrainingRun = Static<typeof RepeatTrainingRun>
+
 export const TrainingRunAccepted = Type.Object(
   {
     job_id: Uuid,

@@ -45,6 +45,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getModelConfig: 'none',
   getModelConfigSchema: 'none',
   createTrainingRun: 'operator',
+  repeatTrainingRun: 'operator',
   createTrainingMerge: 'operator',
   listTrainingRuns: 'viewer',
   getTrainingRun: 'viewer',

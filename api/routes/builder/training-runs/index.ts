@@ -8,11 +8,13 @@ import { getTrainingRun } from './get-training-run.ts'
 import { listArtifacts } from './list-artifacts.ts'
 import { listCheckpoints } from './list-checkpoints.ts'
 import { listTrainingRuns } from './list-training-runs.ts'
+import { repeatTrainingRun } from './repeat-training-run.ts'
 import { signDownloads } from './sign-downloads.ts'
 import { streamTrainingRun } from './stream-training-run.ts'
 
 export const trainingRuns = [
   createTrainingRun,
+  repeatTrainingRun,
   listTrainingRuns,
   getTrainingRun,
   deleteTrainingRun,

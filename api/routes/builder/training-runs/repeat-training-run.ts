@@ -1,0 +1,54 @@
+import type { JobView } from '../../../../db/repositories/training/jobs.ts'
+import { ApiError, invalid } from '../../../../domain/errors.ts'
+import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
+import {
+  type CreateTrainingRun,
+  RepeatTrainingRun,
+  TrainingRunAccepted,
+  TrainingRunParams,
+} from '../../../../schemas/training-run.ts'
+import { route } from '../../../http/route.ts'
+import { requireRun } from './require-run.ts'
+import { startRun } from './start-run.ts'
+
+export const repeatTrainingRun = route({
+  operationId: 'repeatTrainingRun',
+  summary: 'Start a training run with the configuration of another one, and with changes to it',
+  method: 'POST',
+  path: '/training/runs/{run_id}:again',
+  auth: 'api-key',
+  idempotent: true,
+  admitsWork: true,
+  params: TrainingRunParams,
+  body: RepeatTrainingRun,
+  success: { status: 202, schema: TrainingRunAccepted },
+  errors: ['not_found', 'conflict', 'training_quota_exceeded'],
+
+  async handler({ caller: { accountId }, params, body, trx }, services) {
+    const run = await requireRun(trx, accountId, params.run_id)
+    if (run.job_type === 'merge') {
+      throw new ApiError('conflict', 'this is a merge, and only training runs can be run again')
+    }
+    return startRun({ accountId, body: bodyOf(run, body), trx }, services)
+  },
+})
+
+/** The request that makes such a run. */
+function bodyOf(run: JobView, changes: RepeatTrainingRun): CreateTrainingRun {
+  const base = run.base as ArtifactRef | null
+  const { base_model, ...others } = run.hyperparameters
+  // Beside a base of another kind it is the name of that base, which the request did not give.
+  const isGiven = base_model !== undefined && (base === null || base.type === 'hf')
+  const dataset_id = changes.dataset_id ?? run.dataset_id
+  if (dataset_id === null) throw invalid(['body', 'dataset_id'], 'is required: the run names no dataset')
+  return {
+    job_name: changes.job_name ?? run.job_name,
+    model_config_id: run.model_config_id,
+    dataset_id,
+    hyperparameters: { ...others, ...(isGiven && { base_model }), ...changes.hyperparameters },
+    operating_mode: run.operating_mode,
+    hardware_preference: run.hardware_preference,
+    base,
+    parent_job_id: run.id,
+  }
+}
