@@ -2,8 +2,14 @@ import { buffer } from 'node:stream/consumers'
 import * as spaceRepository from '../../db/repositories/cohorts/spaces.ts'
 import * as nodeModelRepository from '../../db/repositories/nodes/models.ts'
 import type { VersionFileRow } from '../../db/tables/models.ts'
-import { builtInSpaces, isSpaceConfig } from '../../domain/cohorts/built-in-spaces.ts'
+import {
+  builtInSpaces,
+  isSpaceConfig,
+  LLAMA_CPP,
+  type ModelFacts,
+} from '../../domain/cohorts/built-in-spaces.ts'
 import { parseHubKey } from '../../domain/hub/files.ts'
+import { GGUF_HEAD_BYTES, readGgufNumbers } from '../../domain/hub/gguf.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
@@ -64,11 +70,13 @@ async function register(
       .filter(({ path, size_bytes }) => isSpaceConfig(taskType, path) && size_bytes <= MOST_BYTES)
       .map(async (file) => [file.path, await readJson(services, file)] as const),
   )
+  const framework = catalog.profile(runtime_profile)?.framework
   const spaces = builtInSpaces({
     taskType,
-    framework: catalog.profile(runtime_profile)?.framework,
+    framework,
     files,
     configs: Object.fromEntries(configs),
+    gguf: framework === LLAMA_CPP ? await readHead(services, files) : undefined,
   })
   if (spaces.length === 0) return
   await db.transaction().execute(async (trx) => {
@@ -84,16 +92,31 @@ async function register(
   })
 }
 
+/** Reads the head of the GGUF of a model, or of the first part of it; undefined without one. */
+async function readHead(services: Parts, files: readonly VersionFileRow[]): Promise<ModelFacts['gguf']> {
+  const [first] = files
+    .filter(({ path }) => /^(?!.*mmproj).*\.gguf$/i.test(path))
+    .toSorted((a, b) => (a.path < b.path ? -1 : 1))
+  const head = first && readGgufNumbers(await readStart(services, first, GGUF_HEAD_BYTES))
+  return head && { head, sha256: first.sha256 }
+}
+
 /** Reads a small file of a model; undefined when it is not JSON. */
-async function readJson({ objects, hub }: Parts, file: VersionFileRow): Promise<unknown> {
-  const onHub = parseHubKey(file.object_key)
-  const { body } = onHub
-    ? await hub.open(onHub.repoId, onHub.revision, onHub.path)
-    : await objects.get(file.object_key)
-  const text = (await buffer(body)).subarray(0, MOST_BYTES).toString()
+async function readJson(services: Parts, file: VersionFileRow): Promise<unknown> {
+  const text = (await readStart(services, file, MOST_BYTES)).toString()
   try {
     return JSON.parse(text) as unknown
   } catch {
     return undefined
   }
+}
+
+async function readStart({ objects, hub }: Parts, file: VersionFileRow, most: number): Promise<Buffer> {
+  const onHub = parseHubKey(file.object_key)
+  const end = most - 1
+  const { body } = onHub
+    ? await hub.open(onHub.repoId, onHub.revision, onHub.path, { range: `bytes=0-${end}` })
+    : await objects.get(file.object_key, { range: { start: 0, end } })
+  // A server without ranges sends all of it.
+  return (await buffer(body)).subarray(0, most)
 }

@@ -1,5 +1,7 @@
 import type { ModelSpace } from '../../schemas/cohort-evaluator.ts'
 import { isChatCapable } from '../chat/chat.ts'
+import type { GgufNumbers } from '../hub/gguf.ts'
+import { llamaCaches, transformersCaches } from './cache-spaces.ts'
 
 /** What the platform knows of a model without running it. */
 export interface ModelFacts {
@@ -9,6 +11,8 @@ export interface ModelFacts {
   files: readonly { path: string; sha256: string }[]
   /** Its small JSON files, by path. */
   configs: Readonly<Record<string, unknown>>
+  /** The head of its GGUF, or of the first part of it. */
+  gguf?: { head: GgufNumbers; sha256: string } | undefined
 }
 
 type Json = Readonly<Record<string, unknown>>
@@ -16,6 +20,8 @@ type Json = Readonly<Record<string, unknown>>
 const TEXT = 'text'
 const JSON_TASKS: readonly string[] = ['regression', 'classification', 'forecasting']
 const LIGHTGBM = 'lightgbm'
+const TRANSFORMERS = 'transformers'
+export const LLAMA_CPP = 'llama.cpp'
 /** The fields of a pooling's config, and what they mean; a space can have one of them. */
 const POOLINGS = {
   pooling_mode_mean_tokens: 'mean',
@@ -27,8 +33,8 @@ const EMBEDDINGS = 'embeddings'
 
 /** Returns whether the spaces of a model of this task type follow from the content of one of its files. */
 export const isSpaceConfig = (taskType: string, path: string): boolean =>
-  taskType === EMBEDDINGS &&
-  (path === 'config.json' || path === 'modules.json' || /^[^/]+\/config\.json$/.test(path))
+  (path === 'config.json' && (taskType === EMBEDDINGS || isChatCapable(taskType))) ||
+  (taskType === EMBEDDINGS && (path === 'modules.json' || /^[^/]+\/config\.json$/.test(path)))
 
 /**
  * Returns the spaces that follow from a model's files. A form that they do not tell for sure, such as two poolings
@@ -37,7 +43,7 @@ export const isSpaceConfig = (taskType: string, path: string): boolean =>
 export function builtInSpaces(facts: ModelFacts): ModelSpace[] {
   const { taskType, framework } = facts
   if (taskType === EMBEDDINGS) return [space(TEXT, 'accepts', TEXT), ...embedding(facts)]
-  if (isChatCapable(taskType)) return [space(TEXT, 'both', TEXT), ...tokens(facts)]
+  if (isChatCapable(taskType)) return [space(TEXT, 'both', TEXT), ...tokens(facts), ...caches(facts)]
   if (framework === LIGHTGBM && JSON_TASKS.includes(taskType)) {
     return [space('input', 'accepts', 'json'), space('output', 'produces', 'json')]
   }
@@ -88,10 +94,20 @@ function poolingOf(modules: readonly Json[], configs: ModelFacts['configs']): Mo
 
 /** The tokens of a language model whose tokenizer is a file of its own. */
 function tokens({ files }: ModelFacts): ModelSpace[] {
-  const tokenizer = files.find(({ path }) => path === 'tokenizer.json')
+  const tokenizer = tokenizerIn(files)
   if (!tokenizer) return []
   return [{ name: 'tokens', role: 'both', kind: 'tokens', dtype: 'i32', tokenizer_digest: tokenizer.sha256 }]
 }
+
+/** The caches of prompts that a language model has read. */
+function caches({ framework, files, configs, gguf }: ModelFacts): ModelSpace[] {
+  if (framework === LLAMA_CPP) return gguf ? llamaCaches(gguf.head, gguf.sha256) : []
+  const tokenizer = tokenizerIn(files)
+  if (framework !== TRANSFORMERS || !tokenizer) return []
+  return transformersCaches(asJson(configs['config.json']), tokenizer.sha256)
+}
+
+const tokenizerIn = (files: ModelFacts['files']) => files.find(({ path }) => path === 'tokenizer.json')
 
 const asJson = (value: unknown): Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {}

@@ -5,6 +5,12 @@ export interface GgufHead {
   pooling: number | null
 }
 
+/** The numbers in the head of a GGUF, by their keys. */
+export interface GgufNumbers {
+  architecture: string
+  numbers: Readonly<Record<string, number>>
+}
+
 /** The values of `pooling_type`: none, and the head of a reranker. All others make one vector of a text. */
 const POOLING_NONE = 0
 const POOLING_RANK = 4
@@ -13,6 +19,7 @@ const POOLING_RANK = 4
 export const GGUF_HEAD_BYTES = 64 * 1024
 
 const U32 = 4
+const F32 = 6
 const STRING = 8
 const ARRAY = 9
 /** Bytes of a value by its type; strings and arrays have none. */
@@ -30,26 +37,42 @@ const SIZES: Readonly<Record<number, number>> = {
   12: 8,
 }
 
+/** Reads the numbers before the vocabulary of a GGUF from its first bytes; undefined when they are none of a GGUF. */
+export function readGgufNumbers(bytes: Uint8Array): GgufNumbers | undefined {
+  const numbers: Record<string, number> = {}
+  let architecture: string | undefined
+  forEachKey(bytes, (key, type, reader) => {
+    if (key === 'general.architecture' && type === STRING) architecture = reader.string()
+    else if (type === U32) numbers[key] = reader.u32()
+    else if (type === F32) numbers[key] = reader.f32()
+    else reader.skipValue(type)
+  })
+  return architecture === undefined ? undefined : { architecture, numbers }
+}
+
 /** Reads the head of a GGUF from its first bytes; undefined when they are none of a GGUF, or name no architecture. */
 export function readGgufHead(bytes: Uint8Array): GgufHead | undefined {
-  const reader = new GgufReader(bytes)
   let architecture: string | undefined
   let pooling: number | null = null
+  forEachKey(bytes, (key, type, reader) => {
+    if (key === 'general.architecture' && type === STRING) architecture = reader.string()
+    else if (key === `${architecture}.pooling_type` && type === U32) pooling = reader.u32()
+    else reader.skipValue(type)
+  })
+  return architecture === undefined ? undefined : { architecture, pooling }
+}
+
+/** Has every key of a head read or skipped with its value. */
+function forEachKey(bytes: Uint8Array, read: (key: string, type: number, reader: GgufReader) => void): void {
+  const reader = new GgufReader(bytes)
   try {
-    if (reader.text(4) !== 'GGUF') return undefined
+    if (reader.text(4) !== 'GGUF') return
     reader.skip(12)
-    for (let left = reader.u64(); left > 0; left--) {
-      const key = reader.string()
-      const type = reader.u32()
-      if (key === 'general.architecture' && type === STRING) architecture = reader.string()
-      else if (key === `${architecture}.pooling_type` && type === U32) pooling = reader.u32()
-      else reader.skipValue(type)
-    }
+    for (let left = reader.u64(); left > 0; left--) read(reader.string(), reader.u32(), reader)
   } catch (err) {
     // The bytes end within the vocabulary, whose pieces are behind all that is looked for.
     if (!(err instanceof RangeError)) throw err
   }
-  return architecture === undefined ? undefined : { architecture, pooling }
 }
 
 /** The tasks of texts that a GGUF can serve without writing any. */
@@ -100,6 +123,10 @@ export class GgufReader {
 
   u64(): number {
     return Number(this.#view.getBigUint64(this.#take(8), true))
+  }
+
+  f32(): number {
+    return this.#view.getFloat32(this.#take(4), true)
   }
 
   string(): string {

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { ImportedModel } from '../../schemas/model-import.ts'
-import { evaluate } from '../support/builders/evidence.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
 import type { AnyBody } from '../support/servers/api.ts'
@@ -34,27 +33,6 @@ describe('a prompt read on one node, and continued on another', function () {
     const path = join(folder.path, 'model')
     await makeTinyLlm(path, FORM)
     model = await world.import({ name: 'tiny-prompts', path, task: 'chat' })
-    const { status, body } = await evaluate(world.api, 'model-spaces', {
-      model_config_id: model.version_id,
-      spaces: [
-        {
-          name: 'kv',
-          role: 'both',
-          kind: 'kv_cache',
-          dtype: 'bf16',
-          tokenizer_digest: 'c'.repeat(64),
-          engine: {
-            name: 'transformers',
-            format: 'dynamic',
-            layers: 4,
-            kv_heads: 2,
-            head_dim: 32,
-            rope: 'llama',
-          },
-        },
-      ],
-    })
-    assert.equal(status, 200, JSON.stringify(body))
   })
   after(async () => {
     await world?.[Symbol.asyncDispose]()

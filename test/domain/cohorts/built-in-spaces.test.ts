@@ -60,6 +60,74 @@ describe('the spaces that follow from files', () => {
     assert.equal(builtInSpaces(facts({ taskType: 'chat', files: [] })).length, 1)
   })
 
+  it('are caches for a language model whose config tells their form', () => {
+    const config = {
+      dtype: 'bfloat16',
+      num_hidden_layers: 4,
+      num_attention_heads: 8,
+      num_key_value_heads: 2,
+      hidden_size: 256,
+      rope_theta: 500_000,
+    }
+    const files = [{ path: 'tokenizer.json', sha256: DIGEST }]
+    const cacheOf = (more: object, given = files) =>
+      builtInSpaces(
+        facts({
+          taskType: 'chat',
+          framework: 'transformers',
+          files: given,
+          configs: { 'config.json': { ...config, ...more } },
+        }),
+      ).find(({ name }) => name === 'kv')
+
+    assert.deepEqual(cacheOf({}), {
+      name: 'kv',
+      role: 'both',
+      kind: 'kv_cache',
+      dtype: 'bf16',
+      tokenizer_digest: DIGEST,
+      engine: {
+        name: 'transformers',
+        format: 'dynamic',
+        layers: 4,
+        kv_heads: 2,
+        head_dim: 32,
+        rope: 'default 500000',
+      },
+    })
+    assert.equal(cacheOf({ head_dim: 64 })?.engine?.head_dim, 64)
+    assert.equal(cacheOf({ layer_types: ['linear_attention', 'full_attention'] }), undefined)
+    assert.equal(cacheOf({ kv_lora_rank: 512 }), undefined)
+    assert.equal(cacheOf({ dtype: 'auto' }), undefined)
+    assert.equal(cacheOf({ hidden_size: undefined }), undefined)
+    assert.equal(cacheOf({}, []), undefined)
+  })
+
+  it('are caches for a GGUF, whose file is its tokenizer too', () => {
+    const numbers = {
+      'llama.block_count': 2,
+      'llama.attention.head_count': 4,
+      'llama.attention.head_count_kv': 2,
+      'llama.embedding_length': 64,
+    }
+    const gguf = { head: { architecture: 'llama', numbers }, sha256: DIGEST }
+    const of = (given: ModelFacts['gguf']) =>
+      builtInSpaces(facts({ taskType: 'chat', framework: 'llama.cpp', files: [], gguf: given })).find(
+        ({ name }) => name === 'kv',
+      )
+
+    assert.deepEqual(of(gguf)?.engine, {
+      name: 'llamacpp',
+      format: 'llama-state',
+      layers: 2,
+      kv_heads: 2,
+      head_dim: 16,
+      rope: 'llama 10000',
+    })
+    assert.equal(of(gguf)?.tokenizer_digest, DIGEST)
+    assert.equal(of({ ...gguf, head: { architecture: 'rwkv', numbers } }), undefined)
+  })
+
   it('are JSON for a model of tables, and nothing for what is not known', () => {
     const table = builtInSpaces(facts({ taskType: 'classification', framework: 'lightgbm' }))
 
