@@ -45,6 +45,8 @@ const Space = Type.Object({
   fingerprint: Sha256,
   dimensions: Nullable(Type.Integer()),
   dtype: Nullable(Type.String()),
+  /** What the space of a model depends on beside its form; null for texts and JSON. */
+  weights_digest: Nullable(Sha256),
 })
 
 /** An endpoint of the account that this one can hand a representation to, or take one from. */

@@ -18,7 +18,7 @@ export const Pointer = Formed(
 )
 
 /** An endpoint by its id or name. */
-const EndpointRef = Type.String({ minLength: 1, maxLength: 200 })
+export const EndpointRef = Type.String({ minLength: 1, maxLength: 200 })
 
 export const COHORT_LIMITS = {
   stages: 64,

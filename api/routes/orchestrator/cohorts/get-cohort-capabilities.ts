@@ -3,6 +3,7 @@ import * as neighbourRepository from '../../../../db/repositories/cohorts/neighb
 import * as cohortSpaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
 import type { ActiveSpace } from '../../../../db/repositories/cohorts/spaces.ts'
 import * as stageModelRepository from '../../../../db/repositories/cohorts/stage-models.ts'
+import { findCallableEndpoint } from '../../../../db/repositories/endpoints/callable.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import { costsOf } from '../../../../domain/cohorts/costs.ts'
 import { graphOf } from '../../../../domain/cohorts/graph.ts'
@@ -10,8 +11,7 @@ import { operationsOf } from '../../../../domain/cohorts/operations.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { stageOf } from '../../../../domain/placement/node-snapshot.ts'
 import { CohortCapabilities } from '../../../../schemas/cohort-health.ts'
-import { COHORT_LIMITS } from '../../../../schemas/cohort-plan.ts'
-import { Uuid } from '../../../../schemas/common.ts'
+import { COHORT_LIMITS, EndpointRef } from '../../../../schemas/cohort-plan.ts'
 import { route } from '../../../http/route.ts'
 
 const LIMITS = {
@@ -29,15 +29,16 @@ export const getCohortCapabilities = route({
   path: '/cohorts/capabilities',
   auth: 'cohort',
   isFree: true,
-  query: Type.Object({ endpoint_id: Uuid }),
+  query: Type.Object({ endpoint_id: EndpointRef }),
   success: { status: 200, schema: CohortCapabilities },
   errors: ['not_found'],
 
-  async handler({ caller: { accountId }, query: { endpoint_id } }, { db, killSwitch, now }) {
+  async handler({ caller: { accountId }, query: { endpoint_id: ref } }, { db, killSwitch, now }) {
+    const endpoint_id = (await findCallableEndpoint(db, ref))?.id
+    if (endpoint_id === undefined) throw unknownEndpoint()
     const { stages } = graphOf({ stages: [{ stage_id: 'stage', endpoint_id }], edges: [] })
     const found = await stageModelRepository.readStageModels(db, { stages }, accountId)
-    if (found.reasons.some(({ code }) => code === 'unknown_endpoint'))
-      throw new ApiError('not_found', 'there is no endpoint with this id')
+    if (found.reasons.some(({ code }) => code === 'unknown_endpoint')) throw unknownEndpoint()
     const [stage] = stages
     const model = found.models.get('stage')
     const config = found.configs.get('stage') ?? null
@@ -89,14 +90,17 @@ export const getCohortCapabilities = route({
   },
 })
 
+const unknownEndpoint = () => new ApiError('not_found', 'there is no endpoint with this id or name')
+
 const ofRole = (spaces: readonly ActiveSpace[], role: 'produces' | 'accepts'): ActiveSpace[] =>
   spaces.filter((space) => space.role === role || space.role === 'both')
 
-const presentSpace = ({ id, name, kind, fingerprint, dimensions, dtype }: ActiveSpace) => ({
+const presentSpace = ({ id, name, kind, fingerprint, dimensions, dtype, specification }: ActiveSpace) => ({
   space_id: id,
   name,
   kind,
   fingerprint,
   dimensions,
   dtype,
+  weights_digest: specification.weights_digest ?? null,
 })

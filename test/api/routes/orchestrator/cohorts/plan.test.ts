@@ -237,6 +237,22 @@ describe('plans of cohorts', () => {
     assert.equal(run.status, 422, JSON.stringify(run.body))
   })
 
+  it('can be looked at before, by the name of an endpoint as by its id', async () => {
+    const { id, name } = await buildEndpoint(api.database.db, caller.accountId)
+    const look = (ref: string) =>
+      api.call<AnyBody>('GET', `/api/v1/cohorts/capabilities?endpoint_id=${ref}`, {
+        key: caller.key,
+        headers: { 'x-account-id': caller.accountId },
+      })
+    const [byId, byName, unknown] = [await look(id), await look(name), await look('nobody-has-this')]
+
+    assert.equal(byName.status, 200, JSON.stringify(byName.body))
+    assert.equal(byName.body.endpoint_id, id)
+    assert.deepEqual(byName.body, byId.body)
+    assert.equal(unknown.status, 404)
+    assert.match(unknown.body.error.message, /id or name/)
+  })
+
   it('count against the rate of their account, and a look at capabilities does not', async () => {
     await using limited = await startApi({ env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' } })
     const { accountId, key } = await limited.account()
