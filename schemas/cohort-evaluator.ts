@@ -83,6 +83,16 @@ export const ModelSpaceRegistration = Type.Object(
     /** The `model_config_id` of a hub import, or the `version_id` of a version. */
     model_config_id: Uuid,
     spaces: Type.Array(ModelSpace, { minItems: 1, maxItems: 16 }),
+    /** Spaces that equal one of another model, as the vectors that a classifier was trained on. */
+    same_as: Type.Optional(
+      Type.Array(
+        Type.Object(
+          { name: SpaceName, role: SpaceRole, model_config_id: Uuid, space: SpaceName },
+          { additionalProperties: false },
+        ),
+        { maxItems: 15 },
+      ),
+    ),
     registered_by: Type.Optional(Name),
   },
   { $id: 'ModelSpaceRegistration', additionalProperties: false },

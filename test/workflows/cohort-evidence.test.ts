@@ -3,7 +3,7 @@ import type { EndpointRow } from '../../db/tables/models.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { SOON_MS, until } from '../support/assertions/until.ts'
-import { embeddingSpace, evaluate } from '../support/builders/evidence.ts'
+import { evaluate } from '../support/builders/evidence.ts'
 import { writeJsonl } from '../support/builders/sample-data.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { requireSpecialist } from '../support/builders/tiny-specialist.ts'
@@ -55,7 +55,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     })
     assert.equal(run.code, 0, run.error?.message)
     classifier = await world.trained('colours', run)
-    await registerVectors(await digestOfNative())
+    await registerVectors()
     labels = await classify(await embed(native, sample))
   })
   after(async () => {
@@ -67,25 +67,12 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
   const columns = (vector: readonly number[]) =>
     Object.fromEntries(COLUMNS.map((name, i) => [name, vector[i] ?? 0]))
 
-  /** The weights that the space of the encoder names. */
-  async function digestOfNative(): Promise<string> {
-    const { db } = world.on.api.database
-    const { specification } = await db
-      .selectFrom('model_space')
-      .select('specification')
-      .where('id', '=', native.spaceId)
-      .executeTakeFirstOrThrow()
-    return specification.weights_digest ?? ''
-  }
-
-  /** Registers that the classifier takes the vectors of the native encoder. */
-  async function registerVectors(weights_digest: string): Promise<void> {
+  /** Registers that the classifier takes the vectors of the native encoder, as docs/cohorts-evaluator.md has it. */
+  async function registerVectors(): Promise<void> {
     const { status, text } = await evaluate(world.on.api, 'model-spaces', {
       model_config_id: classifier.version_id,
-      spaces: [
-        embeddingSpace(WIDTH, { name: 'vectors', role: 'accepts', weights_digest }),
-        { name: 'output', role: 'produces', kind: 'json' },
-      ],
+      spaces: [{ name: 'output', role: 'produces', kind: 'json' }],
+      same_as: [{ name: 'input', role: 'accepts', model_config_id: native.version_id, space: 'output' }],
     })
     assert.equal(status, 200, text)
   }
@@ -143,7 +130,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
         edge_id: 'vector',
         from: { stage_id: 'encode' },
         to: { stage_id: 'classify', path: '/instances/0' },
-        space: { source: 'output', target: 'vectors' },
+        space: { source: 'output', target: 'input' },
       },
     ],
     outputs: [{ name: 'label', stage_id: 'classify', path: '/predictions/0/label' }],

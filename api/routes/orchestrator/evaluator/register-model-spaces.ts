@@ -1,8 +1,16 @@
 import * as evidenceRepository from '../../../../db/repositories/cohorts/evidence.ts'
 import * as spaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
 import { invalid } from '../../../../domain/errors.ts'
-import { ModelSpaceRegistration, ModelSpacesRegistered } from '../../../../schemas/cohort-evaluator.ts'
+import {
+  type ModelSpace,
+  ModelSpaceRegistration,
+  ModelSpacesRegistered,
+} from '../../../../schemas/cohort-evaluator.ts'
+import { ensureSpaces } from '../../../cohorts/ensure-spaces.ts'
 import { route } from '../../../http/route.ts'
+import type { Services } from '../../../services.ts'
+
+type SameAs = NonNullable<ModelSpaceRegistration['same_as']>
 
 export const registerModelSpaces = route({
   operationId: 'registerModelSpaces',
@@ -13,9 +21,16 @@ export const registerModelSpaces = route({
   body: ModelSpaceRegistration,
   success: { status: 200, schema: ModelSpacesRegistered },
 
-  async handler({ body: { model_config_id, spaces, registered_by = 'evaluator' } }, { db }) {
-    const twice = spaces.findIndex(({ name }, i) => spaces.findIndex((other) => other.name === name) < i)
-    if (twice !== -1) throw invalid(['body', 'spaces', twice, 'name'], 'another space has this name')
+  async handler({ body }, services) {
+    const { model_config_id, spaces: own, same_as = [], registered_by = 'evaluator' } = body
+    const { db } = services
+    const names = [...own, ...same_as].map(({ name }) => name)
+    const twice = names.findIndex((name, i) => names.indexOf(name) < i)
+    if (twice !== -1) {
+      const place = twice < own.length ? ['spaces', twice] : ['same_as', twice - own.length]
+      throw invalid(['body', ...place, 'name'], 'another space has this name')
+    }
+    const spaces = [...own, ...(await equalsOf(services, same_as))]
 
     return db.transaction().execute(async (trx) => {
       const model = await spaceRepository.lockModel(trx, model_config_id)
@@ -43,3 +58,23 @@ export const registerModelSpaces = route({
     })
   },
 })
+
+/** Returns spaces as those of other models are, under their own names. */
+async function equalsOf(services: Services, wanted: SameAs): Promise<ModelSpace[]> {
+  const ids = [...new Set(wanted.map(({ model_config_id }) => model_config_id))]
+  await ensureSpaces(
+    services,
+    await spaceRepository.findVersionsBehind(services.db, { endpoints: [], models: ids }),
+  )
+  const known = await spaceRepository.findActiveSpaces(services.db, ids)
+  return wanted.map(({ name, role, model_config_id, space }, i) => {
+    const of = known.filter((one) => one.model_config_id === model_config_id)
+    const found = of.find((one) => one.name === space)
+    if (found) return { ...found.specification, name, role }
+    const names = of.map((one) => one.name).join(', ') || 'none'
+    throw invalid(
+      ['body', 'same_as', i, 'space'],
+      `the model ${model_config_id} has no active space of this name; it has: ${names}`,
+    )
+  })
+}

@@ -93,6 +93,29 @@ describe('model spaces', () => {
     assert.deepEqual([twice.status, twice.body.detail[0].loc], [422, ['body', 'spaces', 1, 'name']])
   })
 
+  it('equal those of another model where they are said to', async () => {
+    const [encoder, consumer] = [await version(), await version()]
+    const of = await register(encoder, embeddingSpace(4, { normalized: true }))
+    const taking = (space: string) =>
+      evaluate(api, 'model-spaces', {
+        model_config_id: consumer,
+        spaces: [{ name: 'answer', role: 'produces', kind: 'json' }],
+        same_as: [{ name: 'input', role: 'accepts', model_config_id: encoder, space }],
+      })
+
+    const { status, body } = await taking('output')
+    const wrong = await taking('outptu')
+
+    assert.equal(status, 200, JSON.stringify(body))
+    const input = body.spaces.find(({ name }: { name: string }) => name === 'input')
+    assert.equal(input.fingerprint, of.body.spaces[0].fingerprint)
+    const known = await findActiveSpaces(api.database.db, [consumer])
+    assert.equal(known.find(({ name }) => name === 'input')?.role, 'accepts')
+    assert.equal(wrong.status, 422)
+    assert.deepEqual(wrong.body.detail[0].loc, ['body', 'same_as', 0, 'space'])
+    assert.match(wrong.body.detail[0].msg, /it has: output/)
+  })
+
   it('are revoked until they are registered anew; a repeat answers the first revocation', async () => {
     const id = await version()
     await register(id, embeddingSpace(4))
