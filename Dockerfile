@@ -1,4 +1,14 @@
 # The platform's processes as images: `control` runs the API, the workers, the Temporal gate and the set-up; `node` adds Python.
+FROM node:24.21.0-bookworm-slim AS console
+WORKDIR /hearth
+COPY console console
+COPY platform platform
+COPY schemas schemas
+COPY domain domain
+COPY scripts scripts
+# Only the built files leave this stage: neither React nor the build tools are in the images.
+RUN node -e "import('./platform/console-build.ts').then(({ buildConsole }) => buildConsole('/cache', console.log))"
+
 FROM node:24.21.0-bookworm-slim AS control
 WORKDIR /hearth
 COPY package.json package-lock.json ./
@@ -12,6 +22,7 @@ USER node
 ENV NODE_ENV=production HEARTH_HOST=0.0.0.0 HEARTH_CACHE_DIR=/var/lib/hearth/cache
 # Workflow code is bundled here, so that no worker bundles it at its start.
 RUN node -e "import('./workers/bundle.ts').then(({ workflowBundle }) => workflowBundle('/var/lib/hearth/cache'))"
+COPY --from=console --chown=node:node /cache/console /var/lib/hearth/cache/console
 STOPSIGNAL SIGTERM
 EXPOSE 8420
 CMD ["node", "--max-semi-space-size=32", "api/main.ts"]

@@ -13,6 +13,7 @@ import { createLimits, pipelineOf } from './http/pipeline.ts'
 import { RequestContext } from './http/request-context.ts'
 import { createRouter } from './http/router.ts'
 import { builder } from './routes/builder/family.ts'
+import { consoleRoutes } from './routes/console/index.ts'
 import { docsRoutes } from './routes/docs/index.ts'
 import { mcpFamily } from './routes/mcp/family.ts'
 import { cohere, openai } from './routes/openai/family.ts'
@@ -35,7 +36,8 @@ export function createApp(
   { families: given = FAMILIES, ...options }: AppOptions = {},
 ): Listener {
   const { config, log } = services
-  const docs: Family = { name: 'root', prefix: '', errors: 'builder', routes: docsRoutes(given) }
+  const pages = [...docsRoutes(given), ...consoleRoutes]
+  const docs: Family = { name: 'root', prefix: '', errors: 'builder', routes: pages }
   const families = [...given, docs]
   const { served, off } = operationsOf(families, config, options)
   const limits = createLimits(services)

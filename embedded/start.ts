@@ -36,6 +36,7 @@ function announce(
 ): void {
   const rows = [
     ['API', `${ready.base_url}/api/builder/v1`],
+    ['Console', `${ready.base_url}/console/#key=${ready.api_key}`],
     ['Docs', `${ready.base_url}/docs`],
     ['Temporal UI', ready.temporal_ui_url ?? `(server at ${ready.temporal_address})`],
     ['Account', ready.account_id],

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
+import { buildConsole } from '../platform/console-build.ts'
 import { freePorts } from '../platform/free-ports.ts'
 import { localUrl } from '../platform/listening.ts'
 import { temporalAccess } from '../platform/temporal.ts'
@@ -138,6 +139,7 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
   const port = await apiPort({ host, port: options.port })
   const localBase = localUrl({ host, port })
   const baseUrl = config.HEARTH_BASE_URL ?? localBase
+  provideConsole(context)
   const [databaseUrl, temporal] = await Promise.all([startPostgres(context, secrets), startTemporal(context)])
   const [gatePort = 0] = await freePorts(1)
   signal?.throwIfAborted()
@@ -174,6 +176,15 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
     temporal_ui_url: temporal.ui,
     pid: process.pid,
   }
+}
+
+/** The platform starts without waiting for the console, whose packages come from a registry that may be out of reach. */
+function provideConsole({ config, output }: Context): void {
+  buildConsole(config.HEARTH_CACHE_DIR, output.say).catch((err: Error) =>
+    output.say(
+      `the console could not be built, the platform works without it: ${err.message.split('\n')[0]}`,
+    ),
+  )
 }
 
 function launch({ layout, output, children }: Context, spec: ChildSpec): void {

@@ -1,0 +1,37 @@
+import { reply } from '../../http/reply.ts'
+import { route } from '../../http/route.ts'
+import { consolePage } from './page.ts'
+
+/** The depths at which the console has pages: `/console/`, `/console/runs`, `/console/runs/{id}` and one more. */
+const DEPTHS = [
+  ['getConsole', '/console/'],
+  ['getConsoleSection', '/console/{section}'],
+  ['getConsoleItem', '/console/{section}/{item}'],
+  ['getConsolePart', '/console/{section}/{item}/{part}'],
+] as const
+
+/** The console finds by itself which of its pages an address means, so each gets the same document. */
+export const consolePages = DEPTHS.map(([operationId, path]) =>
+  route({
+    operationId,
+    summary: 'The console',
+    method: 'GET',
+    path,
+    auth: 'none',
+    internal: true,
+    success: { status: 200, contentType: 'text/html' },
+    also: { 503: null },
+    handler: (_request, { config }) => consolePage(config.HEARTH_CACHE_DIR),
+  }),
+)
+
+export const getConsoleFolder = route({
+  operationId: 'getConsoleFolder',
+  summary: 'The console under the address that people may type',
+  method: 'GET',
+  path: '/console',
+  auth: 'none',
+  internal: true,
+  success: { status: 308 },
+  handler: () => reply(308, undefined, { location: '/console/' }),
+})

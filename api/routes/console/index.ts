@@ -1,0 +1,6 @@
+import type { AnyRoute } from '../../http/route.ts'
+import { getConsoleAsset } from './get-console-asset.ts'
+import { consolePages, getConsoleFolder } from './get-console.ts'
+
+/** The console (`console/`): one document under every address, and its assets. */
+export const consoleRoutes: readonly AnyRoute[] = [getConsoleFolder, ...consolePages, getConsoleAsset]

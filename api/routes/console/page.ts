@@ -1,0 +1,62 @@
+import { randomBytes } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { consoleFolder } from '../../../platform/console-build.ts'
+import { type Reply, reply } from '../../http/reply.ts'
+
+/** What `vite build` writes in place of the nonce (`console/vite.config.ts`). */
+const PLACEHOLDER = 'NONCE_PLACEHOLDER'
+
+const NOT_BUILT = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Hearth</title></head>
+<body>
+<h1>The console has not been built here</h1>
+<p>Run <code>npm run console:build</code> in the checkout of this gateway, with its HEARTH_CACHE_DIR, and load this page again.
+<code>npm start</code> does so by itself and takes up to a minute the first time. The <a href="/docs">API</a> works without the console.</p>
+</body>
+</html>
+`
+
+/**
+ * All assets come from this gateway. Components add style elements while they run, which carry the nonce; no script is
+ * inline and none is compiled from text.
+ */
+const policyOf = (nonce: string): string =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    `style-src 'self' 'nonce-${nonce}'`,
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ')
+
+const built = new Map<string, string>()
+
+/** Returns the folder of the built console; undefined until it has been built. */
+export async function builtConsole(cacheDir: string): Promise<string | undefined> {
+  const known = built.get(cacheDir)
+  if (known !== undefined) return known
+  const folder = await consoleFolder(cacheDir)
+  const page = await readFile(join(folder, 'index.html')).catch(() => undefined)
+  if (page) built.set(cacheDir, folder)
+  return built.get(cacheDir)
+}
+
+/** Responds with the page of the console, whose addresses all begin with `/console/`. */
+export async function consolePage(cacheDir: string): Promise<Reply> {
+  const folder = await builtConsole(cacheDir)
+  const nonce = randomBytes(16).toString('base64')
+  const text = folder ? await readFile(join(folder, 'index.html'), 'utf8') : NOT_BUILT
+  return reply(folder ? 200 : 503, Buffer.from(text.replaceAll(PLACEHOLDER, nonce)), {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': policyOf(nonce),
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-cache',
+  })
+}

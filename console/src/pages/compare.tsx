@@ -1,0 +1,122 @@
+import { Select, Table } from '@mantine/core'
+import { useQueries } from '@tanstack/react-query'
+import { useSearch } from '@tanstack/react-router'
+import { useState } from 'react'
+import { BUILDER, call } from '../api.ts'
+import { measure } from '../format.ts'
+import { Chart } from '../parts/chart.tsx'
+import { compareCurves } from '../parts/curves.ts'
+import { PageLink } from '../parts/link.tsx'
+import { Loading, Page, Panel } from '../parts/page.tsx'
+import { State } from '../parts/state.tsx'
+import type { Epoch, Run } from '../types.ts'
+
+interface Compared {
+  run: Run
+  epochs: Epoch[]
+}
+const MAX_RUNS = 6
+
+/** Several runs beside each other: one loss of each in one chart, and where their settings differ. */
+export function Compare() {
+  const { runs: wanted = '' } = useSearch({ from: '/compare' })
+  const ids = wanted.split(',').filter(Boolean).slice(0, MAX_RUNS)
+  const [loss, setLoss] = useState('train_loss')
+  const results = useQueries({
+    queries: ids.map((id) => ({
+      queryKey: ['compare', id],
+      queryFn: () => read(id),
+      refetchInterval: 4_000,
+    })),
+  })
+  const found = results.flatMap(({ data }) => data ?? [])
+  if (found.length < ids.length)
+    return <Loading error={results.find(({ error }) => error)?.error ?? null} what="runs to compare" />
+
+  const named = found.map(({ run, epochs }, at) => ({ name: `${at + 1}. ${run.job_name}`, epochs }))
+  const { x, curves } = compareCurves(named, loss)
+  return (
+    <Page
+      title="Compare runs"
+      actions={
+        <Select
+          aria-label="Loss"
+          data={[
+            { value: 'train_loss', label: 'Training loss' },
+            { value: 'val_loss', label: 'Validation loss' },
+            { value: 'eval_loss', label: 'Evaluation loss' },
+          ]}
+          value={loss}
+          onChange={(value) => value && setLoss(value)}
+          allowDeselect={false}
+        />
+      }
+    >
+      <Panel title="Losses">
+        <Chart label="The losses of these runs by epoch" xName="Epoch" x={x} curves={curves} />
+      </Panel>
+      <Differences of={found} />
+    </Page>
+  )
+}
+
+function Differences({ of }: { of: readonly Compared[] }) {
+  const rows = of.map(({ run }) => ({
+    'model config': run.model_config_id,
+    dataset: run.dataset_id,
+    ...run.hyperparameters,
+    ...Object.fromEntries(Object.entries(run.metrics).filter(([, value]) => typeof value !== 'object')),
+  })) as Record<string, unknown>[]
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
+  return (
+    <Panel title="Settings and metrics">
+      <Table.ScrollContainer minWidth={500} scrollAreaProps={{ viewportProps: { tabIndex: 0 } }}>
+        <Table aria-label="settings and metrics">
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Name</Table.Th>
+              {of.map(({ run }, at) => (
+                <Table.Th key={run.job_id}>
+                  <PageLink to="/runs/$runId" params={{ runId: run.job_id }}>
+                    {at + 1}. {run.job_name}
+                  </PageLink>
+                </Table.Th>
+              ))}
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            <Table.Tr>
+              <Table.Th scope="row">state</Table.Th>
+              {of.map(({ run }) => (
+                <Table.Td key={run.job_id}>
+                  <State of={run.status} />
+                </Table.Td>
+              ))}
+            </Table.Tr>
+            {names.map((name) => {
+              const values = rows.map((row) => (row[name] === undefined ? '–' : measure(row[name])))
+              const isSame = values.every((value) => value === values[0])
+              return (
+                <Table.Tr key={name} fw={isSame ? 400 : 700}>
+                  <Table.Th scope="row">{name.replaceAll('_', ' ')}</Table.Th>
+                  {values.map((value, at) => (
+                    <Table.Td key={of[at]?.run.job_id}>{value}</Table.Td>
+                  ))}
+                </Table.Tr>
+              )
+            })}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+    </Panel>
+  )
+}
+
+async function read(id: string): Promise<Compared> {
+  const path = `${BUILDER}/training/runs/${id}`
+  const [run, { metrics }] = await Promise.all([
+    call<Run>(path),
+    call<{ metrics: { epochs: Epoch[] } }>(`${path}/metrics`),
+  ])
+  return { run, epochs: metrics.epochs }
+}

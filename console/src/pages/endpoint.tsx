@@ -1,0 +1,71 @@
+import { SimpleGrid, Tabs } from '@mantine/core'
+import { useParams } from '@tanstack/react-router'
+import { lazy, Suspense } from 'react'
+import { BUILDER } from '../api.ts'
+import { number } from '../format.ts'
+import { CodeText, Json } from '../parts/code.tsx'
+import { Facts } from '../parts/facts.tsx'
+import { Loading, Page, Panel } from '../parts/page.tsx'
+import { State } from '../parts/state.tsx'
+import { Chat } from '../playground/chat.tsx'
+import { codeFor } from '../playground/code-for.ts'
+import type { Endpoint } from '../types.ts'
+import { useApi } from '../use-api.ts'
+
+const SchemaForm = lazy(() => import('../playground/schema-form.tsx'))
+/** The kinds of language models, which converse. */
+const CHATS = new Set(['chat', 'llm', 'text-generation'])
+
+export function EndpointPage() {
+  const { endpointId } = useParams({ from: '/endpoints/$endpointId' })
+  const { data, error } = useApi<Endpoint>(`${BUILDER}/endpoints/${endpointId}`)
+  if (!data) return <Loading error={error} what="endpoint" />
+  const isChat = CHATS.has(data.task_type)
+  return (
+    <Page title={data.display_name || data.name} lead={data.description}>
+      <Tabs defaultValue="try" keepMounted={false}>
+        <Tabs.List mb="md">
+          <Tabs.Tab value="try">Try it</Tabs.Tab>
+          <Tabs.Tab value="code">Code</Tabs.Tab>
+          <Tabs.Tab value="schema">Schema</Tabs.Tab>
+        </Tabs.List>
+        <Tabs.Panel value="try">
+          {isChat ? (
+            <Chat endpoint={data} />
+          ) : (
+            <Suspense fallback={<Loading error={null} what="form" />}>
+              <SchemaForm endpoint={data} />
+            </Suspense>
+          )}
+        </Tabs.Panel>
+        <Tabs.Panel value="code">
+          <SimpleGrid cols={{ base: 1, lg: 2 }}>
+            {codeFor(data, isChat).map(([name, text]) => (
+              <Panel key={name} title={name}>
+                <CodeText text={text} label={`${name} code`} />
+              </Panel>
+            ))}
+          </SimpleGrid>
+        </Tabs.Panel>
+        <Tabs.Panel value="schema">
+          <Json of={data.input_schema} label="input schema" />
+        </Tabs.Panel>
+      </Tabs>
+      <Panel title="Details">
+        <Facts
+          of={{
+            Name: <span className="mono">{data.name}</span>,
+            State: <State of={data.status} />,
+            Readiness: data.readiness ? <State of={data.readiness} /> : '–',
+            'Loaded on': `${data.warm_nodes ?? 0} nodes, on the disks of ${data.cached_nodes ?? 0}`,
+            Kind: data.task_type,
+            'Base model': data.base_model ?? '–',
+            Visibility: data.visibility,
+            Requests: number(data.total_requests),
+            Price: `${data.price_per_request} USD a request`,
+          }}
+        />
+      </Panel>
+    </Page>
+  )
+}

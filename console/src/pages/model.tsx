@@ -1,0 +1,63 @@
+import { useParams } from '@tanstack/react-router'
+import { lazy, Suspense } from 'react'
+import { BUILDER } from '../api.ts'
+import { bytes } from '../format.ts'
+import { DataTable } from '../parts/data-table.tsx'
+import { Time } from '../parts/facts.tsx'
+import { PageLink } from '../parts/link.tsx'
+import { Loading, Page, Panel } from '../parts/page.tsx'
+import { State } from '../parts/state.tsx'
+import type { Lineage, Model, ModelVersion } from '../types.ts'
+import { useApi, usePages } from '../use-api.ts'
+
+const LineageGraph = lazy(() => import('../parts/lineage-graph.tsx'))
+
+export function ModelPage() {
+  const { modelId } = useParams({ from: '/models/$modelId' })
+  const path = `${BUILDER}/models/${modelId}`
+  const model = useApi<Model>(path)
+  const versions = usePages<'versions', ModelVersion>(`${path}/versions`, 'versions')
+  const lineage = useApi<Lineage>(`${path}/lineage`, { every: 15_000 })
+  if (!model.data) return <Loading error={model.error} what="model" />
+  return (
+    <Page title={model.data.name}>
+      <Panel title="Versions">
+        <DataTable
+          caption="versions"
+          rows={versions.rows}
+          error={versions.error}
+          more={versions}
+          idOf={({ version_id }) => version_id}
+          empty="No versions."
+          columns={[
+            { head: 'Name', cell: ({ name }) => name },
+            { head: 'State', cell: ({ lifecycle_status }) => <State of={lifecycle_status} /> },
+            { head: 'Visibility', cell: ({ visibility }) => visibility },
+            {
+              head: 'Made by',
+              cell: ({ job_id }) =>
+                job_id ? (
+                  <PageLink to="/runs/$runId" params={{ runId: job_id }}>
+                    run {job_id.slice(0, 8)}
+                  </PageLink>
+                ) : (
+                  'import'
+                ),
+            },
+            { head: 'Size', align: 'right', cell: ({ size_bytes }) => bytes(size_bytes) },
+            { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+          ]}
+        />
+      </Panel>
+      <Panel title="Lineage">
+        {lineage.data ? (
+          <Suspense fallback={<Loading error={null} what="graph" />}>
+            <LineageGraph of={lineage.data} />
+          </Suspense>
+        ) : (
+          <Loading error={lineage.error} what="lineage" />
+        )}
+      </Panel>
+    </Page>
+  )
+}

@@ -1,0 +1,132 @@
+import { Alert, Button, Group, TextInput } from '@mantine/core'
+import { useQueryClient } from '@tanstack/react-query'
+import { useNavigate, useParams } from '@tanstack/react-router'
+import { type FormEvent, useState } from 'react'
+import { ApiFailure, BUILDER, call } from '../api.ts'
+import { Json } from '../parts/code.tsx'
+import { DataTable } from '../parts/data-table.tsx'
+import { Facts, Time } from '../parts/facts.tsx'
+import { PageLink } from '../parts/link.tsx'
+import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
+import { State } from '../parts/state.tsx'
+import type { Task } from '../types.ts'
+import { useApi, usePages } from '../use-api.ts'
+
+export function Tasks() {
+  const navigate = useNavigate()
+  const [id, setId] = useState('')
+  const tasks = usePages<'tasks', Task>(`${BUILDER}/tasks`, 'tasks')
+  const isMissing = tasks.error instanceof ApiFailure && tasks.error.status === 404
+
+  function look(event: FormEvent) {
+    event.preventDefault()
+    if (id.trim()) void navigate({ to: '/tasks/$taskId', params: { taskId: id.trim() } })
+  }
+  return (
+    <Page title="Tasks" lead="Inference requests of this account.">
+      <form onSubmit={look}>
+        <Group align="flex-end">
+          <TextInput
+            label="Find a task by its id"
+            value={id}
+            onChange={(event) => setId(event.currentTarget.value)}
+            w={340}
+          />
+          <Button type="submit" variant="default">
+            Open
+          </Button>
+        </Group>
+      </form>
+      {isMissing ? (
+        <Alert role="note" variant="outline" color="gray" title="No list">
+          This gateway lists no tasks yet; it finds them by their id, which every answer has.
+        </Alert>
+      ) : (
+        <DataTable
+          caption="tasks"
+          rows={tasks.rows}
+          error={tasks.error}
+          more={tasks}
+          idOf={({ task_id }) => task_id}
+          empty="No tasks yet. The playground of an endpoint makes one."
+          columns={[
+            {
+              head: 'Task',
+              cell: ({ task_id }) => (
+                <PageLink to="/tasks/$taskId" params={{ taskId: task_id }}>
+                  {task_id.slice(0, 13)}
+                </PageLink>
+              ),
+            },
+            { head: 'State', cell: ({ status }) => <State of={status} /> },
+            {
+              head: 'Endpoint',
+              cell: ({ endpoint_id }) => (
+                <PageLink to="/endpoints/$endpointId" params={{ endpointId: endpoint_id }}>
+                  {endpoint_id.slice(0, 8)}
+                </PageLink>
+              ),
+            },
+            { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+          ]}
+        />
+      )}
+    </Page>
+  )
+}
+
+export function TaskPage() {
+  const { taskId } = useParams({ from: '/tasks/$taskId' })
+  const path = `${BUILDER}/tasks/${taskId}`
+  const { data, error } = useApi<Task>(path, { every: 2_000 })
+  const queries = useQueryClient()
+  const [problem, setProblem] = useState<Error>()
+  if (!data) return <Loading error={error} what="task" />
+  const hasEnded = data.status === 'succeeded' || data.status === 'failed'
+  const cancel = () =>
+    call(`${path}:cancel`, { method: 'POST', body: {} }).then(() => queries.invalidateQueries(), setProblem)
+
+  return (
+    <Page
+      title={`Task ${data.task_id.slice(0, 13)}`}
+      lead={<State of={data.status} />}
+      actions={
+        !hasEnded && (
+          <Button variant="default" onClick={() => void cancel()}>
+            Cancel
+          </Button>
+        )
+      }
+    >
+      {problem && <Failure error={problem} what="change" />}
+      {data.error && (
+        <Alert role="note" color="red" variant="outline" title="Why it failed">
+          {data.error}
+        </Alert>
+      )}
+      <Panel title="Details">
+        <Facts
+          of={{
+            Id: <span className="mono">{data.task_id}</span>,
+            Endpoint: (
+              <PageLink to="/endpoints/$endpointId" params={{ endpointId: data.endpoint_id }}>
+                {data.endpoint_id}
+              </PageLink>
+            ),
+            Progress: data.status_detail ? `${data.status_detail.progress_pct} %` : '–',
+            'Model was': data.model_state ? <State of={data.model_state} /> : '–',
+            'Inference took':
+              data.inference_time_ms === null ? '–' : `${Math.round(data.inference_time_ms)} ms`,
+            Created: <Time at={data.created_at} />,
+            Completed: <Time at={data.completed_at} />,
+          }}
+        />
+      </Panel>
+      {data.result && (
+        <Panel title="Result">
+          <Json of={data.result} label="result" />
+        </Panel>
+      )}
+    </Page>
+  )
+}

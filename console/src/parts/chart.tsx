@@ -1,0 +1,75 @@
+import { useComputedColorScheme } from '@mantine/core'
+import { useEffect, useRef } from 'react'
+import uPlot from 'uplot'
+import 'uplot/dist/uPlot.min.css'
+
+export interface Curve {
+  name: string
+  values: (number | null)[]
+}
+
+interface ChartProps {
+  label: string
+  xName: string
+  x: number[]
+  curves: Curve[]
+}
+
+const COLOURS = {
+  light: ['#1450b8', '#b4460a', '#146c2e', '#7b2cbf', '#8a6d00', '#a3154f'],
+  dark: ['#9cc2ff', '#ffab70', '#7ddc96', '#d0a8ff', '#f2d06b', '#ff9dc0'],
+}
+const HEIGHT = 280
+
+/** Lines over a common x; new points move the lines without drawing the whole page again. */
+export function Chart({ label, xName, x, curves }: ChartProps) {
+  const place = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot>(null)
+  const scheme = useComputedColorScheme('light')
+  const names = curves.map(({ name }) => name).join('\n')
+
+  useEffect(() => {
+    const element = place.current
+    if (!element) return
+    const ink = scheme === 'dark' ? '#c9c9c9' : '#495057'
+    const grid = { stroke: scheme === 'dark' ? '#3b3b3b' : '#e3e6e9', width: 1 }
+    const axis = { stroke: ink, grid, ticks: grid }
+    const made = new uPlot(
+      {
+        width: element.clientWidth,
+        height: HEIGHT,
+        scales: { x: { time: false } },
+        axes: [
+          { ...axis, label: xName, labelSize: 20 },
+          { ...axis, size: 60 },
+        ],
+        series: [
+          { label: xName },
+          ...names.split('\n').map((name, at) => ({
+            label: name,
+            stroke: COLOURS[scheme][at % COLOURS[scheme].length] ?? ink,
+            width: 2,
+            spanGaps: true,
+            points: { show: true, size: 5 },
+          })),
+        ],
+      },
+      [[]],
+      element,
+    )
+    plot.current = made
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }))
+    observer.observe(element)
+    return () => {
+      observer.disconnect()
+      made.destroy()
+      plot.current = null
+    }
+  }, [scheme, names, xName])
+
+  useEffect(() => {
+    plot.current?.setData([x, ...curves.map(({ values }) => values)])
+  }, [x, curves, scheme, names])
+
+  return <div ref={place} className="chart" role="img" aria-label={label} data-points={x.length} />
+}

@@ -1,0 +1,35 @@
+import type { Epoch } from '../types.ts'
+import type { Curve } from './chart.tsx'
+
+const NAMES: Record<string, string> = {
+  train_loss: 'Training loss',
+  val_loss: 'Validation loss',
+  eval_loss: 'Evaluation loss',
+  eval_perplexity: 'Evaluation perplexity',
+}
+
+/** Returns the losses of a run as lines; perplexity has another scale and is listed with the other metrics. */
+export function lossCurves(epochs: readonly Epoch[]): { x: number[]; curves: Curve[] } {
+  const keys = ['train_loss', 'val_loss', 'eval_loss'].filter((key) =>
+    epochs.some((epoch) => typeof epoch[key] === 'number'),
+  )
+  return {
+    x: epochs.map(({ epoch }) => epoch),
+    curves: keys.map((key) => ({
+      name: NAMES[key] ?? key,
+      values: epochs.map((epoch) => epoch[key] ?? null),
+    })),
+  }
+}
+
+/** Aligns the losses of several runs on a common x. */
+export function compareCurves(runs: readonly { name: string; epochs: readonly Epoch[] }[], key: string) {
+  const x = [...new Set(runs.flatMap(({ epochs }) => epochs.map(({ epoch }) => epoch)))].toSorted(
+    (a, b) => a - b,
+  )
+  const curves = runs.map(({ name, epochs }) => {
+    const values = new Map(epochs.map((epoch) => [epoch.epoch, epoch[key] ?? null]))
+    return { name, values: x.map((at) => values.get(at) ?? null) }
+  })
+  return { x, curves }
+}

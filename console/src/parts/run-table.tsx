@@ -1,0 +1,57 @@
+import { Checkbox } from '@mantine/core'
+import { lasted, shortId } from '../format.ts'
+import type { Run } from '../types.ts'
+import { type Column, DataTable } from './data-table.tsx'
+import { Time } from './facts.tsx'
+import { PageLink } from './link.tsx'
+import { State } from './state.tsx'
+
+type TableProps = Parameters<typeof DataTable<Run>>[0]
+
+interface RunTableProps extends Pick<TableProps, 'rows' | 'error' | 'more'> {
+  chosen?: ReadonlySet<string>
+  onChoose?: (id: string, isChosen: boolean) => void
+}
+
+const COLUMNS: Column<Run>[] = [
+  {
+    head: 'Name',
+    cell: (run) => (
+      <PageLink to="/runs/$runId" params={{ runId: run.job_id }}>
+        {run.job_name || shortId(run.job_id)}
+      </PageLink>
+    ),
+  },
+  {
+    head: 'State',
+    cell: (run) => (
+      <State of={run.status} {...(run.waiting && { words: `Waiting: ${run.waiting.reason}` })} />
+    ),
+  },
+  { head: 'Kind', cell: (run) => run.job_type },
+  { head: 'Model', cell: (run) => <span className="mono">{run.model_config_id}</span> },
+  { head: 'Took', cell: (run) => lasted(run.started_at, run.completed_at) },
+  { head: 'Created', cell: (run) => <Time at={run.created_at} /> },
+]
+
+export function RunTable({ chosen, onChoose, ...rest }: RunTableProps) {
+  const choice: Column<Run> = {
+    head: 'Compare',
+    cell: (run) => (
+      <Checkbox
+        aria-label={`Compare ${run.job_name}`}
+        checked={chosen?.has(run.job_id) ?? false}
+        onChange={(event) => onChoose?.(run.job_id, event.currentTarget.checked)}
+      />
+    ),
+  }
+  return (
+    <DataTable
+      caption="runs"
+      columns={onChoose ? [choice, ...COLUMNS] : COLUMNS}
+      idOf={(run) => run.job_id}
+      empty="No runs yet. Upload a dataset, then POST /training/runs starts one; docs/concepts.md shows how."
+      {...rest}
+    />
+  )
+}

@@ -1,0 +1,136 @@
+import { Alert, Button, Group, JsonInput, Stack, Switch, Text } from '@mantine/core'
+import Form from '@rjsf/mantine'
+import type { RJSFSchema } from '@rjsf/utils'
+import { useState } from 'react'
+import { BUILDER, call } from '../api.ts'
+import { Json } from '../parts/code.tsx'
+import { PageLink } from '../parts/link.tsx'
+import { Failure, Panel } from '../parts/page.tsx'
+import { State } from '../parts/state.tsx'
+import type { Endpoint, Task } from '../types.ts'
+import { useApi } from '../use-api.ts'
+import validator from './validator.ts'
+
+/** A form made from the endpoint's schema, or the same input as text, and the result. */
+export default function SchemaForm({ endpoint }: { endpoint: Endpoint }) {
+  const [input, setInput] = useState<unknown>(endpoint.example_input)
+  const [text, setText] = useState<string>()
+  const [taskId, setTaskId] = useState<string>()
+  const [problem, setProblem] = useState<Error>()
+  const [isBusy, setBusy] = useState(false)
+
+  async function run(given: unknown) {
+    setBusy(true)
+    setProblem(undefined)
+    try {
+      const path = `${BUILDER}/endpoints/${endpoint.endpoint_id}/infer:async`
+      const { task_id } = await call<Task>(path, { method: 'POST', body: { input: given } })
+      setTaskId(task_id)
+    } catch (err) {
+      setProblem(err as Error)
+    }
+    setBusy(false)
+  }
+  function runText() {
+    try {
+      void run(JSON.parse(text ?? '{}'))
+    } catch (err) {
+      setProblem(err as Error)
+    }
+  }
+
+  const buttons = (
+    <Group mt="md">
+      <Button
+        type="submit"
+        loading={isBusy}
+        {...(text !== undefined && { type: 'button', onClick: runText })}
+      >
+        Run
+      </Button>
+      <Switch
+        label="Input as JSON"
+        checked={text !== undefined}
+        onChange={(event) =>
+          setText(event.currentTarget.checked ? JSON.stringify(input, null, 2) : undefined)
+        }
+      />
+    </Group>
+  )
+  return (
+    <Stack>
+      {text === undefined ? (
+        <Form
+          schema={endpoint.input_schema as RJSFSchema}
+          formData={input}
+          validator={validator}
+          onChange={({ formData }) => setInput(formData)}
+          onSubmit={({ formData }) => void run(formData)}
+          showErrorList={false}
+          noHtml5Validate
+        >
+          {buttons}
+        </Form>
+      ) : (
+        <>
+          <JsonInput
+            label="Input"
+            value={text}
+            onChange={setText}
+            autosize
+            minRows={6}
+            maxRows={24}
+            formatOnBlur
+          />
+          {buttons}
+        </>
+      )}
+      {problem && <Failure error={problem} what="result" />}
+      {taskId && <Result taskId={taskId} />}
+    </Stack>
+  )
+}
+
+interface OutputArtifact {
+  url: string
+  content_type?: string
+}
+
+function Result({ taskId }: { taskId: string }) {
+  const [isEnded, setEnded] = useState<string>()
+  const { data, error } = useApi<Task>(`${BUILDER}/tasks/${taskId}`, {
+    every: isEnded === taskId ? false : 700,
+  })
+  const ended = data?.status === 'succeeded' || data?.status === 'failed'
+  if (ended && isEnded !== taskId) setEnded(taskId)
+  if (!data) return error && <Failure error={error} what="result" />
+  const artifacts = (data.result?.['output_artifacts'] ?? []) as OutputArtifact[]
+  return (
+    <Panel title="Result">
+      <Group mb="sm">
+        <State of={data.status} />
+        {data.status_detail && !ended && <Text size="sm">{data.status_detail.progress_pct} %</Text>}
+        {data.inference_time_ms !== null && <Text size="sm">{Math.round(data.inference_time_ms)} ms</Text>}
+        <PageLink to="/tasks/$taskId" params={{ taskId }}>
+          The task
+        </PageLink>
+      </Group>
+      {data.error && (
+        <Alert role="note" color="red" variant="outline" title="Why it failed">
+          {data.error}
+        </Alert>
+      )}
+      {artifacts.map(({ url, content_type }) => (
+        <div key={url}>
+          {content_type?.startsWith('image/') && (
+            <img src={url} alt="What the model made" style={{ maxWidth: '100%' }} />
+          )}
+          <a className="link" href={url} target="_blank" rel="noreferrer">
+            Open the output {content_type}
+          </a>
+        </div>
+      ))}
+      {data.result && <Json of={data.result} label="result" />}
+    </Panel>
+  )
+}

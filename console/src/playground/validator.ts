@@ -1,0 +1,40 @@
+import { type Schema, Validator } from '@cfworker/json-schema'
+import {
+  createErrorHandler,
+  type ErrorSchema,
+  type RJSFSchema,
+  type RJSFValidationError,
+  toErrorSchema,
+  unwrapErrorHandler,
+  validationDataMerge,
+  type ValidatorType,
+} from '@rjsf/utils'
+
+/** Checks forms without compiling schemas to code, which the policy of the page refuses. */
+const validator: ValidatorType = {
+  validateFormData(formData, schema, customValidate) {
+    const errors = faultsOf(formData, schema)
+    const found = { errors, errorSchema: toErrorSchema(errors) as ErrorSchema }
+    if (!customValidate) return found
+    const own = unwrapErrorHandler(customValidate(formData, createErrorHandler(formData), undefined))
+    return validationDataMerge(found, own)
+  },
+  rawValidation: (schema, formData) => ({ errors: faultsOf(formData, schema) as never }),
+  isValid: (schema, formData, root) =>
+    new Validator({ ...schema, definitions: root.definitions ?? {} } as Schema, '2020-12').validate(formData)
+      .valid,
+}
+
+function faultsOf(formData: unknown, schema: RJSFSchema): RJSFValidationError[] {
+  const { errors } = new Validator(schema as Schema, '2020-12', false).validate(formData)
+  return errors
+    .filter(({ keyword }) => keyword !== 'properties' && keyword !== 'items')
+    .map(({ keyword, error, instanceLocation }) => ({
+      name: keyword,
+      message: error,
+      property: instanceLocation.replace(/^#/, '').replaceAll('/', '.'),
+      stack: error,
+    }))
+}
+
+export default validator

@@ -1,0 +1,55 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from '@tanstack/react-router'
+import { Loading } from './parts/page.tsx'
+import { Shell } from './shell.tsx'
+
+const root = createRootRoute({ component: Shell })
+const at = <const P extends string, M extends object>(
+  path: P,
+  load: () => Promise<M>,
+  name: keyof M & string,
+) => createRoute({ getParentRoute: () => root, path, component: lazyRouteComponent(load, name as never) })
+
+const operators = () => import('./pages/operators.tsx')
+const tree = root.addChildren([
+  at('/', () => import('./pages/overview.tsx'), 'Overview'),
+  at('/runs', () => import('./pages/runs.tsx'), 'Runs'),
+  createRoute({
+    getParentRoute: () => root,
+    path: '/compare',
+    validateSearch: (search: Record<string, unknown>): { runs?: string } => ({
+      runs: typeof search['runs'] === 'string' ? search['runs'] : '',
+    }),
+    component: lazyRouteComponent(() => import('./pages/compare.tsx'), 'Compare'),
+  }),
+  at('/runs/$runId', () => import('./pages/run.tsx'), 'RunPage'),
+  at('/models', () => import('./pages/models.tsx'), 'Models'),
+  at('/models/$modelId', () => import('./pages/model.tsx'), 'ModelPage'),
+  at('/endpoints', () => import('./pages/endpoints.tsx'), 'Endpoints'),
+  at('/endpoints/$endpointId', () => import('./pages/endpoint.tsx'), 'EndpointPage'),
+  at('/datasets', () => import('./pages/datasets.tsx'), 'Datasets'),
+  at('/datasets/$datasetId', () => import('./pages/datasets.tsx'), 'DatasetPage'),
+  at('/tasks', () => import('./pages/tasks.tsx'), 'Tasks'),
+  at('/tasks/$taskId', () => import('./pages/tasks.tsx'), 'TaskPage'),
+  at('/webhooks', () => import('./pages/webhooks.tsx'), 'Webhooks'),
+  at('/webhooks/$deliveryId', () => import('./pages/webhooks.tsx'), 'DeliveryPage'),
+  at('/account', () => import('./pages/account.tsx'), 'AccountPage'),
+  at('/nodes', operators, 'Nodes'),
+  at('/queues', operators, 'Queues'),
+  at('/accounts', operators, 'Accounts'),
+  at('/kill-switch', operators, 'KillSwitchPage'),
+  at('/audit', operators, 'Audit'),
+])
+
+export const router = createRouter({
+  routeTree: tree,
+  basepath: '/console',
+  defaultPreload: 'intent',
+  defaultPendingComponent: () => <Loading error={null} what="this page" />,
+  defaultNotFoundComponent: () => <p>There is no such page. The pages are listed on the left.</p>,
+})
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router
+  }
+}

@@ -1,0 +1,41 @@
+import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { ApiFailure, call, withQuery } from './api.ts'
+
+/** How often lists load again while their page is visible. */
+const LIST_MS = 4_000
+
+/** Reads an address again and again; `every: false` reads it once. */
+export function useApi<T>(path: string | null, { every = LIST_MS }: { every?: number | false } = {}) {
+  return useQuery({
+    queryKey: [path],
+    queryFn: ({ signal }) => call<T>(path ?? '', { signal }),
+    enabled: path !== null,
+    refetchInterval: every,
+    retry: shouldRetry,
+    placeholderData: keepPreviousData,
+  })
+}
+
+/** Reads a list in pages of a cursor; all pages that are shown load again. */
+export function usePages<K extends string, T>(
+  path: string,
+  name: K,
+  query: Record<string, string | number | null | undefined> = {},
+) {
+  type Page = Record<K, T[]> & { next_cursor: string | null }
+  const result = useInfiniteQuery({
+    queryKey: [path, query],
+    queryFn: ({ pageParam, signal }) =>
+      call<Page>(withQuery(path, { limit: 50, ...query, cursor: pageParam }), { signal }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last: Page) => last.next_cursor,
+    refetchInterval: LIST_MS,
+    retry: shouldRetry,
+  })
+  return { ...result, rows: result.data?.pages.flatMap((page) => page[name]) }
+}
+
+/** What the API refuses it refuses again. */
+function shouldRetry(count: number, err: Error): boolean {
+  return count < 2 && (!(err instanceof ApiFailure) || err.status === 0 || err.status >= 500)
+}

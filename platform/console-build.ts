@@ -1,0 +1,122 @@
+import { createHash } from 'node:crypto'
+import { cp, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { runProgram } from './processes/run-program.ts'
+
+const SOURCES = resolve(import.meta.dirname, '../console')
+const KEPT = 3
+
+/** Returns the folder of the built console. It is named by the digest of the sources and of their lock file. */
+export async function consoleFolder(cacheDir: string): Promise<string> {
+  return join(cacheDir, 'console', await digestOf(await sourceFiles()))
+}
+
+/**
+ * Builds the console when these sources have not been built yet, and returns the folder. Processes that start at once may
+ * each build it; the first rename wins with the same content.
+ */
+export async function buildConsole(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const folder = await consoleFolder(cacheDir)
+  if (await exists(join(folder, 'index.html'))) return folder
+
+  const started = Date.now()
+  await inConsolePackages(cacheDir, say, async (draft) => {
+    say('building the console ...')
+    await runProgram(process.execPath, ['../node_modules/vite/bin/vite.js', 'build'], { cwd: draft })
+    await moveUnlessThere(join(draft, 'dist'), folder)
+  })
+  await removeOld(join(cacheDir, 'console'), folder)
+  say(`the console is built (${Math.round((Date.now() - started) / 1000)} s)`)
+  return folder
+}
+
+/** Checks the types of the console with the compiler of this checkout and the packages of the console. */
+export async function checkConsole(cacheDir: string, say: (line: string) => void): Promise<void> {
+  const compiler = resolve(SOURCES, '../node_modules/.bin/tsc')
+  await inConsolePackages(cacheDir, say, async (draft) => {
+    await runProgram(compiler, ['--noEmit', '-p', '.'], { cwd: draft })
+  })
+}
+
+/** Runs an action in a copy of the sources that lies beside their installed packages. */
+async function inConsolePackages(
+  cacheDir: string,
+  say: (line: string) => void,
+  action: (draft: string) => Promise<void>,
+): Promise<void> {
+  const packages = await installPackages(cacheDir, say)
+  const draft = join(packages, `draft-${process.pid}`)
+  try {
+    await cp(SOURCES, draft, { recursive: true, filter: (source) => !isLeftOut(source) })
+    await action(draft)
+  } finally {
+    await rm(draft, { recursive: true, force: true })
+  }
+}
+
+async function installPackages(cacheDir: string, say: (line: string) => void): Promise<string> {
+  const lock = ['package.json', 'package-lock.json']
+  const packages = join(cacheDir, 'console-packages', await digestOf(lock))
+  if (await exists(packages)) return packages
+
+  say('installing the packages of the console (once for each change of its lock file) ...')
+  const draft = `${packages}.${process.pid}.new`
+  await mkdir(draft, { recursive: true })
+  try {
+    for (const name of lock) await cp(join(SOURCES, name), join(draft, name))
+    const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
+    await runProgram(npm, ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { cwd: draft })
+    await moveUnlessThere(draft, packages)
+  } finally {
+    await rm(draft, { recursive: true, force: true })
+  }
+  await removeOld(join(cacheDir, 'console-packages'), packages)
+  return packages
+}
+
+async function moveUnlessThere(from: string, to: string): Promise<void> {
+  await mkdir(resolve(to, '..'), { recursive: true })
+  try {
+    await rename(from, to)
+  } catch (err) {
+    if (!(await exists(to))) throw err
+  }
+}
+
+async function sourceFiles(): Promise<string[]> {
+  const entries = await readdir(SOURCES, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+  return files.filter((file) => !isLeftOut(file)).map((file) => file.slice(SOURCES.length + 1))
+}
+
+/** Whoever works on the console may have its packages and a build beside the sources. */
+const isLeftOut = (file: string): boolean =>
+  /^[/\\](?:node_modules|dist)(?:[/\\]|$)/.test(file.slice(SOURCES.length))
+
+async function digestOf(names: readonly string[]): Promise<string> {
+  const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
+  for (const name of names.toSorted()) hash.update(`\0${name}\0`).update(await readFile(join(SOURCES, name)))
+  return hash.digest('hex').slice(0, 32)
+}
+
+/** Gateways of several versions may share the cache, so the newest few stay. */
+async function removeOld(folder: string, current: string): Promise<void> {
+  const paths = (await readdir(folder)).map((name) => join(folder, name)).filter((path) => path !== current)
+  const dated = await Promise.all(
+    paths.map(async (path) => ({
+      path,
+      at: await stat(path).then(
+        (s) => s.mtimeMs,
+        () => 0,
+      ),
+    })),
+  )
+  const old = dated.toSorted((a, b) => b.at - a.at).slice(KEPT - 1)
+  await Promise.all(old.map(({ path }) => rm(path, { recursive: true, force: true })))
+}
+
+const exists = (file: string): Promise<boolean> =>
+  stat(file).then(
+    () => true,
+    () => false,
+  )

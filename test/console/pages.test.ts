@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict'
+import type { Browser } from 'playwright-core'
+import { createRun, readyDataset } from '../support/builders/training.ts'
+import { OPERATIONS_KEY } from '../support/servers/api.ts'
+import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { ChatApi } from '../support/servers/chat-api.ts'
+
+/** The pages with the heading that each has; those of operators are opened with the operations key. */
+const PAGES = [
+  ['/', 'Overview'],
+  ['/runs', 'Runs'],
+  ['/models', 'Models'],
+  ['/endpoints', 'Endpoints'],
+  ['/datasets', 'Datasets'],
+  ['/tasks', 'Tasks'],
+  ['/webhooks', 'Webhooks'],
+  ['/account', 'Keys and usage'],
+  ['/nodes', 'Nodes'],
+  ['/queues', 'Queues'],
+  ['/accounts', 'Accounts'],
+  ['/kill-switch', 'Kill switch'],
+  ['/audit', 'Audit'],
+] as const
+
+describe('pages of the console', function () {
+  this.timeout(60_000)
+  let browser: Browser
+  let world: ChatApi
+  let endpoint: { id: string; name: string }
+  let form: { id: string; name: string }
+  let runId: string
+  let datasetId: string
+
+  before(async function () {
+    await requireConsole(this)
+    browser = await requireBrowser(this)
+    world = await ChatApi.start({ config: { HEARTH_FEATURES: ['webhooks'] } })
+    endpoint = await world.warm()
+    form = await world.cold(
+      { name: 'form' },
+      {
+        task_type: 'tabular-regression',
+        input_schema: JSON.stringify({
+          type: 'object',
+          required: ['age'],
+          properties: {
+            age: { type: 'integer', title: 'Age', minimum: 0 },
+            region: { type: 'string', title: 'Region', enum: ['north', 'south'] },
+          },
+        }),
+      },
+    )
+    const { api, caller } = world
+    datasetId = await readyDataset(api, caller.accountId)
+    runId = await createRun(api, caller.key, { dataset_id: datasetId, job_name: 'prices' })
+    for (const epoch of [0, 1, 2, 3, 4, 5]) {
+      const losses = { train_loss: 1 / (epoch + 1), val_loss: 1.3 / (epoch + 1) }
+      await api.database.db
+        .insertInto('job_epoch')
+        .values({ job_id: runId, attempt: 1, epoch, ...losses })
+        .execute()
+    }
+  })
+  after(async () => {
+    await browser?.close()
+    await world?.[Symbol.asyncDispose]()
+  })
+
+  const open = async (path: string, options: Parameters<typeof ConsoleTab.open>[2] = {}) => {
+    const tab = await ConsoleTab.open(browser, world.api.baseUrl, options)
+    await tab.page.goto(`/console${path}#key=${world.caller.key}&operations_key=${OPERATIONS_KEY}`)
+    return tab
+  }
+  /** Waits for the heading of a page, and until nothing on it is loading. */
+  async function settled({ page }: ConsoleTab, heading: string): Promise<void> {
+    await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
+    await page.locator('[role=status]').first().waitFor({ state: 'detached' })
+  }
+
+  for (const scheme of ['light', 'dark'] as const) {
+    for (const [path, heading] of PAGES) {
+      it(`${path} has no barrier and breaks no rule in ${scheme} colours`, async () => {
+        await using tab = await open(path, { scheme })
+        await settled(tab, heading)
+
+        await tab.picture(`${path === '/' ? 'overview' : path.slice(1)}-${scheme}`)
+        assert.deepEqual(await tab.barriers(), [])
+        assert.deepEqual(tab.faults, [])
+        assert.equal(await tab.page.getByRole('alert').count(), 0)
+      })
+    }
+
+    it(`the pages of single things do neither in ${scheme} colours`, async () => {
+      const things = [
+        [`/runs/${runId}`, 'prices', 'run'],
+        [`/datasets/${datasetId}`, 'table', 'dataset'],
+        [`/endpoints/${endpoint.id}`, endpoint.name, 'endpoint-chat'],
+        [`/endpoints/${form.id}`, form.name, 'endpoint-form'],
+      ] as const
+      for (const [path, heading, name] of things) {
+        await using tab = await open(path, { scheme })
+        await tab.page.getByRole('heading', { level: 1 }).waitFor()
+        await tab.page.locator('[role=status]').first().waitFor({ state: 'detached' })
+        await tab.picture(`${name}-${scheme}`)
+        assert.deepEqual(await tab.barriers(), [], heading)
+        assert.deepEqual(tab.faults, [], heading)
+      }
+    })
+  }
+
+  it('fits a narrow screen, where the pages are behind a button', async () => {
+    await using tab = await open('/runs', { width: 380 })
+    await settled(tab, 'Runs')
+    await tab.picture('runs-narrow')
+
+    const width = await tab.page.locator('html').evaluate((html: { scrollWidth: number }) => html.scrollWidth)
+    await tab.page.getByRole('button', { name: 'Pages' }).click()
+    await tab.page.getByRole('link', { name: 'Endpoints' }).click()
+
+    await tab.page.getByRole('heading', { name: 'Endpoints', level: 1 }).waitFor()
+    assert.equal(width, 380)
+  })
+
+  it('shows the answer of a language model while it comes', async () => {
+    await using tab = await open(`/endpoints/${endpoint.id}`)
+    await tab.page.getByLabel('Message').fill('Hello there')
+    await tab.page.getByLabel('Message').press('Enter')
+
+    await tab.page.getByText(/First words after \d+ ms/).waitFor()
+
+    const answer = await tab.page.locator('[data-role=assistant] .answer').textContent()
+    assert.ok((answer ?? '').length > 1, answer ?? '')
+    assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('makes a form of a schema and checks it without compiling code', async () => {
+    await using tab = await open(`/endpoints/${form.id}`)
+    await tab.page.getByLabel(/^Age/).fill('-1')
+    await tab.page.getByRole('button', { name: 'Run' }).click()
+    await tab.page.getByText(/less than 0|minimum/).waitFor()
+
+    await tab.page.getByLabel(/^Age/).fill('41')
+    await tab.page.getByRole('button', { name: 'Run' }).click()
+    await tab.page.getByRole('heading', { name: 'Result' }).waitFor()
+
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('asks for the operations key on pages of operators', async () => {
+    await using tab = await ConsoleTab.open(browser, world.api.baseUrl)
+    await tab.page.goto(`/console/kill-switch#key=${world.caller.key}`)
+    await tab.page.getByLabel(/^Operations key/).fill('wrong')
+    await tab.page.getByRole('button', { name: 'Open' }).click()
+    await tab.page.getByText('This is not the operations key.').waitFor()
+
+    await tab.page.getByLabel(/^Operations key/).fill(OPERATIONS_KEY)
+    await tab.page.getByRole('button', { name: 'Open' }).click()
+
+    await tab.page.getByText('Off: work is admitted').waitFor()
+    assert.deepEqual(tab.faults, [])
+  })
+})

@@ -1,0 +1,96 @@
+import { accessSync, constants } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { AxeBuilder } from '@axe-core/playwright'
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { readConfig } from '../../../platform/config.ts'
+import { buildConsole } from '../../../platform/console-build.ts'
+import { requireInstalled } from '../skip.ts'
+
+const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'chrome']
+/** Where each page is kept as a picture, to look at. */
+const PICTURES = process.env.HEARTH_TEST_PICTURES ?? join(tmpdir(), 'hearth-console-pictures')
+
+/** For `before`: builds the console, or skips the suite where its packages cannot be installed. */
+export async function requireConsole(context: Mocha.Context): Promise<void> {
+  context.timeout(180_000)
+  await requireInstalled(context, undefined, () => buildConsole(readConfig().HEARTH_CACHE_DIR, () => {}))
+}
+
+/** For `before`: skips the suite where there is no Chromium. `CHROMIUM_PATH` names one that is not on the path. */
+export async function requireBrowser(context: Mocha.Context): Promise<Browser> {
+  const path = process.env.CHROMIUM_PATH ?? onPath()
+  const missing = path === undefined ? `there is no ${NAMES[0]} on the path` : undefined
+  await requireInstalled(context, missing, async () => {})
+  return chromium.launch({
+    executablePath: path ?? '',
+    args: ['--no-sandbox', '--disable-dev-shm-usage'],
+  })
+}
+
+function onPath(): string | undefined {
+  const folders = (process.env.PATH ?? '').split(delimiter)
+  return folders.flatMap((folder) => NAMES.map((name) => join(folder, name))).find(isProgram)
+}
+
+function isProgram(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** A tab that notes what the console must never do. */
+export class ConsoleTab implements AsyncDisposable {
+  readonly page: Page
+  readonly context: BrowserContext
+  /** Violations of the policy, uncaught errors, and requests to another origin. */
+  readonly faults: string[] = []
+
+  private constructor(context: BrowserContext, page: Page) {
+    this.context = context
+    this.page = page
+  }
+
+  static async open(
+    browser: Browser,
+    baseUrl: string,
+    { scheme = 'light', width = 1280 }: { scheme?: 'light' | 'dark'; width?: number } = {},
+  ): Promise<ConsoleTab> {
+    const viewport = { width, height: 900 }
+    const context = await browser.newContext({ baseURL: baseUrl, colorScheme: scheme, viewport })
+    context.setDefaultTimeout(15_000)
+    const tab = new ConsoleTab(context, await context.newPage())
+    await context.exposeFunction('noteViolation', (what: string) => tab.faults.push(`policy: ${what}`))
+    await context.addInitScript(`
+      document.addEventListener('securitypolicyviolation', (event) =>
+        noteViolation(event.violatedDirective + ' ' + event.blockedURI + ' ' + event.sourceFile))
+    `)
+    tab.page.on('pageerror', (err) => tab.faults.push(`error: ${err.message}`))
+    tab.page.on('request', (request) => {
+      const url = request.url()
+      if (!url.startsWith('data:') && new URL(url).origin !== baseUrl) tab.faults.push(`request: ${url}`)
+    })
+    return tab
+  }
+
+  /** Returns what axe calls serious or critical. */
+  async barriers(): Promise<string[]> {
+    const { violations } = await new AxeBuilder({ page: this.page }).analyze()
+    return violations
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`))
+  }
+
+  async picture(name: string): Promise<void> {
+    await mkdir(PICTURES, { recursive: true })
+    await this.page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.context.close()
+  }
+}
