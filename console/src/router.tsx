@@ -1,5 +1,5 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from '@tanstack/react-router'
-import { Loading } from './parts/page.tsx'
+import { Failure, Loading } from './parts/page.tsx'
 import { Shell } from './shell.tsx'
 
 const root = createRootRoute({ component: Shell })
@@ -45,6 +45,9 @@ export const router = createRouter({
   basepath: '/console',
   defaultPreload: 'intent',
   defaultPendingComponent: () => <Loading error={null} what="this page" />,
+  defaultErrorComponent: ({ error }) => (
+    <Failure error={new Error(String(error))} what="page; load it again" />
+  ),
   defaultNotFoundComponent: () => <p>There is no such page. The pages are listed on the left.</p>,
 })
 

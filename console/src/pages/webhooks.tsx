@@ -14,7 +14,10 @@ import { useApi, usePages } from '../use-api.ts'
 export function Webhooks() {
   const queries = useQueryClient()
   const [problem, setProblem] = useState<Error>()
-  const endpoints = usePages<'webhook_endpoints', WebhookEndpoint>(`${BUILDER}/webhook-endpoints`, 'webhook_endpoints')
+  const endpoints = usePages<'webhook_endpoints', WebhookEndpoint>(
+    `${BUILDER}/webhook-endpoints`,
+    'webhook_endpoints',
+  )
   const deliveries = usePages<'deliveries', Delivery>(`${BUILDER}/webhook-deliveries`, 'deliveries')
   if (endpoints.error instanceof ApiFailure && endpoints.error.status === 404)
     return (

@@ -26,7 +26,10 @@ export function Chat({ endpoint }: { endpoint: Endpoint }) {
   const [running, setRunning] = useState<AbortController>()
   useEffect(() => () => running?.abort(), [running])
   const end = useRef<HTMLDivElement>(null)
-  useEffect(() => end.current?.scrollIntoView({ block: 'nearest' }), [messages])
+  useEffect(() => {
+    // Newer browsers return a promise, which an effect must not.
+    void end.current?.scrollIntoView({ block: 'nearest' })
+  }, [messages])
 
   async function send(event: FormEvent) {
     event.preventDefault()

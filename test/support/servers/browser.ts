@@ -70,6 +70,10 @@ export class ConsoleTab implements AsyncDisposable {
         noteViolation(event.violatedDirective + ' ' + event.blockedURI + ' ' + event.sourceFile))
     `)
     tab.page.on('pageerror', (err) => tab.faults.push(`error: ${err.message}`))
+    tab.page.on('console', (message) => {
+      const isRefusal = message.text().startsWith('Failed to load resource')
+      if (message.type() === 'error' && !isRefusal) tab.faults.push(`error: ${message.text()}`)
+    })
     tab.page.on('request', (request) => {
       const url = request.url()
       if (!url.startsWith('data:') && new URL(url).origin !== baseUrl) tab.faults.push(`request: ${url}`)
