@@ -13,6 +13,13 @@ export const emit = defineEvents({
   'gateway.misconfigured': fatal('{reason}', {}),
   'gateway.start_failed': fatal('the gateway did not start', { err: 'error' }),
   'gateway.crashed': fatal('uncaught', { err: 'error' }),
+  'keys.settle_failed': warn(
+    'the use of limited keys was not added up; each gateway counts alone until it is',
+    {
+      err: 'error',
+    },
+  ),
+  'keys.use_unrecorded': warn('when keys were last used was not recorded', { err: 'error' }),
   'gateway.lease_failed': warn('the lease of this gateway was not renewed', { err: 'error' }),
 
   'request.answered': info(undefined, {

@@ -26,6 +26,7 @@ import { openWorkflowOutbox } from './gateway/background/workflow-outbox.ts'
 import { EndpointCache } from './gateway/caches/endpoint-cache.ts'
 import { Estimates } from './gateway/caches/estimates.ts'
 import { KeyCache } from './gateway/caches/key-cache.ts'
+import { KeyMeters } from './gateway/caches/key-meters.ts'
 import { KillSwitch } from './gateway/caches/kill-switch.ts'
 import { Journal } from './gateway/journal/journal.ts'
 import { startReaper } from './gateway/journal/reaper.ts'
@@ -68,7 +69,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const watch = stack.use(new CacheWatch(db, url, log))
   const killSwitchSignal = stack.use(new KillSwitchSignal(temporal, log))
   const killSwitch = stack.use(new KillSwitch({ db, watch, log, gatewayId: gateway.id }))
-  const keys = new KeyCache(db, watch)
+  const keyMeters = stack.use(new KeyMeters(db, log))
+  const keys = stack.use(new KeyCache(db, { watch, meters: keyMeters, log }))
   await Promise.all([watch.start(), killSwitch.start()])
 
   const endpoints = new EndpointCache(db, watch)
@@ -108,6 +110,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     objects,
     outbox,
     keys,
+    keyMeters,
     killSwitch,
     killSwitchSignal,
     secretBox,

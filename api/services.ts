@@ -22,6 +22,7 @@ import type { WorkflowOutbox } from './gateway/background/workflow-outbox.ts'
 import type { EndpointCache } from './gateway/caches/endpoint-cache.ts'
 import type { Estimates } from './gateway/caches/estimates.ts'
 import type { KeyCache } from './gateway/caches/key-cache.ts'
+import type { KeyMeters } from './gateway/caches/key-meters.ts'
 import type { KillSwitchView } from './gateway/caches/kill-switch.ts'
 import type { Journal } from './gateway/journal/journal.ts'
 import type { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
@@ -52,8 +53,10 @@ export interface Services {
   readonly objects: ObjectStore
   /** Starts the workflows enqueued in `workflow_start`; `poke` starts them now. */
   readonly outbox: Pick<WorkflowOutbox, 'poke'>
+  /** Holds keys to their limits. */
+  readonly keyMeters: Pick<KeyMeters, 'admit' | 'spend'>
   /** Finds the live key for its text; `undefined` when there is none. */
-  readonly keys: Pick<KeyCache, 'find'>
+  readonly keys: Pick<KeyCache, 'find' | 'noteUses'>
   readonly killSwitch: KillSwitchView
   /** Signals changes over REST to the kill switch workflow. */
   readonly killSwitchSignal: Pick<KillSwitchSignal, 'send'>

@@ -10,3 +10,6 @@ export const microToUsd = (micro: number, creditUsd: number): number =>
 
 /** Converts micro-credits to credits. */
 export const microToCredits = (micro: number): number => micro / MICRO
+
+/** Converts credits to micro-credits. */
+export const creditsToMicro = (credits: number): number => Math.round(credits * MICRO)

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { KeyRole } from './admin.ts'
+import { KeyLimits, KeyRole } from './api-key.ts'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 /** The account of a key, and what the key and the account may do. */
@@ -11,6 +11,8 @@ export const Me = Type.Object(
       id: Uuid,
       name: Type.String(),
       hint: Type.String({ description: 'The last four characters' }),
+      expires_at: Nullable(Timestamp),
+      limits: Nullable(KeyLimits),
     }),
     quotas: Type.Object({
       training: Type.Integer({ description: 'Training runs and merges that may be open at once' }),

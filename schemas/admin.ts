@@ -45,45 +45,6 @@ export const UpdateAccount = Type.Object(
   { additionalProperties: false, minProperties: 1 },
 )
 
-export const KeyRole = Vocabulary('viewer', 'operator', 'admin')
-
-const ToolEntry = Formed(
-  '^(?:[a-z0-9._*-]+|kind:(?:llm|specialist|tool|trained_model|generative|model|operation)|stability:(?:experimental|beta|stable))$',
-  'must be the name of a tool, a pattern such as sales-*, kind:<kind> or stability:<level>',
-  { maxLength: 100 },
-)
-const KeyTools = Type.Array(ToolEntry, {
-  minItems: 1,
-  maxItems: 100,
-  uniqueItems: true,
-  description:
-    'Limits the key to these tools: names, patterns such as `sales-*`, `kind:<kind>` and `stability:<level>`',
-})
-
-/** An API key without its text, which is returned once, at creation. */
-export const ApiKey = Type.Object({
-  key_id: Uuid,
-  account_id: Uuid,
-  name: Type.String(),
-  role: KeyRole,
-  /** The last four characters. */
-  hint: Type.String(),
-  tools: Nullable(
-    Type.Array(Type.String(), { description: 'The tools that the key is limited to; null without a limit' }),
-  ),
-  created_at: Timestamp,
-  revoked_at: Nullable(Timestamp),
-})
-export type ApiKey = Static<typeof ApiKey>
-
-/** The response to creating a key; no other response shows the key's text. */
-export const CreatedApiKey = Type.Object({ ...ApiKey.properties, api_key: Type.String() })
-
-export const CreateApiKey = Type.Object(
-  { name: Name, role: Type.Optional(KeyRole), tools: Type.Optional(Nullable(KeyTools)) },
-  { additionalProperties: false },
-)
-
 /** Creates a join token. A node works for its own account alone unless the token makes it shared. */
 export const CreateNodeToken = Type.Object(
   { account_id: Uuid, sharing: Type.Optional(NodeSharing) },

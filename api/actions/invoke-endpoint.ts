@@ -51,8 +51,16 @@ async function draftOf(
   { slug, kind }: EndpointAction,
   { request, body, rawBody, surface }: InvokeRequest,
 ): Promise<InvocationDraft> {
-  const { accountId, keyId } = request.caller
-  const admitted = await admit(services, { accountId, keyId, endpointId: slug, body, rawBody, surface })
+  const { accountId, keyId, limits } = request.caller
+  const admitted = await admit(services, {
+    accountId,
+    keyId,
+    limits,
+    endpointId: slug,
+    body,
+    rawBody,
+    surface,
+  })
   return { ...newDraft(admitted, services.now()), invocation: { id: newId(), slug, kind } }
 }
 

@@ -74,6 +74,8 @@ const accountAuth =
 
 function admit({ req }: RequestContext, caller: AccountCaller | undefined, needs: KeyNeeds): AccountCaller {
   if (!caller) throw unauthenticated('this API key is not valid')
+  if (caller.expiresAt !== undefined && caller.expiresAt <= Date.now())
+    throw unauthenticated(`this API key expired at ${new Date(caller.expiresAt).toISOString()}`)
   const account = req.headers['x-account-id']
   if (account !== undefined && String(account).toLowerCase() !== caller.accountId) {
     throw new ApiError('account_mismatch', 'X-Account-ID is not the account of this API key')
@@ -102,7 +104,13 @@ const cohortAuth =
     const caller = (await accountAuth(services, unauthenticated, needs)(context)) as AccountCaller
     const { req } = context
     if (req.headers['x-account-id'] === undefined) throw missingHeader('x-account-id')
-    return { accountId: caller.accountId, keyId: caller.keyId, userId: req.headers['x-user-id']?.toString() }
+    const isLimited = caller.limits !== undefined
+    return {
+      accountId: caller.accountId,
+      keyId: caller.keyId,
+      isLimited,
+      userId: req.headers['x-user-id']?.toString(),
+    }
   }
 
 /** The signature covers the body, which has been read by now. */

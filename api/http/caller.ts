@@ -1,4 +1,5 @@
 import type { ToolFilter } from '../../domain/tools/filter.ts'
+import type { KeyLimits } from '../../schemas/api-key.ts'
 
 /** The kinds of credential that a route can require. */
 export type Auth =
@@ -17,6 +18,10 @@ export interface AccountCaller {
   readonly accountId: string
   readonly keyId: string
   readonly role: Role
+  /** What its requests to models are held to; absent without limits. */
+  readonly limits?: KeyLimits
+  /** The time from which it is refused, in milliseconds; absent for never. */
+  readonly expiresAt?: number
   /** The tools that the key is limited to; absent without a limit. */
   readonly tools?: ToolFilter
 }
@@ -31,6 +36,8 @@ export interface NodeCaller {
 interface CohortCaller {
   readonly accountId: string
   readonly keyId: string
+  /** Whether the key has limits of its own. */
+  readonly isLimited: boolean
   readonly userId: string | undefined
 }
 

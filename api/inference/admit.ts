@@ -1,6 +1,7 @@
 import { isChatCapable } from '../../domain/chat/chat.ts'
 import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import { memberBytes } from '../../platform/json-bytes.ts'
+import type { KeyLimits } from '../../schemas/api-key.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, callableEndpoint } from './admission.ts'
@@ -13,8 +14,10 @@ export const MAX_INFER_BYTES = 16 * 1024 * 1024
 /** A request to a model; `rawBody` is the JSON text of `body` as the client sent it. */
 export interface InferRequest {
   accountId: string
-  /** The key by whose grant the request may read memory. */
+  /** The key that asks, by whose grant the request may read memory. */
   keyId: string
+  /** What the key is held to. */
+  limits: KeyLimits | undefined
   /** The id or the name of the endpoint. */
   endpointId: string
   body: Pick<InferBody, 'input' | 'max_tokens' | 'temperature'>
@@ -25,13 +28,14 @@ export interface InferRequest {
 /** Checks a request against its endpoint before anything is written or sent to a node. */
 export async function admit(
   services: Services,
-  { accountId, keyId, endpointId, body, rawBody, surface }: InferRequest,
+  { accountId, keyId, limits, endpointId, body, rawBody, surface }: InferRequest,
 ): Promise<Admitted> {
   const endpoint = await callableEndpoint(services, accountId, endpointId)
   if (endpoint.runtime_profile === TOOL_PROFILE) requireToolNode(services, { endpoint, accountId })
   const input = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
   const checking = services.inputChecks.check(endpoint, accountId, { value: body.input, json: input })
   if (checking) await checking
+  if (limits) services.keyMeters.admit({ keyId, limits }, endpoint)
   if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, keyId, input, surface }
   return { endpoint, accountId, keyId, input: chatInput(body, input), surface }
 }

@@ -90,8 +90,9 @@ async function answerEnded(
 ): Promise<InferResponse> {
   const known = ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
   const owner = known instanceof Promise ? await known : known
-  await services.journal.insert(endedEntry(draft, answer, owner, services.now()))
   const { outcome } = answer
+  if (outcome.status === 'succeeded') services.keyMeters.spend(draft.keyId, outcome.tokens)
+  await services.journal.insert(endedEntry(draft, answer, owner, services.now()))
   return {
     task_id: draft.taskId,
     status: outcome.status,
@@ -137,6 +138,7 @@ async function finish(services: Services, draft: TaskDraft, { asked, work }: Run
   over.abort()
   // Every node with the model is gone, so a workflow finds another; a cancelled task stays cancelled.
   if (!answer) return moveToWorkflow(services, draft)
+  if (answer.outcome.status === 'succeeded') services.keyMeters.spend(draft.keyId, answer.outcome.tokens)
   const owner = await ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
   try {
     await services.journal.settle(runningSettlement(draft, answer, owner, services.now()))

@@ -2,12 +2,12 @@ import type { AccountRequest } from './tool.ts'
 
 /** Returns a request as one of the same key without its limit to tools. */
 export function withoutLimit(request: AccountRequest): AccountRequest {
-  const { accountId, keyId, role, tools } = request.caller
+  const { tools, ...caller } = request.caller
   if (!tools) return request
   const { params, query, headers, body, rawBody, trx, requestId } = request
   const { surface, disconnect, hold, log, afterCommit, req, res } = request
   return {
-    caller: { accountId, keyId, role },
+    caller,
     params,
     query,
     headers,

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import { isUuid } from '../../domain/uuid.ts'
-import type { Account, ApiKey } from '../../schemas/admin.ts'
+import type { Account } from '../../schemas/admin.ts'
+import type { ApiKey } from '../../schemas/api-key.ts'
 import { toolList, wholeNumber } from '../arguments.ts'
 import { usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'

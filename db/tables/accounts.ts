@@ -1,4 +1,5 @@
 import type { Insertable, Selectable } from 'kysely'
+import type { KeyLimits } from '../../schemas/api-key.ts'
 import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 
 export interface AccountTable {
@@ -26,8 +27,27 @@ export interface ApiKeyTable {
   tools: Optional<string[]>
   created_at: CreatedAt
   revoked_at: Optional<Date>
+  expires_at: Optional<Date>
+  limits: NullableJson<KeyLimits>
+  /** Written at most once a minute. */
+  last_used_at: Optional<Date>
 }
 export type ApiKeyRow = Selectable<ApiKeyTable>
+
+/** What gateways have admitted for a limited key in a minute. */
+export interface KeyMinuteTable {
+  key_id: string
+  minute: Date
+  requests: Defaulted<number>
+  tokens: Defaulted<number>
+}
+
+/** What the work of a key has cost in a month of UTC; what is held counts. */
+export interface KeyMonthTable {
+  key_id: string
+  month: Date
+  spent_micro: Defaulted<number>
+}
 
 export interface IdempotencyTable {
   account_id: string
@@ -109,6 +129,8 @@ export interface EventTable {
 export interface AccountTables {
   account: AccountTable
   api_key: ApiKeyTable
+  key_minute: KeyMinuteTable
+  key_month: KeyMonthTable
   idempotency: IdempotencyTable
   cache_version: CacheVersionTable
   kill_switch: KillSwitchTable

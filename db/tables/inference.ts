@@ -95,6 +95,10 @@ export interface UsageDeltaTable {
   tokens: Defaulted<number>
   /** The total inference time of the tasks that succeeded. */
   inference_ms: Defaulted<number>
+  /** The key of the tasks. */
+  key_id: Optional<string>
+  /** What they cost; negative for what is refunded. */
+  cost_micro: Defaulted<number>
   created_at: Defaulted<Date>
 }
 

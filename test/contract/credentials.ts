@@ -91,6 +91,10 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getMe: 'viewer',
   getLedger: 'viewer',
   getUsage: 'viewer',
+  listKeys: 'admin',
+  createKey: 'admin',
+  updateKey: 'admin',
+  revokeKey: 'admin',
 
   getManifest: 'viewer',
   getToolManifest: 'viewer',
@@ -146,6 +150,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   createApiKey: 'operations-key',
   listApiKeys: 'operations-key',
   revokeApiKey: 'operations-key',
+  updateApiKey: 'operations-key',
   listAccountMemories: 'operations-key',
   getAccountMemory: 'operations-key',
   enableMemory: 'operations-key',

@@ -5,7 +5,11 @@ import type { CacheWatch } from '../../../db/cache-watch.ts'
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { Database } from '../../../db/tables.ts'
 import { ToolFilter } from '../../../domain/tools/filter.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
+import type { Logger } from '../../../platform/log.ts'
+import { emit } from '../../events.ts'
 import type { AccountCaller } from '../../http/caller.ts'
+import type { KeyMeters } from './key-meters.ts'
 
 const LONGEST_KEY = 200
 const MOST_UNKNOWN = 10_000
@@ -14,20 +18,42 @@ const UNKNOWN_MS = 10_000
 /** The pause between two queries, each of which looks up all keys requested by then. */
 const PAUSE_MS = 5
 const MOST_AT_ONCE = 500
+/** How often it is recorded which keys were used. */
+const NOTE_MS = 60_000
+
+interface Known {
+  readonly caller: AccountCaller
+  isUsed: boolean
+}
+
+interface Deps {
+  watch: Pick<CacheWatch, 'on' | 'isFresh'>
+  meters: Pick<KeyMeters, 'load'>
+  log: Logger
+}
 
 /** Live API keys by their hash. All are dropped when any key changes, and none is used while changes cannot be seen. */
-export class KeyCache {
+export class KeyCache implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
-  readonly #known = new LRUCache<string, AccountCaller>({ max: 50_000 })
+  readonly #known = new LRUCache<string, Known>({ max: 50_000, dispose: (known) => this.#noteUse(known) })
   readonly #unknown = new LRUCache<string, true>({ max: MOST_UNKNOWN, ttl: UNKNOWN_MS })
   readonly #wanted = new Map<string, PromiseWithResolvers<AccountCaller | undefined>>()
+  readonly #meters: Pick<KeyMeters, 'load'>
+  /** Keys that were used and are no longer cached. */
+  readonly #used = new Set<string>()
+  readonly #loop: BackgroundLoop
   #isFetching = false
   #epoch = 0
 
-  constructor(db: Kysely<Database>, watch: Pick<CacheWatch, 'on' | 'isFresh'>) {
+  constructor(db: Kysely<Database>, { watch, meters, log }: Deps) {
     this.#db = db
     this.#watch = watch
+    this.#meters = meters
+    this.#loop = new BackgroundLoop(() => this.noteUses(), {
+      everyMs: NOTE_MS,
+      onError: (err) => emit(log, 'keys.use_unrecorded', { err }),
+    }).start()
     watch.on('api_key', () => {
       this.#epoch += 1
       this.#known.clear()
@@ -39,7 +65,10 @@ export class KeyCache {
     if (key.length > LONGEST_KEY) return undefined
     const keyHash = apiKeyRepository.hashApiKey(key).toString('hex')
     const known = this.#known.get(keyHash)
-    if (known && this.#watch.isFresh()) return known
+    if (known && this.#watch.isFresh()) {
+      known.isUsed = true
+      return known.caller
+    }
     return this.#unknown.has(keyHash) ? undefined : () => this.#fetch(keyHash)
   }
 
@@ -79,18 +108,45 @@ export class KeyCache {
       hashes.map((keyHash) => Buffer.from(keyHash, 'hex')),
     )
     const found = new Map<string, AccountCaller>()
-    for (const { key_hash, account_id, id, role, tools } of rows) {
+    await this.#meters.load(rows.filter(({ limits }) => limits !== null).map(({ id }) => id))
+    for (const { key_hash, account_id, id, role, tools, limits, expires_at } of rows) {
       const caller = {
         accountId: account_id,
         keyId: id,
         role,
         ...(tools && { tools: ToolFilter.ofKey(tools) }),
+        ...(limits && { limits: Object.freeze(limits) }),
+        ...(expires_at && { expiresAt: expires_at.getTime() }),
       }
       found.set(key_hash.toString('hex'), Object.freeze(caller))
     }
     // A key read before a change must not be cached after it.
-    if (epoch === this.#epoch) for (const [keyHash, caller] of found) this.#known.set(keyHash, caller)
+    if (epoch === this.#epoch)
+      for (const [keyHash, caller] of found) this.#known.set(keyHash, { caller, isUsed: true })
     for (const keyHash of hashes) if (!found.has(keyHash)) this.#unknown.set(keyHash, true)
     return found
+  }
+
+  /** Records which keys were used since the last time. */
+  async noteUses(): Promise<void> {
+    for (const known of this.#known.values()) this.#noteUse(known)
+    const ids = [...this.#used]
+    this.#used.clear()
+    try {
+      await apiKeyRepository.noteUses(this.#db, ids)
+    } catch (err) {
+      for (const id of ids) this.#used.add(id)
+      throw err
+    }
+  }
+
+  #noteUse(known: Known): void {
+    if (known.isUsed) this.#used.add(known.caller.keyId)
+    known.isUsed = false
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#loop[Symbol.asyncDispose]()
+    await this.noteUses().catch(() => {})
   }
 }

@@ -5,6 +5,7 @@ import { datasets } from './datasets/index.ts'
 import { endpoints } from './endpoints/index.ts'
 import { health } from './health/index.ts'
 import { hub } from './hub/index.ts'
+import { keys } from './keys/index.ts'
 import { manifest } from './manifest/index.ts'
 import { memory } from './memory/index.ts'
 import { modelConfigs } from './model-configs/index.ts'
@@ -21,6 +22,7 @@ export const builder: Family = {
   errors: 'builder',
   routes: [
     ...account,
+    ...keys,
     ...datasets,
     ...endpoints,
     ...tasks,

@@ -35,7 +35,7 @@ export async function bookTransfers(
   transfers: readonly Transfer[],
 ): Promise<void> {
   if (transfers.length === 0) return
-  await trx
+  const booked = await trx
     .insertInto('ledger_transfer')
     .values(
       transfers.map(({ kind, from, to, amount_micro }) => ({
@@ -47,7 +47,26 @@ export async function bookTransfers(
       })),
     )
     .onConflict((oc) => oc.columns(['task_id', 'kind']).doNothing())
+    .returning(['kind', 'amount_micro'])
     .execute()
+  await countCosts(trx, stageId, booked)
+}
+
+/** Counts what the account pays for a stage, or gets back, for the key that asked for its run. */
+async function countCosts(
+  trx: Transaction<Database>,
+  stageId: string,
+  booked: readonly Pick<Transfer, 'kind' | 'amount_micro'>[],
+): Promise<void> {
+  const cost = booked.reduce((sum, { kind, amount_micro }) => {
+    if (kind === 'hold') return sum + amount_micro
+    return kind === 'refund' ? sum - amount_micro : sum
+  }, 0)
+  if (cost === 0) return
+  await sql`insert into usage_delta (account_id, endpoint_id, key_id, cost_micro)
+    select stage.account_id, stage.endpoint_id, task.key_id, ${cost}
+    from cohort_stage stage join cohort on cohort.id = stage.cohort_id join task on task.id = cohort.task_id
+    where stage.id = ${stageId} and task.key_id is not null`.execute(trx)
 }
 
 /** Finds the cohort of an account's task. */

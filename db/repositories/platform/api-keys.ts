@@ -1,6 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
-import type { Kysely, Transaction } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
+import type { KeyLimits } from '../../../schemas/api-key.ts'
 import type { Database } from '../../tables.ts'
 import type { ApiKeyRow } from '../../tables/accounts.ts'
 import { bumpCache } from './cache-versions.ts'
@@ -23,12 +24,14 @@ interface NewKey {
   role: Role
   /** The tools that the key is limited to. */
   tools?: readonly string[] | null
+  limits?: KeyLimits | null
+  expiresAt?: Date | null
 }
 
 /** Creates a key. Its text is returned here and nowhere else. The first key of an account is always an admin key. */
 export async function createApiKey(
   trx: Transaction<Database>,
-  { accountId, name, role, tools = null }: NewKey,
+  { accountId, name, role, tools = null, limits = null, expiresAt = null }: NewKey,
 ): Promise<{ row: ApiKeyRow; key: string }> {
   await trx
     .selectFrom('account')
@@ -54,6 +57,8 @@ export async function createApiKey(
       key_hash: hashApiKey(key),
       key_hint: key.slice(-4),
       tools: tools && [...tools],
+      limits: limits && JSON.stringify(limits),
+      expires_at: expiresAt,
     })
     .returningAll()
     .executeTakeFirstOrThrow()
@@ -62,6 +67,10 @@ export async function createApiKey(
 
 export const listApiKeys = (db: Kysely<Database>, accountId: string): Promise<ApiKeyRow[]> =>
   db.selectFrom('api_key').selectAll().where('account_id', '=', accountId).orderBy('id', 'desc').execute()
+
+/** Finds a key of any account, for operators. */
+export const findKey = (db: Kysely<Database>, id: string): Promise<ApiKeyRow | undefined> =>
+  db.selectFrom('api_key').selectAll().where('id', '=', id).executeTakeFirst()
 
 /** Finds a key of an account, revoked or not. */
 export const findOwnKey = (
@@ -88,14 +97,16 @@ export async function revokeApiKey(trx: Transaction<Database>, id: string, now: 
   return revoked !== undefined
 }
 
-/** Returns the live keys with these hashes. */
+const CALLER = ['id', 'account_id', 'role', 'key_hash', 'tools', 'limits', 'expires_at'] as const
+
+/** Returns the keys with these hashes that are not revoked; they may have expired. */
 export const findApiKeys = (
   db: Kysely<Database>,
   keyHashes: readonly Buffer[],
-): Promise<Pick<ApiKeyRow, 'id' | 'account_id' | 'role' | 'key_hash' | 'tools'>[]> =>
+): Promise<Pick<ApiKeyRow, (typeof CALLER)[number]>[]> =>
   db
     .selectFrom('api_key')
-    .select(['id', 'account_id', 'role', 'key_hash', 'tools'])
+    .select(CALLER)
     .where('key_hash', 'in', keyHashes)
     .where('revoked_at', 'is', null)
     .execute()
@@ -103,3 +114,63 @@ export const findApiKeys = (
 /** Returns the live key with this hash. */
 export const findApiKey = async (db: Kysely<Database>, keyHash: Buffer) =>
   (await findApiKeys(db, [keyHash])).at(0)
+
+/** Records that keys were used now, unless that was recorded within the last minute. */
+export async function noteUses(db: Kysely<Database>, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return
+  await sql`update api_key set last_used_at = now()
+    where id = any(array(
+      select id from api_key
+      where id = any(${ids}::uuid[]) and (last_used_at is null or last_used_at < now() - interval '50 seconds')
+      order by id for update skip locked))`.execute(db)
+}
+
+/** Locks the keys of an account, so that changes that must leave one behind are made one after another. */
+export async function lockKeys(trx: Transaction<Database>, accountId: string): Promise<void> {
+  await trx.selectFrom('account').select('id').where('id', '=', accountId).forUpdate().execute()
+}
+
+/** The changes of a key; `undefined` leaves a field as it is. */
+export interface KeyChange {
+  name: string | undefined
+  limits: KeyLimits | null | undefined
+  expiresAt: Date | null | undefined
+}
+
+/** Changes a live key, of this account if one is named; every gateway applies it within a second. */
+export async function updateApiKey(
+  trx: Transaction<Database>,
+  { id, accountId }: { id: string; accountId?: string },
+  { name, limits, expiresAt }: KeyChange,
+): Promise<ApiKeyRow | undefined> {
+  const row = await trx
+    .updateTable('api_key')
+    .set((eb) => ({
+      name: name ?? eb.ref('name'),
+      ...(limits !== undefined && { limits: limits && JSON.stringify(limits) }),
+      ...(expiresAt !== undefined && { expires_at: expiresAt }),
+    }))
+    .where('id', '=', id)
+    .where('revoked_at', 'is', null)
+    .$if(accountId !== undefined, (qb) => qb.where('account_id', '=', accountId!))
+    .returningAll()
+    .executeTakeFirst()
+  await bumpCache(trx, 'api_key')
+  return row
+}
+
+/** Returns whether an account has an admin key that lasts: live, without an expiry and without limits. */
+export async function hasLastingAdminKey(db: Kysely<Database>, accountId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('api_key')
+    .select('id')
+    .where('account_id', '=', accountId)
+    .where('role', '=', 'admin')
+    .where('revoked_at', 'is', null)
+    .where('expires_at', 'is', null)
+    .where('tools', 'is', null)
+    .where('limits', 'is', null)
+    .limit(1)
+    .executeTakeFirst()
+  return row !== undefined
+}

@@ -46,7 +46,7 @@ export async function foldUsage(
           select id from usage_delta order by id limit ${FOLD_BATCH}
         )) returning *
       ), sound as (
-        select account_id, endpoint_id, enqueued, succeeded, failed, expired, created_at,
+        select account_id, endpoint_id, enqueued, succeeded, failed, expired, created_at, key_id, cost_micro,
           least(greatest(tokens, 0), greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint) as tokens,
           least(greatest(inference_ms, 0), greatest(succeeded, 1) * ${MOST_INFERENCE_MS}::float8) as inference_ms,
           not (tokens >= 0 and tokens <= greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint
@@ -68,6 +68,11 @@ export async function foldUsage(
         on conflict (account_id) do update set enqueued = t.enqueued + excluded.enqueued,
           succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
           expired = t.expired + excluded.expired
+      ), by_key as (
+        insert into key_month as k (key_id, month, spent_micro)
+        select key_id, date_trunc('month', created_at at time zone 'UTC')::date, sum(cost_micro)
+        from sound where key_id is not null and cost_micro <> 0 group by 1, 2
+        on conflict (key_id, month) do update set spent_micro = k.spent_micro + excluded.spent_micro
       ), endpoints as (
         update endpoint e set total_requests = e.total_requests + b.requests,
           total_tokens_processed = least(e.total_tokens_processed + b.tokens, ${MOST_TOTAL}::bigint),

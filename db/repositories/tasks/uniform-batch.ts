@@ -32,10 +32,11 @@ const INSERT = `with fresh as (
     select event_id, $11, $24, id, ${payloadOf('$25::text')}, at
     from (select uuidv7() as event_id, id, at from written where $24::text is not null) as new_event
   ), counted as (
-    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
+    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms, key_id, cost_micro)
     select $11, $12, count(*), case $13 when 'succeeded' then count(*) else 0 end,
       case $13 when 'failed' then count(*) else 0 end, sum(tokens),
-      case $13 when 'succeeded' then coalesce(sum(inference_time_ms), 0) else 0 end
+      case $13 when 'succeeded' then coalesce(sum(inference_time_ms), 0) else 0 end,
+      $26, case $13 when 'failed' then 0 else $17 * count(*) end
     from written having count(*) > 0
   )
   select count(*) as written from written`

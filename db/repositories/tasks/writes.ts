@@ -58,16 +58,17 @@ const INSERT = `with fresh as (
       to_timestamp(completed_ms / 1000), key_id, ${countedOf('fresh', 'tokens_in')}, ${countedOf('fresh', 'tokens_out')}
     from fresh join templates using (template)
     on conflict (id) do nothing
-    returning id, account_id, endpoint_id, status, completed_at
+    returning id, account_id, endpoint_id, status, completed_at, key_id, price_micro
   ), written as (
     select inserted.id, inserted.account_id, inserted.endpoint_id, inserted.status, inserted.completed_at as at, template as effects,
-      tokens_in + tokens_out as tokens, inference_time_ms, created_ms
+      tokens_in + tokens_out as tokens, inference_time_ms, created_ms, inserted.key_id, inserted.price_micro
     from inserted join fresh using (id)
   ), ${WRITE_EFFECTS}, counted as (
-    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
+    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms, key_id, cost_micro)
     select account_id, endpoint_id, count(*), count(*) filter (where status = 'succeeded'),
-      count(*) filter (where status = 'failed'), sum(tokens), ${INFERENCE_MS}
-    from written group by 1, 2
+      count(*) filter (where status = 'failed'), sum(tokens), ${INFERENCE_MS}, key_id,
+      coalesce(sum(price_micro) filter (where status <> 'failed'), 0)
+    from written group by account_id, endpoint_id, key_id
   )`
 const INVOCATIONS = `, invocations as (
     insert into invocation (id, account_id, slug, kind, task_id, created_at, ended)
@@ -153,12 +154,13 @@ const SETTLE = `with given as (
     from given
     where task.id = given.id and task.status not in ('succeeded', 'failed')
     returning task.id, task.account_id, task.endpoint_id, task.status, task.surface, task.expired, task.completed_at as at,
-      given.effects, given.tokens_in + given.tokens_out as tokens, given.inference_time_ms
+      given.effects, given.tokens_in + given.tokens_out as tokens, given.inference_time_ms, task.key_id, task.price_micro
   ), ${WRITE_EFFECTS}, counted as (
-    insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms)
+    insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms, key_id, cost_micro)
     select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
-      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${SETTLED_MS}
-    from written group by 1, 2
+      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${SETTLED_MS},
+      key_id, coalesce(-sum(price_micro) filter (where status = 'failed'), 0)
+    from written group by account_id, endpoint_id, key_id
   ), ended_invocations as (
     update invocation set ended = true
     from written

@@ -216,7 +216,7 @@ describe('authentication', () => {
     assert.deepEqual(missing.body.detail[0].loc, ['header', 'x-account-id'])
     const { body } = await get('/cohort', { 'x-api-key': key, 'x-account-id': accountId, 'x-user-id': 'u1' })
     assert.equal(typeof body.caller.keyId, 'string')
-    assert.deepEqual(body.caller, { accountId, keyId: body.caller.keyId, userId: 'u1' })
+    assert.deepEqual(body.caller, { accountId, keyId: body.caller.keyId, isLimited: false, userId: 'u1' })
     assert.equal((await get('/cohort', { 'x-account-id': accountId })).status, 401)
   })
 

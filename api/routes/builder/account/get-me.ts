@@ -24,7 +24,13 @@ export const getMe = route({
     return {
       account: { id: account.id, name: account.name },
       role,
-      key: { id: key.id, name: key.name, hint: key.key_hint },
+      key: {
+        id: key.id,
+        name: key.name,
+        hint: key.key_hint,
+        expires_at: key.expires_at?.toISOString() ?? null,
+        limits: key.limits,
+      },
       quotas: { training: account.training_quota, tasks: account.task_quota },
       balance_credits: microToCredits(0 - spent),
       features: [...config.HEARTH_FEATURES, ...(config.HEARTH_MEMORY ? ['memory'] : [])],

@@ -21,8 +21,8 @@ export const inferAsync = route({
   errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity'],
 
   async handler({ caller, params, body, rawBody, surface = 'rest' }, services) {
-    const { accountId, keyId } = caller
-    const request = { accountId, keyId, endpointId: params.endpoint_id, body, rawBody, surface }
+    const { accountId, keyId, limits } = caller
+    const request = { accountId, keyId, limits, endpointId: params.endpoint_id, body, rawBody, surface }
     const draft = newDraft(await admit(services, request), services.now())
     const model_state = modelStateOf(services, draft)
     await queueTask(services, draft)

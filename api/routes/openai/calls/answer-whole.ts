@@ -85,6 +85,7 @@ export async function answerWhole(
     read instanceof ApiError
       ? { status: 'failed' as const, error: read.message }
       : { status: 'succeeded' as const, result: read.stored?.result ?? null, tokens: read.tokens }
+  if (outcome.status === 'succeeded') services.keyMeters.spend(call.draft.keyId, outcome.tokens)
   await record(services, call, { ...asked, outcome })
   if (read instanceof ApiError) throw naming(call, read)
   if (read.stored) await taskRepository.addOutputs(services.db, call.draft.taskId, read.stored.outputs)

@@ -32,13 +32,14 @@ type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect'> & { ca
  * results wait to be recorded.
  */
 export function admitCall(
-  services: Pick<Services, 'journal' | 'memory' | 'now'>,
-  { caller: { accountId, keyId }, ...found }: Found,
+  services: Pick<Services, 'journal' | 'keyMeters' | 'memory' | 'now'>,
+  { caller: { accountId, keyId, limits }, ...found }: Found,
 ): ModelCall & { modelPlace: Place } {
   const modelPlace = modelIn(found.body)
   // Parsers differ in whether the first or the last of two members counts.
   if (!modelPlace) throw invalid(['body', 'model'], 'stands twice')
   services.journal.admit()
+  if (limits) services.keyMeters.admit({ keyId, limits }, found.endpoint)
   const draft: TaskDraft = {
     endpoint: found.endpoint,
     accountId,

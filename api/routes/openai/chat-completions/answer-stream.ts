@@ -109,6 +109,7 @@ function close(services: Services, chat: Chat, row: Row, { tokens, error }: Stre
   const { journal, log, now } = services
   const { draft, endpoint } = chat
   const { open, nodeId, startedAt } = row
+  services.keyMeters.spend(draft.keyId, tokens)
   if (!open) return
   const settle = async () => {
     await open.written

@@ -5,6 +5,7 @@ import { updateAccount } from './accounts/update-account.ts'
 import { createApiKey } from './api-keys/create-api-key.ts'
 import { listApiKeys } from './api-keys/list-api-keys.ts'
 import { revokeApiKey } from './api-keys/revoke-api-key.ts'
+import { updateApiKey } from './api-keys/update-api-key.ts'
 import { auditTask } from './audit-task.ts'
 import { createNodeToken } from './create-node-token.ts'
 import { approveEndpoint } from './endpoint-reviews/approve-endpoint.ts'
@@ -35,6 +36,7 @@ export const admin = [
   createApiKey,
   listApiKeys,
   revokeApiKey,
+  updateApiKey,
   createNodeToken,
   startModelImport,
   completeModelImport,

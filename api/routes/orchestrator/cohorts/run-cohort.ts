@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import { ApiError } from '../../../../domain/errors.ts'
 import { CohortAccepted, RunRequest } from '../../../../schemas/cohort.ts'
 import { admitRun } from '../../../cohorts/admit-run.ts'
 import { route } from '../../../http/route.ts'
@@ -20,7 +21,15 @@ export const runCohort = route({
   success: { status: 202, schema: CohortAccepted },
   errors: ['not_found', 'conflict', 'task_quota_exceeded'],
 
-  async handler({ caller: { accountId, keyId }, headers, body, trx, afterCommit }, { now, outbox }) {
+  async handler(
+    { caller: { accountId, keyId, isLimited }, headers, body, trx, afterCommit },
+    { now, outbox },
+  ) {
+    if (isLimited)
+      throw new ApiError(
+        'forbidden',
+        'a key with limits runs no cohorts; use one without, or ask the models one by one',
+      )
     const accepted = await admitRun(trx, { accountId, keyId, userId: headers['x-user-id'], body, now: now() })
     afterCommit(() => outbox.poke())
     return accepted

@@ -3,13 +3,14 @@ import * as endpointRepository from '../../../../db/repositories/endpoints/endpo
 import * as taskMemoryRepository from '../../../../db/repositories/memory/task-memory.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import * as keyMeterRepository from '../../../../db/repositories/platform/key-meters.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
 import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { TaskOutputFile, TaskRow } from '../../../../db/tables/inference.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
-import { tokensIn } from '../../../../domain/chat/chat.ts'
+import { NO_TOKENS, tokensIn } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { faultWithMemory } from '../../../../domain/models/answer.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
@@ -79,12 +80,13 @@ export const taskWork = {
       await taskRepository.findNodeOwner(trx, lease.node_id),
     ]
     if (!task) return
+    const tokens = tokensIn(result)
     const outcome = {
       status: 'succeeded' as const,
       result: Buffer.from(JSON.stringify(await namingModel(trx, task, result))),
       inferenceTimeMs: inference_time_ms,
       modelState: model_state,
-      tokens: tokensIn(result),
+      tokens,
     }
     const { node_id: nodeId } = lease
     if (outputs)
@@ -96,6 +98,8 @@ export const taskWork = {
     await taskWriteRepository.settleTasks(trx, [
       taskRepository.settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id }),
     ])
+    if (task.key_id !== null && tokens !== NO_TOKENS)
+      await keyMeterRepository.addTokens(trx, task.key_id, { tokens: tokens.in + tokens.out, now })
     // A load that installed an environment is not recorded, because the next one will not have to.
     if (model_state === 'resident' || !node || environment_ms > LONGEST_CHECK_MS) return
     await nodeLoadRepository.recordLoad(trx, {

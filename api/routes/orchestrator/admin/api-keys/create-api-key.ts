@@ -1,10 +1,11 @@
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
-import { CreateApiKey, CreatedApiKey } from '../../../../../schemas/admin.ts'
+import { CreateApiKey, CreatedApiKey } from '../../../../../schemas/api-key.ts'
 import { route } from '../../../../http/route.ts'
+import { presentApiKey } from '../../../../keys/present.ts'
+import { readTerms } from '../../../../keys/read-terms.ts'
 import { accountNotFound } from '../accounts/account.ts'
 import { params } from '../accounts/account.ts'
-import { presentApiKey } from '../present.ts'
 
 export const createApiKey = route({
   operationId: 'createApiKey',
@@ -18,11 +19,13 @@ export const createApiKey = route({
   success: { status: 201, schema: CreatedApiKey },
   errors: ['not_found'],
 
-  async handler({ params: { account_id }, body: { name, role = 'operator', tools = null } }, { db }) {
+  async handler({ params: { account_id }, body }, services) {
+    const { db } = services
+    const { name, role = 'operator', tools = null } = body
     if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
-    const { row, key } = await db
-      .transaction()
-      .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId: account_id, name, role, tools }))
+    const { limits = null, expiresAt = null } = await readTerms(services, account_id, body)
+    const created = { accountId: account_id, name, role, tools, limits, expiresAt }
+    const { row, key } = await db.transaction().execute((trx) => apiKeyRepository.createApiKey(trx, created))
     return { ...presentApiKey(row), api_key: key }
   },
 })

@@ -1,11 +1,11 @@
 import Type from 'typebox'
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
-import { ApiKey } from '../../../../../schemas/admin.ts'
+import { ApiKey } from '../../../../../schemas/api-key.ts'
 import { route } from '../../../../http/route.ts'
+import { presentApiKey } from '../../../../keys/present.ts'
 import { accountNotFound } from '../accounts/account.ts'
 import { params } from '../accounts/account.ts'
-import { presentApiKey } from '../present.ts'
 
 export const listApiKeys = route({
   operationId: 'listApiKeys',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import * as cohortRepository from '../../../../../db/repositories/cohorts/cohorts.ts'
 import * as cohortEndingRepository from '../../../../../db/repositories/cohorts/endings.ts'
+import { foldUsage } from '../../../../../db/repositories/platform/usage.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { hold } from '../../../../../domain/ledger.ts'
@@ -13,6 +14,9 @@ const BUILDER = '/api/builder/v1'
 const GROUPS = ['day', 'endpoint', 'key', 'model'] as const
 const PRICES = [0, 1_001, 2_500_003]
 const REQUESTS = 60
+
+const spentIn = (months: readonly { key_id: string; spent_micro: number }[], key: string): number =>
+  months.reduce((sum, { key_id, spent_micro }) => sum + (key_id === key ? spent_micro : 0), 0)
 
 interface Row {
   group: string | null
@@ -93,11 +97,17 @@ describe('the usage of an account', () => {
   }
 
   /** Runs a cohort of two paid stages to its end; it succeeds or is cancelled. */
-  async function runCohort(accountId: string, status: 'succeeded' | 'failed'): Promise<void> {
+  async function runCohort(accountId: string, keyId: string, status: 'succeeded' | 'failed'): Promise<void> {
     const { db } = chat.api.database
     const cohort = await buildCohort(db, accountId, {
       request: JSON.stringify({ stages: [], edges: [], outputs: [] }),
     })
+    await db
+      .updateTable('task')
+      .set({ key_id: keyId, price_micro: 0 })
+      .where('id', '=', cohort.task_id)
+      .execute()
+    await db.deleteFrom('ledger_transfer').where('task_id', '=', cohort.task_id).execute()
     await db.transaction().execute(async (trx) => {
       for (const priceMicro of [7, 70_001]) {
         const stage = { price_micro: priceMicro, endpoint_id: endpoints[0]!.id, model_key: 'staged' }
@@ -119,8 +129,9 @@ describe('the usage of an account', () => {
       Array.from({ length: REQUESTS }, (_, i) => request(keys[i % keys.length]!)),
     )
     await Promise.all(Array.from({ length: 5 }, () => request(other.key)))
-    await runCohort(accountId, 'succeeded')
-    await runCohort(accountId, 'failed')
+    const keyId = (await read('/me', key)).key.id
+    await runCohort(accountId, keyId, 'succeeded')
+    await runCohort(accountId, keyId, 'failed')
     await settled(accountId)
 
     const { db } = chat.api.database
@@ -145,6 +156,12 @@ describe('the usage of an account', () => {
       )
       assert.deepEqual(sums, expected, group)
     }
+    // The budgets of keys go by counts that are folded apart from the tasks.
+    await Promise.all([foldUsage(db), foldUsage(db)])
+    await foldUsage(db)
+    const months = await db.selectFrom('key_month').select(['key_id', 'spent_micro']).execute()
+    for (const { group, cost_micro } of await usage(key, 'key'))
+      if (group !== null) assert.equal(spentIn(months, group), cost_micro)
     const { entries, balance, period } = await read('/ledger?limit=100', key)
     assert.equal(balance.micro, -spent)
     assert.equal(period.spent_micro, spent)

@@ -1,0 +1,160 @@
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import * as keyMeterRepository from '../../../db/repositories/platform/key-meters.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { TokenCounts } from '../../../domain/chat/chat.ts'
+import { ApiError, temporaryError } from '../../../domain/errors.ts'
+import { creditsToMicro } from '../../../domain/money.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
+import type { Logger } from '../../../platform/log.ts'
+import type { KeyLimits } from '../../../schemas/api-key.ts'
+import { emit } from '../../events.ts'
+
+const MINUTE_MS = 60_000
+/** How often gateways add up what they have admitted. */
+const SETTLE_MS = 500
+/** A meter is read for so long after its last request. */
+const ACTIVE_MS = 2 * MINUTE_MS
+
+/** What a limited key has used. Only the current minute matters. */
+interface Meter {
+  minute: number
+  /** What all gateways have added to the minute. */
+  requests: number
+  tokens: number
+  /** What this gateway has admitted since. */
+  ownRequests: number
+  ownTokens: number
+  /** The costs of the month that are booked, and those of requests admitted since they were read. */
+  spentMicro: number
+  pendingMicro: number
+  usedAt: number
+}
+
+/**
+ * Holds keys to their limits. Minutes are those of the clock. Each gateway admits by what all have added up and what it
+ * has admitted itself since, and adds that up twice a second: so each of several gateways admits at most a limit for
+ * itself, and more than the limit in all only of what came within the same half second. A budget is compared with what is
+ * booked; an answer in one piece is booked when it ends, so what is in flight may exceed it.
+ */
+export class KeyMeters implements AsyncDisposable {
+  readonly #db: Kysely<Database>
+  readonly #meters = new LRUCache<string, Meter>({ max: 50_000 })
+  readonly #loop: BackgroundLoop
+
+  constructor(db: Kysely<Database>, log: Logger) {
+    this.#db = db
+    this.#loop = new BackgroundLoop(() => this.settle(), {
+      everyMs: SETTLE_MS,
+      onError: (err) => emit(log, 'keys.settle_failed', { err }),
+    }).start()
+  }
+
+  /** Reads the meters of keys before their first request. */
+  async load(keyIds: readonly string[]): Promise<void> {
+    if (keyIds.length === 0) return
+    for (const id of keyIds) this.#of(id)
+    await this.#read(keyIds)
+  }
+
+  /** Counts a request to an endpoint's model; throws when the key may not ask it now. */
+  admit(
+    { keyId, limits }: { keyId: string; limits: KeyLimits },
+    endpoint: { id: string; name: string; price_micro: number },
+    now = Date.now(),
+  ): void {
+    const { models, requests_per_minute, tokens_per_minute, budget_credits_per_month: budget } = limits
+    if (models && !models.includes(endpoint.id) && !models.includes(endpoint.name))
+      throw new ApiError('forbidden', `this key may not ask the model ${endpoint.name}`, {
+        details: { limit: 'models' },
+      })
+    const meter = this.#of(keyId, now)
+    meter.usedAt = now
+    if (requests_per_minute !== undefined && meter.requests + meter.ownRequests >= requests_per_minute)
+      throw exceeded('requests_per_minute', `${requests_per_minute} requests a minute`, nextMinute(now))
+    if (tokens_per_minute !== undefined && meter.tokens + meter.ownTokens >= tokens_per_minute)
+      throw exceeded('tokens_per_minute', `${tokens_per_minute} tokens a minute`, nextMinute(now))
+    if (budget !== undefined && endpoint.price_micro > 0) {
+      const spent = meter.spentMicro + meter.pendingMicro
+      if (spent + endpoint.price_micro > creditsToMicro(budget))
+        throw exceeded('budget_credits_per_month', `${budget} credits a month`, nextMonth(now))
+    }
+    meter.ownRequests += 1
+    meter.pendingMicro += endpoint.price_micro
+  }
+
+  /** Counts the tokens of an answer to the key that asked, if that is limited. */
+  spend(keyId: string | undefined, { in: read, out }: TokenCounts): void {
+    if (keyId === undefined || !this.#meters.has(keyId)) return
+    this.#of(keyId).ownTokens += read + out
+  }
+
+  /** Adds up what this gateway has admitted, and reads what all have. */
+  async settle(): Promise<void> {
+    const now = Date.now()
+    const active = [...this.#meters.entries()].filter(([, { usedAt }]) => now - usedAt < ACTIVE_MS)
+    if (active.length === 0) return
+    const minute = minuteOf(now)
+    const uses = active.flatMap(([keyId]) => {
+      const { ownRequests: requests, ownTokens: tokens } = this.#of(keyId, now)
+      return requests > 0 || tokens > 0 ? [{ keyId, requests, tokens }] : []
+    })
+    await keyMeterRepository.addUses(this.#db, uses, new Date(minute))
+    for (const { keyId, requests, tokens } of uses) {
+      const meter = this.#meters.get(keyId)
+      if (meter?.minute !== minute) continue
+      meter.ownRequests -= requests
+      meter.ownTokens -= tokens
+      meter.requests += requests
+      meter.tokens += tokens
+    }
+    await this.#read(active.map(([keyId]) => keyId))
+  }
+
+  async #read(keyIds: readonly string[]): Promise<void> {
+    const minute = minuteOf(Date.now())
+    const pending = new Map(keyIds.map((id) => [id, this.#of(id).pendingMicro]))
+    for (const reading of await keyMeterRepository.readMeters(this.#db, keyIds, new Date(minute))) {
+      const meter = this.#of(reading.key_id)
+      if (meter.minute === minute) {
+        meter.requests = Math.max(meter.requests, reading.requests)
+        meter.tokens = Math.max(meter.tokens, reading.tokens)
+      }
+      meter.spentMicro = reading.spent_micro
+      meter.pendingMicro -= pending.get(reading.key_id) ?? 0
+    }
+  }
+
+  /** Returns the meter of a key in the minute of this time. */
+  #of(keyId: string, now = Date.now()): Meter {
+    const minute = minuteOf(now)
+    let meter = this.#meters.get(keyId)
+    if (!meter) {
+      const none = { requests: 0, tokens: 0, ownRequests: 0, ownTokens: 0, spentMicro: 0, pendingMicro: 0 }
+      meter = { minute, ...none, usedAt: now }
+      this.#meters.set(keyId, meter)
+    } else if (meter.minute !== minute) {
+      Object.assign(meter, { minute, requests: 0, tokens: 0, ownRequests: 0, ownTokens: 0 })
+    }
+    return meter
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#loop[Symbol.asyncDispose]()
+    await this.settle().catch(() => {})
+  }
+}
+
+const minuteOf = (now: number): number => now - (now % MINUTE_MS)
+const nextMinute = (now: number): number => Math.max(1, Math.ceil((minuteOf(now) + MINUTE_MS - now) / 1_000))
+
+/** The seconds until the next month of UTC. */
+function nextMonth(now: number): number {
+  const date = new Date(now)
+  return Math.ceil((Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1) - now) / 1_000)
+}
+
+const exceeded = (limit: keyof KeyLimits, words: string, seconds: number): ApiError =>
+  temporaryError('rate_limited', `this key has used its ${words}; try again in ${seconds} s`, seconds, {
+    details: { limit },
+  })

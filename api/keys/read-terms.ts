@@ -1,0 +1,31 @@
+import { accessTo } from '../../domain/endpoint.ts'
+import { type Issue, invalidFor } from '../../domain/errors.ts'
+import type { KeyLimits } from '../../schemas/api-key.ts'
+import type { Services } from '../services.ts'
+
+/** How long a key lives and what it is held to; `undefined` where a request says nothing of it. */
+export interface KeyTerms {
+  expiresAt: Date | null | undefined
+  limits: KeyLimits | null | undefined
+}
+
+/** Reads the terms of a key; throws a 422 for an expiry that has passed and for models that the account may not ask. */
+export async function readTerms(
+  { endpoints, now }: Pick<Services, 'endpoints' | 'now'>,
+  accountId: string,
+  { expires_at, limits }: { expires_at?: string | null; limits?: KeyLimits | null },
+): Promise<KeyTerms> {
+  const expiresAt = typeof expires_at === 'string' ? new Date(expires_at) : expires_at
+  const issues: Issue[] = []
+  if (expiresAt && expiresAt <= now())
+    issues.push({ loc: ['body', 'expires_at'], msg: 'must be in the future', type: 'value_error' })
+  for (const [i, model] of (limits?.models ?? []).entries()) {
+    const endpoint = await endpoints.find(model)
+    if (endpoint && accessTo(endpoint, accountId) !== 'none') continue
+    const msg = `there is no endpoint "${model}" that the account may ask`
+    issues.push({ loc: ['body', 'limits', 'models', i], msg, type: 'value_error' })
+  }
+  if (issues.length > 0) throw invalidFor(issues)
+  // An empty object limits nothing.
+  return { expiresAt, limits: limits && Object.keys(limits).length === 0 ? null : limits }
+}

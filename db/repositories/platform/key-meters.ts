@@ -1,0 +1,66 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** What a gateway has admitted for a key in the current minute. */
+export interface KeyUse {
+  keyId: string
+  requests: number
+  tokens: number
+}
+
+/** What all gateways have admitted for a key in a minute, and what it has spent this month. */
+export interface KeyReading {
+  key_id: string
+  requests: number
+  tokens: number
+  spent_micro: number
+}
+
+/** Adds uses to their minute; keys are locked in order, so gateways never deadlock. */
+export async function addUses(db: Kysely<Database>, uses: readonly KeyUse[], minute: Date): Promise<void> {
+  if (uses.length === 0) return
+  const sorted = uses.toSorted((a, b) => (a.keyId < b.keyId ? -1 : 1))
+  await sql`insert into key_minute as k (key_id, minute, requests, tokens)
+    select id, ${minute}::timestamptz, requests, tokens
+    from unnest(${sorted.map(({ keyId }) => keyId)}::uuid[], ${sorted.map(({ requests }) => requests)}::bigint[],
+      ${sorted.map(({ tokens }) => tokens)}::bigint[]) as given(id, requests, tokens)
+    on conflict (key_id, minute) do update
+      set requests = k.requests + excluded.requests, tokens = k.tokens + excluded.tokens`.execute(db)
+}
+
+/** Adds the tokens of a task that a workflow ran to its key, if that is held to a number of tokens. */
+export async function addTokens(
+  trx: Transaction<Database>,
+  keyId: string,
+  { tokens, now }: { tokens: number; now: Date },
+): Promise<void> {
+  await sql`insert into key_minute as k (key_id, minute, tokens)
+    select id, date_trunc('minute', ${now}::timestamptz), ${tokens} from api_key
+    where id = ${keyId} and limits ? 'tokens_per_minute'
+    on conflict (key_id, minute) do update set tokens = k.tokens + excluded.tokens`.execute(trx)
+}
+
+/**
+ * Reads the meters of keys in one statement. The months' costs are those that have been folded and those that have not,
+ * so a fold in between counts none twice.
+ */
+export async function readMeters(
+  db: Kysely<Database>,
+  keyIds: readonly string[],
+  minute: Date,
+): Promise<KeyReading[]> {
+  if (keyIds.length === 0) return []
+  const { rows } = await sql<KeyReading>`
+    select k.id as key_id, coalesce(m.requests, 0)::bigint as requests, coalesce(m.tokens, 0)::bigint as tokens,
+      case when k.limits ? 'budget_credits_per_month' then coalesce(p.spent_micro, 0) + (
+        select coalesce(sum(d.cost_micro), 0) from usage_delta d
+        where d.account_id = k.account_id and d.key_id = k.id
+          and d.created_at >= date_trunc('month', ${minute}::timestamptz, 'UTC')
+      ) else 0 end::bigint as spent_micro
+    from api_key k
+    left join key_minute m on m.key_id = k.id and m.minute = ${minute}::timestamptz
+    left join key_month p on p.key_id = k.id
+      and p.month = date_trunc('month', ${minute}::timestamptz at time zone 'UTC')::date
+    where k.id = any(${keyIds}::uuid[])`.execute(db)
+  return rows
+}

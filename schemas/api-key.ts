@@ -1,0 +1,98 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Formed, Name } from './forms.ts'
+
+export const KeyRole = Vocabulary('viewer', 'operator', 'admin')
+
+const ToolEntry = Formed(
+  '^(?:[a-z0-9._*-]+|kind:(?:llm|specialist|tool|trained_model|generative|model|operation)|stability:(?:experimental|beta|stable))$',
+  'must be the name of a tool, a pattern such as sales-*, kind:<kind> or stability:<level>',
+  { maxLength: 100 },
+)
+const KeyTools = Type.Array(ToolEntry, {
+  minItems: 1,
+  maxItems: 100,
+  uniqueItems: true,
+  description:
+    'Limits the key to these tools: names, patterns such as `sales-*`, `kind:<kind>` and `stability:<level>`',
+})
+
+/** The limits of a key beside its role; each holds for its requests to models, on every surface. */
+export const KeyLimits = Type.Object(
+  {
+    requests_per_minute: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })),
+    tokens_per_minute: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 10_000_000_000,
+        description: 'Tokens read and written; an answer counts once it has ended',
+      }),
+    ),
+    budget_credits_per_month: Type.Optional(
+      Type.Number({
+        minimum: 0,
+        maximum: 1_000_000_000,
+        description: 'Credits for the work that it begins in a month of UTC',
+      }),
+    ),
+    models: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
+        minItems: 1,
+        maxItems: 100,
+        uniqueItems: true,
+        description: 'The ids or names of the endpoints that it may ask',
+      }),
+    ),
+  },
+  { $id: 'KeyLimits', additionalProperties: false },
+)
+export type KeyLimits = Static<typeof KeyLimits>
+
+/** An API key without its text, which is returned once, at creation. */
+export const ApiKey = Type.Object({
+  key_id: Uuid,
+  account_id: Uuid,
+  name: Type.String(),
+  role: KeyRole,
+  /** The last four characters. */
+  hint: Type.String(),
+  tools: Nullable(
+    Type.Array(Type.String(), { description: 'The tools that the key is limited to; null without a limit' }),
+  ),
+  limits: Nullable(KeyLimits),
+  created_at: Timestamp,
+  expires_at: Nullable(Timestamp),
+  last_used_at: Nullable({ ...Timestamp, description: 'To the minute' }),
+  revoked_at: Nullable(Timestamp),
+})
+export type ApiKey = Static<typeof ApiKey>
+
+/** The response to creating a key; no other response shows the key's text. */
+export const CreatedApiKey = Type.Object({ ...ApiKey.properties, api_key: Type.String() })
+
+const changeable = {
+  limits: Type.Optional(Nullable(KeyLimits)),
+  expires_at: Type.Optional(
+    Nullable({ ...Timestamp, description: 'The key is refused from then on; null for never' }),
+  ),
+}
+
+export const CreateApiKey = Type.Object(
+  {
+    name: Name,
+    role: Type.Optional(KeyRole),
+    tools: Type.Optional(Nullable(KeyTools)),
+    ...changeable,
+  },
+  { additionalProperties: false },
+)
+export type CreateApiKey = Static<typeof CreateApiKey>
+
+/** Changes a key; `limits` replaces all its limits. */
+export const UpdateApiKey = Type.Object(
+  { name: Type.Optional(Name), ...changeable },
+  { additionalProperties: false, minProperties: 1 },
+)
+export type UpdateApiKey = Static<typeof UpdateApiKey>
+
+export const KeyParams = Type.Object({ key_id: Uuid })

@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { SOON_MS, until } from '../../support/assertions/until.ts'
+import { type AnyBody, type Answer, callApi, startApi, type TestApi } from '../../support/servers/api.ts'
+import { ChatApi, startChatNode } from '../../support/servers/chat-api.ts'
+import type { TestNode } from '../../support/servers/node.ts'
+
+const BUILDER = '/api/builder/v1'
+const CHAT = '/v1/chat/completions'
+const PRICE = 1_000
+const GATEWAYS = 2
+
+describe('limits of a key', () => {
+  let chat: ChatApi
+  let second: TestApi
+  let node: TestNode
+  let endpoint: EndpointRow
+  before(async () => {
+    chat = await ChatApi.start()
+    const env = { HEARTH_OBJECT_DIR: chat.api.services.config.HEARTH_OBJECT_DIR }
+    second = await startApi({ database: chat.api.database, env })
+    node = await startChatNode(second)
+    endpoint = await chat.warm({ price_micro: PRICE })
+    await node.parts.models.load(endpoint.model_key)
+    await until(() => second.services.links.placement.count(endpoint.model_key).warm > 0)
+  })
+  after(async () => {
+    await node?.[Symbol.asyncDispose]()
+    await second?.[Symbol.asyncDispose]()
+    await chat?.[Symbol.asyncDispose]()
+  })
+
+  async function keyWith(limits: object): Promise<{ key: string; id: string }> {
+    const body = { name: 'limited', limits }
+    const answer = await chat.api.call('POST', `${BUILDER}/keys`, { key: chat.caller.key, body })
+    assert.equal(answer.status, 201, answer.text)
+    return { key: answer.body.api_key, id: answer.body.key_id }
+  }
+  const ask = (
+    key: string,
+    gateway: Pick<TestApi, 'baseUrl'> = chat.api,
+    model = endpoint.id,
+  ): Promise<Answer<AnyBody>> =>
+    callApi(gateway.baseUrl + CHAT, 'POST', {
+      key,
+      body: { model, messages: [{ role: 'user', content: 'hi' }], fake: { tokens: 8 } },
+    })
+  /** Waits until this much of the current minute is left. */
+  const withinMinute = async (seconds: number): Promise<void> => {
+    const left = 60_000 - (Date.now() % 60_000)
+    if (left < seconds * 1_000) await sleep(left + 10)
+  }
+  const counts = (answers: readonly Answer[]) => answers.filter(({ status }) => status === 200).length
+
+  it('hold for requests a minute over all gateways, each of which admits no more than the limit by itself', async () => {
+    await withinMinute(15)
+    const limit = 10
+    const { key } = await keyWith({ requests_per_minute: limit })
+    const sent = [chat.api, second].flatMap((gateway) =>
+      Array.from({ length: 2 * limit }, () => ask(key, gateway)),
+    )
+
+    const admitted = counts(await Promise.all(sent))
+
+    assert.ok(admitted >= limit && admitted <= GATEWAYS * limit, `${admitted} admitted`)
+    for (const gateway of [chat.api, second]) {
+      await until(async () => (await ask(key, gateway)).status === 429, SOON_MS)
+      const refused = await ask(key, gateway)
+      const retry = Number(refused.headers['retry-after'])
+      assert.ok(retry >= 1 && retry <= 60)
+      assert.match(
+        refused.body.error.message,
+        /this key has used its 10 requests a minute; try again in \d+ s/,
+      )
+      assert.equal(refused.body.error.code, 'rate_limited')
+    }
+    assert.equal((await ask(chat.caller.key)).status, 200)
+  })
+
+  it('are seen by the other gateway within a second of what one has admitted', async () => {
+    await withinMinute(15)
+    const { key } = await keyWith({ requests_per_minute: 3 })
+    for (let n = 0; n < 3; n++) assert.equal((await ask(key)).status, 200)
+    await sleep(1_000)
+
+    assert.equal((await ask(key, second)).status, 429)
+  })
+
+  it('hold for tokens a minute, those of streams included, on every surface', async () => {
+    await withinMinute(15)
+    const { key } = await keyWith({ tokens_per_minute: 40 })
+    assert.equal((await ask(key)).status, 200)
+    assert.equal((await ask(key)).status, 200)
+
+    const refused = await ask(key)
+    const path = `${BUILDER}/endpoints/${endpoint.id}/infer`
+    const body = { input: { messages: [{ role: 'user', content: 'hi' }] } }
+    const inferred = await chat.api.call('POST', path, { key, body })
+
+    assert.equal(refused.status, 429)
+    assert.match(refused.body.error.message, /40 tokens a minute/)
+    assert.deepEqual([inferred.status, inferred.body.error.details.limit], [429, 'tokens_per_minute'])
+    await until(async () => (await ask(key, second)).status === 429, SOON_MS)
+  })
+
+  it('hold for the credits of a month but for one request in flight, and failures are given back', async () => {
+    const { key } = await keyWith({ budget_credits_per_month: (3 * PRICE) / 1_000_000 })
+    const failing = { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }], fake: { status: 500 } }
+    await chat.api.call('POST', CHAT, { key, body: failing })
+    await sleep(1_100)
+    const answers = [await ask(key)]
+    while (answers.at(-1)?.status === 200 && answers.length < 10) answers.push(await ask(key))
+    const refused = answers.at(-1)!
+
+    // One request is in flight at a time, and may begin while another is not booked yet.
+    assert.ok([3, 4].includes(counts(answers)), `${counts(answers)} admitted`)
+    assert.equal(refused.status, 429)
+    assert.match(refused.body.error.message, /this key has used its 0\.003 credits a month/)
+    assert.ok(Number(refused.headers['retry-after']) >= 1)
+    await until(async () => (await ask(key, second)).status === 429, SOON_MS)
+  })
+
+  it('hold for the models that it may ask, by id or name, and change within a second on every gateway', async () => {
+    const other = await chat.warm()
+    const { key, id } = await keyWith({ models: [endpoint.name] })
+
+    const refused = await ask(key, chat.api, other.id)
+    assert.equal(refused.status, 403)
+    assert.match(refused.body.error.message, /this key may not ask the model/)
+    assert.equal((await ask(key)).status, 200)
+    assert.equal((await ask(key, second)).status, 200)
+    const run = await chat.api.call('POST', '/api/v1/cohorts:run', {
+      key,
+      headers: { 'x-account-id': chat.caller.accountId, 'x-user-id': 'u' },
+      body: { plan_id: id, input: {} },
+    })
+    assert.equal(run.status, 403)
+
+    const body = { limits: { models: [other.id] } }
+    await chat.api.call('PATCH', `${BUILDER}/keys/${id}`, { key: chat.caller.key, body })
+    await until(async () => (await ask(key, second)).status === 403, SOON_MS)
+    await until(async () => (await ask(key)).status === 403, SOON_MS)
+    assert.equal((await ask(key, chat.api, other.id)).status, 200)
+  })
+})
