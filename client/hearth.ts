@@ -33,7 +33,7 @@ export function hearth(options: HearthOptions) {
     /** What the `openai` package takes: `new OpenAI(h.openai)`. */
     openai: { baseURL: `${transport.baseUrl}/v1`, apiKey: options.apiKey },
     platform: platform(on),
-    runs: runs(on),
+    runs: runs(on, transport),
     tasks: tasks(on),
     webhooks: webhooks(on),
   }

@@ -68,23 +68,46 @@ export class Transport {
   }
 
   /** Returns the answer of an operation; throws a `HearthError`, or the reason of an aborted signal. */
-  async send<A>(operation: Operation, outgoing: Outgoing = {}): Promise<A> {
-    const { idempotencyKey, signal } = outgoing.options ?? {}
-    const key = operation.idempotent && idempotencyKey !== false ? (idempotencyKey ?? newKey()) : undefined
-    const repeatable = operation.method === 'GET' || operation.repeatable === true || key !== undefined
+  send<A>(operation: Operation, outgoing: Outgoing = {}): Promise<A> {
+    const { signal } = outgoing.options ?? {}
+    return this.#repeat(operation, outgoing, async (key) => {
+      const what = `${operation.method} ${operation.path}`
+      const response = await this.#open(operation, outgoing, key)
+      const text = await response.text().catch((err: unknown) => {
+        signal?.throwIfAborted()
+        throw unreachable(what, err)
+      })
+      return (operation.isText ? text : parse(what, response, text)) as A
+    })
+  }
+
+  /** Returns the response of an operation whose body is read as it comes. */
+  open(operation: Operation, outgoing: Outgoing = {}): Promise<Response> {
+    return this.#repeat(operation, outgoing, (key) => this.#open(operation, outgoing, key))
+  }
+
+  async #repeat<A>(
+    { idempotent, method, repeatable }: Operation,
+    { options }: Outgoing,
+    request: (key: string | undefined) => Promise<A>,
+  ): Promise<A> {
+    const { idempotencyKey, signal } = options ?? {}
+    const key = idempotent && idempotencyKey !== false ? (idempotencyKey ?? newKey()) : undefined
     for (let tried = 1; ; tried++) {
       try {
-        return (await this.#once(operation, outgoing, key)) as A
+        return await request(key)
       } catch (err) {
-        const wait = tried < this.tries ? waitBefore(err, tried, repeatable) : undefined
+        const isSafe = method === 'GET' || repeatable === true || key !== undefined
+        const wait = tried < this.tries ? waitBefore(err, tried, isSafe) : undefined
         if (wait === undefined) throw err
         await pause(wait, signal)
       }
     }
   }
 
-  async #once(operation: Operation, outgoing: Outgoing, key: string | undefined): Promise<unknown> {
-    const { method, path, also = [], isText } = operation
+  /** Returns a response that is an answer. */
+  async #open(operation: Operation, outgoing: Outgoing, key: string | undefined): Promise<Response> {
+    const { method, path, also = [] } = operation
     const { ids = [], query, body, options } = outgoing
     const { signal } = options ?? {}
     const what = `${method} ${path}`
@@ -100,11 +123,7 @@ export class Transport {
       ...(signal && { signal }),
     })
     if (!response.ok && !also.includes(response.status)) throw await errorOf(response, what)
-    const text = await response.text().catch((err: unknown) => {
-      signal?.throwIfAborted()
-      throw unreachable(what, err)
-    })
-    return isText ? text : parse(what, response, text)
+    return response
   }
 
   async #fetch(what: string, url: string, init: RequestInit): Promise<Response> {

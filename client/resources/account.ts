@@ -1,5 +1,5 @@
 import type { Static } from 'typebox'
-import type { AccountLedger, LedgerQuery, Me } from '../../schemas/account.ts'
+import type { AccountLedger, AccountUsage, LedgerQuery, Me, UsageQuery } from '../../schemas/account.ts'
 import type { Operations } from '../operations.ts'
 
 /** The account itself, and what it has paid. */
@@ -12,6 +12,11 @@ export function account(on: Operations) {
       method: 'GET',
       path: '/ledger',
       items: 'entries',
+    }),
+    usage: on.query<[], Static<typeof UsageQuery>, AccountUsage>({
+      id: 'getUsage',
+      method: 'GET',
+      path: '/usage',
     }),
   }
 }

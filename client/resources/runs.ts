@@ -15,18 +15,21 @@ import type {
   TrainingRunMetrics,
 } from '../../schemas/training-run.ts'
 import type { Operations } from '../operations.ts'
+import { runStream } from '../run-stream.ts'
+import type { Transport } from '../transport.ts'
 import { waitFor, type WaitOptions } from '../wait.ts'
 
 type RunId = [run_id: string]
 
-/** Which lines of a log: the newest ones, or those before a cursor. */
+/** Which lines of a log: the newest ones, those before `cursor`, or those behind `after`. */
 export interface LogQuery {
   limit?: number
   cursor?: string
+  after?: string
 }
 
 /** Training runs, and merges, which are runs too. */
-export function runs(on: Operations) {
+export function runs(on: Operations, transport: Transport) {
   const get = on.call<RunId, TrainingRun>({
     id: 'getTrainingRun',
     method: 'GET',
@@ -53,6 +56,8 @@ export function runs(on: Operations) {
         ({ status }) => status !== 'pending' && status !== 'running',
         options,
       ),
+    /** Yields what is told of a run, from its start or a place on, and then what comes, until `done`. */
+    stream: runStream(transport),
     cancel: on.call<RunId, TrainingRunCancelled>({
       id: 'cancelTrainingRun',
       method: 'POST',

@@ -51,6 +51,15 @@ function methodsOf(client: object): Method[] {
   })
 }
 
+/** What a method returns: an answer, a list or a stream. */
+type Called = Promise<unknown> | { first(): Promise<unknown> } | AsyncGenerator
+
+/** Begins to read what a method returned, which sends its request. */
+function begin(called: Called): Promise<unknown> {
+  if ('next' in called) return called.next()
+  return 'first' in called ? called.first() : called
+}
+
 /** Calls a method with an id for each parameter of the path, a body or query, and returns what it sent. */
 async function sent(operationId: string, operation: Operation): Promise<Sent> {
   const requests: Sent[] = []
@@ -59,16 +68,18 @@ async function sent(operationId: string, operation: Operation): Promise<Sent> {
     apiKey: 'key',
     fetch(url, init = {}) {
       requests.push({ url, init })
-      return Promise.resolve(Response.json({ answered: [] }))
+      // A stream that ended without `done` would be opened again.
+      const isStream = operation.responses[200]?.content?.['text/event-stream'] !== undefined
+      return Promise.resolve(
+        isStream ? new Response('event: done\nid: 1\ndata: {}\n\n') : Response.json({ answered: [] }),
+      )
     },
   })
   const method = methodsOf(client).find((one) => one.operation.id === operationId)
   assert.ok(method, `${operationId} has no method`)
   const ids = (operation.path.match(/\{/g) ?? []).map((_, i) => `a/b${i}`)
   const called = method(...ids, { file: new Blob(['x']), limit: 3 })
-  await (called instanceof Promise ? called : (called as { first(): Promise<unknown> }).first()).catch(
-    (err: unknown) => assert.ok(err instanceof TypeError, String(err)),
-  )
+  await begin(called as Called).catch((err: unknown) => assert.ok(err instanceof TypeError, String(err)))
   const [request] = requests
   assert.ok(request && requests.length === 1, operationId)
   return request

@@ -1,0 +1,59 @@
+import type { EpochLoss, RunProgress, StreamedType, TrainingRun } from '../schemas/training-run.ts'
+import { HearthError } from './errors.ts'
+import { eventsOf } from './event-stream.ts'
+import type { Described } from './operations.ts'
+import { pause } from './pause.ts'
+import type { CallOptions, Operation, Transport } from './transport.ts'
+
+/** An event of a run. Its `id` is a place to go on from. */
+export type RunEvent = { id: string } & (
+  | { event: 'log'; data: { timestamp: string; message: string } }
+  | { event: 'metric'; data: EpochLoss & { timestamp: string } }
+  | { event: 'progress'; data: RunProgress }
+  | { event: 'event'; data: { timestamp: string; event_type: string; detail: string | null } }
+  | { event: 'status'; data: Pick<TrainingRun, 'status' | 'attempt' | 'waiting'> }
+  | { event: 'done'; data: TrainingRun }
+)
+
+export interface RunStreamQuery {
+  /** The place behind which it begins; at the start when absent. */
+  after?: string
+  /** What to tell; everything when absent, and `done` always. */
+  types?: readonly StreamedType[]
+}
+
+const STREAM: Operation = { id: 'streamTrainingRun', method: 'GET', path: '/training/runs/{run_id}/stream' }
+const COME_BACK_MS = 2_000
+
+type Stream = Described &
+  ((run_id: string, query?: RunStreamQuery, options?: CallOptions) => AsyncGenerator<RunEvent, void>)
+
+/** Follows a run until it is `done`. A stream that ends before is opened again where it ended. */
+export function runStream(transport: Transport): Stream {
+  async function* follow(
+    runId: string,
+    { after, types }: RunStreamQuery = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<RunEvent, void> {
+    const { signal } = options
+    let place = after
+    for (;;) {
+      const query = { after: place, types: types?.join(',') }
+      const response = await transport.open(STREAM, { ids: [runId], query, options })
+      try {
+        if (response.body) {
+          for await (const event of eventsOf(response.body)) {
+            yield event as RunEvent
+            if (event.event === 'done') return
+            place = event.id
+          }
+        }
+      } catch (err) {
+        signal?.throwIfAborted()
+        if (err instanceof HearthError) throw err
+      }
+      await pause(COME_BACK_MS, signal)
+    }
+  }
+  return Object.assign(follow, { operation: STREAM })
+}
