@@ -2,9 +2,11 @@ import type { Static } from 'typebox'
 import type { Endpoint, RegisterForInference } from '../../schemas/endpoint.ts'
 import type {
   ArtifactList,
+  CheckpointList,
   CreateTrainingRun,
   DownloadUrls,
   DownloadUrlsQuery,
+  RepeatTrainingRun,
   TrainingRun,
   TrainingRunAccepted,
   TrainingRunCancelled,
@@ -40,6 +42,13 @@ export function runs(on: Operations, transport: Transport) {
       id: 'createTrainingRun',
       method: 'POST',
       path: '/training/runs',
+      idempotent: true,
+    }),
+    /** Starts a run with the configuration of this one, and the given changes to it. */
+    again: on.send<RunId, RepeatTrainingRun, TrainingRunAccepted>({
+      id: 'repeatTrainingRun',
+      method: 'POST',
+      path: '/training/runs/{run_id}:again',
       idempotent: true,
     }),
     list: on.list<[], TrainingRunListQuery, TrainingRunList, 'runs'>({
@@ -88,6 +97,11 @@ export function runs(on: Operations, transport: Transport) {
       id: 'listArtifacts',
       method: 'GET',
       path: '/training/runs/{run_id}/artifacts',
+    }),
+    checkpoints: on.call<RunId, CheckpointList>({
+      id: 'listCheckpoints',
+      method: 'GET',
+      path: '/training/runs/{run_id}/checkpoints',
     }),
     downloadUrls: on.query<RunId, Static<typeof DownloadUrlsQuery>, DownloadUrls>({
       id: 'signDownloads',

@@ -114,6 +114,20 @@ describe('retraining (2.4, 4.3)', () => {
     assert.equal(plain.specification.base, null)
   })
 
+  it('starts again from the same model, and names the run that is run again', async () => {
+    const first = await finished()
+    const jobId = await createRun(api, key, { dataset_id, base: { type: 'job', job_id: first.jobId } })
+
+    const again = await api.call('POST', `${RUNS}/${jobId}:again`, { key, body: {} })
+
+    assert.equal(again.status, 202, again.text)
+    const [before, after] = await Promise.all(
+      [jobId, again.body.job_id].map(async (id) => (await api.call('GET', `${RUNS}/${id}`, { key })).body),
+    )
+    assert.deepEqual(after.base, before.base)
+    assert.equal(after.parent_job_id, jobId)
+  })
+
   it('takes public versions of others, and of private ones says that there are none', async () => {
     const other = await api.account()
     const shared = await version({ account_id: other.accountId, visibility: 'public' })
