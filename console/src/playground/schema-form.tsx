@@ -66,6 +66,8 @@ export default function SchemaForm({ endpoint }: { endpoint: Endpoint }) {
           validator={validator}
           onChange={({ formData }) => setInput(formData)}
           onSubmit={({ formData }) => void run(formData)}
+          onError={() => setTaskId(undefined)}
+          focusOnFirstError
           showErrorList={false}
           noHtml5Validate
         >
