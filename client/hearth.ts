@@ -4,6 +4,7 @@ import { actions } from './resources/actions.ts'
 import { datasets } from './resources/datasets.ts'
 import { endpoints } from './resources/endpoints.ts'
 import { hub } from './resources/hub.ts'
+import { keys } from './resources/keys.ts'
 import { manifest } from './resources/manifest.ts'
 import { memory } from './resources/memory.ts'
 import { merges } from './resources/merges.ts'
@@ -25,6 +26,7 @@ export function hearth(options: HearthOptions) {
     datasets: datasets(on, transport),
     endpoints: endpoints(on),
     hub: hub(on),
+    keys: keys(on),
     manifest: manifest(on),
     memory: memory(on),
     merges: merges(on),

@@ -69,6 +69,7 @@ export type ApiKey = Static<typeof ApiKey>
 
 /** The response to creating a key; no other response shows the key's text. */
 export const CreatedApiKey = Type.Object({ ...ApiKey.properties, api_key: Type.String() })
+export type CreatedApiKey = Static<typeof CreatedApiKey>
 
 const changeable = {
   limits: Type.Optional(Nullable(KeyLimits)),

@@ -1,0 +1,24 @@
+import type { ApiKey, CreateApiKey, CreatedApiKey, UpdateApiKey } from '../../schemas/api-key.ts'
+import type { Operations } from '../operations.ts'
+
+type KeyId = [key_id: string]
+
+/** API keys of the account; an admin's key without limits and expiry makes and changes them. */
+export function keys(on: Operations) {
+  return {
+    list: on.call<[], { keys: ApiKey[] }>({ id: 'listKeys', method: 'GET', path: '/keys' }),
+    /** Makes a key; its text, `api_key`, is in this answer alone. */
+    create: on.send<[], CreateApiKey, CreatedApiKey>({
+      id: 'createKey',
+      method: 'POST',
+      path: '/keys',
+      idempotent: true,
+    }),
+    update: on.send<KeyId, UpdateApiKey, ApiKey>({
+      id: 'updateKey',
+      method: 'PATCH',
+      path: '/keys/{key_id}',
+    }),
+    revoke: on.call<KeyId, void>({ id: 'revokeKey', method: 'DELETE', path: '/keys/{key_id}' }),
+  }
+}
