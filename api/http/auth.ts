@@ -49,12 +49,7 @@ export function authenticator(
         services.config.HEARTH_OPERATIONS_KEY,
         'operations key',
       ),
-    'evaluator-token': ({ req }) =>
-      checkSecret(
-        one(req, 'x-cohort-evaluator-token'),
-        services.config.HEARTH_EVALUATOR_TOKEN,
-        'evaluator token',
-      ),
+    'evaluator-token': ({ req }) => checkEvaluator(req, services.config.HEARTH_EVALUATOR_TOKEN),
     'join-token': ({ req }) => ({ token: credentialOf(req, 'a join token') }),
     'node-signature': (context) => verifyNode(context, services),
     cohort: cohortAuth(services, unauthenticated, needsOf(route)),
@@ -167,6 +162,12 @@ function one({ headers }: IncomingMessage, name: string): string {
 }
 
 /** Compares secrets in constant time; an empty expected secret refuses every request. */
+function checkEvaluator(req: IncomingMessage, expected: string): undefined {
+  const given = one(req, 'x-cohort-evaluator-token')
+  if (expected === '') throw unauthenticated('HEARTH_EVALUATOR_TOKEN is not set on this platform')
+  return checkSecret(given, expected, 'evaluator token')
+}
+
 function checkSecret(given: string, expected: string, what: string): undefined {
   const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
   if (expected !== '' && timingSafeEqual(digest(given), digest(expected))) return undefined

@@ -206,6 +206,8 @@ describe('authentication', () => {
       assert.equal((await get(path, { 'x-api-key': '', 'x-cohort-evaluator-token': '' }, other)).status, 401)
       assert.equal((await get(path, { 'x-api-key': key, 'x-cohort-evaluator-token': key })).status, 401)
     }
+    const unset = await get('/evaluator', { 'x-cohort-evaluator-token': EVALUATOR_TOKEN }, other)
+    assert.match(unset.body.error.message, /HEARTH_EVALUATOR_TOKEN is not set/)
   })
 
   it('needs an account header beside the key on cohort routes', async () => {
