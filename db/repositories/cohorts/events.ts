@@ -1,4 +1,4 @@
-import type { Transaction } from 'kysely'
+import { sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import type { CohortEventType } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
@@ -50,6 +50,8 @@ export async function appendCohortEvents(
         node_id: nodeId ?? null,
         attempt: attempt ?? null,
         data: JSON.stringify(data),
+        // The time at which the lock is held, so that times follow the numbers.
+        created_at: sql<Date>`clock_timestamp()`,
       })),
     )
     .execute()

@@ -3,6 +3,7 @@ import Type from 'typebox'
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import * as modelSpaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
+import * as cohortStartRepository from '../../../../db/repositories/cohorts/starts.ts'
 import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
 import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
@@ -52,15 +53,14 @@ export const claimStage = route({
       const lease = await leaseOf(trx, stage, { nodeId, leaseS })
       if (!lease) throw conflict('this stage is held under another lease', 'held')
       // A tool is started for each stage, and never loaded.
-      if (!isToolKey(stage.model_key)) {
-        const model = links.placement.model(nodeId, stage.model_key)
-        const place = { modelKey: stage.model_key, nodeId }
-        if (warmthOf(model) !== 'warm')
-          await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
-        await modelOrderRepository.orderModel(trx, place)
-      }
+      const isTool = isToolKey(stage.model_key)
+      const isLoaded = isTool || warmthOf(links.placement.model(nodeId, stage.model_key)) === 'warm'
+      const place = { modelKey: stage.model_key, nodeId }
+      if (!isLoaded) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
+      if (!isTool) await modelOrderRepository.orderModel(trx, place)
       const endpoint = await taskRepository.findEndpointFacts(trx, stage.endpoint_id)
-      await cohortStageRepository.recordStep(trx, stage, 'loading')
+      if (isLoaded) await cohortStartRepository.takeLoaded(trx, stage.id)
+      else await cohortStageRepository.recordStep(trx, stage, 'loading')
       const spaces = new Map<string, ModelSpace>()
       for (const { source_space_id: id } of locked.incoming) {
         const space = id === null ? undefined : await modelSpaceRepository.findSpace(trx, id)
