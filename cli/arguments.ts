@@ -1,10 +1,18 @@
 import { InvalidArgumentError } from 'commander'
+import { MOST_DEADLINE_S } from '../schemas/cohort-plan.ts'
 import { ENDPOINT_NAME } from '../schemas/endpoint.ts'
 
 /** Parses an option that is a count. */
 export function wholeNumber(text: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text)
   throw new InvalidArgumentError('It has to be a whole number of at least 0.')
+}
+
+/** Parses an option that is the deadline of a run. */
+export function deadline(text: string): number {
+  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : 0
+  if (seconds >= 1 && seconds <= MOST_DEADLINE_S) return seconds
+  throw new InvalidArgumentError(`It has to be a whole number of seconds from 1 to ${MOST_DEADLINE_S}.`)
 }
 
 /** Parses an option that is a port of this machine. */

@@ -16,6 +16,9 @@ interface Reach {
   credential: string
 }
 
+/** Answers to a wrong credential, to too large a request and to one with faults. */
+const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
+
 /** Sends requests to a platform; every failure has a message that says what to do. */
 export class PlatformClient {
   readonly baseUrl: string
@@ -27,20 +30,36 @@ export class PlatformClient {
   }
 
   /** Returns the JSON of the response; `undefined` without a body. */
-  async call<T>(method: Method, path: string, body?: unknown): Promise<T> {
-    const { statusCode, text } = await this.#send(method, path, body)
+  async call<T>(
+    method: Method,
+    path: string,
+    body?: unknown,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<T> {
+    const { statusCode, text } = await this.#send(method, path, body, headers)
     const parsed = parse(text)
     if (statusCode < 300) return parsed as T
-    const { issues } = (parsed as ErrorBody | undefined)?.error?.details ?? {}
-    throw new CliError(this.#explain(statusCode, parsed), statusCode === 422 ? WRONG_USE : 1, issues)
+    const { code, details } = (parsed as ErrorBody | undefined)?.error ?? {}
+    const isWrong = WRONG_REQUESTS.has(statusCode) || code === 'account_mismatch'
+    throw new CliError(this.#explain(statusCode, parsed), isWrong ? WRONG_USE : 1, details?.issues)
   }
 
-  async #send(method: Method, path: string, body: unknown): Promise<{ statusCode: number; text: string }> {
+  /** Throws unless something answers at the address, whatever it says. */
+  async probe(): Promise<void> {
+    await this.#send('GET', '/', undefined)
+  }
+
+  async #send(
+    method: Method,
+    path: string,
+    body: unknown,
+    more: Readonly<Record<string, string>> = {},
+  ): Promise<{ statusCode: number; text: string }> {
     const { prefix, headers } = this.#reach
     try {
       const answer = await request(`${this.baseUrl}${prefix}${path}`, {
         method,
-        headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
+        headers: { ...headers, ...more, ...(body !== undefined && { 'content-type': 'application/json' }) },
         body: body === undefined ? null : JSON.stringify(body),
         headersTimeout: 30_000,
       })

@@ -31,6 +31,9 @@ export const COHORT_LIMITS = {
 export const StageOperation = Vocabulary('infer', 'embed', 'prefill', 'decode', 'layers')
 export type StageOperation = Static<typeof StageOperation>
 
+/** The longest time that a run may be given. */
+export const MOST_DEADLINE_S = 86_400
+
 const Hardware = Vocabulary('cpu', 'gpu', 'xpu')
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
@@ -97,7 +100,7 @@ export type Edge = Static<typeof Edge>
 const Constraints = Type.Object(
   {
     objective: Type.Optional(Vocabulary('latency', 'cost')),
-    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400 })),
+    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_DEADLINE_S })),
     max_cost_credits: Type.Optional(Type.Number({ minimum: 0, maximum: 1e9 })),
     min_score: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
     allow_relay: Type.Optional(Type.Boolean()),
@@ -175,6 +178,7 @@ const PlannedStage = Type.Object({
   endpoint_id: Nullable(Uuid),
   model_name: Nullable(Type.String()),
   node_id: Nullable(Uuid),
+  node_name: Nullable(Type.String()),
   model_state: Nullable(ModelState),
   queue_ms: Ms,
   load_ms: Ms,

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { PlanRequest, Pointer } from './cohort-plan.ts'
+import { MOST_DEADLINE_S, PlanRequest, Pointer } from './cohort-plan.ts'
 import {
   CohortEventType,
   CohortState,
@@ -24,9 +24,11 @@ export const RunRequest = Type.Object(
     plan_id: Type.Optional(Uuid),
     plan: Type.Optional(PlanRequest),
     input: JsonObject,
-    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400 })),
-    /** A cohort whose finished stages are taken over. */
-    resume_of: Type.Optional(Uuid),
+    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_DEADLINE_S })),
+    resume_of: Type.Optional({
+      ...Uuid,
+      description: 'A cohort, by its id or that of its task, whose finished stages are taken over',
+    }),
     /** Keeps the results of all stages, not only the outputs. */
     keep_outputs: Type.Optional(Type.Boolean()),
     labels: Type.Optional(
@@ -65,6 +67,7 @@ const StageSummary = Type.Object({
   status: StageState,
   attempt: Type.Integer({ minimum: 0 }),
   node_id: Nullable(Uuid),
+  node_name: Nullable(Type.String()),
   model_state: Nullable(ModelState),
   /** From the call until a node took it, then until the model was loaded, then of the work itself. */
   wait_ms: Ms,

@@ -60,7 +60,7 @@ export async function admitRun(trx: Transaction<Database>, admission: Admission)
   await insertRows(trx, admission, planned, { taskId, cohortId, planId, source })
   await cohortEventRepository.appendCohortEvents(trx, cohortId, [
     { type: 'cohort.queued', data: { user_id: admission.userId } },
-    ...(source ? [{ type: 'cohort.resumed' as const, data: { resume_of: source.cohort.id } }] : []),
+    ...(source ? [{ type: 'cohort.resumed' as const, data: takenOver(source) }] : []),
     ...(earlier && movedStages(earlier, plan).length > 0
       ? [{ type: 'cohort.replanned' as const, data: { moved: movedStages(earlier, plan) } }]
       : []),
@@ -131,7 +131,16 @@ interface Source {
   cohort: CohortRow
   /** The stages that succeeded, by name. */
   stages: Map<string, CohortStageRow>
+  /** Why nothing is taken over, where nothing is. */
+  reason?: string
 }
+
+/** What is told of a resumed cohort. */
+const takenOver = ({ cohort, stages, reason }: Source) => ({
+  resume_of: cohort.id,
+  stages: [...stages.keys()],
+  ...(reason !== undefined && { reason }),
+})
 
 async function resumedCohort(
   trx: Transaction<Database>,
@@ -139,7 +148,9 @@ async function resumedCohort(
   graph: Graph,
 ): Promise<Source | undefined> {
   if (body.resume_of === undefined) return undefined
-  const cohort = await cohortRepository.findCohort(trx, { id: body.resume_of, accountId })
+  const cohort =
+    (await cohortRepository.findCohort(trx, { id: body.resume_of, accountId })) ??
+    (await cohortRepository.findCohortOfTask(trx, { taskId: body.resume_of, accountId }))
   if (!cohort) throw invalid(['body', 'resume_of'], 'there is no such cohort')
   if (cohortRepository.isOpenCohort(cohort)) {
     const message = 'the cohort to resume is still at work; wait for its end, or cancel it'
@@ -167,7 +178,14 @@ async function resumedCohort(
     )
     if (!isFed || canonicalJson(incoming(graph)) !== canonicalJson(incoming(before))) stages.delete(stage_id)
   }
-  return { cohort, stages }
+  if (stages.size > 0) return { cohort, stages }
+  const reason =
+    kept.length === 0
+      ? 'no result of its stages was kept'
+      : input
+        ? 'each of its finished stages is another one now, or is fed by one that is'
+        : 'its input was another one'
+  return { cohort, stages, reason }
 }
 
 const insertTask = (
@@ -274,7 +292,7 @@ async function insertRows(
       input: JSON.stringify(body.input),
       labels: JSON.stringify(body.labels ?? {}),
       keep_outputs: body.keep_outputs ?? false,
-      resume_of: body.resume_of ?? null,
+      resume_of: source?.cohort.id ?? null,
       deadline_at: new Date(now.getTime() + 1_000 * deadline_s),
       estimated_latency_ms: plan.estimated_latency_ms,
       critical_path: JSON.stringify(plan.critical_path),

@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely'
 import { readPlanInput } from '../../db/repositories/cohorts/plan-input.ts'
 import type { StageModels } from '../../db/repositories/cohorts/stage-models.ts'
+import { visibleNames } from '../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../db/tables.ts'
 import { type Graph, graphOf } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
@@ -36,10 +37,17 @@ export async function planRequest(
   if (issues.length > 0) throw invalidFor(issues)
   const graph = graphOf(request)
   const input = await readPlanInput(db, { graph, accountId, now })
+  const planned = planGraph(input)
+  const placed = planned.stages.flatMap(({ node_id }) => node_id ?? [])
+  const names = await visibleNames(db, accountId, [...new Set(placed)])
+  const stages = planned.stages.map((stage) => ({
+    ...stage,
+    node_name: names.get(stage.node_id ?? '') ?? null,
+  }))
   const expires_at = new Date(now.getTime() + LIFETIME_MS).toISOString()
   return {
     graph,
-    plan: { plan_id: newId(), expires_at, ...planGraph(input) },
+    plan: { plan_id: newId(), expires_at, ...planned, stages },
     models: input.stageModels,
     handOvers: input.handOvers,
   }

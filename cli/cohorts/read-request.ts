@@ -4,6 +4,8 @@ import { usageError } from '../cli-error.ts'
 export type JsonObject = Record<string, unknown>
 
 const STANDARD_INPUT = 0
+/** Editors of some systems write it in front of a text. */
+const BYTE_ORDER_MARK = /^\uFEFF/
 
 /** Reads a JSON object from a file, or from standard input where the file is called `-`. */
 export function readObject(file: string): JsonObject {
@@ -12,10 +14,19 @@ export function readObject(file: string): JsonObject {
   try {
     text = readFileSync(file === '-' ? STANDARD_INPUT : file, 'utf8')
   } catch (err) {
-    throw usageError(`${place} cannot be read: ${(err as Error).message}`)
+    throw usageError(`${place} cannot be read: ${whyUnreadable(err as NodeJS.ErrnoException)}`)
   }
   return objectIn(text, place)
 }
+
+const UNREADABLE: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  EISDIR: 'it is a folder',
+  ENOTDIR: 'a part of its path is no folder',
+  EACCES: 'you may not read it',
+}
+
+const whyUnreadable = ({ code = '', message }: NodeJS.ErrnoException): string => UNREADABLE[code] ?? message
 
 /** Reads the input of a run, which is given as JSON or as the name of a file that holds it. */
 export const readInput = (given: string): JsonObject =>
@@ -24,7 +35,7 @@ export const readInput = (given: string): JsonObject =>
 function objectIn(text: string, place: string): JsonObject {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = JSON.parse(text.replace(BYTE_ORDER_MARK, ''))
   } catch (err) {
     throw usageError(`${place} is not JSON: ${(err as Error).message}`)
   }

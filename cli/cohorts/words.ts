@@ -1,17 +1,54 @@
 import type { Plan } from '../../schemas/cohort-plan.ts'
-import type { CohortEvent, CohortSummary } from '../../schemas/cohort.ts'
+import type { CohortEvent, CohortSummary, StageSummary } from '../../schemas/cohort.ts'
 import { table } from '../print.ts'
 
 const ms = (value: number | null): string => (value === null ? '' : `${Math.round(value)}`)
 
-const placeOf = ({ stage_id, edge_id }: { stage_id?: string; edge_id?: string }): string =>
-  edge_id === undefined ? (stage_id === undefined ? '' : ` at stage ${stage_id}`) : ` at edge ${edge_id}`
+const SCORE_DIGITS = 3
+
+interface Fault {
+  message: string
+  stage_id?: string
+  edge_id?: string
+}
+
+/** Says where a fault is, unless its message does. */
+function placeOf({ message, stage_id, edge_id }: Fault): string {
+  const isTold = [stage_id, edge_id].some((name) => name !== undefined && message.includes(`"${name}"`))
+  if (isTold) return ''
+  return edge_id === undefined
+    ? stage_id === undefined
+      ? ''
+      : ` at stage ${stage_id}`
+    : ` at edge ${edge_id}`
+}
+
+const nodeOf = ({
+  node_id,
+  node_name,
+}: {
+  node_id: string | null
+  node_name: string | null
+}): string | null => node_name ?? node_id
 
 /** Describes a plan: where each stage would run and when, or why the graph cannot run now. */
 export function planInWords(plan: Plan): string {
+  const latency = `about ${Math.round(plan.estimated_latency_ms)} ms (no plan is below ${Math.round(plan.lower_bound_ms)} ms)`
+  const head = plan.feasible
+    ? `Plan ${plan.plan_id}: ${latency}, ${plan.estimated_cost_credits} credits, valid until ${plan.expires_at}.`
+    : 'This graph cannot run now:'
+  const lines = [
+    head,
+    ...plan.reasons.map((reason) => `  ${reason.code}${placeOf(reason)}: ${reason.message}`),
+  ]
+  const isPlaced = plan.stages.every(({ node_id }) => node_id !== null)
+  return [...lines, ...(isPlaced ? placesInWords(plan) : [])].join('\n')
+}
+
+function placesInWords(plan: Plan): string[] {
   const stages = plan.stages.map((stage) => [
     stage.stage_id,
-    stage.node_id,
+    nodeOf(stage),
     stage.model_state,
     ...[stage.start_ms, stage.load_ms, stage.run_ms, stage.end_ms, stage.slack_ms].map(ms),
     stage.price_credits,
@@ -22,48 +59,64 @@ export function planInWords(plan: Plan): string {
     edge.transport,
     edge.estimated_bytes,
     ms(edge.estimated_ms),
-    edge.score,
+    edge.score?.toFixed(SCORE_DIGITS),
   ])
-  const latency = `about ${Math.round(plan.estimated_latency_ms)} ms (no plan is below ${Math.round(plan.lower_bound_ms)} ms)`
+  const times = ['START ms', 'LOAD ms', 'RUN ms', 'END ms', 'SLACK ms']
   return [
-    plan.feasible
-      ? `Plan ${plan.plan_id}: ${latency}, ${plan.estimated_cost_credits} credits, valid until ${plan.expires_at}.`
-      : 'This graph cannot run now:',
-    ...plan.reasons.map((reason) => `  ${reason.code}${placeOf(reason)}: ${reason.message}`),
     '',
-    table(['STAGE', 'NODE', 'MODEL', 'START', 'LOAD', 'RUN', 'END ms', 'SLACK', 'CREDITS'], stages),
-    ...(edges.length > 0 ? ['', table(['EDGE', 'KIND', 'TRANSPORT', 'BYTES', 'ms', 'SCORE'], edges)] : []),
+    table(['STAGE', 'NODE', 'MODEL', ...times, 'CREDITS'], stages),
+    ...(edges.length > 0
+      ? ['', table(['EDGE', 'KIND', 'TRANSPORT', 'BYTES', 'TIME ms', 'SCORE'], edges)]
+      : []),
     '',
     ...plan.stages.map(({ stage_id, why }) => `${stage_id}: ${why}`),
-    ...(plan.critical_path.length > 0 ? [`Critical path: ${plan.critical_path.join(' -> ')}.`] : []),
-  ].join('\n')
+    ...(plan.critical_path.length > 0 ? [`Critical path: ${pathInWords(plan)}.`] : []),
+  ]
 }
 
+/** A stage follows on another by an edge, or because it waits for the node that the other one has. */
+function pathInWords({ critical_path, edges }: Plan): string {
+  return critical_path.reduce((path, stage, i) => {
+    const before = critical_path[i - 1]
+    const isEdge = edges.some(({ from, to }) => from.stage_id === before && to.stage_id === stage)
+    return isEdge ? `${path} -> ${stage}` : `${path}, then on the same node ${stage}`
+  })
+}
+
+/** The reasons of the last repeats of stages, by `stage_id`. */
+export type Retries = ReadonlyMap<string, string>
+
 /** Describes a cohort in one line, and its stages in a table. */
-export function cohortInWords(cohort: CohortSummary): string {
+export function cohortInWords(cohort: CohortSummary, retries: Retries): string {
   const stages = cohort.stages.map((stage) => [
     stage.stage_id,
     stage.status,
-    stage.attempt || '',
-    stage.node_id,
+    attemptOf(stage, retries),
+    nodeOf(stage),
     ...[stage.wait_ms, stage.load_ms, stage.run_ms].map(ms),
     stage.error && `${stage.error.code}: ${stage.error.message}`,
   ])
   const { error, waiting_for: waitsFor } = cohort
   const seconds = (cohort.elapsed_ms / 1_000).toFixed(1)
   return [
-    `Cohort ${cohort.cohort_id} ${cohort.status} after ${seconds} s, ${cohort.cost_credits} credits; task ${cohort.task_id}.`,
+    `Cohort ${cohort.status} after ${seconds} s, ${cohort.cost_credits} credits.`,
+    `Task ${cohort.task_id}, cohort ${cohort.cohort_id}.`,
     ...(error ? [`${error.code}${placeOf(error)}: ${error.message}`] : []),
     ...(waitsFor ? [`Waits for ${waitsFor}.`] : []),
     '',
-    table(['STAGE', 'STATUS', 'ATTEMPT', 'NODE', 'WAIT', 'LOAD', 'RUN ms', 'ERROR'], stages),
+    table(['STAGE', 'STATUS', 'ATTEMPT', 'NODE', 'WAIT ms', 'LOAD ms', 'RUN ms', 'ERROR'], stages),
   ].join('\n')
+}
+
+function attemptOf({ stage_id, attempt }: StageSummary, retries: Retries): string {
+  const why = retries.get(stage_id)
+  return why === undefined || attempt < 2 ? `${attempt || ''}` : `${attempt} (${why})`
 }
 
 /** Describes the hand-overs of a cohort in a table. */
 export const edgesInWords = ({ edges }: CohortSummary): string =>
   table(
-    ['EDGE', 'KIND', 'STATE', 'ATTEMPT', 'TRANSPORT', 'BYTES', 'ms', 'FAILURE'],
+    ['EDGE', 'KIND', 'STATE', 'ATTEMPT', 'TRANSPORT', 'BYTES', 'TIME ms', 'FAILURE'],
     edges.map((edge) => [
       edge.name,
       edge.kind,
@@ -76,15 +129,36 @@ export const edgesInWords = ({ edges }: CohortSummary): string =>
     ]),
   )
 
-/** Describes an event in one line; an edge has its name in the summary alone. */
-export function eventInWords(event: CohortEvent, { edges }: CohortSummary): string {
-  const edge = edges.find(({ edge_id }) => edge_id === event.edge_id)?.name
+/** Says what was taken over from the cohort that was resumed; undefined for another event. */
+export function resumeInWords({ type, data }: CohortEvent): string | undefined {
+  if (type !== 'cohort.resumed') return undefined
+  const { stages = [], reason } = data as { stages?: string[]; reason?: string }
+  return stages.length > 0
+    ? `Taken over: ${stages.join(', ')}.`
+    : `Nothing could be taken over: ${reason ?? 'no reason is known'}.`
+}
+
+/** Describes an event in one line; edges and nodes have their names in summaries alone. */
+export function eventInWords(event: CohortEvent, { edges, nodes }: Named): string {
   const about = [
-    event.stage_id ?? edge,
+    event.stage_id ?? (event.edge_id && edges.get(event.edge_id)),
     event.attempt && `attempt ${event.attempt}`,
-    event.node_id && `on ${event.node_id}`,
+    event.node_id && `on ${nodes.get(event.node_id) ?? event.node_id}`,
   ].filter(Boolean)
   const { code, reason, failure } = event.data as Record<string, unknown>
-  const why = [code, reason, failure].find((text) => typeof text === 'string')
+  const why = resumeInWords(event) ?? [code, reason, failure].find((text) => typeof text === 'string')
   return [event.created_at, event.type, ...about, ...(why ? [`(${String(why)})`] : [])].join(' ')
+}
+
+/** The names of what events tell by ids. */
+export interface Named {
+  edges: Map<string, string>
+  nodes: Map<string, string>
+}
+
+/** Adds the names that a summary has; the node of an earlier attempt is in an earlier one alone. */
+export function addNames({ edges, nodes }: Named, cohort: CohortSummary): void {
+  for (const { edge_id, name } of cohort.edges) edges.set(edge_id, name)
+  for (const { node_id, node_name } of cohort.stages)
+    if (node_id !== null && node_name !== null) nodes.set(node_id, node_name)
 }

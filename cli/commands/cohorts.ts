@@ -1,28 +1,30 @@
-import { userInfo } from 'node:os'
 import type { Command } from 'commander'
-import { readConfig } from '../../platform/config.ts'
 import type { Plan } from '../../schemas/cohort-plan.ts'
-import type { CohortAccepted, CohortSummary } from '../../schemas/cohort.ts'
-import { filled, headerText, wholeNumber } from '../arguments.ts'
+import type { CohortAccepted } from '../../schemas/cohort.ts'
+import type { ListedTask, TaskCancelled } from '../../schemas/inference-task.ts'
+import { deadline as deadlineOf, filled, headerText, wholeNumber } from '../arguments.ts'
 import { usageError } from '../cli-error.ts'
-import { failureOf, follow, hasEnded } from '../cohorts/follow.ts'
+import { eventsAfter, failureOf, follow, hasEnded, retriesIn, summaryOf } from '../cohorts/follow.ts'
+import { reached } from '../cohorts/reach.ts'
 import { graphIn, readInput, readObject, runIn } from '../cohorts/read-request.ts'
-import { cohortInWords, edgesInWords, planInWords } from '../cohorts/words.ts'
-import { findPlatform, type GlobalOptions } from '../context.ts'
-import { PlatformClient } from '../platform-client.ts'
-import { print } from '../print.ts'
+import {
+  addNames,
+  cohortInWords,
+  edgesInWords,
+  eventInWords,
+  type Named,
+  planInWords,
+  resumeInWords,
+} from '../cohorts/words.ts'
+import type { PlatformClient } from '../platform-client.ts'
+import { print, table } from '../print.ts'
 import { id } from './accounts.ts'
-
-interface CohortOptions extends GlobalOptions {
-  apiKey?: string
-  account?: string
-  user?: string
-}
 
 interface RunOptions {
   input?: string
   deadline?: number
   resume?: string
+  idempotencyKey?: string
   watch?: boolean
 }
 
@@ -39,7 +41,7 @@ export function cohortCommands(program: Command): void {
     .command('plan <file>')
     .description('show where each stage of a graph would run, or why it cannot; - reads standard input')
     .action(async (file: string, _options: object, command: Command) => {
-      const { client, json } = reached(command)
+      const { client, json } = await reached(command)
       const plan = await client.call<Plan>('POST', '/api/v1/cohorts:plan', graphIn(file, readObject(file)))
       print({ json }, plan, planInWords(plan))
       if (!plan.feasible) process.exitCode = 1
@@ -49,21 +51,32 @@ export function cohortCommands(program: Command): void {
     .command('run <file>')
     .description('run a graph, or a request with its graph and input; - reads standard input')
     .option('--input <json>', 'the input of the run: JSON, or a file that holds it', filled)
-    .option('--deadline <seconds>', 'ends the run when so much time has passed', wholeNumber)
-    .option('--resume <cohort_id>', 'take over the finished stages of a cohort that has ended')
+    .option('--deadline <seconds>', 'ends the run when so much time has passed', deadlineOf)
+    .option(
+      '--resume <id>',
+      'take over the finished stages of a cohort that has ended; its task_id or cohort_id',
+    )
+    .option(
+      '--idempotency-key <key>',
+      'a UUID of yours, with which a repeat of the command is the same run',
+      id,
+    )
     .option('--watch', 'show its stages until it has ended; what is shown goes to standard error')
     .action(async (file: string, options: RunOptions, command: Command) => {
-      const { client, json } = reached(command)
-      const { input, deadline, resume, watch } = options
+      const { client, json } = await reached(command)
+      const { input, deadline, resume, idempotencyKey, watch } = options
       if (file === '-' && input === '-') throw usageError('only one of the graph and the input can be -')
       const resumeOf = resume === undefined ? undefined : id(resume)
       const request = runIn(file, readObject(file), input === undefined ? undefined : readInput(input))
-      const accepted = await client.call<CohortAccepted>('POST', '/api/v1/cohorts:run', {
+      const body = {
         ...request,
         ...(deadline !== undefined && { deadline_s: deadline }),
         ...(resumeOf !== undefined && { resume_of: resumeOf }),
-      })
+      }
+      const headers = idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }
+      const accepted = await client.call<CohortAccepted>('POST', '/api/v1/cohorts:run', body, headers)
       const { task_id, cohort_id } = accepted
+      if (resumeOf !== undefined && !json) await tellResumed(client, task_id)
       if (watch) return watched(client, task_id, json)
       const hint = `npx hearth cohorts show ${task_id} shows it.`
       print({ json }, accepted, `Cohort ${cohort_id} is ${accepted.status}, as task ${task_id}.\n${hint}`)
@@ -71,16 +84,73 @@ export function cohortCommands(program: Command): void {
 
   cohorts
     .command('show <task_id>')
-    .description('show the stages and hand-overs of a cohort, by the id of its task')
+    .description('show the stages and hand-overs of a cohort, by the id of its task, which run and list tell')
     .option('--watch', 'until it has ended; what is shown goes to standard error')
     .action(async (taskId: string, { watch }: { watch?: boolean }, command: Command) => {
-      const { client, json } = reached(command)
+      const { client, json } = await reached(command)
       if (watch) return watched(client, id(taskId), json)
-      const cohort = await client.call<CohortSummary>('GET', `/api/v1/tasks/${id(taskId)}/cohort`)
-      const words = [cohortInWords(cohort), ...(cohort.edges.length > 0 ? [edgesInWords(cohort)] : [])]
+      const cohort = await summaryOf(client, id(taskId))
+      const isRepeated = cohort.stages.some(({ attempt }) => attempt > 1)
+      const retries = retriesIn(isRepeated ? await eventsAfter(client, taskId, undefined) : [])
+      const words = [
+        cohortInWords(cohort, retries),
+        ...(cohort.edges.length > 0 ? [edgesInWords(cohort)] : []),
+      ]
       if (hasEnded(cohort) && cohort.status === 'succeeded') words.push(await resultOf(client, taskId))
       print({ json }, cohort, words.join('\n\n'))
     })
+
+  recordCommands(cohorts)
+}
+
+const LISTED = 20
+
+/** What there is of cohorts, and their end. */
+function recordCommands(cohorts: Command): void {
+  cohorts
+    .command('list')
+    .description('list the cohorts of the account by their tasks, newest first')
+    .option('--limit <n>', 'how many, at most 100', wholeNumber, LISTED)
+    .action(async ({ limit }: { limit: number }, command: Command) => {
+      const { client, json } = await reached(command)
+      const path = `/api/builder/v1/tasks?surface=cohort&limit=${limit}`
+      const { tasks } = await client.call<{ tasks: ListedTask[] }>('GET', path)
+      const rows = tasks.map((task) => [
+        task.task_id,
+        task.status,
+        task.created_at,
+        task.inference_time_ms === null ? null : Math.round(task.inference_time_ms),
+        task.error,
+      ])
+      print({ json }, tasks, table(['TASK', 'STATUS', 'CREATED', 'RUN ms', 'ERROR'], rows))
+    })
+
+  cohorts
+    .command('events <task_id>')
+    .description('show what has happened to a cohort, oldest first')
+    .action(async (taskId: string, _options: object, command: Command) => {
+      const { client, json } = await reached(command)
+      const names: Named = { edges: new Map(), nodes: new Map() }
+      addNames(names, await summaryOf(client, id(taskId)))
+      const events = await eventsAfter(client, taskId, undefined)
+      print({ json }, events, events.map((event) => eventInWords(event, names)).join('\n'))
+    })
+
+  cohorts
+    .command('cancel <task_id>')
+    .description('end a cohort with all its work')
+    .action(async (taskId: string, _options: object, command: Command) => {
+      const { client, json } = await reached(command)
+      const path = `/api/builder/v1/tasks/${id(taskId)}:cancel`
+      const cancelled = await client.call<TaskCancelled>('POST', path)
+      print({ json }, cancelled, `The cohort of task ${taskId} is cancelled; it costs nothing.`)
+    })
+}
+
+/** Says which stages a run has taken over, or why none, beside its result. */
+async function tellResumed(client: PlatformClient, taskId: string): Promise<void> {
+  const events = await eventsAfter(client, taskId, undefined)
+  for (const words of events.map(resumeInWords)) if (words !== undefined) console.error(words)
 }
 
 /** Follows a cohort to its end, then prints its outputs, or with `--json` its summary. */
@@ -101,30 +171,4 @@ async function watched(client: PlatformClient, taskId: string, json: boolean): P
 async function resultOf(client: PlatformClient, taskId: string): Promise<string> {
   const task = await client.call<{ result: unknown }>('GET', `/api/builder/v1/tasks/${taskId}`)
   return JSON.stringify(task.result, null, 2)
-}
-
-/** Returns a client with the key, account and user of the options, the environment or a platform running here. */
-function reached(command: Command): { client: PlatformClient; json: boolean } {
-  const options = command.optsWithGlobals<CohortOptions>()
-  const config = readConfig()
-  const { baseUrl, ready } = findPlatform(options, config)
-  const key = options.apiKey ?? (config.HEARTH_API_KEY || ready?.api_key)
-  const account = options.account ?? (config.HEARTH_ACCOUNT_ID || ready?.account_id)
-  if (!key) {
-    throw usageError(
-      `An API key is needed for ${baseUrl}: set HEARTH_API_KEY or pass --api-key. \`npx hearth keys create\` makes one.`,
-    )
-  }
-  if (!account)
-    throw usageError('The account of the API key is needed: set HEARTH_ACCOUNT_ID or pass --account.')
-  const client = new PlatformClient(baseUrl, {
-    prefix: '',
-    headers: {
-      'x-api-key': key,
-      'x-account-id': id(account),
-      'x-user-id': options.user ?? (config.HEARTH_USER_ID || userInfo().username),
-    },
-    credential: 'this API key. Check HEARTH_API_KEY or --api-key',
-  })
-  return { client, json: options.json ?? false }
 }

@@ -28,7 +28,12 @@ export interface PlanInput {
 }
 
 /** A plan before it is stored. */
-export type PlannedGraph = Omit<Plan, 'plan_id' | 'expires_at'>
+export interface PlannedGraph extends Omit<Plan, 'plan_id' | 'expires_at' | 'stages'> {
+  stages: PlacedStage[]
+}
+
+/** A stage whose node has no name yet. */
+type PlacedStage = Omit<PlannedStage, 'node_name'>
 
 const ALGORITHM = 'heft+moves'
 const MICRO = 1_000_000
@@ -206,7 +211,7 @@ function presentStage(
   costs: StageCosts | undefined,
   shown: Shown | undefined,
   i: number,
-): PlannedStage {
+): PlacedStage {
   const model = input.models.get(stage_id)
   const base = {
     stage_id,

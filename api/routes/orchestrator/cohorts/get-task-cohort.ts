@@ -1,5 +1,6 @@
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import * as cohortPageRepository from '../../../../db/repositories/cohorts/pages.ts'
+import { visibleNames } from '../../../../db/repositories/nodes/loads.ts'
 import { CohortSummary } from '../../../../schemas/cohort.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
@@ -23,6 +24,8 @@ export const getTaskCohort = route({
     const edges = await cohortRepository.readEdges(db, cohort.id)
     const ids = stages.map(({ endpoint_id }) => endpoint_id)
     const names = await cohortPageRepository.endpointNames(db, ids)
-    return presentCohort(cohort, stages, edges, { names, now: now() })
+    const nodeIds = stages.flatMap(({ node_id }) => node_id ?? [])
+    const nodeNames = await visibleNames(db, accountId, [...new Set(nodeIds)])
+    return presentCohort(cohort, stages, edges, { names, nodeNames, now: now() })
   },
 })

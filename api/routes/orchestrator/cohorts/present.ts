@@ -10,12 +10,20 @@ const iso = (date: Date | null): string | null => date?.toISOString() ?? null
 const between = (from: Date | null, to: Date | null): number | null =>
   from && to ? Math.max(0, to.getTime() - from.getTime()) : null
 
+interface Named {
+  /** The names of the endpoints of the stages. */
+  names: ReadonlyMap<string, string>
+  /** Those of the nodes that the account may see. */
+  nodeNames: ReadonlyMap<string, string>
+  now: Date
+}
+
 /** Returns a cohort as its account sees it. */
 export function presentCohort(
   cohort: CohortRow,
   stages: readonly StageFacts[],
   edges: readonly EdgeFacts[],
-  { names, now }: { names: ReadonlyMap<string, string>; now: Date },
+  { names, nodeNames, now }: Named,
 ): CohortSummary {
   const graph = cohort.request as unknown as Graph
   const byId = new Map(stages.map((stage) => [stage.id, stage]))
@@ -36,7 +44,9 @@ export function presentCohort(
     replans: cohort.replans,
     error: cohort.error,
     waiting_for: cohort.waiting_for,
-    stages: stages.map((stage) => presentStage(stage, names.get(stage.endpoint_id) ?? null)),
+    stages: stages.map((stage) =>
+      presentStage(stage, names.get(stage.endpoint_id) ?? null, nodeNames.get(stage.node_id ?? '') ?? null),
+    ),
     edges: edges.map((edge) => presentEdge(edge, byId)),
     critical_path: cohort.critical_path,
     outputs: Object.fromEntries(graph.outputs.map(({ name }) => [name, { task_result_path: `/${name}` }])),
@@ -52,13 +62,18 @@ const costMicro = ({ status }: CohortRow, stages: readonly StageFacts[]): number
     return sum + (isFree ? 0 : Number(stage.price_micro))
   }, 0)
 
-const presentStage = (stage: StageFacts, modelName: string | null): StageSummary => ({
+const presentStage = (
+  stage: StageFacts,
+  modelName: string | null,
+  nodeName: string | null,
+): StageSummary => ({
   stage_id: stage.name,
   endpoint_id: stage.endpoint_id,
   model_name: modelName,
   status: stage.status,
   attempt: stage.attempt,
   node_id: stage.node_id,
+  node_name: nodeName,
   model_state: stage.model_state,
   wait_ms: between(stage.called_at, stage.claimed_at),
   load_ms: between(stage.claimed_at, stage.loaded_at),

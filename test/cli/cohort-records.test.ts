@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { text } from 'node:stream/consumers'
+import { follow } from '../../cli/cohorts/follow.ts'
+import { PlatformClient } from '../../cli/platform-client.ts'
+import { newId } from '../../domain/ids.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+describe('hearth cohorts list, events, cancel and --resume', () => {
+  let world: InferenceWorld
+  before(async () => {
+    world = await startInferenceWorld()
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  async function cohorts(args: string[], graph: object = {}) {
+    const { key, accountId } = world
+    const env = { PATH: process.env.PATH, HEARTH_BASE_URL: world.api.baseUrl, HEARTH_DATA_DIR: '/nowhere' }
+    const child = spawn(process.execPath, ['cli/hearth.ts', 'cohorts', ...args], {
+      env: { ...env, HEARTH_API_KEY: key, HEARTH_ACCOUNT_ID: accountId },
+    })
+    // The mark that some editors write first.
+    child.stdin.end(`\uFEFF${JSON.stringify(graph)}`)
+    const ended = new Promise<number>((resolve) => child.on('close', (code) => resolve(code ?? 1)))
+    const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), ended])
+    return { code, out, err }
+  }
+  const client = () =>
+    new PlatformClient(world.api.baseUrl, {
+      prefix: '',
+      headers: { 'x-api-key': world.key, 'x-account-id': world.accountId, 'x-user-id': 'ann' },
+      credential: 'this key',
+    })
+  const accepted = (plan: object) =>
+    client().call<AnyBody>('POST', '/api/v1/cohorts:run', { plan, input: {} })
+  const alone = (endpoint_id: string, input: object) => ({
+    stages: [{ stage_id: 'only', endpoint_id, input }],
+    edges: [],
+  })
+
+  it('tell what a cohort waits for where nobody looks, again while it stays, and cancel it', async () => {
+    await using _control = await world.control()
+    const { id } = await world.endpoint({ name: 'patient' })
+    const node = await world.node()
+    const { task_id } = await accepted({
+      stages: [
+        { stage_id: 'a', endpoint_id: id, input: { instances: ['x'], wait_s: 1 } },
+        { stage_id: 'b', endpoint_id: id, placement: { node_ids: [node.nodeId] } },
+      ],
+      edges: [
+        { from: { stage_id: 'a', path: '/predictions/0' }, to: { stage_id: 'b', path: '/instances/0' } },
+      ],
+    })
+    const summary = () => client().call<AnyBody>('GET', `/api/v1/tasks/${task_id}/cohort`)
+    await until(async () => (await summary()).stages[0].status === 'running')
+    await node[Symbol.asyncDispose]()
+    await world.api.database.db.deleteFrom('node_state').execute()
+    const lines: string[] = []
+    const followed = follow(client(), task_id, { write: (line) => void lines.push(line) }, 1_000)
+    const waits = () => lines.filter((line) => line.includes(' waits for a node that can run stage "'))
+    await until(async () => waits().length > 1)
+
+    const cancelled = await cohorts(['cancel', task_id])
+    const seen = await followed
+    const listed = await cohorts(['list', '--limit', '1'])
+    const events = await cohorts(['events', task_id])
+
+    assert.equal(seen.status, 'cancelled')
+    assert.match(waits()[0]!, /^\d{4}-\S+Z waits for /)
+    assert.deepEqual([cancelled.code, cancelled.err], [0, ''])
+    assert.match(cancelled.out, /is cancelled/)
+    assert.match(listed.out, new RegExp(`^TASK +STATUS[^]*\\n${task_id} +failed `))
+    assert.match(events.out, /cohort\.queued[^]*stage\.called a attempt 1[^]*cohort\.cancelled/)
+  })
+
+  it('say what a run has taken over, from the id of a task, or why nothing', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'resumed' })
+    const graph = (refuse: object) => ({
+      stages: [
+        { stage_id: 'first', endpoint_id: id, input: { instances: ['x'] } },
+        { stage_id: 'second', endpoint_id: id, input: refuse },
+      ],
+      edges: [
+        {
+          from: { stage_id: 'first', path: '/predictions/0' },
+          to: { stage_id: 'second', path: '/instances/0' },
+        },
+      ],
+    })
+    const { task_id } = await accepted(graph({ refuse: 'no' }))
+    await follow(client(), task_id, undefined)
+
+    const key = newId()
+    const resumed = await cohorts(['run', '-', '--resume', task_id, '--idempotency-key', key], graph({}))
+    const again = await cohorts(['run', '-', '--resume', task_id, '--idempotency-key', key], graph({}))
+    const other = await cohorts(
+      ['run', '-', '--resume', task_id, '--input', '{"more": 1}', '--watch'],
+      graph({}),
+    )
+
+    assert.deepEqual([resumed.code, resumed.err], [0, 'Taken over: first.\n'])
+    assert.equal(again.out, resumed.out)
+    assert.equal(other.code, 0, other.err)
+    assert.match(other.err, /^Nothing could be taken over: its input was another one\.\n/)
+  })
+
+  it('leave out the load of a model that is loaded, and number events as they came', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'warm' })
+    const tell = async () => {
+      const { task_id } = await accepted(alone(id, { instances: ['x'] }))
+      await follow(client(), task_id, undefined)
+      const { events } = await client().call<AnyBody>('GET', `/api/v1/tasks/${task_id}/cohort/events`)
+      const times = events.map(({ created_at }: AnyBody) => created_at)
+      assert.deepEqual(times, times.toSorted())
+      return events.map(({ type }: AnyBody) => type)
+    }
+    const [cold, warm] = [await tell(), await tell()]
+    assert.ok(cold.includes('stage.loading'), cold.join())
+    assert.ok(!warm.includes('stage.loading') && warm.includes('stage.started'), warm.join())
+  })
+})
