@@ -159,6 +159,7 @@ export const PlanReasonCode = Vocabulary(
   'transport_not_allowed',
   'two_writers',
   'dead_end',
+  'unknown_input',
 )
 export type PlanReasonCode = Static<typeof PlanReasonCode>
 

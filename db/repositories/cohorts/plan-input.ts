@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
+import { unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
 import { operationsOf } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
@@ -39,6 +40,7 @@ export async function readPlanInput(
     reasons: [
       ...faultsOf(graph),
       ...stageModels.reasons,
+      ...unknownInputs(graph, stageModels.inputs),
       ...unsupported(graph, stageModels.models),
       ...reasons,
     ],

@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { StageModel } from '../../../domain/cohorts/costs.ts'
 import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
+import type { StageInput } from '../../../domain/cohorts/known-inputs.ts'
 import { accessTo } from '../../../domain/endpoint.ts'
 import { estimateMs } from '../../../domain/estimates.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
@@ -15,6 +16,8 @@ export interface StageModels {
   fallbacks: Map<string, StageModel[]>
   /** The versions behind the stages, whose spaces are registered. */
   configs: Map<string, string>
+  /** What the endpoints of the stages take. */
+  inputs: Map<string, StageInput>
   reasons: PlanReason[]
 }
 
@@ -39,7 +42,13 @@ export async function readStageModels(
     if (row) found.set(model_config_id, row)
   }
   const estimate = await estimator(db, [...found.values()])
-  const result: StageModels = { models: new Map(), fallbacks: new Map(), configs: new Map(), reasons: [] }
+  const result: StageModels = {
+    models: new Map(),
+    fallbacks: new Map(),
+    configs: new Map(),
+    inputs: new Map(),
+    reasons: [],
+  }
   for (const stage of stages) {
     const row = found.get(stage.endpoint_id ?? stage.model_config_id!)
     const refusal = refusalOf(row, stage, accountId)
@@ -49,6 +58,7 @@ export async function readStageModels(
     if (!row || refusal) continue
     result.models.set(stage.stage_id, estimate(row))
     result.configs.set(stage.stage_id, row.version_id)
+    result.inputs.set(stage.stage_id, row)
     const usable = stage.fallbacks.flatMap((ref) => {
       const fallback = found.get(ref)
       return fallback && !refusalOf(fallback, stage, accountId) ? [estimate(fallback)] : []
