@@ -1,5 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { KeyLimits } from '../../schemas/api-key.ts'
+import type { Changes } from '../../schemas/audit-log.ts'
 import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 
 export interface AccountTable {
@@ -126,6 +127,19 @@ export interface EventTable {
   created_at: Defaulted<Date>
 }
 
+/** One recorded change; rows are written once. */
+export interface AuditLogTable {
+  id: string
+  at: CreatedAt
+  actor: string
+  action: string
+  subject_kind: string
+  subject_id: string
+  account_id: Optional<string>
+  changes: Json<Changes>
+}
+export type AuditLogRow = Selectable<AuditLogTable>
+
 export interface AccountTables {
   account: AccountTable
   api_key: ApiKeyTable
@@ -138,4 +152,5 @@ export interface AccountTables {
   gateway: GatewayTable
   workflow_start: WorkflowStartTable
   event: EventTable
+  audit_log: AuditLogTable
 }

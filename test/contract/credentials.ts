@@ -142,6 +142,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getTaskCohort: 'cohort',
   listCohortEvents: 'cohort',
   claimStage: 'node-signature',
+  listAuditLog: 'operations-key',
   auditTask: 'operations-key',
   createAccount: 'operations-key',
   listAccounts: 'operations-key',

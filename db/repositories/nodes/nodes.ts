@@ -190,6 +190,10 @@ export function listNodes(
     .execute()
 }
 
+/** Finds a node and locks its row until the transaction ends. */
+export const lockNode = (trx: Transaction<Database>, nodeId: string): Promise<NodeRow | undefined> =>
+  trx.selectFrom('node').selectAll().where('id', '=', nodeId).forUpdate().executeTakeFirst()
+
 /**
  * Changes the status of a node; undefined when it is removed or absent. Placement drops a
  * removed node, and its pins end.

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import type { Kysely, Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import type { Database } from '../../tables.ts'
 import type { AccountRow } from '../../tables/accounts.ts'
@@ -33,6 +33,11 @@ export function createAccount(
 
 export function findAccount(db: Kysely<Database>, id: string): Promise<AccountRow | undefined> {
   return db.selectFrom('account').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
+/** Finds an account and locks its row until the transaction ends. */
+export function lockAccount(trx: Transaction<Database>, id: string): Promise<AccountRow | undefined> {
+  return trx.selectFrom('account').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
 /** Lists accounts, newest first. */

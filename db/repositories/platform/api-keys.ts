@@ -72,6 +72,10 @@ export const listApiKeys = (db: Kysely<Database>, accountId: string): Promise<Ap
 export const findKey = (db: Kysely<Database>, id: string): Promise<ApiKeyRow | undefined> =>
   db.selectFrom('api_key').selectAll().where('id', '=', id).executeTakeFirst()
 
+/** Finds a key and locks its row until the transaction ends. */
+export const lockKey = (trx: Transaction<Database>, id: string): Promise<ApiKeyRow | undefined> =>
+  trx.selectFrom('api_key').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+
 /** Finds a key of an account, revoked or not. */
 export const findOwnKey = (
   db: Kysely<Database>,

@@ -1,6 +1,8 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import { changesBetween } from '../../../domain/changes.ts'
 import type { Database } from '../../tables.ts'
 import type { KillSwitchRow } from '../../tables/accounts.ts'
+import { recordChange } from './audit-log.ts'
 import { bumpCache } from './cache-versions.ts'
 
 const ROW = 1
@@ -57,6 +59,13 @@ export function writeKillSwitch(
       .returningAll()
       .executeTakeFirstOrThrow()
     await bumpCache(trx, 'kill_switch')
+    await recordChange(trx, {
+      actor: actor ?? 'workflow',
+      action: active ? 'activateKillSwitch' : 'deactivateKillSwitch',
+      subject: { kind: 'kill_switch', id: 'kill_switch' },
+      accountId: null,
+      changes: changesBetween({ active: current.active, reason: current.reason }, { active, reason }),
+    })
     return written
   })
 }

@@ -7,6 +7,7 @@ export const RETENTION_BATCH = 5_000
 
 /** The time for which rows of each kind are stored. Signatures and join tokens have an expiry of their own. */
 const BY_AGE = {
+  audit_log: { column: 'at', keep: '400 days' },
   key_minute: { column: 'minute', keep: '1 hour' },
   idempotency: { column: 'created_at', keep: '24 hours' },
   node_signature_seen: { column: 'expires_at', keep: '0 hours' },

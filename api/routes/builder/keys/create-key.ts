@@ -1,5 +1,6 @@
 import * as apiKeyRepository from '../../../../db/repositories/platform/api-keys.ts'
 import { CreateApiKey, CreatedApiKey } from '../../../../schemas/api-key.ts'
+import { audit, keyFields } from '../../../audit.ts'
 import { requireRole } from '../../../http/auth.ts'
 import { route } from '../../../http/route.ts'
 import { presentApiKey } from '../../../keys/present.ts'
@@ -25,6 +26,8 @@ export const createKey = route({
     const { limits = null, expiresAt = null } = await readTerms(services, accountId, body)
     const created = { accountId, name, role, tools, limits, expiresAt }
     const { row, key } = await apiKeyRepository.createApiKey(trx, created)
+    const subject = { kind: 'key', id: row.id }
+    await audit(trx, { action: 'createKey', subject, accountId, after: keyFields(row), caller })
     return { ...presentApiKey(row), api_key: key }
   },
 })

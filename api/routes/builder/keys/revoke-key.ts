@@ -1,5 +1,6 @@
 import * as apiKeyRepository from '../../../../db/repositories/platform/api-keys.ts'
 import { KeyParams } from '../../../../schemas/api-key.ts'
+import { audit } from '../../../audit.ts'
 import { route } from '../../../http/route.ts'
 import { changeKeys, keyNotFound, requireUnlimited } from './own-keys.ts'
 
@@ -18,7 +19,13 @@ export const revokeKey = route({
     requireUnlimited(caller)
     const revoked = await db.transaction().execute(async (trx) => {
       if (!(await apiKeyRepository.findOwnKey(trx, { id, accountId }))) return false
-      return changeKeys(trx, accountId, () => apiKeyRepository.revokeApiKey(trx, id, now()))
+      return changeKeys(trx, accountId, async () => {
+        const at = now()
+        if (!(await apiKeyRepository.revokeApiKey(trx, id, at))) return false
+        const subject = { kind: 'key', id }
+        await audit(trx, { action: 'revokeKey', subject, accountId, after: { revoked_at: at }, caller })
+        return true
+      })
     })
     if (!revoked) throw keyNotFound()
   },

@@ -1,5 +1,6 @@
 import * as apiKeyRepository from '../../../../db/repositories/platform/api-keys.ts'
 import { ApiKey, KeyParams, UpdateApiKey } from '../../../../schemas/api-key.ts'
+import { audit, keyFields } from '../../../audit.ts'
 import { route } from '../../../http/route.ts'
 import { presentApiKey } from '../../../keys/present.ts'
 import { readTerms } from '../../../keys/read-terms.ts'
@@ -21,12 +22,16 @@ export const updateKey = route({
     const { accountId } = caller
     requireUnlimited(caller)
     const change = { name: body.name, ...(await readTerms(services, accountId, body)) }
-    const row = await services.db
-      .transaction()
-      .execute((trx) =>
-        changeKeys(trx, accountId, () => apiKeyRepository.updateApiKey(trx, { id, accountId }, change)),
-      )
-    if (!row) throw keyNotFound()
-    return presentApiKey(row)
+    return services.db.transaction().execute((trx) =>
+      changeKeys(trx, accountId, async () => {
+        const before = await apiKeyRepository.findOwnKey(trx, { id, accountId })
+        const row = await apiKeyRepository.updateApiKey(trx, { id, accountId }, change)
+        if (!before || !row) throw keyNotFound()
+        const subject = { kind: 'key', id }
+        const fields = { before: keyFields(before), after: keyFields(row) }
+        await audit(trx, { action: 'updateKey', subject, accountId, ...fields, caller })
+        return presentApiKey(row)
+      }),
+    )
   },
 })

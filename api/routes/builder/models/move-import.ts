@@ -3,6 +3,7 @@ import type { HubImportRow } from '../../../../db/repositories/models/hub-models
 import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { LIFECYCLE, type LifecycleStatus, mayMove } from '../../../../domain/models/lifecycle.ts'
+import { audit } from '../../../audit.ts'
 import { startCandidateTest } from '../../../registry/candidate-tests.ts'
 import type { Services } from '../../../services.ts'
 
@@ -37,6 +38,14 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
       now: now(),
     })
     if (!moved) throw new ApiError('conflict', 'the model has been moved by somebody else meanwhile')
+    if (accountId === undefined)
+      await audit(trx, {
+        action: 'overrideLifecycle',
+        subject: { kind: 'model', id },
+        accountId: found.account_id,
+        before: { lifecycle_status: found.lifecycle_status },
+        after: { lifecycle_status: to, ...(reason !== null && { reason }) },
+      })
     return to === 'candidate' ? moved : undefined
   })
   if (tested) await startCandidateTest(services, tested)

@@ -1,6 +1,7 @@
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import * as accountRepository from '../../../../db/repositories/platform/accounts.ts'
 import { CreateNodeToken, NodeToken } from '../../../../schemas/admin.ts'
+import { audit } from '../../../audit.ts'
 import { route } from '../../../http/route.ts'
 import { accountNotFound } from './accounts/account.ts'
 
@@ -16,7 +17,11 @@ export const createNodeToken = route({
 
   async handler({ body: { account_id, sharing = 'dedicated' } }, { db }) {
     if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
-    const node_token = await nodeRepository.createNodeToken(db, { accountId: account_id, sharing })
+    const node_token = await db.transaction().execute(async (trx) => {
+      const subject = { kind: 'account', id: account_id }
+      await audit(trx, { action: 'createNodeToken', subject, accountId: account_id, after: { sharing } })
+      return nodeRepository.createNodeToken(trx, { accountId: account_id, sharing })
+    })
     return { account_id, sharing, node_token }
   },
 })

@@ -6,6 +6,7 @@ import { createApiKey } from './api-keys/create-api-key.ts'
 import { listApiKeys } from './api-keys/list-api-keys.ts'
 import { revokeApiKey } from './api-keys/revoke-api-key.ts'
 import { updateApiKey } from './api-keys/update-api-key.ts'
+import { listAuditLog } from './audit-log/list-audit-log.ts'
 import { auditTask } from './audit-task.ts'
 import { createNodeToken } from './create-node-token.ts'
 import { approveEndpoint } from './endpoint-reviews/approve-endpoint.ts'
@@ -29,6 +30,7 @@ export const admin = [
   deactivateKillSwitch,
   getKillSwitch,
   auditTask,
+  listAuditLog,
   createAccount,
   listAccounts,
   getAccount,

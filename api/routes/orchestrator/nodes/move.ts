@@ -1,9 +1,15 @@
+import type { Transaction } from 'kysely'
 import Type from 'typebox'
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { NodeRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { Uuid } from '../../../../schemas/common.ts'
 import { NodeSharing } from '../../../../schemas/node.ts'
+import { audit } from '../../../audit.ts'
 import type { Services } from '../../../services.ts'
+
+type Fields = Partial<Pick<NodeRow, 'status' | 'sharing'>>
 
 export const params = Type.Object({ node_id: Uuid })
 
@@ -13,8 +19,12 @@ export const Shared = Type.Object({ node_id: Uuid, sharing: NodeSharing })
 
 /** Changes the status of a node. Every gateway is notified, and the one with the node's link sends it the change. */
 export async function move({ db }: Services, nodeId: string, status: 'active' | 'draining' | 'removed') {
-  const node = await db.transaction().execute((trx) => nodeRepository.moveNode(trx, nodeId, status))
-  if (!node) throw new ApiError('not_found', 'there is no node with this id')
+  await db.transaction().execute(async (trx) => {
+    const before = await nodeRepository.lockNode(trx, nodeId)
+    const node = before && (await nodeRepository.moveNode(trx, nodeId, status))
+    if (!node) throw nodeNotFound()
+    await auditNode(trx, MOVES[status], { before: { status: before.status }, after: { status }, node })
+  })
   return { node_id: nodeId, status }
 }
 
@@ -23,7 +33,26 @@ export async function move({ db }: Services, nodeId: string, status: 'active' | 
  * finishes its running work for other accounts.
  */
 export async function share({ db }: Services, nodeId: string, sharing: NodeSharing) {
-  const node = await db.transaction().execute((trx) => nodeRepository.shareNode(trx, nodeId, sharing))
-  if (!node) throw new ApiError('not_found', 'there is no node with this id')
+  await db.transaction().execute(async (trx) => {
+    const before = await nodeRepository.lockNode(trx, nodeId)
+    const node = before && (await nodeRepository.shareNode(trx, nodeId, sharing))
+    if (!node) throw nodeNotFound()
+    const action = sharing === 'shared' ? 'shareNode' : 'dedicateNode'
+    await auditNode(trx, action, { before: { sharing: before.sharing }, after: { sharing }, node })
+  })
   return { node_id: nodeId, sharing }
+}
+
+const MOVES = { active: 'resumeNode', draining: 'drainNode', removed: 'removeNode' } as const
+
+/** The error for a node that does not exist, or that is removed and cannot come back. */
+export const nodeNotFound = () => new ApiError('not_found', 'there is no node with this id')
+
+const auditNode = (
+  trx: Transaction<Database>,
+  action: string,
+  { node, ...fields }: { before: Fields; after: Fields; node: NodeRow },
+): Promise<void> => {
+  const subject = { kind: 'node', id: node.id }
+  return audit(trx, { action, subject, accountId: node.account_id, ...fields })
 }

@@ -1,5 +1,6 @@
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { Account, CreateAccount } from '../../../../../schemas/admin.ts'
+import { accountFields, audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
 
@@ -13,10 +14,16 @@ export const createAccount = route({
   success: { status: 201, schema: Account },
 
   async handler({ body: { name, training_quota, task_quota } }, { db }) {
-    const row = await accountRepository.createAccount(db, {
-      name,
-      trainingQuota: training_quota,
-      taskQuota: task_quota,
+    const row = await db.transaction().execute(async (trx) => {
+      const created = await accountRepository.createAccount(trx, {
+        name,
+        trainingQuota: training_quota,
+        taskQuota: task_quota,
+      })
+      const { id } = created
+      const subject = { kind: 'account', id }
+      await audit(trx, { action: 'createAccount', subject, accountId: id, after: accountFields(created) })
+      return created
     })
     return presentAccount(row)
   },

@@ -1,5 +1,6 @@
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { Account, UpdateAccount } from '../../../../../schemas/admin.ts'
+import { accountFields, audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
 import { params, accountNotFound } from './account.ts'
@@ -17,8 +18,19 @@ export const updateAccount = route({
 
   async handler({ params: { account_id }, body: { name, training_quota, task_quota, hub_repos } }, { db }) {
     const change = { name, trainingQuota: training_quota, taskQuota: task_quota, hubRepos: hub_repos }
-    const row = await accountRepository.updateAccount(db, account_id, change)
-    if (!row) throw accountNotFound()
+    const row = await db.transaction().execute(async (trx) => {
+      const known = await accountRepository.lockAccount(trx, account_id)
+      const changed = known && (await accountRepository.updateAccount(trx, account_id, change))
+      if (!changed) throw accountNotFound()
+      await audit(trx, {
+        action: 'updateAccount',
+        subject: { kind: 'account', id: account_id },
+        accountId: account_id,
+        before: accountFields(known),
+        after: accountFields(changed),
+      })
+      return changed
+    })
     return presentAccount(row)
   },
 })

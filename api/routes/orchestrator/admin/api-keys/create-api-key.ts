@@ -1,6 +1,7 @@
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
 import { CreateApiKey, CreatedApiKey } from '../../../../../schemas/api-key.ts'
+import { audit, keyFields } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { presentApiKey } from '../../../../keys/present.ts'
 import { readTerms } from '../../../../keys/read-terms.ts'
@@ -25,7 +26,11 @@ export const createApiKey = route({
     if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
     const { limits = null, expiresAt = null } = await readTerms(services, account_id, body)
     const created = { accountId: account_id, name, role, tools, limits, expiresAt }
-    const { row, key } = await db.transaction().execute((trx) => apiKeyRepository.createApiKey(trx, created))
-    return { ...presentApiKey(row), api_key: key }
+    return db.transaction().execute(async (trx) => {
+      const { row, key } = await apiKeyRepository.createApiKey(trx, created)
+      const subject = { kind: 'key', id: row.id }
+      await audit(trx, { action: 'createApiKey', subject, accountId: account_id, after: keyFields(row) })
+      return { ...presentApiKey(row), api_key: key }
+    })
   },
 })

@@ -1,6 +1,7 @@
 import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
 import { ApiKey, KeyParams, UpdateApiKey } from '../../../../../schemas/api-key.ts'
+import { audit, keyFields } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { presentApiKey } from '../../../../keys/present.ts'
 import { readTerms } from '../../../../keys/read-terms.ts'
@@ -21,9 +22,19 @@ export const updateApiKey = route({
     const known = await apiKeyRepository.findKey(db, id)
     if (!known) throw notFound()
     const change = { name: body.name, ...(await readTerms(services, known.account_id, body)) }
-    const row = await db.transaction().execute((trx) => apiKeyRepository.updateApiKey(trx, { id }, change))
-    if (!row) throw notFound()
-    return presentApiKey(row)
+    return db.transaction().execute(async (trx) => {
+      const before = await apiKeyRepository.lockKey(trx, id)
+      const row = await apiKeyRepository.updateApiKey(trx, { id }, change)
+      if (!before || !row) throw notFound()
+      await audit(trx, {
+        action: 'updateApiKey',
+        subject: { kind: 'key', id },
+        accountId: row.account_id,
+        before: keyFields(before),
+        after: keyFields(row),
+      })
+      return presentApiKey(row)
+    })
   },
 })
 

@@ -6,6 +6,7 @@ import type { Config } from '../../../../../platform/config.ts'
 import type { ReviewNote } from '../../../../../schemas/admin.ts'
 import { Uuid } from '../../../../../schemas/common.ts'
 import { Endpoint } from '../../../../../schemas/endpoint.ts'
+import { audit } from '../../../../audit.ts'
 import type { Services } from '../../../../services.ts'
 import { presentEndpoint } from '../../../builder/endpoints/present.ts'
 import { endpointNotFound } from '../endpoint.ts'
@@ -26,11 +27,20 @@ export async function review(
   { note, updated_at }: Static<typeof ReviewNote>,
 ) {
   const seen = updated_at === undefined ? undefined : new Date(updated_at)
-  const reviewed = await db
-    .transaction()
-    .execute((trx) =>
-      endpointRepository.reviewEndpoint(trx, id, { verdict, note: note ?? null, seen, now: now() }),
-    )
+  const reviewed = await db.transaction().execute(async (trx) => {
+    const before = await endpointRepository.findEndpoint(trx, id)
+    const change = { verdict, note: note ?? null, seen, now: now() }
+    const moved = await endpointRepository.reviewEndpoint(trx, id, change)
+    if (moved)
+      await audit(trx, {
+        action: verdict === 'approved' ? 'approveEndpoint' : 'rejectEndpoint',
+        subject: { kind: 'endpoint', id },
+        accountId: moved.account_id,
+        before: { review_status: before?.review_status, note: before?.review_note },
+        after: { review_status: verdict, note: note ?? null },
+      })
+    return moved
+  })
   if (reviewed) return present(reviewed, config)
 
   const row = await endpointRepository.findEndpoint(db, id)

@@ -1,4 +1,5 @@
 import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { awaitAcknowledgements } from '../../../../memory/await-acknowledgements.ts'
 import { params } from '../accounts/account.ts'
@@ -16,9 +17,12 @@ export const deleteAccountMemory = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id: accountId } }, services) {
-    const isFound = await services.db
-      .transaction()
-      .execute((trx) => memoryNamespaceRepository.removeNamespace(trx, accountId))
+    const isFound = await services.db.transaction().execute(async (trx) => {
+      if (!(await memoryNamespaceRepository.removeNamespace(trx, accountId))) return false
+      const subject = { kind: 'account', id: accountId }
+      await audit(trx, { action: 'deleteAccountMemory', subject, accountId, after: { memory: 'deleted' } })
+      return true
+    })
     if (!isFound) throw noMemory()
     await awaitAcknowledgements(services)
   },

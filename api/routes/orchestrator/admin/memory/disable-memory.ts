@@ -1,5 +1,6 @@
 import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
 import { AccountMemory } from '../../../../../schemas/memory.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { awaitAcknowledgements } from '../../../../memory/await-acknowledgements.ts'
 import { params } from '../accounts/account.ts'
@@ -17,9 +18,12 @@ export const disableMemory = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id: accountId } }, services) {
-    const isFound = await services.db
-      .transaction()
-      .execute((trx) => memoryNamespaceRepository.disableNamespace(trx, accountId))
+    const isFound = await services.db.transaction().execute(async (trx) => {
+      if (!(await memoryNamespaceRepository.disableNamespace(trx, accountId))) return false
+      const subject = { kind: 'account', id: accountId }
+      await audit(trx, { action: 'disableMemory', subject, accountId, after: { memory: 'disabled' } })
+      return true
+    })
     if (!isFound) throw noMemory()
     await awaitAcknowledgements(services)
     return readAccountMemory(services, accountId)

@@ -1,6 +1,7 @@
 import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { AccountMemory } from '../../../../../schemas/memory.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { requestSnapshot } from '../../../../memory/request-snapshot.ts'
 import { accountNotFound, params } from '../accounts/account.ts'
@@ -23,6 +24,8 @@ export const enableMemory = route({
     const modelKey = await memory.modelKey()
     await db.transaction().execute(async (trx) => {
       const namespace = await memoryNamespaceRepository.enableNamespace(trx, accountId)
+      const subject = { kind: 'account', id: accountId }
+      await audit(trx, { action: 'enableMemory', subject, accountId, after: { memory: 'enabled' } })
       if (namespace.snapshot_id === null) await requestSnapshot(trx, namespace, modelKey)
     })
     outbox.poke()

@@ -2,6 +2,7 @@ import * as memoryGrantRepository from '../../../../../db/repositories/memory/gr
 import { ApiError, invalid } from '../../../../../domain/errors.ts'
 import { ToolFilter } from '../../../../../domain/tools/filter.ts'
 import { AccountMemory, type MemoryAccess } from '../../../../../schemas/memory.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { readAccountMemory } from './account-memory.ts'
 import { GrantParams } from './grant-params.ts'
@@ -23,9 +24,12 @@ export const grantMemory = route({
     if (!namespace)
       throw new ApiError('not_found', 'there is no live key with this id whose account has memory')
     requireUse(namespace, access)
-    await db
-      .transaction()
-      .execute((trx) => memoryGrantRepository.grantMemory(trx, namespace, { keyId, access }))
+    await db.transaction().execute(async (trx) => {
+      await memoryGrantRepository.grantMemory(trx, namespace, { keyId, access })
+      const subject = { kind: 'key', id: keyId }
+      const accountId = namespace.account_id
+      await audit(trx, { action: 'grantMemory', subject, accountId, after: { memory: access } })
+    })
     await services.memory.refresh()
     return readAccountMemory(services, namespace.account_id)
   },

@@ -1,5 +1,6 @@
 import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
 import { ImportedMemory, ImportMemory } from '../../../../../schemas/memory.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { addEntries } from '../../../../memory/add-entries.ts'
 import { params } from '../accounts/account.ts'
@@ -30,6 +31,8 @@ export const importMemory = route({
     }))
     const writer = { accountId, keyId: null, needsGrant: false, leavesOutPresent: true }
     const stored = await addEntries(trx, services, writer, entries)
+    const subject = { kind: 'account', id: accountId }
+    await audit(trx, { action: 'importMemory', subject, accountId, after: { imported: stored.length } })
     afterCommit(() => services.memory.changed())
     return { imported: stored.length, already_present: entries.length - stored.length }
   },

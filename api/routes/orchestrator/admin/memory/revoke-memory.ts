@@ -1,5 +1,7 @@
 import * as memoryGrantRepository from '../../../../../db/repositories/memory/grants.ts'
+import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { awaitAcknowledgements } from '../../../../memory/await-acknowledgements.ts'
 import { GrantParams } from './grant-params.ts'
@@ -17,9 +19,14 @@ export const revokeMemory = route({
 
   async handler({ params: { key_id: keyId, access } }, services) {
     const { db, now } = services
-    const isRevoked = await db
-      .transaction()
-      .execute((trx) => memoryGrantRepository.revokeMemory(trx, { keyId, access, now: now() }))
+    const isRevoked = await db.transaction().execute(async (trx) => {
+      if (!(await memoryGrantRepository.revokeMemory(trx, { keyId, access, now: now() }))) return false
+      const accountId = (await apiKeyRepository.findKey(trx, keyId))?.account_id ?? null
+      const subject = { kind: 'key', id: keyId }
+      const fields = { before: { memory: access }, after: { memory: null } }
+      await audit(trx, { action: 'revokeMemory', subject, accountId, ...fields })
+      return true
+    })
     await awaitAcknowledgements(services)
     if (!isRevoked) throw new ApiError('not_found', 'this key has no such grant')
   },

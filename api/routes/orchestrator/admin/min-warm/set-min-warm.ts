@@ -3,6 +3,7 @@ import * as warmPinRepository from '../../../../../db/repositories/nodes/warm-pi
 import { invalid } from '../../../../../domain/errors.ts'
 import { TOOL_PROFILE } from '../../../../../domain/tools/catalog.ts'
 import { KeptWarm, SetMinWarm } from '../../../../../schemas/admin.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { endpointNotFound, params } from '../endpoint.ts'
 import { path, present } from './present.ts'
@@ -22,7 +23,17 @@ export const setMinWarm = route({
     const endpoint = await endpointRepository.findEndpoint(services.db, endpoint_id)
     if (endpoint?.runtime_profile === TOOL_PROFILE)
       throw invalid(['body', 'min_warm'], 'a tool starts anew for each request, so none is kept loaded')
-    if (!(await warmPinRepository.setMinWarm(services.db, endpoint_id, min_warm))) throw endpointNotFound()
+    await services.db.transaction().execute(async (trx) => {
+      if (!endpoint || !(await warmPinRepository.setMinWarm(trx, endpoint_id, min_warm)))
+        throw endpointNotFound()
+      await audit(trx, {
+        action: 'setMinWarm',
+        subject: { kind: 'endpoint', id: endpoint_id },
+        accountId: endpoint.account_id,
+        before: { min_warm: endpoint.min_warm },
+        after: { min_warm },
+      })
+    })
     return present(services, endpoint_id, await services.warmPins.keep({ wait: true }))
   },
 })

@@ -14,6 +14,7 @@ import type { ObjectStore } from '../../../../../platform/object-store/store.ts'
 import { Uuid } from '../../../../../schemas/common.ts'
 import { CompleteModelImport, ImportedModel } from '../../../../../schemas/model-import.ts'
 import type { RuntimeProfile } from '../../../../../schemas/runtime-profile.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { publishVersion } from '../../../../registry/publish.ts'
 import { accountNotFound } from '../accounts/account.ts'
@@ -115,6 +116,13 @@ async function create(
       updated_at: now,
     },
   })
+  if (row)
+    await audit(trx, {
+      action: 'completeModelImport',
+      subject: { kind: 'model_version', id: versionId },
+      accountId: account_id,
+      after: { name, runtime_profile: profile.profile_id, endpoint_id: row.id },
+    })
   if (!row) throw new ApiError('conflict', `the name ${name} is taken; names are never given out twice`)
   return row
 }

@@ -3,6 +3,7 @@ import * as accountRepository from '../../../../../db/repositories/platform/acco
 import { newId } from '../../../../../domain/ids.ts'
 import { importKey } from '../../../../../domain/object-keys.ts'
 import { ModelImportStarted, StartModelImport } from '../../../../../schemas/model-import.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { accountNotFound } from '../accounts/account.ts'
 import { servedBy } from './served-by.ts'
@@ -32,7 +33,12 @@ export const startModelImport = route({
       return { path, url, content_type: OCTETS }
     }
     // The row comes first, so that retention finds uploads that are never completed.
-    await modelImportRepository.insertModelImport(db, { id: version_id, account_id, paths })
+    await db.transaction().execute(async (trx) => {
+      await modelImportRepository.insertModelImport(trx, { id: version_id, account_id, paths })
+      const subject = { kind: 'model_version', id: version_id }
+      const after = { files: paths.length }
+      await audit(trx, { action: 'startModelImport', subject, accountId: account_id, after })
+    })
     return { version_id, uploads: await Promise.all(paths.map(sign)) }
   },
 })

@@ -4,6 +4,7 @@ import { ApiError, invalid } from '../../../../../domain/errors.ts'
 import { toolFault } from '../../../../../platform/catalog-tools.ts'
 import { OfferedTool } from '../../../../../schemas/admin.ts'
 import { CatalogTool } from '../../../../../schemas/catalog-tool.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { offerTool } from '../../../../tools/register.ts'
 import { presentTool } from './present.ts'
@@ -33,7 +34,14 @@ export const addTool = route({
       throw invalid(['body', ...loc], fault.problem, 'value_error')
     }
     const row = await db.transaction().execute(async (trx) => {
+      const known = await toolRepository.findTool(trx, body.slug)
       await offerTool(trx, body, { origin: 'operator', now: now() })
+      await audit(trx, {
+        action: 'addTool',
+        subject: { kind: 'tool', id: body.slug },
+        before: known && !known.removed_at ? { image: known.definition.image } : undefined,
+        after: { image: body.image, network: body.network },
+      })
       return toolRepository.findTool(trx, body.slug)
     })
     if (!row) throw new ApiError('conflict', 'the tool was removed meanwhile')

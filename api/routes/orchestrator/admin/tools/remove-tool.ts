@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { ApiError } from '../../../../../domain/errors.ts'
+import { audit } from '../../../../audit.ts'
 import { route } from '../../../../http/route.ts'
 import { withdrawTool } from '../../../../tools/register.ts'
 
@@ -14,7 +15,18 @@ export const removeTool = route({
   errors: ['not_found'],
 
   async handler({ params: { slug } }, { db, now }) {
-    const isDone = await db.transaction().execute((trx) => withdrawTool(trx, slug, now()))
+    const isDone = await db.transaction().execute(async (trx) => {
+      const isWithdrawn = await withdrawTool(trx, slug, now())
+      const subject = { kind: 'tool', id: slug }
+      if (isWithdrawn)
+        await audit(trx, {
+          action: 'removeTool',
+          subject,
+          before: { offered: true },
+          after: { offered: false },
+        })
+      return isWithdrawn
+    })
     if (!isDone) throw new ApiError('not_found', 'there is no tool with this name')
   },
 })

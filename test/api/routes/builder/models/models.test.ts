@@ -201,6 +201,11 @@ describe('models', () => {
       body: { lifecycle_status: 'ready' },
     })
     assert.equal(promoted.body.lifecycle_status, 'ready')
+    const log = await api.call('GET', `/api/v1/admin/audit-log?subject_id=${id}`, { key: OPERATIONS_KEY })
+    assert.deepEqual(
+      [log.body.entries[0].action, log.body.entries[0].changes],
+      ['overrideLifecycle', { lifecycle_status: { from: 'candidate', to: 'ready' } }],
+    )
     assert.equal((await get(endpoint, other.key)).status, 200)
     assert.equal((await entry(id, other.key)).owned, false)
     assert.equal((await move(id, { lifecycle_status: 'candidate' })).status, 409)

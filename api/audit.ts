@@ -1,0 +1,47 @@
+import type { Transaction } from 'kysely'
+import { OPERATOR, keyActor, recordChange } from '../db/repositories/platform/audit-log.ts'
+import type { Database } from '../db/tables.ts'
+import type { AccountRow, ApiKeyRow } from '../db/tables/accounts.ts'
+import { changesBetween } from '../domain/changes.ts'
+import type { AccountCaller } from './http/caller.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+interface Made {
+  /** The id of the operation. */
+  action: string
+  subject: { kind: string; id: string }
+  accountId?: string | null
+  before?: Fields | undefined
+  /** The fields that may have changed, as the API shows them, and never a secret. */
+  after: Fields
+  /** The key that asked for it; absent for an operator. */
+  caller?: Pick<AccountCaller, 'keyId'> | undefined
+}
+
+/** Records who changed what, in the transaction of the change; nothing when nothing has changed. */
+export function audit(
+  trx: Transaction<Database>,
+  { action, subject, accountId = null, before, after, caller }: Made,
+): Promise<void> {
+  const actor = caller ? keyActor(caller.keyId) : OPERATOR
+  return recordChange(trx, { actor, action, subject, accountId, changes: changesBetween(before, after) })
+}
+
+/** The fields of an account that operators change. */
+export const accountFields = ({ name, training_quota, task_quota, hub_repos }: AccountRow): Fields => ({
+  name,
+  training_quota,
+  task_quota,
+  hub_repos,
+})
+
+/** The fields of a key that can be changed, with those that say what it may do. */
+export const keyFields = (key: ApiKeyRow): Fields => ({
+  name: key.name,
+  role: key.role,
+  hint: key.key_hint,
+  tools: key.tools,
+  limits: key.limits,
+  expires_at: key.expires_at,
+})

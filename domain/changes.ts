@@ -1,0 +1,17 @@
+import type { Changes } from '../schemas/audit-log.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/**
+ * Returns the fields of `after` that differ from `before`, as JSON shows them; a field that is undefined is left out,
+ * and every field of what did not exist was null.
+ */
+export function changesBetween(before: Fields | undefined, after: Fields): Changes {
+  const changes: Changes = {}
+  for (const [field, value] of Object.entries(after)) {
+    const from = before?.[field] ?? null
+    if (value !== undefined && JSON.stringify(from) !== JSON.stringify(value))
+      changes[field] = { from, to: value }
+  }
+  return changes
+}

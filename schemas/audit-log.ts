@@ -1,0 +1,44 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, PageQuery, Timestamp, Uuid } from './common.ts'
+
+/** What a change has changed, by field. */
+export const Changes = Type.Record(
+  Type.String(),
+  Type.Object({
+    from: Type.Unknown({ description: 'null for what did not exist' }),
+    to: Type.Unknown(),
+  }),
+)
+export type Changes = Static<typeof Changes>
+
+/** One change, as it was recorded in its own transaction. */
+export const AuditEntry = Type.Object(
+  {
+    entry_id: Uuid,
+    at: Timestamp,
+    actor: Type.String({
+      description: '`operations-key`, `key:<id>`, or whoever an order to the kill switch names',
+    }),
+    action: Type.String({ description: 'The id of the operation' }),
+    subject: Type.Object({
+      kind: Type.String({ description: 'For example `account`, `key`, `node` or `endpoint`' }),
+      id: Type.String(),
+    }),
+    account_id: Nullable(Uuid),
+    changes: Changes,
+  },
+  { $id: 'AuditEntry' },
+)
+export type AuditEntry = Static<typeof AuditEntry>
+
+const Text = Type.String({ minLength: 1, maxLength: 200 })
+
+export const AuditLogQuery = Type.Object({
+  ...PageQuery.properties,
+  actor: Type.Optional(Text),
+  action: Type.Optional(Text),
+  subject_id: Type.Optional(Text),
+  account_id: Type.Optional(Uuid),
+  since: Type.Optional({ ...Timestamp, description: 'Changes at this time or later' }),
+  until: Type.Optional({ ...Timestamp, description: 'Changes before this time' }),
+})
