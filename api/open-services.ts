@@ -40,6 +40,7 @@ import { operationTools } from './manifest/operation-tools.ts'
 import { ToolCatalogue } from './manifest/tool-catalogue.ts'
 import { ToolReader } from './manifest/tool-reader.ts'
 import { openMemory } from './memory/open-memory.ts'
+import { Operations } from './operations/operations.ts'
 import type { Services } from './services.ts'
 
 const DATABASE_CONNECTIONS = 20
@@ -97,7 +98,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
   const warmPins = stack.use(new WarmPins({ db, outbox, log }))
 
-  const withoutMemory: Omit<Services, 'memory'> = {
+  const withoutMemory: Omit<Services, 'memory' | 'operations'> = {
     config,
     db,
     log,
@@ -135,7 +136,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     edgeTickets: new EdgeTickets(config.HEARTH_ENCRYPTION_KEYS),
   }
   const memory = await openMemory(withoutMemory, watch, stack)
-  const services: Services = { ...withoutMemory, memory }
+  const services: Services = { ...withoutMemory, memory, operations: new Operations(withoutMemory) }
   const opened = stack.move()
   return Object.assign(services, { [Symbol.asyncDispose]: () => opened.disposeAsync() })
 }

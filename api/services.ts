@@ -33,6 +33,7 @@ import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
 import type { ToolCatalogue } from './manifest/tool-catalogue.ts'
 import type { Memory } from './memory/memory.ts'
+import type { Operations } from './operations/operations.ts'
 
 /**
  * The services that handlers use. They are built once in `api/open-services.ts`; tests build the same
@@ -100,6 +101,8 @@ export interface Services {
   readonly loads: ModelLoads
   /** The memory that requests to language models carry. */
   readonly memory: Memory
+  /** What operators see of the platform as a whole. */
+  readonly operations: Operations
   /** The pins of models on nodes. */
   readonly warmPins: WarmPins
 }

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 /** The states that a model passes through on one node. */
 export const NodeModelState = Vocabulary(
@@ -219,3 +219,64 @@ export const NodeView = Type.Object({
   last_seen_at: Timestamp,
 })
 export type NodeView = Static<typeof NodeView>
+
+export const NodeListQuery = Type.Object({
+  ...PageQuery.properties,
+  status: Type.Optional(Vocabulary('online', 'offline', 'draining')),
+  account_id: Type.Optional({ ...Uuid, description: 'Nodes that this account owns' }),
+  name: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'A part of the name' })),
+})
+
+/** A node with what it has at work. */
+export const NodeDetail = Type.Object(
+  {
+    ...NodeView.properties,
+    reported_at: Nullable(Timestamp),
+    gateway: Nullable(
+      Type.Object(
+        { gateway_id: Uuid, base_url: Nullable(Type.String()) },
+        { description: 'The gateway that received its last report' },
+      ),
+    ),
+    pinned_models: Type.Array(Type.String()),
+    work: Type.Array(
+      Type.Object({
+        kind: Vocabulary('task', 'job', 'stage'),
+        id: Uuid,
+        account_id: Uuid,
+        attempt: Type.Integer(),
+        since: Timestamp,
+        lease_expires_at: Timestamp,
+        workflow_id: Type.String(),
+        temporal_url: Nullable(Type.String()),
+      }),
+      {
+        description:
+          'What it holds a lease of, newest first; requests that gateways sent it directly have none',
+      },
+    ),
+  },
+  { $id: 'NodeDetail' },
+)
+export type NodeDetail = Static<typeof NodeDetail>
+
+export const NodeLogsQuery = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 5_000, default: 200 })),
+})
+
+/** The newest lines of the jobs that a node ran last, oldest first. */
+export const NodeLogs = Type.Object(
+  {
+    node_id: Uuid,
+    logs: Type.Array(
+      Type.Object({
+        job_id: Uuid,
+        attempt: Type.Integer(),
+        seq: Type.Integer(),
+        message: Type.String(),
+        at: Timestamp,
+      }),
+    ),
+  },
+  { $id: 'NodeLogs' },
+)

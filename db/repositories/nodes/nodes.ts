@@ -150,12 +150,12 @@ export async function forgetSignatures(db: Kysely<Database>): Promise<void> {
 }
 
 /** Keys of the models that the platform pins on a node. */
-const pinned = sql<
+export const pinned = sql<
   string[]
 >`array(select model_key from warm_pin where node_id = node.id order by model_key)`.as('pinned')
 
 /** Keys of the models whose load on a node the platform ordered or joined. */
-const ordered = sql<
+export const ordered = sql<
   string[]
 >`array(select model_key from node_model_order where node_id = node.id order by model_key)`.as('ordered')
 
@@ -171,23 +171,6 @@ export function nodeDecisions(db: Kysely<Database>, nodeIds: readonly string[]):
 export type NodeDecision = Pick<NodeRow, 'id' | 'status' | 'sharing'> & {
   pinned: string[]
   ordered: string[]
-}
-
-/** Returns a page of nodes with their last reports, newest first. */
-export function listNodes(
-  db: Kysely<Database>,
-  { before, limit }: { before?: string | undefined; limit: number },
-) {
-  return db
-    .selectFrom('node')
-    .leftJoin('node_state', 'node_state.node_id', 'node.id')
-    .selectAll('node')
-    .select(['node_state.snapshot', 'node_state.updated_at', ordered])
-    .where('node.status', '!=', 'removed')
-    .$if(before !== undefined, (qb) => qb.where('node.id', '<', before!))
-    .orderBy('node.id', 'desc')
-    .limit(limit)
-    .execute()
 }
 
 /** Finds a node and locks its row until the transaction ends. */

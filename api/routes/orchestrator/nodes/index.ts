@@ -2,8 +2,10 @@ import { dedicateNode } from './dedicate-node.ts'
 import { drainNode } from './drain-node.ts'
 import { getEvaluationWork } from './get-evaluation-work.ts'
 import { getHubFile } from './get-hub-file.ts'
+import { getNodeLogs } from './get-node-logs.ts'
 import { getNodeModelExpectation } from './get-node-model-expectation.ts'
 import { getNodeModel } from './get-node-model.ts'
+import { getNode } from './get-node.ts'
 import { issueTemporalCredential } from './issue-temporal-credential.ts'
 import { joinNode } from './join-node.ts'
 import { listNodeTools } from './list-node-tools.ts'
@@ -21,6 +23,8 @@ export const nodes = [
   getEvaluationWork,
   listNodeTools,
   listNodes,
+  getNode,
+  getNodeLogs,
   drainNode,
   resumeNode,
   shareNode,

@@ -1,12 +1,10 @@
-import Type from 'typebox'
-import { cursorScope, decodeCursor, encodeCursor } from '../../../../db/keyset.ts'
-import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
-import { Nullable, PageQuery } from '../../../../schemas/common.ts'
-import { NodeView } from '../../../../schemas/node.ts'
+import * as nodeViewRepository from '../../../../db/repositories/nodes/node-views.ts'
+import { silentSince } from '../../../../domain/placement/silence.ts'
+import { pageOf } from '../../../../schemas/common.ts'
+import { NodeListQuery, NodeView } from '../../../../schemas/node.ts'
+import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentNode } from './present.ts'
-
-const SCOPE = cursorScope('nodes')
 
 export const listNodes = route({
   operationId: 'listNodes',
@@ -14,20 +12,16 @@ export const listNodes = route({
   method: 'GET',
   path: '/admin/nodes',
   auth: 'operations-key',
-  query: PageQuery,
-  success: {
-    status: 200,
-    schema: Type.Object({ nodes: Type.Array(NodeView), next_cursor: Nullable(Type.String()) }),
-  },
+  query: NodeListQuery,
+  success: { status: 200, schema: pageOf('nodes', NodeView) },
 
-  async handler({ query: { limit = 20, cursor } }, { db, now }) {
-    const before = cursor === undefined ? undefined : decodeCursor(SCOPE, cursor)
-    const rows = await nodeRepository.listNodes(db, { before, limit: limit + 1 })
-    const page = rows.slice(0, limit)
-    const last = page.at(-1)
-    return {
-      nodes: page.map((row) => presentNode(row, now())),
-      next_cursor: last && rows.length > limit ? encodeCursor(SCOPE, last.id) : null,
-    }
+  async handler({ query }, services) {
+    const { status, account_id: accountId, name } = query
+    const now = services.now()
+    const filter = { status, accountId, name, silentSince: silentSince(now) }
+    const { items, next_cursor } = await readPage(query, ['nodes', status, accountId, name], (page) =>
+      nodeViewRepository.listNodes(services.db, { ...page, ...filter }),
+    )
+    return { nodes: items.map((row) => presentNode(row, now)), next_cursor }
   },
 })

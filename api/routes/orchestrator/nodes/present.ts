@@ -1,18 +1,10 @@
-import type { NodeRow } from '../../../../db/tables/nodes.ts'
+import type { ViewedNode } from '../../../../db/repositories/nodes/node-views.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
+import { silentSince } from '../../../../domain/placement/silence.ts'
 import type { NodeInventory, NodeView } from '../../../../schemas/node.ts'
 
-/** A node without a report for this long counts as offline. */
-const SILENT_MS = 15_000
-
-type Listed = NodeRow & {
-  snapshot: Record<string, unknown> | null
-  updated_at: Date | null
-  ordered: string[]
-}
-
-export function presentNode(row: Listed, now: Date): NodeView {
-  const isFresh = row.updated_at !== null && now.getTime() - row.updated_at.getTime() < SILENT_MS
+export function presentNode(row: ViewedNode, now: Date): NodeView {
+  const isFresh = row.updated_at !== null && row.updated_at > silentSince(now)
   const snapshot = isFresh ? (row.snapshot as NodeSnapshot | null) : null
   return {
     node_id: row.id,
@@ -32,7 +24,7 @@ export function presentNode(row: Listed, now: Date): NodeView {
   }
 }
 
-const statusOf = (row: Listed, isFresh: boolean) => {
+const statusOf = (row: ViewedNode, isFresh: boolean) => {
   if (!isFresh) return 'offline'
   return row.status === 'draining' ? 'draining' : 'online'
 }

@@ -1,0 +1,24 @@
+/** Holds the answer of a costly read for a while; callers at one time share one read. */
+export class HeldAnswer<T> {
+  readonly #read: () => Promise<T>
+  readonly #freshMs: number
+  #reading: Promise<T> | undefined
+  #freshUntil = 0
+
+  constructor(read: () => Promise<T>, freshMs: number) {
+    this.#read = read
+    this.#freshMs = freshMs
+  }
+
+  get(): Promise<T> {
+    if (this.#reading && performance.now() < this.#freshUntil) return this.#reading
+    this.#freshUntil = Infinity
+    const reading = this.#read()
+    this.#reading = reading
+    reading.then(
+      () => (this.#freshUntil = performance.now() + this.#freshMs),
+      () => (this.#freshUntil = 0),
+    )
+    return reading
+  }
+}

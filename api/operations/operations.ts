@@ -1,0 +1,114 @@
+import type { Client } from '@temporalio/client'
+import type { Kysely } from 'kysely'
+import * as killSwitchRepository from '../../db/repositories/platform/kill-switch.ts'
+import * as operationsRepository from '../../db/repositories/platform/operations.ts'
+import type { Database } from '../../db/tables.ts'
+import { attentionOf } from '../../domain/attention.ts'
+import { silentSince } from '../../domain/placement/silence.ts'
+import type { Config } from '../../platform/config.ts'
+import { VERSION } from '../../platform/version.ts'
+import type { Overview, Queues } from '../../schemas/operations.ts'
+import type { HealthProbe } from '../gateway/background/health-probe.ts'
+import type { WarmPins } from '../gateway/background/warm-pins.ts'
+import { HeldAnswer } from '../gateway/caches/held-answer.ts'
+import { describeQueues } from './task-queues.ts'
+
+/** However many consoles are open, a gateway asks once in this time. */
+const QUEUES_FRESH_MS = 5_000
+const OVERVIEW_FRESH_MS = 2_000
+const RECENT_MS = 5 * 60_000
+
+interface Needs {
+  readonly db: Kysely<Database>
+  readonly temporal: Client
+  readonly config: Pick<Config, 'TEMPORAL_NAMESPACE'>
+  readonly health: HealthProbe
+  readonly warmPins: Pick<WarmPins, 'preview'>
+  readonly now: () => Date
+}
+
+/** What operators see of the platform as a whole. */
+export class Operations {
+  readonly #services: Needs
+  readonly #queues = new HeldAnswer(() => this.#readQueues(), QUEUES_FRESH_MS)
+  readonly #overview = new HeldAnswer(() => this.#readOverview(), OVERVIEW_FRESH_MS)
+
+  constructor(services: Needs) {
+    this.#services = services
+  }
+
+  queues(): Promise<Queues> {
+    return this.#queues.get()
+  }
+
+  overview(): Promise<Overview> {
+    return this.#overview.get()
+  }
+
+  async #readQueues(): Promise<Queues> {
+    const { db, temporal, config, now } = this.#services
+    const work = operationsRepository.countOpenWork(db)
+    const names = await operationsRepository.listJobQueues(db)
+    const queues = await describeQueues(temporal, config.TEMPORAL_NAMESPACE, names).catch(() => undefined)
+    return {
+      measured_at: now().toISOString(),
+      work: await work,
+      temporal: queues ? 'ok' : 'unreachable',
+      queues: queues ?? [],
+    }
+  }
+
+  async #readOverview(): Promise<Overview> {
+    const { db, health, warmPins, now } = this.#services
+    const at = now()
+    const checked = health.check()
+    const silent = silentSince(at)
+    // One after the other, so that an open console takes one connection of the pool.
+    const nodes = await operationsRepository.countNodes(db, silent)
+    const models = await operationsRepository.countModels(db, silent)
+    const failing = await operationsRepository.listFailingModels(db, silent)
+    const work = await operationsRepository.countOpenWork(db)
+    const requests = await operationsRepository.readRecentRequests(db, new Date(at.getTime() - RECENT_MS))
+    const unplaced = await operationsRepository.readUnplaced(db)
+    const waitingRuns = await operationsRepository.listWaitingReasons(db)
+    const reviews = await operationsRepository.countReviews(db)
+    const gateways = await operationsRepository.listGateways(db, silent)
+    const killSwitch = await killSwitchRepository.readKillSwitch(db)
+    const { short } = await warmPins.preview()
+    const { database, temporal } = await checked
+    const { missing, ...counts } = nodes
+    return {
+      measured_at: at.toISOString(),
+      version: VERSION,
+      attention: attentionOf({
+        killSwitch,
+        database,
+        temporal,
+        offline: { count: counts.offline, some: missing },
+        online: counts.online + counts.draining,
+        unplaced,
+        waitingRuns,
+        failing,
+        short,
+        reviews,
+        work,
+      }),
+      database,
+      temporal,
+      kill_switch: {
+        active: killSwitch.active,
+        reason: killSwitch.reason,
+        changed_at: killSwitch.changed_at.toISOString(),
+      },
+      nodes: counts,
+      models,
+      work,
+      requests,
+      gateways: gateways.map(({ id, started_at, ...gateway }) => ({
+        gateway_id: id,
+        ...gateway,
+        started_at: started_at.toISOString(),
+      })),
+    }
+  }
+}

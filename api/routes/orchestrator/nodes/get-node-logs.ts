@@ -1,0 +1,27 @@
+import * as nodeViewRepository from '../../../../db/repositories/nodes/node-views.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
+import { NodeLogs, NodeLogsQuery } from '../../../../schemas/node.ts'
+import { route } from '../../../http/route.ts'
+import { nodeNotFound, params } from './move.ts'
+
+export const getNodeLogs = route({
+  operationId: 'getNodeLogs',
+  summary: 'Read the newest lines of the runs and merges that a node ran last',
+  method: 'GET',
+  path: '/admin/nodes/{node_id}/logs',
+  auth: 'operations-key',
+  params,
+  query: NodeLogsQuery,
+  success: { status: 200, schema: NodeLogs },
+  errors: ['not_found'],
+
+  async handler({ params: { node_id }, query: { limit = 200 } }, { db }) {
+    const names = await nodeRepository.nodeNames(db, [node_id])
+    if (names.size === 0) throw nodeNotFound()
+    const lines = await nodeViewRepository.listNodeLogs(db, node_id, limit)
+    return {
+      node_id,
+      logs: lines.map(({ created_at, ...line }) => ({ ...line, at: created_at.toISOString() })),
+    }
+  },
+})

@@ -1,0 +1,130 @@
+import type { Attention, OpenWork } from '../schemas/operations.ts'
+
+/** The facts about the platform that may need somebody's attention. */
+export interface AttentionFacts {
+  killSwitch: { active: boolean; reason: string | null }
+  database: { status: string }
+  temporal: { status: string }
+  offline: { count: number; some: readonly { id: string; name: string }[] }
+  online: number
+  unplaced: { tasks: number; oldest_s: number | null; models: readonly string[] }
+  waitingRuns: readonly { reason: string; jobs: number; job_id: string }[]
+  failing: readonly { model_key: string; node: string; error: string }[]
+  /** By the model's key: why fewer nodes than wanted hold it. */
+  short: ReadonlyMap<string, string>
+  reviews: number
+  work: readonly OpenWork[]
+}
+
+const SEVERITIES = ['critical', 'warning', 'notice'] as const
+const LONGEST_TEXT = 300
+/** Starts are taken within moments, and due deliveries within seconds. */
+const STARTS_LATE_S = 30
+const DELIVERIES_LATE_S = 120
+
+type Finding = Omit<Attention, 'count' | 'subjects'> & Partial<Pick<Attention, 'count' | 'subjects'>>
+
+/** Returns what somebody should look at, the most severe first; nothing while all is well. */
+export function attentionOf(facts: AttentionFacts): Attention[] {
+  const found = [...systems(facts), ...nodes(facts), ...waiting(facts), ...models(facts)]
+  return SEVERITIES.flatMap((severity) => found.filter((finding) => finding.severity === severity)).map(
+    ({ count = 1, subjects = [], ...finding }) => ({ ...finding, count, subjects }),
+  )
+}
+
+function* systems({ killSwitch, database, temporal }: AttentionFacts): Generator<Finding> {
+  if (killSwitch.active)
+    yield {
+      kind: 'kill_switch',
+      severity: 'critical',
+      message: `The kill switch is active: ${killSwitch.reason ?? 'no reason was given'}. New work is refused until it is deactivated.`,
+    }
+  for (const [name, { status }] of Object.entries({ PostgreSQL: database, Temporal: temporal })) {
+    if (status === 'ok') continue
+    yield {
+      kind: 'system',
+      severity: 'critical',
+      message: `${name} does not answer this gateway. Check that it runs and that the network lets the gateway reach it.`,
+      subjects: [name],
+    }
+  }
+}
+
+function* nodes({ offline, online }: AttentionFacts): Generator<Finding> {
+  if (offline.count === 0) return
+  const names = offline.some.map(({ id, name }) => name || id).join(', ')
+  yield {
+    kind: 'nodes_offline',
+    severity: online === 0 ? 'critical' : 'warning',
+    message: `${plural(offline.count, 'node')} offline: ${names}. Start the node again, or remove it if it is gone for good.`,
+    count: offline.count,
+    subjects: offline.some.map(({ id }) => id),
+  }
+}
+
+function* waiting({ unplaced, waitingRuns, reviews, work }: AttentionFacts): Generator<Finding> {
+  if (unplaced.tasks > 0)
+    yield {
+      kind: 'tasks_wait',
+      severity: 'warning',
+      message: `${plural(unplaced.tasks, 'task')} that no node can run now, for up to ${Math.round(unplaced.oldest_s ?? 0)} s: ${unplaced.models.join(', ')}. GET /api/v1/admin/placements says of each node why not.`,
+      count: unplaced.tasks,
+      subjects: [...unplaced.models],
+    }
+  for (const { reason, jobs, job_id } of waitingRuns)
+    yield {
+      kind: 'runs_wait',
+      severity: 'warning',
+      message: `${plural(jobs, 'run')} waiting: ${cut(reason)}`,
+      count: jobs,
+      subjects: [job_id],
+    }
+  const starts = late(work, 'workflow_start', STARTS_LATE_S)
+  if (starts)
+    yield {
+      kind: 'starts_wait',
+      severity: 'critical',
+      message: `${plural(starts.waiting, 'workflow')} not started for ${Math.round(starts.oldest_waiting_s ?? 0)} s. Gateways start them as soon as Temporal takes them.`,
+      count: starts.waiting,
+    }
+  const deliveries = late(work, 'webhook_delivery', DELIVERIES_LATE_S)
+  if (deliveries)
+    yield {
+      kind: 'deliveries_wait',
+      severity: 'warning',
+      message: `${plural(deliveries.waiting, 'webhook delivery', 'webhook deliveries')} overdue for ${Math.round(deliveries.oldest_waiting_s ?? 0)} s. Check that a worker runs.`,
+      count: deliveries.waiting,
+    }
+  if (reviews > 0)
+    yield {
+      kind: 'reviews_wait',
+      severity: 'notice',
+      message: `${plural(reviews, 'public endpoint')} waiting for a review.`,
+      count: reviews,
+    }
+}
+
+function* models({ failing, short }: AttentionFacts): Generator<Finding> {
+  for (const { model_key, node, error } of failing)
+    yield {
+      kind: 'model_fails',
+      severity: 'warning',
+      message: `${model_key} could not be loaded on ${node}: ${cut(error)}`,
+      subjects: [model_key],
+    }
+  for (const [modelKey, why] of short)
+    yield {
+      kind: 'too_few_warm',
+      severity: 'warning',
+      message: `${modelKey} is kept warm on fewer nodes than wanted: ${cut(why)}`,
+      subjects: [modelKey],
+    }
+}
+
+const late = (work: readonly OpenWork[], kind: OpenWork['kind'], seconds: number): OpenWork | undefined =>
+  work.find((open) => open.kind === kind && (open.oldest_waiting_s ?? 0) > seconds)
+
+const plural = (count: number, one: string, many = `${one}s`): string =>
+  `${count} ${count === 1 ? one : many}`
+
+const cut = (text: string): string => text.slice(0, LONGEST_TEXT)

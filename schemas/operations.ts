@@ -1,0 +1,119 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { SystemHealth } from './health.ts'
+import { NodeModelState } from './node.ts'
+
+const Seconds = (description: string) => Nullable(Type.Number({ minimum: 0, description }))
+
+/** Work of one kind that has not ended, over all accounts. */
+export const OpenWork = Type.Object(
+  {
+    kind: Vocabulary('task', 'run', 'merge', 'cohort', 'webhook_delivery', 'workflow_start'),
+    waiting: Type.Integer({
+      description: 'Deliveries that wait for their next attempt are none before it is due',
+    }),
+    running: Type.Integer(),
+    oldest_waiting_s: Seconds('The age of what has waited longest; null while nothing waits'),
+  },
+  { $id: 'OpenWork' },
+)
+export type OpenWork = Static<typeof OpenWork>
+
+/** A task queue of Temporal. */
+export const TaskQueue = Type.Object(
+  {
+    name: Type.String(),
+    kind: Vocabulary('workflow', 'activity'),
+    backlog: Type.Integer({ description: 'Approximately, as all that Temporal says of it' }),
+    backlog_age_s: Type.Number(),
+    added_per_s: Type.Number(),
+    dispatched_per_s: Type.Number(),
+    pollers: Type.Integer({ description: 'Processes that asked for work of it in the last minutes' }),
+  },
+  { $id: 'TaskQueue' },
+)
+export type TaskQueue = Static<typeof TaskQueue>
+
+/** What waits, by the rows of the platform and by the queues of Temporal. */
+export const Queues = Type.Object(
+  {
+    measured_at: Timestamp,
+    work: Type.Array(OpenWork),
+    temporal: Vocabulary('ok', 'unreachable'),
+    queues: Type.Array(TaskQueue, { description: 'Empty while Temporal is unreachable' }),
+  },
+  { $id: 'Queues' },
+)
+export type Queues = Static<typeof Queues>
+
+/** What somebody should look at, in words. */
+export const Attention = Type.Object(
+  {
+    kind: Vocabulary(
+      'kill_switch',
+      'system',
+      'nodes_offline',
+      'tasks_wait',
+      'runs_wait',
+      'starts_wait',
+      'deliveries_wait',
+      'model_fails',
+      'too_few_warm',
+      'reviews_wait',
+    ),
+    severity: Vocabulary('critical', 'warning', 'notice'),
+    message: Type.String({ description: 'What it is, and what to do about it' }),
+    count: Type.Integer(),
+    subjects: Type.Array(Type.String(), { description: 'Ids or keys of some of what it is about' }),
+  },
+  { $id: 'Attention' },
+)
+export type Attention = Static<typeof Attention>
+
+/** The requests that have ended lately. */
+export const RecentRequests = Type.Object(
+  {
+    window_s: Type.Number({ description: 'The time that they cover; shorter than asked under much load' }),
+    requests: Type.Integer(),
+    failed: Type.Integer({
+      description: 'Requests that were refused before they became tasks are not among them',
+    }),
+    p50_ms: Nullable(Type.Number()),
+    p95_ms: Nullable(Type.Number()),
+  },
+  { $id: 'RecentRequests' },
+)
+export type RecentRequests = Static<typeof RecentRequests>
+
+/** The platform at a glance; every figure is at most a few seconds old. */
+export const Overview = Type.Object(
+  {
+    measured_at: Timestamp,
+    version: Type.String(),
+    attention: Type.Array(Attention, { description: 'The most severe first' }),
+    database: SystemHealth,
+    temporal: SystemHealth,
+    kill_switch: Type.Object({
+      active: Type.Boolean(),
+      reason: Nullable(Type.String()),
+      changed_at: Timestamp,
+    }),
+    nodes: Type.Object({ online: Type.Integer(), draining: Type.Integer(), offline: Type.Integer() }),
+    models: Type.Array(
+      Type.Object({ state: NodeModelState, models: Type.Integer(), copies: Type.Integer() }),
+      { description: 'As the nodes that are online report them' },
+    ),
+    work: Type.Array(OpenWork),
+    requests: RecentRequests,
+    gateways: Type.Array(
+      Type.Object({
+        gateway_id: Uuid,
+        base_url: Type.String(),
+        started_at: Timestamp,
+        nodes: Type.Integer({ description: 'Nodes whose reports it receives' }),
+      }),
+    ),
+  },
+  { $id: 'Overview' },
+)
+export type Overview = Static<typeof Overview>
