@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
 import { TaskMemory } from './memory.ts'
 import { NodeSharing } from './node.ts'
@@ -16,6 +16,27 @@ export const Account = Type.Object({
   created_at: Timestamp,
 })
 export type Account = Static<typeof Account>
+
+/** An account with what it has and does. */
+export const AccountView = Type.Object(
+  {
+    ...Account.properties,
+    keys: Type.Integer({ description: 'Keys that work' }),
+    nodes: Type.Integer({ description: 'Nodes that it owns' }),
+    open_runs: Type.Integer({ description: 'Training runs and merges' }),
+    open_tasks: Type.Integer({ description: 'Inference tasks, 10,000 at most' }),
+    requests: Type.Integer({ description: 'Inference tasks that have ended, ever' }),
+    failed: Type.Integer({ description: 'Those of them that failed' }),
+    last_used_at: Nullable({ ...Timestamp, description: 'The last use of any of its keys, to the minute' }),
+  },
+  { $id: 'AccountView' },
+)
+export type AccountView = Static<typeof AccountView>
+
+export const AccountListQuery = Type.Object({
+  ...PageQuery.properties,
+  name: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'A part of the name' })),
+})
 
 const Quota = Type.Integer({ minimum: 0, maximum: 100_000, description: 'Training runs and merges at once' })
 const TaskQuota = Type.Integer({

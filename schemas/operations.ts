@@ -117,3 +117,58 @@ export const Overview = Type.Object(
   { $id: 'Overview' },
 )
 export type Overview = Static<typeof Overview>
+
+/** A setting as it is in force in the gateway that answers. */
+const Setting = Type.Object(
+  {
+    name: Type.String(),
+    kind: Type.String(),
+    meaning: Type.String(),
+    value: Type.Unknown({ description: 'null for secrets and for what is not set' }),
+    default: Nullable(Type.String()),
+    is_secret: Type.Boolean(),
+    is_set: Type.Boolean({ description: 'By its default as well' }),
+  },
+  { $id: 'Setting' },
+)
+
+export const Settings = Type.Object(
+  { gateway_id: Uuid, version: Type.String(), settings: Type.Array(Setting) },
+  { $id: 'Settings' },
+)
+export type Settings = Static<typeof Settings>
+
+export const PlacementsQuery = Type.Object({
+  model: Type.String({ minLength: 1, maxLength: 300, description: 'The key of a model' }),
+  account_id: Type.Optional({
+    ...Uuid,
+    description: 'For work of this account; without it, for work that any account may use',
+  }),
+})
+
+/** Where work for a model would go now, and of each node why or why not. */
+export const Placements = Type.Object(
+  {
+    model_key: Type.String(),
+    runtime_profile: Type.String(),
+    memory_mb: Type.Integer(),
+    chosen: Nullable(
+      Type.Object({
+        node_id: Uuid,
+        warmth: Vocabulary('warm', 'cached', 'cold'),
+        score: Type.Number({ description: 'By warmth, free memory and load' }),
+      }),
+    ),
+    nodes: Type.Array(
+      Type.Object({
+        node_id: Uuid,
+        name: Type.String(),
+        score: Nullable(Type.Number({ description: 'null for a node that cannot take it' })),
+        reason: Type.String({ description: 'Why it was not chosen; empty for the chosen one' }),
+      }),
+      { description: 'Those that can take it first, by score; nodes without a report for 10 s are missing' },
+    ),
+  },
+  { $id: 'Placements' },
+)
+export type Placements = Static<typeof Placements>

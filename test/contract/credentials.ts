@@ -144,6 +144,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   claimStage: 'node-signature',
   getNode: 'operations-key',
   getNodeLogs: 'operations-key',
+  getSettings: 'operations-key',
+  explainPlacement: 'operations-key',
   getQueues: 'operations-key',
   getOverview: 'operations-key',
   listAuditLog: 'operations-key',

@@ -254,6 +254,7 @@ export async function listGatewayUrls(db: Kysely<Database>): Promise<string[]> {
 
 /** Returns the names of nodes by id; a node without a name appears under its id. */
 export async function nodeNames(db: Kysely<Database>, ids: readonly string[]): Promise<Map<string, string>> {
+  if (ids.length === 0) return new Map()
   const rows = await db.selectFrom('node').select(['id', 'name']).where('id', 'in', ids).execute()
   return new Map(rows.map(({ id, name }) => [id, name || id]))
 }

@@ -40,20 +40,6 @@ export function lockAccount(trx: Transaction<Database>, id: string): Promise<Acc
   return trx.selectFrom('account').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** Lists accounts, newest first. */
-export function listAccounts(
-  db: Kysely<Database>,
-  { before, limit }: { before: string | undefined; limit: number },
-): Promise<AccountRow[]> {
-  return db
-    .selectFrom('account')
-    .selectAll()
-    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .execute()
-}
-
 /** Changes the fields that operators may change; `undefined` when the account does not exist. */
 export function updateAccount(
   db: Kysely<Database>,

@@ -12,8 +12,10 @@ import { createNodeToken } from './create-node-token.ts'
 import { approveEndpoint } from './endpoint-reviews/approve-endpoint.ts'
 import { listEndpointsForReview } from './endpoint-reviews/list-endpoints-for-review.ts'
 import { rejectEndpoint } from './endpoint-reviews/reject-endpoint.ts'
+import { explainPlacement } from './explain-placement.ts'
 import { getOverview } from './get-overview.ts'
 import { getQueues } from './get-queues.ts'
+import { getSettings } from './get-settings.ts'
 import { activateKillSwitch } from './kill-switch/activate-kill-switch.ts'
 import { deactivateKillSwitch } from './kill-switch/deactivate-kill-switch.ts'
 import { getKillSwitch } from './kill-switch/get-kill-switch.ts'
@@ -30,6 +32,8 @@ import { removeTool } from './tools/remove-tool.ts'
 export const admin = [
   getOverview,
   getQueues,
+  getSettings,
+  explainPlacement,
   activateKillSwitch,
   deactivateKillSwitch,
   getKillSwitch,

@@ -1,22 +1,22 @@
-import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
-import { Account } from '../../../../../schemas/admin.ts'
+import * as accountViewRepository from '../../../../../db/repositories/platform/account-views.ts'
+import { AccountView } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { presentAccount } from '../present.ts'
+import { presentAccountView } from '../present.ts'
 import { params, accountNotFound } from './account.ts'
 
 export const getAccount = route({
   operationId: 'getAccount',
-  summary: 'Read an account',
+  summary: 'Read an account with what it has and does',
   method: 'GET',
   path: '/admin/accounts/{account_id}',
   auth: 'operations-key',
   params,
-  success: { status: 200, schema: Account },
+  success: { status: 200, schema: AccountView },
   errors: ['not_found'],
 
   async handler({ params: { account_id } }, { db }) {
-    const row = await accountRepository.findAccount(db, account_id)
+    const row = await accountViewRepository.findAccountView(db, account_id)
     if (!row) throw accountNotFound()
-    return presentAccount(row)
+    return presentAccountView(row)
   },
 })

@@ -1,26 +1,26 @@
-import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
-import { Account } from '../../../../../schemas/admin.ts'
-import { PageQuery, pageOf } from '../../../../../schemas/common.ts'
+import * as accountViewRepository from '../../../../../db/repositories/platform/account-views.ts'
+import { AccountListQuery, AccountView } from '../../../../../schemas/admin.ts'
+import { pageOf } from '../../../../../schemas/common.ts'
 import { readPage } from '../../../../http/page.ts'
 import { route } from '../../../../http/route.ts'
-import { presentAccount } from '../present.ts'
+import { presentAccountView } from '../present.ts'
 
 export const listAccounts = route({
   operationId: 'listAccounts',
-  summary: 'List accounts',
+  summary: 'List accounts with what they have and do, newest first',
   method: 'GET',
   path: '/admin/accounts',
   auth: 'operations-key',
-  query: PageQuery,
+  query: AccountListQuery,
   success: {
     status: 200,
-    schema: pageOf('accounts', Account),
+    schema: pageOf('accounts', AccountView),
   },
 
   async handler({ query }, { db }) {
-    const { items, next_cursor } = await readPage(query, ['accounts'], (page) =>
-      accountRepository.listAccounts(db, page),
+    const { items, next_cursor } = await readPage(query, ['accounts', query.name], (page) =>
+      accountViewRepository.listAccountViews(db, { ...page, name: query.name }),
     )
-    return { accounts: items.map(presentAccount), next_cursor }
+    return { accounts: items.map(presentAccountView), next_cursor }
   },
 })

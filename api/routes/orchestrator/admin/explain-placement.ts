@@ -1,0 +1,44 @@
+import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import * as modelRepository from '../../../../db/repositories/nodes/models.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { place } from '../../../../domain/placement/placement.ts'
+import { Placements, PlacementsQuery } from '../../../../schemas/operations.ts'
+import { route } from '../../../http/route.ts'
+
+export const explainPlacement = route({
+  operationId: 'explainPlacement',
+  summary: 'Explain where work for a model would go now, and of each node why or why not',
+  method: 'GET',
+  path: '/admin/placements',
+  auth: 'operations-key',
+  query: PlacementsQuery,
+  success: { status: 200, schema: Placements },
+  errors: ['not_found'],
+
+  async handler({ query: { model: model_key, account_id = null } }, { db, now }) {
+    const found = await modelRepository.findModelFiles(db, model_key)
+    if (!found) throw new ApiError('not_found', 'there is no model with this key')
+    const { runtime_profile, memory_mb } = found.version
+    const snapshots = await nodeLoadRepository.readSnapshots(db)
+    const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
+    const { chosen = null, explain } = place(snapshots, need, Math.random)
+    const verdicts = explain().toSorted((a, b) => (b.score ?? -1) - (a.score ?? -1))
+    const names = await nodeRepository.nodeNames(
+      db,
+      verdicts.map(({ node_id }) => node_id),
+    )
+    return {
+      model_key,
+      runtime_profile,
+      memory_mb,
+      chosen,
+      nodes: verdicts.map(({ node_id, score = null, reason }) => ({
+        node_id,
+        name: names.get(node_id) ?? node_id,
+        score,
+        reason,
+      })),
+    }
+  },
+})

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict'
+import { sql } from 'kysely'
+import { newId } from '../../../../domain/ids.ts'
+import { SETTINGS } from '../../../../platform/config.ts'
+import { until } from '../../../support/assertions/until.ts'
+import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { operate } from '../../../support/builders/memory.ts'
+import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
+import { rawNode } from '../../../support/servers/raw-node.ts'
+
+const SECRETS = {
+  HEARTH_NODE_TOKEN: 'secret-node-token',
+  HEARTH_HUB_TOKEN: 'secret-hub-token',
+  HEARTH_API_KEY: 'secret-api-key',
+  TEMPORAL_API_KEY: 'secret-temporal-key',
+  S3_SECRET_ACCESS_KEY: 'secret-s3-key',
+  S3_ACCESS_KEY_ID: 'secret-s3-id',
+}
+
+describe('views of operators', () => {
+  let api: TestApi
+  before(async () => {
+    api = await startApi({
+      env: {
+        ...SECRETS,
+        HEARTH_HUB_ENDPOINT: 'http://ann:secret-password@hub.test',
+        HEARTH_RATE_BURST: '77',
+      },
+    })
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const read = async (path: string): Promise<AnyBody> => {
+    const { status, body, text } = await operate(api, 'GET', path)
+    assert.equal(status, 200, text)
+    return body
+  }
+
+  it('list accounts with what each has and does, and nothing of another', async () => {
+    const { db } = api.database
+    const [busy, idle] = [await api.account(), await api.account()]
+    await sql`update account set name = 'Busy & Co' where id = ${busy.accountId}`.execute(db)
+    const endpoint = await buildEndpoint(db, busy.accountId)
+    const node = await rawNode(db)
+    await sql`update node set account_id = ${busy.accountId} where id = ${node.nodeId}`.execute(db)
+    for (const status of ['queued', 'running', 'succeeded'] as const)
+      await db
+        .insertInto('task')
+        .values({
+          id: newId(),
+          account_id: busy.accountId,
+          endpoint_id: endpoint.id,
+          status,
+          surface: 'rest',
+          model_key: endpoint.model_key,
+        })
+        .execute()
+    await sql`insert into usage_total (account_id, succeeded, failed) values (${busy.accountId}, 5, 2)`.execute(
+      db,
+    )
+    await sql`insert into usage_delta (account_id, endpoint_id, succeeded) values (${busy.accountId}, ${endpoint.id}, 1)`.execute(
+      db,
+    )
+    await sql`update api_key set last_used_at = '2026-01-02T03:04:05Z' where account_id = ${busy.accountId}`.execute(
+      db,
+    )
+
+    const { accounts } = await read('/accounts?limit=10')
+    const [first, second] = [
+      accounts.find((one: AnyBody) => one.account_id === busy.accountId),
+      accounts.find((one: AnyBody) => one.account_id === idle.accountId),
+    ]
+
+    const figures = ({ keys, nodes, open_runs, open_tasks, requests, failed }: AnyBody) => [
+      keys,
+      nodes,
+      open_runs,
+      open_tasks,
+      requests,
+      failed,
+    ]
+    assert.deepEqual(figures(first), [1, 1, 0, 2, 8, 2])
+    assert.deepEqual(figures(second), [1, 0, 0, 0, 0, 0])
+    assert.deepEqual(figures(await read(`/accounts/${busy.accountId}`)), figures(first))
+    const named = await read('/accounts?name=busy%20%26')
+    assert.deepEqual(
+      named.accounts.map((one: AnyBody) => one.account_id),
+      [busy.accountId],
+    )
+    assert.equal(second.last_used_at, null)
+    assert.equal(first.last_used_at, '2026-01-02T03:04:05.000Z')
+  })
+
+  it('show the settings in force, and no secret', async () => {
+    const answer = await operate(api, 'GET', '/settings')
+    const of = (name: string) => answer.body.settings.find((setting: AnyBody) => setting.name === name)
+
+    assert.deepEqual([of('HEARTH_RATE_BURST').value, of('HEARTH_RATE_BURST').default], [77, '5000'])
+    assert.equal(of('HEARTH_HUB_ENDPOINT').value, 'http://hub.test')
+    for (const name of [
+      'DATABASE_URL',
+      'HEARTH_OPERATIONS_KEY',
+      'HEARTH_ENCRYPTION_KEYS',
+      'HEARTH_HUB_TOKEN',
+    ])
+      assert.deepEqual([of(name).is_secret, of(name).value, of(name).is_set], [true, null, true], name)
+    assert.doesNotMatch(answer.text, /secret-/)
+    assert.ok(!answer.text.includes(OPERATIONS_KEY))
+    const secret = answer.body.settings.filter((setting: AnyBody) => setting.is_secret)
+    assert.deepEqual(
+      secret.map(({ name }: AnyBody) => name).toSorted(),
+      Object.keys(SETTINGS)
+        .filter((name) =>
+          /DATABASE_URL|OPERATIONS_KEY|API_KEY|EVALUATOR_TOKEN|ENCRYPTION|HUB_TOKEN|S3_.*KEY/.test(name),
+        )
+        .toSorted(),
+    )
+    // What only nodes and the gate read is not set here.
+    assert.equal(of('HEARTH_NODE_TOKEN'), undefined)
+  })
+
+  it('explain of each node why work for a model goes there or not', async () => {
+    const { db } = api.database
+    const { accountId } = await api.account()
+    const endpoint = await buildEndpoint(db, accountId)
+    const [warm, other] = [await rawNode(db), await rawNode(db)]
+    await sql`update node set sharing = 'shared'`.execute(db)
+    await sql`update model_version set runtime_profile = 'tiny' where model_key = ${endpoint.model_key}`.execute(
+      db,
+    )
+    using _warm = await warm.link(api.baseUrl, { models: [endpoint.model_key] })
+    using _other = await other.link(api.baseUrl, { models: ['another'] })
+    const path = `/placements?model=${encodeURIComponent(endpoint.model_key)}`
+    await until(async () => (await read(path)).nodes.length === 2, 10_000)
+
+    await operate(api, 'POST', `/nodes/${other.nodeId}/drain`)
+    const placed = await read(path)
+
+    assert.deepEqual([placed.chosen.node_id, placed.chosen.warmth], [warm.nodeId, 'warm'])
+    assert.deepEqual(
+      placed.nodes.map(({ node_id, reason }: AnyBody) => [node_id, reason]),
+      [
+        [warm.nodeId, ''],
+        [other.nodeId, 'is draining'],
+      ],
+    )
+    await operate(api, 'POST', `/nodes/${warm.nodeId}/dedicate`)
+    const foreign = await read(`${path}&account_id=${newId()}`)
+    assert.equal(foreign.chosen, null)
+    assert.match(JSON.stringify(foreign.nodes), /serves only its own account/)
+    assert.equal((await operate(api, 'GET', '/placements?model=none')).status, 404)
+    assert.equal((await operate(api, 'GET', '/placements')).status, 422)
+  })
+})
