@@ -113,6 +113,41 @@ export const UpdateModelVersion = Type.Object(
 export const ModelParams = Type.Object({ model_id: Uuid })
 export const ModelVersionParams = Type.Object({ model_id: Uuid, version_id: Uuid })
 
+/** What uses the versions of a model; of each kind the newest 200 of the account. */
+export const ModelUsage = Type.Object(
+  {
+    model_id: Uuid,
+    endpoints: Type.Array(
+      Type.Object({ endpoint_id: Uuid, name: Type.String(), status: Type.String(), version_id: Uuid }),
+    ),
+    versions: Type.Array(
+      Type.Object({
+        version_id: Uuid,
+        name: Type.String(),
+        role: Type.String({ description: '`base` for one that was trained on it, else its part in a merge' }),
+        of_version_id: Uuid,
+        job_id: Nullable(Uuid),
+      }),
+    ),
+    jobs: Type.Array(
+      Type.Object({
+        job_id: Uuid,
+        job_name: Type.String(),
+        job_type: Vocabulary('training', 'merge'),
+        status: Type.String(),
+        of_version_id: Uuid,
+      }),
+      { description: 'Open runs and merges that start from one of its versions' },
+    ),
+    others: Type.Object(
+      { endpoints: Type.Integer(), versions: Type.Integer(), jobs: Type.Integer() },
+      { description: 'How much of other accounts uses its public versions' },
+    ),
+  },
+  { $id: 'ModelUsage' },
+)
+export type ModelUsage = Static<typeof ModelUsage>
+
 /** The lineage of a model: everything that it was made from, back to hub repositories and datasets. */
 export const Lineage = Type.Object(
   {

@@ -1,5 +1,6 @@
 import type { Static } from 'typebox'
 import type { AccountLedger, AccountUsage, LedgerQuery, Me, UsageQuery } from '../../schemas/account.ts'
+import type { EventList, EventQuery } from '../../schemas/event.ts'
 import type { Operations } from '../operations.ts'
 
 /** The account itself, and what it has paid. */
@@ -12,6 +13,13 @@ export function account(on: Operations) {
       method: 'GET',
       path: '/ledger',
       items: 'entries',
+    }),
+    /** Lists what has ended: runs, merges, invocations, and tasks that failed. */
+    events: on.list<[], Static<typeof EventQuery>, Static<typeof EventList>, 'events'>({
+      id: 'listEvents',
+      method: 'GET',
+      path: '/events',
+      items: 'events',
     }),
     usage: on.query<[], Static<typeof UsageQuery>, AccountUsage>({
       id: 'getUsage',

@@ -5,6 +5,7 @@ import type {
   Lineage,
   Model,
   ModelList,
+  ModelUsage,
   ModelListQuery,
   ModelVersion,
   ModelVersionList,
@@ -39,6 +40,12 @@ export function models(on: Operations) {
       id: 'getModelLineage',
       method: 'GET',
       path: '/models/{model_id}/lineage',
+    }),
+    /** Returns what uses the versions of a model. */
+    usage: on.call<ModelId, ModelUsage>({
+      id: 'getModelUsage',
+      method: 'GET',
+      path: '/models/{model_id}/usage',
     }),
     versions: on.list<ModelId, ListQuery, Static<typeof ModelVersionList>, 'versions'>({
       id: 'listModelVersions',

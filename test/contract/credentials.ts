@@ -56,6 +56,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   streamTrainingRun: 'viewer',
   cancelTrainingRun: 'operator',
   listArtifacts: 'viewer',
+  getModelUsage: 'viewer',
+  listEvents: 'viewer',
   listCheckpoints: 'viewer',
   signDownloads: 'viewer',
   registerForInference: 'operator',

@@ -1,5 +1,6 @@
 import { getLedger } from './get-ledger.ts'
 import { getMe } from './get-me.ts'
 import { getUsage } from './get-usage.ts'
+import { listEvents } from './list-events.ts'
 
-export const account = [getMe, getLedger, getUsage]
+export const account = [getMe, getLedger, getUsage, listEvents]

@@ -3,6 +3,7 @@ import { createModel } from './create-model.ts'
 import { deleteModelVersion } from './delete-model-version.ts'
 import { deleteModel } from './delete-model.ts'
 import { getModelLineage } from './get-model-lineage.ts'
+import { getModelUsage } from './get-model-usage.ts'
 import { getModel } from './get-model.ts'
 import { listModelVersions } from './list-model-versions.ts'
 import { listModels } from './list-models.ts'
@@ -20,4 +21,5 @@ export const models = [
   deleteModelVersion,
   deleteModel,
   getModelLineage,
+  getModelUsage,
 ]

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
+import { mayAsk } from '../../../../domain/key-limits.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
 import { ChatModel } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
@@ -15,10 +16,10 @@ export const getChatModel = route({
   params: Type.Object({ model: Type.String({ minLength: 1, maxLength: 200 }) }),
   success: { status: 200, schema: ChatModel },
 
-  async handler({ caller: { accountId }, params: { model } }, { db }) {
+  async handler({ caller: { accountId, limits }, params: { model } }, { db }) {
     const by = isUuid(model) ? { id: model.toLowerCase() } : { name: model.toLowerCase() }
     const row = await chatModelRepository.findChatModel(db, accountId, by)
-    if (!row) throw noModel(model)
+    if (!row || !mayAsk(limits, row)) throw noModel(model)
     return presentChatModel(row, accountId)
   },
 })

@@ -1,5 +1,6 @@
 import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
 import { CHAT_TASK_TYPES } from '../../../../domain/chat/chat.ts'
+import { mayAsk } from '../../../../domain/key-limits.ts'
 import { ChatModelList, ChatModelsQuery } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
 import { presentChatModel } from './present.ts'
@@ -14,9 +15,10 @@ export const listChatModels = route({
   query: ChatModelsQuery,
   success: { status: 200, schema: ChatModelList },
 
-  async handler({ caller: { accountId }, query: { task_type } }, { db }) {
+  async handler({ caller: { accountId, limits }, query: { task_type } }, { db }) {
     const taskTypes = task_type === undefined ? CHAT_TASK_TYPES : [task_type]
-    const rows = await chatModelRepository.listModels(db, accountId, taskTypes)
+    const offered = await chatModelRepository.listModels(db, accountId, taskTypes)
+    const rows = offered.filter((endpoint) => mayAsk(limits, endpoint))
     return { object: 'list', data: rows.map((row) => presentChatModel(row, accountId)) }
   },
 })

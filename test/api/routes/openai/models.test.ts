@@ -127,4 +127,22 @@ describe('models to chat with (4.7)', () => {
       assert.equal(active.body.error.code, 'no_capacity')
     })
   }
+
+  it('are only those that a limited key may ask', async () => {
+    const limited = async (models: string[]) => {
+      const body = { name: 'limited', limits: { models } }
+      const made = await api.call('POST', '/api/builder/v1/keys', { key, body })
+      assert.equal(made.status, 201, made.text)
+      return made.body.api_key as string
+    }
+    const byName = await limited([own.chat.name])
+    const byId = await limited([others.base.id])
+    const ids = async (one: string): Promise<string[]> =>
+      (await api.call('GET', '/v1/models', { key: one })).body.data.map(({ id }: { id: string }) => id)
+
+    assert.deepEqual(await ids(byName), [own.chat.id])
+    assert.deepEqual(await ids(byId), [others.base.id])
+    assert.equal((await api.call('GET', `/v1/models/${own.chat.id}`, { key: byName })).status, 200)
+    assert.equal((await api.call('GET', `/v1/models/${own.code.id}`, { key: byName })).status, 404)
+  })
 })

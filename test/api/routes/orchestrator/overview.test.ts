@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { newId } from '../../../../domain/ids.ts'
 import { until } from '../../../support/assertions/until.ts'
-import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
 import { operate } from '../../../support/builders/memory.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { INVENTORY, rawNode } from '../../../support/servers/raw-node.ts'
@@ -110,22 +110,7 @@ describe('the overview of operators', () => {
     const { db } = api.database
     const minute = new Date(Date.now() - 60_000)
     await addTasks([{ status: 'queued', created_at: minute }, { status: 'running' }, {}])
-    await db
-      .insertInto('training_run')
-      .values({
-        id: newId(),
-        account_id: accountId,
-        job_type: 'merge',
-        job_name: 'm',
-        status: 'pending',
-        model_config_id: 'llm',
-        hyperparameters: '{}',
-        operating_mode: 'balanced',
-        hardware_preference: 'auto',
-        task_queue: 'merge.cpu',
-        config_digest: 'x',
-      } as never)
-      .execute()
+    await buildRun(db, accountId, { job_type: 'merge', status: 'pending' })
 
     const body = await read('/queues')
 
@@ -192,24 +177,8 @@ describe('nodes of operators', () => {
     const { db } = api.database
     const node = await rawNode(db)
     await sql`update node set inventory = ${JSON.stringify(INVENTORY)} where id = ${node.nodeId}`.execute(db)
-    const [job, other] = [newId(), newId()]
-    for (const id of [job, other])
-      await db
-        .insertInto('training_run')
-        .values({
-          id,
-          account_id: node.accountId,
-          job_type: 'training',
-          job_name: 'm',
-          status: 'running',
-          model_config_id: 'llm',
-          hyperparameters: '{}',
-          operating_mode: 'balanced',
-          hardware_preference: 'auto',
-          task_queue: 'train.cpu',
-          config_digest: 'x',
-        } as never)
-        .execute()
+    const run = async () => (await buildRun(db, node.accountId, { status: 'running' })).id
+    const [job, other] = [await run(), await run()]
     await sql`insert into lease (token, kind, subject_id, account_id, node_id, attempt, state, lease_s, expires_at)
       values (gen_random_uuid(), 'job', ${job}, ${node.accountId}, ${node.nodeId}, 2, 'active', 30, now() + interval '1 minute')`.execute(
       db,

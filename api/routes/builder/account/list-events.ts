@@ -1,0 +1,40 @@
+import * as eventFeedRepository from '../../../../db/repositories/platform/event-feed.ts'
+import { EventList, EventQuery, type FeedEvent } from '../../../../schemas/event.ts'
+import { readPage } from '../../../http/page.ts'
+import { route } from '../../../http/route.ts'
+
+export const listEvents = route({
+  operationId: 'listEvents',
+  summary:
+    'List what has ended for the account: runs, merges, invocations, and tasks that failed, newest first',
+  method: 'GET',
+  path: '/events',
+  auth: 'api-key',
+  query: EventQuery,
+  success: { status: 200, schema: EventList },
+
+  async handler({ caller: { accountId }, query }, { db }) {
+    const { type, since, until } = query
+    const page = await readPage(query, ['events', accountId, type, since, until], (request) =>
+      eventFeedRepository.listEvents(db, accountId, {
+        ...request,
+        type,
+        since: since === undefined ? undefined : new Date(since),
+        until: until === undefined ? undefined : new Date(until),
+      }),
+    )
+    return { events: page.items.map(present), next_cursor: page.next_cursor }
+  },
+})
+
+/** The payload is final, so it is shown as webhooks get it. */
+function present({ id, type, payload, created_at }: eventFeedRepository.FedEvent): FeedEvent {
+  const { data } = JSON.parse(payload.toString()) as { data: Pick<FeedEvent, 'resource' | 'resource_url'> }
+  return {
+    id,
+    type,
+    created_at: created_at.toISOString(),
+    resource: data.resource,
+    resource_url: data.resource_url,
+  }
+}

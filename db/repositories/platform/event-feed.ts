@@ -1,0 +1,42 @@
+import { type Kysely, sql } from 'kysely'
+import { firstIdAt } from '../../../domain/uuid.ts'
+import { ofAccount } from '../../keyset.ts'
+import type { Database } from '../../tables.ts'
+import type { EventTable } from '../../tables/accounts.ts'
+
+/** An event as the feed shows it. */
+export type FedEvent = Pick<EventTable, 'id' | 'type' | 'payload'> & { created_at: Date }
+
+interface FeedPage {
+  type: string | undefined
+  since: Date | undefined
+  until: Date | undefined
+  before: string | undefined
+  limit: number
+}
+
+/** Lists the events of an account except for tasks that succeeded, newest first. */
+export const listEvents = (...of: Parameters<typeof eventsQuery>): Promise<FedEvent[]> =>
+  eventsQuery(...of).execute()
+
+/** Returns the query of a page. Ids sort by creation, so times are bounds of ids. */
+export function eventsQuery(
+  db: Kysely<Database>,
+  accountId: string,
+  { type, since, until, before, limit }: FeedPage,
+) {
+  let query = db
+    .selectFrom('event')
+    .select(['id', 'type', 'payload', 'created_at'])
+    .where(ofAccount('account_id', accountId))
+    // A literal, as in the index.
+    .where(sql<boolean>`type <> 'inference.task.succeeded'`)
+    .orderBy('account_id')
+    .orderBy('id', 'desc')
+    .limit(limit)
+  if (type !== undefined) query = query.where('type', '=', type)
+  if (since !== undefined) query = query.where('id', '>=', firstIdAt(since))
+  if (until !== undefined) query = query.where('id', '<', firstIdAt(until))
+  if (before !== undefined) query = query.where('id', '<', before)
+  return query
+}

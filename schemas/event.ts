@@ -1,0 +1,31 @@
+import Type, { type Static } from 'typebox'
+import { PageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { TEST_EVENT, VERIFICATION_EVENT, WebhookEventType } from './webhook.ts'
+
+/** Tasks that succeed are listed among the tasks alone. */
+const fed = (WebhookEventType as unknown as { enum: string[] }).enum.filter(
+  (type) => type !== 'inference.task.succeeded',
+)
+const FeedType = Vocabulary(...fed, VERIFICATION_EVENT, TEST_EVENT)
+
+/** An event with the body that webhooks get. */
+const FeedEvent = Type.Object(
+  {
+    id: Uuid,
+    type: Type.String(),
+    created_at: Timestamp,
+    resource: Type.Object({ id: Type.String(), object: Type.String(), status: Type.String() }),
+    resource_url: Type.String({ description: 'The path at which the resource is read' }),
+  },
+  { $id: 'FeedEvent' },
+)
+export type FeedEvent = Static<typeof FeedEvent>
+
+export const EventQuery = Type.Object({
+  ...PageQuery.properties,
+  type: Type.Optional(FeedType),
+  since: Type.Optional({ ...Timestamp, description: 'Events at this time or later' }),
+  until: Type.Optional({ ...Timestamp, description: 'Events before this time' }),
+})
+
+export const EventList = pageOf('events', FeedEvent)
