@@ -196,23 +196,26 @@ export type CheckpointRegistered = Static<typeof CheckpointRegistered>
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
 /** The result of a job whose artifacts have been PUT. */
-export const CompleteJob = Type.Object({
-  artifacts: Type.Array(
-    Type.Object({
-      filename: Filename,
-      size_bytes: SizeBytes,
-      sha256: Sha256,
-      content_type: Type.String({ minLength: 3, maxLength: 200 }),
-    }),
-    { minItems: 1, maxItems: 200 },
-  ),
-  metrics: JsonObject,
-  // The task type of the run's config has a listing, which holds for those that are absent.
-  input_schema: Type.Optional(JsonObject),
-  output_schema: Type.Optional(JsonObject),
-  example_input: Type.Optional(JsonObject),
-  example_output: Type.Optional(JsonObject),
-})
+export const CompleteJob = Type.Object(
+  {
+    artifacts: Type.Array(
+      Type.Object({
+        filename: Filename,
+        size_bytes: SizeBytes,
+        sha256: Sha256,
+        content_type: Type.String({ minLength: 3, maxLength: 200 }),
+      }),
+      { minItems: 1, maxItems: 200 },
+    ),
+    metrics: JsonObject,
+    // The task type of the run's config has a listing, which holds for those that are absent.
+    input_schema: Type.Optional(JsonObject),
+    output_schema: Type.Optional(JsonObject),
+    example_input: Type.Optional(JsonObject),
+    example_output: Type.Optional(JsonObject),
+  },
+  { $id: 'CompleteJob' },
+)
 export type CompleteJob = Static<typeof CompleteJob>
 
 /** The kinds of media that a task's files hold. */
@@ -230,15 +233,18 @@ export const TaskOutput = Type.Object({
 export type TaskOutput = Static<typeof TaskOutput>
 
 /** The result of a task. */
-export const CompleteTask = Type.Object({
-  result: JsonObject,
-  /** The files of the result, which the platform adds to it with their URLs. Nodes before 0.13 do not send them. */
-  outputs: Type.Optional(Type.Array(TaskOutput, { minItems: 1, maxItems: 100 })),
-  inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
-  model_state: Vocabulary('resident', 'cached', 'cold'),
-  /** The time that the load waited for the installation of its environment. Nodes before 0.12 do not send it. */
-  environment_ms: Type.Optional(Type.Number({ minimum: 0 })),
-})
+export const CompleteTask = Type.Object(
+  {
+    result: JsonObject,
+    /** The files of the result, which the platform adds to it with their URLs. Nodes before 0.13 do not send them. */
+    outputs: Type.Optional(Type.Array(TaskOutput, { minItems: 1, maxItems: 100 })),
+    inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
+    model_state: Vocabulary('resident', 'cached', 'cold'),
+    /** The time that the load waited for the installation of its environment. Nodes before 0.12 do not send it. */
+    environment_ms: Type.Optional(Type.Number({ minimum: 0 })),
+  },
+  { $id: 'CompleteTask' },
+)
 export type CompleteTask = Static<typeof CompleteTask>
 
 /** The kind of the lease decides which of the two is valid. */

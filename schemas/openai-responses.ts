@@ -12,6 +12,7 @@ export const CreateResponse = Type.Object(
     model: Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' }),
     input: Type.Unsafe<string | unknown[]>({
       type: ['string', 'array'],
+      items: {},
       minItems: 1,
       description: 'A text, or items: messages, function calls and their outputs',
     }),

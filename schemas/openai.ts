@@ -11,6 +11,7 @@ const Message = Type.Object({
   content: Type.Optional(
     Type.Unsafe<string | unknown[] | null>({
       type: ['string', 'array', 'null'],
+      items: {},
       description: 'Required but for an assistant that calls tools, where it may be null as well',
     }),
   ),

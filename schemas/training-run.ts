@@ -174,7 +174,7 @@ export type TrainingRunLogs = Static<typeof TrainingRunLogs>
 
 export const TrainingRunMetrics = Type.Object(
   { run_id: Uuid, metrics: TrainingMetrics },
-  { $id: 'TrainingRunMetrics' },
+  { $id: 'RunMetrics' },
 )
 export type TrainingRunMetrics = Static<typeof TrainingRunMetrics>
 

@@ -40,6 +40,7 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     await tool('Python environment for tools', 'HEARTH_TEST_TOOLS', () => python('tools')),
     await tool('openai client of Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
     await tool('MCP clients of Python', 'HEARTH_TEST_MCP', () => python('mcp', TEST_LOCKS)),
+    await tool('generator of Python clients', 'HEARTH_TEST_GENERATOR', () => python('generator', TEST_LOCKS)),
     await tool('MCP Inspector', 'HEARTH_TEST_INSPECTOR', () =>
       ensurePackages('inspector', { cacheDir, log: say, locksDir: TEST_PACKAGES }),
     ),

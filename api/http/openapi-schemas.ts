@@ -8,7 +8,7 @@ export class Components {
   place(schema: unknown): unknown {
     if (Array.isArray(schema)) return schema.map((item) => this.place(item))
     if (typeof schema !== 'object' || schema === null) return schema
-    const { $id, ...rest } = schema as Json
+    const { $id, ...rest } = openRecord(schema as Json)
     const entries = Object.entries(rest).map(([name, value]) => [
       name,
       keepsNames(name) ? value : this.place(value),
@@ -23,6 +23,16 @@ export class Components {
     this.schemas[$id] = placed
     return { $ref: `#/components/schemas/${$id}` }
   }
+}
+
+const ANY_NAME = '^.*$'
+
+/** Writes members of any name as `additionalProperties`, which generators of clients read. */
+function openRecord(schema: Json): Json {
+  const { patternProperties, ...rest } = schema
+  const members = patternProperties as Json | undefined
+  if (members?.[ANY_NAME] === undefined) return schema
+  return { ...rest, additionalProperties: members[ANY_NAME] }
 }
 
 /** Returns whether the values under this name are data and not schemas. */
