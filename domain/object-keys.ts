@@ -69,6 +69,9 @@ export const datasetKey = (
   extension = 'upload',
 ): string => `${datasetFolder(stage, place)}${place.uploadId}/data.${extension}`
 
+/** Returns the key of what is kept of a dataset's first rows, beside its file. */
+export const previewKey = (objectKey: string): string => objectKey.replace(/[^/]*$/, 'preview.json')
+
 /** Returns the account that owns the object; imports of operators have an owner of their own. */
 export function accountOfKey(key: string): string {
   const [stage = '', accountId = ''] = key.split('/')

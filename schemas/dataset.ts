@@ -121,3 +121,57 @@ export const UploadedDataset = Type.Object(
   },
   { $id: 'UploadedDataset' },
 )
+
+const PreviewValue = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()])
+export type PreviewValue = Static<typeof PreviewValue>
+
+/** A column of the first rows, in figures. */
+const ColumnSummary = Type.Object(
+  {
+    name: Type.String(),
+    type: Type.String(),
+    missing: Count,
+    distinct: Count,
+    min: Nullable(Type.Number()),
+    max: Nullable(Type.Number()),
+    mean: Nullable(Type.Number()),
+    common: Type.Array(Type.Object({ value: PreviewValue, count: Count }), {
+      description: 'The most frequent values',
+    }),
+  },
+  { $id: 'ColumnSummary' },
+)
+
+/** What is kept of the first rows of a dataset. */
+export const DatasetPreview = Type.Object({
+  sampled_rows: Count,
+  columns: Type.Array(ColumnSummary),
+  rows: Type.Array(Type.Array(PreviewValue)),
+})
+export type DatasetPreview = Static<typeof DatasetPreview>
+
+export const DatasetRowsQuery = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 50, default: 20 })),
+})
+
+/** The first rows of a dataset: at most 50 rows and 200 columns; longer texts are cut to 500 characters. */
+export const DatasetRows = Type.Object(
+  {
+    dataset_id: Uuid,
+    num_samples: Count,
+    columns: Type.Array(DatasetColumn, { description: 'In the order of the values of a row' }),
+    rows: Type.Array(Type.Array(PreviewValue)),
+  },
+  { $id: 'DatasetRows' },
+)
+
+/** A dataset in figures, which are those of its first rows. */
+export const DatasetSummary = Type.Object(
+  {
+    dataset_id: Uuid,
+    num_samples: Count,
+    sampled_rows: Type.Integer({ minimum: 0, description: 'The first rows, which the figures are of' }),
+    columns: Type.Array(ColumnSummary),
+  },
+  { $id: 'DatasetSummary' },
+)

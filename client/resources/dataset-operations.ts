@@ -5,6 +5,9 @@ import type {
   Dataset,
   DatasetList,
   DatasetQuery,
+  DatasetRows,
+  DatasetRowsQuery,
+  DatasetSummary,
   InitUpload,
   UploadedDataset,
   UploadFields,
@@ -33,6 +36,18 @@ export function datasetOperations(on: Operations) {
       id: 'getDataset',
       method: 'GET',
       path: '/datasets/{dataset_id}',
+    }),
+    /** Returns the first rows. */
+    rows: on.query<DatasetId, Static<typeof DatasetRowsQuery>, Static<typeof DatasetRows>>({
+      id: 'getDatasetRows',
+      method: 'GET',
+      path: '/datasets/{dataset_id}/rows',
+    }),
+    /** Returns what the first rows hold, column by column. */
+    profile: on.call<DatasetId, Static<typeof DatasetSummary>>({
+      id: 'getDatasetProfile',
+      method: 'GET',
+      path: '/datasets/{dataset_id}/profile',
     }),
     delete: on.call<DatasetId, void>({
       id: 'deleteDataset',

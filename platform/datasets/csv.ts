@@ -1,8 +1,9 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './csv-scan.ts'
-import { ATTEMPTS, isOutOfMemory, literal, numbers, reading } from './duckdb.ts'
+import { ATTEMPTS, IN_ORDER, isOutOfMemory, literal, numbers, reading, texts } from './duckdb.ts'
 import { readStart } from './lines.ts'
+import { SAMPLED, type SampledRow } from './preview.ts'
 import {
   decodedBytes,
   DatasetRefused,
@@ -53,6 +54,16 @@ export async function readCsv(path: string): Promise<DatasetProfile> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const names = dialect.header.map((_, i) => `c${i}`)
   return reading(path, ATTEMPTS, (db) => readWith({ db, path, dialect, names }))
+}
+
+/** Returns the first rows as texts. */
+export async function sampleCsv(path: string): Promise<SampledRow[]> {
+  const dialect = parseHeader(await readStart(path, HEADER_BYTES))
+  const names = dialect.header.map((_, i) => `c${i}`)
+  const cut = names.slice(0, SAMPLED.columns).map((c) => `left(${c}, ${SAMPLED.characters + 1})`)
+  return reading(path, IN_ORDER, (db) =>
+    texts(db, `select ${cut.join(', ')} from ${source({ db, path, dialect, names })} limit ${SAMPLED.rows}`),
+  )
 }
 
 async function readWith(file: CsvFile): Promise<DatasetProfile> {

@@ -15,6 +15,9 @@ export const ATTEMPTS: readonly ReaderOptions[] = [
   { memoryMb: 1_024, threads: 1 },
 ]
 
+/** One thread reads rows in the order of the file. */
+export const IN_ORDER: readonly ReaderOptions[] = [{ memoryMb: 512, threads: 1 }]
+
 /** Opens a database that can read exactly one file and nothing else of this machine. */
 async function openReader(path: string, { memoryMb, threads }: ReaderOptions): Promise<DuckDBConnection> {
   const instance = await DuckDBInstance.create(':memory:', {
@@ -60,6 +63,12 @@ export async function numbers(db: DuckDBConnection, sql: string): Promise<Record
   const [row = {}] = (await db.runAndReadAll(sql)).getRowObjects()
   return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, Number(value)]))
 }
+
+/** Returns the rows of a query whose values are all texts. */
+export const texts = async (db: DuckDBConnection, sql: string): Promise<(string | null)[][]> =>
+  (await db.runAndReadAll(sql))
+    .getRows()
+    .map((row) => row.map((value) => (value === null ? null : String(value))))
 
 /** Returns the columns of a query with DuckDB's own types. */
 export async function describe(

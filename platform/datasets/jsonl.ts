@@ -4,6 +4,7 @@ import { SNIFFED_ROWS } from '../../domain/dataset-columns.ts'
 import { ATTEMPTS, columnType, describe, literal, numbers, reading } from './duckdb.ts'
 import { JsonColumns } from './json-columns.ts'
 import { decodeLine, readLines, tooLong } from './lines.ts'
+import { cutText, SAMPLED, type SampledRow } from './preview.ts'
 import {
   decodedBytes,
   DatasetRefused,
@@ -31,6 +32,25 @@ export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<Data
     // None of DuckDB's errors proves that a file is bad: a long last line without a newline also causes one.
     return scan(path)
   }
+}
+
+/** Returns the first rows as texts; nested values are JSON. */
+export async function sampleJsonl(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
+  const sample: SampledRow[] = []
+  const names = columns.slice(0, SAMPLED.columns).map(({ name }) => name)
+  for await (const { bytes } of readLines(path)) {
+    const text = decodeLine(bytes)?.trim()
+    if (!text) continue
+    const row = JSON.parse(text) as Record<string, unknown>
+    sample.push(names.map((name) => (Object.hasOwn(row, name) ? textOf(row[name]) : null)))
+    if (sample.length === SAMPLED.rows) break
+  }
+  return sample
+}
+
+function textOf(value: unknown): string | null {
+  if (value === null || value === undefined) return null
+  return cutText(typeof value === 'string' ? value : JSON.stringify(value))
 }
 
 async function readWith(db: DuckDBConnection, path: string): Promise<DatasetProfile> {

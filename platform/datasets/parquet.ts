@@ -4,12 +4,15 @@ import {
   describe,
   faultOfFile,
   identifier,
+  IN_ORDER,
   isOutOfMemory,
   literal,
   numbers,
   reading,
+  texts,
 } from './duckdb.ts'
-import { decodedBytes, DatasetRefused, type DatasetProfile } from './profile.ts'
+import { SAMPLED, type SampledRow } from './preview.ts'
+import { decodedBytes, DatasetRefused, type DatasetColumn, type DatasetProfile } from './profile.ts'
 
 /** A column chunk is decoded as a whole, and its size depends on the writer. */
 const ATTEMPTS = [
@@ -33,6 +36,16 @@ export function readParquet(path: string): Promise<DatasetProfile> {
       if (!isOutOfMemory(err) || !MET_LIMIT.test(String(err))) throw err
       throw new DatasetRefused('a row group is too large; write smaller ones', { cause: err })
     },
+  )
+}
+
+/** Returns the first rows as texts. */
+export function sampleParquet(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
+  const cut = columns
+    .slice(0, SAMPLED.columns)
+    .map(({ name }) => `left(${identifier(name)}::varchar, ${SAMPLED.characters + 1})`)
+  return reading(path, IN_ORDER, (db) =>
+    texts(db, `select ${cut.join(', ')} from read_parquet(${literal(path)}) limit ${SAMPLED.rows}`),
   )
 }
 

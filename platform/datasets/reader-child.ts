@@ -1,8 +1,9 @@
 import { misnamedReason } from '../../domain/dataset-kind.ts'
 import { isStorable } from '../../domain/storable-text.ts'
 import { readStart } from './lines.ts'
-import { DatasetRefused, MAX_COLUMNS, type DatasetProfile } from './profile.ts'
-import type { ReadAnswer, ReadOrder } from './reader.ts'
+import { previewOf, type SampledRow } from './preview.ts'
+import { DatasetRefused, MAX_COLUMNS, type DatasetColumn, type DatasetProfile } from './profile.ts'
+import type { PreviewAnswer, ReadAnswer, ReadOrder } from './reader.ts'
 
 // Reads one dataset in a process of its own, so that the memory and the crashes of native readers end with it. Each
 // reader is imported only when needed, because importing all of them takes longer than reading a usual file.
@@ -12,6 +13,15 @@ const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetPro
   jsonl: async ({ path }) => (await import('./jsonl.ts')).readJsonl(path),
   parquet: async ({ path }) => (await import('./parquet.ts')).readParquet(path),
   hf_dataset: async ({ path, directory }) => (await import('./hf.ts')).readHfDataset(path, directory),
+}
+
+/** Reads the first rows; archives show none. */
+const sample: Partial<
+  Record<ReadOrder['format'], (order: ReadOrder, columns: readonly DatasetColumn[]) => Promise<SampledRow[]>>
+> = {
+  csv: async ({ path }) => (await import('./csv.ts')).sampleCsv(path),
+  jsonl: async ({ path }, columns) => (await import('./jsonl.ts')).sampleJsonl(path, columns),
+  parquet: async ({ path }, columns) => (await import('./parquet.ts')).sampleParquet(path, columns),
 }
 
 /** Enough bytes to identify the kind of a file. */
@@ -38,9 +48,23 @@ function checkColumns({ columns }: DatasetProfile): void {
   throw new DatasetRefused(`the name of column ${at + 1} holds the character NUL, or half a surrogate pair`)
 }
 
-const finish = (answered: ReadAnswer) =>
-  process.send?.({ ...answered, peakBytes: process.resourceUsage().maxRSS * 1024 }, () => process.exit(0))
+/**
+ * Sends the profile before the first rows are read again for the preview: whatever happens then, the dataset is as good
+ * as its profile says.
+ */
+async function serve(order: ReadOrder): Promise<void> {
+  const answered = await answer(order)
+  await send({ ...answered, peakBytes: process.resourceUsage().maxRSS * 1024 })
+  if ('profile' in answered) {
+    const { columns } = answered.profile
+    const rows = await sample[order.format]?.(order, columns).catch(() => undefined)
+    await send({ preview: rows ? previewOf(columns, rows) : null } satisfies PreviewAnswer)
+  }
+  process.exit(0)
+}
 
-process.once('message', (order: ReadOrder) => void answer(order).then(finish))
+const send = (message: object) => new Promise<void>((resolve) => process.send?.(message, () => resolve()))
+
+process.once('message', (order: ReadOrder) => void serve(order))
 // The parent has exited, so no process waits for the result.
 process.once('disconnect', () => process.exit(1))

@@ -1,9 +1,10 @@
 import { fork } from 'node:child_process'
-import { once } from 'node:events'
+import { on, once } from 'node:events'
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import type { DatasetPreview } from '../../schemas/dataset.ts'
 import { MemoryWatch } from '../processes/memory-watch.ts'
 import { ownNamespaces } from '../processes/own-namespaces.ts'
 import { treeOf } from '../processes/process-tree.ts'
@@ -18,6 +19,11 @@ export interface ReadOrder {
 
 export type ReadAnswer = { profile: DatasetProfile } | { refused: string } | { broken: string }
 
+/** Follows a profile; null when there are no rows to show. */
+export interface PreviewAnswer {
+  preview: DatasetPreview | null
+}
+
 /** The reader's process ended without a result, or with an invalid one. */
 export class DatasetReaderBroken extends Error {
   override readonly name = 'DatasetReaderBroken'
@@ -31,6 +37,8 @@ export interface ReadBounds {
 }
 const BOUNDS: ReadBounds = { memoryMb: 2_048, ms: 15 * 60_000 }
 const HEAP_MB = 512
+/** The first rows are shown where reading them again takes no longer. */
+const PREVIEW_MS = 20_000
 const FOLDER_LIFE_MS = 24 * 3_600_000
 
 /**
@@ -40,13 +48,13 @@ const FOLDER_LIFE_MS = 24 * 3_600_000
 export async function readDataset(
   file: { path: string; format: DatasetFormat },
   { signal, bounds = BOUNDS }: { signal?: AbortSignal; bounds?: ReadBounds | undefined } = {},
-): Promise<DatasetProfile & { peakBytes: number }> {
+): Promise<DatasetProfile & { peakBytes: number; preview: DatasetPreview | null }> {
   signal?.throwIfAborted()
   await using folder = await temporaryFolder()
   const answer = await askChild({ ...file, directory: folder.path }, bounds, signal)
   if ('refused' in answer) throw new DatasetRefused(answer.refused)
   if ('broken' in answer) throw new DatasetReaderBroken(answer.broken)
-  return { ...answer.profile, peakBytes: answer.peakBytes }
+  return { ...answer.profile, peakBytes: answer.peakBytes, preview: answer.preview }
 }
 
 async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: AbortSignal | undefined) {
@@ -88,16 +96,22 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
       )
     })
     child.send(order)
-    const [answer] = (await Promise.race([once(child, 'message'), exited])) as [
-      ReadAnswer & { peakBytes: number },
-    ]
-    return answer
+    const messages = on(child, 'message')
+    const [answer] = (await Promise.race([next(messages), exited])) as [ReadAnswer & { peakBytes: number }]
+    if (!('profile' in answer)) return { ...answer, preview: null }
+    const patience = AbortSignal.timeout(PREVIEW_MS)
+    const late = once(patience, 'abort').then(() => undefined)
+    const shown = Promise.race([next(messages), exited, late]) as Promise<[PreviewAnswer] | undefined>
+    return { ...answer, preview: (await shown.catch(() => undefined))?.[0].preview ?? null }
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', kill)
     kill()
   }
 }
+
+/** Returns the next event of a stream of them. */
+const next = async (events: AsyncIterator<unknown>): Promise<unknown> => (await events.next()).value
 
 /** Creates a folder for work on one dataset, and removes folders that a killed process left a day ago. */
 export async function temporaryFolder(): Promise<AsyncDisposable & { path: string }> {

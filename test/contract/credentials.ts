@@ -36,6 +36,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   initUpload: 'operator',
   commitUpload: 'operator',
   listDatasets: 'viewer',
+  getDatasetRows: 'viewer',
+  getDatasetProfile: 'viewer',
   getDataset: 'viewer',
   deleteDataset: 'admin',
   deleteModel: 'admin',

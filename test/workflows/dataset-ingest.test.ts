@@ -41,7 +41,8 @@ describe('datasetIngest', () => {
 
     assert.equal(good.answer.body.num_samples, 2)
     assert.equal(bad.answer.status, 422)
-    assert.deepEqual(await on.objectsOf(id), [`datasets/${on.accountId}/${id}/${good.uploadId}/data.csv`])
+    const folder = `datasets/${on.accountId}/${id}/${good.uploadId}`
+    assert.deepEqual((await on.objectsOf(id)).toSorted(), [`${folder}/data.csv`, `${folder}/preview.json`])
     await recordHistory('dataset-ingest-ready', workflow(id, good.uploadId))
   })
 

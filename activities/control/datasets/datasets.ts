@@ -6,7 +6,7 @@ import * as ingestRepository from '../../../db/repositories/datasets/ingests.ts'
 import type { OpenIngest } from '../../../db/repositories/datasets/ingests.ts'
 import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import { datasetFolder, datasetKey } from '../../../domain/object-keys.ts'
+import { datasetFolder, datasetKey, previewKey } from '../../../domain/object-keys.ts'
 import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
 import { DatasetRefused, type DatasetProfile } from '../../../platform/datasets/profile.ts'
 import {
@@ -16,6 +16,7 @@ import {
   temporaryFolder,
 } from '../../../platform/datasets/reader.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
+import type { DatasetPreview } from '../../../schemas/dataset.ts'
 import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
 import type { ControlDeps } from '../deps.ts'
 
@@ -73,10 +74,14 @@ export const createDatasetActivities = (
       // The upload may have been closed while it waited.
       if (!(await ingestRepository.findOpenIngest(db, uploadId))) return { status: 'closed' }
       const key = await settle(objects, upload)
-      const profile = await readStored(objects, { key, upload, bounds })
+      const { preview, ...profile } = await readStored(objects, { key, upload, bounds })
+      if (preview)
+        await objects.put(previewKey(key), Buffer.from(JSON.stringify(preview)), {
+          contentType: 'application/json',
+        })
       const finished = await ingestRepository.finishIngest(db, uploadId, { object_key: key, ...profile })
       const unwanted = finished ? finished.replacedKey : key
-      if (unwanted) await objects.delete(unwanted)
+      if (unwanted) await removeFile(objects, unwanted)
       return finished ? { status: 'ready', numSamples: profile.num_samples } : { status: 'closed' }
     } catch (err) {
       if (err instanceof LineFull) throw comeBack(err)
@@ -87,7 +92,7 @@ export const createDatasetActivities = (
       const reason = refusalReason(err, progress)
       if (reason === undefined) throw err
       await ingestRepository.failIngest(db, uploadId, reason)
-      await objects.delete(keyOf(upload))
+      await removeFile(objects, keyOf(upload))
       return { status: 'failed' }
     } finally {
       clearInterval(beating)
@@ -147,6 +152,11 @@ export const createDatasetActivities = (
 
 const keyOf = (upload: OpenIngest): string => datasetKey('datasets', upload, upload.storageFormat)
 
+async function removeFile(objects: ObjectStore, key: string): Promise<void> {
+  await objects.delete(previewKey(key))
+  await objects.delete(key)
+}
+
 /** Moves the file away from the key of its signed URL, so that it cannot change after the check. */
 async function settle(objects: ObjectStore, upload: OpenIngest): Promise<string> {
   const key = keyOf(upload)
@@ -157,16 +167,16 @@ async function settle(objects: ObjectStore, upload: OpenIngest): Promise<string>
 async function readStored(
   objects: ObjectStore,
   { key, upload, bounds }: { key: string; upload: OpenIngest; bounds: ReadBounds | undefined },
-): Promise<DatasetProfile & { total_size_bytes: number }> {
+): Promise<DatasetProfile & { total_size_bytes: number; preview: DatasetPreview | null }> {
   const signal = cancellationSignal()
   const info = await objects.head(key)
   await using folder = await temporaryFolder()
   await using copy = await objects.localCopy(key, { directory: folder.path, signal })
-  const { num_samples, columns, decoded_bytes } = await readDataset(
+  const { num_samples, columns, decoded_bytes, preview } = await readDataset(
     { path: copy.path, format: upload.storageFormat },
     { signal, bounds },
   )
-  return { num_samples, columns, decoded_bytes, total_size_bytes: info?.sizeBytes ?? 0 }
+  return { num_samples, columns, decoded_bytes, preview, total_size_bytes: info?.sizeBytes ?? 0 }
 }
 
 /** Frees this worker's slot and lets Temporal retry later, because a waiting activity would hold the slot. */

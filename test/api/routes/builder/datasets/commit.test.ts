@@ -122,7 +122,8 @@ describe('dataset init, PUT and commit', () => {
     assert.equal(better.answer.body.status, 'ready')
     assert.equal(worse.answer.status, 422)
     assert.equal(last.answer.body.num_samples, 3)
-    assert.equal((await on.objectsOf(id)).length, 1)
+    // The file, and what is kept of its first rows.
+    assert.equal((await on.objectsOf(id)).length, 2)
   })
 
   it('does not let a late PUT change what was checked', async () => {

@@ -68,7 +68,7 @@ describe('datasets in S3', function () {
 
     assert.equal(status, 201)
     assert.equal(body.num_samples, 2)
-    const [key = ''] = await on.objectsOf(body.dataset_id)
+    const key = (await on.objectsOf(body.dataset_id)).find((one) => one.endsWith('/data.csv')) ?? ''
     assert.equal(await text((await on.api.services.objects.get(key)).body), CSV)
   })
 

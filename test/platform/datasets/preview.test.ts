@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DuckDBInstance } from '@duckdb/node-api'
+import { previewOf, SAMPLED } from '../../../platform/datasets/preview.ts'
+import type { DatasetFormat } from '../../../platform/datasets/profile.ts'
+import { readDataset } from '../../../platform/datasets/reader.ts'
+import type { DatasetPreview } from '../../../schemas/dataset.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+async function previewOfFile(format: DatasetFormat, content: string | Uint8Array): Promise<DatasetPreview> {
+  using folder = temporaryFolder()
+  const path = join(folder.path, 'data')
+  await writeFile(path, content)
+  const { preview } = await readDataset({ path, format })
+  assert.ok(preview)
+  return preview
+}
+
+describe('the first rows of a dataset', () => {
+  it('of CSV have values of the types of their columns', async () => {
+    const { rows, columns, sampled_rows } = await previewOfFile(
+      'csv',
+      'i,n,b,d,s\n1,1.5,true,2024-01-31,"x, y"\n-2,NA,False,2024-02-01,\n',
+    )
+
+    assert.deepEqual(rows, [
+      [1, 1.5, true, '2024-01-31', 'x, y'],
+      [-2, null, false, '2024-02-01', null],
+    ])
+    assert.equal(sampled_rows, 2)
+    const [i, n] = columns
+    assert.deepEqual([i?.min, i?.max, i?.mean, i?.distinct, i?.missing], [-2, 1, -0.5, 2, 0])
+    assert.deepEqual([n?.missing, n?.mean], [1, 1.5])
+  })
+
+  it('of JSON Lines show nested values as JSON, and what is absent as missing', async () => {
+    const { rows, columns } = await previewOfFile(
+      'jsonl',
+      '{"a":[1,2],"b":"x"}\n\n{"b":null}\n{"a":{"c":1},"b":"x"}\n',
+    )
+
+    assert.deepEqual(rows, [
+      ['[1,2]', 'x'],
+      [null, null],
+      ['{"c":1}', 'x'],
+    ])
+    assert.deepEqual(columns[1]?.common, [{ value: 'x', count: 2 }])
+    assert.deepEqual(
+      columns.map(({ missing }) => missing),
+      [1, 1],
+    )
+  })
+
+  it('of Parquet are read in order', async () => {
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'data.parquet')
+    const db = await (await DuckDBInstance.create(':memory:')).connect()
+    await db.run(
+      `copy (select range as id, range * 0.5 as half from range(5000)) to '${path}' (format parquet)`,
+    )
+
+    const { preview } = await readDataset({ path, format: 'parquet' })
+
+    assert.deepEqual(preview?.rows[3], [3, 1.5])
+    assert.deepEqual([preview?.sampled_rows, preview?.columns[0]?.max], [SAMPLED.rows, SAMPLED.rows - 1])
+  })
+
+  it('are the first ones of a long file, with long texts cut', async () => {
+    const long = 'x'.repeat(10_000)
+    const { rows, sampled_rows } = await previewOfFile(
+      'csv',
+      `a,b\n${Array.from({ length: 30_000 }, (_, i) => `${i},${i === 0 ? long : 'y'}`).join('\n')}\n`,
+    )
+
+    assert.deepEqual(
+      rows.map(([a]) => a),
+      Array.from({ length: 50 }, (_, i) => i),
+    )
+    assert.equal(rows[0]?.[1], `${'x'.repeat(SAMPLED.characters)}…`)
+    assert.equal(sampled_rows, SAMPLED.rows)
+  })
+
+  it('are fewer where they are large, and of a wide table the first columns', () => {
+    const columns = Array.from({ length: 300 }, (_, i) => ({ name: `c${i}`, type: 'string' as const }))
+    const row = columns.map((_, i) => `${i}`.padEnd(SAMPLED.characters, '.'))
+
+    const preview = previewOf(
+      columns,
+      Array.from({ length: 50 }, () => row),
+    )
+
+    assert.equal(preview.columns.length, SAMPLED.columns)
+    assert.ok(preview.rows.length > 0 && preview.rows.length < 50)
+    assert.ok(JSON.stringify(preview.rows).length <= 600_000)
+  })
+
+  it('keep integers as texts that JSON cannot hold', () => {
+    const { rows } = previewOf([{ name: 'id', type: 'integer' }], [['9007199254740993'], ['7']])
+
+    assert.deepEqual(rows, [['9007199254740993'], [7]])
+  })
+})
