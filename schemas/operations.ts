@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { SystemHealth } from './health.ts'
 import { NodeModelState } from './node.ts'
 
@@ -172,3 +172,34 @@ export const Placements = Type.Object(
   { $id: 'Placements' },
 )
 export type Placements = Static<typeof Placements>
+
+export const WorkItemKind = Vocabulary('task', 'run', 'merge', 'cohort')
+export type WorkItemKind = Static<typeof WorkItemKind>
+
+/** A piece of work that has not ended. */
+export const WorkItem = Type.Object(
+  {
+    kind: WorkItemKind,
+    id: Uuid,
+    account_id: Uuid,
+    status: Type.String(),
+    subject: Nullable(
+      Type.String({ description: 'The model of a task, the config of a run, the name of a cohort' }),
+    ),
+    node_id: Nullable(Uuid),
+    waiting_reason: Nullable(Type.String()),
+    workflow_id: Nullable(
+      Type.String({ description: 'null for a request that a gateway carries without a workflow' }),
+    ),
+    temporal_url: Nullable(Type.String()),
+    created_at: Timestamp,
+  },
+  { $id: 'WorkItem' },
+)
+export type WorkItem = Static<typeof WorkItem>
+
+export const WorkQuery = Type.Object({
+  ...PageQuery.properties,
+  kind: WorkItemKind,
+  account_id: Type.Optional(Uuid),
+})

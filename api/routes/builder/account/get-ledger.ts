@@ -1,4 +1,7 @@
+import type { Kysely } from 'kysely'
+import type { Static } from 'typebox'
 import * as ledgerRepository from '../../../../db/repositories/platform/ledger.ts'
+import type { Database } from '../../../../db/tables.ts'
 import { microToCredits } from '../../../../domain/money.ts'
 import { type AccountEntry, AccountLedger, LedgerQuery } from '../../../../schemas/account.ts'
 import { readPage } from '../../../http/page.ts'
@@ -14,23 +17,30 @@ export const getLedger = route({
   query: LedgerQuery,
   success: { status: 200, schema: AccountLedger },
 
-  async handler({ caller: { accountId }, query }, { db }) {
-    const period = periodOf(query)
-    const [page, spent, spentEver] = await Promise.all([
-      readPage(query, ['ledger', accountId, query.from, query.to], (request) =>
-        ledgerRepository.listBooked(db, accountId, { ...request, ...period }),
-      ),
-      ledgerRepository.spentBy(db, accountId, period),
-      ledgerRepository.spentBy(db, accountId, ALWAYS),
-    ])
-    return {
-      entries: page.items.flatMap(present),
-      next_cursor: page.next_cursor,
-      period: { spent_micro: spent, spent_credits: microToCredits(spent) },
-      balance: { micro: 0 - spentEver, credits: microToCredits(0 - spentEver) },
-    }
-  },
+  handler: ({ caller: { accountId }, query }, { db }) => readAccountLedger(db, accountId, query),
 })
+
+/** Returns a page of what an account has paid and got back, with its balance. */
+export async function readAccountLedger(
+  db: Kysely<Database>,
+  accountId: string,
+  query: Static<typeof LedgerQuery>,
+): Promise<AccountLedger> {
+  const period = periodOf(query)
+  const [page, spent, spentEver] = await Promise.all([
+    readPage(query, ['ledger', accountId, query.from, query.to], (request) =>
+      ledgerRepository.listBooked(db, accountId, { ...request, ...period }),
+    ),
+    ledgerRepository.spentBy(db, accountId, period),
+    ledgerRepository.spentBy(db, accountId, ALWAYS),
+  ])
+  return {
+    entries: page.items.flatMap(present),
+    next_cursor: page.next_cursor,
+    period: { spent_micro: spent, spent_credits: microToCredits(spent) },
+    balance: { micro: 0 - spentEver, credits: microToCredits(0 - spentEver) },
+  }
+}
 
 const present = ({ entries, ...work }: ledgerRepository.BookedWork): AccountEntry[] =>
   entries.map(({ kind, amount_micro, created_at }) => ({

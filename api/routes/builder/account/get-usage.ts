@@ -1,7 +1,9 @@
+import type { Static } from 'typebox'
 import * as usageReportRepository from '../../../../db/repositories/platform/usage-reports.ts'
 import { microToCredits } from '../../../../domain/money.ts'
 import { AccountUsage, UsageQuery } from '../../../../schemas/account.ts'
 import { route } from '../../../http/route.ts'
+import type { Services } from '../../../services.ts'
 import { periodOf } from './period.ts'
 
 const DAY_MS = 86_400_000
@@ -18,23 +20,30 @@ export const getUsage = route({
   success: { status: 200, schema: AccountUsage },
   isLong: true,
 
-  async handler({ caller: { accountId }, query }, { db, now }) {
-    const { group = 'day' } = query
-    const asked = periodOf(query)
-    const until = asked.until ?? new Date(now().getTime() + DAY_MS)
-    const from = asked.from ?? startOfDay(until.getTime() - USUAL_DAYS * DAY_MS)
-    const rows = await usageReportRepository.readUsage(db, accountId, { from, until, group })
-    return {
-      group,
-      from: from.toISOString(),
-      to: until.toISOString(),
-      rows: rows.map(({ cost_micro, ...row }) => ({
-        ...row,
-        cost_micro,
-        cost_credits: microToCredits(cost_micro),
-      })),
-    }
-  },
+  handler: ({ caller: { accountId }, query }, services) => readAccountUsage(services, accountId, query),
 })
+
+/** Returns the usage of an account, in the last 30 days unless the query says otherwise. */
+export async function readAccountUsage(
+  { db, now }: Pick<Services, 'db' | 'now'>,
+  accountId: string,
+  query: Static<typeof UsageQuery>,
+): Promise<AccountUsage> {
+  const { group = 'day' } = query
+  const asked = periodOf(query)
+  const until = asked.until ?? new Date(now().getTime() + DAY_MS)
+  const from = asked.from ?? startOfDay(until.getTime() - USUAL_DAYS * DAY_MS)
+  const rows = await usageReportRepository.readUsage(db, accountId, { from, until, group })
+  return {
+    group,
+    from: from.toISOString(),
+    to: until.toISOString(),
+    rows: rows.map(({ cost_micro, ...row }) => ({
+      ...row,
+      cost_micro,
+      cost_credits: microToCredits(cost_micro),
+    })),
+  }
+}
 
 const startOfDay = (ms: number): Date => new Date(Math.max(0, ms - (ms % DAY_MS)))

@@ -1,4 +1,6 @@
 import { createAccount } from './accounts/create-account.ts'
+import { getAccountLedger } from './accounts/get-account-ledger.ts'
+import { getAccountUsage } from './accounts/get-account-usage.ts'
 import { getAccount } from './accounts/get-account.ts'
 import { listAccounts } from './accounts/list-accounts.ts'
 import { updateAccount } from './accounts/update-account.ts'
@@ -19,6 +21,7 @@ import { getSettings } from './get-settings.ts'
 import { activateKillSwitch } from './kill-switch/activate-kill-switch.ts'
 import { deactivateKillSwitch } from './kill-switch/deactivate-kill-switch.ts'
 import { getKillSwitch } from './kill-switch/get-kill-switch.ts'
+import { listOpenWork } from './list-open-work.ts'
 import { memoryAdmin } from './memory/index.ts'
 import { getMinWarm } from './min-warm/get-min-warm.ts'
 import { setMinWarm } from './min-warm/set-min-warm.ts'
@@ -32,6 +35,7 @@ import { removeTool } from './tools/remove-tool.ts'
 export const admin = [
   getOverview,
   getQueues,
+  listOpenWork,
   getSettings,
   explainPlacement,
   activateKillSwitch,
@@ -42,6 +46,8 @@ export const admin = [
   createAccount,
   listAccounts,
   getAccount,
+  getAccountUsage,
+  getAccountLedger,
   updateAccount,
   createApiKey,
   listApiKeys,

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import { newId } from '../../../../domain/ids.ts'
 import { SETTINGS } from '../../../../platform/config.ts'
 import { until } from '../../../support/assertions/until.ts'
-import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
 import { operate } from '../../../support/builders/memory.ts'
 import { type AnyBody, OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { rawNode } from '../../../support/servers/raw-node.ts'
@@ -150,5 +150,77 @@ describe('views of operators', () => {
     assert.match(JSON.stringify(foreign.nodes), /serves only its own account/)
     assert.equal((await operate(api, 'GET', '/placements?model=none')).status, 404)
     assert.equal((await operate(api, 'GET', '/placements')).status, 422)
+  })
+
+  it('list open work of one kind with its workflows, of all accounts or of one', async () => {
+    const { db } = api.database
+    const [one, other] = [(await api.account()).accountId, (await api.account()).accountId]
+    const endpoint = await buildEndpoint(db, one)
+    const addTask = async (accountId: string, more: object = {}): Promise<string> => {
+      const { id } = await db
+        .insertInto('task')
+        .values({
+          id: newId(),
+          account_id: accountId,
+          endpoint_id: endpoint.id,
+          status: 'queued',
+          surface: 'rest',
+          model_key: endpoint.model_key,
+          ...more,
+        })
+        .returning('id')
+        .executeTakeFirstOrThrow()
+      return id
+    }
+    const waiting = await addTask(one, { waiting_since: new Date() })
+    const carried = await addTask(other, { status: 'running', gateway_id: api.services.gateway.id })
+    await addTask(one, { status: 'succeeded' })
+    const run = await buildRun(db, one, { status: 'pending', waiting_reason: 'no node with a GPU' })
+    const merge = await buildRun(db, other, { status: 'running', job_type: 'merge' })
+    const ids = async (query: string): Promise<string[]> =>
+      (await read(`/work?limit=100&${query}`)).work.map(({ id }: AnyBody) => id)
+
+    const tasks = (await read('/work?kind=task&limit=2')).work
+    assert.deepEqual(
+      tasks.map(({ id, waiting_reason, workflow_id }: AnyBody) => [id, waiting_reason, workflow_id]),
+      [
+        [carried, null, null],
+        [waiting, 'no node can run it now', `task/${waiting}`],
+      ],
+    )
+    assert.deepEqual(await ids(`kind=task&account_id=${other}`), [carried])
+    assert.deepEqual([await ids('kind=run'), await ids('kind=merge')], [[run.id], [merge.id]])
+    assert.equal((await read('/work?kind=run')).work[0].waiting_reason, 'no node with a GPU')
+    assert.deepEqual(await ids('kind=cohort'), [])
+    const first = await read('/work?kind=task&limit=1')
+    const next = await read(`/work?kind=task&limit=1&cursor=${first.next_cursor}`)
+    assert.deepEqual([first.work[0].id, next.work[0].id], [carried, waiting])
+    assert.equal((await operate(api, 'GET', '/work')).status, 422)
+  })
+
+  it('read usage and ledger of any account as the account itself does', async () => {
+    const { accountId, key } = await api.account()
+    const { db } = api.database
+    const endpoint = await buildEndpoint(db, accountId)
+    await db
+      .insertInto('task')
+      .values({
+        id: newId(),
+        account_id: accountId,
+        endpoint_id: endpoint.id,
+        status: 'succeeded',
+        surface: 'rest',
+        model_key: endpoint.model_key,
+        tokens_in: 3,
+      })
+      .execute()
+    const own = async (path: string) => (await api.call('GET', `/api/builder/v1/${path}`, { key })).body
+
+    const usage = await read(`/accounts/${accountId}/usage?group=model`)
+    assert.deepEqual(usage.rows, (await own('usage?group=model')).rows)
+    assert.deepEqual([usage.rows.length, usage.rows[0].tokens_in], [1, 3])
+    assert.deepEqual(await read(`/accounts/${accountId}/ledger`), await own('ledger'))
+    assert.equal((await operate(api, 'GET', `/accounts/${newId()}/usage`)).status, 404)
+    assert.equal((await operate(api, 'GET', `/accounts/${newId()}/ledger`)).status, 404)
   })
 })

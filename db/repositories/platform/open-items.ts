@@ -1,0 +1,58 @@
+import { type Kysely, sql } from 'kysely'
+import type { WorkItemKind } from '../../../schemas/operations.ts'
+import type { Database } from '../../tables.ts'
+
+/** A piece of work that has not ended. */
+export interface OpenItem {
+  id: string
+  account_id: string
+  status: string
+  /** What the work is of: the model of a task, the config of a run. */
+  subject: string | null
+  node_id: string | null
+  created_at: Date
+  waiting_reason: string | null
+  /** Null for a request that a gateway carries by itself. */
+  workflow_id: string | null
+}
+
+interface ItemPage {
+  kind: WorkItemKind
+  accountId?: string | null | undefined
+  before?: string | null | undefined
+  limit: number
+}
+
+const job = sql`
+  select id, account_id, status, model_config_id as subject, created_at, waiting_reason, 'job/' || id as workflow_id, (
+    select node_id from lease where kind = 'job' and subject_id = training_run.id and state = 'active'
+  ) as node_id
+  from training_run where status in ('pending', 'running') and deleted_at is null`
+
+/** By kind; each reads an index of open rows alone. */
+const OPEN = {
+  task: sql`
+    select id, account_id, status, model_key as subject, node_id, created_at,
+      case when waiting_since is not null and status = 'queued' then 'no node can run it now' end as waiting_reason,
+      case when gateway_id is null then 'task/' || id end as workflow_id
+    from task where status not in ('succeeded', 'failed') and surface <> 'cohort'`,
+  run: sql`${job} and job_type = 'training'`,
+  merge: sql`${job} and job_type = 'merge'`,
+  cohort: sql`
+    select id, account_id, status, name as subject, null::uuid as node_id, created_at, null as waiting_reason,
+      'cohort/' || id as workflow_id
+    from cohort where status not in ('succeeded', 'failed', 'cancelled')`,
+} satisfies Record<WorkItemKind, unknown>
+
+/** Lists open work of one kind, of all accounts or of one, newest first. */
+export async function listOpenItems(
+  db: Kysely<Database>,
+  { kind, accountId = null, before = null, limit }: ItemPage,
+): Promise<OpenItem[]> {
+  const { rows } = await sql<OpenItem>`
+    ${OPEN[kind]}
+      and (${accountId}::uuid is null or account_id = ${accountId}::uuid)
+      and (${before}::uuid is null or id < ${before}::uuid)
+    order by id desc limit ${limit}`.execute(db)
+  return rows
+}
