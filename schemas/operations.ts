@@ -203,3 +203,29 @@ export const WorkQuery = Type.Object({
   kind: WorkItemKind,
   account_id: Type.Optional(Uuid),
 })
+
+export const ModelCopiesQuery = Type.Object({
+  key: Type.Optional(Type.String({ minLength: 1, maxLength: 300, description: 'A part of the key' })),
+})
+
+/** A model on the nodes that are online. */
+export const ModelCopies = Type.Object(
+  {
+    model_key: Type.String(),
+    in_flight: Type.Integer({ description: 'Requests at work, over all nodes' }),
+    memory_mb: Type.Integer({ description: 'Of its largest copy' }),
+    min_warm: Type.Integer({ description: 'Nodes that operators want it loaded on' }),
+    copies: Type.Array(
+      Type.Object({
+        node_id: Uuid,
+        node: Type.String({ description: 'The name of the node' }),
+        state: NodeModelState,
+        in_flight: Type.Integer(),
+        pinned: Type.Boolean(),
+        error: Nullable(Type.String({ description: 'Of its last load' })),
+      }),
+    ),
+  },
+  { $id: 'ModelCopies' },
+)
+export type ModelCopies = Static<typeof ModelCopies>

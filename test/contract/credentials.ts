@@ -153,6 +153,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listOpenWork: 'operations-key',
   getAccountUsage: 'operations-key',
   getAccountLedger: 'operations-key',
+  listLoadedModels: 'operations-key',
+  findApiKeys: 'operations-key',
   getQueues: 'operations-key',
   getOverview: 'operations-key',
   listAuditLog: 'operations-key',

@@ -5,6 +5,7 @@ import { getAccount } from './accounts/get-account.ts'
 import { listAccounts } from './accounts/list-accounts.ts'
 import { updateAccount } from './accounts/update-account.ts'
 import { createApiKey } from './api-keys/create-api-key.ts'
+import { findApiKeys } from './api-keys/find-api-keys.ts'
 import { listApiKeys } from './api-keys/list-api-keys.ts'
 import { revokeApiKey } from './api-keys/revoke-api-key.ts'
 import { updateApiKey } from './api-keys/update-api-key.ts'
@@ -21,6 +22,7 @@ import { getSettings } from './get-settings.ts'
 import { activateKillSwitch } from './kill-switch/activate-kill-switch.ts'
 import { deactivateKillSwitch } from './kill-switch/deactivate-kill-switch.ts'
 import { getKillSwitch } from './kill-switch/get-kill-switch.ts'
+import { listLoadedModels } from './list-loaded-models.ts'
 import { listOpenWork } from './list-open-work.ts'
 import { memoryAdmin } from './memory/index.ts'
 import { getMinWarm } from './min-warm/get-min-warm.ts'
@@ -36,6 +38,7 @@ export const admin = [
   getOverview,
   getQueues,
   listOpenWork,
+  listLoadedModels,
   getSettings,
   explainPlacement,
   activateKillSwitch,
@@ -51,6 +54,7 @@ export const admin = [
   updateAccount,
   createApiKey,
   listApiKeys,
+  findApiKeys,
   revokeApiKey,
   updateApiKey,
   createNodeToken,

@@ -223,4 +223,36 @@ describe('views of operators', () => {
     assert.equal((await operate(api, 'GET', `/accounts/${newId()}/usage`)).status, 404)
     assert.equal((await operate(api, 'GET', `/accounts/${newId()}/ledger`)).status, 404)
   })
+
+  it('list the models on the nodes that are online, copy by copy', async () => {
+    const { db } = api.database
+    const { accountId } = await api.account()
+    const endpoint = await buildEndpoint(db, accountId, { min_warm: 2 })
+    const [one, two] = [await rawNode(db), await rawNode(db)]
+    const modelKey = endpoint.model_key
+    using _one = await one.link(api.baseUrl, { models: [modelKey, 'unlisted'] })
+    using _two = await two.link(api.baseUrl, { models: [modelKey] })
+    const path = `/models?key=${encodeURIComponent(modelKey.toUpperCase())}`
+
+    await until(async () => (await read(path)).models[0]?.copies.length === 2, 10_000)
+
+    const { models } = await read(path)
+    assert.equal(models.length, 1)
+    const { copies, ...model } = models[0]
+    assert.deepEqual(model, { model_key: modelKey, in_flight: 0, memory_mb: 10, min_warm: 2 })
+    assert.deepEqual(
+      new Set(copies.map(({ node_id, state }: AnyBody) => `${node_id} ${state}`)),
+      new Set([one, two].map(({ nodeId }) => `${nodeId} warm`)),
+    )
+  })
+
+  it('find a key of any account by its last four characters', async () => {
+    const { accountId, key } = await api.account()
+
+    const { keys } = await read(`/keys?hint=${encodeURIComponent(key.slice(-4))}`)
+
+    assert.ok(keys.some((one: AnyBody) => one.account_id === accountId && one.hint === key.slice(-4)))
+    assert.ok(!JSON.stringify(keys).includes(key))
+    assert.equal((await operate(api, 'GET', '/keys?hint=abc')).status, 422)
+  })
 })
