@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict'
+import { type AttentionFacts, attentionOf } from '../../domain/attention.ts'
+import { changesBetween } from '../../domain/changes.ts'
+import type { OpenWork } from '../../schemas/operations.ts'
+
+const WELL: AttentionFacts = {
+  killSwitch: { active: false, reason: null },
+  database: { status: 'ok' },
+  temporal: { status: 'ok' },
+  offline: { count: 0, some: [] },
+  online: 2,
+  unplaced: { tasks: 0, oldest_s: null, models: [] },
+  waitingRuns: [],
+  failing: [],
+  short: new Map(),
+  reviews: 0,
+  work: [],
+}
+
+const waiting = (kind: OpenWork['kind'], seconds: number): OpenWork => ({
+  kind,
+  waiting: 2,
+  running: 0,
+  oldest_waiting_s: seconds,
+})
+
+describe('what needs attention', () => {
+  it('is nothing while all is well, also with young starts and deliveries', () => {
+    const work = [waiting('workflow_start', 5), waiting('webhook_delivery', 60), waiting('task', 1_000)]
+
+    assert.deepEqual(attentionOf({ ...WELL, work }), [])
+  })
+
+  const CASES: [string, Partial<AttentionFacts>, string, string, RegExp][] = [
+    [
+      'PostgreSQL',
+      { database: { status: 'unreachable' } },
+      'system',
+      'critical',
+      /PostgreSQL does not answer/,
+    ],
+    [
+      'runs with the reason',
+      { waitingRuns: [{ reason: 'no node with a GPU', jobs: 3, job_id: 'j' }] },
+      'runs_wait',
+      'warning',
+      /^3 runs waiting: no node with a GPU/,
+    ],
+    [
+      'starts that Temporal does not take',
+      { work: [waiting('workflow_start', 31)] },
+      'starts_wait',
+      'critical',
+      /2 workflows not started for 31 s/,
+    ],
+    [
+      'overdue deliveries',
+      { work: [waiting('webhook_delivery', 121)] },
+      'deliveries_wait',
+      'warning',
+      /2 webhook deliveries overdue for 121 s/,
+    ],
+    [
+      'a model that does not load',
+      { failing: [{ model_key: 'm', node: 'rack', error: 'out of memory' }] },
+      'model_fails',
+      'warning',
+      /m could not be loaded on rack: out of memory/,
+    ],
+    [
+      'too few copies',
+      { short: new Map([['m', 'no node has room']]) },
+      'too_few_warm',
+      'warning',
+      /no node has room/,
+    ],
+    [
+      'a node, less than all of them',
+      { offline: { count: 1, some: [{ id: 'n', name: '' }] } },
+      'nodes_offline',
+      'warning',
+      /1 node offline: n\./,
+    ],
+  ]
+  for (const [title, facts, kind, severity, message] of CASES) {
+    it(`names ${title}`, () => {
+      const [found, ...others] = attentionOf({ ...WELL, ...facts })
+
+      assert.deepEqual([found?.kind, found?.severity, others], [kind, severity, []])
+      assert.match(found?.message ?? '', message)
+    })
+  }
+})
+
+describe('the changes of a record', () => {
+  it('are the fields that differ as JSON, and of what was made all that are not null', () => {
+    const at = new Date(0)
+
+    assert.deepEqual(
+      changesBetween({ a: 1, b: [1], c: at, d: 1 }, { a: 1, b: [2], c: new Date(0), d: undefined }),
+      { b: { from: [1], to: [2] } },
+    )
+    assert.deepEqual(changesBetween(undefined, { a: 1, b: null }), { a: { from: null, to: 1 } })
+  })
+})
