@@ -71,14 +71,16 @@ describe('uploads of the client', () => {
   it('go on in another process, before and after the PUT', async () => {
     for (const reaches of [false, true]) {
       let state: UploadState | undefined
+      const death = new AbortController()
       const dying = client(async (url, init) => {
         if (init?.method !== 'PUT') return fetch(url, init)
         if (reaches) await fetch(url, init)
-        throw new Error('the process dies')
+        death.abort(new Error('the process dies'))
+        throw death.signal.reason
       })
       const file = new Blob([CSV])
       const onState = (now: UploadState): void => void (state = now)
-      await assert.rejects(dying.datasets.upload({ ...NEW, file, onState, signal: AbortSignal.timeout(150) }))
+      await assert.rejects(dying.datasets.upload({ ...NEW, file, onState, signal: death.signal }))
       assert.ok(state)
       const puts: string[] = []
       const resumed = await client((url, init) => {
