@@ -34,7 +34,14 @@ function stageResult(lease: LeaseRow, body: CompleteLease): StageResult {
   return { result: withFiles(result, files), files }
 }
 
-const STEPS = ['loading', 'waiting', 'running'] as const
+/** The steps of stages by what nodes tell. A model tells how far its answer is soon after it began, perhaps in place of that. */
+const STEPS = new Map<string, 'loading' | 'waiting' | 'running'>([
+  ['loading', 'loading'],
+  ['waiting', 'waiting'],
+  ['running', 'running'],
+  ['generating', 'running'],
+  ['uploading_output', 'running'],
+])
 
 /** The payloads of a completion, which are made before anything is locked. */
 const prepared = new WeakMap<CompleteLease, ResultPayloads>()
@@ -58,7 +65,7 @@ export const stageWork = {
   },
 
   async progress(services, lease, { status }) {
-    const step = STEPS.find((one) => one === status)
+    const step = STEPS.get(status)
     if (!step) return
     const stage = await services.db.transaction().execute(async (trx) => {
       const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
