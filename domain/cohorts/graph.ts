@@ -169,24 +169,46 @@ export const inWriteOrder = <E extends Pick<GraphEdge, 'from'>>(edges: readonly 
   ...edges.filter(({ from }) => from.stage_id !== RUN_INPUT),
 ]
 
-/** Edges whose place cannot be made, as the static input of their stage and the edges before them have it. */
+/** Stands for the value of an edge that is not known yet; each is told apart by being an object of its own. */
+class Unknown {}
+
+/** Returns whether a value holds another one, at any depth. */
+const holds = (value: unknown, one: Unknown): boolean =>
+  value === one ||
+  (typeof value === 'object' && value !== null && Object.values(value).some((inner) => holds(inner, one)))
+
+/**
+ * Edges whose place cannot be made, as the static input of their stage and the edges before them have it, and those whose
+ * value would not be in the input any more once all are written.
+ */
 function unwritable({ stages, edges }: Graph): PlanReason[] {
   const known = new Map<string, unknown>(stages.map(({ stage_id, input }) => [stage_id, input]))
   const reasons: PlanReason[] = []
-  const before: GraphEdge[] = []
+  const written = new Map<GraphEdge, Unknown>()
+  const report = (edge: GraphEdge, why: string) => {
+    const { stage_id } = edge.to
+    const message = `edge "${edge.edge_id}" cannot write into stage "${stage_id}": ${why}`
+    reasons.push({ code: 'two_writers', message, stage_id, edge_id: edge.edge_id })
+  }
   for (const edge of inWriteOrder(edges)) {
     const { stage_id, path } = edge.to
     // Two edges into one place have a reason of their own.
-    if (before.some(({ to }) => to.stage_id === stage_id && overlap(to.path, path))) continue
-    before.push(edge)
+    if ([...written.keys()].some(({ to }) => to.stage_id === stage_id && overlap(to.path, path))) continue
+    const value = new Unknown()
     try {
-      known.set(stage_id, withValueAt(known.get(stage_id), path, null))
+      known.set(stage_id, withValueAt(known.get(stage_id), path, value))
+      written.set(edge, value)
     } catch (err) {
       if (!(err instanceof PointerError)) throw err
-      const message = `edge "${edge.edge_id}" cannot write into stage "${stage_id}": ${err.message}, by its static input or another edge`
-      reasons.push({ code: 'two_writers', message, stage_id, edge_id: edge.edge_id })
+      report(edge, `${err.message}, by its static input or another edge`)
     }
   }
+  for (const [edge, value] of written)
+    if (!holds(known.get(edge.to.stage_id), value))
+      report(
+        edge,
+        `a later edge writes over its value at "${edge.to.path}": give them places beside each other`,
+      )
   return reasons
 }
 

@@ -45,6 +45,13 @@ describe('the places that edges write to', () => {
 
   it('may each be the end of one list', () => {
     assert.deepEqual(faults({}, '/k/-', '/k/-'), [])
+    assert.deepEqual(faults({}, '/k/0', '/k/-'), [])
+  })
+
+  it('are refused where a later edge writes over the value of an earlier one', () => {
+    assert.deepEqual(faults({}, '/k/-', '/k/0'), [['two_writers', 'from0-to-1']])
+    assert.deepEqual(faults({}, '/k/-', '/k/0/x'), [['two_writers', 'from0-to-1']])
+    assert.deepEqual(faults({ k: {} }, '/k/-', '/k/-'), [['two_writers', 'from0-to-1']])
   })
 })
 
