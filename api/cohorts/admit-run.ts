@@ -50,7 +50,7 @@ export async function admitRun(trx: Transaction<Database>, admission: Admission)
   }
   if (earlier === undefined) await planRepository.insertPlan(trx, accountId, request, plan)
   checkInput(graph, body.input)
-  const source = await resumedCohort(trx, admission, graph)
+  const source = await resumedCohort(trx, admission, planned)
 
   const { quota, waiting } = await taskRepository.lockTaskQuota(trx, accountId)
   if (waiting >= quota) throw quotaExceeded(quota, waiting)
@@ -145,7 +145,7 @@ const takenOver = ({ cohort, stages, reason }: Source) => ({
 async function resumedCohort(
   trx: Transaction<Database>,
   { accountId, body }: Admission,
-  graph: Graph,
+  { graph, handOvers }: Pick<PlannedRequest, 'graph' | 'handOvers'>,
 ): Promise<Source | undefined> {
   if (body.resume_of === undefined) return undefined
   const cohort =
@@ -171,12 +171,21 @@ async function resumedCohort(
     // A result stands for the same work alone: the same stage on the same input, fed by results that stand.
     if (!input || canonicalJson(now) !== canonicalJson(then)) stages.delete(name)
   }
-  for (const { stage_id } of graph.stages) {
-    const incoming = (one: Graph) => one.edges.filter(({ to }) => to.stage_id === stage_id)
-    const isFed = incoming(graph).every(
-      ({ from }) => from.stage_id === RUN_INPUT || stages.has(from.stage_id),
-    )
-    if (!isFed || canonicalJson(incoming(graph)) !== canonicalJson(incoming(before))) stages.delete(stage_id)
+  for (let size = -1; size !== stages.size;) {
+    size = stages.size
+    for (const { stage_id } of graph.stages) {
+      const incoming = (one: Graph) => one.edges.filter(({ to }) => to.stage_id === stage_id)
+      const isFed = incoming(graph).every(
+        ({ from }) => from.stage_id === RUN_INPUT || stages.has(from.stage_id),
+      )
+      const isSame = canonicalJson(incoming(graph)) === canonicalJson(incoming(before))
+      // Only values are kept with a result: what else it handed over went with the node that held it.
+      const isNeeded = graph.edges.some(
+        ({ edge_id, from, to }) =>
+          from.stage_id === stage_id && !stages.has(to.stage_id) && !isByValue(handOvers.get(edge_id)!.kind),
+      )
+      if (!isFed || !isSame || isNeeded) stages.delete(stage_id)
+    }
   }
   if (stages.size > 0) return { cohort, stages }
   const reason =

@@ -140,10 +140,11 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
   const summary = async (taskId: string) => (await call('GET', `/api/v1/tasks/${taskId}/cohort`)).body
   const edgeOf = ({ edges }: AnyBody) => edges.find(({ name }: AnyBody) => name === 'vector')
   const codes = ({ reasons }: AnyBody) => reasons.map(({ code }: AnyBody) => code)
-  async function start(encoder: Encoder, text: string): Promise<AnyBody> {
+  async function start(encoder: Encoder, text: string, more: object = {}): Promise<AnyBody> {
     const { status, body } = await call('POST', '/api/v1/cohorts:run', {
       plan: planOf(encoder),
       input: { text },
+      ...more,
     })
     assert.equal(status, 202, JSON.stringify(body))
     return body
@@ -185,6 +186,32 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     const { state, evidence_id, producer_node_id, consumer_node_id } = edgeOf(seen)
     assert.deepEqual([state, evidence_id], ['consumed', null])
     assert.deepEqual([producer_node_id, consumer_node_id], [world.node.nodeId, other.nodeId])
+  })
+
+  it('has them made again in a run that resumes one, for they went with it', async () => {
+    const { control } = other.parts
+    const lease = control.lease.bind(control)
+    const consumed = Promise.withResolvers<void>()
+    control.lease = (...args: Parameters<typeof lease>) => {
+      if (args[0] !== 'complete') return lease(...args)
+      consumed.resolve()
+      return unlessAborted(new Promise<never>(() => {}), args[3]?.signal ?? new AbortController().signal)
+    }
+    const first = await start(native, sample[0] ?? '', { keep_outputs: true })
+    await consumed.promise
+    await call('POST', `/api/builder/v1/tasks/${first.task_id}:cancel`)
+    assert.equal((await ended(first.task_id)).status, 'cancelled')
+    control.lease = lease
+
+    const again = await start(native, sample[0] ?? '', { resume_of: first.cohort_id })
+    const seen = await ended(again.task_id)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual(
+      seen.stages.map(({ attempt }: AnyBody) => attempt),
+      [1, 1],
+    )
+    assert.equal((await world.on.task(again.task_id)).result.label, labels[0])
   })
 
   it('takes those of another encoder once a structured run has shown that it may', async () => {
