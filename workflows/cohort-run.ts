@@ -40,6 +40,8 @@ interface Progress extends StageOutline {
   isWaiting: boolean
   /** True when it has ended without a result, so that nothing is needed for it. */
   isOff: boolean
+  /** True when its row was put back while it was at work, so that it is called again once its last call has returned. */
+  isRepeated: boolean
   /** Counts how often it was begun; a repeated stage may begin anew before its last call has returned. */
   turn: number
   node: string
@@ -140,6 +142,7 @@ async function runStages(
         isRunning: false,
         isWaiting: false,
         isOff: false,
+        isRepeated: false,
         turn: 0,
         node: '',
         attempt: 0,
@@ -150,8 +153,11 @@ async function runStages(
   )
   const failures: unknown[] = []
   const repeat = (stageIds: readonly string[]) => {
-    for (const stage of run.values())
-      if (stageIds.includes(stage.id) && stage.state === 'done') stage.state = 'pending'
+    for (const stage of run.values()) {
+      if (!stageIds.includes(stage.id)) continue
+      if (stage.state === 'done') stage.state = 'pending'
+      else stage.isRepeated = true
+    }
   }
   setHandler(stageStarted, (stageName, isRunning = false) => {
     const stage = run.get(stageName)
@@ -179,7 +185,7 @@ async function runStages(
           if (!stage.scope.consideredCancelled || !isCancellation(err)) failures.push(err)
         })
         .finally(() => {
-          if (stage.turn === turn) stage.state = 'done'
+          if (stage.turn === turn) stage.state = stage.isRepeated ? 'pending' : 'done'
         })
     }
     const spare = [...run.values()].filter(needsNobody)
@@ -244,6 +250,7 @@ async function runStage(
   let avoid: string[] = []
   let pause = 0
   for (;;) {
+    stage.isRepeated = false
     const place = await callStage({ cohortId, stageId: stage.id, avoid })
     if (place.verdict === 'over') return
     if (place.verdict === 'waits') {
@@ -291,6 +298,8 @@ async function settled(
   repeat: Of['repeat'],
   ended: Ended & { attempt: number },
 ): Promise<'again' | 'ended'> {
+  // It needs its producers again before it is called again.
+  stage.isRunning = false
   const result = await settleStage({ stageId: stage.id, ...ended })
   if (result.verdict === 'failed') throw new StageFailed(result.fault)
   if (result.verdict === 'again' && result.repeat) repeat(result.repeat)

@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict'
+import { ApplicationFailure } from '@temporalio/common'
+import type { CallResult, OpenedCohort, StageOutline } from '../../activities/control/cohorts/cohorts.ts'
+import type { Settled } from '../../activities/control/cohorts/settle-stage.ts'
+import { newId } from '../../domain/ids.ts'
+import { cohortRun } from '../../workflows/cohort-run.ts'
+import { stageStarted } from '../../workflows/contract/messages.ts'
+import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
+import { startApi, type TestApi } from '../support/servers/api.ts'
+import {
+  runWorker,
+  startControlWorker,
+  startTemporal,
+  type TestTemporal,
+} from '../support/servers/temporal.ts'
+
+/** The order of calls alone: the rows of stages, and their nodes, answer as each test says. */
+describe('the stages of a cohort', () => {
+  let temporal: TestTemporal
+  let api: TestApi
+  before(async () => {
+    temporal = await startTemporal()
+    api = await startApi()
+  })
+  after(async () => {
+    await api?.[Symbol.asyncDispose]()
+    await temporal?.[Symbol.asyncDispose]()
+  })
+
+  const outline = (name: string, producers: string[]): StageOutline => ({
+    id: name,
+    name,
+    producers,
+    isOutput: producers.length > 0,
+    isDone: false,
+  })
+
+  it('are called again that are put back before their last call has returned', async () => {
+    const cohortId = newId()
+    const nodeId = newId()
+    const handle = temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(cohortId))
+    const calledAgain = Promise.withResolvers<void>()
+    const order: string[] = []
+    const steps = {
+      openCohort: (): OpenedCohort => ({
+        ended: false,
+        accountId: newId(),
+        name: 'a chain',
+        deadlineAt: Date.now() + 60_000,
+        stages: [outline('producer', []), outline('consumer', ['producer'])],
+      }),
+      callStage: (): CallResult => ({ verdict: 'called', nodeId, nodeName: 'node', attempt: 1 }),
+      settleStage: (): Settled => ({ verdict: 'again', repeat: ['producer'] }),
+      endCohort: () => {},
+    }
+    const calls = (stageId: string) => order.filter((one) => one === stageId).length
+    const runStage = async ({ stageId }: { stageId: string }): Promise<void> => {
+      order.push(stageId)
+      if (stageId === 'producer') {
+        await handle.signal(stageStarted, stageId)
+        // Its payload has arrived, and its call has not returned when the consumer is lost and called again.
+        if (calls('producer') === 1) await calledAgain.promise
+      } else if (calls('consumer') === 1) throw ApplicationFailure.nonRetryable('lost', 'node_lost')
+      else calledAgain.resolve()
+    }
+    await using _control = await startControlWorker(temporal, api.services, (all) => ({ ...all, ...steps }))
+    await using _node = await runWorker({
+      connection: temporal.connection,
+      taskQueue: QUEUES.node(nodeId),
+      activities: { runStage },
+    })
+
+    await temporal.client.workflow.execute(cohortRun, {
+      workflowId: WORKFLOW_ID.cohort(cohortId),
+      taskQueue: QUEUES.control,
+      args: [{ cohortId }],
+    })
+
+    assert.deepEqual([calls('producer'), calls('consumer')], [2, 2], order.join())
+  })
+})
