@@ -120,12 +120,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     for (const id of stageIds) {
       await db.transaction().execute(async (trx) => {
         const locked = await cohortStageRepository.lockStage(trx, id)
-        if (!locked) return
-        const { stage, outgoing } = locked
-        await cohortStageRepository.giveUpStage(trx, stage, outgoing, {
-          status: 'cancelled',
-          fault: undefined,
-        })
+        if (locked)
+          await cohortStageRepository.giveUpStage(trx, locked, { status: 'cancelled', fault: undefined })
       })
     }
   },

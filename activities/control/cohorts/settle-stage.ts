@@ -41,7 +41,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   await lockGraphOf(trx, ended.stageId)
   const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
   if (!locked) return { verdict: 'ended', status: 'cancelled' }
-  const { stage, outgoing } = locked
+  const { stage } = locked
   // A repeat of the call that gave it up answers as that one did.
   if (stage.status === 'failed' && stage.error)
     return { verdict: 'failed', fault: { code: stage.error.code, stage_id: stage.name } }
@@ -79,10 +79,10 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   }
   if (spec.required) {
-    await cohortStageRepository.giveUpStage(trx, stage, outgoing, { status: 'failed', fault })
+    await cohortStageRepository.giveUpStage(trx, locked, { status: 'failed', fault })
     return { verdict: 'failed', fault: { code: fault.code, stage_id: stage.name } }
   }
-  await cohortStageRepository.giveUpStage(trx, stage, outgoing, {
+  await cohortStageRepository.giveUpStage(trx, locked, {
     status: 'skipped',
     fault,
     spare: spec.default_output,

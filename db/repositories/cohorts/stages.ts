@@ -9,11 +9,15 @@ import { EDGE_FACTS, STAGE_FACTS } from './cohorts.ts'
 import { appendCohortEvents } from './events.ts'
 import { payloadOf, ResultPayloads, type ValuePayload, valueKey } from './payload-of.ts'
 
+/** A stage with the hand-overs to it and from it. */
+export interface LockedStage {
+  stage: StageFacts
+  incoming: EdgeFacts[]
+  outgoing: EdgeFacts[]
+}
+
 /** Locks a stage behind its hand-overs, which every writer locks first. */
-export async function lockStage(
-  trx: Transaction<Database>,
-  id: string,
-): Promise<{ stage: StageFacts; incoming: EdgeFacts[]; outgoing: EdgeFacts[] } | undefined> {
+export async function lockStage(trx: Transaction<Database>, id: string): Promise<LockedStage | undefined> {
   const edges = await trx
     .selectFrom('cohort_edge')
     .select(EDGE_FACTS)
@@ -248,11 +252,10 @@ export async function retryStage(
   ])
 }
 
-/** Ends a stage without a result; its hand-overs carry its default output, or nothing. */
+/** Ends a stage without a result: nothing is handed to it any more, and what it hands over is its default output or nothing. */
 export async function giveUpStage(
   trx: Transaction<Database>,
-  stage: StageFacts,
-  outgoing: readonly EdgeFacts[],
+  { stage, incoming, outgoing }: LockedStage,
   {
     status,
     fault,
@@ -266,6 +269,7 @@ export async function giveUpStage(
     .set({ status, completed_at: sql<Date>`now()`, error: fault ? JSON.stringify(fault) : null })
     .where('id', '=', stage.id)
     .execute()
+  await closeEdges(trx, incoming)
   for (const edge of outgoing) {
     const value = spare === undefined ? undefined : carriedBy(edge, spare)
     if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, payloadOf(value), undefined)

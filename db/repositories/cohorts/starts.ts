@@ -29,14 +29,15 @@ export async function startCohort(trx: Transaction<Database>, id: string): Promi
   return cohort
 }
 
-/** Records that a node has taken a stage that needs no load there. A later step stays as it is. */
-export async function takeLoaded(trx: Transaction<Database>, stageId: string): Promise<void> {
-  await trx
+/** Records that a node has taken a stage that needs no load there. A later step stays as it is. Returns whether it was news. */
+export async function takeLoaded(trx: Transaction<Database>, stageId: string): Promise<boolean> {
+  const { numUpdatedRows } = await trx
     .updateTable('cohort_stage')
     .set({ status: 'waiting', claimed_at: sql<Date>`now()`, loaded_at: sql<Date>`now()` })
     .where('id', '=', stageId)
     .where('status', '=', 'called')
-    .execute()
+    .executeTakeFirst()
+  return numUpdatedRows > 0n
 }
 
 /** Records that a stage goes to another node than the plan had it. */

@@ -59,8 +59,9 @@ export const claimStage = route({
       if (!isLoaded) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
       if (!isTool) await modelOrderRepository.orderModel(trx, place)
       const endpoint = await taskRepository.findEndpointFacts(trx, stage.endpoint_id)
-      if (isLoaded) await cohortStartRepository.takeLoaded(trx, stage.id)
-      else await cohortStageRepository.recordStep(trx, stage, 'loading')
+      const isNews = isLoaded
+        ? await cohortStartRepository.takeLoaded(trx, stage.id)
+        : await cohortStageRepository.recordStep(trx, stage, 'loading')
       const spaces = new Map<string, ModelSpace>()
       for (const { source_space_id: id } of locked.incoming) {
         const space = id === null ? undefined : await modelSpaceRepository.findSpace(trx, id)
@@ -68,13 +69,13 @@ export const claimStage = route({
       }
       const spec = stage.specification as unknown as GraphStage
       const input = knownInput(spec, locked.incoming, cohort)
-      return { ...locked, cohort, lease, endpoint, spaces, spec, input }
+      return { ...locked, cohort, lease, endpoint, spaces, spec, input, isNews }
     })
-    const { stage, cohort, lease, endpoint, incoming, outgoing, spaces, spec, input } = claimed
+    const { stage, cohort, lease, endpoint, incoming, outgoing, spaces, spec, input, isNews } = claimed
     afterCommit(() => {
       outbox.poke()
-      // Only consumers wait for it.
-      if (outgoing.length > 0) void tellStageStarted(services, stage)
+      // Only consumers wait for it, and each signal is an event of the history.
+      if (isNews && outgoing.length > 0) void tellStageStarted(services, stage)
     })
     return {
       cohort_id: cohort.id,

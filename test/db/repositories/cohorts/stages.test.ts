@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { recordStep } from '../../../../db/repositories/cohorts/stages.ts'
+import { giveUpStage, lockStage, recordStep } from '../../../../db/repositories/cohorts/stages.ts'
+import { takeLoaded } from '../../../../db/repositories/cohorts/starts.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { buildCohort, buildStage } from '../../../support/builders/cohorts.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
 describe('stages of cohorts', () => {
@@ -31,5 +32,42 @@ describe('stages of cohorts', () => {
     assert.ok(first.loaded_at)
     assert.deepEqual(first.loaded_at, first.started_at)
     assert.deepEqual(second.loaded_at, told)
+  })
+  it('are taken once, however often the node asks', async () => {
+    const { db } = database
+    const stage = await buildStage(db, await buildCohort(db, accountId), { status: 'called' })
+    const take = () => db.transaction().execute((trx) => takeLoaded(trx, stage.id))
+
+    assert.equal(await take(), true)
+    const { loaded_at } = await readStage(stage.id)
+    assert.equal(await take(), false)
+    assert.deepEqual((await readStage(stage.id)).loaded_at, loaded_at)
+  })
+
+  it('are handed nothing any more once they are given up', async () => {
+    const { db } = database
+    const cohort = await buildCohort(db, accountId)
+    const producer = await buildStage(db, cohort, { status: 'succeeded' })
+    const stage = await buildStage(db, cohort, { status: 'waiting' })
+    const consumer = await buildStage(db, cohort, { status: 'pending' })
+    const text = { kind: 'text', state: 'open', payload: Buffer.from('"a"') } as const
+    await buildEdge(db, [producer, stage], { name: 'in', ...text })
+    await buildEdge(db, [stage, consumer], { name: 'out' })
+
+    await db.transaction().execute(async (trx) => {
+      const locked = await lockStage(trx, stage.id)
+      await giveUpStage(trx, locked!, { status: 'skipped', fault: undefined })
+    })
+
+    const edges = await db
+      .selectFrom('cohort_edge')
+      .select(['name', 'closed', 'payload'])
+      .where('cohort_id', '=', cohort.id)
+      .orderBy('name')
+      .execute()
+    assert.deepEqual(edges, [
+      { name: 'in', closed: true, payload: null },
+      { name: 'out', closed: true, payload: null },
+    ])
   })
 })
