@@ -30,6 +30,7 @@ export interface ModelVersion {
   name: string
   visibility: string
   lifecycle_status: string
+  lifecycle_note: string | null
   model_config_id: string
   job_id: string | null
   size_bytes: number
@@ -52,6 +53,7 @@ export interface RegistryEntry {
   lifecycle_status: string
   lifecycle_note: string | null
   source: string
+  owned: boolean
   repo_id: string | null
   licence: string | null
 }

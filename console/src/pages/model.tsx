@@ -1,14 +1,17 @@
+import { Button, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
-import { BUILDER } from '../api.ts'
+import { BUILDER, call } from '../api.ts'
 import { bytes } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
-import { Loading, Page, Panel } from '../parts/page.tsx'
+import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
 import type { Lineage, Model, ModelVersion } from '../types.ts'
+import { useAction } from '../use-action.ts'
 import { useApi, usePages } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
 
 const LineageGraph = lazy(() => import('../parts/lineage-graph.tsx'))
 
@@ -18,9 +21,14 @@ export function ModelPage() {
   const model = useApi<Model>(path)
   const versions = usePages<'versions', ModelVersion>(`${path}/versions`, 'versions')
   const lineage = useApi<Lineage>(`${path}/lineage`, { every: 15_000 })
+  const mayChange = useMay('operator')
+  const { run, problem } = useAction()
   if (!model.data) return <Loading error={model.error} what="model" />
+  const show = ({ version_id }: ModelVersion, visibility: string) =>
+    run(() => call(`${path}/versions/${version_id}`, { method: 'PATCH', body: { visibility } }))
   return (
     <Page title={model.data.name}>
+      {problem && <Failure error={problem} what="change" />}
       <Panel title="Versions">
         <DataTable
           caption="versions"
@@ -31,7 +39,15 @@ export function ModelPage() {
           empty="No versions."
           columns={[
             { head: 'Name', cell: ({ name }) => name },
-            { head: 'State', cell: ({ lifecycle_status }) => <State of={lifecycle_status} /> },
+            {
+              head: 'State',
+              cell: ({ lifecycle_status, lifecycle_note }) => (
+                <>
+                  <State of={lifecycle_status} />
+                  {lifecycle_note && <Text size="xs">{lifecycle_note}</Text>}
+                </>
+              ),
+            },
             { head: 'Visibility', cell: ({ visibility }) => visibility },
             {
               head: 'Made by',
@@ -46,6 +62,26 @@ export function ModelPage() {
             },
             { head: 'Size', align: 'right', cell: ({ size_bytes }) => bytes(size_bytes) },
             { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+            ...(mayChange
+              ? [
+                  {
+                    head: 'Change',
+                    cell: (version: ModelVersion) => {
+                      const other = version.visibility === 'public' ? 'private' : 'public'
+                      return (
+                        <Button
+                          size="compact-sm"
+                          variant="default"
+                          aria-label={`Make ${version.name} ${other}`}
+                          onClick={() => void show(version, other)}
+                        >
+                          Make {other}
+                        </Button>
+                      )
+                    },
+                  },
+                ]
+              : []),
           ]}
         />
       </Panel>

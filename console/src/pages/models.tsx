@@ -3,18 +3,23 @@ import { BUILDER } from '../api.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
+import { MergeForm } from '../parts/merge-form.tsx'
 import { Page } from '../parts/page.tsx'
+import { Registry } from '../parts/registry.tsx'
 import { State } from '../parts/state.tsx'
-import type { Model, RegistryEntry } from '../types.ts'
+import type { Model } from '../types.ts'
 import { usePages } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
 
 export function Models() {
+  const mayMerge = useMay('operator')
   return (
     <Page title="Models">
       <Tabs defaultValue="own" keepMounted={false}>
         <Tabs.List mb="md">
           <Tabs.Tab value="own">Models of this account</Tabs.Tab>
           <Tabs.Tab value="registry">Registry</Tabs.Tab>
+          {mayMerge && <Tabs.Tab value="merge">Merge</Tabs.Tab>}
         </Tabs.List>
         <Tabs.Panel value="own">
           <OwnModels />
@@ -22,6 +27,11 @@ export function Models() {
         <Tabs.Panel value="registry">
           <Registry />
         </Tabs.Panel>
+        {mayMerge && (
+          <Tabs.Panel value="merge">
+            <MergeForm />
+          </Tabs.Panel>
+        )}
       </Tabs>
     </Page>
   )
@@ -36,7 +46,7 @@ function OwnModels() {
       error={models.error}
       more={models}
       idOf={({ model_id }) => model_id}
-      empty="No models yet. A completed run makes a version; POST /models gives it a name."
+      empty="No models yet. The page of a completed run registers what it made as a model."
       columns={[
         {
           head: 'Name',
@@ -54,35 +64,6 @@ function OwnModels() {
             latest_version ? <State of={latest_version.lifecycle_status} /> : '–',
         },
         { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
-      ]}
-    />
-  )
-}
-
-function Registry() {
-  const models = usePages<'models', RegistryEntry>(`${BUILDER}/models/registry`, 'models')
-  return (
-    <DataTable
-      caption="registry"
-      rows={models.rows}
-      error={models.error}
-      more={models}
-      idOf={({ model_config_id }) => model_config_id}
-      empty="The registry is empty."
-      columns={[
-        { head: 'Model', cell: ({ model_config_id }) => <span className="mono">{model_config_id}</span> },
-        { head: 'Name', cell: ({ model_name }) => model_name },
-        { head: 'Kind', cell: ({ task_type }) => task_type },
-        { head: 'Source', cell: ({ source, repo_id }) => repo_id ?? source },
-        { head: 'Licence', cell: ({ licence }) => licence ?? '–' },
-        {
-          head: 'State',
-          cell: ({ lifecycle_status, lifecycle_note }) => (
-            <span title={lifecycle_note ?? undefined}>
-              <State of={lifecycle_status} />
-            </span>
-          ),
-        },
       ]}
     />
   )

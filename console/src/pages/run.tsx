@@ -11,10 +11,12 @@ import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
+import { RegisterForm } from '../parts/register-form.tsx'
 import { RunLog } from '../parts/run-log.tsx'
 import { State } from '../parts/state.tsx'
 import type { Epoch, Run } from '../types.ts'
 import { useApi } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
 
 interface Artifacts {
   artifacts: { filename: string; size_bytes: number; last_modified: string }[]
@@ -30,6 +32,7 @@ export function RunPage() {
   const path = `${BUILDER}/training/runs/${runId}`
   const [error, setError] = useState<Error>()
   const run = useApi<Run>(path, { every: ACTIVE_MS })
+  const mayChange = useMay('operator')
   const isOpen = run.data?.status === 'pending' || run.data?.status === 'running'
   const every = isOpen ? ACTIVE_MS : 15_000
   const metrics = useApi<{ metrics: { epochs: Epoch[] } & Record<string, unknown> }>(`${path}/metrics`, {
@@ -55,7 +58,7 @@ export function RunPage() {
           {...(run.data.waiting && { words: `Waiting: ${run.data.waiting.reason}` })}
         />
       }
-      actions={<Actions run={run.data} path={path} isOpen={isOpen} onError={setError} />}
+      actions={mayChange && <Actions run={run.data} path={path} isOpen={isOpen} onError={setError} />}
     >
       {error && <Failure error={error} what="change" />}
       {run.data.error_message && (
@@ -77,6 +80,7 @@ export function RunPage() {
           />
         )}
       </Panel>
+      {mayChange && run.data.version_id !== null && <RegisterForm run={run.data} />}
       <RunLog path={path} isOpen={isOpen} />
       <Panel title="Events">
         <Table aria-label="events" verticalSpacing={6}>

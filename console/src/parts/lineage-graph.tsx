@@ -2,48 +2,43 @@ import { graphlib, layout } from '@dagrejs/dagre'
 import { useComputedColorScheme } from '@mantine/core'
 import { Background, Controls, type Edge, type Node, Position, ReactFlow } from '@xyflow/react'
 import '@xyflow/react/dist/style.css'
-import { useMemo } from 'react'
+import { useMemo, useState } from 'react'
 import type { Lineage } from '../types.ts'
+import { LineageStep } from './lineage-step.tsx'
 
 const WIDTH = 210
 const HEIGHT = 58
 
-/** What a model was made from, left to right; the same as a list for those who do not see the picture. */
+/** What a model was made from, left to right. A click, or a button below it, goes to the next thing. */
 export default function LineageGraph({ of }: { of: Lineage }) {
   const scheme = useComputedColorScheme('light')
+  const last = of.nodes.find(({ id }) => !of.edges.some(({ from }) => from === id))
+  const [chosen, choose] = useState(last?.id)
   const { nodes, edges } = useMemo(() => placed(of), [of])
   return (
     <>
       <div className="graph">
         <ReactFlow
-          nodes={nodes}
+          nodes={nodes.map((node) => ({ ...node, selected: node.id === chosen }))}
           edges={edges}
           colorMode={scheme}
           fitView
           fitViewOptions={{ maxZoom: 1 }}
           nodesDraggable={false}
           nodesConnectable={false}
+          nodesFocusable={false}
+          edgesFocusable={false}
+          onNodeClick={(_event, { id }) => choose(id)}
           aria-label="Lineage"
         >
           <Background />
           <Controls showInteractive={false} />
         </ReactFlow>
       </div>
-      <details>
-        <summary>As a list</summary>
-        <ul>
-          {of.edges.map(({ from, to, relation }) => (
-            <li key={`${from} ${to} ${relation}`}>
-              {labelOf(of, from)} → {labelOf(of, to)} ({relation.replaceAll('_', ' ')})
-            </li>
-          ))}
-        </ul>
-      </details>
+      {chosen !== undefined && <LineageStep of={of} at={chosen} onGo={choose} />}
     </>
   )
 }
-
-const labelOf = ({ nodes }: Lineage, id: string): string => nodes.find((node) => node.id === id)?.label ?? id
 
 function placed(lineage: Lineage): { nodes: Node[]; edges: Edge[] } {
   const graph = new graphlib.Graph()
@@ -60,7 +55,7 @@ function placed(lineage: Lineage): { nodes: Node[]; edges: Edge[] } {
       data: { label: `${type.replaceAll('_', ' ')}: ${label}` },
       sourcePosition: Position.Right,
       targetPosition: Position.Left,
-      style: { width: WIDTH, fontSize: 12, overflowWrap: 'anywhere' },
+      style: { width: WIDTH, fontSize: 12, overflowWrap: 'anywhere', cursor: 'pointer' },
     }
   })
   const edges = lineage.edges.map(({ from, to, relation }): Edge => ({

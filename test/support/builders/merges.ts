@@ -25,6 +25,7 @@ export interface NewVersion {
   runtime_profile?: string
   memory_mb?: number
   job_id?: string
+  dataset_id?: string
   visibility?: 'private' | 'public'
   lifecycle_status?: 'candidate' | 'ready' | 'disabled'
   base_model_version_id?: string

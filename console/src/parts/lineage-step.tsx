@@ -1,0 +1,103 @@
+import { Button, Group, SimpleGrid, Stack, Text } from '@mantine/core'
+import type { Lineage } from '../types.ts'
+import { Facts } from './facts.tsx'
+import { PageLink } from './link.tsx'
+
+interface StepProps {
+  of: Lineage
+  at: string
+  onGo: (id: string) => void
+}
+
+/** One thing of a lineage, with what it was made of and what was made of it; the way through the graph by keyboard. */
+export function LineageStep({ of, at, onGo }: StepProps) {
+  const node = of.nodes.find(({ id }) => id === at)
+  if (!node) return null
+  const inputs = of.edges.filter(({ to }) => to === at)
+  const uses = of.edges.filter(({ from }) => from === at)
+  const details = Object.entries(node.details).filter(([, value]) => value !== null)
+  return (
+    <Stack gap="xs" mt="md" role="group" aria-label="The chosen thing">
+      <Text fw={600} aria-live="polite">
+        {node.type.replaceAll('_', ' ')}: {node.label} <OwnPage of={node} />
+      </Text>
+      {details.length > 0 && (
+        <Facts
+          of={Object.fromEntries(
+            details.map(([name, value]) => [
+              name.replaceAll('_', ' '),
+              <span key={name} className="mono">
+                {typeof value === 'string' ? value : JSON.stringify(value)}
+              </span>,
+            ]),
+          )}
+        />
+      )}
+      <SimpleGrid cols={{ base: 1, sm: 2 }}>
+        <Ways
+          of={of}
+          title="Made of"
+          ways={inputs.map(({ from, relation }) => ({ id: from, relation }))}
+          onGo={onGo}
+        />
+        <Ways
+          of={of}
+          title="Used for"
+          ways={uses.map(({ to, relation }) => ({ id: to, relation }))}
+          onGo={onGo}
+        />
+      </SimpleGrid>
+    </Stack>
+  )
+}
+
+interface WaysProps extends Omit<StepProps, 'at'> {
+  title: string
+  ways: readonly { id: string; relation: string }[]
+}
+
+function Ways({ of, title, ways, onGo }: WaysProps) {
+  return (
+    <div role="group" aria-label={title}>
+      <Text size="sm" fw={600} mb={4}>
+        {title}
+      </Text>
+      {ways.length === 0 && (
+        <Text size="sm" c="dimmed">
+          Nothing that this graph knows.
+        </Text>
+      )}
+      <Group gap="xs">
+        {ways.map(({ id, relation }) => (
+          <Button
+            key={`${id} ${relation}`}
+            size="compact-sm"
+            variant="default"
+            maw="100%"
+            onClick={() => onGo(id)}
+          >
+            {relation.replaceAll('_', ' ')}: {of.nodes.find((node) => node.id === id)?.label ?? id}
+          </Button>
+        ))}
+      </Group>
+    </div>
+  )
+}
+
+/** Runs, merges and datasets have pages of their own. */
+function OwnPage({ of: { details } }: { of: Lineage['nodes'][number] }) {
+  const { job_id, dataset_id } = details
+  if (typeof job_id === 'string')
+    return (
+      <PageLink to="/runs/$runId" params={{ runId: job_id }}>
+        Open the run
+      </PageLink>
+    )
+  if (typeof dataset_id === 'string')
+    return (
+      <PageLink to="/datasets/$datasetId" params={{ datasetId: dataset_id }}>
+        Open the dataset
+      </PageLink>
+    )
+  return null
+}

@@ -1,0 +1,157 @@
+import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core'
+import { type FormEvent, useState } from 'react'
+import { BUILDER, call } from '../api.ts'
+import type { RegistryEntry } from '../types.ts'
+import { useAction } from '../use-action.ts'
+import { usePages } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
+import { DataTable } from './data-table.tsx'
+import { Failure } from './page.tsx'
+import { State } from './state.tsx'
+
+interface Move {
+  entry: RegistryEntry
+  to: string
+}
+/** The steps that an admin of an account may take; a candidate becomes ready by its test. */
+const STEPS: Record<string, readonly (readonly [to: string, words: string])[]> = {
+  candidate: [['disabled', 'Disable']],
+  ready: [
+    ['preferred', 'Prefer'],
+    ['disabled', 'Disable'],
+  ],
+  preferred: [['disabled', 'Disable']],
+  disabled: [['candidate', 'Test again']],
+}
+
+/** What can be trained and asked, with its way from candidate to preferred. */
+export function Registry() {
+  const models = usePages<'models', RegistryEntry>(`${BUILDER}/models/registry`, 'models')
+  const mayMove = useMay('admin')
+  const { run, problem, isBusy } = useAction()
+  const [disabling, setDisabling] = useState<Move>()
+
+  const move = ({ entry, to }: Move, reason?: string) =>
+    run(async () => {
+      const path = `${BUILDER}/models/registry/${encodeURIComponent(entry.model_config_id)}/lifecycle`
+      await call(path, { method: 'PATCH', body: { lifecycle_status: to, ...(reason && { reason }) } })
+      setDisabling(undefined)
+    })
+  return (
+    <>
+      {problem && <Failure error={problem} what="change" />}
+      {disabling && (
+        <ReasonDialog
+          of={disabling}
+          isBusy={isBusy}
+          onClose={() => setDisabling(undefined)}
+          onGiven={(reason) => void move(disabling, reason)}
+        />
+      )}
+      <DataTable
+        caption="registry"
+        rows={models.rows}
+        error={models.error}
+        more={models}
+        idOf={({ model_config_id }) => model_config_id}
+        empty="The registry is empty."
+        columns={[
+          { head: 'Model', cell: ({ model_config_id }) => <span className="mono">{model_config_id}</span> },
+          { head: 'Name', cell: ({ model_name }) => model_name },
+          { head: 'Kind', cell: ({ task_type }) => task_type.replaceAll('_', ' ') },
+          { head: 'Source', cell: ({ source, repo_id }) => repo_id ?? source },
+          { head: 'Licence', cell: ({ licence }) => licence ?? '–' },
+          { head: 'State', cell: (entry) => <Lifecycle of={entry} /> },
+          ...(mayMove
+            ? [
+                {
+                  head: 'Change',
+                  cell: (entry: RegistryEntry) => (
+                    <Steps
+                      of={entry}
+                      onStep={(to) =>
+                        to === 'disabled' ? setDisabling({ entry, to }) : void move({ entry, to })
+                      }
+                    />
+                  ),
+                },
+              ]
+            : []),
+        ]}
+      />
+    </>
+  )
+}
+
+function Lifecycle({ of }: { of: RegistryEntry }) {
+  return (
+    <>
+      <State of={of.lifecycle_status} />
+      {of.lifecycle_note ? (
+        <Text size="xs">{of.lifecycle_note}</Text>
+      ) : (
+        of.lifecycle_status === 'candidate' && <Text size="xs">Its test has not ended.</Text>
+      )}
+    </>
+  )
+}
+
+function Steps({ of, onStep }: { of: RegistryEntry; onStep: (to: string) => void }) {
+  if (of.source === 'hub' && !of.owned) return null
+  return (
+    <Group gap={4} wrap="nowrap">
+      {(STEPS[of.lifecycle_status] ?? []).map(([to, words]) => (
+        <Button
+          key={to}
+          size="compact-sm"
+          variant="default"
+          aria-label={`${words} ${of.model_name}`}
+          onClick={() => onStep(to)}
+        >
+          {words}
+        </Button>
+      ))}
+    </Group>
+  )
+}
+
+interface ReasonProps {
+  of: Move
+  isBusy: boolean
+  onClose: () => void
+  onGiven: (reason: string) => void
+}
+
+function ReasonDialog({ of: { entry }, isBusy, onClose, onGiven }: ReasonProps) {
+  const [reason, setReason] = useState('')
+  function submit(event: FormEvent) {
+    event.preventDefault()
+    onGiven(reason)
+  }
+  return (
+    // Locking the scroll of the page would add a style element that the policy of the page refuses.
+    <Modal
+      opened
+      lockScroll={false}
+      onClose={onClose}
+      title={`Disable ${entry.model_name}`}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <form onSubmit={submit}>
+        <Stack>
+          <Text size="sm">No run and no request can use it until it is tested again.</Text>
+          <TextInput
+            label="Reason"
+            value={reason}
+            onChange={(event) => setReason(event.currentTarget.value)}
+            required
+            data-autofocus
+          />
+          <Button type="submit" loading={isBusy} disabled={reason.trim() === ''}>
+            Disable
+          </Button>
+        </Stack>
+      </form>
+    </Modal>
+  )
+}

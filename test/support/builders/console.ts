@@ -1,0 +1,16 @@
+import type { Browser } from 'playwright-core'
+import type { TestApi } from '../servers/api.ts'
+import { ConsoleTab } from '../servers/browser.ts'
+
+/** Opens a page of the console with a key, by a link as `npm start` prints it. */
+export async function openSignedIn(
+  browser: Browser,
+  api: TestApi,
+  path: string,
+  key: string,
+  options: Parameters<typeof ConsoleTab.open>[2] = {},
+): Promise<ConsoleTab> {
+  const tab = await ConsoleTab.open(browser, api.baseUrl, options)
+  await tab.page.goto(`/console${path}#key=${key}`)
+  return tab
+}
