@@ -78,7 +78,7 @@ export function spaceOf(
  * answers the same as with its own.
  */
 export function spaceHandOver(
-  edge: GraphEdge,
+  edge: Pick<GraphEdge, 'edge_id' | 'space' | 'min_score'>,
   { source, target, evidence, minScore }: Sides,
 ): HandOver | PlanReason {
   const { edge_id } = edge

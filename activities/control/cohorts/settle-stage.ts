@@ -1,13 +1,16 @@
 import type { Transaction } from 'kysely'
 import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
+import { handOversWith, reconnectEdges } from '../../../db/repositories/cohorts/hand-overs.ts'
 import { findStagesToRepeat, lockGraphOf, repeatProducers } from '../../../db/repositories/cohorts/repeats.ts'
 import { readStageModels } from '../../../db/repositories/cohorts/stage-models.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
-import type { NextAttempt } from '../../../db/repositories/cohorts/stages.ts'
+import type { LockedStage, NextAttempt } from '../../../db/repositories/cohorts/stages.ts'
 import { lostNodes } from '../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { CohortFault, StageFacts } from '../../../db/tables/cohorts.ts'
 import type { GraphStage } from '../../../domain/cohorts/graph.ts'
+import type { HandOver } from '../../../domain/cohorts/hand-overs.ts'
+import { operationsOf } from '../../../domain/cohorts/operations.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
 
@@ -65,12 +68,13 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following =
     mayRetry && !isLast
-      ? { attempt: stage.attempt + 1 }
+      ? { attempt: stage.attempt + 1, handOvers: undefined }
       : // Another endpoint would lack the same values.
         fault.code === QUORUM_NOT_MET
         ? undefined
-        : await fallbackOf(trx, stage, spec)
+        : await fallbackOf(trx, locked, spec)
   if (following) {
+    if (following.handOvers) await reconnectEdges(trx, following.handOvers)
     const lostNodeIds = await lostNodes(trx, isLost ? stage.node_id : null)
     const failure = isLost ? 'consumer_lost' : 'cancelled'
     const gone = await retryEdges(trx, { stageId: stage.id, lostNodeIds, failure })
@@ -90,23 +94,32 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   return { verdict: 'ended', status: 'skipped' }
 }
 
-/** Returns the next fallback that may be called, which begins behind the attempts of the endpoint before it. */
+/**
+ * Returns the next fallback that may be called, which begins behind the attempts of the endpoint before it, and how the
+ * hand-overs of the stage connect with it. One whose model cannot do the work, or cannot take what it is handed, is left out.
+ */
 async function fallbackOf(
   trx: Transaction<Database>,
-  { account_id, fallback: last, model_key }: StageFacts,
+  locked: LockedStage,
   spec: GraphStage,
-): Promise<NextAttempt | undefined> {
+): Promise<(NextAttempt & { handOvers: Map<string, HandOver> }) | undefined> {
+  const { account_id, fallback: last, model_key } = locked.stage
   for (const [i, endpoint_id] of spec.fallbacks.entries()) {
     const fallback = i + 1
     if (fallback <= last) continue
     const { model_config_id: _, ...rest } = spec
     const alone = { stages: [{ ...rest, endpoint_id, fallbacks: [] }] }
-    const model = (await readStageModels(trx, alone, account_id)).models.get(spec.stage_id)
+    const { models, configs } = await readStageModels(trx, alone, account_id)
+    const model = models.get(spec.stage_id)
     if (!model || model.model_key === model_key) continue
+    if (!operationsOf(model.runtime_profile, model.task_type).includes(spec.operation)) continue
+    const handOvers = await handOversWith(trx, locked, configs.get(spec.stage_id)!)
+    if (!handOvers) continue
     const { price_micro } = model
     return {
       attempt: fallback * spec.max_attempts + 1,
       endpoint: { fallback, endpoint_id: model.endpoint_id, model_key: model.model_key, price_micro },
+      handOvers,
     }
   }
   return undefined

@@ -1,5 +1,5 @@
-import { type Kysely, sql } from 'kysely'
-import { type Graph, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { type Graph, type GraphEdge, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import {
   type HandOver,
   type KnownSpace,
@@ -10,6 +10,8 @@ import {
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
 import { findEvidence } from './evidence.ts'
+import type { StageModels } from './stage-models.ts'
+import type { LockedStage } from './stages.ts'
 
 /** How the edges of a graph connect, by `edge_id`, and the reasons why some cannot. */
 export interface HandOvers {
@@ -17,15 +19,18 @@ export interface HandOvers {
   reasons: PlanReason[]
 }
 
-/** Reads how the edges of a graph connect; `versions` are the models of its stages. */
+/** Reads how the edges of a graph connect, with the models of its stages and with each of their fallbacks. */
 export async function readHandOvers(
   db: Kysely<Database>,
   { edges, constraints }: Pick<Graph, 'edges' | 'constraints'>,
-  versions: ReadonlyMap<string, string>,
+  { configs, fallbacks }: Pick<StageModels, 'configs' | 'fallbacks'>,
 ): Promise<HandOvers> {
   const between = edges.filter(({ space }) => space)
-  const spaces = between.length > 0 ? await readSpaces(db, [...new Set(versions.values())]) : new Map()
-  const spacesOf = (stage: string): readonly KnownSpace[] => spaces.get(versions.get(stage) ?? '') ?? []
+  const others = [...fallbacks.values()].flatMap((all) => all.map(({ version_id }) => version_id))
+  const spaces =
+    between.length > 0 ? await readSpaces(db, [...new Set([...configs.values(), ...others])]) : new Map()
+  const spacesOf = (stage: string): readonly KnownSpace[] => spaces.get(configs.get(stage) ?? '') ?? []
+  const minScore = constraints.min_score
   const result: HandOvers = { handOvers: new Map(), reasons: [] }
   for (const edge of edges) {
     const { edge_id, space, from, to } = edge
@@ -34,15 +39,106 @@ export async function readHandOvers(
       continue
     }
     const [source, target] = [spacesOf(from.stage_id), spacesOf(to.stage_id)]
-    const evidence = await evidenceOf(db, [
-      spaceOf(edge, source, { name: space.source, side: 'source' }),
-      spaceOf(edge, target, { name: space.target, side: 'target' }),
-    ])
-    const found = spaceHandOver(edge, { source, target, evidence, minScore: constraints.min_score })
-    if ('code' in found) result.reasons.push(found)
-    else result.handOvers.set(edge_id, found)
+    const found = await connect(db, edge, { source, target, minScore })
+    if ('code' in found) {
+      result.reasons.push(found)
+      continue
+    }
+    result.handOvers.set(edge_id, found)
+    for (const side of ['from', 'to'] as const)
+      for (const { ref, version_id } of fallbacks.get(edge[side].stage_id) ?? []) {
+        const its = spaces.get(version_id) ?? []
+        const sides = side === 'from' ? { source: its, target } : { source, target: its }
+        const instead = insteadOf(found, side, await connect(db, edge, { ...sides, minScore }), edge_id)
+        if ('code' in instead)
+          result.reasons.push({
+            ...instead,
+            message: `${instead.message} (with the fallback "${ref}" of stage "${edge[side].stage_id}")`,
+          })
+      }
   }
   return result
+}
+
+/**
+ * Returns how the hand-overs to and from a stage connect when this version takes its place, by their ids; undefined when
+ * one of them cannot. Values fit every model.
+ */
+export async function handOversWith(
+  db: Kysely<Database>,
+  { incoming, outgoing }: Pick<LockedStage, 'incoming' | 'outgoing'>,
+  versionId: string,
+): Promise<Map<string, HandOver> | undefined> {
+  const found = new Map<string, HandOver>()
+  for (const [side, edges] of [
+    ['to', incoming],
+    ['from', outgoing],
+  ] as const)
+    for (const edge of edges) {
+      const { id, name: edge_id, source_space_id, target_space_id, min_score } = edge
+      if (source_space_id === null || target_space_id === null) continue
+      const named = await db
+        .selectFrom('model_space')
+        .select(['id', 'name', 'version_id'])
+        .where('id', 'in', [source_space_id, target_space_id])
+        .execute()
+      const [from, to] = [source_space_id, target_space_id].map((one) =>
+        named.find((space) => space.id === one)!,
+      )
+      const versions = side === 'to' ? [from!.version_id, versionId] : [versionId, to!.version_id]
+      const spaces = await readSpaces(db, versions)
+      const [source, target] = versions.map((version) => spaces.get(version) ?? [])
+      const asked = { edge_id, space: { source: from!.name, target: to!.name } }
+      const now = await connect(db, asked, { source: source!, target: target!, minScore: min_score })
+      const instead = insteadOf({ ...edge, score: null }, side, now, edge_id)
+      if ('code' in instead) return undefined
+      found.set(id, instead)
+    }
+  return found
+}
+
+/** Has hand-overs connect otherwise, from their next attempt on. */
+export async function reconnectEdges(
+  trx: Transaction<Database>,
+  handOvers: ReadonlyMap<string, HandOver>,
+): Promise<void> {
+  for (const [id, { kind: _, score: __, ...connects }] of handOvers)
+    await trx.updateTable('cohort_edge').set(connects).where('id', '=', id).execute()
+}
+
+/**
+ * The other side has been told its space, so that it has to stay: what a fallback takes may be another space on live
+ * evidence, and what it gives must be in the space of the model whose place it takes.
+ */
+function insteadOf(
+  planned: HandOver,
+  side: 'from' | 'to',
+  now: HandOver | PlanReason,
+  edge_id: string,
+): HandOver | PlanReason {
+  if ('code' in now) return now
+  if (now.kind === planned.kind && now.source_fingerprint === planned.source_fingerprint) return now
+  const message =
+    side === 'from'
+      ? `edge "${edge_id}": it hands over values of another space than the model whose place it takes`
+      : `edge "${edge_id}": the space of its source has changed`
+  return { code: 'space_mismatch', message, edge_id }
+}
+
+async function connect(
+  db: Kysely<Database>,
+  edge: Pick<GraphEdge, 'edge_id' | 'space' | 'min_score'>,
+  {
+    source,
+    target,
+    minScore,
+  }: { source: readonly KnownSpace[]; target: readonly KnownSpace[]; minScore: number },
+): Promise<HandOver | PlanReason> {
+  const evidence = await evidenceOf(db, [
+    spaceOf(edge, source, { name: edge.space!.source, side: 'source' }),
+    spaceOf(edge, target, { name: edge.space!.target, side: 'target' }),
+  ])
+  return spaceHandOver(edge, { source, target, evidence, minScore })
 }
 
 const evidenceOf = (

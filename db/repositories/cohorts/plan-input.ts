@@ -23,7 +23,7 @@ export async function readPlanInput(
 ): Promise<ReadPlanInput> {
   const stageModels = await readStageModels(db, graph, accountId)
   const nodes = await readSnapshots(db)
-  const { handOvers, reasons } = await readHandOvers(db, graph, stageModels.configs)
+  const { handOvers, reasons } = await readHandOvers(db, graph, stageModels)
   const named = graph.stages.flatMap(({ placement }) => placement?.node_ids ?? [])
   const ids = nodes.map(({ node_id }) => node_id)
   // Only representations go from node to node.
@@ -41,18 +41,26 @@ export async function readPlanInput(
       ...faultsOf(graph),
       ...stageModels.reasons,
       ...unknownInputs(graph, stageModels.inputs),
-      ...unsupported(graph, stageModels.models),
+      ...unsupported(graph, stageModels),
       ...reasons,
     ],
     now,
   }
 }
 
-/** Reasons for operations that the servers of their models do not have. */
-const unsupported = ({ stages }: Graph, models: StageModels['models']): PlanReason[] =>
+/** Reasons for operations that the servers of the models, or of their fallbacks, do not have. */
+const unsupported = ({ stages }: Graph, { models, fallbacks }: StageModels): PlanReason[] =>
   stages.flatMap(({ stage_id, operation }) => {
-    const model = models.get(stage_id)
-    if (!model || operationsOf(model.runtime_profile, model.task_type).includes(operation)) return []
-    const message = `stage "${stage_id}": the profile ${model.runtime_profile} does not serve the operation "${operation}" of a model for ${model.task_type}`
-    return { code: 'operation_not_supported' as const, message, stage_id }
+    const own = models.get(stage_id)
+    const all = [
+      ...(own ? [{ model: own, of: '' }] : []),
+      ...(fallbacks.get(stage_id) ?? []).map((model) => ({ model, of: ` of its fallback "${model.ref}"` })),
+    ]
+    return all
+      .filter(({ model }) => !operationsOf(model.runtime_profile, model.task_type).includes(operation))
+      .map(({ model: { runtime_profile, task_type }, of }) => ({
+        code: 'operation_not_supported' as const,
+        message: `stage "${stage_id}": the profile ${runtime_profile}${of} does not serve the operation "${operation}" of a model for ${task_type}`,
+        stage_id,
+      }))
   })

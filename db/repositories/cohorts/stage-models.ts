@@ -9,11 +9,18 @@ import type { Database } from '../../tables.ts'
 import { type CallableEndpointRow, findCallableEndpoint } from '../endpoints/callable.ts'
 import { readMeasured, readModelFacts } from '../tasks/estimates.ts'
 
+/** The model of a fallback that can be called. */
+export interface FallbackModel extends StageModel {
+  /** Its endpoint, as the request names it. */
+  ref: string
+  version_id: string
+}
+
 /** The models behind the stages of a graph, by `stage_id`, and the reasons why some have none. */
 export interface StageModels {
   models: Map<string, StageModel>
   /** The models of the fallbacks that can be called, in their order. */
-  fallbacks: Map<string, StageModel[]>
+  fallbacks: Map<string, FallbackModel[]>
   /** The versions behind the stages, whose spaces are registered. */
   configs: Map<string, string>
   /** What the endpoints of the stages take. */
@@ -61,7 +68,8 @@ export async function readStageModels(
     result.inputs.set(stage.stage_id, row)
     const usable = stage.fallbacks.flatMap((ref) => {
       const fallback = found.get(ref)
-      return fallback && !refusalOf(fallback, stage, accountId) ? [estimate(fallback)] : []
+      if (!fallback || refusalOf(fallback, stage, accountId)) return []
+      return [{ ...estimate(fallback), ref, version_id: fallback.version_id }]
     })
     result.fallbacks.set(stage.stage_id, usable)
   }

@@ -32,14 +32,17 @@ describe('a plan with vectors', () => {
   }
 
   /** The codes that a plan gives for its only hand-over. */
-  async function reasons(from: { endpoint: string }, to: { endpoint: string }): Promise<string[]> {
+  async function reasons(
+    from: { endpoint: string },
+    to: { endpoint: string; fallbacks?: string[] },
+  ): Promise<string[]> {
     const { status, body, text } = await api.call('POST', '/api/v1/cohorts:plan', {
       key,
       headers: { 'x-account-id': accountId },
       body: {
         stages: [
           { stage_id: 'from', endpoint_id: from.endpoint, operation: 'embed', input: { text: 'a' } },
-          { stage_id: 'to', endpoint_id: to.endpoint },
+          { stage_id: 'to', endpoint_id: to.endpoint, ...(to.fallbacks && { fallbacks: to.fallbacks }) },
         ],
         edges: [
           {
@@ -85,5 +88,19 @@ describe('a plan with vectors', () => {
     const to = await model(embeddingSpace(4, { weights_digest, name: 'input', role: 'accepts' }))
 
     assert.deepEqual(await reasons(from, to), [])
+  })
+  it('refuses a fallback that cannot take the vectors, until there is evidence', async () => {
+    const from = await model(embeddingSpace(4))
+    const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
+    const spare = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
+    const register = (space: string) =>
+      evaluate(api, 'evidence', evidenceBody({ source_space_id: from.space, target_space_id: space }))
+    await register(to.space)
+    const both = { ...to, fallbacks: [spare.endpoint] }
+
+    const before = await reasons(from, both)
+    await register(spare.space)
+
+    assert.deepEqual([before, await reasons(from, both)], [['evidence_missing'], []])
   })
 })
