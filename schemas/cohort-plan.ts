@@ -24,6 +24,8 @@ export const COHORT_LIMITS = {
   stages: 64,
   edges: 256,
   inlineBytes: 65_536,
+  /** What the values of one result that are handed over may have together, and so the outputs of a cohort. */
+  valueBytes: 64 * 2 ** 20,
   payloadBytes: 16 * 2 ** 30,
   holdS: 120,
 } as const

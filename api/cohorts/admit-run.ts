@@ -18,7 +18,7 @@ import { carriedBy, isByValue, withCarried } from '../../domain/cohorts/values.t
 import { ApiError, invalid } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
-import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
+import { COHORT_LIMITS, type Plan, type PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { Transport } from '../../schemas/cohort-vocabulary.ts'
 import { type CohortAccepted, MAX_RUN_INPUT_BYTES, type RunRequest } from '../../schemas/cohort.ts'
 import { cohortRunStart } from '../../workflows/contract/starts.ts'
@@ -156,12 +156,9 @@ async function resumedCohort(
     const message = 'the cohort to resume is still at work; wait for its end, or cancel it'
     throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
   }
-  const rows = await cohortRepository.readResults(trx, cohort.id)
+  const rows = await cohortRepository.readResults(trx, cohort.id, COHORT_LIMITS.valueBytes)
   // The files of a cohort that failed are gone.
-  const kept = rows.filter(
-    ({ status, result, outputs, output_kept }) =>
-      status === 'succeeded' && result && output_kept && (!outputs || cohort.status === 'succeeded'),
-  )
+  const kept = rows.filter(({ outputs }) => !outputs || cohort.status === 'succeeded')
   const stages = new Map(kept.map((row) => [row.name, row]))
   const known = new Map(graph.stages.map((stage) => [stage.stage_id, stage]))
   const input = canonicalJson(cohort.input) === canonicalJson(body.input)

@@ -6,18 +6,38 @@ const ENDED: ReadonlySet<StageState> = new Set(['succeeded', 'failed', 'skipped'
 
 export const isOpenStage = ({ status }: { status: StageState }): boolean => !ENDED.has(status)
 
-/** Returns the result of a cohort: each output by its name; null for one that its stage did not give. */
+/** The outputs of a cohort are too much together to be the result of its task. */
+export class OutputsTooLargeError extends Error {
+  override readonly name = 'OutputsTooLargeError'
+}
+
+/**
+ * Returns the result of a cohort as JSON: each output by its name, and null for one that its stage did not give. Results
+ * are those of the stages that succeeded, by their names. Throws an `OutputsTooLargeError` beyond `mostBytes`.
+ */
 export function outputsOf(
   { stages, outputs }: Pick<Graph, 'stages' | 'outputs'>,
-  rows: readonly { name: string; status: StageState; result: Buffer | null }[],
-): Record<string, unknown> {
-  const results = new Map<string, unknown>()
-  for (const { name, status, result } of rows) {
+  rows: readonly { name: string; status: StageState }[],
+  { results, mostBytes }: { results: ReadonlyMap<string, Buffer>; mostBytes: number },
+): string {
+  const values = new Map<string, unknown>()
+  for (const { name, status } of rows) {
     const spare = stages.find(({ stage_id }) => stage_id === name)?.default_output
-    if (status === 'succeeded' && result) results.set(name, JSON.parse(result.toString()))
-    else if (status === 'skipped') results.set(name, spare)
+    const result = results.get(name)
+    if (status === 'succeeded' && result) values.set(name, JSON.parse(result.toString()))
+    else if (status === 'skipped') values.set(name, spare)
   }
-  return Object.fromEntries(
-    outputs.map(({ name, stage_id, path }) => [name, valueAt(results.get(stage_id), path) ?? null]),
-  )
+  const members: string[] = []
+  let bytes = 0
+  for (const { name, stage_id, path } of outputs) {
+    const member = `${JSON.stringify(name)}:${JSON.stringify(valueAt(values.get(stage_id), path) ?? null)}`
+    bytes += Buffer.byteLength(member)
+    if (bytes > mostBytes) throw new OutputsTooLargeError(outputsTooLarge(mostBytes))
+    members.push(member)
+  }
+  return `{${members.join()}}`
 }
+
+/** What to tell of outputs beyond a limit. */
+export const outputsTooLarge = (mostBytes: number): string =>
+  `the outputs of the cohort have more than ${mostBytes} bytes; take smaller parts of them by "path", or fewer`

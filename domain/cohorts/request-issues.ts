@@ -1,4 +1,4 @@
-import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { COHORT_LIMITS, type PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { Issue } from '../errors.ts'
 import { edgeName, RUN_INPUT } from './graph.ts'
 
@@ -32,6 +32,8 @@ export function issuesOf(
       fault(['stages', i, 'stage_id'], `must not be "${RUN_INPUT}", which stands for the input of the run`)
     if (required && default_output !== undefined)
       fault(['stages', i, 'default_output'], 'is only for a stage with "required": false')
+    if (default_output !== undefined && sizeOf(default_output) > COHORT_LIMITS.inlineBytes)
+      fault(['stages', i, 'default_output'], `must have at most ${COHORT_LIMITS.inlineBytes} bytes of JSON`)
     const incoming = edges.filter(({ from, to }) => to.stage_id === stage_id && from.stage_id !== RUN_INPUT)
     if (quorum !== undefined && quorum > incoming.length)
       fault(
@@ -52,3 +54,5 @@ export function issuesOf(
   }
   return issues
 }
+
+const sizeOf = (value: unknown): number => new TextEncoder().encode(JSON.stringify(value)).length

@@ -33,10 +33,13 @@ export const withFiles = (
   })),
 })
 
-/** Returns the files whose address stands somewhere in a value. */
-export function filesNamedIn<F extends Pick<StageFile, 'address'>>(value: unknown, files: readonly F[]): F[] {
+/** Returns the files whose address stands somewhere in a value, which is given as JSON. */
+export function filesNamedIn<F extends Pick<StageFile, 'address'>>(
+  json: string | undefined,
+  files: readonly F[],
+): F[] {
   if (files.length === 0) return []
-  const named = new Set(JSON.stringify(value)?.match(ADDRESS))
+  const named = new Set(json?.match(ADDRESS))
   return files.filter(({ address }) => named.has(address))
 }
 

@@ -174,12 +174,31 @@ export function readStages(db: Kysely<Database>, cohortId: string): Promise<Stag
     .execute()
 }
 
-/** Returns the stages of a cohort with their results, for what takes them over. */
-export function readResults(db: Kysely<Database>, cohortId: string): Promise<CohortStageRow[]> {
+/**
+ * Returns the stages of a cohort whose results are kept, for what takes them over: in topological order, and no more of
+ * them than `mostBytes` together.
+ */
+export function readResults(
+  db: Kysely<Database>,
+  cohortId: string,
+  mostBytes: number,
+): Promise<CohortStageRow[]> {
+  const sized = db
+    .selectFrom('cohort_stage')
+    .select([
+      'id',
+      sql<string>`sum(octet_length(result)) over (order by position rows unbounded preceding)`.as('bytes'),
+    ])
+    .where('cohort_id', '=', cohortId)
+    .where('status', '=', 'succeeded')
+    .where('output_kept', '=', true)
+    .where('result', 'is not', null)
+    .as('sized')
   return db
     .selectFrom('cohort_stage')
-    .selectAll()
-    .where('cohort_id', '=', cohortId)
+    .selectAll('cohort_stage')
+    .innerJoin(sized, 'sized.id', 'cohort_stage.id')
+    .where('sized.bytes', '<=', String(mostBytes))
     .orderBy('position')
     .execute()
 }
@@ -194,14 +213,17 @@ export function readEdges(db: Kysely<Database>, cohortId: string): Promise<EdgeF
     .execute()
 }
 
+/** A cohort with its stages, without their results. */
+export interface LockedCohort {
+  cohort: CohortRow
+  stages: (StageFacts & Pick<CohortStageRow, 'outputs'>)[]
+}
+
 /**
  * Locks everything of a cohort in the order that every writer keeps: its edges, its stages, their leases, the cohort.
  * Returns the cohort; undefined when it is absent.
  */
-export async function lockCohort(
-  trx: Transaction<Database>,
-  id: string,
-): Promise<{ cohort: CohortRow; stages: CohortStageRow[] } | undefined> {
+export async function lockCohort(trx: Transaction<Database>, id: string): Promise<LockedCohort | undefined> {
   await trx
     .selectFrom('cohort_edge')
     .select('id')
@@ -211,7 +233,7 @@ export async function lockCohort(
     .execute()
   const stages = await trx
     .selectFrom('cohort_stage')
-    .selectAll()
+    .select([...STAGE_FACTS, 'outputs'])
     .where('cohort_id', '=', id)
     .orderBy('position')
     .forUpdate()

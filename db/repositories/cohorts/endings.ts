@@ -1,14 +1,20 @@
-import type { Transaction } from 'kysely'
+import { sql, type Transaction } from 'kysely'
 import type { Graph } from '../../../domain/cohorts/graph.ts'
-import { isOpenStage, outputsOf } from '../../../domain/cohorts/outcome.ts'
+import {
+  isOpenStage,
+  OutputsTooLargeError,
+  outputsOf,
+  outputsTooLarge,
+} from '../../../domain/cohorts/outcome.ts'
 import { filesNamedIn } from '../../../domain/cohorts/stage-files.ts'
 import { capture, refund, type Transfer } from '../../../domain/ledger.ts'
+import { COHORT_LIMITS } from '../../../schemas/cohort-plan.ts'
 import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
-import type { CohortFault, CohortRow, CohortStageRow } from '../../tables/cohorts.ts'
+import type { CohortFault, CohortRow } from '../../tables/cohorts.ts'
 import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'
 import { settleTasks } from '../tasks/writes.ts'
-import { bookTransfers, isOpenCohort, lockCohort } from './cohorts.ts'
+import { bookTransfers, isOpenCohort, type LockedCohort, lockCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 
 /** How a cohort ends: with its outputs, or with a fault; a cancel is a fault of its own. */
@@ -19,8 +25,10 @@ export type CohortEnding =
 
 type FullEnding = { status: 'succeeded' } | { status: 'failed' | 'cancelled'; fault: CohortFault }
 
+type EndedStage = LockedCohort['stages'][number]
+
 /** Returns an ending with its message. A cohort has not succeeded while a stage of it is still open. */
-function fullEnding(ending: CohortEnding, stages: readonly CohortStageRow[]): FullEnding {
+function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEnding {
   if (ending.status === 'succeeded') {
     const open = stages.find(isOpenStage)
     if (!open) return ending
@@ -43,11 +51,11 @@ export async function endCohort(
   cohortId: string,
   wanted: CohortEnding,
   now: Date,
-): Promise<CohortStageRow[] | undefined> {
+): Promise<EndedStage[] | undefined> {
   const locked = await lockCohort(trx, cohortId)
   if (!locked || !isOpenCohort(locked.cohort)) return undefined
   const { cohort, stages } = locked
-  const ending = fullEnding(wanted, stages)
+  const { ending, result } = await withResult(trx, locked, fullEnding(wanted, stages))
   const isDone = ending.status === 'succeeded'
   const atWork = stages.filter(isOpenStage)
   await trx
@@ -73,7 +81,6 @@ export async function endCohort(
     .where('cohort_id', '=', cohortId)
     .execute()
   await settleMoney(trx, cohort, stages, isDone)
-  const result = isDone ? outputsOf(cohort.request as unknown as Graph, stages) : undefined
   if (isDone && !cohort.keep_outputs)
     await trx
       .updateTable('cohort_stage')
@@ -103,7 +110,46 @@ export async function endCohort(
   return atWork
 }
 
-const cancelledEvent = ({ name, attempt, node_id }: CohortStageRow): NewCohortEvent => ({
+/** Returns an ending with the outputs of a cohort that succeeds, as JSON. Outputs that nobody could read make it fail. */
+async function withResult(
+  trx: Transaction<Database>,
+  { cohort, stages }: LockedCohort,
+  ending: FullEnding,
+): Promise<{ ending: FullEnding; result?: string }> {
+  if (ending.status !== 'succeeded') return { ending }
+  const graph = cohort.request as unknown as Graph
+  const mostBytes = COHORT_LIMITS.valueBytes
+  try {
+    const names = [...new Set(graph.outputs.map(({ stage_id }) => stage_id))]
+    const ids = stages.filter(({ name }) => names.includes(name)).map(({ id }) => id)
+    const results = await readOutputs(trx, ids, mostBytes)
+    return { ending, result: outputsOf(graph, stages, { results, mostBytes }) }
+  } catch (err) {
+    if (!(err instanceof OutputsTooLargeError)) throw err
+    return { ending: { status: 'failed', fault: { code: 'outputs_too_large', message: err.message } } }
+  }
+}
+
+/** Returns results by the names of their stages; throws before it reads more than `mostBytes`. */
+async function readOutputs(
+  trx: Transaction<Database>,
+  ids: readonly string[],
+  mostBytes: number,
+): Promise<Map<string, Buffer>> {
+  const found = () =>
+    trx
+      .selectFrom('cohort_stage')
+      .where('id', '=', sql<string>`any(${ids}::uuid[])`)
+      .where('result', 'is not', null)
+  const { bytes } = await found()
+    .select(sql<string>`coalesce(sum(octet_length(result)), 0)`.as('bytes'))
+    .executeTakeFirstOrThrow()
+  if (Number(bytes) > mostBytes) throw new OutputsTooLargeError(outputsTooLarge(mostBytes))
+  const rows = await found().select(['name', 'result']).execute()
+  return new Map(rows.map(({ name, result }) => [name, result!]))
+}
+
+const cancelledEvent = ({ name, attempt, node_id }: EndedStage): NewCohortEvent => ({
   type: 'stage.cancelled',
   stageName: name,
   attempt,
@@ -137,13 +183,13 @@ async function endRow(
 const taskOutcome = (
   { created_at, started_at }: CohortRow,
   ending: FullEnding,
-  result: Record<string, unknown> | undefined,
+  result: string | undefined,
   now: Date,
 ): Outcome =>
   ending.status === 'succeeded'
     ? {
         status: 'succeeded',
-        result: Buffer.from(JSON.stringify(result)),
+        result: Buffer.from(result ?? 'null'),
         inferenceTimeMs: now.getTime() - (started_at ?? created_at).getTime(),
         modelState: 'resident',
       }
@@ -152,7 +198,7 @@ const taskOutcome = (
 async function settleMoney(
   trx: Transaction<Database>,
   { account_id: accountId }: CohortRow,
-  stages: readonly CohortStageRow[],
+  stages: readonly EndedStage[],
   isDone: boolean,
 ): Promise<void> {
   const ids = stages.map(({ id }) => id)
@@ -181,7 +227,7 @@ async function settleMoney(
 
 async function ownersOf(
   trx: Transaction<Database>,
-  stages: readonly CohortStageRow[],
+  stages: readonly EndedStage[],
 ): Promise<Map<string, string>> {
   const ids = stages.flatMap(({ node_id }) => node_id ?? [])
   if (ids.length === 0) return new Map()

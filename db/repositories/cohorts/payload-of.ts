@@ -16,16 +16,22 @@ export function payloadOf(value: unknown): ValuePayload {
   return { payload, sha256: hash('sha256', payload, 'hex'), size_bytes: payload.length }
 }
 
+/** The values that edges take of one result are too much together to be kept. */
+export class ValuesTooLargeError extends Error {
+  override readonly name = 'ValuesTooLargeError'
+}
+
 /** The payloads that edges carry of a result. A value is written and hashed once, however often and by how many edges it is asked for. */
 export class ResultPayloads {
   readonly #result: unknown
   readonly #known = new Map<string, ValuePayload | undefined>()
+  #bytes = 0
 
   constructor(result: unknown) {
     this.#result = result
   }
 
-  /** Returns what an edge carries; undefined for no value, and for a representation. */
+  /** Returns what an edge carries; undefined for no value, and for a representation. Throws a `ValuesTooLargeError`. */
   of(
     edge: Pick<CohortEdgeRow, 'kind'> & Pick<ValueEdge, 'from_path' | 'template'>,
   ): ValuePayload | undefined {
@@ -33,7 +39,13 @@ export class ResultPayloads {
     const place = JSON.stringify([edge.from_path, edge.template])
     if (!this.#known.has(place)) {
       const value = carriedBy(edge, this.#result)
-      this.#known.set(place, value === undefined ? undefined : payloadOf(value))
+      const payload = value === undefined ? undefined : payloadOf(value)
+      this.#bytes += payload?.size_bytes ?? 0
+      if (this.#bytes > COHORT_LIMITS.valueBytes)
+        throw new ValuesTooLargeError(
+          `what its edges take of the result has more than ${COHORT_LIMITS.valueBytes} bytes; let them take smaller parts by "path", or hand it over as a file`,
+        )
+      this.#known.set(place, payload)
     }
     return this.#known.get(place)
   }

@@ -11,7 +11,7 @@ describe('addresses of the files of stages', () => {
   it('name one file each, wherever in a value they stand', () => {
     const value = { text: `see ${first?.address}, and`, deep: [{ url: eleventh?.address }] }
 
-    assert.deepEqual(filesNamedIn(value, files), [first, eleventh])
+    assert.deepEqual(filesNamedIn(JSON.stringify(value), files), [first, eleventh])
     assert.deepEqual(filesNamedIn(undefined, files), [])
   })
 

@@ -1,12 +1,19 @@
-import { ResultPayloads, valueKey } from '../../../../db/repositories/cohorts/payload-of.ts'
+import {
+  ResultPayloads,
+  type ValuePayload,
+  ValuesTooLargeError,
+  valueKey,
+} from '../../../../db/repositories/cohorts/payload-of.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
+import type { EdgeFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
+import { invalid } from '../../../../domain/errors.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import type { CompleteLease } from '../../../../schemas/lease.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
@@ -52,6 +59,14 @@ function payloadsOf(lease: LeaseRow, body: CompleteLease): ResultPayloads {
   return payloads
 }
 
+function handedOver(payloads: ResultPayloads, edge: EdgeFacts): ValuePayload | undefined {
+  try {
+    return payloads.of(edge)
+  } catch (err) {
+    throw err instanceof ValuesTooLargeError ? invalid(['body', 'result'], err.message) : err
+  }
+}
+
 /** The rules of a lease on a stage. Completing it ends the stage and hands its values over; the workflow ends the cohort. */
 export const stageWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
@@ -82,7 +97,7 @@ export const stageWork = {
     await Promise.all((taskResult(body).outputs ?? []).map((file) => assertStored(objects, keyOf, file)))
     const payloads = payloadsOf(lease, body)
     for (const edge of await cohortStageRepository.outgoingOf(db, lease.subject_id)) {
-      const value = payloads.of(edge)
+      const value = handedOver(payloads, edge)
       if (!value) continue
       const key = valueKey({ edge, accountId: lease.account_id, value })
       if (key !== undefined) await objects.put(key, value.payload, { contentType: 'application/json' })

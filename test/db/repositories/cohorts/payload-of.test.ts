@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict'
-import { payloadOf, ResultPayloads } from '../../../../db/repositories/cohorts/payload-of.ts'
+import {
+  payloadOf,
+  ResultPayloads,
+  ValuesTooLargeError,
+} from '../../../../db/repositories/cohorts/payload-of.ts'
 
 describe('the payloads of a result', () => {
   it('are made once for all edges that carry the same, and for nothing that is not there', () => {
@@ -17,5 +21,13 @@ describe('the payloads of a result', () => {
     assert.deepEqual(payloads.of({ ...edge, from_path: '' }), payloadOf(result))
     assert.equal(payloads.of({ ...edge, from_path: '/absent' }), undefined)
     assert.equal(payloads.of({ ...edge, kind: 'embedding' }), undefined)
+  })
+  it('are refused once they are more than 64 MiB together', () => {
+    const payloads = new ResultPayloads({ text: 'x'.repeat(33 * 2 ** 20) })
+    const edge = { kind: 'json', from_path: '/text', template: null } as const
+    payloads.of(edge)
+    payloads.of({ ...edge })
+
+    assert.throws(() => payloads.of({ ...edge, template: 'So: {{value}}' }), ValuesTooLargeError)
   })
 })

@@ -151,6 +151,14 @@ describe('plans of cohorts', () => {
       'stages.0.default_output',
     ],
     [
+      'a default beyond 64 KiB',
+      {
+        stages: [stage('a', 'x', { required: false, default_output: 'é'.repeat(33_000) })],
+        edges: [],
+      },
+      'stages.0.default_output',
+    ],
+    [
       'a pointer that is none',
       { stages: [stage('a', 'x')], edges: [edge('input', 'a', 'text')] },
       'edges.0.to.path',
