@@ -57,14 +57,35 @@ async function open(
   return answer
 }
 
-async function failureOf(answer: Response): Promise<ApiFailure> {
-  const text = await answer.text()
+const failureOf = async (answer: Response): Promise<ApiFailure> =>
+  failureIn(answer.status, await answer.text())
+
+function failureIn(status: number, text: string): ApiFailure {
   try {
     const { error } = JSON.parse(text) as { error: { code: string; message: string } }
-    return new ApiFailure(answer.status, error.code, error.message)
+    return new ApiFailure(status, error.code, error.message)
   } catch {
-    return new ApiFailure(answer.status, 'unknown', text.slice(0, 200) || `status ${answer.status}`)
+    return new ApiFailure(status, 'unknown', text.slice(0, 200) || `status ${status}`)
   }
+}
+
+/** Sends a form and tells which part of it is sent, from 0 to 1, which `fetch` cannot. */
+export function upload(path: string, form: FormData, onSent: (part: number) => void): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const request = new XMLHttpRequest()
+  request.open('POST', path)
+  const key = keyOf('api')
+  if (key) request.setRequestHeader('x-api-key', key)
+  request.upload.addEventListener('progress', ({ loaded, total }) => onSent(total > 0 ? loaded / total : 0))
+  request.addEventListener('load', () => {
+    if (request.status >= 200 && request.status < 300) resolve()
+    else reject(failureIn(request.status, request.responseText))
+  })
+  request.addEventListener('error', () =>
+    reject(new ApiFailure(0, 'unreachable', 'The gateway does not answer.')),
+  )
+  request.send(form)
+  return promise
 }
 
 /** Calls the API and yields the data of each server-sent event. */

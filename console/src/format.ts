@@ -9,16 +9,21 @@ const UNITS = [
 /** `3 minutes ago`. */
 export function ago(at: string | null | undefined, now = Date.now()): string {
   if (!at) return '–'
-  const seconds = Math.round((Date.parse(at) - now) / 1000)
-  const [unit, size] = UNITS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1]
-  return relative.format(Math.trunc(seconds / size), unit)
+  const after = Math.round((Date.parse(at) - now) / 1000)
+  const [unit, size] = UNITS.find(([, each]) => Math.abs(after) >= each) ?? ['second', 1]
+  return relative.format(Math.trunc(after / size), unit)
 }
 
 /** The time between two moments, or until now. */
 export function lasted(from: string | null, to: string | null): string {
   if (!from) return '–'
-  const seconds = Math.max(0, Math.round(((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000))
-  const [h, m, s] = [Math.trunc(seconds / 3600), Math.trunc((seconds % 3600) / 60), seconds % 60]
+  return seconds(((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000)
+}
+
+/** `2 min 5 s`. */
+export function seconds(count: number): string {
+  const whole = Math.max(0, Math.round(count))
+  const [h, m, s] = [Math.trunc(whole / 3600), Math.trunc((whole % 3600) / 60), whole % 60]
   if (h > 0) return `${h} h ${m} min`
   return m > 0 ? `${m} min ${s} s` : `${s} s`
 }

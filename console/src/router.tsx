@@ -9,7 +9,6 @@ const at = <const P extends string, M extends object>(
   name: keyof M & string,
 ) => createRoute({ getParentRoute: () => root, path, component: lazyRouteComponent(load, name as never) })
 
-const operators = () => import('./pages/operators.tsx')
 const tree = root.addChildren([
   at('/', () => import('./pages/overview.tsx'), 'Overview'),
   at('/runs', () => import('./pages/runs.tsx'), 'Runs'),
@@ -27,17 +26,17 @@ const tree = root.addChildren([
   at('/endpoints', () => import('./pages/endpoints.tsx'), 'Endpoints'),
   at('/endpoints/$endpointId', () => import('./pages/endpoint.tsx'), 'EndpointPage'),
   at('/datasets', () => import('./pages/datasets.tsx'), 'Datasets'),
-  at('/datasets/$datasetId', () => import('./pages/datasets.tsx'), 'DatasetPage'),
+  at('/datasets/$datasetId', () => import('./pages/dataset.tsx'), 'DatasetPage'),
   at('/tasks', () => import('./pages/tasks.tsx'), 'Tasks'),
   at('/tasks/$taskId', () => import('./pages/tasks.tsx'), 'TaskPage'),
   at('/webhooks', () => import('./pages/webhooks.tsx'), 'Webhooks'),
   at('/webhooks/$deliveryId', () => import('./pages/webhooks.tsx'), 'DeliveryPage'),
   at('/account', () => import('./pages/account.tsx'), 'AccountPage'),
-  at('/nodes', operators, 'Nodes'),
-  at('/queues', operators, 'Queues'),
-  at('/accounts', operators, 'Accounts'),
-  at('/kill-switch', operators, 'KillSwitchPage'),
-  at('/audit', operators, 'Audit'),
+  at('/nodes', () => import('./pages/operators/nodes.tsx'), 'Nodes'),
+  at('/queues', () => import('./pages/operators/queues.tsx'), 'Queues'),
+  at('/accounts', () => import('./pages/operators/accounts.tsx'), 'Accounts'),
+  at('/kill-switch', () => import('./pages/operators/kill-switch.tsx'), 'KillSwitchPage'),
+  at('/audit', () => import('./pages/operators/audit.tsx'), 'Audit'),
 ])
 
 export const router = createRouter({

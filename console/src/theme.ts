@@ -1,4 +1,4 @@
-import { Badge, createTheme, type CSSVariablesResolver } from '@mantine/core'
+import { Alert, Badge, createTheme, type CSSVariablesResolver } from '@mantine/core'
 
 /** Shades are chosen for a contrast of 4.5 in both schemes (test/console). */
 export const theme = createTheme({
@@ -8,6 +8,8 @@ export const theme = createTheme({
   defaultRadius: 'md',
   cursorType: 'pointer',
   components: {
+    // The title of an alert is in its colour by default, which is too light in both schemes.
+    Alert: Alert.extend({ styles: { label: { color: 'var(--mantine-color-text)' } } }),
     Badge: Badge.extend({ defaultProps: { radius: 'sm' }, styles: { label: { textTransform: 'none' } } }),
   },
 })
@@ -19,6 +21,7 @@ export const variables: CSSVariablesResolver = () => ({
     '--mantine-color-dimmed': '#5c636a',
     '--mantine-color-placeholder': '#5c636a',
     '--mantine-color-error': '#b3261e',
+    '--mantine-color-indigo-light-hover': '#dbe4ff',
   },
   dark: {
     '--mantine-color-dimmed': '#a6a7ab',

@@ -85,6 +85,11 @@ export interface Endpoint {
   estimated_latency_ms?: number
 }
 
+export interface Column {
+  name: string
+  type: string
+}
+
 export interface Dataset {
   dataset_id: string
   dataset_name: string
@@ -94,7 +99,6 @@ export interface Dataset {
   num_samples: number
   total_size_bytes: number
   visibility: string
-  columns?: { name: string; type: string }[] | null
   error_message: string | null
   created_at: string
 }
@@ -167,7 +171,46 @@ export interface Account {
   name: string
   training_quota: number
   task_quota: number
-  created_at: string
+  keys: number
+  nodes: number
+  open_runs: number
+  open_tasks: number
+  requests: number
+  failed: number
+  last_used_at: string | null
+}
+
+/** What has not ended, by its kind. */
+export interface OpenWork {
+  kind: string
+  waiting: number
+  running: number
+  oldest_waiting_s: number | null
+}
+
+export interface TaskQueue {
+  name: string
+  kind: 'workflow' | 'activity'
+  backlog: number
+  backlog_age_s: number
+  added_per_s: number
+  dispatched_per_s: number
+  pollers: number
+}
+
+export interface Attention {
+  kind: string
+  severity: 'critical' | 'warning' | 'notice'
+  message: string
+}
+
+export interface AuditEntry {
+  entry_id: string
+  at: string
+  actor: string
+  action: string
+  subject: { kind: string; id: string }
+  changes: Record<string, { from: unknown; to: unknown }>
 }
 
 export interface ApiKey {

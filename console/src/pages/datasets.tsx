@@ -1,19 +1,19 @@
-import { Alert, Button, FileInput, Group, Select, Text, TextInput } from '@mantine/core'
+import { Button, FileInput, Group, Progress, Select, TextInput } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
-import { useParams } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { BUILDER, upload as send } from '../api.ts'
 import { bytes, number } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
-import { Facts, Time } from '../parts/facts.tsx'
+import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
-import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
+import { Failure, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
 import type { Dataset } from '../types.ts'
-import { useApi, usePages } from '../use-api.ts'
+import { usePages } from '../use-api.ts'
 
 const FORMATS: Record<string, string> = { csv: 'csv', jsonl: 'jsonl', parquet: 'parquet', zip: 'hf_dataset' }
-const READING = 'Reading the file'
+/** What a dataset whose file is being read says. */
+export const READING = 'Reading the file'
 
 export function Datasets() {
   const datasets = usePages<'datasets', Dataset>(`${BUILDER}/datasets`, 'datasets')
@@ -56,7 +56,8 @@ function Upload() {
   const [name, setName] = useState('')
   const [format, setFormat] = useState<string | null>('csv')
   const [problem, setProblem] = useState<Error>()
-  const [isBusy, setBusy] = useState(false)
+  const [sent, setSent] = useState<number>()
+  const isBusy = sent !== undefined
 
   function choose(chosen: File | null) {
     setFile(chosen)
@@ -67,21 +68,21 @@ function Upload() {
   async function upload(event: FormEvent) {
     event.preventDefault()
     if (!file) return
-    setBusy(true)
+    setSent(0)
     setProblem(undefined)
     const body = new FormData()
     body.set('name', name)
     body.set('storage_format', format ?? 'csv')
     body.set('file', file)
     try {
-      await call(`${BUILDER}/datasets/upload`, { method: 'POST', body })
+      await send(`${BUILDER}/datasets/upload`, body, setSent)
       setFile(null)
       setName('')
       await queries.invalidateQueries()
     } catch (err) {
       setProblem(err as Error)
     }
-    setBusy(false)
+    setSent(undefined)
   }
 
   return (
@@ -116,76 +117,8 @@ function Upload() {
           </Button>
         </Group>
       </form>
+      {isBusy && <Progress value={100 * sent} mt="md" aria-label={`Sent ${Math.floor(100 * sent)} %`} />}
       {problem && <Failure error={problem} what="upload" />}
     </Panel>
   )
 }
-
-export function DatasetPage() {
-  const { datasetId } = useParams({ from: '/datasets/$datasetId' })
-  const path = `${BUILDER}/datasets/${datasetId}`
-  const { data, error } = useApi<Dataset>(path)
-  const rows = useApi<{ rows: Record<string, unknown>[] }>(
-    data?.status === 'ready' ? `${path}/rows?limit=20` : null,
-    {
-      every: false,
-    },
-  )
-  if (!data) return <Loading error={error} what="dataset" />
-  const columns = data.columns ?? []
-  return (
-    <Page
-      title={data.dataset_name}
-      lead={<State of={data.status} {...(data.status === 'pending' && { words: READING })} />}
-    >
-      {data.error_message && (
-        <Alert role="note" color="red" variant="outline" title="Why it failed">
-          {data.error_message}
-        </Alert>
-      )}
-      <Panel title="Details">
-        <Facts
-          of={{
-            Id: <span className="mono">{data.dataset_id}</span>,
-            Description: data.description || '–',
-            Format: data.storage_format,
-            Rows: number(data.num_samples),
-            Size: bytes(data.total_size_bytes),
-            Visibility: data.visibility,
-          }}
-        />
-      </Panel>
-      <Panel title="Columns">
-        <DataTable
-          caption="columns"
-          rows={columns}
-          idOf={({ name }) => name}
-          empty="The columns are known once the file has been read."
-          columns={[
-            { head: 'Name', cell: ({ name }) => name },
-            { head: 'Type', cell: ({ type }) => type },
-          ]}
-        />
-      </Panel>
-      <Panel title="First rows">
-        {rows.data ? (
-          <DataTable
-            caption="first rows"
-            rows={rows.data.rows.map((row, at) => ({ row, at }))}
-            idOf={({ at }) => String(at)}
-            empty="There are no rows."
-            columns={columns.map(({ name }) => ({
-              head: name,
-              cell: ({ row }: { row: Record<string, unknown>; at: number }) => cellOf(row[name]),
-            }))}
-          />
-        ) : (
-          <Text c="dimmed">This gateway does not show rows.</Text>
-        )}
-      </Panel>
-    </Page>
-  )
-}
-
-const cellOf = (value: unknown): string =>
-  typeof value === 'string' ? value : value === null || value === undefined ? '' : JSON.stringify(value)

@@ -1,9 +1,10 @@
-import { SimpleGrid, Text } from '@mantine/core'
-import { BUILDER } from '../api.ts'
+import { Alert, SimpleGrid, Stack, Text } from '@mantine/core'
+import { ADMIN, BUILDER } from '../api.ts'
 import { number } from '../format.ts'
 import { Failure, Page, Panel } from '../parts/page.tsx'
 import { RunTable } from '../parts/run-table.tsx'
-import type { QueueStats, Run } from '../types.ts'
+import { useKey } from '../session.ts'
+import type { Attention, QueueStats, Run } from '../types.ts'
 import { useApi, usePages } from '../use-api.ts'
 
 export function Overview() {
@@ -12,6 +13,7 @@ export function Overview() {
   const { data } = stats
   return (
     <Page title="Overview">
+      <NeedsAttention />
       {stats.error && <Failure error={stats.error} what="numbers" />}
       <SimpleGrid cols={{ base: 2, md: 4 }}>
         <Figure label="Tasks queued or running" value={data?.queue_size} />
@@ -27,6 +29,33 @@ export function Overview() {
         <RunTable rows={runs.rows?.slice(0, 8)} error={runs.error} />
       </Panel>
     </Page>
+  )
+}
+
+const COLOURS = { critical: 'red', warning: 'yellow', notice: 'blue' } as const
+
+/** What operators should look at, once the tab has the operations key. The gateway keeps its answer for two seconds. */
+function NeedsAttention() {
+  const key = useKey('operations')
+  const { data } = useApi<{ attention: Attention[] }>(key === null ? null : `${ADMIN}/overview`)
+  if (!data) return null
+  return (
+    <Panel title="Needs attention">
+      {data.attention.length === 0 && <Text>Nothing: all is well.</Text>}
+      <Stack gap="xs">
+        {data.attention.map(({ kind, severity, message }) => (
+          <Alert
+            key={kind}
+            role="note"
+            variant="outline"
+            color={COLOURS[severity]}
+            title={kind.replaceAll('_', ' ')}
+          >
+            {message}
+          </Alert>
+        ))}
+      </Stack>
+    </Panel>
   )
 }
 

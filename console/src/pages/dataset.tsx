@@ -1,0 +1,131 @@
+import { Alert, Text } from '@mantine/core'
+import { useParams } from '@tanstack/react-router'
+import { BUILDER } from '../api.ts'
+import { bytes, measure, number } from '../format.ts'
+import { DataTable } from '../parts/data-table.tsx'
+import { Facts } from '../parts/facts.tsx'
+import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
+import { State } from '../parts/state.tsx'
+import type { Column, Dataset } from '../types.ts'
+import { useApi } from '../use-api.ts'
+import { READING } from './datasets.tsx'
+
+type Value = string | number | boolean | null
+
+interface Rows {
+  columns: Column[]
+  rows: Value[][]
+}
+
+interface Profile {
+  sampled_rows: number
+  columns: (Column & {
+    missing: number
+    distinct: number
+    min: number | null
+    max: number | null
+    mean: number | null
+    common: { value: Value; count: number }[]
+  })[]
+}
+
+const SHOWN_ROWS = 20
+const SHOWN_VALUES = 3
+
+export function DatasetPage() {
+  const { datasetId } = useParams({ from: '/datasets/$datasetId' })
+  const path = `${BUILDER}/datasets/${datasetId}`
+  const { data, error } = useApi<Dataset>(path)
+  if (!data) return <Loading error={error} what="dataset" />
+  return (
+    <Page
+      title={data.dataset_name}
+      lead={<State of={data.status} {...(data.status === 'pending' && { words: READING })} />}
+    >
+      {data.error_message && (
+        <Alert role="note" color="red" variant="outline" title="Why it failed">
+          {data.error_message}
+        </Alert>
+      )}
+      <Panel title="Details">
+        <Facts
+          of={{
+            Id: <span className="mono">{data.dataset_id}</span>,
+            Description: data.description || '–',
+            Format: data.storage_format,
+            Rows: number(data.num_samples),
+            Size: bytes(data.total_size_bytes),
+            Visibility: data.visibility,
+          }}
+        />
+      </Panel>
+      {data.status === 'ready' && <ProfileOf path={path} />}
+      {data.status === 'ready' && <FirstRows path={path} />}
+    </Page>
+  )
+}
+
+function ProfileOf({ path }: { path: string }) {
+  const { data, error } = useApi<Profile>(`${path}/profile`, { every: false })
+  return (
+    <Panel title="Columns">
+      {error && <Failure error={error} what="profile" />}
+      {data && (
+        <>
+          <Text size="sm" c="dimmed" mb="sm">
+            Of the first {number(data.sampled_rows)} rows.
+          </Text>
+          <DataTable
+            caption="columns"
+            rows={data.columns}
+            idOf={({ name }) => name}
+            empty="The file has no columns."
+            columns={[
+              { head: 'Name', cell: ({ name }) => name },
+              { head: 'Type', cell: ({ type }) => type },
+              { head: 'Missing', align: 'right', cell: ({ missing }) => number(missing) },
+              { head: 'Different', align: 'right', cell: ({ distinct }) => number(distinct) },
+              { head: 'Least', align: 'right', cell: ({ min }) => figure(min) },
+              { head: 'Mean', align: 'right', cell: ({ mean }) => figure(mean) },
+              { head: 'Most', align: 'right', cell: ({ max }) => figure(max) },
+              {
+                head: 'Most frequent',
+                cell: ({ common }) =>
+                  common
+                    .slice(0, SHOWN_VALUES)
+                    .map(({ value, count }) => `${cellOf(value)} (${number(count)})`)
+                    .join(', '),
+              },
+            ]}
+          />
+        </>
+      )}
+    </Panel>
+  )
+}
+
+function FirstRows({ path }: { path: string }) {
+  const { data, error } = useApi<Rows>(`${path}/rows?limit=${SHOWN_ROWS}`, { every: false })
+  return (
+    <Panel title="First rows">
+      {error && <Failure error={error} what="rows" />}
+      {data && (
+        <DataTable
+          caption="first rows"
+          rows={data.rows.map((row, at) => ({ row, at }))}
+          idOf={({ at }) => String(at)}
+          empty="There are no rows."
+          columns={data.columns.map(({ name }, i) => ({
+            head: name,
+            cell: ({ row }: { row: Value[]; at: number }) => cellOf(row[i]),
+          }))}
+        />
+      )}
+    </Panel>
+  )
+}
+
+const figure = (value: number | null): string => (value === null ? '–' : measure(value))
+
+const cellOf = (value: Value | undefined): string =>
+  value === null || value === undefined ? '–' : String(value)

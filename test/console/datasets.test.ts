@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict'
+import type { Browser } from 'playwright-core'
+import { openSignedIn } from '../support/builders/console.ts'
+import { requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { CSV, DatasetApi } from '../support/servers/dataset-api.ts'
+
+describe('datasets in the console', function () {
+  this.timeout(60_000)
+  let browser: Browser
+  let on: DatasetApi
+  before(async function () {
+    await requireConsole(this)
+    browser = await requireBrowser(this)
+    on = await DatasetApi.start()
+  })
+  after(async () => {
+    await browser?.close()
+    await on?.[Symbol.asyncDispose]()
+  })
+
+  it('are uploaded, and show their first rows and what is in their columns', async () => {
+    await using tab = await openSignedIn(browser, on.api, '/datasets', on.key)
+    const file = { name: 'people.csv', mimeType: 'text/csv', buffer: Buffer.from(CSV) }
+    const chooser = tab.page.waitForEvent('filechooser')
+    await tab.page.getByRole('button', { name: 'File' }).click()
+    await (await chooser).setFiles(file)
+    assert.equal(await tab.page.getByLabel(/^Name/).inputValue(), 'people')
+    await tab.page.getByRole('button', { name: 'Upload' }).click()
+    await tab.page.getByRole('link', { name: 'people' }).click()
+
+    const rows = tab.page.getByRole('table', { name: 'first rows' })
+    await rows.getByRole('row', { name: /31 Ada/ }).waitFor()
+    const columns = tab.page.getByRole('table', { name: 'columns' })
+    await columns.getByRole('row', { name: /^age integer 0 2 31 38 45/ }).waitFor()
+
+    await tab.picture('dataset-rows-light')
+    assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('that cannot be read say so in the words of the gateway', async () => {
+    await using tab = await openSignedIn(browser, on.api, '/datasets', on.key)
+    const chooser = tab.page.waitForEvent('filechooser')
+    await tab.page.getByRole('button', { name: 'File' }).click()
+    await (
+      await chooser
+    ).setFiles({ name: 'broken.parquet', mimeType: 'x/y', buffer: Buffer.from('no parquet') })
+    await tab.page.getByRole('button', { name: 'Upload' }).click()
+
+    await tab.page.getByText('No upload').waitFor()
+    assert.match((await tab.page.getByRole('alert').textContent()) ?? '', /parquet/i)
+  })
+})

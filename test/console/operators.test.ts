@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import type { Browser } from 'playwright-core'
+import { createRun, readyDataset } from '../support/builders/training.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
+import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
+
+describe('operators in the console', function () {
+  this.timeout(60_000)
+  let browser: Browser
+  let api: TestApi
+  let caller: { accountId: string; key: string }
+  before(async function () {
+    await requireConsole(this)
+    browser = await requireBrowser(this)
+    api = await startApi()
+    caller = await api.account()
+    await createRun(api, caller.key, { dataset_id: await readyDataset(api, caller.accountId) })
+  })
+  after(async () => {
+    await browser?.close()
+    await api?.[Symbol.asyncDispose]()
+  })
+
+  const open = async (path: string): Promise<ConsoleTab> => {
+    const tab = await ConsoleTab.open(browser, api.baseUrl)
+    await tab.page.goto(`/console${path}#key=${caller.key}&operations_key=${OPERATIONS_KEY}`)
+    return tab
+  }
+
+  it('see what needs attention, and what to do about it', async () => {
+    await using tab = await open('/')
+    const panel = tab.page.getByRole('region', { name: 'Needs attention' })
+    await panel.waitFor()
+    const { body } = await api.call('GET', '/api/v1/admin/overview', {
+      headers: { 'x-api-key': OPERATIONS_KEY },
+    })
+
+    for (const { message } of body.attention) await panel.getByText(message).waitFor()
+    assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('see what is open', async () => {
+    await using tab = await open('/queues')
+    const work = tab.page.getByRole('table', { name: 'open work' })
+
+    await work.getByRole('row', { name: /^run 1 0/ }).waitFor()
+    await tab.picture('queues-light')
+    assert.deepEqual(await tab.barriers(), [])
+  })
+
+  it('find an account by a part of its name, and who changed what', async () => {
+    const headers = { 'x-api-key': OPERATIONS_KEY }
+    const body = { name: 'Wool and Linen' }
+    const made = await api.call('POST', '/api/v1/admin/accounts', { headers, body })
+    assert.equal(made.status, 201, made.text)
+    await using tab = await open('/accounts')
+    await tab.page.getByLabel(/^Name/).fill('linen')
+    await tab.page.getByRole('row', { name: /Wool and Linen/ }).waitFor()
+    await tab.page.locator('tbody tr').nth(1).waitFor({ state: 'detached' })
+
+    await tab.page.getByRole('link', { name: 'Audit' }).click()
+    const changes = tab.page.getByRole('table', { name: 'changes' })
+    await changes.getByRole('row', { name: /operations-key createAccount account/ }).waitFor()
+    await tab.page.getByLabel('Operation').fill('revokeKey')
+    await tab.page.getByLabel('Operation').press('Enter')
+
+    await tab.page.getByText('No change is recorded that fits.').waitFor()
+    await tab.picture('audit-changes-light')
+    assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+})
