@@ -116,6 +116,16 @@ export interface Task {
   completed_at: string | null
 }
 
+/** A task in the list. */
+export interface ListedTask extends Pick<
+  Task,
+  'task_id' | 'endpoint_id' | 'status' | 'inference_time_ms' | 'created_at'
+> {
+  surface: string
+  tokens_in: number | null
+  tokens_out: number | null
+}
+
 export interface QueueStats {
   queue_size: number
   workers: number
@@ -213,12 +223,22 @@ export interface AuditEntry {
   changes: Record<string, { from: unknown; to: unknown }>
 }
 
+/** Without a member there is no such limit. */
+export interface KeyLimits {
+  requests_per_minute?: number
+  tokens_per_minute?: number
+  budget_credits_per_month?: number
+  models?: string[]
+}
+
 export interface ApiKey {
   key_id: string
   name: string
   role: string
   hint: string
-  created_at: string
+  limits: KeyLimits | null
+  expires_at: string | null
+  last_used_at: string | null
   revoked_at: string | null
 }
 

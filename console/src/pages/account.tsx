@@ -4,9 +4,10 @@ import { ApiFailure, BUILDER } from '../api.ts'
 import { number } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
+import { Keys } from '../parts/keys.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Loading, Page, Panel } from '../parts/page.tsx'
-import type { ApiKey, LedgerEntry, Me, UsageRow } from '../types.ts'
+import type { LedgerEntry, Me, UsageRow } from '../types.ts'
 import { useApi, usePages } from '../use-api.ts'
 
 export function AccountPage() {
@@ -117,32 +118,6 @@ function Ledger() {
         />
       ) : (
         <Missing error={ledger.error} what="ledger" />
-      )}
-    </Panel>
-  )
-}
-
-function Keys() {
-  const keys = usePages<'keys', ApiKey>(`${BUILDER}/keys`, 'keys')
-  return (
-    <Panel title="Keys">
-      {keys.rows ? (
-        <DataTable
-          caption="keys"
-          rows={keys.rows}
-          more={keys}
-          idOf={({ key_id }) => key_id}
-          empty="No keys."
-          columns={[
-            { head: 'Name', cell: ({ name }) => name },
-            { head: 'Ends in', cell: ({ hint }) => <span className="mono">{hint}</span> },
-            { head: 'Role', cell: ({ role }) => role },
-            { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
-            { head: 'Revoked', cell: ({ revoked_at }) => <Time at={revoked_at} /> },
-          ]}
-        />
-      ) : (
-        <Missing error={keys.error} what="keys" />
       )}
     </Panel>
   )

@@ -10,23 +10,25 @@ import { Failure, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
 import type { Dataset } from '../types.ts'
 import { usePages } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
 
 const FORMATS: Record<string, string> = { csv: 'csv', jsonl: 'jsonl', parquet: 'parquet', zip: 'hf_dataset' }
 /** What a dataset whose file is being read says. */
 export const READING = 'Reading the file'
 
 export function Datasets() {
+  const mayUpload = useMay('operator')
   const datasets = usePages<'datasets', Dataset>(`${BUILDER}/datasets`, 'datasets')
   return (
     <Page title="Datasets">
-      <Upload />
+      {mayUpload && <Upload />}
       <DataTable
         caption="datasets"
         rows={datasets.rows}
         error={datasets.error}
         more={datasets}
         idOf={({ dataset_id }) => dataset_id}
-        empty="No datasets yet. Upload a file above."
+        empty={mayUpload ? 'No datasets yet. Upload a file above.' : 'No datasets yet.'}
         columns={[
           {
             head: 'Name',

@@ -1,22 +1,27 @@
-import { Alert, Button, Group, TextInput } from '@mantine/core'
+import { Alert, Button, Group, Select, TextInput } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
-import { ApiFailure, BUILDER, call } from '../api.ts'
+import { BUILDER, call } from '../api.ts'
+import { number } from '../format.ts'
 import { Json } from '../parts/code.tsx'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
-import type { Task } from '../types.ts'
+import type { ListedTask, Task } from '../types.ts'
 import { useApi, usePages } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
+
+const STATES = ['queued', 'preparing', 'downloading_model', 'loading_model', 'running', 'succeeded', 'failed']
+const SURFACES = ['rest', 'openai', 'mcp', 'action', 'cohort']
 
 export function Tasks() {
   const navigate = useNavigate()
   const [id, setId] = useState('')
-  const tasks = usePages<'tasks', Task>(`${BUILDER}/tasks`, 'tasks')
-  const isMissing = tasks.error instanceof ApiFailure && tasks.error.status === 404
+  const [filter, setFilter] = useState<{ status?: string | null; surface?: string | null }>({})
+  const tasks = usePages<'tasks', ListedTask>(`${BUILDER}/tasks`, 'tasks', filter)
 
   function look(event: FormEvent) {
     event.preventDefault()
@@ -37,40 +42,72 @@ export function Tasks() {
           </Button>
         </Group>
       </form>
-      {isMissing ? (
-        <Alert role="note" variant="outline" color="gray" title="No list">
-          This gateway lists no tasks yet; it finds them by their id, which every answer has.
-        </Alert>
-      ) : (
-        <DataTable
-          caption="tasks"
-          rows={tasks.rows}
-          error={tasks.error}
-          more={tasks}
-          idOf={({ task_id }) => task_id}
-          empty="No tasks yet. The playground of an endpoint makes one."
-          columns={[
-            {
-              head: 'Task',
-              cell: ({ task_id }) => (
-                <PageLink to="/tasks/$taskId" params={{ taskId: task_id }}>
-                  {task_id.slice(0, 13)}
-                </PageLink>
-              ),
-            },
-            { head: 'State', cell: ({ status }) => <State of={status} /> },
-            {
-              head: 'Endpoint',
-              cell: ({ endpoint_id }) => (
-                <PageLink to="/endpoints/$endpointId" params={{ endpointId: endpoint_id }}>
-                  {endpoint_id.slice(0, 8)}
-                </PageLink>
-              ),
-            },
-            { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
-          ]}
+      <Group align="flex-end">
+        <Select
+          label="State"
+          placeholder="any"
+          data={STATES}
+          value={filter.status ?? null}
+          onChange={(status) => setFilter((now) => ({ ...now, status }))}
+          clearable
+          clearButtonProps={{ 'aria-label': 'Any state' }}
+          w={200}
         />
-      )}
+        <Select
+          label="Asked by"
+          placeholder="anything"
+          data={SURFACES}
+          value={filter.surface ?? null}
+          onChange={(surface) => setFilter((now) => ({ ...now, surface }))}
+          clearable
+          clearButtonProps={{ 'aria-label': 'Asked by anything' }}
+          w={200}
+        />
+      </Group>
+      <DataTable
+        caption="tasks"
+        rows={tasks.rows}
+        error={tasks.error}
+        more={tasks}
+        idOf={({ task_id }) => task_id}
+        empty={
+          filter.status || filter.surface
+            ? 'No task fits.'
+            : 'No tasks yet. The playground of an endpoint makes one.'
+        }
+        columns={[
+          {
+            head: 'Task',
+            cell: ({ task_id }) => (
+              <PageLink to="/tasks/$taskId" params={{ taskId: task_id }}>
+                {task_id.slice(0, 13)}
+              </PageLink>
+            ),
+          },
+          { head: 'State', cell: ({ status }) => <State of={status} /> },
+          {
+            head: 'Endpoint',
+            cell: ({ endpoint_id }) => (
+              <PageLink to="/endpoints/$endpointId" params={{ endpointId: endpoint_id }}>
+                {endpoint_id.slice(0, 8)}
+              </PageLink>
+            ),
+          },
+          { head: 'Asked by', cell: ({ surface }) => surface },
+          {
+            head: 'Tokens',
+            align: 'right',
+            cell: ({ tokens_in, tokens_out }) =>
+              tokens_in === null ? '–' : `${number(tokens_in)} + ${number(tokens_out ?? 0)}`,
+          },
+          {
+            head: 'Took',
+            align: 'right',
+            cell: ({ inference_time_ms: ms }) => (ms === null ? '–' : `${number(Math.round(ms))} ms`),
+          },
+          { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+        ]}
+      />
     </Page>
   )
 }
@@ -81,6 +118,7 @@ export function TaskPage() {
   const { data, error } = useApi<Task>(path, { every: 2_000 })
   const queries = useQueryClient()
   const [problem, setProblem] = useState<Error>()
+  const mayCancel = useMay('operator')
   if (!data) return <Loading error={error} what="task" />
   const hasEnded = data.status === 'succeeded' || data.status === 'failed'
   const cancel = () =>
@@ -91,7 +129,8 @@ export function TaskPage() {
       title={`Task ${data.task_id.slice(0, 13)}`}
       lead={<State of={data.status} />}
       actions={
-        !hasEnded && (
+        !hasEnded &&
+        mayCancel && (
           <Button variant="default" onClick={() => void cancel()}>
             Cancel
           </Button>

@@ -10,6 +10,7 @@ import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
 import type { Delivery, WebhookEndpoint } from '../types.ts'
 import { useApi, usePages } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
 
 export function Webhooks() {
   const queries = useQueryClient()
@@ -18,6 +19,7 @@ export function Webhooks() {
     `${BUILDER}/webhook-endpoints`,
     'webhook_endpoints',
   )
+  const maySend = useMay('operator')
   const deliveries = usePages<'deliveries', Delivery>(`${BUILDER}/webhook-deliveries`, 'deliveries')
   if (endpoints.error instanceof ApiFailure && endpoints.error.status === 404)
     return (
@@ -60,19 +62,23 @@ export function Webhooks() {
                 ),
             },
             { head: 'Events', align: 'right', cell: ({ event_types }) => event_types.length },
-            {
-              head: 'Try',
-              cell: ({ endpoint_id, name }) => (
-                <Button
-                  size="compact-sm"
-                  variant="default"
-                  onClick={() => void test(endpoint_id)}
-                  aria-label={`Send a test event to ${name}`}
-                >
-                  Send a test
-                </Button>
-              ),
-            },
+            ...(maySend
+              ? [
+                  {
+                    head: 'Try',
+                    cell: ({ endpoint_id, name }: WebhookEndpoint) => (
+                      <Button
+                        size="compact-sm"
+                        variant="default"
+                        onClick={() => void test(endpoint_id)}
+                        aria-label={`Send a test event to ${name}`}
+                      >
+                        Send a test
+                      </Button>
+                    ),
+                  },
+                ]
+              : []),
           ]}
         />
       </Panel>
@@ -110,6 +116,7 @@ export function DeliveryPage() {
   const { data, error } = useApi<Delivery>(path, { every: 2_000 })
   const [problem, setProblem] = useState<Error>()
   const navigate = useNavigate()
+  const maySend = useMay('operator')
   if (!data) return <Loading error={error} what="delivery" />
 
   async function redeliver() {
@@ -125,9 +132,11 @@ export function DeliveryPage() {
       title={data.event_type}
       lead={<State of={data.status} />}
       actions={
-        <Button variant="default" onClick={() => void redeliver().catch(setProblem)}>
-          Deliver again
-        </Button>
+        maySend && (
+          <Button variant="default" onClick={() => void redeliver().catch(setProblem)}>
+            Deliver again
+          </Button>
+        )
       }
     >
       {problem && <Failure error={problem} what="delivery" />}

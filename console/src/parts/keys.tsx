@@ -1,0 +1,206 @@
+import { Alert, Button, Code, Group, NumberInput, Select, Stack, Text, TextInput } from '@mantine/core'
+import { type FormEvent, useState } from 'react'
+import { BUILDER, call } from '../api.ts'
+import { number } from '../format.ts'
+import type { ApiKey, KeyLimits } from '../types.ts'
+import { useAction } from '../use-action.ts'
+import { useApi } from '../use-api.ts'
+import { useMay, useMe } from '../use-may.ts'
+import { DataTable } from './data-table.tsx'
+import { Time } from './facts.tsx'
+import { Failure, Panel } from './page.tsx'
+
+const KEYS = `${BUILDER}/keys`
+const DAY_MS = 86_400_000
+
+/** The keys of the account, for its admins: made, listed and revoked. */
+export function Keys() {
+  return useMay('admin') ? (
+    <KeyPanel />
+  ) : (
+    <Panel title="Keys">
+      <Text c="dimmed">Only a key with the role admin sees and changes the keys of the account.</Text>
+    </Panel>
+  )
+}
+
+function KeyPanel() {
+  const { data, error } = useApi<{ keys: ApiKey[] }>(KEYS)
+  const own = useMe().data?.key.id
+  const { run, problem } = useAction()
+  const [revoking, setRevoking] = useState<string>()
+  const revoke = (id: string) => run(() => call(`${KEYS}/${id}`, { method: 'DELETE' }))
+  return (
+    <Panel title="Keys">
+      <NewKey />
+      {problem && <Failure error={problem} what="change" />}
+      <DataTable
+        caption="keys"
+        rows={data?.keys}
+        error={error}
+        idOf={({ key_id }) => key_id}
+        empty="No keys."
+        columns={[
+          { head: 'Name', cell: ({ name }) => name },
+          { head: 'Ends in', cell: ({ hint }) => <span className="mono">{hint}</span> },
+          { head: 'Role', cell: ({ role }) => role },
+          { head: 'Limits', cell: ({ limits }) => wordsOf(limits) },
+          { head: 'Ends', cell: ({ expires_at }) => <Time at={expires_at} /> },
+          { head: 'Last used', cell: ({ last_used_at }) => <Time at={last_used_at} /> },
+          {
+            head: 'Change',
+            cell: ({ key_id, name, revoked_at }) =>
+              revoked_at ? (
+                <>
+                  Revoked <Time at={revoked_at} />
+                </>
+              ) : key_id === own ? (
+                'In use here'
+              ) : revoking === key_id ? (
+                <Button size="compact-sm" color="red" onClick={() => void revoke(key_id)}>
+                  Revoke {name} for good
+                </Button>
+              ) : (
+                <Button
+                  size="compact-sm"
+                  variant="default"
+                  aria-label={`Revoke ${name}`}
+                  onClick={() => setRevoking(key_id)}
+                >
+                  Revoke
+                </Button>
+              ),
+          },
+        ]}
+      />
+    </Panel>
+  )
+}
+
+function wordsOf(limits: KeyLimits | null): string {
+  if (!limits) return 'none'
+  const { requests_per_minute, tokens_per_minute, budget_credits_per_month, models } = limits
+  return [
+    requests_per_minute !== undefined && `${number(requests_per_minute)} requests a minute`,
+    tokens_per_minute !== undefined && `${number(tokens_per_minute)} tokens a minute`,
+    budget_credits_per_month !== undefined && `${number(budget_credits_per_month)} credits a month`,
+    models && `only ${models.join(', ')}`,
+  ]
+    .filter(Boolean)
+    .join('; ')
+}
+
+interface Wanted {
+  name: string
+  role: string
+  days: number | undefined
+  requests: number | undefined
+  tokens: number | undefined
+  credits: number | undefined
+  models: string
+}
+
+const BLANK: Wanted = {
+  name: '',
+  role: 'viewer',
+  days: undefined,
+  requests: undefined,
+  tokens: undefined,
+  credits: undefined,
+  models: '',
+}
+
+/** Members that were left empty are no limits. */
+function bodyOf({ name, role, days, requests, tokens, credits, models }: Wanted): object {
+  const named = models.split(',').flatMap((text) => text.trim() || [])
+  const limits: KeyLimits = {
+    ...(requests !== undefined && { requests_per_minute: requests }),
+    ...(tokens !== undefined && { tokens_per_minute: tokens }),
+    ...(credits !== undefined && { budget_credits_per_month: credits }),
+    ...(named.length > 0 && { models: named }),
+  }
+  return {
+    name,
+    role,
+    ...(Object.keys(limits).length > 0 && { limits }),
+    ...(days !== undefined && { expires_at: new Date(Date.now() + days * DAY_MS).toISOString() }),
+  }
+}
+
+function NewKey() {
+  const { run, isBusy, problem } = useAction()
+  const [wanted, setWanted] = useState(BLANK)
+  const [made, setMade] = useState<string>()
+  const set = (change: Partial<Wanted>) => setWanted((now) => ({ ...now, ...change }))
+  const count = (member: 'days' | 'requests' | 'tokens' | 'credits', label: string) => (
+    <NumberInput
+      label={label}
+      value={wanted[member] ?? ''}
+      onChange={(value) => set({ [member]: typeof value === 'number' ? value : undefined })}
+      min={member === 'credits' ? 0 : 1}
+      allowDecimal={member === 'credits'}
+      hideControls
+      w={150}
+    />
+  )
+  function submit(event: FormEvent) {
+    event.preventDefault()
+    void run(async () => {
+      const { api_key } = await call<{ api_key: string }>(KEYS, {
+        method: 'POST',
+        body: bodyOf(wanted),
+        headers: { 'idempotency-key': crypto.randomUUID() },
+      })
+      setMade(api_key)
+      setWanted(BLANK)
+    })
+  }
+  return (
+    <Stack mb="lg">
+      <form onSubmit={submit}>
+        <Group align="flex-end">
+          <TextInput
+            label="Name of the new key"
+            value={wanted.name}
+            onChange={(event) => set({ name: event.currentTarget.value })}
+            required
+          />
+          <Select
+            label="Role"
+            data={['viewer', 'operator', 'admin']}
+            value={wanted.role}
+            onChange={(role) => role && set({ role })}
+            allowDeselect={false}
+            w={120}
+          />
+          {count('days', 'Days it is for')}
+          {count('requests', 'Requests a minute')}
+          {count('tokens', 'Tokens a minute')}
+          {count('credits', 'Credits a month')}
+          <TextInput
+            label="Only these endpoints"
+            placeholder="names, with commas"
+            value={wanted.models}
+            onChange={(event) => set({ models: event.currentTarget.value })}
+          />
+          <Button type="submit" loading={isBusy} disabled={wanted.name.trim() === ''}>
+            Make a key
+          </Button>
+        </Group>
+      </form>
+      {problem && <Failure error={problem} what="key" />}
+      {made && (
+        <Alert
+          role="note"
+          variant="outline"
+          title="Copy the key now: it is not shown again"
+          withCloseButton
+          closeButtonLabel="Forget the key"
+          onClose={() => setMade(undefined)}
+        >
+          <Code block>{made}</Code>
+        </Alert>
+      )}
+    </Stack>
+  )
+}

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import type { Browser } from 'playwright-core'
+import { openSignedIn } from '../support/builders/console.ts'
+import { startApi, type TestApi } from '../support/servers/api.ts'
+import { requireBrowser, requireConsole } from '../support/servers/browser.ts'
+
+describe('keys in the console', function () {
+  this.timeout(60_000)
+  let browser: Browser
+  let api: TestApi
+  let caller: { accountId: string; key: string }
+  before(async function () {
+    await requireConsole(this)
+    browser = await requireBrowser(this)
+    api = await startApi()
+    caller = await api.account()
+  })
+  after(async () => {
+    await browser?.close()
+    await api?.[Symbol.asyncDispose]()
+  })
+
+  const me = (key: string) => api.call('GET', '/api/builder/v1/me', { key })
+
+  it('are made with limits, shown once, and revoked', async () => {
+    await using tab = await openSignedIn(browser, api, '/account', caller.key)
+    await tab.page.getByLabel(/^Name of the new key/).fill('for the shop')
+    await tab.page.getByLabel('Requests a minute').fill('5')
+    await tab.page.getByLabel('Days it is for').fill('30')
+    await tab.page.getByRole('button', { name: 'Make a key' }).click()
+    await tab.page.getByText('it is not shown again').waitFor()
+    const key = (await tab.page.locator('pre').textContent()) ?? ''
+
+    const { body } = await me(key)
+    assert.deepEqual([body.role, body.key.limits], ['viewer', { requests_per_minute: 5 }])
+    const days = (Date.parse(body.key.expires_at) - Date.now()) / 86_400_000
+    assert.ok(days > 29.9 && days <= 30, `${days} days`)
+    const row = tab.page.getByRole('table', { name: 'keys' }).getByRole('row', { name: /for the shop/ })
+    await row.getByText('5 requests a minute').waitFor()
+    assert.deepEqual(await tab.barriers(), [])
+    await tab.picture('keys-light')
+
+    await tab.page.getByRole('button', { name: 'Forget the key' }).click()
+    await row.getByRole('button', { name: 'Revoke for the shop' }).click()
+    await row.getByRole('button', { name: 'Revoke for the shop for good' }).click()
+    await row.getByText(/^Revoked/).waitFor()
+
+    assert.equal((await me(key)).status, 401)
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('are not offered to a key that may not change them', async () => {
+    await using tab = await openSignedIn(browser, api, '/account', await api.key(caller.accountId, 'viewer'))
+    await tab.page.getByText(/^Only a key with the role admin/).waitFor()
+
+    assert.equal(await tab.page.getByRole('button', { name: 'Make a key' }).count(), 0)
+    assert.deepEqual(tab.faults, [])
+  })
+})
