@@ -31,6 +31,7 @@ const tree = root.addChildren([
   at('/tasks/$taskId', () => import('./pages/tasks.tsx'), 'TaskPage'),
   at('/webhooks', () => import('./pages/webhooks.tsx'), 'Webhooks'),
   at('/webhooks/$deliveryId', () => import('./pages/webhooks.tsx'), 'DeliveryPage'),
+  at('/agents', () => import('./pages/agents.tsx'), 'Agents'),
   at('/account', () => import('./pages/account.tsx'), 'AccountPage'),
   at('/nodes', () => import('./pages/operators/nodes.tsx'), 'Nodes'),
   at('/queues', () => import('./pages/operators/queues.tsx'), 'Queues'),

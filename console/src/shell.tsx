@@ -24,6 +24,7 @@ const ACCOUNT = [
   ['/datasets', 'Datasets', 'datasets'],
   ['/tasks', 'Tasks', 'tasks'],
   ['/webhooks', 'Webhooks', 'webhooks'],
+  ['/agents', 'Agents', 'agents'],
   ['/account', 'Keys and usage', 'account'],
 ] as const satisfies readonly (readonly [string, string, IconName])[]
 const OPERATORS = [

@@ -268,6 +268,7 @@ export interface Me {
   quotas: { training: number; tasks: number }
   balance_credits: number
   features: string[]
+  base_url: string
 }
 
 export interface UsageRow {

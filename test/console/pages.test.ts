@@ -14,6 +14,7 @@ const PAGES = [
   ['/datasets', 'Datasets'],
   ['/tasks', 'Tasks'],
   ['/webhooks', 'Webhooks'],
+  ['/agents', 'Agents'],
   ['/account', 'Keys and usage'],
   ['/nodes', 'Nodes'],
   ['/queues', 'Queues'],
@@ -158,6 +159,26 @@ describe('pages of the console', function () {
     await tab.page.getByRole('button', { name: 'Open' }).click()
 
     await tab.page.getByText('Off: work is admitted').waitFor()
+    assert.deepEqual(tab.faults, [])
+  })
+  it('says what to paste for an agent, which then lists its tools', async () => {
+    await using tab = await open('/agents')
+    await tab.page.getByRole('combobox', { name: 'Agent' }).click()
+    await tab.page.getByRole('option', { name: 'Cursor' }).click()
+    const text = await tab.page.getByLabel('configuration of Cursor', { exact: true }).textContent()
+    const { url, headers } = JSON.parse(text ?? '').mcpServers.hearth
+
+    const answer = await fetch(url, {
+      method: 'POST',
+      headers: {
+        authorization: headers.Authorization.replace('YOUR_API_KEY', world.caller.key),
+        accept: 'application/json, text/event-stream',
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' }),
+    })
+    assert.equal(answer.status, 200)
+    assert.match(await answer.text(), /run_inference/)
     assert.deepEqual(tab.faults, [])
   })
 })

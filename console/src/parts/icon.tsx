@@ -7,6 +7,7 @@ const PATHS = {
   datasets: 'M4 6c0-4 16-4 16 0v12c0 4-16 4-16 0zM4 6c0 4 16 4 16 0M4 12c0 4 16 4 16 0',
   tasks: 'M4 6h2M10 6h10M4 12h2M10 12h10M4 18h2M10 18h10',
   webhooks: 'M8 17a4 4 0 1 1-3-6M9 7a4 4 0 1 1 6 4M16 17h-7M12 8l4 8',
+  agents: 'M5 8h14v11H5zM12 8V4M9 13h.01M15 13h.01M2 13v2M22 13v2',
   account: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 21c0-9 16-9 16 0',
   nodes: 'M4 4h16v6H4zM4 14h16v6H4zM8 7h.01M8 17h.01',
   accounts: 'M9 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 20c0-8 12-8 12 0M16 5a3 3 0 0 1 0 6M17 14c3 0 4 3 4 6',
