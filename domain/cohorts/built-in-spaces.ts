@@ -2,6 +2,7 @@ import type { ModelSpace } from '../../schemas/cohort-evaluator.ts'
 import { isChatCapable } from '../chat/chat.ts'
 import type { GgufNumbers } from '../hub/gguf.ts'
 import { llamaCaches, transformersCaches } from './cache-spaces.ts'
+import { spacesOfTask } from './task-spaces.ts'
 
 /** What the platform knows of a model without running it. */
 export interface ModelFacts {
@@ -47,7 +48,7 @@ export function builtInSpaces(facts: ModelFacts): ModelSpace[] {
   if (framework === LIGHTGBM && JSON_TASKS.includes(taskType)) {
     return [space('input', 'accepts', 'json'), space('output', 'produces', 'json')]
   }
-  return []
+  return spacesOfTask(taskType)
 }
 
 const space = (name: string, role: ModelSpace['role'], kind: 'text' | 'json'): ModelSpace => ({

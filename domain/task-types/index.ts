@@ -22,7 +22,8 @@ const TASK_TYPES: Readonly<Record<string, TaskType>> = {
   ...GENERATIVE_TASK_TYPES,
 }
 
-const taskTypeOf = (name: string): TaskType | undefined =>
+/** Returns the description of a task type; undefined for one that has none, such as a chat. */
+export const describedTaskType = (name: string): TaskType | undefined =>
   Object.hasOwn(TASK_TYPES, name) ? TASK_TYPES[name] : undefined
 
 /** Returns the described task types of a kind. */
@@ -31,24 +32,24 @@ export const taskTypesOfKind = (kind: TaskType['kind']): string[] =>
 
 /** Returns the category of the models that serve a task type. */
 export const modelCategoryOf = (taskType: string): string | null =>
-  isChatCapable(taskType) ? 'nlp' : (taskTypeOf(taskType)?.category ?? null)
+  isChatCapable(taskType) ? 'nlp' : (describedTaskType(taskType)?.category ?? null)
 
 /** Returns whether the answers of a task type say which endpoint gave them. Nodes know no endpoint, so gateways add it. */
 export const namesModel = (taskType: string): boolean =>
-  isChatCapable(taskType) || (taskTypeOf(taskType)?.namesModel ?? false)
+  isChatCapable(taskType) || (describedTaskType(taskType)?.namesModel ?? false)
 
 /** Returns the fields of a task type's input that hold the URL of a file. */
-export const filesOf = (taskType: string): readonly string[] => taskTypeOf(taskType)?.files ?? []
+export const filesOf = (taskType: string): readonly string[] => describedTaskType(taskType)?.files ?? []
 
 /**
  * Returns whether requests of a task type make files. They go as tasks from the beginning, because only the holder of a
  * lease stores files.
  */
-export const makesFiles = (taskType: string): boolean => taskTypeOf(taskType)?.kind === 'generative'
+export const makesFiles = (taskType: string): boolean => describedTaskType(taskType)?.kind === 'generative'
 
 /** Returns the first request to a new server of a task type; undefined when that is the example of its version. */
 export const warmupInputOf = (taskType: string): Record<string, unknown> | undefined =>
-  taskTypeOf(taskType)?.warmup_input
+  describedTaskType(taskType)?.warmup_input
 
 const OBJECT = { type: 'object' }
 
@@ -65,6 +66,7 @@ type Listing = Pick<TaskType, 'input_schema' | 'output_schema' | 'example_input'
 /** Returns the listing of an imported model that serves a task type. */
 export function importedListing(taskType: string): Listing {
   if (isChatCapable(taskType)) return CHAT_LISTING
-  const { input_schema, output_schema, example_input, example_output } = taskTypeOf(taskType) ?? PLAIN_LISTING
+  const { input_schema, output_schema, example_input, example_output } =
+    describedTaskType(taskType) ?? PLAIN_LISTING
   return { input_schema, output_schema, example_input, example_output }
 }

@@ -138,6 +138,28 @@ describe('the spaces that follow from files', () => {
         ['output', 'json'],
       ],
     )
-    assert.deepEqual(builtInSpaces(facts({ taskType: 'text-to-image' })), [])
+    assert.deepEqual(builtInSpaces(facts({ taskType: 'something else' })), [])
+  })
+
+  it('are what requests of the other task types take and answer', () => {
+    const said = (taskType: string) =>
+      builtInSpaces(facts({ taskType })).map(({ name, role, kind, content_types }) =>
+        [name, role, kind, ...(content_types ?? [])].join(' '),
+      )
+    const text = 'input accepts text'
+    const picture = 'image accepts media image/png image/jpeg image/webp'
+
+    assert.deepEqual(said('rerank'), [text, 'output produces json'])
+    assert.deepEqual(said('moderation'), [text, 'output produces json'])
+    assert.deepEqual(said('classification'), [text, 'output produces json'])
+    assert.deepEqual(said('translation'), [text, 'output produces text'])
+    assert.deepEqual(said('ocr'), [picture, 'output produces text'])
+    assert.deepEqual(said('stt'), [
+      'audio accepts media audio/wav audio/mpeg audio/mp4 audio/ogg audio/flac',
+      'output produces text',
+    ])
+    assert.deepEqual(said('text-to-speech'), [text, 'output produces media audio/wav'])
+    assert.deepEqual(said('image-to-image'), [picture, text, 'output produces media image/png'])
+    assert.deepEqual(said('image-to-3d'), [picture, 'output produces media model/gltf-binary'])
   })
 })
