@@ -39,10 +39,10 @@ def make(options: argparse.Namespace) -> None:
     config = LlamaConfig(
         vocab_size=len(tokenizer) + options.extra_vocab,
         hidden_size=options.hidden,
-        intermediate_size=options.hidden * 2,
+        intermediate_size=options.intermediate or options.hidden * 2,
         num_hidden_layers=options.layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=options.heads,
+        num_key_value_heads=options.kv_heads,
         max_position_embeddings=options.positions,
         tie_word_embeddings=options.tied,
         bos_token_id=tokenizer.bos_token_id,
@@ -104,6 +104,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--kv-heads", type=int, default=2)
+    parser.add_argument("--intermediate", type=int, default=0, help="0 for twice the hidden size")
     parser.add_argument("--vocab", type=int, default=384)
     parser.add_argument("--extra-vocab", type=int, default=0)
     parser.add_argument("--positions", type=int, default=2048)

@@ -1,0 +1,164 @@
+// A prompt read by one process of the language model server and continued by another, its cache handed over as nodes do (HTTPS, file
+// to file, sha256), beside one process that does both: npm run bench:handover [-- --size small --tokens 2048 --rounds 5]. On a
+// machine with a GPU: --size 1b, a model of the shape of a Llama of 1.2 billion parameters in bf16 with random weights.
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { link, mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { request } from 'undici'
+import { Edges } from '../node-runtime/edges/edges.ts'
+import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
+import { llmPython } from '../test/support/builders/tiny-llm.ts'
+import { startLineProgram } from './line-program.ts'
+import { median } from './platform.ts'
+
+const SIZES: Readonly<Record<string, readonly string[]>> = {
+  small: ['--hidden', '256', '--layers', '8'],
+  '1b': ['--hidden=2048', '--layers=16', '--heads=32', '--kv-heads=8', '--intermediate=8192', '--vocab=512'],
+}
+/** Rows of the embeddings that no token has: real vocabularies are large, and so is the product with them. */
+const EXTRA_VOCAB: Readonly<Record<string, string>> = { small: '0', '1b': '127488' }
+const { values } = parseArgs({
+  options: {
+    size: { type: 'string', default: 'small' },
+    tokens: { type: 'string', default: '2048' },
+    rounds: { type: 'string', default: '5' },
+    threads: { type: 'string', default: '1' },
+  },
+})
+const [tokens, rounds] = [Number(values.tokens), Number(values.rounds)]
+const form = SIZES[values.size]
+if (!form) throw new Error(`--size is one of ${Object.keys(SIZES).join(', ')}`)
+const ROOT = join(import.meta.dirname, '..')
+const SERVER = join(ROOT, 'node-runtime', 'servers', 'llm_server.py')
+const MAKER = join(ROOT, 'test', 'support', 'builders', 'tiny_llm.py')
+const MAKE_MS = 600_000
+const HOLD_MS = 600_000
+const LIMIT_MB = 16_384
+const SPACE = 'a'.repeat(64)
+/** A sentence of the tokenizer's own texts, which has about ten tokens. */
+const SENTENCE = 'The quick brown fox jumps over the lazy dog. '
+const SENTENCE_TOKENS = 10
+const GREEDY = { temperature: 0 }
+
+const folder = await mkdtemp(join(tmpdir(), 'hearth-bench-handover-'))
+await using stack = new AsyncDisposableStack()
+stack.defer(() => rm(folder, { recursive: true, force: true }))
+
+const python = await llmPython()
+const model = join(folder, 'model')
+const limits = ['--positions', String(2 * tokens + 1_024), '--extra-vocab', EXTRA_VOCAB[values.size] ?? '0']
+await runProgram(python, [MAKER, model, ...form, ...limits], {
+  env: pythonProcessEnv({ HF_HUB_OFFLINE: '1' }),
+  timeout: MAKE_MS,
+})
+
+/** A model server with the folder in which it finds payloads, and the node's end of edges beside it. */
+async function startEnd(name: string) {
+  const exchange = join(folder, `${name}-exchange`)
+  await mkdir(exchange)
+  const args = ['--model', model, '--port', '0', '--threads', values.threads, '--exchange', exchange]
+  const server = stack.use(await startLineProgram(python, [SERVER, ...args]))
+  const { port } = JSON.parse(server.first) as { port: number }
+  const listen = { host: '127.0.0.1', port: 0 }
+  const edges = stack.use(await Edges.open({ dir: join(folder, name), limitMb: LIMIT_MB, listen }))
+  return { exchange, edges, post: (path: string, body: object) => post(port, path, body) }
+}
+
+interface Answer {
+  choices: { message: { content: string } }[]
+  usage: { prompt_tokens: number }
+}
+
+async function post(port: number, path: string, body: object): Promise<unknown> {
+  const answer = await request(`http://127.0.0.1:${port}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  if (answer.statusCode !== 200) throw new Error(`${path}: ${answer.statusCode} ${await answer.body.text()}`)
+  return await answer.body.json()
+}
+
+const producer = await startEnd('producer')
+const consumer = await startEnd('consumer')
+
+/** Each round has a prompt of its own. */
+const messagesOf = (round: number) => [
+  { role: 'user', content: `${round}. ${SENTENCE.repeat(Math.ceil(tokens / SENTENCE_TOKENS))}` },
+]
+
+async function timed<T>(work: () => Promise<T>): Promise<[number, T]> {
+  const began = performance.now()
+  const value = await work()
+  return [performance.now() - began, value]
+}
+
+/** Fetches what the producer's server has written, as a consumer's node does, and lends it to the consumer's server. */
+async function handOver(file: string) {
+  const { store } = producer.edges
+  using made = await store.adopt(join(producer.exchange, file), { maxBytes: LIMIT_MB * 1024 * 1024 })
+  const at = { edgeId: randomUUID(), attempt: 1 }
+  store.hold(made, at, HOLD_MS)
+  const server = await producer.edges.server()
+  if (!server) throw new Error('the producer does not listen')
+  const ticket = randomBytes(32).toString('base64url')
+  const ticketSha256 = createHash('sha256').update(ticket).digest('hex')
+  server.admit(at, { ticketSha256, beginWithinMs: HOLD_MS })
+  const peer = { ...at, ticket, url: server.candidates[0]?.url ?? '', spkiSha256: server.spkiSha256 }
+  const { sizeBytes, sha256 } = made
+  const source = { transport: 'direct', peer } as const
+  using taken = await consumer.edges.receive(at, source, { maxBytes: sizeBytes, sizeBytes, sha256 })
+  await link(taken.path, join(consumer.exchange, file))
+  await producer.edges.release(at)
+  return { file, size_bytes: sizeBytes, sha256, space_fingerprint: SPACE }
+}
+
+const figures = {
+  whole: [] as number[],
+  prefill: [] as number[],
+  carry: [] as number[],
+  first: [] as number[],
+}
+let [promptTokens, megabytes] = [0, 0]
+for (let round = -1; round < rounds; round++) {
+  const messages = messagesOf(round)
+  const one = { max_tokens: 1, ...GREEDY }
+  const [whole, alone] = await timed(() => consumer.post('/v1/chat/completions', { messages, ...one }))
+  const file = `round-${round + 1}`
+  const asked = { messages, file, space_fingerprint: SPACE }
+  const [prefill] = await timed(() => producer.post('/prefill', asked))
+  const [carry, payload] = await timed(() => handOver(file))
+  const [first, answer] = await timed(() => consumer.post('/decode', { ...payload, ...one }))
+  const [said, wanted] = [answer as Answer, alone as Answer]
+  if (said.choices[0]?.message.content !== wanted.choices[0]?.message.content)
+    throw new Error('the first token is another one than that of one process')
+  ;[promptTokens, megabytes] = [wanted.usage.prompt_tokens, payload.size_bytes / 1e6]
+  await rm(join(consumer.exchange, file))
+  // The first round compiles and warms.
+  if (round < 0) continue
+  figures.whole.push(whole)
+  figures.prefill.push(prefill)
+  figures.carry.push(carry)
+  figures.first.push(first)
+}
+
+const [whole, prefill, carry, first] = [figures.whole, figures.prefill, figures.carry, figures.first].map(
+  median,
+)
+const [sum, alone] = [(prefill ?? 0) + (carry ?? 0) + (first ?? 0), whole ?? 0]
+const show = (name: string, ms: number | undefined) =>
+  console.log(`${name.padEnd(46)} ${(ms ?? 0).toFixed(1).padStart(9)} ms`)
+console.log(`${promptTokens} tokens, a cache of ${megabytes.toFixed(1)} MB, median of ${rounds} rounds`)
+show('first token, one process', alone)
+show('first token, read here and continued there', sum)
+show('  the prompt is read and its cache written', prefill)
+show('  the cache is handed over and verified', carry)
+show('  the cache is loaded, and the token chosen', first)
+console.log(
+  `${(sum / alone).toFixed(2)} times; the process that continues is busy for ${((first ?? 0) / alone).toFixed(3)} of the time`,
+)
