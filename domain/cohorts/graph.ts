@@ -172,10 +172,13 @@ export const inWriteOrder = <E extends Pick<GraphEdge, 'from'>>(edges: readonly 
 /** Stands for the value of an edge that is not known yet; each is told apart by being an object of its own. */
 class Unknown {}
 
-/** Returns whether a value holds another one, at any depth. */
-const holds = (value: unknown, one: Unknown): boolean =>
-  value === one ||
-  (typeof value === 'object' && value !== null && Object.values(value).some((inner) => holds(inner, one)))
+/** Returns the unknown values within a value, at any depth. */
+function unknownsIn(value: unknown, found = new Set<Unknown>()): Set<Unknown> {
+  if (value instanceof Unknown) found.add(value)
+  else if (typeof value === 'object' && value !== null)
+    for (const inner of Object.values(value)) unknownsIn(inner, found)
+  return found
+}
 
 /**
  * Edges whose place cannot be made, as the static input of their stage and the edges before them have it, and those whose
@@ -203,8 +206,9 @@ function unwritable({ stages, edges }: Graph): PlanReason[] {
       report(edge, `${err.message}, by its static input or another edge`)
     }
   }
+  const left = new Set([...known.values()].flatMap((input) => [...unknownsIn(input)]))
   for (const [edge, value] of written)
-    if (!holds(known.get(edge.to.stage_id), value))
+    if (!left.has(value))
       report(
         edge,
         `a later edge writes over its value at "${edge.to.path}": give them places beside each other`,

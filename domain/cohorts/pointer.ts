@@ -22,12 +22,12 @@ export function valueAt(value: unknown, pointer: string): unknown {
   return at
 }
 
-/** A longer list is not made by a place alone. */
+/** A place alone makes no more items than these, in all lists on its way together. */
 const MOST_ITEMS = 1_024
 const INDEX = /^(?:0|[1-9]\d{0,5})$/
 const isIndex = (token: string): boolean => token === APPEND || INDEX.test(token)
 
-/** A place cannot be made: a value on the way is neither an object nor a list, or an index is far beyond a list's end. */
+/** A place cannot be made: a value on the way is neither an object nor a list, or indexes are far beyond the ends of lists. */
 export class PointerError extends Error {
   override readonly name = 'PointerError'
 }
@@ -37,19 +37,27 @@ export class PointerError extends Error {
  * whose items before it are null. Nothing that was given is changed.
  */
 export function withValueAt(value: unknown, pointer: string, put: unknown): unknown {
-  return write(value, tokensOf(pointer), put, pointer)
+  return write(value, tokensOf(pointer), put, { pointer, left: MOST_ITEMS })
 }
 
-function write(value: unknown, [token, ...rest]: readonly string[], put: unknown, pointer: string): unknown {
+interface Writing {
+  pointer: string
+  /** How many items may still be made before those that the place names. */
+  left: number
+}
+
+function write(value: unknown, [token, ...rest]: readonly string[], put: unknown, writing: Writing): unknown {
+  const { pointer } = writing
   if (token === undefined) return put
   const isItem = isIndex(token)
   if (Array.isArray(value) || (value === undefined && isItem)) {
     const list: unknown[] = [...((value as unknown[] | undefined) ?? [])]
     const at = token === APPEND ? list.length : Number(token)
-    if (!isItem || at > Math.max(list.length, MOST_ITEMS))
+    if (!isItem || at > Math.max(list.length, MOST_ITEMS) || at - list.length > writing.left)
       throw new PointerError(`"${pointer}" names no place in a list of ${list.length}`)
+    writing.left -= Math.max(0, at - list.length)
     while (list.length < at) list.push(null)
-    list[at] = write(list[at] ?? undefined, rest, put, pointer)
+    list[at] = write(list[at] ?? undefined, rest, put, writing)
     return list
   }
   if (value !== undefined && (typeof value !== 'object' || value === null))
@@ -57,5 +65,5 @@ function write(value: unknown, [token, ...rest]: readonly string[], put: unknown
   const object = value as Record<string, unknown> | undefined
   const inner = object && Object.hasOwn(object, token) ? object[token] : undefined
   // A computed member is an own one even for the name `__proto__`.
-  return { ...object, [token]: write(inner, rest, put, pointer) }
+  return { ...object, [token]: write(inner, rest, put, writing) }
 }
