@@ -21,7 +21,7 @@ const LEASE_S = 30
 export const createCohortActivities = (deps: NodeDeps) => ({
   /**
    * Claims a stage, loads its model while the stages before it work, takes what they hand over, runs the model, and
-   * completes the lease with the result. Safe to repeat because a second claim fences off the first.
+   * completes the lease with the result. Safe to repeat because a stage has one lease, which only one call can complete.
    */
   async runStage({ cohortId, stageId }: { cohortId: string; stageId: string }): Promise<void> {
     using _alive = sendHeartbeats()

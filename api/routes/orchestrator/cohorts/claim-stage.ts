@@ -118,7 +118,8 @@ async function leaseOf(
     const subject = { kind: 'stage', subjectId: stage.id, accountId: stage.account_id } as const
     return leaseRepository.openLease(trx, { ...subject, nodeId, leaseS })
   }
-  if (stage.status !== 'loading') return undefined
+  // Whatever needs no load waits as soon as it is claimed.
+  if (stage.status !== 'loading' && stage.status !== 'waiting') return undefined
   const last = await leaseRepository.findLastLease(trx, 'stage', stage.id)
   return last?.node_id === nodeId && last.state === 'active' ? last : undefined
 }
