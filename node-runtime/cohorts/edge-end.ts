@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { storable } from '../../domain/storable-text.ts'
 import type {
   Directive,
   EdgeAttempted,
@@ -81,7 +82,7 @@ export class EdgeEnd {
   /** Ends this attempt with a failure. The platform finds out by itself if it cannot be told. */
   async fail(err: unknown, transport: Transport): Promise<void> {
     const failure = err instanceof EdgeError ? err.failure : 'stalled'
-    const message = (err instanceof Error ? err.message : String(err)).slice(0, 500)
+    const message = reasonOf(err)
     const soon = AbortSignal.timeout(FAIL_MS)
     await this.transfer({ phase: 'fail', transport, failure, message }, soon).catch(() => {})
   }
@@ -97,6 +98,10 @@ export class EdgeEnd {
     return control.edge<T>(verb, place, call, { signal })
   }
 }
+
+/** Returns the words of an error as the platform takes them: what was cut may end in half a character. */
+export const reasonOf = (err: unknown): string =>
+  storable((err instanceof Error ? err.message : String(err)).slice(0, 500))
 
 /** Throws for an attempt that has failed; its word is the platform's. */
 export function throwIfFailed({ state, failure = 'expired' }: Directive): void {

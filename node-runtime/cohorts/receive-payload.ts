@@ -5,7 +5,7 @@ import { checkPayload } from '../edges/check-payload.ts'
 import type { Edges, PayloadSource } from '../edges/edges.ts'
 import type { Payload } from '../edges/payload.ts'
 import { probeCandidates } from '../edges/probe.ts'
-import { type EdgeCaller, EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
+import { type EdgeCaller, EdgeEnd, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
 
 /** The platform counts an attempt as lost that says nothing for 10 s. */
 const PROGRESS_MS = 2_000
@@ -186,9 +186,8 @@ async function consume(
       await checkPayload(payload, { sizeBytes, sha256, fingerprint }, { encoding, fingerprint, space })
   } catch (err) {
     if (!(err instanceof EdgeError)) throw err
-    const { failure, message } = err
     await end
-      .consume({ outcome: 'refused', ...taken, failure, message: message.slice(0, 500) }, signal)
+      .consume({ outcome: 'refused', ...taken, failure: err.failure, message: reasonOf(err) }, signal)
       .catch(() => {})
     throw err
   }

@@ -6,6 +6,7 @@ import type { Dispatcher } from 'undici'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { QUORUM_NOT_MET, QuorumError } from '../../../domain/cohorts/quorum.ts'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
+import { storable } from '../../../domain/storable-text.ts'
 import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
@@ -127,7 +128,9 @@ export async function handBack(
 }
 
 function failureOf(err: unknown, signal: AbortSignal): FailLease {
-  const message = (err instanceof Error ? err.message : String(err)).slice(0, 4_000) || 'no reason given'
+  const words = err instanceof Error ? err.message : String(err)
+  // A model may say anything, and what was cut may end in half a character; the platform takes neither.
+  const message = storable(words.slice(0, 4_000)) || 'no reason given'
   if (signal.aborted) return { code: 'cancelled', message: 'the work was stopped', retryable: true }
   if (err instanceof InferenceError) {
     return { code: err.retryable ? 'model_failed' : 'input_refused', message, retryable: err.retryable }

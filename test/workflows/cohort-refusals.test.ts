@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict'
+import { newId } from '../../domain/ids.ts'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+describe('what a model says against its input', function () {
+  this.timeout(60_000)
+  let world: InferenceWorld
+  let node: WorldNode
+  before(async () => {
+    world = await startInferenceWorld()
+    node = await world.node()
+  })
+  after(async () => {
+    await node?.[Symbol.asyncDispose]()
+    await world?.[Symbol.asyncDispose]()
+  })
+  const call = (method: 'GET' | 'POST', path: string, body?: object, headers: object = {}) =>
+    world.api.call<AnyBody>(method, path, {
+      key: world.key,
+      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone', ...headers },
+      ...(body && { body }),
+    })
+  const run = async (plan: PlanRequest, input: object, more: object = {}) => {
+    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input, ...more })
+    assert.equal(status, 202, JSON.stringify(body))
+    return body
+  }
+  const ended = async (taskId: string) => {
+    let seen: AnyBody = {}
+    await until(async () => {
+      seen = (await call('GET', `/api/v1/tasks/${taskId}/cohort`)).body
+      return ['succeeded', 'failed', 'cancelled'].includes(seen.status)
+    }, 30_000)
+    return seen
+  }
+  for (const shift of ['', 'x'])
+    it(`is told at the first attempt, however its words are cut (${shift})`, async () => {
+      await using _control = await world.control()
+      const { id } = await world.endpoint({ name: `refusing-${newId()}` })
+      const plan: PlanRequest = {
+        stages: [
+          { stage_id: 'a', endpoint_id: id, input: { refuse: `${shift}${'\u{1F600}'.repeat(3_000)}` } },
+        ],
+        edges: [],
+      }
+      const accepted = await run(plan, {})
+      const [stage] = (await ended(accepted.task_id)).stages
+      assert.deepEqual(
+        [stage.attempt, stage.error.code],
+        [1, 'input_refused'],
+        JSON.stringify(stage.error).slice(0, 300),
+      )
+      assert.match(stage.error.message, /\u{1F600}/u)
+    })
+})
