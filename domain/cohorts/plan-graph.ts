@@ -14,6 +14,8 @@ export interface PlanInput {
   accountId: string
   /** By `stage_id`; a stage without one has a reason of its own. */
   models: ReadonlyMap<string, StageModel>
+  /** Those that are called after the last attempt of a stage, by `stage_id`; the dearest counts for the budget. */
+  fallbacks?: ReadonlyMap<string, readonly Pick<StageModel, 'price_micro'>[]>
   /** By `edge_id`. */
   handOvers: ReadonlyMap<string, HandOver>
   nodes: readonly NodeSnapshot[]
@@ -142,16 +144,20 @@ const nothingTogether = ({ constraints }: Graph): PlanReason =>
     ? { code: 'no_node_fits', message: 'there are too few nodes for one stage on each' }
     : { code: 'memory', message: 'each stage fits on a node, but not all of them together' }
 
-function overLimits({ graph, models }: PlanInput, { schedule }: Planned): PlanReason[] {
-  const { deadline_s, max_cost_credits } = graph.constraints
+function overLimits(input: PlanInput, { schedule }: Planned): PlanReason[] {
+  const { deadline_s, max_cost_credits } = input.graph.constraints
   const reasons: PlanReason[] = []
   if (schedule.makespanMs > 1_000 * deadline_s) {
     const message = `the run would take about ${Math.ceil(schedule.makespanMs / 1_000)} s, the deadline is ${deadline_s} s`
     reasons.push({ code: 'over_deadline', message })
   }
-  const cost = costMicro({ graph, models }) / MICRO
-  if (max_cost_credits !== undefined && cost > max_cost_credits) {
-    const message = `the run would cost ${cost} credits, the limit is ${max_cost_credits}`
+  const [cost, most] = [costMicro(input) / MICRO, mostMicro(input) / MICRO]
+  if (max_cost_credits !== undefined && most > max_cost_credits) {
+    const verb =
+      most > cost
+        ? `would cost ${cost} credits, and with its fallbacks ${most}`
+        : `would cost ${cost} credits`
+    const message = `the run ${verb}; the limit is ${max_cost_credits}`
     reasons.push({ code: 'over_budget', message })
   }
   return reasons
@@ -159,6 +165,13 @@ function overLimits({ graph, models }: PlanInput, { schedule }: Planned): PlanRe
 
 const costMicro = ({ graph, models }: Pick<PlanInput, 'graph' | 'models'>): number =>
   graph.stages.reduce((sum, { stage_id }) => sum + (models.get(stage_id)?.price_micro ?? 0), 0)
+
+/** What the run costs at most: for each stage the price that is held. */
+const mostMicro = ({ graph, models, fallbacks }: PlanInput): number =>
+  graph.stages.reduce((sum, { stage_id }) => {
+    const all = [models.get(stage_id), ...(fallbacks?.get(stage_id) ?? [])]
+    return sum + Math.max(...all.map((model) => model?.price_micro ?? 0))
+  }, 0)
 
 function problemOf(
   { graph, models, nodes, handOvers, rateOf }: PlanInput,

@@ -32,6 +32,7 @@ export async function readPlanInput(
     graph,
     accountId,
     models: stageModels.models,
+    fallbacks: stageModels.fallbacks,
     stageModels,
     handOvers,
     nodes,
