@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import { newId } from '../../../../../domain/ids.ts'
+import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
+import { buildCohort, buildStage } from '../../../../support/builders/cohorts.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { signedNode } from '../../../../support/servers/signed-node.ts'
+
+const SPEC = JSON.stringify({
+  stage_id: 'a',
+  operation: 'infer',
+  input: {},
+  required: true,
+  fallbacks: [],
+  max_attempts: 1,
+  timeout_s: 60,
+})
+
+describe('claims of stages', () => {
+  let api: TestApi
+  before(async () => (api = await startApi()))
+  after(() => api[Symbol.asyncDispose]())
+
+  /** A stage that a node was called for; returns the claim of that node. */
+  async function called(model_key: string) {
+    const { db } = api.database
+    const { accountId } = await api.account()
+    const node = await signedNode(api, newId())
+    const endpoint = await buildEndpoint(db, accountId)
+    const cohort = await buildCohort(db, accountId)
+    const stage = await buildStage(db, cohort, {
+      name: 'a',
+      status: 'called',
+      node_id: node.nodeId,
+      specification: SPEC,
+      endpoint_id: endpoint.id,
+      model_key,
+    })
+    const claim = () => node.post(`/api/v1/cohorts/${cohort.id}/stages/${stage.id}:claim`, { lease_s: 60 })
+    return claim
+  }
+
+  it('answers a claim again whose first answer was lost, for a stage that needs no load', async () => {
+    const claim = await called('tool:run_python')
+    const first = await claim()
+    assert.equal(first.status, 200, first.text)
+    const again = await claim()
+    assert.equal(again.status, 200, again.text)
+    assert.equal(again.body.lease_token, first.body.lease_token)
+  })
+
+  it('answers a claim again whose first answer was lost, for a model that is loading', async () => {
+    const claim = await called(`model-${newId()}`)
+    const first = await claim()
+    const again = await claim()
+    assert.deepEqual([first.status, again.status], [200, 200], again.text)
+    assert.equal(again.body.lease_token, first.body.lease_token)
+  })
+})
