@@ -1,6 +1,7 @@
 import type { Transaction } from 'kysely'
 import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
 import * as cohortEventRepository from '../../db/repositories/cohorts/events.ts'
+import type { NewCohortEvent } from '../../db/repositories/cohorts/events.ts'
 import { payloadOf } from '../../db/repositories/cohorts/payload-of.ts'
 import * as planRepository from '../../db/repositories/cohorts/plans.ts'
 import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
@@ -11,23 +12,21 @@ import type { CohortEdgeRow, CohortRow, CohortStageRow, NewCohortEdge } from '..
 import { canonicalJson } from '../../domain/canonical-json.ts'
 import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
-import { type Graph, type GraphStage, inWriteOrder, RUN_INPUT } from '../../domain/cohorts/graph.ts'
+import { listed } from '../../domain/cohorts/event-data.ts'
+import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
-import { PointerError } from '../../domain/cohorts/pointer.ts'
-import { carriedBy, isByValue, withCarried } from '../../domain/cohorts/values.ts'
+import { carriedBy, isByValue } from '../../domain/cohorts/values.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import { COHORT_LIMITS, type Plan, type PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { Transport } from '../../schemas/cohort-vocabulary.ts'
-import { type CohortAccepted, MAX_RUN_INPUT_BYTES, type RunRequest } from '../../schemas/cohort.ts'
+import type { CohortAccepted, RunRequest } from '../../schemas/cohort.ts'
 import { cohortRunStart } from '../../workflows/contract/starts.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import { quotaExceeded } from '../inference/durable.ts'
+import { checkRunInput } from './check-run-input.ts'
 import { type PlannedRequest, planRequest } from './plan-request.ts'
-
-/** The largest input that a stage begins with, before its producers hand theirs over. */
-const MAX_STAGE_INPUT_BYTES = 4 * MAX_RUN_INPUT_BYTES
 
 interface Admission {
   accountId: string
@@ -49,7 +48,7 @@ export async function admitRun(trx: Transaction<Database>, admission: Admission)
     throw new ApiError('conflict', message, { details: { reason: 'plan_infeasible', reasons: plan.reasons } })
   }
   if (earlier === undefined) await planRepository.insertPlan(trx, accountId, request, plan)
-  checkInput(graph, body.input)
+  checkRunInput(graph, body.input)
   const source = await resumedCohort(trx, admission, planned)
 
   const { quota, waiting } = await taskRepository.lockTaskQuota(trx, accountId)
@@ -61,9 +60,7 @@ export async function admitRun(trx: Transaction<Database>, admission: Admission)
   await cohortEventRepository.appendCohortEvents(trx, cohortId, [
     { type: 'cohort.queued', data: { user_id: admission.userId } },
     ...(source ? [{ type: 'cohort.resumed' as const, data: takenOver(source) }] : []),
-    ...(earlier && movedStages(earlier, plan).length > 0
-      ? [{ type: 'cohort.replanned' as const, data: { moved: movedStages(earlier, plan) } }]
-      : []),
+    ...(earlier ? replanned(earlier, plan) : []),
   ])
   await workflowStartRepository.enqueueWorkflow(
     trx,
@@ -101,32 +98,6 @@ async function requestOf(
   return { request: within(found.request), earlier: found.plan }
 }
 
-/** Checks that the input of the run has what its edges take, and that each value has a place to go. */
-function checkInput({ stages, edges }: Graph, input: Record<string, unknown>): void {
-  if (Buffer.byteLength(JSON.stringify(input)) > MAX_RUN_INPUT_BYTES)
-    throw invalid(['body', 'input'], `must have at most ${MAX_RUN_INPUT_BYTES} bytes; upload larger inputs`)
-  const known = new Map(stages.map((stage) => [stage.stage_id, stage.input]))
-  for (const { edge_id, from, to } of inWriteOrder(edges)) {
-    const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
-    const isInput = from.stage_id === RUN_INPUT
-    const value = isInput ? carriedBy(edge, input) : null
-    if (value === undefined)
-      throw invalid(['body', 'input'], `has nothing at "${from.path}", which edge "${edge_id}" takes`)
-    try {
-      known.set(to.stage_id, withCarried(known.get(to.stage_id) ?? {}, edge, value))
-    } catch (err) {
-      if (!(err instanceof PointerError)) throw err
-      throw invalid(['body', 'plan', 'edges'], `edge "${edge_id}": ${err.message}`)
-    }
-  }
-  for (const [name, whole] of known) {
-    const bytes = Buffer.byteLength(JSON.stringify(whole))
-    if (bytes <= MAX_STAGE_INPUT_BYTES) continue
-    const message = `stage "${name}" would begin with ${bytes} bytes of input, more than ${MAX_STAGE_INPUT_BYTES}`
-    throw invalid(['body', 'input'], message)
-  }
-}
-
 interface Source {
   cohort: CohortRow
   /** The stages that succeeded, by name. */
@@ -136,11 +107,10 @@ interface Source {
 }
 
 /** What is told of a resumed cohort. */
-const takenOver = ({ cohort, stages, reason }: Source) => ({
-  resume_of: cohort.id,
-  stages: [...stages.keys()],
-  ...(reason !== undefined && { reason }),
-})
+function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {
+  const { shown, ...left } = listed([...stages.keys()])
+  return { resume_of: cohort.id, stages: shown, ...left, ...(reason !== undefined && { reason }) }
+}
 
 async function resumedCohort(
   trx: Transaction<Database>,
@@ -276,14 +246,11 @@ async function insertRows(
     }
   })
   const idOf = new Map(stages.map(({ row }) => [row.name, row.id]))
+  const results = new Map(
+    [...(source?.stages ?? [])].flatMap(([name, { result }]) => (result ? [[name, parsedOnce(result)]] : [])),
+  )
   const edges = graph.edges.map((edge) =>
-    edgeRow(graph, edge, {
-      cohortId,
-      idOf,
-      input: body.input,
-      source,
-      handOver: handOvers.get(edge.edge_id)!,
-    }),
+    edgeRow(graph, edge, { cohortId, idOf, results, handOver: handOvers.get(edge.edge_id)! }),
   )
   await cohortRepository.insertCohort(
     trx,
@@ -311,6 +278,12 @@ async function insertRows(
     await cohortRepository.bookTransfers(trx, row.id, hold({ accountId, priceMicro: price }))
 }
 
+/** Parses a result when it is first asked for, however many edges take something of it. */
+function parsedOnce(result: Buffer): () => unknown {
+  let known: { value: unknown } | undefined
+  return () => (known ??= { value: JSON.parse(result.toString()) }).value
+}
+
 /** Returns the model of a stage, and the largest price that it or a fallback may cost. */
 function priced(
   { models, fallbacks }: PlannedRequest['models'],
@@ -327,23 +300,21 @@ function edgeRow(
   {
     cohortId,
     idOf,
-    input,
-    source,
+    results,
     handOver,
   }: {
     cohortId: string
     idOf: ReadonlyMap<string, string>
-    input: Record<string, unknown>
-    source: Source | undefined
+    /** The results that are taken over, by the names of their stages. */
+    results: ReadonlyMap<string, () => unknown>
     handOver: HandOver
   },
 ): NewCohortEdge {
   const { score: _, ...connects } = handOver
   const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
   const isInput = from.stage_id === RUN_INPUT
-  const kept = isInput ? undefined : source?.stages.get(from.stage_id)?.result
-  const result: unknown = isInput ? input : kept ? JSON.parse(kept.toString()) : undefined
-  const value = result === undefined || !isByValue(handOver.kind) ? undefined : carriedBy(edge, result)
+  const kept = isInput ? undefined : results.get(from.stage_id)
+  const value = kept && isByValue(handOver.kind) ? carriedBy(edge, kept()) : undefined
   const state: CohortEdgeRow['state'] = isInput ? 'consumed' : value === undefined ? 'planned' : 'transferred'
   return {
     id: newId(),
@@ -360,8 +331,7 @@ function edgeRow(
     state,
     ...(isInput && { transport: 'inline' as const }),
     // A value from the input of the run is read from there.
-    ...(!isInput &&
-      value !== undefined && { transport: 'inline' as const, encoding: 'json', ...payloadOf(value) }),
+    ...(value !== undefined && { transport: 'inline' as const, encoding: 'json', ...payloadOf(value) }),
     ...(kept && value === undefined && isByValue(handOver.kind) && { closed: true }),
   }
 }
@@ -377,12 +347,13 @@ function allowedTransports(
   return JSON.stringify((transports ?? ALL_BUT_RELAY).filter((way) => way !== 'relay'))
 }
 
-/** Returns the stages that a new plan has on other nodes than the earlier one. */
-const movedStages = (
-  earlier: Plan,
-  plan: Plan,
-): { stage_id: string; from: string | null; to: string | null }[] =>
-  plan.stages.flatMap(({ stage_id, node_id }) => {
+/** Returns the event that tells which stages a new plan has on other nodes than the earlier one; none where it has none. */
+function replanned(earlier: Plan, plan: Plan): NewCohortEvent[] {
+  const moved = plan.stages.flatMap(({ stage_id, node_id }) => {
     const before = earlier.stages.find((stage) => stage.stage_id === stage_id)
     return before && before.node_id !== node_id ? [{ stage_id, from: before.node_id, to: node_id }] : []
   })
+  if (moved.length === 0) return []
+  const { shown, ...left } = listed(moved)
+  return [{ type: 'cohort.replanned', data: { moved: shown, ...left } }]
+}

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { newId } from '../../domain/ids.ts'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
+
+describe('the admission of cohorts', function () {
+  this.timeout(60_000)
+  let world: InferenceWorld
+  let node: WorldNode
+  before(async () => {
+    world = await startInferenceWorld()
+    node = await world.node()
+  })
+  after(async () => {
+    await node?.[Symbol.asyncDispose]()
+    await world?.[Symbol.asyncDispose]()
+  })
+  const call = (method: 'GET' | 'POST', path: string, body?: object, headers: object = {}) =>
+    world.api.call<AnyBody>(method, path, {
+      key: world.key,
+      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone', ...headers },
+      ...(body && { body }),
+    })
+  const run = async (plan: PlanRequest, input: object, more: object = {}) => {
+    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input, ...more })
+    assert.equal(status, 202, JSON.stringify(body))
+    return body
+  }
+  const words = (to: string, path = '/instances') => ({
+    from: { stage_id: 'input', path: '/words' },
+    to: { stage_id: to, path },
+  })
+  /** Makes a cohort as it is when all its stages have succeeded and it was then cancelled. */
+  async function finished(plan: PlanRequest, input: object): Promise<AnyBody> {
+    const accepted = await run(plan, input)
+    const { db } = world.api.database
+    await db
+      .updateTable('cohort_stage')
+      .set({
+        status: 'succeeded',
+        result: Buffer.from('{"predictions":["old"]}'),
+        output_kept: true,
+        node_id: node.nodeId,
+      })
+      .where('cohort_id', '=', accepted.cohort_id)
+      .execute()
+    const { status } = await call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`)
+    assert.equal(status, 200)
+    return accepted
+  }
+
+  it('refuses a budget that a fallback may exceed', async () => {
+    const cheap = await world.endpoint({ name: `cheap-${newId()}` }, { price_micro: 1_000_000 })
+    const dear = await world.endpoint({ name: `dear-${newId()}` }, { price_micro: 100_000_000 })
+    const plan = {
+      stages: [{ stage_id: 'a', endpoint_id: cheap.id, fallbacks: [dear.id] }],
+      edges: [words('a')],
+      constraints: { max_cost_credits: 5 },
+    }
+    const { body } = await call('POST', '/api/v1/cohorts:plan', plan)
+    const held = body.feasible ? await run(plan, { words: ['x'] }) : undefined
+    const holds = held
+      ? await world.api.database.db
+          .selectFrom('ledger_transfer')
+          .innerJoin('cohort_stage', 'cohort_stage.id', 'ledger_transfer.task_id')
+          .select(['kind', 'amount_micro'])
+          .where('cohort_id', '=', held.cohort_id)
+          .execute()
+      : []
+    assert.ok(
+      holds.every(({ amount_micro }) => Number(amount_micro) <= 5_000_000),
+      JSON.stringify(holds),
+    )
+  })
+
+  it('keeps the data of events below 2 KB', async () => {
+    const { id } = await world.endpoint({ name: `many-${newId()}` })
+    const stages = Array.from({ length: 60 }, (_, i) => ({
+      stage_id: `s${i}-`.padEnd(63, 'x'),
+      endpoint_id: id,
+    }))
+    const plan: PlanRequest = { stages, edges: stages.map(({ stage_id }) => words(stage_id)) }
+    const before = await finished(plan, { words: ['x'] })
+    const again = await run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
+    const { body } = await call('GET', `/api/v1/tasks/${again.task_id}/cohort/events`)
+    for (const { type, data } of body.events)
+      assert.ok(Buffer.byteLength(JSON.stringify(data)) <= 2_048, `${type}: ${JSON.stringify(data).length}`)
+  })
+
+  it('refuses an input that an edge replaces by a text', async () => {
+    const { id } = await world.endpoint({ name: `whole-${newId()}` })
+    const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a', '')] }
+    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input: { words: 'a text' } })
+    assert.notEqual(status, 202, JSON.stringify(body))
+  })
+
+  it('does not hold the loop of the gateway for large values by many templates', async () => {
+    const { id } = await world.endpoint({ name: `large-${newId()}` })
+    const edges = Array.from({ length: 256 }, (_, i) => ({
+      from: { stage_id: 'input', path: '' },
+      to: { stage_id: 'a', path: `/k${i}`, template: '{{value}}' },
+    }))
+    const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges }
+    const started = performance.now()
+    const { status, body } = await call('POST', '/api/v1/cohorts:run', {
+      plan,
+      input: { x: 'y'.repeat(1_000_000) },
+    })
+    const ms = performance.now() - started
+    assert.equal(status, 422, JSON.stringify(body))
+    assert.ok(ms < 1_000, `${Math.round(ms)} ms`)
+  })
+})
