@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { copyFile, link, open, rm } from 'node:fs/promises'
+import { copyFile, link, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
-import type { PayloadStore } from '../edges/payload-store.ts'
+import { openForeign, type PayloadStore } from '../edges/payload-store.ts'
 import type { Payload } from '../edges/payload.ts'
 import type { ModelServer } from '../models/server.ts'
 
@@ -44,7 +44,7 @@ export async function takeFrom(
   } catch (err) {
     if ((err as NodeJS.ErrnoException).code !== 'EXDEV') throw err
   }
-  await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+  await using file = await openForeign(path)
   const { size } = await file.stat()
   await using writer = await store.write({ sizeBytes: size, maxBytes })
   for await (const chunk of file.createReadStream({ autoClose: false })) await writer.write(chunk as Buffer)

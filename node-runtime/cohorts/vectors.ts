@@ -33,6 +33,7 @@ export function writeVectors(vectors: readonly (readonly number[])[], fingerprin
 export function readVectors(file: Buffer): Float32Array[] {
   const { shape, numbers } = tensorOf(file, VECTORS)
   const [rows = 0, width = 0] = shape
+  assertFinite(numbers)
   return Array.from({ length: rows }, (_, row) => numbers.subarray(row * width, (row + 1) * width))
 }
 
@@ -50,12 +51,20 @@ export function mapVector({ weight, bias }: LinearMap, vector: Float32Array): Fl
   const width = vector.length
   if (weight.length !== bias.length * width)
     throw new EdgeError('shape_mismatch', `the map does not take vectors of ${width} numbers`)
-  return bias.map((start, output) => {
+  const mapped = bias.map((start, output) => {
     const row = output * width
     let sum = start
     for (let i = 0; i < width; i++) sum += weight[row + i]! * vector[i]!
     return sum
   })
+  assertFinite(mapped)
+  return mapped
+}
+
+/** Numbers that are not finite would reach a model as null. */
+function assertFinite(numbers: Float32Array): void {
+  if (!numbers.every(Number.isFinite))
+    throw new EdgeError('shape_mismatch', 'the payload holds a vector that is not finite')
 }
 
 function tensorOf(file: Buffer, name: string): { shape: readonly number[]; numbers: Float32Array } {

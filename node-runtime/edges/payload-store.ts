@@ -81,8 +81,7 @@ export class PayloadStore implements AsyncDisposable {
 
   /** Takes over a file that a model server has written on the same disk; it is moved, and read once for its digest. */
   async adopt(path: string, { maxBytes = this.limitBytes }: { maxBytes?: number } = {}): Promise<Payload> {
-    // A model server runs foreign weights, and a link in the file's place could point to any file of the node.
-    await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+    await using file = await openForeign(path)
     const { size } = await file.stat()
     if (size > maxBytes) throw new EdgeError('size_mismatch', `the payload is larger than ${maxBytes} bytes`)
     await this.#take(size)
@@ -277,6 +276,17 @@ export class PayloadStore implements AsyncDisposable {
   #wake(): void {
     for (const wake of this.#waiters) wake()
   }
+}
+
+/**
+ * Opens what a model server has left. It runs foreign weights: a link in the file's place could point to any file of the
+ * node, and a pipe would hold a thread of the node for ever.
+ */
+export async function openForeign(path: string): Promise<FileHandle> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  if ((await file.stat()).isFile()) return file
+  await file.close()
+  throw new EdgeError('refused', 'what the model server has left in place of a payload is no file')
 }
 
 async function digestOf(file: FileHandle, size: number): Promise<string> {

@@ -43,6 +43,16 @@ describe('vectors as payloads', () => {
       assert.throws(() => writeVectors([[number]], SPACE), failsWith(/finite/))
   })
 
+  it('are refused from another node, or after a map, with numbers that are not finite', () => {
+    const vectors = (numbers: number[]) => fileOf({ vectors: { shape: [1, 2], numbers } })
+    for (const number of [Number.NaN, -Infinity])
+      assert.throws(() => readVectors(vectors([1, number])), failsWith(/finite/))
+    const map = readMap(
+      fileOf({ weight: { shape: [1, 1], numbers: [1e30] }, bias: { shape: [1], numbers: [0] } }),
+    )
+    assert.throws(() => mapVector(map, new Float32Array([1e30])), failsWith(/finite/))
+  })
+
   it('are mapped by a weight and a bias', () => {
     const file = fileOf({
       bias: { shape: [2], numbers: [0.5, -1] },

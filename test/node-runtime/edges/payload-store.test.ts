@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
@@ -163,5 +164,13 @@ describe('the payloads of a node', () => {
 
     assert.deepEqual(await readdir(old), [])
     assert.ok(next.limitBytes > 0)
+  })
+
+  it('are no pipes and folders that a model server has left in their place', async () => {
+    const [pipe, place] = [join(folder.path, 'pipe'), join(folder.path, 'folder')]
+    execFileSync('mkfifo', [pipe])
+    await mkdir(place)
+    for (const path of [pipe, place]) await assert.rejects(store.adopt(path), failsWith('refused'))
+    assert.equal(store.usedBytes, 0)
   })
 })
