@@ -92,6 +92,13 @@ describe('the admission of cohorts', function () {
       assert.ok(Buffer.byteLength(JSON.stringify(data)) <= 2_048, `${type}: ${JSON.stringify(data).length}`)
   })
 
+  it('takes any name, though the summary of its workflow has room for a part of it alone', async () => {
+    const { id } = await world.endpoint({ name: `named-${newId()}` })
+    const stages = [{ stage_id: 'a', endpoint_id: id }]
+    for (const name of ['\u{1F600}'.repeat(100), `x${'\u{1F600}'.repeat(99)}`, '\u4E00'.repeat(200)])
+      await run({ name, stages, edges: [] }, {})
+  })
+
   it('refuses an input that an edge replaces by a text', async () => {
     const { id } = await world.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a', '')] }

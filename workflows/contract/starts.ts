@@ -5,6 +5,9 @@ interface DatasetPlace {
   datasetId: string
 }
 
+/** Returns a name as it fits into a summary, which Temporal limits to 200 bytes. A cut may not leave half a character. */
+const shortened = (name: string): string => name.slice(0, 40).toWellFormed()
+
 /** The start intent of `datasetIngest`, enqueued in the transaction that accepts an upload. */
 export const datasetIngestStart = ({
   accountId,
@@ -121,8 +124,7 @@ export const cohortRunStart = (cohort: {
   args: [{ cohortId: cohort.cohortId }],
   options: {
     search: { HearthAccount: cohort.accountId, HearthKind: 'cohort', HearthModel: cohort.modelKey },
-    // Temporal limits the summary to 200 bytes.
-    summary: `${cohort.name.slice(0, 40)}: ${cohort.stages} stages on ${cohort.nodes} nodes`,
+    summary: `${shortened(cohort.name)}: ${cohort.stages} stages on ${cohort.nodes} nodes`,
     fairnessKey: cohort.accountId,
   },
 })
@@ -172,7 +174,7 @@ export const trainingRunStart = (job: JobStart) => ({
   options: {
     search: { HearthAccount: job.accountId, HearthKind: 'training', HearthModel: job.modelConfigId },
     // Temporal limits the summary to 200 bytes.
-    summary: `Train ${job.modelConfigId} as ${job.jobName.slice(0, 40)}`,
+    summary: `Train ${job.modelConfigId} as ${shortened(job.jobName)}`,
     priority: job.priority,
     fairnessKey: job.accountId,
   },
@@ -186,7 +188,7 @@ export const mergeStart = (job: JobStart) => ({
   args: [jobInput(job)],
   options: {
     search: { HearthAccount: job.accountId, HearthKind: 'merge', HearthModel: job.modelConfigId },
-    summary: `Merge models of ${job.modelConfigId} as ${job.jobName.slice(0, 40)}`,
+    summary: `Merge models of ${job.modelConfigId} as ${shortened(job.jobName)}`,
     priority: job.priority,
     fairnessKey: job.accountId,
   },
