@@ -139,6 +139,12 @@ const graphIn = ({ request }: Pick<CohortRow, 'request'>): Graph => request as u
 const specOf = ({ specification }: Pick<CohortStageRow, 'specification'>): GraphStage =>
   specification as unknown as GraphStage
 
+/** Returns whether a stage that has a node is to be on the same one as another. */
+const isTiedTo = (
+  row: Pick<CohortStageRow, 'specification' | 'status'>,
+  { name }: Pick<CohortStageRow, 'name'>,
+): boolean => row.status !== 'pending' && specOf(row).placement?.same_node_as === name
+
 type Place = Exclude<CallResult, { verdict: 'called' }> | { verdict: 'place'; nodeId: string }
 
 /** Returns the node of a stage: the planned one while it fits, otherwise the one on which it would end first. */
@@ -170,12 +176,14 @@ async function choosePlace(
 
   const taken = rows.filter(({ id, node_id }) => id !== stageId && node_id !== null)
   const tied = spec.placement?.same_node_as
-  const tiedTo = taken.find(({ name }) => name === tied)?.node_id
+  const tiedTo = taken.find((other) => other.name === tied || isTiedTo(other, stage))?.node_id
+  // As in a plan, stages that are tied together are beside each other even where all others are apart.
+  const apart = constraints.spread ? taken.flatMap(({ node_id }) => (node_id === tiedTo ? [] : node_id!)) : []
   const costs = costsOf(spec, model, nodes, {
     accountId: cohort.account_id,
     ...(constraints.hardware && { hardware: constraints.hardware }),
     ...(constraints.node_accounts && { nodeAccounts: constraints.node_accounts }),
-    avoid: new Set([...avoid, ...(constraints.spread ? taken.map(({ node_id }) => node_id!) : [])]),
+    avoid: new Set([...avoid, ...apart]),
     now: now().getTime(),
   })
   const ends = nodes.map(({ node_id }, i) => ({
