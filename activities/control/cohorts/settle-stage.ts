@@ -64,7 +64,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     stage_id: stage.name,
   }
   const mayRetry = ended.isFinal !== true && told?.retryable !== false
-  // Each endpoint has all attempts of the stage, which are counted on.
+  // Each endpoint has all attempts of the stage, which are counted on; repeats for lost payloads are among them.
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following =
     mayRetry && !isLast
@@ -103,7 +103,7 @@ async function fallbackOf(
   locked: LockedStage,
   spec: GraphStage,
 ): Promise<(NextAttempt & { handOvers: Map<string, HandOver> }) | undefined> {
-  const { account_id, fallback: last, model_key } = locked.stage
+  const { account_id, fallback: last, model_key, attempt } = locked.stage
   for (const [i, endpoint_id] of spec.fallbacks.entries()) {
     const fallback = i + 1
     if (fallback <= last) continue
@@ -117,7 +117,8 @@ async function fallbackOf(
     if (!handOvers) continue
     const { price_micro } = model
     return {
-      attempt: fallback * spec.max_attempts + 1,
+      // A number that was used before would let an attempt be settled twice.
+      attempt: Math.max(fallback * spec.max_attempts, attempt) + 1,
       endpoint: { fallback, endpoint_id: model.endpoint_id, model_key: model.model_key, price_micro },
       handOvers,
     }
