@@ -34,7 +34,7 @@ export function findRevocation(
 }
 
 /**
- * Revokes the spaces of a locked version and all evidence about spaces like them; returns the evidence. It is not
+ * Revokes the spaces of a locked version and all evidence about spaces like them; returns all such evidence. It is not
  * undone: a later registration makes a new generation.
  */
 export async function revokeSpaces(trx: Transaction<Database>, versionId: string): Promise<string[]> {
@@ -46,10 +46,15 @@ export async function revokeSpaces(trx: Transaction<Database>, versionId: string
     .returning('fingerprint')
     .execute()
   const fingerprints = spaces.map(({ fingerprint }) => fingerprint)
-  return endEvidence(
-    trx,
-    sql<boolean>`(source_fingerprint = any(${fingerprints}::text[]) or target_fingerprint = any(${fingerprints}::text[]))`,
-  )
+  const about = sql<boolean>`(source_fingerprint = any(${fingerprints}::text[]) or target_fingerprint = any(${fingerprints}::text[]))`
+  // What was revoked before may still drain, which ends with its model.
+  const before = await trx
+    .selectFrom('compatibility_evidence')
+    .select('id')
+    .where(about)
+    .where('status', '=', 'revoked')
+    .execute()
+  return [...before.map(({ id }) => id), ...(await endEvidence(trx, about))].toSorted()
 }
 
 /** Revokes one evidence; returns its id, or nothing when it was revoked before. */

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict'
+import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
+import { buildCohortRows } from '../../../../support/builders/cohort-rows.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+
+describe('evidence that drains', () => {
+  let api: TestApi
+  before(async () => (api = await startApi()))
+  after(() => api[Symbol.asyncDispose]())
+
+  async function encoder(dimensions: number) {
+    const { accountId } = await api.account()
+    const { id } = await buildVersion(api.database.db, accountId)
+    const weights_digest = id.replaceAll('-', '').repeat(2)
+    const { body } = await evaluate(api, 'model-spaces', {
+      model_config_id: id,
+      spaces: [embeddingSpace(dimensions, { weights_digest })],
+    })
+    return { id, space: body.spaces[0].space_id as string }
+  }
+
+  it('ends at once when a model that it is about is revoked at once', async () => {
+    const [source, target] = [await encoder(4), await encoder(6)]
+    const ids = { source_space_id: source.space, target_space_id: target.space }
+    const { body } = await evaluate(api, 'evidence', evidenceBody(ids))
+    const evidence_id = body.evidence_id as string
+    // The edge of a model whose space equals that of the source: it names the evidence alone.
+    const { cohortId } = await buildCohortRows(api, [{ evidence_id, state: 'transferred' }])
+    await evaluate(api, `evidence/${evidence_id}:revoke`, { reason: 'old', effect: 'drain' })
+
+    const revoked = await evaluate(api, `model-spaces/${source.id}:revoke`, { reason: 'wrong' })
+
+    const { state } = await api.database.db
+      .selectFrom('cohort_edge')
+      .select('state')
+      .where('cohort_id', '=', cohortId)
+      .executeTakeFirstOrThrow()
+    assert.deepEqual([revoked.status, state], [200, 'failed'], JSON.stringify(revoked.body))
+  })
+})
