@@ -42,9 +42,9 @@ describe('plans, as a breaker makes them', () => {
     }))
     const started = performance.now()
     const { status } = await call('/cohorts:plan', { stages, edges: [] })
-    const ms = performance.now() - started
-    console.log('      plan of 64 stages with 4 fallbacks each', status, Math.round(ms), 'ms')
     assert.equal(status, 200)
+    // 640 questions one after another take 0.6 to 1.2 s here.
+    assert.ok(performance.now() - started < 200)
   })
 
   for (const path of ['/cohorts:plan', '/cohorts:run'])

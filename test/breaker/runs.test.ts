@@ -45,25 +45,6 @@ describe('runs of cohorts, as a breaker makes them', function () {
     from: { stage_id: 'input', path: '/words' },
     to: { stage_id: to, path },
   })
-  /** Makes a cohort as it is when all its stages have succeeded and it was then cancelled. */
-  async function finished(plan: PlanRequest, input: object): Promise<AnyBody> {
-    const accepted = await run(plan, input)
-    const { db } = world.api.database
-    await db
-      .updateTable('cohort_stage')
-      .set({
-        status: 'succeeded',
-        result: Buffer.from('{"predictions":["old"]}'),
-        output_kept: true,
-        node_id: node.nodeId,
-      })
-      .where('cohort_id', '=', accepted.cohort_id)
-      .execute()
-    const { status } = await call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`)
-    assert.equal(status, 200)
-    return accepted
-  }
-
   it('give a stage the members of its input in the order in which they were sent', async () => {
     await using _control = await world.control()
     const { id } = await world.endpoint({ name: `order-${newId()}` })
@@ -123,12 +104,6 @@ describe('runs of cohorts, as a breaker makes them', function () {
         })
         assert.equal(audit.status, 200, audit.text)
       }
-      console.log('      ', states.join())
-      const { rows: purses } = await sql<AnyBody>`select purse, sum(amount) as sum from (
-        select from_purse as purse, -amount_micro as amount from ledger_transfer union all select to_purse, amount_micro from ledger_transfer) t group by purse`.execute(
-        world.api.database.db,
-      )
-      console.log('      ', JSON.stringify(purses))
       const { rows } =
         await sql<AnyBody>`select deadlocks from pg_stat_database where datname = current_database()`.execute(
           world.api.database.db,

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { randomInt } from 'node:crypto'
-import { sql } from 'kysely'
 import { settleStage } from '../../activities/control/cohorts/settle-stage.ts'
 import { expireEdges } from '../../db/repositories/cohorts/edge-retries.ts'
 import { endCohort } from '../../db/repositories/cohorts/endings.ts'
@@ -156,11 +155,6 @@ describe('a storm of calls at one cohort', function () {
         .toSorted((a, b) => a.at - b.at)
       await Promise.all(all.map(({ move }) => move().catch((err: unknown) => bad.push(String(err)))))
     }
-    const { rows } =
-      await sql<AnyBody>`select deadlocks from pg_stat_database where datname = current_database()`.execute(
-        db,
-      )
-    console.log('      deadlocks', rows[0]?.deadlocks)
     assert.deepEqual(bad, [])
   })
 })
