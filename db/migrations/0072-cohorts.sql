@@ -9,8 +9,9 @@ alter table lease add constraint lease_kind_check check (kind in ('task', 'job',
 create table cohort_plan (
   id uuid primary key,
   account_id uuid not null references account,
-  -- As in schemas/cohort.ts: the request with its defaults, and the answer.
-  request jsonb not null,
+  -- As in schemas/cohort.ts: the request with its defaults, and the answer. What callers sent is json, because models read the
+  -- members of an input in the order in which they were sent, and jsonb does not keep it.
+  request json not null,
   plan jsonb not null,
   feasible boolean not null,
   expires_at timestamptz not null,
@@ -26,10 +27,10 @@ create table cohort (
   plan_id uuid not null,
   name text,
   -- The graph, with its defaults: a plan may be gone before its cohort.
-  request jsonb not null,
+  request json not null,
   status text not null default 'queued'
     check (status in ('queued', 'preparing', 'running', 'finishing', 'succeeded', 'failed', 'cancelled')),
-  input jsonb not null,
+  input json not null,
   labels jsonb not null default '{}',
   keep_outputs boolean not null default false,
   resume_of uuid,
@@ -57,7 +58,7 @@ create table cohort_stage (
   name text not null,
   -- Its place in a topological order.
   position integer not null,
-  specification jsonb not null,
+  specification json not null,
   -- What it calls now: its endpoint, or one of its fallbacks.
   endpoint_id uuid not null,
   model_key text not null,

@@ -10,7 +10,7 @@ import {
 } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-describe('runs of cohorts, as a breaker makes them', function () {
+describe('cohorts under calls of callers', function () {
   this.timeout(60_000)
   let world: InferenceWorld
   let node: WorldNode

@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict'
 import { randomInt } from 'node:crypto'
-import { settleStage } from '../../activities/control/cohorts/settle-stage.ts'
-import { expireEdges } from '../../db/repositories/cohorts/edge-retries.ts'
-import { endCohort } from '../../db/repositories/cohorts/endings.ts'
-import { newId } from '../../domain/ids.ts'
-import { EdgeSide, INLINE } from '../support/assertions/edge-suite.ts'
-import { buildEndpoint } from '../support/builders/build-endpoint.ts'
-import { buildCohort, buildEdge, buildStage, leaseStage } from '../support/builders/cohorts.ts'
-import { type AnyBody, startApi, type TestApi } from '../support/servers/api.ts'
-import { signedNode } from '../support/servers/signed-node.ts'
+import { settleStage } from '../../../../../activities/control/cohorts/settle-stage.ts'
+import { expireEdges } from '../../../../../db/repositories/cohorts/edge-retries.ts'
+import { endCohort } from '../../../../../db/repositories/cohorts/endings.ts'
+import { newId } from '../../../../../domain/ids.ts'
+import { EdgeSide, INLINE } from '../../../../support/assertions/edge-suite.ts'
+import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
+import { buildCohort, buildEdge, buildStage, leaseStage } from '../../../../support/builders/cohorts.ts'
+import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { signedNode } from '../../../../support/servers/signed-node.ts'
+
+const ROUNDS = 8
 
 const spec = (stage_id: string) =>
   JSON.stringify({
@@ -30,7 +32,7 @@ describe('a storm of calls at one cohort', function () {
   it('ends in no deadlock that a caller sees, and in no other error than a refusal', async () => {
     const { db } = api.database
     const bad: string[] = []
-    for (let round = 0; round < 25; round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       const { accountId, key } = await api.account()
       const endpoint = await buildEndpoint(db, accountId)
       const nodes = [await signedNode(api, newId()), await signedNode(api, newId())] as const

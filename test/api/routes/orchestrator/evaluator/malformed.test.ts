@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { buildVersion } from '../support/builders/build-endpoint.ts'
-import { embeddingSpace, evaluate, evidenceBody } from '../support/builders/evidence.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
+import { buildVersion } from '../../../../support/builders/build-endpoint.ts'
+import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
-describe('evidence, as a breaker registers it', function () {
+describe('malformed evidence', function () {
   this.timeout(60_000)
   let api: TestApi
   let ids: { source_space_id: string; target_space_id: string }
