@@ -6,25 +6,34 @@ export interface Secrets {
   postgres_password: string
   encryption_key: string
   operations_key: string
+  evaluator_token: string
   /** Those of the first account; absent until the first start has created it. */
   account_id?: string
   api_key?: string
 }
 
-/** Reads the secrets of a data directory, or generates them on the first start. */
+/** Reads the secrets of a data directory, and generates those that it lacks: all of them on the first start. */
 export function loadSecrets(file: string): Secrets {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as Secrets
-  } catch (err) {
-    if ((err as NodeJS.ErrnoException).code !== 'ENOENT') throw err
-  }
+  const known = readSecrets(file)
   const secrets: Secrets = {
     postgres_password: randomBytes(18).toString('base64url'),
     encryption_key: randomBytes(32).toString('base64'),
     operations_key: `hops_${randomBytes(24).toString('base64url')}`,
+    evaluator_token: `heval_${randomBytes(24).toString('base64url')}`,
+    ...known,
   }
-  saveSecrets(file, secrets)
+  if (known?.evaluator_token === undefined) saveSecrets(file, secrets)
   return secrets
+}
+
+/** A directory of an earlier version has no `evaluator_token`. */
+function readSecrets(file: string): (Omit<Secrets, 'evaluator_token'> & Partial<Secrets>) | undefined {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as Secrets
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code !== 'ENOENT') throw err
+    return undefined
+  }
 }
 
 /** Replaces the file atomically; only its owner may read it. */

@@ -36,6 +36,7 @@ export interface Ready {
   api_key: string
   account_id: string
   operations_key: string
+  evaluator_token: string
   temporal_address: string
   temporal_ui_url: string | null
   pid: number
@@ -172,6 +173,7 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
     api_key: identity.apiKey,
     account_id: identity.accountId,
     operations_key: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
+    evaluator_token: config.HEARTH_EVALUATOR_TOKEN || secrets.evaluator_token,
     temporal_address: temporal.place.address,
     temporal_ui_url: temporal.ui,
     pid: process.pid,
@@ -258,6 +260,7 @@ function commonEnv(
     HEARTH_BASE_URL: at.baseUrl,
     HEARTH_GATEWAY_URL: at.localBase,
     HEARTH_OPERATIONS_KEY: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
+    HEARTH_EVALUATOR_TOKEN: config.HEARTH_EVALUATOR_TOKEN || secrets.evaluator_token,
     HEARTH_ENCRYPTION_KEYS: config.HEARTH_ENCRYPTION_KEYS.join(',') || secrets.encryption_key,
     TEMPORAL_ADDRESS: at.temporal.address,
     // These settings are meant for a Temporal server that the user runs.

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeLookup } from './onnx-lookup.ts'
@@ -32,6 +33,22 @@ export function learnWords(texts: readonly string[]): WordVectors {
   return { words: [UNKNOWN, ...words], width, vectors }
 }
 
+/**
+ * Gives each word of these texts a vector that means nothing: its numbers are digests of the word and the name of the model,
+ * so that a name has the same vectors wherever it is made. The unknown word has zeros.
+ */
+export function randomWords(texts: readonly string[], name: string, width: number): WordVectors {
+  const words = [...new Set(texts.flatMap(wordsOf))].toSorted()
+  const vectors = new Float32Array((words.length + 1) * width)
+  for (const [i, word] of words.entries()) {
+    for (let j = 0; j < width; j++) {
+      const digest = createHash('sha256').update(`${name} ${word} ${j}`).digest()
+      vectors[(i + 1) * width + j] = digest.readUInt32LE() / 2 ** 32 - 0.5
+    }
+  }
+  return { words: [UNKNOWN, ...words], width, vectors }
+}
+
 const wordsOf = (text: string): string[] => text.toLowerCase().split(/\s+/).filter(Boolean)
 
 /** Writes an embeddings model of these words: the vector of a text is the mean of its words, of length 1. */
@@ -59,7 +76,7 @@ export async function writeWordModel(folder: string, { words, width, vectors }: 
       unk_token: UNKNOWN,
     },
   }
-  await mkdir(join(folder, 'onnx'))
+  await mkdir(join(folder, 'onnx'), { recursive: true })
   await writeFile(join(folder, 'config.json'), JSON.stringify(config))
   await writeFile(join(folder, 'tokenizer.json'), JSON.stringify(tokenizer))
   await writeFile(join(folder, 'onnx', 'model.onnx'), writeLookup({ rows: words.length, width, vectors }))
