@@ -24,6 +24,8 @@ export function nodeCommands(program: Command, open: Open): void {
       account_id: account(context, accountId),
       ...(shared && { sharing: 'shared' }),
     })
+    // The first node of this machine has the default folder.
+    const folder = context.defaultAccount === undefined ? '' : 'HEARTH_NODE_DIR=.hearth/second '
     print(
       context,
       token,
@@ -31,7 +33,7 @@ export function nodeCommands(program: Command, open: Open): void {
         token.node_token,
         '',
         `Good for one machine and 24 hours; it works for ${shared ? 'every account' : 'this account alone'}. On that machine, in a checkout after \`npm ci\`:`,
-        `  HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} npx node workers/node.ts`,
+        `  ${folder}HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} npx node workers/node.ts`,
       ].join('\n'),
     )
   }

@@ -73,6 +73,14 @@ export function spaceOf(
     : because('space_missing', edge_id, `the model of its ${side} has no registered space "${name}"`)
 }
 
+/** A model of a table takes vectors as its columns, which only an evaluator can know. */
+function kindsDiffer(from: KnownSpace, to: KnownSpace): string {
+  const kinds = `"${from.name}" of its source is ${from.kind}, and "${to.name}" of its target is ${to.kind}`
+  return from.kind === 'embedding' && to.kind === 'json'
+    ? `${kinds} until an evaluator says whose vectors its columns are (same_as)`
+    : kinds
+}
+
 /**
  * Decides whether a representation may be handed over: between equal spaces, or on live evidence that the consumer
  * answers the same as with its own.
@@ -86,8 +94,7 @@ export function spaceHandOver(
   if ('code' in from) return from
   const to = spaceOf(edge, target, { name: edge.space!.target, side: 'target' })
   if ('code' in to) return to
-  if (from.kind !== to.kind)
-    return because('space_mismatch', edge_id, `"${from.name}" is ${from.kind} and "${to.name}" is ${to.kind}`)
+  if (from.kind !== to.kind) return because('space_mismatch', edge_id, kindsDiffer(from, to))
   const handOver = {
     kind: to.kind,
     source_space_id: from.id,

@@ -68,3 +68,25 @@ describe('the evidence of an edge', () => {
     ])
   })
 })
+
+describe('spaces of different kinds', () => {
+  const kinds = (source: KnownSpace['kind'], target: KnownSpace['kind']) =>
+    spaceHandOver(EDGE, {
+      source: [{ ...space('output', 'produces'), kind: source }],
+      target: [{ ...space('input', 'accepts'), kind: target }],
+      evidence: [],
+      minScore: 0.9,
+    })
+
+  it('are refused, and what says whose vectors the columns of a table are is named', () => {
+    const [table, text] = [kinds('embedding', 'json'), kinds('text', 'embedding')]
+
+    assert.ok('code' in table && 'code' in text)
+    assert.deepEqual([table.code, text.code], ['space_mismatch', 'space_mismatch'])
+    assert.match(
+      table.message,
+      /"output" of its source is embedding, and "input" of its target is json until .*same_as/,
+    )
+    assert.match(text.message, /"input" of its target is embedding$/)
+  })
+})

@@ -2,6 +2,7 @@ import Type from 'typebox'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CohortAccepted, RunRequest } from '../../../../schemas/cohort.ts'
 import { admitRun } from '../../../cohorts/admit-run.ts'
+import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { route } from '../../../http/route.ts'
 
 /** A run may bring its graph, whose templates are long, beside its input. */
@@ -21,15 +22,15 @@ export const runCohort = route({
   success: { status: 202, schema: CohortAccepted },
   errors: ['not_found', 'conflict', 'task_quota_exceeded'],
 
-  async handler(
-    { caller: { accountId, keyId, isLimited }, headers, body, trx, afterCommit },
-    { now, outbox },
-  ) {
+  async handler({ caller: { accountId, keyId, isLimited }, headers, body, trx, afterCommit }, services) {
     if (isLimited)
       throw new ApiError(
         'forbidden',
         'a key with limits runs no cohorts; use one without, or ask the models one by one',
       )
+    const { now, outbox } = services
+    // In the transaction of the run, because a second connection for each could use all of them up.
+    if (body.plan) await ensureSpacesOf({ ...services, db: trx }, body.plan)
     const accepted = await admitRun(trx, { accountId, keyId, userId: headers['x-user-id'], body, now: now() })
     afterCommit(() => outbox.poke())
     return accepted

@@ -1,0 +1,23 @@
+// `node vectors.mjs ENCODER texts.jsonl`: prints a table, in which each text of the file is the vector that the encoder
+// gives it, as columns x0, x1 and so on, beside the label of the text.
+import { readFileSync } from 'node:fs'
+
+const [encoder, file] = process.argv.slice(2)
+const folder = process.env.HEARTH_DATA_DIR ?? '.hearth'
+const { base_url, api_key } = JSON.parse(readFileSync(`${folder}/ready.json`, 'utf8'))
+const rows = readFileSync(file, 'utf8')
+  .trim()
+  .split('\n')
+  .map((line) => JSON.parse(line))
+
+const answer = await fetch(`${base_url}/v1/embeddings`, {
+  method: 'POST',
+  headers: { authorization: `Bearer ${api_key}`, 'content-type': 'application/json' },
+  body: JSON.stringify({ model: encoder, input: rows.map(({ text }) => text) }),
+})
+if (!answer.ok) throw new Error(await answer.text())
+const { data } = await answer.json()
+for (const { index, embedding } of data) {
+  const columns = Object.fromEntries(embedding.map((value, i) => [`x${i}`, value]))
+  console.log(JSON.stringify({ ...columns, label: rows[index].label }))
+}

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { globSync, readFileSync } from 'node:fs'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { faultsOf, graphOf } from '../../domain/cohorts/graph.ts'
+import { issuesOf } from '../../domain/cohorts/request-issues.ts'
+import { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { blocksOf } from '../support/builders/cohorts-page.ts'
+
+const FILES = globSync('docs/examples/cohorts/*.json').toSorted()
+const read = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as PlanRequest
+/** What the page leaves out of the table with 32 columns. */
+const LEFT_OUT = Array.from({ length: 29 }, (_, i) => `"x${i + 2}": 0`).join()
+
+describe('the graphs of docs/cohorts.md', () => {
+  it('are those of the files, which its commands name', () => {
+    const shown = blocksOf('json').map(
+      (text) => JSON.parse(text.replace('"...": 0', LEFT_OUT)) as PlanRequest,
+    )
+    const commands = blocksOf('sh').join('')
+
+    assert.equal(FILES.length, 3)
+    const byName = (a: PlanRequest, b: PlanRequest) => (a.name ?? '').localeCompare(b.name ?? '')
+    assert.deepEqual(shown.toSorted(byName), FILES.map(read).toSorted(byName))
+    for (const file of FILES) assert.ok(commands.includes(`npx hearth cohorts run ${file}`), file)
+  })
+
+  for (const file of FILES) {
+    it(`are well-formed: ${file}`, () => {
+      const request = read(file)
+      const check = new Ajv2020({ strict: false }).compile(PlanRequest)
+
+      assert.ok(check(request), JSON.stringify(check.errors))
+      assert.deepEqual(issuesOf(request), [])
+      assert.deepEqual(faultsOf(graphOf(request)), [])
+    })
+  }
+})

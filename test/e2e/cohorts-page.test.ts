@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { eventually } from '../support/assertions/until.ts'
+import { blocksOf } from '../support/builders/cohorts-page.ts'
+import { requireSpecialist } from '../support/builders/tiny-specialist.ts'
+import { requireLlamaCpp } from '../support/servers/llm-world.ts'
+import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
+
+const FUNCTIONS = 'docs/examples/cohorts/functions.sh'
+
+describe('docs/cohorts.md, followed word for word', function () {
+  this.timeout(900_000)
+  let data: ReturnType<typeof dataDirectory>
+  let platform: TestPlatform
+  let second: ChildProcess | undefined
+
+  before(requireLlamaCpp)
+  before(requireSpecialist)
+  before(async () => {
+    data = dataDirectory()
+    platform = await startTestPlatform(data.path)
+    assert.match(await typed('npm run tiny-models').output, /draft-a\.gguf.*texts\.jsonl/)
+  })
+  after(async () => {
+    if (second?.pid && second.exitCode === null) {
+      // As Ctrl-C does, which reaches every process of a terminal.
+      process.kill(-second.pid, 'SIGINT')
+      await once(second, 'exit')
+    }
+    await platform?.stop()
+    data?.[Symbol.dispose]()
+  })
+
+  /** Types the block of the page that has these words into a shell; the data directory of the test takes the place of `.hearth`. */
+  function typed(words: string): { child: ChildProcess; said(): string; output: Promise<string> } {
+    const found = blocksOf('sh').filter((text) => text.includes(words))
+    assert.equal(found.length, 1, words)
+    const block = (found[0] ?? '').replaceAll('./.hearth', '.hearth').replaceAll('.hearth', data.path)
+    const child = spawn('bash', ['-c', `. ${FUNCTIONS}\n${block}`], {
+      env: { ...process.env, HEARTH_DATA_DIR: data.path },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    })
+    let text = ''
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += String(chunk)))
+    return { child, said: () => text, output: once(child, 'close').then(() => text) }
+  }
+
+  it('gives the verdict of a panel (S1)', async () => {
+    const output = await typed('panel.json').output
+
+    assert.match(output, /Endpoint urgency serves it/)
+    assert.match(output, /Critical path: .*judge/)
+    assert.match(output, /"verdict": "Take the first\."/)
+  })
+
+  it('puts a new encoder before an old classifier, once evidence is there (S2)', async () => {
+    const refused = await typed('vectors.mjs').output
+    const registered = await typed('same_as').output
+    const measured = await typed('measure').output
+
+    assert.match(refused, /space_mismatch: .*same_as/)
+    assert.match(registered, /"label": "warm"[^]*evidence_missing/)
+    assert.match(measured, /status: 'registered'[^]*vector +embedding[^]*"label": "warm"/)
+  })
+
+  it('reads a prompt on one node and goes on with it on another (S3)', async () => {
+    const { child, said } = typed('npx node workers/node.ts')
+    second = child
+    await eventually('a second node', () => said().includes('taking work') || undefined, 120_000)
+
+    const output = await typed('prefill-decode.json').output
+
+    assert.match(output, /stage\.succeeded decode attempt 1 on second/)
+    assert.match(output, /"answer": "I have read all of it, and go on here\."/)
+  })
+})
