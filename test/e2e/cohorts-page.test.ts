@@ -33,7 +33,7 @@ describe('docs/cohorts.md, followed word for word', function () {
   })
 
   /** Types the block of the page that has these words into a shell; the data directory of the test takes the place of `.hearth`. */
-  function typed(words: string): { child: ChildProcess; said(): string; output: Promise<string> } {
+  function typed(words: string): { child: ChildProcess; said: () => string; output: Promise<string> } {
     const found = blocksOf('sh').filter((text) => text.includes(words))
     assert.equal(found.length, 1, words)
     const block = (found[0] ?? '').replaceAll('./.hearth', '.hearth').replaceAll('.hearth', data.path)

@@ -1,0 +1,37 @@
+import { existsSync, globSync, readFileSync } from 'node:fs'
+import { join, posix, sep } from 'node:path'
+
+const HREF = /<(?:a|link|script|img)\b[^>]*?\s(?:href|src)="([^"]*)"/g
+const ID = /\sid="([^"]*)"/g
+const OTHER_SITE = /^(?:[a-z]+:|\/\/)/
+/** Elements that load what they name, while a page is looked at. */
+const LOADED = /<(?:script|img|link)\b[^>]*?\s(?:href|src)="(?:https?:)?\/\/[^"]*"/g
+
+/** Returns the faults of a built site: links to pages, places in them or files that it does not have, and what it loads from elsewhere. */
+export function faultsOfSite(folder: string): string[] {
+  const pages = new Map(
+    globSync('**/*.html', { cwd: folder }).map((path) => {
+      const html = readFileSync(join(folder, path), 'utf8')
+      return [posix.join('/', path.split(sep).join('/')), html] as const
+    }),
+  )
+  const ids = new Map([...pages].map(([path, html]) => [path, new Set(groupsOf(html, ID))]))
+  return [...pages].flatMap(([path, html]) => {
+    const loaded = [...html.matchAll(LOADED)].map(([element]) => `${path} loads ${element}`)
+    const dead = groupsOf(html, HREF)
+      .filter((href) => !OTHER_SITE.test(href))
+      .filter((href) => {
+        const [to = '', fragment = ''] = href.split('#').map(decodeURIComponent)
+        const target = to === '' ? path : posix.resolve(posix.dirname(path), to)
+        const page = to.endsWith('/') ? posix.join(target, 'index.html') : target
+        const known = ids.get(page)
+        if (known === undefined) return !existsSync(join(folder, page))
+        return fragment !== '' && !known.has(fragment)
+      })
+      .map((href) => `${path} links ${href}`)
+    return [...new Set([...loaded, ...dead])]
+  })
+}
+
+const groupsOf = (text: string, pattern: RegExp): string[] =>
+  [...text.matchAll(pattern)].map(([, group = '']) => group)

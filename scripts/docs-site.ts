@@ -1,0 +1,76 @@
+import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { cp, mkdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join, relative, resolve } from 'node:path'
+import { FILES } from '../docs-site/src/pages.ts'
+import { readConfig } from '../platform/config.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
+import { faultsOfSite } from './docs-links.ts'
+
+const ROOT = resolve(import.meta.dirname, '..')
+const SOURCES = join(ROOT, 'docs-site')
+const LOCK = ['package.json', 'package-lock.json']
+
+const exists = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  )
+
+/** Returns the folder of the packages of the site; installed, it has them. */
+export async function docsPackages(cacheDir: string): Promise<{ folder: string; isInstalled: boolean }> {
+  const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
+  for (const name of LOCK) hash.update(await readFile(join(SOURCES, name)))
+  const folder = join(cacheDir, 'docs-packages', hash.digest('hex').slice(0, 32))
+  return { folder, isInstalled: await exists(folder) }
+}
+
+/** Installs the packages once for each content of their lock file. */
+async function install(folder: string): Promise<void> {
+  console.error('hearth: installing the packages of the documentation site (once for each lock file) ...')
+  const draft = `${folder}.${process.pid}.new`
+  await mkdir(draft, { recursive: true })
+  try {
+    for (const name of LOCK) await cp(join(SOURCES, name), join(draft, name))
+    const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
+    await runProgram(npm, ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { cwd: draft })
+    await rename(draft, folder)
+  } finally {
+    await rm(draft, { recursive: true, force: true })
+  }
+}
+
+/** Runs Astro over a copy of the sources beside their packages; a build is left in `out`. Throws unless it ends well. */
+export async function runSite(command: 'build' | 'dev', out: string, args: string[] = []): Promise<void> {
+  const { folder, isInstalled } = await docsPackages(readConfig().HEARTH_CACHE_DIR)
+  if (!isInstalled) await install(folder)
+  const draft = join(folder, `draft-${process.pid}`)
+  try {
+    const isSource = (path: string) =>
+      !/^(?:node_modules|dist|\.astro)(?:[/\\]|$)/.test(relative(SOURCES, path))
+    await cp(SOURCES, draft, { recursive: true, filter: isSource })
+    for (const path of FILES)
+      await cp(join(ROOT, path), join(draft, 'public', relative('docs', path)), { recursive: true })
+    const astro = join(folder, 'node_modules/astro/bin/astro.mjs')
+    const child = spawn(process.execPath, [astro, command, '--outDir', out, ...args], {
+      cwd: draft,
+      env: { ...process.env, DOCS_ROOT: ROOT, ASTRO_TELEMETRY_DISABLED: '1' },
+      stdio: 'inherit',
+    })
+    const [code] = (await once(child, 'exit')) as [number | null]
+    if (code !== 0) throw new Error(`astro ${command} has ended with ${code}`)
+  } finally {
+    await rm(draft, { recursive: true, force: true })
+  }
+}
+
+if (import.meta.main) {
+  const [command, ...args] = process.argv.slice(2)
+  if (command !== 'build' && command !== 'dev') throw new Error('docs-site.ts takes build or dev')
+  const out = join(SOURCES, 'dist')
+  await runSite(command, out, args)
+  const faults = command === 'build' ? faultsOfSite(out) : []
+  for (const fault of faults) console.error(`hearth: ${fault}`)
+  if (faults.length > 0) process.exitCode = 1
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { existsSync, globSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { idOf, OUTSIDE, pageOf, SIDEBAR } from '../../docs-site/src/pages.ts'
+import { readConfig } from '../../platform/config.ts'
+import { faultsOfSite } from '../../scripts/docs-links.ts'
+import { docsPackages, runSite } from '../../scripts/docs-site.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { skipBecause } from '../support/skip.ts'
+
+const PAGES = [...OUTSIDE, ...globSync('docs/**/*.md')]
+const MOST_PICTURE_BYTES = 150_000
+
+describe('the documentation site', () => {
+  it('has a title for each page, and a page or file for each of its links', () => {
+    for (const path of PAGES) assert.ok(pageOf(readFileSync(path, 'utf8'), path).title.length > 0, path)
+  })
+
+  it('shows every page in its sidebar', () => {
+    const shown = Object.values(SIDEBAR).flat()
+    const pages = PAGES.filter((path) => !path.startsWith('docs/decisions/')).map(idOf)
+
+    assert.deepEqual(shown.toSorted(), pages.toSorted())
+  })
+
+  it('leads to pages from links, and refuses a file that it does not have', () => {
+    const page = (link: string) =>
+      pageOf(`# A title\n\nSee [it](${link}).\n`, 'docs/decisions/0001-x.md').body
+
+    assert.equal(page('../models.md#tables'), 'See [it](/models/#tables).\n')
+    assert.equal(page('README.md'), 'See [it](/decisions/).\n')
+    assert.equal(page('../../README.md'), 'See [it](/).\n')
+    assert.equal(page('../openapi/hearth.json'), 'See [it](/openapi/hearth.json).\n')
+    assert.equal(page('https://example.com/x.md'), 'See [it](https://example.com/x.md).\n')
+    assert.throws(() => page('../../deploy/x.yml'), /links deploy\/x\.yml, which the site does not have/)
+  })
+
+  it('has pictures of the console that are small', () => {
+    const shown = [...readFileSync('README.md', 'utf8').matchAll(/!\[[^\]]+\]\((docs\/pictures\/[^)]+)\)/g)]
+
+    assert.equal(shown.length, 2)
+    for (const [, path = ''] of shown) assert.ok(statSync(path).size < MOST_PICTURE_BYTES, path)
+  })
+
+  it('is built with a page for each operation and without a dead link, and loads nothing from elsewhere', async function () {
+    this.timeout(600_000)
+    const { isInstalled } = await docsPackages(readConfig().HEARTH_CACHE_DIR)
+    if (!isInstalled) skipBecause(this, 'its packages are not installed; npm run docs:build does it')
+    using folder = temporaryFolder()
+    await runSite('build', folder.path)
+
+    const { paths } = JSON.parse(readFileSync('docs/openapi/hearth.json', 'utf8')) as {
+      paths: Record<string, Record<string, { operationId?: string }>>
+    }
+    const operations = Object.values(paths).flatMap((path) =>
+      Object.values(path).flatMap(({ operationId }) => operationId ?? []),
+    )
+    assert.ok(operations.length > 100)
+    const missing = operations.filter(
+      (id) => !existsSync(join(folder.path, 'api/operations', id.toLowerCase(), 'index.html')),
+    )
+    assert.deepEqual(missing, [])
+    assert.ok(existsSync(join(folder.path, 'pagefind/pagefind.js')))
+    assert.deepEqual(faultsOfSite(folder.path), [])
+  })
+
+  it('would tell of a dead link, a missing place and what it loads from elsewhere', () => {
+    using folder = temporaryFolder()
+    mkdirSync(join(folder.path, 'a'))
+    writeFileSync(
+      join(folder.path, 'index.html'),
+      '<h2 id="x">X</h2><a href="#x">1</a><a href="/a/#y">2</a><a href="b/">3</a><a href="/a/">4</a>' +
+        '<script src="https://cdn.example/x.js"></script>',
+    )
+    writeFileSync(
+      join(folder.path, 'a/index.html'),
+      '<a href="../#x">5</a><a href="https://example.com">6</a>',
+    )
+
+    assert.deepEqual(faultsOfSite(folder.path), [
+      '/index.html loads <script src="https://cdn.example/x.js"',
+      '/index.html links /a/#y',
+      '/index.html links b/',
+    ])
+  })
+})
