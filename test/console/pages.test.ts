@@ -36,7 +36,7 @@ describe('pages of the console', function () {
     await requireConsole(this)
     browser = await requireBrowser(this)
     world = await ChatApi.start({ config: { HEARTH_FEATURES: ['webhooks'] } })
-    endpoint = await world.warm()
+    endpoint = await world.warm({ name: 'assistant' })
     form = await world.cold(
       { name: 'form' },
       {
@@ -130,6 +130,7 @@ describe('pages of the console', function () {
     await tab.page.getByText(/First words after \d+ ms/).waitFor()
 
     const answer = await tab.page.locator('[data-role=assistant] .answer').textContent()
+    await tab.picture('chat')
     assert.ok((answer ?? '').length > 1, answer ?? '')
     assert.deepEqual(await tab.barriers(), [])
     assert.deepEqual(tab.faults, [])
