@@ -36,10 +36,11 @@ describe('pages of the console', function () {
     await requireConsole(this)
     browser = await requireBrowser(this)
     world = await ChatApi.start({ config: { HEARTH_FEATURES: ['webhooks'] } })
-    endpoint = await world.warm({ name: 'assistant' })
+    endpoint = await world.warm()
     form = await world.cold(
       { name: 'form' },
       {
+        name: 'insurance-cost',
         task_type: 'tabular-regression',
         input_schema: JSON.stringify({
           type: 'object',
@@ -130,7 +131,6 @@ describe('pages of the console', function () {
     await tab.page.getByText(/First words after \d+ ms/).waitFor()
 
     const answer = await tab.page.locator('[data-role=assistant] .answer').textContent()
-    await tab.picture('chat')
     assert.ok((answer ?? '').length > 1, answer ?? '')
     assert.deepEqual(await tab.barriers(), [])
     assert.deepEqual(tab.faults, [])
