@@ -27,7 +27,7 @@ describe('the graphs of docs/cohorts.md', () => {
   for (const file of FILES) {
     it(`are well-formed: ${file}`, () => {
       const request = read(file)
-      const check = new Ajv2020({ strict: false }).compile(PlanRequest)
+      const check = new Ajv2020({ strict: false, validateFormats: false }).compile(PlanRequest)
 
       assert.ok(check(request), JSON.stringify(check.errors))
       assert.deepEqual(issuesOf(request), [])
