@@ -2,6 +2,7 @@
 FROM node:24.21.0-bookworm-slim AS console
 WORKDIR /hearth
 COPY console console
+COPY client client
 COPY platform platform
 COPY schemas schemas
 COPY domain domain

@@ -1,14 +1,18 @@
 import { createHash } from 'node:crypto'
-import { cp, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { cp, mkdir, readdir, readFile, rename, rm, stat, symlink } from 'node:fs/promises'
+import { basename, join, relative, resolve } from 'node:path'
 import { runProgram } from './processes/run-program.ts'
 
-const SOURCES = resolve(import.meta.dirname, '../console')
+const ROOT = resolve(import.meta.dirname, '..')
+const SOURCES = join(ROOT, 'console')
+/** What the console imports of the rest of the tree: the client, which takes types of the schemas, and these of TypeBox. */
+const IMPORTED = ['client', 'schemas', 'node_modules/typebox']
 const KEPT = 3
 
-/** Returns the folder of the built console. It is named by the digest of the sources and of their lock file. */
+/** Returns the folder of the built console. It is named by the digest of its sources, its lock file and the client. */
 export async function consoleFolder(cacheDir: string): Promise<string> {
-  return join(cacheDir, 'console', await digestOf(await sourceFiles()))
+  const files = await Promise.all(['console', 'client'].map(sourceFiles))
+  return join(cacheDir, 'console', await digestOf(files.flat()))
 }
 
 /**
@@ -22,7 +26,7 @@ export async function buildConsole(cacheDir: string, say: (line: string) => void
   const started = Date.now()
   await inConsolePackages(cacheDir, say, async (draft) => {
     say('building the console ...')
-    await runProgram(process.execPath, ['../node_modules/vite/bin/vite.js', 'build'], { cwd: draft })
+    await runProgram(process.execPath, ['../../node_modules/vite/bin/vite.js', 'build'], { cwd: draft })
     await moveUnlessThere(join(draft, 'dist'), folder)
   })
   await removeOld(join(cacheDir, 'console'), folder)
@@ -32,13 +36,13 @@ export async function buildConsole(cacheDir: string, say: (line: string) => void
 
 /** Checks the types of the console with the compiler of this checkout and the packages of the console. */
 export async function checkConsole(cacheDir: string, say: (line: string) => void): Promise<void> {
-  const compiler = resolve(SOURCES, '../node_modules/.bin/tsc')
+  const compiler = join(ROOT, 'node_modules/.bin/tsc')
   await inConsolePackages(cacheDir, say, async (draft) => {
     await runProgram(compiler, ['--noEmit', '-p', '.'], { cwd: draft })
   })
 }
 
-/** Runs an action in a copy of the sources that lies beside their installed packages. */
+/** Runs an action in a copy of the sources that lies below their installed packages, beside what they import. */
 async function inConsolePackages(
   cacheDir: string,
   say: (line: string) => void,
@@ -47,15 +51,17 @@ async function inConsolePackages(
   const packages = await installPackages(cacheDir, say)
   const draft = join(packages, `draft-${process.pid}`)
   try {
-    await cp(SOURCES, draft, { recursive: true, filter: (source) => !isLeftOut(source) })
-    await action(draft)
+    await cp(SOURCES, join(draft, 'console'), { recursive: true, filter: (source) => !isLeftOut(source) })
+    await mkdir(join(draft, 'node_modules'))
+    for (const name of IMPORTED) await symlink(join(ROOT, name), join(draft, name), 'junction')
+    await action(join(draft, 'console'))
   } finally {
     await rm(draft, { recursive: true, force: true })
   }
 }
 
 async function installPackages(cacheDir: string, say: (line: string) => void): Promise<string> {
-  const lock = ['package.json', 'package-lock.json']
+  const lock = ['console/package.json', 'console/package-lock.json']
   const packages = join(cacheDir, 'console-packages', await digestOf(lock))
   if (await exists(packages)) return packages
 
@@ -63,7 +69,7 @@ async function installPackages(cacheDir: string, say: (line: string) => void): P
   const draft = `${packages}.${process.pid}.new`
   await mkdir(draft, { recursive: true })
   try {
-    for (const name of lock) await cp(join(SOURCES, name), join(draft, name))
+    for (const name of lock) await cp(join(ROOT, name), join(draft, basename(name)))
     const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
     await runProgram(npm, ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { cwd: draft })
     await moveUnlessThere(draft, packages)
@@ -83,10 +89,10 @@ async function moveUnlessThere(from: string, to: string): Promise<void> {
   }
 }
 
-async function sourceFiles(): Promise<string[]> {
-  const entries = await readdir(SOURCES, { recursive: true, withFileTypes: true })
+async function sourceFiles(folder: string): Promise<string[]> {
+  const entries = await readdir(join(ROOT, folder), { recursive: true, withFileTypes: true })
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
-  return files.filter((file) => !isLeftOut(file)).map((file) => file.slice(SOURCES.length + 1))
+  return files.filter((file) => !isLeftOut(file)).map((file) => relative(ROOT, file))
 }
 
 /** Whoever works on the console may have its packages and a build beside the sources. */
@@ -95,7 +101,7 @@ const isLeftOut = (file: string): boolean =>
 
 async function digestOf(names: readonly string[]): Promise<string> {
   const hash = createHash('sha256').update(`${process.platform} ${process.arch}`)
-  for (const name of names.toSorted()) hash.update(`\0${name}\0`).update(await readFile(join(SOURCES, name)))
+  for (const name of names.toSorted()) hash.update(`\0${name}\0`).update(await readFile(join(ROOT, name)))
   return hash.digest('hex').slice(0, 32)
 }
 

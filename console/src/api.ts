@@ -1,30 +1,34 @@
+import { errorOf, unreachable } from '../../client/errors.ts'
+import { type Hearth, hearth } from '../../client/index.ts'
 import { keyOf, type KeyName } from './session.ts'
+
+export { HearthError } from '../../client/index.ts'
 
 export const BUILDER = '/api/builder/v1'
 export const ADMIN = '/api/v1/admin'
 
-/** What the API answered in place of a result. */
-export class ApiFailure extends Error {
-  readonly status: number
-  readonly code: string
+let made: { key: string; client: Hearth } | undefined
 
-  constructor(status: number, code: string, message: string) {
-    super(message)
-    this.status = status
-    this.code = code
-  }
+/** Returns the client of the account whose key this tab has. */
+export function client(): Hearth {
+  const key = keyOf('api') ?? ''
+  if (made?.key !== key)
+    made = { key, client: hearth({ baseUrl: location.origin, apiKey: key, fetch: uncached }) }
+  return made.client
 }
+
+const uncached = (url: string, init?: RequestInit): Promise<Response> =>
+  fetch(url, { ...init, cache: 'no-store' })
 
 interface CallOptions {
   method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** Sent as JSON, or as it is when it is a form. */
+  /** Sent as JSON. */
   body?: unknown
   key?: string | null
-  headers?: Record<string, string>
   signal?: AbortSignal
 }
 
-/** Calls the API and returns the parsed answer. Paths of operators are sent with the operations key. */
+/** Calls a route by its path and returns the parsed answer. Those of operators are sent with the operations key. */
 export async function call<T>(path: string, options: CallOptions = {}): Promise<T> {
   const answer = await open(path, options)
   const text = await answer.text()
@@ -32,63 +36,27 @@ export async function call<T>(path: string, options: CallOptions = {}): Promise<
   return (text === '' ? undefined : JSON.parse(text)) as T
 }
 
-async function open(
-  path: string,
-  { method = 'GET', body, key, headers, signal }: CallOptions,
-): Promise<Response> {
+async function open(path: string, { method = 'GET', body, key, signal }: CallOptions): Promise<Response> {
   const name: KeyName = path.startsWith(ADMIN) ? 'operations' : 'api'
   const credential = key ?? keyOf(name)
-  const isForm = body instanceof FormData
-  const answer = await fetch(path, {
+  const what = `${method} ${path}`
+  const answer = await uncached(path, {
     method,
     headers: {
       ...(credential && { 'x-api-key': credential }),
-      ...(body !== undefined && !isForm && { 'content-type': 'application/json' }),
-      ...headers,
+      ...(body !== undefined && { 'content-type': 'application/json' }),
     },
-    ...(body !== undefined && { body: isForm ? body : JSON.stringify(body) }),
+    ...(body !== undefined && { body: JSON.stringify(body) }),
     ...(signal && { signal }),
-    cache: 'no-store',
   }).catch((err: unknown) => {
-    if (signal?.aborted) throw err
-    throw new ApiFailure(0, 'unreachable', 'The gateway does not answer.')
+    signal?.throwIfAborted()
+    throw unreachable(what, err)
   })
-  if (!answer.ok) throw await failureOf(answer)
+  if (!answer.ok) throw await errorOf(answer, what)
   return answer
 }
 
-const failureOf = async (answer: Response): Promise<ApiFailure> =>
-  failureIn(answer.status, await answer.text())
-
-function failureIn(status: number, text: string): ApiFailure {
-  try {
-    const { error } = JSON.parse(text) as { error: { code: string; message: string } }
-    return new ApiFailure(status, error.code, error.message)
-  } catch {
-    return new ApiFailure(status, 'unknown', text.slice(0, 200) || `status ${status}`)
-  }
-}
-
-/** Sends a form and tells which part of it is sent, from 0 to 1, which `fetch` cannot. */
-export function upload(path: string, form: FormData, onSent: (part: number) => void): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>()
-  const request = new XMLHttpRequest()
-  request.open('POST', path)
-  const key = keyOf('api')
-  if (key) request.setRequestHeader('x-api-key', key)
-  request.upload.addEventListener('progress', ({ loaded, total }) => onSent(total > 0 ? loaded / total : 0))
-  request.addEventListener('load', () => {
-    if (request.status >= 200 && request.status < 300) resolve()
-    else reject(failureIn(request.status, request.responseText))
-  })
-  request.addEventListener('error', () =>
-    reject(new ApiFailure(0, 'unreachable', 'The gateway does not answer.')),
-  )
-  request.send(form)
-  return promise
-}
-
-/** Calls the API and yields the data of each server-sent event. */
+/** Calls the API and yields the data of each server-sent event; that of OpenAI's streams is not always JSON. */
 export async function* stream(path: string, options: CallOptions): AsyncGenerator<string> {
   const answer = await open(path, options)
   if (!answer.body) return

@@ -1,6 +1,6 @@
 import { Button, Center, Paper, PasswordInput, Stack, Text, Title } from '@mantine/core'
 import { type FormEvent, useState } from 'react'
-import { ApiFailure, BUILDER, call } from './api.ts'
+import { HearthError, BUILDER, call } from './api.ts'
 import { setKey } from './session.ts'
 
 /** Asks for an API key, tries it, and keeps it for as long as the tab is open. */
@@ -56,7 +56,7 @@ async function tryKey(key: string): Promise<string | undefined> {
     await call(`${BUILDER}/queue/stats`, { key })
     return undefined
   } catch (err) {
-    if (err instanceof ApiFailure && err.status === 401) return 'This key is unknown or revoked.'
+    if (err instanceof HearthError && err.status === 401) return 'This key is unknown or revoked.'
     return (err as Error).message
   }
 }

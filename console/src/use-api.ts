@@ -1,5 +1,5 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query'
-import { ApiFailure, call, withQuery } from './api.ts'
+import { call, HearthError, withQuery } from './api.ts'
 
 /** How often lists load again while their page is visible. */
 const LIST_MS = 4_000
@@ -16,7 +16,12 @@ export function useApi<T>(path: string | null, { every = LIST_MS }: { every?: nu
   })
 }
 
-/** Reads a list in pages of a cursor; all pages that are shown load again. */
+/** Reads once what a method of the client returns. */
+export function useRead<T>(key: readonly unknown[], read: () => Promise<T>) {
+  return useQuery({ queryKey: key, queryFn: read, retry: false, refetchOnWindowFocus: false })
+}
+
+/** Reads a list in pages of a cursor; all pages that are shown load again, the later the more they are. */
 export function usePages<K extends string, T>(
   path: string,
   name: K,
@@ -29,7 +34,7 @@ export function usePages<K extends string, T>(
       call<Page>(withQuery(path, { limit: 50, ...query, cursor: pageParam }), { signal }),
     initialPageParam: null as string | null,
     getNextPageParam: (last: Page) => last.next_cursor,
-    refetchInterval: LIST_MS,
+    refetchInterval: ({ state }) => LIST_MS * Math.max(1, state.data?.pages.length ?? 1),
     retry: shouldRetry,
   })
   return { ...result, rows: result.data?.pages.flatMap((page) => page[name]) }
@@ -37,5 +42,5 @@ export function usePages<K extends string, T>(
 
 /** What the API refuses it refuses again. */
 function shouldRetry(count: number, err: Error): boolean {
-  return count < 2 && (!(err instanceof ApiFailure) || err.status === 0 || err.status >= 500)
+  return count < 2 && (!(err instanceof HearthError) || err.status === 0 || err.status >= 500)
 }

@@ -1,6 +1,6 @@
 import { Alert, Select } from '@mantine/core'
 import { useState } from 'react'
-import { ApiFailure, BUILDER } from '../api.ts'
+import { HearthError, BUILDER } from '../api.ts'
 import { number } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
@@ -41,7 +41,7 @@ export function AccountPage() {
 
 /** Older gateways lack some of these routes. */
 function Missing({ error, what }: { error: Error | null; what: string }) {
-  if (error instanceof ApiFailure && error.status === 404)
+  if (error instanceof HearthError && error.status === 404)
     return (
       <Alert role="note" variant="outline" color="gray" title={`No ${what}`}>
         This gateway does not tell it.

@@ -10,23 +10,25 @@ import { PageLink } from '../parts/link.tsx'
 import { Loading, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
 import type { Epoch, Run } from '../types.ts'
+import { MOST_COMPARED } from './runs.tsx'
 
 interface Compared {
   run: Run
   epochs: Epoch[]
 }
-const MAX_RUNS = 6
 
 /** Several runs beside each other: one loss of each in one chart, and where their settings differ. */
 export function Compare() {
   const { runs: wanted = '' } = useSearch({ from: '/compare' })
-  const ids = wanted.split(',').filter(Boolean).slice(0, MAX_RUNS)
+  const ids = wanted.split(',').filter(Boolean).slice(0, MOST_COMPARED)
   const [loss, setLoss] = useState('train_loss')
   const results = useQueries({
     queries: ids.map((id) => ({
       queryKey: ['compare', id],
       queryFn: () => read(id),
-      refetchInterval: 4_000,
+      // A run that has ended has its curve, whole.
+      refetchInterval: ({ state }: { state: { data?: Compared | undefined } }) =>
+        state.data && isEnded(state.data.run) ? false : 4_000,
     })),
   })
   const found = results.flatMap(({ data }) => data ?? [])
@@ -59,6 +61,8 @@ export function Compare() {
     </Page>
   )
 }
+
+const isEnded = ({ status }: Run): boolean => status !== 'pending' && status !== 'running'
 
 function Differences({ of }: { of: readonly Compared[] }) {
   const rows = of.map(({ run }) => ({

@@ -1,33 +1,18 @@
 import { Alert, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
+import { lazy, Suspense } from 'react'
 import { BUILDER } from '../api.ts'
 import { bytes, measure, number } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts } from '../parts/facts.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
-import type { Column, Dataset } from '../types.ts'
+import type { Dataset, DatasetPreview, PreviewValue } from '../types.ts'
 import { useApi } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
 import { READING } from './datasets.tsx'
 
-type Value = string | number | boolean | null
-
-interface Rows {
-  columns: Column[]
-  rows: Value[][]
-}
-
-interface Profile {
-  sampled_rows: number
-  columns: (Column & {
-    missing: number
-    distinct: number
-    min: number | null
-    max: number | null
-    mean: number | null
-    common: { value: Value; count: number }[]
-  })[]
-}
+const TrainForm = lazy(() => import('../parts/train-form.tsx'))
 
 const SHOWN_ROWS = 20
 const SHOWN_VALUES = 3
@@ -36,6 +21,7 @@ export function DatasetPage() {
   const { datasetId } = useParams({ from: '/datasets/$datasetId' })
   const path = `${BUILDER}/datasets/${datasetId}`
   const { data, error } = useApi<Dataset>(path)
+  const mayTrain = useMay('operator')
   if (!data) return <Loading error={error} what="dataset" />
   return (
     <Page
@@ -59,6 +45,11 @@ export function DatasetPage() {
           }}
         />
       </Panel>
+      {data.status === 'ready' && mayTrain && (
+        <Suspense fallback={<Loading error={null} what="form" />}>
+          <TrainForm dataset={data} />
+        </Suspense>
+      )}
       {data.status === 'ready' && <ProfileOf path={path} />}
       {data.status === 'ready' && <FirstRows path={path} />}
     </Page>
@@ -66,7 +57,9 @@ export function DatasetPage() {
 }
 
 function ProfileOf({ path }: { path: string }) {
-  const { data, error } = useApi<Profile>(`${path}/profile`, { every: false })
+  const { data, error } = useApi<Pick<DatasetPreview, 'sampled_rows' | 'columns'>>(`${path}/profile`, {
+    every: false,
+  })
   return (
     <Panel title="Columns">
       {error && <Failure error={error} what="profile" />}
@@ -105,7 +98,10 @@ function ProfileOf({ path }: { path: string }) {
 }
 
 function FirstRows({ path }: { path: string }) {
-  const { data, error } = useApi<Rows>(`${path}/rows?limit=${SHOWN_ROWS}`, { every: false })
+  const { data, error } = useApi<Pick<DatasetPreview, 'columns' | 'rows'>>(
+    `${path}/rows?limit=${SHOWN_ROWS}`,
+    { every: false },
+  )
   return (
     <Panel title="First rows">
       {error && <Failure error={error} what="rows" />}
@@ -117,7 +113,7 @@ function FirstRows({ path }: { path: string }) {
           empty="There are no rows."
           columns={data.columns.map(({ name }, i) => ({
             head: name,
-            cell: ({ row }: { row: Value[]; at: number }) => cellOf(row[i]),
+            cell: ({ row }: { row: PreviewValue[]; at: number }) => cellOf(row[i]),
           }))}
         />
       )}
@@ -127,5 +123,5 @@ function FirstRows({ path }: { path: string }) {
 
 const figure = (value: number | null): string => (value === null ? '–' : measure(value))
 
-const cellOf = (value: Value | undefined): string =>
+const cellOf = (value: PreviewValue | undefined): string =>
   value === null || value === undefined ? '–' : String(value)

@@ -1,26 +1,44 @@
-import { Button, FileInput, Group, Progress, Select, TextInput } from '@mantine/core'
+import { Button, FileInput, Group, Progress, Select, Text, TextInput } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, upload as send } from '../api.ts'
+import { BUILDER, client } from '../api.ts'
 import { bytes, number } from '../format.ts'
+import { Choice } from '../parts/choice.tsx'
 import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
-import type { Dataset } from '../types.ts'
+import type { Dataset, StorageFormat } from '../types.ts'
 import { usePages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 
-const FORMATS: Record<string, string> = { csv: 'csv', jsonl: 'jsonl', parquet: 'parquet', zip: 'hf_dataset' }
+const FORMATS: Record<string, StorageFormat> = {
+  csv: 'csv',
+  jsonl: 'jsonl',
+  parquet: 'parquet',
+  zip: 'hf_dataset',
+}
 /** What a dataset whose file is being read says. */
 export const READING = 'Reading the file'
 
 export function Datasets() {
   const mayUpload = useMay('operator')
-  const datasets = usePages<'datasets', Dataset>(`${BUILDER}/datasets`, 'datasets')
+  const [status, setStatus] = useState<string | null>(null)
+  const datasets = usePages<'datasets', Dataset>(`${BUILDER}/datasets`, 'datasets', { status })
   return (
-    <Page title="Datasets">
+    <Page
+      title="Datasets"
+      actions={
+        <Choice
+          label="State"
+          any="Every state"
+          of={['pending', 'ready', 'failed']}
+          value={status}
+          onChange={setStatus}
+        />
+      }
+    >
       {mayUpload && <Upload />}
       <DataTable
         caption="datasets"
@@ -28,7 +46,13 @@ export function Datasets() {
         error={datasets.error}
         more={datasets}
         idOf={({ dataset_id }) => dataset_id}
-        empty={mayUpload ? 'No datasets yet. Upload a file above.' : 'No datasets yet.'}
+        empty={
+          status
+            ? 'No dataset is in this state.'
+            : mayUpload
+              ? 'No datasets yet. Upload a file above.'
+              : 'No datasets yet.'
+        }
         columns={[
           {
             head: 'Name',
@@ -56,7 +80,7 @@ function Upload() {
   const queries = useQueryClient()
   const [file, setFile] = useState<File | null>(null)
   const [name, setName] = useState('')
-  const [format, setFormat] = useState<string | null>('csv')
+  const [format, setFormat] = useState<StorageFormat>('csv')
   const [problem, setProblem] = useState<Error>()
   const [sent, setSent] = useState<number>()
   const isBusy = sent !== undefined
@@ -72,12 +96,13 @@ function Upload() {
     if (!file) return
     setSent(0)
     setProblem(undefined)
-    const body = new FormData()
-    body.set('name', name)
-    body.set('storage_format', format ?? 'csv')
-    body.set('file', file)
     try {
-      await send(`${BUILDER}/datasets/upload`, body, setSent)
+      await client().datasets.upload({
+        dataset_name: name,
+        storage_format: format,
+        file,
+        onProgress: (progress) => setSent(progress.sent / Math.max(1, progress.total)),
+      })
       setFile(null)
       setName('')
       await queries.invalidateQueries()
@@ -93,7 +118,7 @@ function Upload() {
         <Group align="flex-end">
           <FileInput
             label="File"
-            description="At most 100 MB"
+            description="CSV, JSON lines, Parquet or ZIP"
             placeholder="Choose a file"
             value={file}
             onChange={choose}
@@ -108,9 +133,9 @@ function Upload() {
           />
           <Select
             label="Format"
-            data={['csv', 'jsonl', 'parquet', 'hf_dataset']}
+            data={Object.values(FORMATS)}
             value={format}
-            onChange={setFormat}
+            onChange={(chosen) => chosen && setFormat(chosen)}
             allowDeselect={false}
             w={140}
           />
@@ -119,7 +144,12 @@ function Upload() {
           </Button>
         </Group>
       </form>
-      {isBusy && <Progress value={100 * sent} mt="md" aria-label={`Sent ${Math.floor(100 * sent)} %`} />}
+      {isBusy && (
+        <>
+          <Progress value={100 * sent} mt="md" aria-label={`Sent ${Math.floor(100 * sent)} %`} />
+          {sent === 1 && <Text size="sm">The file is sent, and now it is read.</Text>}
+        </>
+      )}
       {problem && <Failure error={problem} what="upload" />}
     </Panel>
   )

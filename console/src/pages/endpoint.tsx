@@ -13,8 +13,9 @@ import type { Endpoint } from '../types.ts'
 import { useApi } from '../use-api.ts'
 
 const SchemaForm = lazy(() => import('../playground/schema-form.tsx'))
+const Embedder = lazy(() => import('../playground/embedder.tsx'))
 /** The kinds of language models, which converse. */
-const CHATS = new Set(['chat', 'llm', 'text-generation'])
+const CHATS = new Set(['chat', 'code', 'text-generation'])
 
 export function EndpointPage() {
   const { endpointId } = useParams({ from: '/endpoints/$endpointId' })
@@ -34,13 +35,17 @@ export function EndpointPage() {
             <Chat endpoint={data} />
           ) : (
             <Suspense fallback={<Loading error={null} what="form" />}>
-              <SchemaForm endpoint={data} />
+              {data.task_type === 'embeddings' ? (
+                <Embedder endpoint={data} />
+              ) : (
+                <SchemaForm endpoint={data} />
+              )}
             </Suspense>
           )}
         </Tabs.Panel>
         <Tabs.Panel value="code">
           <SimpleGrid cols={{ base: 1, lg: 2 }}>
-            {codeFor(data, isChat).map(([name, text]) => (
+            {codeFor(data).map(([name, text]) => (
               <Panel key={name} title={name}>
                 <CodeText text={text} label={`${name} code`} />
               </Panel>

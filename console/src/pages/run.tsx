@@ -2,7 +2,7 @@ import { Alert, Button, Table, Text } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useMemo, useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { BUILDER, client } from '../api.ts'
 import { bytes, lasted, measure } from '../format.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Json } from '../parts/code.tsx'
@@ -12,38 +12,45 @@ import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { RegisterForm } from '../parts/register-form.tsx'
-import { RunLog } from '../parts/run-log.tsx'
+import { LINES, RunLog } from '../parts/run-log.tsx'
+import { RunProgress } from '../parts/run-progress.tsx'
 import { State } from '../parts/state.tsx'
-import type { Epoch, Run } from '../types.ts'
-import { useApi } from '../use-api.ts'
+import type { ArtifactList, Epoch, Run, RunEvents } from '../types.ts'
+import { useApi, useRead } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
+import { joined, useRunFeed } from '../use-run-feed.ts'
 
-interface Artifacts {
-  artifacts: { filename: string; size_bytes: number; last_modified: string }[]
-}
-interface Events {
-  events: { event_type: string; timestamp: string; detail: string | null }[]
-}
-
-const ACTIVE_MS = 1_500
+/** What a stream that was cut off would have told is read again this often. */
+const READ_AGAIN_MS = 10_000
 
 export function RunPage() {
   const { runId } = useParams({ from: '/runs/$runId' })
   const path = `${BUILDER}/training/runs/${runId}`
   const [error, setError] = useState<Error>()
-  const run = useApi<Run>(path, { every: ACTIVE_MS })
+  const run = useApi<Run>(path, { every: READ_AGAIN_MS })
   const mayChange = useMay('operator')
   const isOpen = run.data?.status === 'pending' || run.data?.status === 'running'
-  const every = isOpen ? ACTIVE_MS : 15_000
-  const metrics = useApi<{ metrics: { epochs: Epoch[] } & Record<string, unknown> }>(`${path}/metrics`, {
-    every,
+  // Everything else is read behind the log, so that it lacks nothing of what comes after its last line.
+  const log = useRead(['log of run', runId], () => client().runs.logs(runId, { limit: LINES }))
+  const metrics = useApi<{ metrics: { epochs: Epoch[] } & Record<string, unknown> }>(
+    log.data ? `${path}/metrics` : null,
+    { every: false },
+  )
+  const events = useApi<RunEvents>(log.data ? `${path}/events` : null, { every: false })
+  const artifacts = useApi<ArtifactList>(run.data?.status === 'completed' ? `${path}/artifacts` : null, {
+    every: false,
   })
-  const events = useApi<Events>(`${path}/events`, { every })
-  const artifacts = useApi<Artifacts>(run.data?.status === 'completed' ? `${path}/artifacts` : null, {
-    every: 15_000,
-  })
-  const epochs = metrics.data?.metrics.epochs
-  const { x, curves } = useMemo(() => lossCurves(epochs ?? []), [epochs])
+  const feed = useRunFeed(runId, log.data?.after, isOpen)
+  const { x, curves } = useMemo(
+    () => lossCurves(joined(metrics.data?.metrics.epochs ?? [], feed.epochs, ({ epoch }) => epoch)),
+    [metrics.data, feed.epochs],
+  )
+  const told = joined(
+    events.data?.events ?? [],
+    feed.events,
+    ({ timestamp, event_type }) => `${timestamp} ${event_type}`,
+  )
+  const progress = feed.progress ?? run.data?.progress
 
   if (!run.data) return <Loading error={run.error} what="run" />
   const scalars = Object.entries({ ...run.data.metrics, ...metrics.data?.metrics }).filter(
@@ -58,7 +65,7 @@ export function RunPage() {
           {...(run.data.waiting && { words: `Waiting: ${run.data.waiting.reason}` })}
         />
       }
-      actions={mayChange && <Actions run={run.data} path={path} isOpen={isOpen} onError={setError} />}
+      actions={mayChange && <Actions run={run.data} isOpen={isOpen} onError={setError} />}
     >
       {error && <Failure error={error} what="change" />}
       {run.data.error_message && (
@@ -66,6 +73,7 @@ export function RunPage() {
           {run.data.error_message}
         </Alert>
       )}
+      {isOpen && progress && <RunProgress of={progress} />}
       <Panel title="Losses">
         {x.length > 0 && curves.length > 0 ? (
           <Chart label={`Losses of ${run.data.job_name} by epoch`} xName="Epoch" x={x} curves={curves} />
@@ -81,11 +89,11 @@ export function RunPage() {
         )}
       </Panel>
       {mayChange && run.data.version_id !== null && <RegisterForm run={run.data} />}
-      <RunLog path={path} isOpen={isOpen} />
+      <RunLog runId={runId} read={log.data} live={feed.lines} isOpen={isOpen} />
       <Panel title="Events">
         <Table aria-label="events" verticalSpacing={6}>
           <Table.Tbody>
-            {events.data?.events.map((event) => (
+            {told.map((event) => (
               <Table.Tr key={`${event.timestamp} ${event.event_type}`}>
                 <Table.Td w={150}>
                   <Time at={event.timestamp} />
@@ -109,7 +117,7 @@ export function RunPage() {
               { head: 'Size', align: 'right', cell: ({ size_bytes }) => bytes(size_bytes) },
               {
                 head: 'Get',
-                cell: ({ filename }) => <Download path={path} filename={filename} onError={setError} />,
+                cell: ({ filename }) => <Download runId={runId} filename={filename} onError={setError} />,
               },
             ]}
           />
@@ -141,12 +149,11 @@ export function RunPage() {
 
 interface ActionsProps {
   run: Run
-  path: string
   isOpen: boolean
   onError: (error: Error) => void
 }
 
-function Actions({ run, path, isOpen, onError }: ActionsProps) {
+function Actions({ run, isOpen, onError }: ActionsProps) {
   const queries = useQueryClient()
   const navigate = useNavigate()
   const [isBusy, setBusy] = useState(false)
@@ -157,21 +164,11 @@ function Actions({ run, path, isOpen, onError }: ActionsProps) {
     setBusy(false)
   }
   const cancel = async () => {
-    await call(`${path}/cancel`, { method: 'POST', body: {} })
+    await client().runs.cancel(run.job_id)
     await queries.invalidateQueries()
   }
   const again = async () => {
-    const { job_id } = await call<{ job_id: string }>(`${BUILDER}/training/runs`, {
-      method: 'POST',
-      body: {
-        job_name: `${run.job_name.slice(0, 190)} (again)`,
-        model_config_id: run.model_config_id,
-        dataset_id: run.dataset_id,
-        hyperparameters: run.hyperparameters,
-        operating_mode: run.operating_mode,
-        hardware_preference: run.hardware_preference,
-      },
-    })
+    const { job_id } = await client().runs.again(run.job_id, {})
     await navigate({ to: '/runs/$runId', params: { runId: job_id } })
   }
 
@@ -189,19 +186,16 @@ function Actions({ run, path, isOpen, onError }: ActionsProps) {
 }
 
 function Download({
-  path,
+  runId,
   filename,
   onError,
 }: {
-  path: string
+  runId: string
   filename: string
   onError: (error: Error) => void
 }) {
   async function open() {
-    const query = new URLSearchParams({ files: filename })
-    const { download_urls } = await call<{ download_urls: { download_url: string }[] }>(
-      `${path}/artifacts/download-urls?${query.toString()}`,
-    )
+    const { download_urls } = await client().runs.downloadUrls(runId, { files: filename })
     const url = download_urls[0]?.download_url
     if (url) location.assign(url)
   }

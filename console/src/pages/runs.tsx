@@ -1,12 +1,15 @@
-import { Button, Select } from '@mantine/core'
+import { Button } from '@mantine/core'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { BUILDER } from '../api.ts'
+import { Choice } from '../parts/choice.tsx'
 import { Page } from '../parts/page.tsx'
 import { RunTable } from '../parts/run-table.tsx'
 import type { Run } from '../types.ts'
 import { usePages } from '../use-api.ts'
 
+/** The chart has as many colours that one can tell apart. */
+export const MOST_COMPARED = 8
 const STATES = ['pending', 'running', 'completed', 'failed', 'cancelled']
 
 export function Runs() {
@@ -24,21 +27,15 @@ export function Runs() {
       lead="Training runs and merges, newest first."
       actions={
         <>
-          <Select
-            aria-label="State"
-            placeholder="Every state"
-            data={STATES}
-            value={status}
-            onChange={setStatus}
-            clearable
-            clearButtonProps={{ 'aria-label': 'Every state' }}
-          />
+          <Choice label="State" any="Every state" of={STATES} value={status} onChange={setStatus} />
           <Button
             variant="default"
-            disabled={chosen.size < 2}
+            disabled={chosen.size < 2 || chosen.size > MOST_COMPARED}
             onClick={() => void navigate({ to: '/compare', search: { runs: [...chosen].join(',') } })}
           >
-            Compare {chosen.size > 0 ? chosen.size : ''}
+            {chosen.size > MOST_COMPARED
+              ? `Compare at most ${MOST_COMPARED}`
+              : `Compare ${chosen.size > 0 ? chosen.size : ''}`}
           </Button>
         </>
       }

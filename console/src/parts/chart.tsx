@@ -16,8 +16,8 @@ interface ChartProps {
 }
 
 const COLOURS = {
-  light: ['#1450b8', '#b4460a', '#146c2e', '#7b2cbf', '#8a6d00', '#a3154f'],
-  dark: ['#9cc2ff', '#ffab70', '#7ddc96', '#d0a8ff', '#f2d06b', '#ff9dc0'],
+  light: ['#1450b8', '#b4460a', '#146c2e', '#7b2cbf', '#8a6d00', '#a3154f', '#00696e', '#5f6368'],
+  dark: ['#9cc2ff', '#ffab70', '#7ddc96', '#d0a8ff', '#f2d06b', '#ff9dc0', '#6fd6dc', '#c9c9c9'],
 }
 const HEIGHT = 280
 
@@ -50,7 +50,7 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
             stroke: COLOURS[scheme][at % COLOURS[scheme].length] ?? ink,
             width: 2,
             spanGaps: true,
-            points: { show: true, size: 5 },
+            points: { size: 5 },
           })),
         ],
       },

@@ -1,8 +1,8 @@
 import { Alert, Button, Code, Group, NumberInput, Select, Stack, Text, TextInput } from '@mantine/core'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { BUILDER, client } from '../api.ts'
 import { number } from '../format.ts'
-import type { ApiKey, KeyLimits } from '../types.ts'
+import type { ApiKey, CreateApiKey, KeyLimits } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { useApi } from '../use-api.ts'
 import { useMay, useMe } from '../use-may.ts'
@@ -29,7 +29,7 @@ function KeyPanel() {
   const own = useMe().data?.key.id
   const { run, problem } = useAction()
   const [revoking, setRevoking] = useState<string>()
-  const revoke = (id: string) => run(() => call(`${KEYS}/${id}`, { method: 'DELETE' }))
+  const revoke = (id: string) => run(() => client().keys.revoke(id))
   return (
     <Panel title="Keys">
       <NewKey />
@@ -90,9 +90,11 @@ function wordsOf(limits: KeyLimits | null): string {
     .join('; ')
 }
 
+const ROLES = ['viewer', 'operator', 'admin'] as const
+
 interface Wanted {
   name: string
-  role: string
+  role: (typeof ROLES)[number]
   days: number | undefined
   requests: number | undefined
   tokens: number | undefined
@@ -111,7 +113,7 @@ const BLANK: Wanted = {
 }
 
 /** Members that were left empty are no limits. */
-function bodyOf({ name, role, days, requests, tokens, credits, models }: Wanted): object {
+function bodyOf({ name, role, days, requests, tokens, credits, models }: Wanted): CreateApiKey {
   const named = models.split(',').flatMap((text) => text.trim() || [])
   const limits: KeyLimits = {
     ...(requests !== undefined && { requests_per_minute: requests }),
@@ -146,11 +148,7 @@ function NewKey() {
   function submit(event: FormEvent) {
     event.preventDefault()
     void run(async () => {
-      const { api_key } = await call<{ api_key: string }>(KEYS, {
-        method: 'POST',
-        body: bodyOf(wanted),
-        headers: { 'idempotency-key': crypto.randomUUID() },
-      })
+      const { api_key } = await client().keys.create(bodyOf(wanted))
       setMade(api_key)
       setWanted(BLANK)
     })
@@ -167,7 +165,7 @@ function NewKey() {
           />
           <Select
             label="Role"
-            data={['viewer', 'operator', 'admin']}
+            data={ROLES}
             value={wanted.role}
             onChange={(role) => role && set({ role })}
             allowDeselect={false}

@@ -1,7 +1,7 @@
 import { Button, Group, MultiSelect, Select, Stack, Text, TextInput } from '@mantine/core'
 import { useNavigate } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { BUILDER, client } from '../api.ts'
 import type { Model } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { usePages } from '../use-api.ts'
@@ -17,7 +17,7 @@ type Method = keyof typeof METHODS
 /** A list in a picker must not grow without end; others are named by the id of their version. */
 const OFFERED = 100
 
-const refOf = (version_id: string) => ({ type: 'model_version', version_id })
+const refOf = (version_id: string) => ({ type: 'model_version' as const, version_id })
 
 /** Merges versions of the account's models. */
 export function MergeForm() {
@@ -44,11 +44,7 @@ export function MergeForm() {
       ...(method === 'adapter_merge' ? { adapters: refs } : { sources: refs }),
       ...(given.length > 0 && { weights: given }),
     }
-    const { job_id } = await call<{ job_id: string }>(`${BUILDER}/training/merges`, {
-      method: 'POST',
-      body,
-      headers: { 'idempotency-key': crypto.randomUUID() },
-    })
+    const { job_id } = await client().merges.create(body)
     await navigate({ to: '/runs/$runId', params: { runId: job_id } })
   }
   function submit(event: FormEvent) {

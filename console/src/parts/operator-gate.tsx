@@ -1,6 +1,6 @@
 import { Button, Group, PasswordInput, Text } from '@mantine/core'
 import { type FormEvent, type ReactNode, useState } from 'react'
-import { ADMIN, ApiFailure, call } from '../api.ts'
+import { ADMIN, HearthError, call } from '../api.ts'
 import { setKey, useKey } from '../session.ts'
 import { Panel } from './page.tsx'
 
@@ -18,7 +18,7 @@ export function OperatorGate({ children }: { children: ReactNode }) {
       await call(`${ADMIN}/killswitch/status`, { key: given })
       setKey('operations', given)
     } catch (err) {
-      const isUnknown = err instanceof ApiFailure && (err.status === 401 || err.status === 403)
+      const isUnknown = err instanceof HearthError && (err.status === 401 || err.status === 403)
       setProblem(isUnknown ? 'This is not the operations key.' : (err as Error).message)
     }
   }

@@ -1,6 +1,6 @@
 import { Alert, Group, Loader, Paper, Stack, Text, Title } from '@mantine/core'
 import { type ReactNode, useEffect } from 'react'
-import { ApiFailure } from '../api.ts'
+import { HearthError } from '../api.ts'
 
 interface PageProps {
   title: string
@@ -67,7 +67,7 @@ export function Loading({ error, what }: { error: Error | null; what: string }) 
 }
 
 export function Failure({ error, what }: { error: Error; what: string }) {
-  const isRefused = error instanceof ApiFailure && (error.status === 401 || error.status === 403)
+  const isRefused = error instanceof HearthError && (error.status === 401 || error.status === 403)
   return (
     <Alert color="red" variant="outline" title={`No ${what}`} role="alert">
       {error.message}

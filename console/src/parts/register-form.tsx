@@ -1,29 +1,40 @@
 import { Button, Group, TextInput } from '@mantine/core'
 import { useNavigate } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { client } from '../api.ts'
 import type { Run } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { Failure, Panel } from './page.tsx'
 
-/** Registers what a run made: as a model with versions, and then it opens that model. */
+/** The name of an endpoint has fewer characters than that of a run. */
+const endpointName = (text: string): string =>
+  text
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]+/g, '-')
+    .replaceAll(/^[._-]+|[._-]+$/g, '')
+
+/** Puts what a run made to use: as a model with versions, or as an endpoint that answers. */
 export function RegisterForm({ run: of }: { run: Run }) {
   const navigate = useNavigate()
   const { run, isBusy, problem } = useAction()
   const [name, setName] = useState(of.job_name)
+  const [served, setServed] = useState(endpointName(of.job_name))
 
   async function register() {
-    const body = { name, job_id: of.job_id }
-    const { model_id } = await call<{ model_id: string }>(`${BUILDER}/models`, { method: 'POST', body })
+    const { model_id } = await client().models.create({ name, job_id: of.job_id })
     await navigate({ to: '/models/$modelId', params: { modelId: model_id } })
   }
-  function submit(event: FormEvent) {
+  async function serve() {
+    const { endpoint_id } = await client().runs.register(of.job_id, { name: served })
+    await navigate({ to: '/endpoints/$endpointId', params: { endpointId: endpoint_id } })
+  }
+  const submit = (action: () => Promise<void>) => (event: FormEvent) => {
     event.preventDefault()
-    void run(register)
+    void run(action)
   }
   return (
-    <Panel title="Register the result">
-      <form onSubmit={submit}>
+    <Panel title="Use the result">
+      <form onSubmit={submit(register)}>
         <Group align="flex-end">
           <TextInput
             label="Name of the model"
@@ -38,7 +49,22 @@ export function RegisterForm({ run: of }: { run: Run }) {
           </Button>
         </Group>
       </form>
-      {problem && <Failure error={problem} what="model" />}
+      <form onSubmit={submit(serve)}>
+        <Group align="flex-end" mt="md">
+          <TextInput
+            label="Name of the endpoint"
+            description="Lower-case letters, digits, . _ and -; nobody else has it"
+            value={served}
+            onChange={(event) => setServed(event.currentTarget.value)}
+            required
+            w={320}
+          />
+          <Button type="submit" variant="default" loading={isBusy}>
+            Serve
+          </Button>
+        </Group>
+      </form>
+      {problem && <Failure error={problem} what="registration" />}
     </Panel>
   )
 }

@@ -1,34 +1,46 @@
 import { Button, Group, Switch, Text } from '@mantine/core'
 import { useEffect, useRef, useState } from 'react'
-import { call, withQuery } from '../api.ts'
-import { useApi } from '../use-api.ts'
-import { Panel } from './page.tsx'
+import { client } from '../api.ts'
+import type { RunLogs } from '../types.ts'
+import type { Line } from '../use-run-feed.ts'
+import { Failure, Panel } from './page.tsx'
 
-interface Logs {
-  logs: { timestamp: string; message: string }[]
-  next_cursor: string | null
+/** The lines that are read at a time. */
+export const LINES = 500
+/** More lines than this are not kept on the page, for the sake of its memory. */
+const MOST = 5_000
+
+interface RunLogProps {
+  runId: string
+  /** The newest lines when the page was opened. */
+  read: RunLogs | undefined
+  /** What has come since. */
+  live: readonly Line[]
+  isOpen: boolean
 }
-const LINES = 500
 
-/** The newest lines of a run's log. It follows the end until the reader scrolls up, and goes on at the end. */
-export function RunLog({ path, isOpen }: { path: string; isOpen: boolean }) {
-  const log = useApi<Logs>(`${path}/logs?limit=${LINES}`, { every: isOpen ? 2_000 : 30_000 })
-  const [earlier, setEarlier] = useState<Logs>()
+/** The newest lines of a run's log. It follows the end until the reader asks for earlier ones, and goes on at the end. */
+export function RunLog({ runId, read, live, isOpen }: RunLogProps) {
+  const [earlier, setEarlier] = useState<Pick<RunLogs, 'logs' | 'next_cursor'>>()
+  const [problem, setProblem] = useState<Error>()
   const [isFollowing, setFollowing] = useState(true)
   const place = useRef<HTMLPreElement>(null)
-  const newest = log.data?.logs ?? []
-  const last = newest.at(-1)
+  const lines = [...(earlier?.logs ?? []), ...(read?.logs ?? []), ...live]
+  const last = lines.at(-1)
 
   useEffect(() => {
     const element = place.current
     if (element && isFollowing) element.scrollTop = element.scrollHeight
-  }, [isFollowing, last?.timestamp, last?.message, newest.length])
+  }, [isFollowing, last])
 
-  const cursor = earlier ? earlier.next_cursor : log.data?.next_cursor
-  async function showEarlier() {
-    const page = await call<Logs>(withQuery(`${path}/logs`, { limit: LINES, cursor }))
+  const cursor = earlier ? earlier.next_cursor : read?.next_cursor
+  async function showEarlier(before: string) {
+    const page = await client().runs.logs(runId, { limit: LINES, cursor: before })
     setFollowing(false)
-    setEarlier({ logs: [...page.logs, ...(earlier?.logs ?? [])], next_cursor: page.next_cursor })
+    setEarlier({
+      logs: [...page.logs, ...(earlier?.logs ?? [])].slice(0, MOST),
+      next_cursor: page.next_cursor,
+    })
   }
 
   return (
@@ -36,8 +48,12 @@ export function RunLog({ path, isOpen }: { path: string; isOpen: boolean }) {
       title="Log"
       actions={
         <Group gap="sm">
-          {cursor && (
-            <Button size="compact-sm" variant="default" onClick={() => void showEarlier()}>
+          {cursor && (earlier?.logs.length ?? 0) < MOST && (
+            <Button
+              size="compact-sm"
+              variant="default"
+              onClick={() => void showEarlier(cursor).catch(setProblem)}
+            >
               Earlier lines
             </Button>
           )}
@@ -49,12 +65,13 @@ export function RunLog({ path, isOpen }: { path: string; isOpen: boolean }) {
         </Group>
       }
     >
-      {newest.length === 0 ? (
+      {problem && <Failure error={problem} what="earlier lines" />}
+      {lines.length === 0 ? (
         <Text c="dimmed">{isOpen ? 'No lines yet.' : 'This run has no log.'}</Text>
       ) : (
         // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to be reachable by keyboard
         <pre className="log" ref={place} tabIndex={0} role="log" aria-label="Log of the run">
-          {[...(earlier?.logs ?? []), ...newest].map(({ timestamp, message }, at) => (
+          {lines.map(({ timestamp, message }, at) => (
             <div key={`${timestamp} ${at}`}>
               <time dateTime={timestamp}>{timestamp.slice(11, 19)}</time>
               {message}

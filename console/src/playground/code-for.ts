@@ -1,33 +1,104 @@
 import { BUILDER } from '../api.ts'
 import type { Endpoint } from '../types.ts'
 
+type Code = readonly [language: string, text: string]
+interface Asked {
+  path: string
+  body: object
+}
+/** The routes under `/v1` that the packages of OpenAI call, by the kind of the endpoint. */
+const OPENAI: Record<string, (name: string) => Asked> = {
+  chat: (model) => ({
+    path: '/v1/chat/completions',
+    body: { model, messages: [{ role: 'user', content: 'Hello' }] },
+  }),
+  embeddings: (model) => ({ path: '/v1/embeddings', body: { model, input: ['Hello', 'world'] } }),
+}
+const CHATS = new Set(['chat', 'code', 'text-generation'])
+
 /** Returns programs that call an endpoint; the key comes from the environment, so that none is copied with the text. */
-export function codeFor(endpoint: Endpoint, isChat: boolean): (readonly [name: string, text: string])[] {
-  const base = location.origin
-  if (isChat) {
-    const body = JSON.stringify(
-      { model: endpoint.name, messages: [{ role: 'user', content: 'Hello' }] },
-      null,
-      2,
-    )
+export function codeFor(endpoint: Endpoint): Code[] {
+  const openai = OPENAI[CHATS.has(endpoint.task_type) ? 'chat' : endpoint.task_type]
+  if (openai) {
+    const asked = openai(endpoint.name)
     return [
-      ['curl', curl(`${base}/v1/chat/completions`, body)],
-      [
-        'Python',
-        `import os\nfrom openai import OpenAI\n\nclient = OpenAI(base_url="${base}/v1", api_key=os.environ["HEARTH_API_KEY"])\nstream = client.chat.completions.create(\n    model="${endpoint.name}",\n    messages=[{"role": "user", "content": "Hello"}],\n    stream=True,\n)\nfor chunk in stream:\n    print(chunk.choices[0].delta.content or "", end="")\n`,
-      ],
+      ['curl', curl(asked)],
+      ['TypeScript', openaiTypeScript(asked)],
+      ['Python', openaiPython(asked)],
     ]
   }
-  const url = `${base}${BUILDER}/endpoints/${endpoint.endpoint_id}/infer`
-  const body = JSON.stringify({ input: endpoint.example_input }, null, 2)
+  const asked = {
+    path: `${BUILDER}/endpoints/${endpoint.name}/infer`,
+    body: { input: endpoint.example_input ?? {} },
+  }
   return [
-    ['curl', curl(url, body)],
-    [
-      'JavaScript',
-      `const answer = await fetch('${url}', {\n  method: 'POST',\n  headers: { 'content-type': 'application/json', 'x-api-key': process.env.HEARTH_API_KEY },\n  body: JSON.stringify(${body.replaceAll('\n', '\n  ')}),\n})\nconsole.log(await answer.json())\n`,
-    ],
+    ['curl', curl(asked)],
+    ['TypeScript', typeScript(asked)],
+    ['Python', python(asked)],
   ]
 }
 
-const curl = (url: string, body: string): string =>
-  `curl ${url} \\\n  -H "X-API-Key: $HEARTH_API_KEY" -H 'Content-Type: application/json' \\\n  -d '${body.replaceAll("'", String.raw`'\''`)}'`
+const json = (value: unknown, indent = ''): string =>
+  JSON.stringify(value, null, 2).replaceAll('\n', `\n${indent}`)
+
+const curl = ({ path, body }: Asked): string =>
+  `curl ${location.origin}${path} \\
+  -H "Authorization: Bearer $HEARTH_API_KEY" -H 'Content-Type: application/json' \\
+  -d '${json(body).replaceAll("'", String.raw`'\''`)}'`
+
+const typeScript = ({ path, body }: Asked): string =>
+  `const answer = await fetch('${location.origin}${path}', {
+  method: 'POST',
+  headers: { authorization: \`Bearer \${process.env.HEARTH_API_KEY}\`, 'content-type': 'application/json' },
+  body: JSON.stringify(${json(body, '  ')}),
+})
+console.log(await answer.json())
+`
+
+const python = ({ path, body }: Asked): string =>
+  `import json, os, urllib.request
+
+request = urllib.request.Request(
+    "${location.origin}${path}",
+    data=json.dumps(${pythonic(body, '    ')}).encode(),
+    headers={"Authorization": f"Bearer {os.environ['HEARTH_API_KEY']}", "Content-Type": "application/json"},
+)
+print(json.load(urllib.request.urlopen(request)))
+`
+
+const openaiTypeScript = ({ path, body }: Asked): string =>
+  `import OpenAI from 'openai'
+
+const client = new OpenAI({ baseURL: '${location.origin}/v1', apiKey: process.env.HEARTH_API_KEY })
+${
+  path.endsWith('embeddings')
+    ? `const { data } = await client.embeddings.create(${json(body)})
+console.log(data.map(({ embedding }) => embedding.length))`
+    : `const stream = await client.chat.completions.create(${json({ ...body, stream: true })})
+for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta.content ?? '')`
+}
+`
+
+const openaiPython = ({ path, body }: Asked): string =>
+  `import os
+from openai import OpenAI
+
+client = OpenAI(base_url="${location.origin}/v1", api_key=os.environ["HEARTH_API_KEY"])
+${
+  path.endsWith('embeddings')
+    ? `answer = client.embeddings.create(**${pythonic(body)})
+print([len(each.embedding) for each in answer.data])`
+    : `stream = client.chat.completions.create(**${pythonic({ ...body, stream: true })})
+for chunk in stream:
+    print(chunk.choices[0].delta.content or "", end="")`
+}
+`
+
+/** JSON is Python but for three words, which may also stand inside of texts. */
+function pythonic(value: unknown, indent = ''): string {
+  const words = { true: 'True', false: 'False', null: 'None' }
+  return json(value, indent).replaceAll(
+    /"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b/g,
+    (text) => words[text as keyof typeof words] ?? text,
+  )
+}

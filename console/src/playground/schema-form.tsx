@@ -2,18 +2,20 @@ import { Alert, Button, Group, JsonInput, Stack, Switch, Text } from '@mantine/c
 import Form from '@rjsf/mantine'
 import type { RJSFSchema } from '@rjsf/utils'
 import { useState } from 'react'
-import { BUILDER, call } from '../api.ts'
-import { Json } from '../parts/code.tsx'
+import { BUILDER, client } from '../api.ts'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
 import type { Endpoint, Task } from '../types.ts'
 import { useApi } from '../use-api.ts'
+import { FileOf } from './file-of.tsx'
+import { Outputs } from './outputs.tsx'
+import { uiOf } from './ui-of.ts'
 import validator from './validator.ts'
 
 /** A form made from the endpoint's schema, or the same input as text, and the result. */
 export default function SchemaForm({ endpoint }: { endpoint: Endpoint }) {
-  const [input, setInput] = useState<unknown>(endpoint.example_input)
+  const [input, setInput] = useState<unknown>(endpoint.example_input ?? {})
   const [text, setText] = useState<string>()
   const [taskId, setTaskId] = useState<string>()
   const [problem, setProblem] = useState<Error>()
@@ -23,8 +25,8 @@ export default function SchemaForm({ endpoint }: { endpoint: Endpoint }) {
     setBusy(true)
     setProblem(undefined)
     try {
-      const path = `${BUILDER}/endpoints/${endpoint.endpoint_id}/infer:async`
-      const { task_id } = await call<Task>(path, { method: 'POST', body: { input: given } })
+      const input = given as Record<string, unknown>
+      const { task_id } = await client().endpoints.inferAsync(endpoint.endpoint_id, { input })
       setTaskId(task_id)
     } catch (err) {
       setProblem(err as Error)
@@ -59,9 +61,11 @@ export default function SchemaForm({ endpoint }: { endpoint: Endpoint }) {
   )
   return (
     <Stack>
+      <FileOf endpoint={endpoint} onSent={(field, url) => setInput({ ...Object(input), [field]: url })} />
       {text === undefined ? (
         <Form
           schema={endpoint.input_schema as RJSFSchema}
+          uiSchema={uiOf(endpoint.input_schema)}
           formData={input}
           validator={validator}
           onChange={({ formData }) => setInput(formData)}
@@ -93,11 +97,6 @@ export default function SchemaForm({ endpoint }: { endpoint: Endpoint }) {
   )
 }
 
-interface OutputArtifact {
-  url: string
-  content_type?: string
-}
-
 function Result({ taskId }: { taskId: string }) {
   const [isEnded, setEnded] = useState<string>()
   const { data, error } = useApi<Task>(`${BUILDER}/tasks/${taskId}`, {
@@ -106,7 +105,6 @@ function Result({ taskId }: { taskId: string }) {
   const ended = data?.status === 'succeeded' || data?.status === 'failed'
   if (ended && isEnded !== taskId) setEnded(taskId)
   if (!data) return error && <Failure error={error} what="result" />
-  const artifacts = (data.result?.['output_artifacts'] ?? []) as OutputArtifact[]
   return (
     <Panel title="Result">
       <Group mb="sm">
@@ -122,17 +120,7 @@ function Result({ taskId }: { taskId: string }) {
           {data.error}
         </Alert>
       )}
-      {artifacts.map(({ url, content_type }) => (
-        <div key={url}>
-          {content_type?.startsWith('image/') && (
-            <img src={url} alt="What the model made" style={{ maxWidth: '100%' }} />
-          )}
-          <a className="link" href={url} target="_blank" rel="noreferrer">
-            Open the output {content_type}
-          </a>
-        </div>
-      ))}
-      {data.result && <Json of={data.result} label="result" />}
+      {data.result && <Outputs of={data.result} />}
     </Panel>
   )
 }

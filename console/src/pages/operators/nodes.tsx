@@ -1,18 +1,22 @@
-import { Button } from '@mantine/core'
-import { useQueryClient } from '@tanstack/react-query'
+import { Group, TextInput } from '@mantine/core'
+import { useDebouncedValue } from '@mantine/hooks'
 import { useState } from 'react'
-import { ADMIN, call } from '../../api.ts'
+import { ADMIN } from '../../api.ts'
 import { bytes } from '../../format.ts'
+import { Choice } from '../../parts/choice.tsx'
 import { DataTable } from '../../parts/data-table.tsx'
 import { Time } from '../../parts/facts.tsx'
+import { PageLink } from '../../parts/link.tsx'
+import { NodeAction } from '../../parts/node-actions.tsx'
 import { OperatorGate } from '../../parts/operator-gate.tsx'
 import { Failure, Page } from '../../parts/page.tsx'
 import { State } from '../../parts/state.tsx'
 import type { NodeView } from '../../types.ts'
+import { useAction } from '../../use-action.ts'
 import { usePages } from '../../use-api.ts'
 
 export const Nodes = () => (
-  <Page title="Nodes">
+  <Page title="Nodes" lead="The machines that run models, training and merges.">
     <OperatorGate>
       <NodeList />
     </OperatorGate>
@@ -20,16 +24,28 @@ export const Nodes = () => (
 )
 
 function NodeList() {
-  const queries = useQueryClient()
-  const [problem, setProblem] = useState<Error>()
-  const nodes = usePages<'nodes', NodeView>(`${ADMIN}/nodes`, 'nodes')
-  const change = (id: string, action: 'drain' | 'resume') =>
-    call(`${ADMIN}/nodes/${id}/${action}`, { method: 'POST', body: {} }).then(
-      () => queries.invalidateQueries(),
-      setProblem,
-    )
+  const { run, problem } = useAction()
+  const [text, setText] = useState('')
+  const [name] = useDebouncedValue(text, 300)
+  const [status, setStatus] = useState<string | null>(null)
+  const nodes = usePages<'nodes', NodeView>(`${ADMIN}/nodes`, 'nodes', { name, status })
   return (
     <>
+      <Group>
+        <TextInput
+          aria-label="A part of the name"
+          placeholder="A part of the name"
+          value={text}
+          onChange={(event) => setText(event.currentTarget.value)}
+        />
+        <Choice
+          label="State"
+          any="Every state"
+          of={['online', 'draining', 'offline']}
+          value={status}
+          onChange={setStatus}
+        />
+      </Group>
       {problem && <Failure error={problem} what="change" />}
       <DataTable
         caption="nodes"
@@ -37,10 +53,21 @@ function NodeList() {
         error={nodes.error}
         more={nodes}
         idOf={({ node_id }) => node_id}
-        empty="No nodes have joined. POST /api/v1/admin/node-tokens makes a token for one (docs/deployment.md)."
+        empty={
+          name || status
+            ? 'No node fits.'
+            : 'No nodes have joined. POST /api/v1/admin/node-tokens makes a token for one (docs/deployment.md).'
+        }
         columns={[
-          { head: 'Name', cell: ({ name }) => name },
-          { head: 'State', cell: ({ status }) => <State of={status} /> },
+          {
+            head: 'Name',
+            cell: (node) => (
+              <PageLink to="/nodes/$nodeId" params={{ nodeId: node.node_id }}>
+                {node.name}
+              </PageLink>
+            ),
+          },
+          { head: 'State', cell: (node) => <State of={node.status} /> },
           { head: 'Sharing', cell: ({ sharing }) => sharing },
           {
             head: 'Processor',
@@ -53,40 +80,9 @@ function NodeList() {
             cell: ({ memory_free_mb }) => (memory_free_mb === null ? '–' : bytes(memory_free_mb * 1_000_000)),
           },
           { head: 'GPUs', align: 'right', cell: ({ gpus }) => gpus.length },
-          {
-            head: 'Models',
-            cell: ({ models }) =>
-              models.map(({ model_key, state, error }) => (
-                <div key={model_key} className="mono">
-                  {model_key}: {error ?? state}
-                </div>
-              )),
-          },
+          { head: 'Models', align: 'right', cell: ({ models }) => models.length },
           { head: 'Last seen', cell: ({ last_seen_at }) => <Time at={last_seen_at} /> },
-          {
-            head: 'Change',
-            cell: ({ node_id, name, status }) =>
-              status === 'draining' ? (
-                <Button
-                  size="compact-sm"
-                  variant="default"
-                  aria-label={`Resume ${name}`}
-                  onClick={() => void change(node_id, 'resume')}
-                >
-                  Resume
-                </Button>
-              ) : (
-                <Button
-                  size="compact-sm"
-                  variant="default"
-                  disabled={status !== 'online'}
-                  aria-label={`Drain ${name}`}
-                  onClick={() => void change(node_id, 'drain')}
-                >
-                  Drain
-                </Button>
-              ),
-          },
+          { head: 'Change', cell: (node) => <NodeAction of={node} run={run} /> },
         ]}
       />
     </>

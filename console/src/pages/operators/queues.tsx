@@ -2,16 +2,11 @@ import { Alert } from '@mantine/core'
 import { ADMIN } from '../../api.ts'
 import { number, seconds } from '../../format.ts'
 import { DataTable } from '../../parts/data-table.tsx'
+import { OpenWorkItems } from '../../parts/open-work.tsx'
 import { OperatorGate } from '../../parts/operator-gate.tsx'
 import { Loading, Page, Panel } from '../../parts/page.tsx'
-import type { OpenWork, TaskQueue } from '../../types.ts'
+import type { Queues as QueuesView } from '../../types.ts'
 import { useApi } from '../../use-api.ts'
-
-interface QueuesView {
-  work: OpenWork[]
-  temporal: 'ok' | 'unreachable'
-  queues: TaskQueue[]
-}
 
 export const Queues = () => (
   <Page title="Queues" lead="What has not ended, and the task queues of Temporal that the work goes through.">
@@ -44,6 +39,7 @@ function QueuePanels() {
           ]}
         />
       </Panel>
+      <OpenWorkItems />
       <Panel title="Task queues">
         {data.temporal === 'unreachable' && (
           <Alert mb="sm" role="note" variant="outline" title="Temporal does not answer">

@@ -1,0 +1,165 @@
+import { Progress, SimpleGrid, Text } from '@mantine/core'
+import { useParams } from '@tanstack/react-router'
+import { ADMIN } from '../../api.ts'
+import { bytes, seconds } from '../../format.ts'
+import { DataTable } from '../../parts/data-table.tsx'
+import { Facts, Time } from '../../parts/facts.tsx'
+import { NodeAction } from '../../parts/node-actions.tsx'
+import { NodeModels } from '../../parts/node-models.tsx'
+import { OperatorGate } from '../../parts/operator-gate.tsx'
+import { Failure, Loading, Page, Panel } from '../../parts/page.tsx'
+import { State } from '../../parts/state.tsx'
+import { TemporalLink } from '../../parts/temporal-link.tsx'
+import type { NodeDetail, NodeLogs } from '../../types.ts'
+import { useAction } from '../../use-action.ts'
+import { useApi } from '../../use-api.ts'
+
+const MB = 1_000_000
+
+export function NodePage() {
+  const { nodeId } = useParams({ from: '/nodes/$nodeId' })
+  return (
+    <OperatorGate>
+      <NodeOf id={nodeId} />
+    </OperatorGate>
+  )
+}
+
+function NodeOf({ id }: { id: string }) {
+  const { data, error } = useApi<NodeDetail>(`${ADMIN}/nodes/${id}`)
+  const { run, problem } = useAction()
+  if (!data) return <Loading error={error} what="node" />
+  return (
+    <Page title={data.name} lead={<State of={data.status} />} actions={<NodeAction of={data} run={run} />}>
+      {problem && <Failure error={problem} what="change" />}
+      <SimpleGrid cols={{ base: 1, lg: 2 }}>
+        <Machine of={data} />
+        <Place of={data} />
+      </SimpleGrid>
+      <NodeModels of={data} />
+      <Work of={data.work} />
+      <Environments of={data.environments} />
+      <Log id={id} />
+    </Page>
+  )
+}
+
+function Machine({ of: { inventory, memory_free_mb, load, gpus } }: { of: NodeDetail }) {
+  return (
+    <Panel title="Machine">
+      <Facts
+        of={{
+          Hardware: `${inventory.hardware}, ${inventory.cpus} processors, ${bytes(inventory.ram_mb * MB)} of memory`,
+          Processor: load === null ? '–' : `${Math.round(load * 100)} % in use`,
+          'Room for models': `${memory_free_mb === null ? '–' : bytes(memory_free_mb * MB)} of ${bytes(inventory.memory_mb * MB)} free`,
+          ...Object.fromEntries(
+            inventory.gpus.map(({ name, memory_mb }, at) => [
+              `GPU ${at}`,
+              `${name}, ${bytes((gpus[at]?.free_mb ?? 0) * MB)} of ${bytes(memory_mb * MB)} free`,
+            ]),
+          ),
+          'Runs at once': inventory.train_slots,
+          Profiles: inventory.profiles.join(', ') || '–',
+        }}
+      />
+    </Panel>
+  )
+}
+
+function Place({ of }: { of: NodeDetail }) {
+  return (
+    <Panel title="Place in the pool">
+      <Facts
+        of={{
+          Id: <span className="mono">{of.node_id}</span>,
+          Sharing: of.sharing,
+          Owner: <span className="mono">{of.account_id}</span>,
+          Version: `${of.inventory.version} on ${of.inventory.platform}`,
+          Joined: <Time at={of.joined_at} />,
+          'Last seen': <Time at={of.last_seen_at} />,
+          Gateway: of.gateway?.base_url ?? of.gateway?.gateway_id ?? '–',
+        }}
+      />
+    </Panel>
+  )
+}
+
+function Work({ of }: { of: NodeDetail['work'] }) {
+  return (
+    <Panel title="Work">
+      <DataTable
+        caption="work"
+        rows={of}
+        idOf={({ kind, id }) => `${kind} ${id}`}
+        empty="It holds no work. Requests that gateways send it directly are not listed."
+        columns={[
+          { head: 'Kind', cell: ({ kind }) => kind },
+          { head: 'Id', cell: ({ id }) => <span className="mono">{id}</span> },
+          { head: 'Account', cell: ({ account_id }) => <span className="mono">{account_id}</span> },
+          { head: 'Attempt', align: 'right', cell: ({ attempt }) => attempt },
+          { head: 'Since', cell: ({ since }) => <Time at={since} /> },
+          { head: 'Lease ends', cell: ({ lease_expires_at }) => <Time at={lease_expires_at} /> },
+          {
+            head: 'Workflow',
+            cell: ({ workflow_id, temporal_url }) => <TemporalLink id={workflow_id} url={temporal_url} />,
+          },
+        ]}
+      />
+    </Panel>
+  )
+}
+
+/** What the node's Python needs; it is installed when it is needed first. */
+function Environments({ of }: { of: NodeDetail['environments'] }) {
+  if (of.length === 0) return null
+  return (
+    <Panel title="Environments">
+      <DataTable
+        caption="environments"
+        rows={of}
+        idOf={({ name }) => name}
+        empty=""
+        columns={[
+          { head: 'Name', cell: ({ name }) => name },
+          {
+            head: 'State',
+            cell: ({ state, progress, eta_s, error }) => (
+              <>
+                <State of={state} words={state === 'installing' ? 'Is installed now' : state} />
+                {progress !== undefined && state === 'installing' && (
+                  <Progress value={100 * progress} aria-label={`${Math.round(100 * progress)} % installed`} />
+                )}
+                {eta_s !== undefined && state !== 'ready' && <Text size="xs">takes {seconds(eta_s)}</Text>}
+                {error && <Text size="xs">{error}</Text>}
+              </>
+            ),
+          },
+          { head: 'For', cell: ({ profiles }) => profiles.join(', ') },
+        ]}
+      />
+    </Panel>
+  )
+}
+
+function Log({ id }: { id: string }) {
+  const { data, error } = useApi<NodeLogs>(`${ADMIN}/nodes/${id}/logs`)
+  return (
+    <Panel title="Log of its last runs and merges">
+      {!data ? (
+        <Loading error={error} what="log" />
+      ) : data.logs.length === 0 ? (
+        <Text c="dimmed">It has run nothing that writes a log.</Text>
+      ) : (
+        // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to be reachable by keyboard
+        <pre className="log" tabIndex={0} role="log" aria-label="Log of the node">
+          {data.logs.map(({ job_id, attempt, seq, at, message }) => (
+            <div key={`${job_id} ${attempt} ${seq}`}>
+              <time dateTime={at}>{at.slice(11, 19)}</time>
+              <span title={job_id}>{job_id.slice(0, 8)}</span> {message}
+            </div>
+          ))}
+        </pre>
+      )}
+    </Panel>
+  )
+}

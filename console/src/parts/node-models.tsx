@@ -1,0 +1,46 @@
+import { Progress, Text } from '@mantine/core'
+import { bytes, seconds } from '../format.ts'
+import type { NodeDetail } from '../types.ts'
+import { DataTable } from './data-table.tsx'
+import { Panel } from './page.tsx'
+import { State } from './state.tsx'
+
+type NodeModel = NodeDetail['models'][number]
+
+/** The models that a node has, with what it does with them. */
+export function NodeModels({ of }: { of: NodeDetail }) {
+  const pinned = new Set(of.pinned_models)
+  return (
+    <Panel title="Models">
+      <DataTable
+        caption="models of the node"
+        rows={of.models}
+        idOf={({ model_key }) => model_key}
+        empty="It has no model. The first request for one loads it."
+        columns={[
+          { head: 'Model', cell: ({ model_key }) => <span className="mono">{model_key}</span> },
+          { head: 'State', cell: (model) => <StateOf model={model} /> },
+          { head: 'At work on', align: 'right', cell: ({ in_flight }) => in_flight },
+          { head: 'Memory', align: 'right', cell: ({ memory_mb }) => bytes(memory_mb * 1_000_000) },
+          { head: 'GPUs', cell: ({ gpus }) => gpus?.join(', ') ?? '–' },
+          { head: 'Kept', cell: ({ model_key }) => (pinned.has(model_key) ? 'yes, by an operator' : 'no') },
+        ]}
+      />
+    </Panel>
+  )
+}
+
+function StateOf({ model }: { model: NodeModel }) {
+  const { bytes_downloaded: got, bytes_total: all, load_progress_pct: read, eta_seconds: eta, error } = model
+  const pct = got !== undefined && all ? (100 * got) / all : read
+  return (
+    <>
+      <State of={model.state} />
+      {pct !== undefined && (model.state === 'downloading_model' || model.state === 'loading_model') && (
+        <Progress value={pct} aria-label={`${Math.round(pct)} %`} />
+      )}
+      {typeof eta === 'number' && <Text size="xs">about {seconds(eta)} to go</Text>}
+      {error && <Text size="xs">{error}</Text>}
+    </>
+  )
+}

@@ -1,0 +1,69 @@
+import { SegmentedControl } from '@mantine/core'
+import { useState } from 'react'
+import { ADMIN } from '../api.ts'
+import type { WorkItem } from '../types.ts'
+import { usePages } from '../use-api.ts'
+import { DataTable } from './data-table.tsx'
+import { Time } from './facts.tsx'
+import { PageLink } from './link.tsx'
+import { Panel } from './page.tsx'
+import { State } from './state.tsx'
+import { TemporalLink } from './temporal-link.tsx'
+
+const KINDS = [
+  { value: 'run', label: 'Runs' },
+  { value: 'merge', label: 'Merges' },
+  { value: 'task', label: 'Tasks' },
+  { value: 'cohort', label: 'Cohorts' },
+]
+
+/** What has not ended, over all accounts, with the workflow of each. */
+export function OpenWorkItems() {
+  const [kind, setKind] = useState('run')
+  const work = usePages<'work', WorkItem>(`${ADMIN}/work`, 'work', { kind })
+  return (
+    <Panel
+      title="What has not ended"
+      actions={<SegmentedControl aria-label="Kind" data={KINDS} value={kind} onChange={setKind} size="xs" />}
+    >
+      <DataTable
+        caption="what has not ended"
+        rows={work.rows}
+        error={work.error}
+        more={work}
+        idOf={({ id }) => id}
+        empty="Nothing of this kind is open."
+        columns={[
+          { head: 'Id', cell: ({ id }) => <span className="mono">{id.slice(0, 13)}</span> },
+          { head: 'What', cell: ({ subject }) => subject ?? '–' },
+          {
+            head: 'State',
+            cell: ({ status, waiting_reason }) => (
+              <State of={status} {...(waiting_reason && { words: `Waiting: ${waiting_reason}` })} />
+            ),
+          },
+          {
+            head: 'Account',
+            cell: ({ account_id }) => <span className="mono">{account_id.slice(0, 8)}</span>,
+          },
+          {
+            head: 'Node',
+            cell: ({ node_id }) =>
+              node_id ? (
+                <PageLink to="/nodes/$nodeId" params={{ nodeId: node_id }}>
+                  {node_id.slice(0, 8)}
+                </PageLink>
+              ) : (
+                '–'
+              ),
+          },
+          { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+          {
+            head: 'Workflow',
+            cell: ({ workflow_id, temporal_url }) => <TemporalLink id={workflow_id} url={temporal_url} />,
+          },
+        ]}
+      />
+    </Panel>
+  )
+}

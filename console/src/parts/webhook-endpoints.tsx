@@ -1,0 +1,113 @@
+import { Alert, Button, Group, Stack, Text } from '@mantine/core'
+import { useState } from 'react'
+import { client } from '../api.ts'
+import type { EndpointWithSecret, WebhookEndpoint } from '../types.ts'
+import { useAction } from '../use-action.ts'
+import { useMay } from '../use-may.ts'
+import { CodeText } from './code.tsx'
+import { type Column, DataTable } from './data-table.tsx'
+import { Failure, Panel } from './page.tsx'
+import { State } from './state.tsx'
+import { WebhookForm } from './webhook-form.tsx'
+
+type Listed = Pick<Parameters<typeof DataTable<WebhookEndpoint>>[0], 'rows' | 'error'> &
+  NonNullable<Parameters<typeof DataTable<WebhookEndpoint>>[0]['more']>
+
+type Act = [words: string, label: string, act: () => void | Promise<void>]
+
+const COLUMNS: readonly Column<WebhookEndpoint>[] = [
+  { head: 'Name', cell: ({ name }) => name },
+  { head: 'Receiver', cell: ({ url_origin }) => <span className="mono">{url_origin}</span> },
+  {
+    head: 'State',
+    cell: ({ enabled, disabled_reason, verification_status, verification_error }) =>
+      enabled ? (
+        <State
+          of={verification_status}
+          {...(verification_error && { words: `Not verified: ${verification_error.message}` })}
+        />
+      ) : (
+        <State of="disabled" words={`Off: ${disabled_reason ?? 'by its owner'}`} />
+      ),
+  },
+  {
+    head: 'Events',
+    cell: ({ event_types }) => <span title={event_types.join('\n')}>{event_types.length}</span>,
+  },
+  { head: 'Secret ends in', cell: ({ secret_hint }) => <span className="mono">{secret_hint}</span> },
+]
+
+/** The receivers of an account: added, tried, switched off, given another secret, removed. */
+export function WebhookEndpoints({ of }: { of: Listed }) {
+  const mayChange = useMay('operator')
+  const { run, problem } = useAction()
+  const [made, setMade] = useState<EndpointWithSecret>()
+  const [asked, setAsked] = useState<string>()
+  const api = client().webhooks
+
+  const rotate = (id: string) => run(async () => setMade(await api.rotateSecret(id, {})))
+  const remove = (id: string) => (asked === id ? run(() => api.delete(id)) : setAsked(id))
+  const change = {
+    head: 'Change',
+    cell: ({ endpoint_id: id, name, enabled }: WebhookEndpoint) => {
+      const buttons: readonly Act[] = [
+        ['Send a test', `Send a test event to ${name}`, () => run(() => api.test(id))],
+        ['New secret', `Give ${name} a new secret`, () => rotate(id)],
+        enabled
+          ? ['Switch off', `Switch ${name} off`, () => run(() => api.update(id, { enabled: false }))]
+          : ['Switch on', `Switch ${name} on`, () => run(() => api.update(id, { enabled: true }))],
+        asked === id
+          ? [`Remove ${name} for good`, `Remove ${name} for good`, () => remove(id)]
+          : ['Remove', `Remove ${name}`, () => remove(id)],
+      ]
+      return (
+        <Group gap={4}>
+          {buttons.map(([words, label, act]) => (
+            <Button
+              key={label}
+              size="compact-sm"
+              variant="default"
+              aria-label={label}
+              onClick={() => void act()}
+            >
+              {words}
+            </Button>
+          ))}
+        </Group>
+      )
+    },
+  }
+  return (
+    <Panel title="Receivers">
+      <Stack>
+        {mayChange && <WebhookForm onMade={setMade} />}
+        {made && (
+          <Alert role="note" variant="outline" title={`The secret of ${made.name}; it is not shown again`}>
+            <Stack gap="xs">
+              <CodeText text={made.secret} label="secret" />
+              <Text size="sm">
+                The receiver checks signatures with it (docs/webhooks.md). After a change both secrets sign
+                for a day.
+              </Text>
+              <Group>
+                <Button size="compact-sm" variant="default" onClick={() => setMade(undefined)}>
+                  Forget the secret
+                </Button>
+              </Group>
+            </Stack>
+          </Alert>
+        )}
+        {problem && <Failure error={problem} what="change" />}
+        <DataTable
+          caption="receivers"
+          rows={of.rows}
+          error={of.error ?? null}
+          more={of}
+          idOf={({ endpoint_id }) => endpoint_id}
+          empty="No receiver yet."
+          columns={mayChange ? [...COLUMNS, change] : COLUMNS}
+        />
+      </Stack>
+    </Panel>
+  )
+}

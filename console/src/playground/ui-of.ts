@@ -1,0 +1,19 @@
+import type { UiSchema } from '@rjsf/utils'
+import type { JsonSchema } from '../types.ts'
+
+/** Fields with these names hold text of several lines. */
+const LONG = new Set(['code', 'prompt', 'negative_prompt', 'sql', 'text', 'query'])
+
+/** Returns how the fields of a schema are shown. */
+export function uiOf(schema: JsonSchema): UiSchema {
+  const properties = Object.entries(
+    (schema['properties'] ?? {}) as Record<string, { type?: unknown; enum?: unknown }>,
+  )
+  const long = properties.filter(([name, { type, enum: of }]) => LONG.has(name) && type === 'string' && !of)
+  return {
+    'ui:submitButtonOptions': { norender: true },
+    ...Object.fromEntries(
+      long.map(([name]) => [name, { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } }]),
+    ),
+  }
+}

@@ -1,0 +1,87 @@
+import { useQueryClient } from '@tanstack/react-query'
+import { useEffect, useState } from 'react'
+import type { RunEvent } from '../../client/index.ts'
+import { BUILDER, client } from './api.ts'
+import type { Epoch, RunProgress } from './types.ts'
+
+export interface Line {
+  timestamp: string
+  message: string
+}
+type Told = Extract<RunEvent, { event: 'event' }>['data']
+
+/** What a run has told since its page was opened. */
+export interface RunFeed {
+  lines: Line[]
+  epochs: Epoch[]
+  events: Told[]
+  progress: RunProgress | null
+  attempt: number | null
+}
+
+const NOTHING: RunFeed = { lines: [], epochs: [], events: [], progress: null, attempt: null }
+/** A run that talks without pause must not fill the memory of the tab; "Earlier lines" has the rest. */
+const KEPT_LINES = 1_000
+/** The page is drawn anew this often at most. */
+const DRAW_MS = 250
+
+/** Follows a run from a place in its log on; a change of its state loads what is known of it again. */
+export function useRunFeed(runId: string, after: string | null | undefined, isOpen: boolean): RunFeed {
+  const [feed, setFeed] = useState(NOTHING)
+  const queries = useQueryClient()
+
+  useEffect(() => setFeed(NOTHING), [runId, after])
+  useEffect(() => {
+    if (!isOpen || !after) return
+    const control = new AbortController()
+    let waiting: RunEvent[] = []
+    let timer: ReturnType<typeof setTimeout> | undefined
+    function draw() {
+      const news = waiting
+      waiting = []
+      timer = undefined
+      setFeed((now) => extended(now, news))
+      if (news.some(({ event }) => event === 'status' || event === 'done'))
+        void queries.invalidateQueries({ predicate: ({ queryKey: [path] }) => isOf(path, runId) })
+    }
+    async function follow(place: string) {
+      for await (const event of client().runs.stream(runId, { after: place }, { signal: control.signal })) {
+        waiting.push(event)
+        timer ??= setTimeout(draw, DRAW_MS)
+      }
+    }
+    // The page asks for the run itself as well, and says so when the gateway is gone.
+    follow(after).catch(() => {})
+    return () => {
+      control.abort()
+      clearTimeout(timer)
+    }
+  }, [runId, after, isOpen, queries])
+  return feed
+}
+
+const isOf = (path: unknown, runId: string): boolean =>
+  typeof path === 'string' && path.startsWith(`${BUILDER}/training/runs/${runId}`)
+
+function extended(feed: RunFeed, news: readonly RunEvent[]): RunFeed {
+  const next = { ...feed, lines: [...feed.lines], epochs: [...feed.epochs], events: [...feed.events] }
+  for (const { event, data } of news) {
+    if (event === 'log') next.lines.push(data)
+    else if (event === 'metric') next.epochs.push(data as unknown as Epoch)
+    else if (event === 'event') next.events.push(data)
+    else if (event === 'progress') next.progress = data
+    else if (event === 'status') {
+      // Another attempt goes on at an earlier checkpoint; what it has is loaded again.
+      if (next.attempt !== null && next.attempt !== data.attempt) next.epochs = []
+      next.attempt = data.attempt
+    }
+  }
+  next.lines = next.lines.slice(-KEPT_LINES)
+  return next
+}
+
+/** Joins what was read with what came later, where both may have the same. */
+export function joined<T>(read: readonly T[], later: readonly T[], keyOf: (item: T) => unknown): T[] {
+  if (later.length === 0) return [...read]
+  return [...new Map([...read, ...later].map((item) => [keyOf(item), item])).values()]
+}
