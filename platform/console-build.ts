@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto'
-import { cp, mkdir, readdir, readFile, rename, rm, stat, symlink } from 'node:fs/promises'
+import { cp, mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { basename, join, relative, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
 import { runProgram } from './processes/run-program.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
@@ -27,11 +29,23 @@ export async function buildConsole(cacheDir: string, say: (line: string) => void
   await inConsolePackages(cacheDir, say, async (draft) => {
     say('building the console ...')
     await runProgram(process.execPath, ['../../node_modules/vite/bin/vite.js', 'build'], { cwd: draft })
+    await pack(join(draft, 'dist', 'assets'))
     await moveUnlessThere(join(draft, 'dist'), folder)
   })
   await removeOld(join(cacheDir, 'console'), folder)
   say(`the console is built (${Math.round((Date.now() - started) / 1000)} s)`)
   return folder
+}
+
+/** Puts a packed copy beside each asset, so that no gateway packs one while it answers. */
+async function pack(folder: string): Promise<void> {
+  const names = await readdir(folder)
+  await Promise.all(
+    names.map(async (name) => {
+      const packed = await promisify(gzip)(await readFile(join(folder, name)), { level: 9 })
+      await writeFile(join(folder, `${name}.gz`), packed)
+    }),
+  )
 }
 
 /** Checks the types of the console with the compiler of this checkout and the packages of the console. */

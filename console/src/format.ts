@@ -40,7 +40,9 @@ export const shortId = (id: string): string => id.slice(0, 8)
 
 export function measure(value: unknown): string {
   if (typeof value !== 'number') return typeof value === 'string' ? value : JSON.stringify(value)
-  return Number.isInteger(value) ? number(value) : value.toPrecision(4)
+  return Number.isInteger(value) || Math.abs(value) >= 1_000
+    ? number(Math.round(value))
+    : value.toPrecision(4)
 }
 
 /** `time` in full, for a hint on a relative one. */

@@ -27,10 +27,10 @@ const DRAW_MS = 250
 
 /** Follows a run from a place in its log on; a change of its state loads what is known of it again. */
 export function useRunFeed(runId: string, after: string | null | undefined, isOpen: boolean): RunFeed {
-  const [feed, setFeed] = useState(NOTHING)
+  const [{ of, feed }, setFeed] = useState({ of: '', feed: NOTHING })
+  const place = `${runId} ${after}`
   const queries = useQueryClient()
 
-  useEffect(() => setFeed(NOTHING), [runId, after])
   useEffect(() => {
     if (!isOpen || !after) return
     const control = new AbortController()
@@ -40,12 +40,12 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
       const news = waiting
       waiting = []
       timer = undefined
-      setFeed((now) => extended(now, news))
+      setFeed((now) => ({ of: place, feed: extended(now.of === place ? now.feed : NOTHING, news) }))
       if (news.some(({ event }) => event === 'status' || event === 'done'))
         void queries.invalidateQueries({ predicate: ({ queryKey: [path] }) => isOf(path, runId) })
     }
-    async function follow(place: string) {
-      for await (const event of client().runs.stream(runId, { after: place }, { signal: control.signal })) {
+    async function follow(after: string) {
+      for await (const event of client().runs.stream(runId, { after }, { signal: control.signal })) {
         waiting.push(event)
         timer ??= setTimeout(draw, DRAW_MS)
       }
@@ -56,8 +56,8 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
       control.abort()
       clearTimeout(timer)
     }
-  }, [runId, after, isOpen, queries])
-  return feed
+  }, [runId, after, place, isOpen, queries])
+  return of === place ? feed : NOTHING
 }
 
 const isOf = (path: unknown, runId: string): boolean =>

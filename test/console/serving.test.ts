@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { gunzipSync } from 'node:zlib'
+import { request } from 'undici'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
 import { requireConsole } from '../support/servers/browser.ts'
@@ -43,12 +45,30 @@ describe('serving the console', function () {
     assert.equal(Buffer.from(nonce, 'base64').length, 16)
     assert.equal(
       policyOf(headers),
-      `default-src 'none'; script-src 'self'; style-src 'self' 'nonce-${nonce}'; img-src 'self' data:; ` +
-        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      `default-src 'none'; script-src 'self'; style-src 'self' 'nonce-${nonce}'; img-src 'self' data: ${api.baseUrl}; ` +
+        `media-src 'self' ${api.baseUrl}; font-src 'self'; connect-src 'self' ${api.baseUrl}; ` +
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     )
     assert.ok(text.includes(`nonce="${nonce}"`))
     assert.ok(!text.includes('NONCE_PLACEHOLDER'))
     assert.doesNotMatch(text, /(?:src|href)="https?:/)
+  })
+
+  it('allows the origin of a bucket, where browsers see and send files', async () => {
+    const env = {
+      S3_BUCKET: 'models',
+      S3_ENDPOINT: 'http://127.0.0.1:1',
+      S3_PUBLIC_ENDPOINT: 'https://files.example:9000',
+      S3_ACCESS_KEY_ID: 'id',
+      S3_SECRET_ACCESS_KEY: 'secret',
+    }
+    await using withBucket = await startApi({ env })
+
+    const policy = policyOf((await withBucket.call('GET', '/console/runs')).headers)
+
+    for (const directive of ["img-src 'self' data:", "media-src 'self'", "connect-src 'self'"])
+      assert.ok(policy.includes(`${directive} https://files.example:9000;`), policy)
+    assert.match(policy, /script-src 'self';/)
   })
 
   it('uses another nonce for each response', async () => {
@@ -70,6 +90,20 @@ describe('serving the console', function () {
       assert.equal(headers['cache-control'], 'public, max-age=31536000, immutable')
       assert.match(String(headers['content-type']), path.endsWith('.js') ? /^text\/javascript/ : /^text\/css/)
     }
+  })
+
+  it('packs assets for browsers that unpack them', async () => {
+    const { text } = await api.call('GET', '/console/')
+    const [, path = ''] = /src="(\/console\/assets\/[^"]+\.js)"/.exec(text) ?? []
+    const plain = await request(api.baseUrl + path)
+    const packed = await request(api.baseUrl + path, { headers: { 'accept-encoding': 'gzip, br' } })
+
+    const [whole, small] = [await plain.body.bytes(), await packed.body.bytes()]
+    assert.equal(plain.headers['content-encoding'], undefined)
+    assert.equal(packed.headers['content-encoding'], 'gzip')
+    assert.equal(packed.headers.vary, 'accept-encoding')
+    assert.deepEqual(new Uint8Array(gunzipSync(small)), whole)
+    assert.ok(small.length < whole.length / 2, `${small.length} of ${whole.length}`)
   })
 
   it('has no file beside the assets', async () => {

@@ -21,16 +21,21 @@ export const getConsoleAsset = route({
   auth: 'none',
   internal: true,
   params: Type.Object({ file: Type.String({ maxLength: 200 }) }),
+  headers: Type.Object({ 'accept-encoding': Type.Optional(Type.String()) }),
   success: { status: 200, contentType: 'text/javascript' },
-  async handler({ params: { file } }, { config }) {
+  async handler({ params: { file }, headers }, { config }) {
     const type = TYPES[extname(file)]
     const folder = await builtConsole(config.HEARTH_CACHE_DIR)
     const isName = /^[\w-][\w.-]*$/.test(file)
+    const isPacked = /\bgzip\b/.test(headers['accept-encoding'] ?? '')
+    const name = isPacked ? `${file}.gz` : file
     const bytes =
-      type && folder && isName && (await readFile(join(folder, 'assets', file)).catch(() => undefined))
+      type && folder && isName && (await readFile(join(folder, 'assets', name)).catch(() => undefined))
     if (!bytes) throw new ApiError('not_found', 'there is no such file')
     return reply(200, bytes, {
       'content-type': type,
+      vary: 'accept-encoding',
+      ...(isPacked && { 'content-encoding': 'gzip' }),
       'cache-control': 'public, max-age=31536000, immutable',
       'x-content-type-options': 'nosniff',
     })

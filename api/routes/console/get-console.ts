@@ -21,7 +21,7 @@ export const consolePages = DEPTHS.map(([operationId, path]) =>
     internal: true,
     success: { status: 200, contentType: 'text/html' },
     also: { 503: null },
-    handler: (_request, { config }) => consolePage(config.HEARTH_CACHE_DIR),
+    handler: (_request, services) => consolePage(services),
   }),
 )
 

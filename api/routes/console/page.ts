@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { consoleFolder } from '../../../platform/console-build.ts'
+import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { type Reply, reply } from '../../http/reply.ts'
+import type { Services } from '../../services.ts'
 
 /** What `vite build` writes in place of the nonce (`console/vite.config.ts`). */
 const PLACEHOLDER = 'NONCE_PLACEHOLDER'
@@ -19,17 +21,19 @@ const NOT_BUILT = `<!doctype html>
 `
 
 /**
- * All assets come from this gateway. Components add style elements while they run, which carry the nonce; no script is
- * inline and none is compiled from text.
+ * All assets come from this gateway; what models have made, and large files on their way up, are at signed addresses of the
+ * object store. Components add style elements while they run, which carry the nonce; no script is inline and none is
+ * compiled from text.
  */
-const policyOf = (nonce: string): string =>
+const policyOf = (nonce: string, objects: string): string =>
   [
     "default-src 'none'",
     "script-src 'self'",
     `style-src 'self' 'nonce-${nonce}'`,
-    "img-src 'self' data:",
+    `img-src 'self' data: ${objects}`,
+    `media-src 'self' ${objects}`,
     "font-src 'self'",
-    "connect-src 'self'",
+    `connect-src 'self' ${objects}`,
     "base-uri 'none'",
     "form-action 'none'",
     "frame-ancestors 'none'",
@@ -47,14 +51,23 @@ export async function builtConsole(cacheDir: string): Promise<string | undefined
   return built.get(cacheDir)
 }
 
+/** Signing an address asks nobody, and tells what browsers will see: S3 may be public under another name, or a bucket's own. */
+async function originOfObjects(objects: Pick<ObjectStore, 'signGet'>): Promise<string> {
+  const { url } = await objects.signGet('console', { expiresInS: 1 })
+  return new URL(url).origin
+}
+
 /** Responds with the page of the console, whose addresses all begin with `/console/`. */
-export async function consolePage(cacheDir: string): Promise<Reply> {
-  const folder = await builtConsole(cacheDir)
+export async function consolePage({ config, objects }: Pick<Services, 'config' | 'objects'>): Promise<Reply> {
+  const [folder, origin] = await Promise.all([
+    builtConsole(config.HEARTH_CACHE_DIR),
+    originOfObjects(objects),
+  ])
   const nonce = randomBytes(16).toString('base64')
   const text = folder ? await readFile(join(folder, 'index.html'), 'utf8') : NOT_BUILT
   return reply(folder ? 200 : 503, Buffer.from(text.replaceAll(PLACEHOLDER, nonce)), {
     'content-type': 'text/html; charset=utf-8',
-    'content-security-policy': policyOf(nonce),
+    'content-security-policy': policyOf(nonce, origin),
     'referrer-policy': 'no-referrer',
     'x-content-type-options': 'nosniff',
     'cache-control': 'no-cache',

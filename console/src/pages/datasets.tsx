@@ -1,7 +1,7 @@
 import { Button, FileInput, Group, Progress, Select, Text, TextInput } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, client } from '../api.ts'
+import { BUILDER, client, sendingClient } from '../api.ts'
 import { bytes, number } from '../format.ts'
 import { Choice } from '../parts/choice.tsx'
 import { DataTable } from '../parts/data-table.tsx'
@@ -19,6 +19,8 @@ const FORMATS: Record<string, StorageFormat> = {
   parquet: 'parquet',
   zip: 'hf_dataset',
 }
+/** Larger files go to the object store itself, which has to let this page do so where it is elsewhere. */
+const MOST_IN_A_FORM = 100_000_000
 /** What a dataset whose file is being read says. */
 export const READING = 'Reading the file'
 
@@ -97,12 +99,15 @@ function Upload() {
     setSent(0)
     setProblem(undefined)
     try {
-      await client().datasets.upload({
-        dataset_name: name,
-        storage_format: format,
-        file,
-        onProgress: (progress) => setSent(progress.sent / Math.max(1, progress.total)),
-      })
+      if (file.size <= MOST_IN_A_FORM)
+        await sendingClient(setSent).datasets.uploadForm({ name, storage_format: format, file })
+      else
+        await client().datasets.upload({
+          dataset_name: name,
+          storage_format: format,
+          file,
+          onProgress: (progress) => setSent(progress.sent / progress.total),
+        })
       setFile(null)
       setName('')
       await queries.invalidateQueries()

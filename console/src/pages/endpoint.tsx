@@ -1,4 +1,4 @@
-import { SimpleGrid, Tabs } from '@mantine/core'
+import { Stack, Tabs } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { BUILDER } from '../api.ts'
@@ -16,6 +16,8 @@ const SchemaForm = lazy(() => import('../playground/schema-form.tsx'))
 const Embedder = lazy(() => import('../playground/embedder.tsx'))
 /** The kinds of language models, which converse. */
 const CHATS = new Set(['chat', 'code', 'text-generation'])
+
+const nodes = (count: number): string => (count === 1 ? '1 node' : `${number(count)} nodes`)
 
 export function EndpointPage() {
   const { endpointId } = useParams({ from: '/endpoints/$endpointId' })
@@ -44,13 +46,13 @@ export function EndpointPage() {
           )}
         </Tabs.Panel>
         <Tabs.Panel value="code">
-          <SimpleGrid cols={{ base: 1, lg: 2 }}>
+          <Stack>
             {codeFor(data).map(([name, text]) => (
               <Panel key={name} title={name}>
                 <CodeText text={text} label={`${name} code`} />
               </Panel>
             ))}
-          </SimpleGrid>
+          </Stack>
         </Tabs.Panel>
         <Tabs.Panel value="schema">
           <Json of={data.input_schema} label="input schema" />
@@ -62,7 +64,7 @@ export function EndpointPage() {
             Name: <span className="mono">{data.name}</span>,
             State: <State of={data.status} />,
             Readiness: data.readiness ? <State of={data.readiness} /> : '–',
-            'Loaded on': `${data.warm_nodes ?? 0} nodes, on the disks of ${data.cached_nodes ?? 0}`,
+            'Loaded on': `${nodes(data.warm_nodes ?? 0)}, on the disks of ${nodes(data.cached_nodes ?? 0)}`,
             Kind: data.task_type,
             'Base model': data.base_model ?? '–',
             Visibility: data.visibility,

@@ -1,9 +1,11 @@
-import { Button, TextInput } from '@mantine/core'
+import { Button, Group, Text, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { useState } from 'react'
 import { BUILDER, withQuery } from '../api.ts'
 import { number } from '../format.ts'
-import { DataTable } from '../parts/data-table.tsx'
+import { Choice } from '../parts/choice.tsx'
+import { DataTable, type Sorted } from '../parts/data-table.tsx'
+import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Page } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
@@ -11,25 +13,63 @@ import type { Endpoint } from '../types.ts'
 import { useApi } from '../use-api.ts'
 
 const PAGE = 50
+/** Other kinds are found by the search. */
+const KINDS = [
+  'chat',
+  'code',
+  'text-generation',
+  'embeddings',
+  'rerank',
+  'moderation',
+  'classification',
+  'regression',
+  'forecasting',
+  'translation',
+  'ocr',
+  'stt',
+  'text-to-image',
+  'text-to-speech',
+  'tool',
+]
 
 export function Endpoints() {
   const [text, setText] = useState('')
   const [search] = useDebouncedValue(text, 300)
-  const [limit, setLimit] = useState(PAGE)
+  const [offset, setOffset] = useState(0)
+  const [kind, setKind] = useState<string | null>(null)
+  const [sorted, setSorted] = useState<Sorted>({ by: 'created_at', order: 'desc' })
   const { data, error } = useApi<{ endpoints: Endpoint[]; total: number }>(
-    withQuery(`${BUILDER}/endpoints`, { include_readiness: true, search, limit }),
+    withQuery(`${BUILDER}/endpoints`, {
+      include_readiness: true,
+      search,
+      task_type: kind,
+      sort: sorted.by,
+      order: sorted.order,
+      limit: PAGE,
+      offset,
+    }),
   )
+  /** Another choice begins at its first page. */
+  const anew =
+    <T,>(set: (value: T) => void) =>
+    (value: T) => {
+      set(value)
+      setOffset(0)
+    }
   return (
     <Page
       title="Endpoints"
       lead={data && `${number(data.total)} that this account may call.`}
       actions={
-        <TextInput
-          aria-label="Search endpoints"
-          placeholder="Search"
-          value={text}
-          onChange={(event) => setText(event.currentTarget.value)}
-        />
+        <>
+          <TextInput
+            aria-label="Search endpoints"
+            placeholder="Search"
+            value={text}
+            onChange={(event) => anew(setText)(event.currentTarget.value)}
+          />
+          <Choice label="Kind" any="Every kind" of={KINDS} value={kind} onChange={anew(setKind)} />
+        </>
       }
     >
       <DataTable
@@ -37,10 +77,13 @@ export function Endpoints() {
         rows={data?.endpoints}
         error={error}
         idOf={({ endpoint_id }) => endpoint_id}
+        sorted={sorted}
+        onSort={anew(setSorted)}
         empty="No endpoint matches. Register a version for inference, or import a model from the hub."
         columns={[
           {
             head: 'Name',
+            sort: 'name',
             cell: ({ endpoint_id, name }) => (
               <PageLink to="/endpoints/$endpointId" params={{ endpointId: endpoint_id }}>
                 {name}
@@ -50,14 +93,32 @@ export function Endpoints() {
           { head: 'Kind', cell: ({ task_type }) => task_type },
           { head: 'Readiness', cell: ({ readiness }) => (readiness ? <State of={readiness} /> : '–') },
           { head: 'State', cell: ({ status }) => <State of={status} /> },
-          { head: 'Requests', align: 'right', cell: ({ total_requests }) => number(total_requests) },
+          {
+            head: 'Requests',
+            align: 'right',
+            sort: 'total_requests',
+            cell: ({ total_requests }) => number(total_requests),
+          },
           { head: 'USD a request', align: 'right', cell: ({ price_per_request }) => price_per_request },
+          { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
         ]}
       />
-      {data && data.total > limit && limit < 100 && (
-        <Button variant="default" onClick={() => setLimit(100)}>
-          Show more
-        </Button>
+      {data && data.total > PAGE && (
+        <Group justify="center">
+          <Button variant="default" disabled={offset === 0} onClick={() => setOffset(offset - PAGE)}>
+            Back
+          </Button>
+          <Text size="sm">
+            {number(offset + 1)} to {number(Math.min(offset + PAGE, data.total))} of {number(data.total)}
+          </Text>
+          <Button
+            variant="default"
+            disabled={offset + PAGE >= data.total}
+            onClick={() => setOffset(offset + PAGE)}
+          >
+            On
+          </Button>
+        </Group>
       )}
     </Page>
   )

@@ -1,9 +1,10 @@
-import { Alert, Button, Group, Select, TextInput } from '@mantine/core'
+import { Alert, Button, Group, TextInput } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, call } from '../api.ts'
 import { number } from '../format.ts'
+import { Choice } from '../parts/choice.tsx'
 import { Json } from '../parts/code.tsx'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
@@ -17,10 +18,28 @@ import { useMay } from '../use-may.ts'
 const STATES = ['queued', 'preparing', 'downloading_model', 'loading_model', 'running', 'succeeded', 'failed']
 const SURFACES = ['rest', 'openai', 'mcp', 'action', 'cohort']
 
+const HOUR_MS = 3_600_000
+const SPANS: Record<string, number> = {
+  'In the last hour': HOUR_MS,
+  'In the last day': 24 * HOUR_MS,
+  'In the last week': 7 * 24 * HOUR_MS,
+}
+interface Filter {
+  status?: string | null
+  surface?: string | null
+  span?: string | null
+  since?: string | null
+}
+
+function sinceOf(span: string | null): string | null {
+  const ms = span === null ? undefined : SPANS[span]
+  return ms === undefined ? null : new Date(Date.now() - ms).toISOString()
+}
+
 export function Tasks() {
   const navigate = useNavigate()
   const [id, setId] = useState('')
-  const [filter, setFilter] = useState<{ status?: string | null; surface?: string | null }>({})
+  const [{ span, ...filter }, setFilter] = useState<Filter>({})
   const tasks = usePages<'tasks', ListedTask>(`${BUILDER}/tasks`, 'tasks', filter)
 
   function look(event: FormEvent) {
@@ -43,25 +62,27 @@ export function Tasks() {
         </Group>
       </form>
       <Group align="flex-end">
-        <Select
+        <Choice
           label="State"
-          placeholder="any"
-          data={STATES}
-          value={filter.status ?? null}
+          any="Every state"
+          of={STATES}
+          value={filter.status}
           onChange={(status) => setFilter((now) => ({ ...now, status }))}
-          clearable
-          clearButtonProps={{ 'aria-label': 'Any state' }}
-          w={200}
         />
-        <Select
+        <Choice
           label="Asked by"
-          placeholder="anything"
-          data={SURFACES}
-          value={filter.surface ?? null}
+          any="Asked by anything"
+          of={SURFACES}
+          value={filter.surface}
           onChange={(surface) => setFilter((now) => ({ ...now, surface }))}
-          clearable
-          clearButtonProps={{ 'aria-label': 'Asked by anything' }}
-          w={200}
+          w={190}
+        />
+        <Choice
+          label="Made"
+          any="At any time"
+          of={Object.keys(SPANS)}
+          value={span}
+          onChange={(chosen) => setFilter((now) => ({ ...now, span: chosen, since: sinceOf(chosen) }))}
         />
       </Group>
       <DataTable
@@ -71,7 +92,7 @@ export function Tasks() {
         more={tasks}
         idOf={({ task_id }) => task_id}
         empty={
-          filter.status || filter.surface
+          filter.status || filter.surface || filter.since
             ? 'No task fits.'
             : 'No tasks yet. The playground of an endpoint makes one.'
         }

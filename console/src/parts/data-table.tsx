@@ -1,4 +1,4 @@
-import { Button, Group, Table, Text } from '@mantine/core'
+import { Button, Group, Table, Text, UnstyledButton } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { Loading } from './page.tsx'
 
@@ -6,6 +6,13 @@ export interface Column<T> {
   head: string
   cell: (row: T) => ReactNode
   align?: 'right'
+  /** What the API calls this order; the head of the column is then a button. */
+  sort?: string
+}
+
+export interface Sorted {
+  by: string
+  order: 'asc' | 'desc'
 }
 
 interface DataTableProps<T> {
@@ -16,10 +23,22 @@ interface DataTableProps<T> {
   /** What to say, and to do, when there is none. */
   empty: ReactNode
   error?: Error | null
+  sorted?: Sorted
+  onSort?: (sorted: Sorted) => void
   more?: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown }
 }
 
-export function DataTable<T>({ caption, columns, rows, idOf, empty, error, more }: DataTableProps<T>) {
+export function DataTable<T>({
+  caption,
+  columns,
+  rows,
+  idOf,
+  empty,
+  error,
+  sorted,
+  onSort,
+  more,
+}: DataTableProps<T>) {
   if (!rows) return <Loading error={error ?? null} what={caption} />
   if (rows.length === 0)
     return (
@@ -33,10 +52,8 @@ export function DataTable<T>({ caption, columns, rows, idOf, empty, error, more 
         <Table highlightOnHover verticalSpacing="sm" aria-label={caption}>
           <Table.Thead>
             <Table.Tr>
-              {columns.map(({ head, align }) => (
-                <Table.Th key={head} ta={align}>
-                  {head}
-                </Table.Th>
+              {columns.map((column) => (
+                <Head key={column.head} of={column} sorted={sorted} onSort={onSort} />
               ))}
             </Table.Tr>
           </Table.Thead>
@@ -61,5 +78,28 @@ export function DataTable<T>({ caption, columns, rows, idOf, empty, error, more 
         </Group>
       )}
     </>
+  )
+}
+
+interface HeadProps {
+  of: Pick<Column<never>, 'head' | 'align' | 'sort'>
+  sorted: Sorted | undefined
+  onSort: ((sorted: Sorted) => void) | undefined
+}
+
+/** The head of a column; a second press turns the order around. */
+function Head({ of: { head, align, sort }, sorted, onSort }: HeadProps) {
+  if (!sort || !onSort) return <Table.Th ta={align}>{head}</Table.Th>
+  const isSorted = sorted?.by === sort
+  const order = isSorted && sorted.order === 'asc' ? 'desc' : 'asc'
+  return (
+    <Table.Th
+      ta={align}
+      aria-sort={isSorted ? (sorted.order === 'asc' ? 'ascending' : 'descending') : undefined}
+    >
+      <UnstyledButton fw={700} fz="sm" onClick={() => onSort({ by: sort, order })}>
+        {head} {isSorted && (sorted.order === 'asc' ? '↑' : '↓')}
+      </UnstyledButton>
+    </Table.Th>
   )
 }

@@ -15,6 +15,8 @@ const STATES: Record<string, [tone: 'good' | 'busy' | 'wait' | 'bad' | 'off', wo
   generating: ['busy', 'Generating'],
   uploading_output: ['busy', 'Uploading the output'],
   warm: ['good', 'Warm: answers at once'],
+  idle: ['good', 'Loaded'],
+  evicted: ['off', 'Let go'],
   cached: ['wait', 'Cached: loads from disk first'],
   cold: ['off', 'Cold: downloads first'],
   active: ['good', 'Active'],

@@ -1,4 +1,4 @@
-import { Button, Collapse, Group, Select, Stack, Text, TextInput } from '@mantine/core'
+import { Box, Button, Collapse, Group, Select, Stack, Text, TextInput } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import Form from '@rjsf/mantine'
 import type { RJSFSchema } from '@rjsf/utils'
@@ -85,7 +85,9 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
       </form>
       {config && (
         <Collapse expanded={isOpen}>
-          <SettingsForm key={config.model_id} of={config} value={settings} onChange={setSettings} />
+          <Box mt="md" maw={640}>
+            <SettingsForm key={config.model_id} of={config} value={settings} onChange={setSettings} />
+          </Box>
         </Collapse>
       )}
     </Panel>

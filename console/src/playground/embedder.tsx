@@ -69,8 +69,8 @@ function Nearness({ of: { texts, vectors, ms } }: { of: Made }) {
   return (
     <Panel title="How near they are">
       <Text size="sm" mb="sm">
-        {vectors.length} vectors of {vectors[0]?.length ?? 0} numbers after {Math.round(ms)} ms. 1 is the same
-        direction, 0 has nothing in common.
+        {vectors.length} vectors of {vectors[0]?.length ?? 0} numbers after {(ms / 1000).toFixed(2)} s. 1 is
+        the same direction, 0 has nothing in common.
       </Text>
       <DataTable
         caption="nearness"

@@ -20,14 +20,16 @@ export async function requireConsole(context: Mocha.Context): Promise<void> {
 
 /** For `before`: skips the suite where there is no Chromium. `CHROMIUM_PATH` names one that is not on the path. */
 export async function requireBrowser(context: Mocha.Context): Promise<Browser> {
-  const path = process.env.CHROMIUM_PATH ?? onPath()
+  const path = chromiumPath()
   const missing = path === undefined ? `there is no ${NAMES[0]} on the path` : undefined
   await requireInstalled(context, missing, async () => {})
-  return chromium.launch({
-    executablePath: path ?? '',
-    args: ['--no-sandbox', '--disable-dev-shm-usage'],
-  })
+  return launchChromium(path ?? '')
 }
+
+export const launchChromium = (executablePath: string): Promise<Browser> =>
+  chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] })
+
+export const chromiumPath = (): string | undefined => process.env.CHROMIUM_PATH ?? onPath()
 
 function onPath(): string | undefined {
   const folders = (process.env.PATH ?? '').split(delimiter)
@@ -91,6 +93,8 @@ export class ConsoleTab implements AsyncDisposable {
 
   async picture(name: string): Promise<void> {
     await mkdir(PICTURES, { recursive: true })
+    // What stays in its place while the page scrolls would be pictured in the middle of it.
+    await this.page.locator('html').evaluate((html: { scrollTop: number }) => (html.scrollTop = 0))
     await this.page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true })
   }
 
