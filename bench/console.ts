@@ -98,18 +98,22 @@ async function clicks(on: Browser, at: World): Promise<void> {
   await tab.goto('/', at)
   await tab.page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
   const first = new Map<string, number>()
-  const later = new Map(PAGES.map((name) => [name, [] as number[]]))
+  const later = new Map(PAGES.map((name) => [name, { times: [] as number[], cpu: [] as number[] }]))
   for (let round = 0; round <= ROUNDS; round++) {
     for (const name of PAGES) {
+      const before = await tab.cost()
       const ms = await tab.clickToView(name)
       if (round === 0) first.set(name, ms)
-      else later.get(name)?.push(ms)
+      else {
+        later.get(name)?.times.push(ms)
+        later.get(name)?.cpu.push(1000 * ((await tab.cost()).cpuS - before.cpuS))
+      }
     }
   }
-  for (const [name, times] of later)
+  for (const [name, { times, cpu }] of later)
     say(
       `click to view: ${name}`,
-      `p50 ${median(times).toFixed(0)} ms, the first time ${first.get(name)?.toFixed(0)} ms`,
+      `p50 ${median(times).toFixed(0)} ms (${median(cpu).toFixed(0)} ms CPU), the first time ${first.get(name)?.toFixed(0)} ms`,
     )
 }
 

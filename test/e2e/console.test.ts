@@ -258,7 +258,7 @@ describe('the console of a platform', function () {
     await press('Run again')
     await tab.page
       .getByRole('alert')
-      .getByText(/kill switch/i)
+      .getByText(/stopped by an operator/)
       .waitFor()
 
     await goTo('Kill switch')

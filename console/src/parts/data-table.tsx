@@ -49,26 +49,27 @@ export function DataTable<T>({
   return (
     <>
       <Table.ScrollContainer minWidth={560} scrollAreaProps={{ viewportProps: { tabIndex: 0 } }}>
-        <Table highlightOnHover verticalSpacing="sm" aria-label={caption}>
-          <Table.Thead>
-            <Table.Tr>
+        {/* A component for each cell would take most of the time of a long list. */}
+        <table className="rows" aria-label={caption}>
+          <thead>
+            <tr>
               {columns.map((column) => (
                 <Head key={column.head} of={column} sorted={sorted} onSort={onSort} />
               ))}
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
+            </tr>
+          </thead>
+          <tbody>
             {rows.map((row) => (
-              <Table.Tr key={idOf(row)}>
+              <tr key={idOf(row)}>
                 {columns.map(({ head, cell, align }) => (
-                  <Table.Td key={head} ta={align}>
+                  <td key={head} data-align={align}>
                     {cell(row)}
-                  </Table.Td>
+                  </td>
                 ))}
-              </Table.Tr>
+              </tr>
             ))}
-          </Table.Tbody>
-        </Table>
+          </tbody>
+        </table>
       </Table.ScrollContainer>
       {more?.hasNextPage && (
         <Group justify="center">
@@ -89,17 +90,17 @@ interface HeadProps {
 
 /** The head of a column; a second press turns the order around. */
 function Head({ of: { head, align, sort }, sorted, onSort }: HeadProps) {
-  if (!sort || !onSort) return <Table.Th ta={align}>{head}</Table.Th>
+  if (!sort || !onSort) return <th data-align={align}>{head}</th>
   const isSorted = sorted?.by === sort
   const order = isSorted && sorted.order === 'asc' ? 'desc' : 'asc'
   return (
-    <Table.Th
-      ta={align}
+    <th
+      data-align={align}
       aria-sort={isSorted ? (sorted.order === 'asc' ? 'ascending' : 'descending') : undefined}
     >
       <UnstyledButton fw={700} fz="sm" onClick={() => onSort({ by: sort, order })}>
         {head} {isSorted && (sorted.order === 'asc' ? '↑' : '↓')}
       </UnstyledButton>
-    </Table.Th>
+    </th>
   )
 }

@@ -1,4 +1,3 @@
-import { Checkbox } from '@mantine/core'
 import { lasted, shortId } from '../format.ts'
 import type { Run } from '../types.ts'
 import { type Column, DataTable } from './data-table.tsx'
@@ -38,7 +37,8 @@ export function RunTable({ chosen, onChoose, ...rest }: RunTableProps) {
   const choice: Column<Run> = {
     head: 'Compare',
     cell: (run) => (
-      <Checkbox
+      <input
+        type="checkbox"
         aria-label={`Compare ${run.job_name}`}
         checked={chosen?.has(run.job_id) ?? false}
         onChange={(event) => onChoose?.(run.job_id, event.currentTarget.checked)}

@@ -40,7 +40,7 @@ function FileShown({ of: { url, filename, content_type: type = '', size_bytes: s
       {/* oxlint-disable-next-line jsx-a11y/media-has-caption -- what a model made has no captions */}
       {type.startsWith('video/') && <video src={url} controls className="made" />}
       <Text size="sm">
-        <a className="link" href={url} target="_blank" rel="noreferrer">
+        <a className="link in-text" href={url} target="_blank" rel="noreferrer">
           {filename ?? 'Open the file'}
         </a>{' '}
         {type}

@@ -10,7 +10,11 @@ export function uiOf(schema: JsonSchema): UiSchema {
     (schema['properties'] ?? {}) as Record<string, { type?: unknown; enum?: unknown }>,
   )
   const long = properties.filter(([name, { type, enum: of }]) => LONG.has(name) && type === 'string' && !of)
+  const required = ((schema['required'] ?? []) as string[]).filter((name) =>
+    properties.some(([each]) => each === name),
+  )
   return {
+    'ui:order': [...required, '*'],
     'ui:submitButtonOptions': { norender: true },
     ...Object.fromEntries(
       long.map(([name]) => [name, { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } }]),

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import type { Browser } from 'playwright-core'
+import { until } from '../support/assertions/until.ts'
+import { buildEndpoint } from '../support/builders/build-endpoint.ts'
+import { openSignedIn } from '../support/builders/console.ts'
+import { createRun, readyDataset } from '../support/builders/training.ts'
+import { startApi, type TestApi } from '../support/servers/api.ts'
+import { type ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
+
+const LINES = 1_200
+
+describe('long lists in the console', function () {
+  this.timeout(120_000)
+  let browser: Browser
+  let api: TestApi
+  let caller: { accountId: string; key: string }
+  before(async function () {
+    await requireConsole(this)
+    browser = await requireBrowser(this)
+    api = await startApi()
+    caller = await api.account()
+  })
+  after(async () => {
+    await browser?.close()
+    await api?.[Symbol.asyncDispose]()
+  })
+
+  const firstName = ({ page }: ConsoleTab): Promise<string | null> =>
+    page.locator('tbody tr').first().getByRole('link').textContent()
+
+  it('of endpoints are ordered, filtered and turned by the gateway', async () => {
+    for (let n = 0; n < 60; n++) {
+      const name = `listed-${String(n).padStart(2, '0')}`
+      const task_type = n % 20 === 7 ? 'embeddings' : 'regression'
+      await buildEndpoint(api.database.db, caller.accountId, { name, task_type, visibility: 'account' })
+    }
+    await using tab = await openSignedIn(browser, api, '/endpoints', caller.key)
+    await tab.page.getByLabel('Search endpoints').fill('listed')
+    await tab.page.getByText('1 to 50 of 60').waitFor()
+
+    await tab.page.getByRole('button', { name: 'Name' }).click()
+    await until(async () => (await firstName(tab)) === 'listed-00')
+    await tab.page.getByRole('button', { name: 'On' }).click()
+    await tab.page.getByText('51 to 60 of 60').waitFor()
+    await until(async () => (await firstName(tab)) === 'listed-50')
+    await tab.page.getByRole('button', { name: /^Name/ }).click()
+    await until(async () => (await firstName(tab)) === 'listed-59')
+    assert.equal(
+      await tab.page.getByRole('columnheader', { name: /^Name/ }).getAttribute('aria-sort'),
+      'descending',
+    )
+
+    await tab.page.getByRole('combobox', { name: 'Kind' }).click()
+    await tab.page.getByRole('option', { name: 'embeddings' }).click()
+    await until(async () => (await firstName(tab)) === 'listed-47')
+    assert.equal(await tab.page.locator('tbody tr').count(), 3)
+    assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('of lines begin at the end, go back page by page, and have each new line once', async () => {
+    const { db } = api.database
+    const jobId = await createRun(api, caller.key, { dataset_id: await readyDataset(api, caller.accountId) })
+    await db.updateTable('training_run').set({ status: 'running' }).where('id', '=', jobId).execute()
+    const write = (first: number, count: number) =>
+      db
+        .insertInto('job_log')
+        .values(
+          Array.from({ length: count }, (_, n) => ({
+            job_id: jobId,
+            attempt: 1,
+            seq: first + n,
+            message: `line ${first + n} of the log`,
+            created_at: new Date(),
+          })),
+        )
+        .execute()
+    await write(1, LINES)
+    await using tab = await openSignedIn(browser, api, `/runs/${jobId}`, caller.key)
+    const lines = tab.page.getByRole('log').locator('div')
+    await lines.getByText(`line ${LINES} of`).waitFor()
+    assert.equal(await lines.count(), 500)
+
+    await write(LINES + 1, 3)
+    await lines.getByText(`line ${LINES + 3} of`).waitFor()
+    await tab.page.getByRole('button', { name: 'Earlier lines' }).click()
+    await lines.getByText('line 201 of').waitFor()
+    await tab.page.getByRole('button', { name: 'Earlier lines' }).click()
+    await lines.getByText('line 1 of').waitFor()
+
+    const texts = await lines.allTextContents()
+    const numbers = texts.map((text) => Number(/line (\d+) of/.exec(text)?.[1]))
+    assert.deepEqual(
+      numbers,
+      Array.from({ length: LINES + 3 }, (_, n) => n + 1),
+    )
+    assert.equal(await tab.page.getByRole('button', { name: 'Earlier lines' }).count(), 0)
+    assert.deepEqual(tab.faults, [])
+  })
+})
