@@ -9,7 +9,8 @@ const ROOT = resolve(import.meta.dirname, '..')
 const SOURCES = join(ROOT, 'console')
 /** What the console imports of the rest of the tree: the client, which takes types of the schemas, and these of TypeBox. */
 const IMPORTED = ['client', 'schemas', 'node_modules/typebox']
-const KEPT = 3
+/** Builds are small, and a gateway that still runs on an earlier one reads its files; the packages are 180 MB. */
+const KEPT = { builds: 10, packages: 3 }
 
 /** Returns the folder of the built console. It is named by the digest of its sources, its lock file and the client. */
 export async function consoleFolder(cacheDir: string): Promise<string> {
@@ -32,7 +33,7 @@ export async function buildConsole(cacheDir: string, say: (line: string) => void
     await pack(join(draft, 'dist', 'assets'))
     await moveUnlessThere(join(draft, 'dist'), folder)
   })
-  await removeOld(join(cacheDir, 'console'), folder)
+  await removeOld(join(cacheDir, 'console'), folder, KEPT.builds)
   say(`the console is built (${Math.round((Date.now() - started) / 1000)} s)`)
   return folder
 }
@@ -90,7 +91,7 @@ async function installPackages(cacheDir: string, say: (line: string) => void): P
   } finally {
     await rm(draft, { recursive: true, force: true })
   }
-  await removeOld(join(cacheDir, 'console-packages'), packages)
+  await removeOld(join(cacheDir, 'console-packages'), packages, KEPT.packages)
   return packages
 }
 
@@ -120,7 +121,7 @@ async function digestOf(names: readonly string[]): Promise<string> {
 }
 
 /** Gateways of several versions may share the cache, so the newest few stay. */
-async function removeOld(folder: string, current: string): Promise<void> {
+async function removeOld(folder: string, current: string, kept: number): Promise<void> {
   const paths = (await readdir(folder)).map((name) => join(folder, name)).filter((path) => path !== current)
   const dated = await Promise.all(
     paths.map(async (path) => ({
@@ -131,7 +132,7 @@ async function removeOld(folder: string, current: string): Promise<void> {
       ),
     })),
   )
-  const old = dated.toSorted((a, b) => b.at - a.at).slice(KEPT - 1)
+  const old = dated.toSorted((a, b) => b.at - a.at).slice(kept - 1)
   await Promise.all(old.map(({ path }) => rm(path, { recursive: true, force: true })))
 }
 

@@ -2,7 +2,7 @@ import { Select, Table } from '@mantine/core'
 import { useQueries } from '@tanstack/react-query'
 import { useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { client } from '../api.ts'
 import { measure } from '../format.ts'
 import { Chart } from '../parts/chart.tsx'
 import { compareCurves } from '../parts/curves.ts'
@@ -117,10 +117,7 @@ function Differences({ of }: { of: readonly Compared[] }) {
 }
 
 async function read(id: string): Promise<Compared> {
-  const path = `${BUILDER}/training/runs/${id}`
-  const [run, { metrics }] = await Promise.all([
-    call<Run>(path),
-    call<{ metrics: { epochs: Epoch[] } }>(`${path}/metrics`),
-  ])
-  return { run, epochs: metrics.epochs }
+  const { runs } = client()
+  const [run, { metrics }] = await Promise.all([runs.get(id), runs.metrics(id)])
+  return { run, epochs: metrics.epochs as Epoch[] }
 }

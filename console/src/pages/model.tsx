@@ -1,7 +1,7 @@
 import { Button, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { BUILDER, client } from '../api.ts'
 import { bytes } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
@@ -24,8 +24,8 @@ export function ModelPage() {
   const mayChange = useMay('operator')
   const { run, problem } = useAction()
   if (!model.data) return <Loading error={model.error} what="model" />
-  const show = ({ version_id }: ModelVersion, visibility: string) =>
-    run(() => call(`${path}/versions/${version_id}`, { method: 'PATCH', body: { visibility } }))
+  const show = ({ version_id }: ModelVersion, visibility: 'public' | 'private') =>
+    run(() => client().models.updateVersion(modelId, version_id, { visibility }))
   return (
     <Page title={model.data.name}>
       {problem && <Failure error={problem} what="change" />}

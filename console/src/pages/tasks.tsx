@@ -2,15 +2,15 @@ import { Alert, Button, Group, TextInput } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { BUILDER, client } from '../api.ts'
 import { number } from '../format.ts'
 import { Choice } from '../parts/choice.tsx'
-import { Json } from '../parts/code.tsx'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
+import { Outputs } from '../playground/outputs.tsx'
 import type { ListedTask, Task } from '../types.ts'
 import { useApi, usePages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -143,7 +143,9 @@ export function TaskPage() {
   if (!data) return <Loading error={error} what="task" />
   const hasEnded = data.status === 'succeeded' || data.status === 'failed'
   const cancel = () =>
-    call(`${path}:cancel`, { method: 'POST', body: {} }).then(() => queries.invalidateQueries(), setProblem)
+    client()
+      .tasks.cancel(taskId)
+      .then(() => queries.invalidateQueries(), setProblem)
 
   return (
     <Page
@@ -184,7 +186,7 @@ export function TaskPage() {
       </Panel>
       {data.result && (
         <Panel title="Result">
-          <Json of={data.result} label="result" />
+          <Outputs of={data.result} />
         </Panel>
       )}
     </Page>

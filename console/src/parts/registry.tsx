@@ -1,6 +1,6 @@
 import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, call } from '../api.ts'
+import { BUILDER, client } from '../api.ts'
 import type { RegistryEntry } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { usePages } from '../use-api.ts'
@@ -9,12 +9,14 @@ import { DataTable } from './data-table.tsx'
 import { Failure } from './page.tsx'
 import { State } from './state.tsx'
 
+type Status = RegistryEntry['lifecycle_status']
+
 interface Move {
   entry: RegistryEntry
-  to: string
+  to: Status
 }
 /** The steps that an admin of an account may take; a candidate becomes ready by its test. */
-const STEPS: Record<string, readonly (readonly [to: string, words: string])[]> = {
+const STEPS: Record<Status, readonly (readonly [to: Status, words: string])[]> = {
   candidate: [['disabled', 'Disable']],
   ready: [
     ['preferred', 'Prefer'],
@@ -33,8 +35,8 @@ export function Registry() {
 
   const move = ({ entry, to }: Move, reason?: string) =>
     run(async () => {
-      const path = `${BUILDER}/models/registry/${encodeURIComponent(entry.model_config_id)}/lifecycle`
-      await call(path, { method: 'PATCH', body: { lifecycle_status: to, ...(reason && { reason }) } })
+      const change = { lifecycle_status: to, ...(reason && { reason }) }
+      await client().models.changeLifecycle(entry.model_config_id, change)
       setDisabling(undefined)
     })
   return (
@@ -96,11 +98,11 @@ function Lifecycle({ of }: { of: RegistryEntry }) {
   )
 }
 
-function Steps({ of, onStep }: { of: RegistryEntry; onStep: (to: string) => void }) {
+function Steps({ of, onStep }: { of: RegistryEntry; onStep: (to: Status) => void }) {
   if (of.source === 'hub' && !of.owned) return null
   return (
     <Group gap={4} wrap="nowrap">
-      {(STEPS[of.lifecycle_status] ?? []).map(([to, words]) => (
+      {STEPS[of.lifecycle_status].map(([to, words]) => (
         <Button
           key={to}
           size="compact-sm"
