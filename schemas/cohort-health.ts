@@ -68,9 +68,12 @@ export const CohortCapabilities = Type.Object(
     dispatchable: Type.Boolean(),
     reasons: Type.Array(Type.Object({ code: Type.String(), message: Type.String() })),
     operations: Type.Array(Type.String()),
+    /** Those that hand their payload over in parts where an edge from them is a session. */
+    streamed_operations: Type.Array(Type.String()),
     produces: Type.Array(Space),
     accepts: Type.Array(Space),
     transports: Type.Array(Transport),
+    /** What edges from a stage at this endpoint may be. */
     modes: Type.Array(EdgeMode),
     nodes: Type.Object({ warm: Count, cached: Count, could_load: Count, edge_capable: Count }),
     feeds: Type.Array(Neighbour, { maxItems: 50 }),

@@ -209,6 +209,8 @@ const PlannedEdge = Type.Object({
   to: EdgeEnd,
   kind: SpaceKind,
   transport: Nullable(Transport),
+  /** `session` only where it is asked for and the nodes would be connected. */
+  mode: EdgeMode,
   estimated_bytes: Type.Integer({ minimum: 0 }),
   estimated_ms: Ms,
   rate_mb_s: Nullable(Type.Number({ minimum: 0 })),

@@ -11,3 +11,6 @@ export function operationsOf(profileId: string, taskType: string): StageOperatio
     ...(HANDS_PROMPTS_OVER.includes(profileId) ? (['prefill', 'decode'] as const) : []),
   ]
 }
+
+/** The operations that make what they hand over in parts, which a session hands over one by one. */
+export const STREAMED_OPERATIONS: readonly StageOperation[] = ['embed']

@@ -5,6 +5,7 @@ import { costsOf, type StageCosts, type StageModel } from './costs.ts'
 import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
 import { noNodeCode, whyNoNode } from './no-node.ts'
+import { STREAMED_OPERATIONS } from './operations.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
 import { costOfWay, type EdgeCost, expectedBytes, type RateOf, timesOf, waysOf } from './transfers.ts'
@@ -49,7 +50,12 @@ export function planGraph(input: PlanInput): PlannedGraph {
   const { graph } = input
   const costs = input.graph.stages.map((stage) => stageCosts(input, stage))
   const ways = new Map(graph.edges.map((edge) => [edge.edge_id, waysOfEdge(input, edge)]))
-  const reasons = [...input.reasons, ...missingWays(input, ways), ...missingNodes(input, costs)]
+  const reasons = [
+    ...input.reasons,
+    ...impossibleSessions(input),
+    ...missingWays(input, ways),
+    ...missingNodes(input, costs),
+  ]
   const index = new Map(graph.stages.map(({ stage_id }, i) => [stage_id, i]))
   const problem = reasons.length === 0 ? problemOf(input, costs as StageCosts[], { ways, index }) : undefined
   const planned = problem && planSchedule(problem)
@@ -125,6 +131,22 @@ const missingWays = ({ graph }: PlanInput, ways: ReadonlyMap<string, Transport[]
       message: `no transport that edge "${edge_id}" allows (${transports?.join(', ') ?? 'all but relay'}) can carry what it hands over`,
       edge_id,
     }))
+
+/** Reasons for sessions whose producers make what they hand over at once, or hand over a value. */
+const impossibleSessions = ({ graph: { stages, edges } }: PlanInput): PlanReason[] =>
+  edges
+    .filter(({ mode }) => mode === 'session')
+    .flatMap(({ edge_id, from, space }) => {
+      const operation = stages.find(({ stage_id }) => stage_id === from.stage_id)?.operation
+      if (space && operation !== undefined && STREAMED_OPERATIONS.includes(operation)) return []
+      const what = space && operation !== undefined ? `the operation "${operation}" hands over` : 'a value is handed over'
+      const able = STREAMED_OPERATIONS.map((one) => `"${one}"`).join(', ')
+      return {
+        code: 'operation_not_supported' as const,
+        message: `edge "${edge_id}": ${what} as a whole, so it has no session; one begins at a stage with the operation ${able} and names a "space"`,
+        edge_id,
+      }
+    })
 
 const missingNodes = (
   { graph, models, nodes, nodeNames }: PlanInput,
@@ -366,6 +388,7 @@ function presentEdge(
     to: { stage_id: edge.to.stage_id, path: edge.to.path },
     kind,
     transport: isInput ? 'inline' : (cost?.transport ?? null),
+    mode: cost?.transport === 'direct' ? edge.mode : 'transfer',
     estimated_bytes: bytes,
     estimated_ms: rounded(cost?.ms ?? 0),
     rate_mb_s: cost?.rateMbS ?? null,

@@ -53,7 +53,7 @@ export function waysOf(
   const ways: Transport[] = isByValue(kind)
     ? [...inline, ...relay]
     : mode === 'session'
-      ? ['direct', ...relay]
+      ? ['local', 'direct', ...relay]
       : ['local', ...inline, 'direct', ...relay]
   return transports ? ways.filter((way) => transports.includes(way)) : ways
 }

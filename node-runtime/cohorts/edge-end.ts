@@ -11,7 +11,7 @@ import type {
   EdgeRendezvous,
   EdgeRole,
 } from '../../schemas/cohort-edge.ts'
-import type { Transport } from '../../schemas/cohort-vocabulary.ts'
+import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
 import type { EdgeAttempt } from '../edges/payload.ts'
 
@@ -68,15 +68,22 @@ export class EdgeEnd {
     return this.#call('rendezvous', { role: this.#role, ...said }, signal)
   }
 
-  /** Tells a step of the transfer. */
-  transfer(step: TransferStep, signal: AbortSignal): Promise<EdgeAttempted> {
-    return this.#call('transfer', { role: this.#role, ...step }, signal)
+  /** Tells a step of the transfer, or of the session. */
+  transfer(step: TransferStep, signal: AbortSignal, mode: EdgeMode = 'transfer'): Promise<EdgeAttempted> {
+    return this.#call(mode, { role: this.#role, ...step }, signal)
   }
 
   async consume(taken: object, signal: AbortSignal): Promise<EdgeConsumed> {
     const answer = await this.#call<EdgeConsumed>('consume', taken, signal)
     throwIfFailed(answer)
     return answer
+  }
+
+  /** Returns whether a call was refused because this attempt has ended: there is another one, or it has failed. */
+  hasMovedOn(err: unknown): boolean {
+    if (!(err instanceof ControlError) || err.status !== 409) return false
+    const { attempt, state } = err.details
+    return typeof attempt === 'number' && (attempt > this.#attempt || state === 'failed')
   }
 
   /** Ends this attempt with a failure. The platform finds out by itself if it cannot be told. */
@@ -88,7 +95,7 @@ export class EdgeEnd {
   }
 
   #call<T>(
-    verb: 'negotiate' | 'rendezvous' | 'transfer' | 'consume',
+    verb: 'negotiate' | 'rendezvous' | 'consume' | EdgeMode,
     body: object,
     signal: AbortSignal,
   ): Promise<T> {

@@ -6,6 +6,7 @@ import type { OutgoingEdge } from '../../schemas/cohort-stage.ts'
 import type { Dtype } from '../../schemas/cohort-vocabulary.ts'
 import { ControlError } from '../control/client.ts'
 import type { Edges } from '../edges/edges.ts'
+import { type FrameSource, wholeSource } from '../edges/growing-payload.ts'
 import type { EdgeAttempt, Payload } from '../edges/payload.ts'
 import { emit } from '../events.ts'
 import { type EdgeCaller, EdgeEnd, pauseAfter } from './edge-end.ts'
@@ -24,13 +25,32 @@ export interface Produced {
   dtype?: Dtype | undefined
 }
 
+/** A payload that a stage is making. */
+export interface InMaking {
+  source: FrameSource
+  encoding: Produced['encoding']
+}
+
 interface Kept {
   offer: EdgeOffer
-  produced: Produced
-  /** The platform's answer to the first offer. */
-  answer: EdgeNegotiated
+  /** What the consumer of a session is sent. */
+  source: FrameSource
+  /** Undefined until it is whole. */
+  payload: Payload | undefined
   /** Aborted when the platform says that nobody waits any more. */
   over: AbortSignal
+}
+
+/** The producer's end of an edge, for as long as this node keeps or makes its payload. */
+interface Keeping {
+  end: EdgeEnd
+  over: AbortController
+  /** Set while the payload is being made: ends the offer, and leaves what has been opened for `keep`. */
+  takeOver?: AbortController
+  /** The attempt whose consumer takes frames. */
+  streamed: number
+  /** Resolves once this node does nothing more for it. */
+  done: Promise<void>
 }
 
 /** Keeps what the stages of this node hand over, for as long as the platform may ask for it again. */
@@ -38,40 +58,53 @@ export class PayloadKeepers implements AsyncDisposable {
   readonly #edges: Edges
   readonly #log: Logger
   readonly #stopping = new AbortController()
-  readonly #keeping = new Set<Promise<void>>()
-  readonly #kept = new Map<string, { end: EdgeEnd; over: AbortController }>()
+  readonly #kept = new Map<string, Keeping>()
 
   constructor(edges: Edges, log: Logger) {
     this.#edges = edges
     this.#log = log
   }
 
+  /**
+   * Offers a payload that is being made to a consumer that takes it as frames; any other waits until it is whole. `keep`
+   * goes on from there; without that, all ends when this is disposed.
+   */
+  async offer(caller: EdgeCaller, edge: OutgoingEdge, making: InMaking): Promise<AsyncDisposable> {
+    await this.#giveUp(edge.edge_id)
+    const { source, encoding } = making
+    const offer = unstated(edge, encoding, await this.#edges.server())
+    const keeping = this.#begin(edge, new EdgeEnd(caller, 'producer', edge))
+    const takeOver = new AbortController()
+    keeping.takeOver = takeOver
+    const kept = { offer, source, payload: undefined, over: keeping.over.signal }
+    keeping.done = this.#offerWhileMade(keeping, kept, takeOver.signal)
+    return {
+      [Symbol.asyncDispose]: async () => {
+        if (this.#kept.get(edge.edge_id) === keeping && keeping.takeOver) await this.#giveUp(edge.edge_id)
+      },
+    }
+  }
+
   /** Tells the platform about a payload, and keeps it from then on. */
   async keep(caller: EdgeCaller, edge: OutgoingEdge, produced: Produced, signal: AbortSignal): Promise<void> {
-    const end = new EdgeEnd(caller, 'producer', edge)
-    const offer = await offerOf(edge, produced, await this.#edges.server())
-    this.#edges.store.hold(produced.payload, end.at, HOLD_MS)
-    const over = new AbortController()
-    const entry = { end, over }
-    this.#kept.set(edge.edge_id, entry)
-    const forget = () => {
-      if (this.#kept.get(edge.edge_id) === entry) this.#kept.delete(edge.edge_id)
-    }
+    const keeping = (await this.#takeOver(edge.edge_id)) ?? this.#begin(edge, new EdgeEnd(caller, 'producer', edge))
+    const { end, over } = keeping
     try {
+      const offer = await stated(edge, produced, {
+        server: await this.#edges.server(),
+        isStreamed: keeping.streamed === end.at.attempt,
+      })
+      this.#edges.store.hold(produced.payload, end.at, HOLD_MS)
+      const { payload } = produced
+      const kept = { offer, source: wholeSource(payload), payload, over: over.signal }
       const answer = await end.negotiate(offer, {
         waitMs: 0,
         signal: AbortSignal.any([signal, over.signal]),
       })
-      const keeping = this.#keepUntilReleased(end, { offer, produced, answer, over: over.signal }).finally(
-        () => {
-          forget()
-          this.#keeping.delete(keeping)
-        },
-      )
-      this.#keeping.add(keeping)
+      keeping.done = this.#keepUntilReleased(keeping, { ...kept, payload }, answer)
     } catch (err) {
-      forget()
       await this.#edges.release(end.at)
+      this.#forget(keeping)
       throw err
     }
   }
@@ -84,29 +117,92 @@ export class PayloadKeepers implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort()
-    await Promise.all(this.#keeping)
+    await Promise.all([...this.#kept.values()].map(({ done }) => done))
   }
 
-  async #keepUntilReleased(end: EdgeEnd, kept: Kept): Promise<void> {
+  #begin({ edge_id }: OutgoingEdge, end: EdgeEnd): Keeping {
+    const keeping = { end, over: new AbortController(), streamed: 0, done: Promise.resolve() }
+    this.#kept.set(edge_id, keeping)
+    return keeping
+  }
+
+  #forget(keeping: Keeping): void {
+    const { edgeId } = keeping.end
+    if (this.#kept.get(edgeId) === keeping) this.#kept.delete(edgeId)
+  }
+
+  /** Ends what an earlier work on the same stage has left here, so that it says nothing after its successor. */
+  async #giveUp(edgeId: string): Promise<void> {
+    const before = this.#kept.get(edgeId)
+    if (!before) return
+    before.over.abort()
+    await before.done
+    this.#forget(before)
+  }
+
+  /** Ends the offer of a payload that was being made, and returns its end of the edge; gives up any other. */
+  async #takeOver(edgeId: string): Promise<Keeping | undefined> {
+    const keeping = this.#kept.get(edgeId)
+    if (!keeping?.takeOver) {
+      await this.#giveUp(edgeId)
+      return undefined
+    }
+    keeping.takeOver.abort()
+    await keeping.done
+    delete keeping.takeOver
+    if (!keeping.over.signal.aborted) return keeping
+    this.#forget(keeping)
+    return undefined
+  }
+
+  /** Waits for a consumer that takes frames, at this attempt and at those after it. */
+  async #offerWhileMade(keeping: Keeping, kept: Kept, takenOver: AbortSignal): Promise<void> {
+    const { end } = keeping
+    const ending = AbortSignal.any([this.#stopping.signal, kept.over])
+    const signal = AbortSignal.any([ending, takenOver])
     try {
-      await this.#serve(end, kept)
+      for (;;) {
+        const answer = await this.#ask(end, kept.offer, signal)
+        if (answer.release) break
+        if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
+        else if (answer.proceed && isUnderWay(answer)) {
+          // What does not go as frames goes once it is whole.
+          if (answer.agreed?.mode !== 'session') return
+          await this.#hand(keeping, kept, answer, ending)
+        } else await pauseAfter(answer, signal)
+      }
+    } catch (err) {
+      if (!signal.aborted && !isOver(err)) emit(this.#log, 'cohort.payload_lost', { err })
+    }
+    if (!takenOver.aborted) await this.#edges.release(end.at)
+  }
+
+  async #keepUntilReleased(
+    keeping: Keeping,
+    kept: Kept & { payload: Payload },
+    answer: EdgeNegotiated,
+  ): Promise<void> {
+    try {
+      await this.#serve(keeping, kept, answer)
     } catch (err) {
       if (!this.#stopping.signal.aborted && !kept.over.aborted && !isOver(err))
         emit(this.#log, 'cohort.payload_lost', { err })
     } finally {
-      await this.#edges.release(end.at)
+      await this.#edges.release(keeping.end.at)
+      this.#forget(keeping)
     }
   }
 
-  async #serve(end: EdgeEnd, { offer, produced, answer: first, over }: Kept): Promise<void> {
+  async #serve(keeping: Keeping, kept: Kept & { payload: Payload }, first: EdgeNegotiated): Promise<void> {
     const { store } = this.#edges
-    const signal = AbortSignal.any([this.#stopping.signal, over])
-    for (let answer = first; !answer.release; answer = await this.#ask(end, offer, signal)) {
+    const { end } = keeping
+    const signal = AbortSignal.any([this.#stopping.signal, kept.over])
+    for (let answer = first; !answer.release; answer = await this.#ask(end, kept.offer, signal)) {
       // Throws for a payload that has made room for others; the platform tells that to whoever asks for it.
-      if (!store.renew(end.at, HOLD_MS)) store.hold(produced.payload, end.at, HOLD_MS)
+      if (!store.renew(end.at, HOLD_MS)) store.hold(kept.payload, end.at, HOLD_MS)
       if (answer.state === 'consumed') store.consumed(end.at)
       if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
-      else if (answer.proceed && isUnderWay(answer)) await this.#hand(end, { produced, answer }, signal)
+      else if (answer.proceed && isUnderWay(answer)) await this.#hand(keeping, kept, answer, signal)
       else await pauseAfter(answer, signal)
     }
   }
@@ -117,15 +213,16 @@ export class PayloadKeepers implements AsyncDisposable {
       try {
         return await end.negotiate(offer, { signal })
       } catch (err) {
-        if (isOver(err) || signal.aborted || !this.#edges.store.find(end.at)) throw err
+        const isMade = offer.size_bytes === undefined
+        if (isOver(err) || signal.aborted || !(isMade || this.#edges.store.find(end.at))) throw err
       }
     }
   }
 
   /** Opens the agreed way to the consumer, unless the attempt has ended meanwhile. */
-  async #hand(end: EdgeEnd, given: Pick<Kept, 'produced' | 'answer'>, signal: AbortSignal): Promise<void> {
+  async #hand(keeping: Keeping, kept: Kept, answer: EdgeNegotiated, signal: AbortSignal): Promise<void> {
     try {
-      await this.#open(end, given, signal)
+      await this.#open(keeping, kept, answer, signal)
     } catch (err) {
       if (!(err instanceof ControlError) || err.details['attempt'] === undefined) throw err
       await sleep(FAILED_PAUSE_MS, undefined, { signal })
@@ -133,17 +230,25 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   async #open(
-    end: EdgeEnd,
-    { produced: { payload }, answer: { agreed } }: Pick<Kept, 'produced' | 'answer'>,
+    keeping: Keeping,
+    { source, payload }: Kept,
+    { agreed }: EdgeNegotiated,
     signal: AbortSignal,
   ): Promise<void> {
+    const { end } = keeping
     if (agreed?.transport === 'direct') {
       const server = await this.#edges.server()
-      if (!server) return
+      // A session is begun once: another one would take the place of that which the consumer may have joined.
+      if (!server || keeping.streamed === end.at.attempt) return
       const said = { candidates: server.candidates, spki_sha256: server.spkiSha256 }
       const { ticket_sha256: ticketSha256 } = await end.rendezvous(said, signal)
-      if (ticketSha256 !== undefined) server.admit(end.at, { ticketSha256, beginWithinMs: BEGIN_WITHIN_MS })
-    } else if (agreed?.transport === 'relay') {
+      if (ticketSha256 === undefined) return
+      if (agreed.mode === 'session') {
+        keeping.streamed = end.at.attempt
+        await this.#edges.sendFrames(end.at, source, agreed.window_bytes)
+      }
+      server.admit(end.at, { ticketSha256, beginWithinMs: BEGIN_WITHIN_MS })
+    } else if (agreed?.transport === 'relay' && payload) {
       const { relay } = await end.rendezvous({}, signal)
       if (relay?.put_url === undefined) return
       try {
@@ -163,25 +268,34 @@ const isUnderWay = ({ state }: EdgeNegotiated): boolean => state === 'negotiated
 const isOver = (err: unknown): boolean =>
   err instanceof ControlError && (err.status === 404 || err.status === 409)
 
-async function offerOf(
-  { transports, space_fingerprint, max_bytes }: OutgoingEdge,
-  { payload, encoding, shape, dtype }: Produced,
+/** What a producer offers before its payload is whole. */
+const unstated = (
+  { space_fingerprint, max_bytes }: OutgoingEdge,
+  encoding: Produced['encoding'],
   server: object | undefined,
+): EdgeOffer => ({
+  modes: ['session', 'transfer'],
+  transports: ['local', ...(server ? (['direct'] as const) : []), 'relay'],
+  encodings: [encoding],
+  digests: ['sha256'],
+  space_fingerprint,
+  max_bytes,
+})
+
+/** What it offers once it is: it is held then, and goes as one. */
+async function stated(
+  edge: OutgoingEdge,
+  { payload, encoding, shape, dtype }: Produced,
+  { server, isStreamed }: { server: object | undefined; isStreamed: boolean },
 ): Promise<EdgeOffer> {
   const { sizeBytes, sha256, path } = payload
-  const isInline = sizeBytes <= INLINE_BYTES && (transports?.includes('inline') ?? true)
+  const offer = unstated(edge, encoding, server)
+  // The row would take the place of the frames that are on their way.
+  const isInline = !isStreamed && sizeBytes <= INLINE_BYTES && (edge.transports?.includes('inline') ?? true)
   return {
+    ...offer,
     modes: ['transfer'],
-    transports: [
-      ...(isInline ? (['inline'] as const) : []),
-      'local',
-      ...(server ? (['direct'] as const) : []),
-      'relay',
-    ],
-    encodings: [encoding],
-    digests: ['sha256'],
-    space_fingerprint,
-    max_bytes,
+    transports: [...(isInline ? (['inline'] as const) : []), ...offer.transports],
     size_bytes: sizeBytes,
     sha256,
     shape: shape ?? null,

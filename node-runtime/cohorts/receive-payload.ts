@@ -1,14 +1,21 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { Agreement, EdgeNegotiated, EdgeOffer } from '../../schemas/cohort-edge.ts'
 import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
+import type { EdgeFailure } from '../../schemas/cohort-vocabulary.ts'
 import { checkPayload } from '../edges/check-payload.ts'
 import type { Edges, PayloadSource } from '../edges/edges.ts'
 import type { Payload } from '../edges/payload.ts'
+import type { EdgePeer } from '../edges/pinned-client.ts'
 import { probeCandidates } from '../edges/probe.ts'
 import { type EdgeCaller, EdgeEnd, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
 
 /** The platform counts an attempt as lost that says nothing for 10 s. */
 const PROGRESS_MS = 2_000
+/** How long a broken session is left to the platform, while its producer has a payload and while it makes one. */
+const HELD_MS = 5_000
+const WORKING_MS = 60_000
+const ASK_AGAIN_MS = 1_000
 
 /** A representation that has been verified and consumed; its file goes when it is disposed. */
 export interface ReceivedPayload extends Disposable {
@@ -38,26 +45,29 @@ export async function receivePayload(
     throwIfFailed(answer)
     if (answer.release) return { received: undefined, mayRun: false }
     const { agreed } = answer
-    const payload = agreed ? await bringPayload(end, { ...answer, agreed }, edges, signal) : undefined
-    if (!agreed || !payload) {
-      await pauseAfter(answer, signal)
-      continue
-    }
+    let payload: Payload | undefined
     try {
-      const mayRun = await consume(end, { edge, payload, agreed }, signal)
-      return {
-        received: { edge, payload, agreed, [Symbol.dispose]: () => payload[Symbol.dispose]() },
-        mayRun,
+      if (agreed) payload = await bringPayload(end, { ...answer, agreed }, edges, signal)
+      if (agreed && payload) {
+        const taken = payload
+        const mayRun = await consume(end, { edge, payload, agreed }, signal)
+        return {
+          received: { edge, payload, agreed, [Symbol.dispose]: () => taken[Symbol.dispose]() },
+          mayRun,
+        }
       }
     } catch (err) {
-      payload[Symbol.dispose]()
-      throw err
+      payload?.[Symbol.dispose]()
+      if (err instanceof BrokenSession) await untilMovedOn(end, { offer, why: err.why }, signal)
+      else if (!end.hasMovedOn(err)) throw err
+      continue
     }
+    await pauseAfter(answer, signal)
   }
 }
 
 const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge, { store }: Edges): EdgeOffer => ({
-  modes: ['transfer'],
+  modes: ['session', 'transfer'],
   transports: ['inline', 'local', 'direct', 'relay'],
   encodings: ['safetensors', 'llama-state'],
   digests: ['sha256'],
@@ -131,6 +141,8 @@ async function connect(
   const nearest = probes.filter(({ ok }) => ok).toSorted((a, b) => (a.rtt_ms ?? 0) - (b.rtt_ms ?? 0))[0]
   throwIfFailed(await end.rendezvous({ probes, selected: nearest?.url ?? null }, signal))
   if (!nearest) return undefined
+  if (answer.agreed.mode === 'session')
+    return takeFrames(end, answer.agreed, { peer: { ...peer, url: nearest.url }, edges, signal })
   const source: PayloadSource = { transport: 'direct', peer: { ...peer, url: nearest.url } }
   return fetch(end, answer, { source, edges, signal })
 }
@@ -168,6 +180,84 @@ async function fetch(
   } catch (err) {
     payload[Symbol.dispose]()
     throw err
+  }
+}
+
+/** The connection of a session has ended before its last frame. */
+class BrokenSession extends Error {
+  override readonly name = 'BrokenSession'
+  readonly why: EdgeError
+
+  constructor(why: EdgeError) {
+    super(why.message, { cause: why })
+    this.why = why
+  }
+}
+
+/** What a consumer finds out by itself, which no other attempt of the producer changes. */
+const OWN: ReadonlySet<EdgeFailure> = new Set(['no_room', 'size_mismatch', 'digest_mismatch'])
+
+/** Takes a payload as frames, while its producer makes it. */
+async function takeFrames(
+  end: EdgeEnd,
+  { max_bytes: maxBytes, window_bytes: windowBytes }: Agreement,
+  { peer, edges, signal }: { peer: EdgePeer; edges: Edges; signal: AbortSignal },
+): Promise<Payload> {
+  const transport = 'direct'
+  const startedAt = performance.now()
+  throwIfFailed(await end.transfer({ phase: 'begin', transport }, signal, 'session'))
+  const movedOn = new AbortController()
+  const until = AbortSignal.any([signal, movedOn.signal])
+  let taken = { acknowledged: 0, bytes: 0 }
+  const progress = setInterval(() => {
+    end.transfer({ phase: 'progress', transport, ...taken }, until, 'session').catch((err: unknown) => {
+      if (end.hasMovedOn(err)) movedOn.abort(err)
+    })
+  }, PROGRESS_MS)
+  let payload: Payload
+  try {
+    const onTaken = (now: typeof taken) => (taken = now)
+    payload = await edges.receiveFrames(peer, { maxBytes, windowBytes, signal: until, onTaken })
+  } catch (err) {
+    signal.throwIfAborted()
+    if (movedOn.signal.aborted) throw movedOn.signal.reason
+    const why = err instanceof EdgeError ? err : new EdgeError('stalled', String(err), { cause: err })
+    if (!OWN.has(why.failure)) throw new BrokenSession(why)
+    await end.fail(why, transport)
+    throw why
+  } finally {
+    clearInterval(progress)
+  }
+  try {
+    const elapsed_ms = Math.round(performance.now() - startedAt)
+    const sent = { bytes: payload.sizeBytes, sha256: payload.sha256, elapsed_ms }
+    throwIfFailed(await end.transfer({ phase: 'end', transport, ...sent }, signal, 'session'))
+    return payload
+  } catch (err) {
+    payload[Symbol.dispose]()
+    throw err
+  }
+}
+
+/**
+ * Waits for the platform to begin another attempt in place of one whose session is broken: the producer may be lost, or
+ * have failed, and its consumer keeps its place and its model meanwhile. Tells the failure when nothing follows.
+ */
+async function untilMovedOn(
+  end: EdgeEnd,
+  { offer, why }: { offer: EdgeOffer; why: EdgeError },
+  signal: AbortSignal,
+): Promise<void> {
+  const { attempt } = end.at
+  for (const since = performance.now(); ;) {
+    const answer = await end.negotiate(offer, { waitMs: 0, signal })
+    if (end.at.attempt !== attempt || answer.state === 'failed' || answer.release) return
+    const isWhole = answer.size_bytes !== null
+    if (performance.now() - since > (isWhole ? HELD_MS : WORKING_MS)) {
+      await end.fail(why, 'direct')
+      throw why
+    }
+    await sleep(ASK_AGAIN_MS, undefined, { signal })
   }
 }
 

@@ -14,20 +14,42 @@ export interface LinearMap {
 
 /** Writes vectors of one length as a payload of their space. */
 export function writeVectors(vectors: readonly (readonly number[])[], fingerprint: string): Buffer {
-  const width = vectors[0]?.length ?? 0
-  if (width === 0 || vectors.some(({ length }) => length !== width))
-    throw new EdgeError('shape_mismatch', 'the model made no vectors of one length')
-  const numbers = new Float32Array(vectors.flat())
-  if (!numbers.every(Number.isFinite))
-    throw new EdgeError('shape_mismatch', 'the model made a vector that is not finite')
-  const place = { dtype: 'F32', shape: [vectors.length, width], data_offsets: [0, numbers.byteLength] }
+  const form = { rows: vectors.length, width: vectors[0]?.length ?? 0 }
+  return Buffer.concat([headOfVectors(form, fingerprint), bytesOfVectors(vectors, form.width)])
+}
+
+/** The numbers of vectors, all together. */
+export interface VectorForm {
+  rows: number
+  width: number
+}
+
+/** Returns how many bytes follow the head of a payload of vectors. */
+export const sizeOfVectors = ({ rows, width }: VectorForm): number => rows * width * F32_BYTES
+
+/** Returns what a payload of vectors begins with. */
+export function headOfVectors(form: VectorForm, fingerprint: string): Buffer {
+  const { rows, width } = form
+  if (width === 0) throw notOfOneLength()
+  const place = { dtype: 'F32', shape: [rows, width], data_offsets: [0, sizeOfVectors(form)] }
   const header = JSON.stringify({ __metadata__: { [FINGERPRINT_KEY]: fingerprint }, [VECTORS]: place })
   // Readers expect the data at a multiple of eight.
   const padded = Buffer.from(header.padEnd(Math.ceil(header.length / 8) * 8))
   const length = Buffer.alloc(LENGTH_BYTES)
   length.writeBigUInt64LE(BigInt(padded.length))
-  return Buffer.concat([length, padded, Buffer.from(numbers.buffer)])
+  return Buffer.concat([length, padded])
 }
+
+/** Returns vectors as they follow the head of their payload. */
+export function bytesOfVectors(vectors: readonly (readonly number[])[], width: number): Buffer {
+  if (vectors.some(({ length }) => length !== width)) throw notOfOneLength()
+  const numbers = new Float32Array(vectors.flat())
+  if (!numbers.every(Number.isFinite))
+    throw new EdgeError('shape_mismatch', 'the model made a vector that is not finite')
+  return Buffer.from(numbers.buffer)
+}
+
+const notOfOneLength = () => new EdgeError('shape_mismatch', 'the model made no vectors of one length')
 
 /** Reads the vectors of a payload. */
 export function readVectors(file: Buffer): Float32Array[] {

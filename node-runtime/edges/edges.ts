@@ -1,12 +1,15 @@
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { dialSession } from './dial-session.ts'
 import { type EdgeListen, EdgeServer } from './edge-server.ts'
-import type { EdgeSession, SessionOptions } from './edge-session.ts'
+import { EdgeSession, type SessionOptions } from './edge-session.ts'
 import { fetchPayload, fetchRelayed, type FetchOptions } from './fetch-payload.ts'
+import type { FrameSource } from './growing-payload.ts'
 import { PayloadStore } from './payload-store.ts'
 import type { EdgeAttempt, Payload } from './payload.ts'
 import type { EdgePeer } from './pinned-client.ts'
 import { relayPayload, type RelayUpload } from './relay.ts'
+import { sendFrames } from './send-frames.ts'
+import type { SessionFrame } from './session-frames.ts'
 
 /** The source of a payload: the producer's node, or a signed URL. */
 export type PayloadSource = { transport: 'direct'; peer: EdgePeer } | { transport: 'relay'; url: string }
@@ -21,6 +24,14 @@ export interface EdgesOptions {
 }
 
 type ReceiveOptions = Omit<FetchOptions, 'writer'> & { maxBytes: number }
+
+interface FramesOptions {
+  maxBytes: number
+  windowBytes: number
+  signal: AbortSignal
+  /** Hears of each frame that was taken, and of the bytes so far. */
+  onTaken: (taken: { acknowledged: number; bytes: number }) => void
+}
 
 /** A node's ends of edges. What an attempt holds here, of whatever kind, ends with `release`. */
 export class Edges implements AsyncDisposable {
@@ -70,6 +81,38 @@ export class Edges implements AsyncDisposable {
     await relayPayload(payload, upload, work.signal)
   }
 
+  /** Takes the payload of an attempt as frames, which its producer sends while it makes them. */
+  async receiveFrames(
+    peer: EdgePeer,
+    { maxBytes, windowBytes, signal, onTaken }: FramesOptions,
+  ): Promise<Payload> {
+    await using writer = await this.store.write({ maxBytes })
+    const onFrame = async ({ sequence, bytes }: SessionFrame) => {
+      await writer.write(bytes)
+      onTaken({ acknowledged: sequence, bytes: writer.bytes })
+    }
+    const session = this.join(peer, { onFrame, windowBytes }, signal)
+    // This end has nothing to say.
+    await session.send(Buffer.alloc(0), { isLast: true })
+    await session.done
+    return await writer.finish()
+  }
+
+  /** Lets the consumer of an attempt take a payload as frames, until the attempt is released. */
+  async sendFrames(at: EdgeAttempt, source: FrameSource, windowBytes: number): Promise<void> {
+    const server = await this.server()
+    if (!server) throw new EdgeError('unreachable', 'this node listens for no consumers')
+    const session = new EdgeSession({ onFrame: refuseBytes, windowBytes })
+    server.serveSession(at, session)
+    const over = new AbortController()
+    void session.done.catch(() => {}).finally(() => over.abort())
+    void sendFrames(source, session, { windowBytes, signal: over.signal }).catch((err: unknown) =>
+      session.destroy(
+        err instanceof EdgeError ? err : new EdgeError('payload_gone', String(err), { cause: err }),
+      ),
+    )
+  }
+
   /** Opens the consumer's end of a session; it ends with the attempt. */
   join(peer: EdgePeer, options: SessionOptions, signal?: AbortSignal): EdgeSession {
     const work = this.#begin(peer, signal)
@@ -109,4 +152,9 @@ export class Edges implements AsyncDisposable {
     await server?.[Symbol.asyncDispose]()
     await this.store[Symbol.asyncDispose]()
   }
+}
+
+/** A consumer that only takes ends its direction at once. */
+function refuseBytes({ bytes }: SessionFrame): void {
+  if (bytes.length > 0) throw new EdgeError('refused', 'the consumer of this edge has nothing to send')
 }

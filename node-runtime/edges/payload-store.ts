@@ -72,7 +72,7 @@ export class PayloadStore implements AsyncDisposable {
     }
     try {
       const file = await open(path, 'wx', 0o600)
-      return new PayloadWriter(file, { room, taken: sizeBytes, maxBytes, digest })
+      return new PayloadWriter({ file, path }, { room, taken: sizeBytes, maxBytes, digest })
     } catch (err) {
       this.#give(sizeBytes)
       throw err

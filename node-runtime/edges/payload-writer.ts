@@ -32,6 +32,7 @@ export interface Room {
  * would take the disk twice the CPU (bench/edges.ts).
  */
 export class PayloadWriter implements AsyncDisposable {
+  readonly path: string
   readonly #file: FileHandle
   readonly #room: Room
   readonly #maxBytes: number
@@ -52,7 +53,7 @@ export class PayloadWriter implements AsyncDisposable {
   #isOver = false
 
   constructor(
-    file: FileHandle,
+    { file, path }: { file: FileHandle; path: string },
     {
       room,
       taken,
@@ -60,6 +61,7 @@ export class PayloadWriter implements AsyncDisposable {
       digest = createHash('sha256'),
     }: { room: Room; taken: number; maxBytes: number; digest?: RunningDigest | undefined },
   ) {
+    this.path = path
     this.#file = file
     this.#room = room
     this.#taken = taken
@@ -114,15 +116,20 @@ export class PayloadWriter implements AsyncDisposable {
       if (!this.push(bytes.subarray(at, at + BLOCK_BYTES))) await this.ready()
   }
 
+  /** Resolves when the file has all bytes that were taken. */
+  async flush(): Promise<void> {
+    this.#passOn()
+    await this.#writing
+    if (this.#fault !== undefined) throw this.#fault
+  }
+
   /** Completes the payload. Bytes of another digest than `sha256` are not kept. */
   finish({ sha256 }: { sha256?: string | undefined } = {}): Promise<Payload> {
     return (this.#finishing ??= this.#finish(sha256))
   }
 
   async #finish(sha256: string | undefined): Promise<Payload> {
-    this.#passOn()
-    await this.#writing
-    if (this.#fault !== undefined) throw this.#fault
+    await this.flush()
     const digest = this.#digest.digest('hex')
     if (sha256 !== undefined && digest !== sha256)
       throw new EdgeError('digest_mismatch', 'the bytes do not have the announced digest')
@@ -162,7 +169,8 @@ export class PayloadWriter implements AsyncDisposable {
         if ((await step).bytesWritten < block.length) throw new EdgeError('no_room', 'the disk is full')
         this.#written += block.length
         this.#waiting.shift()
-        if (block.length === BLOCK_BYTES) this.#spare.push(block)
+        // A block that was not full is a part of one.
+        this.#spare.push(Buffer.from(block.buffer))
       }
     } catch (err) {
       const isFull = (err as NodeJS.ErrnoException).code === 'ENOSPC'

@@ -127,6 +127,7 @@ describe('what is said of cohorts', () => {
       to: { stage_id: 'c', path: '/x' },
       kind: 'json',
       transport: 'inline',
+      mode: 'transfer',
       estimated_bytes: 1,
       estimated_ms: 0,
       rate_mb_s: null,

@@ -1,24 +1,12 @@
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
-import type { Produced } from '../../../node-runtime/cohorts/payload-keepers.ts'
 import { lend, nameFor, takeFrom } from '../../../node-runtime/cohorts/server-files.ts'
-import { writeVectors } from '../../../node-runtime/cohorts/vectors.ts'
-import type { ModelUse } from '../../../node-runtime/models/manager.ts'
-import type { StageClaim } from '../../../schemas/cohort-stage.ts'
 import { type Dtype, EdgeFailure } from '../../../schemas/cohort-vocabulary.ts'
 import { valuesOf } from '../../../schemas/common.ts'
-import type { NodeDeps } from '../deps.ts'
-import { type Answered, askModel, type Held, InferenceError, readAnswer } from '../models/ask-model.ts'
+import { type Answered, askModel, InferenceError, readAnswer } from '../models/ask-model.ts'
+import { embed } from './embed-stage.ts'
 import type { Gathered } from './gather-input.ts'
-
-/** A loaded model at work on a stage. */
-export interface StageWork {
-  deps: NodeDeps
-  claim: StageClaim
-  held: Held
-  server: ModelUse['server']
-  signal: AbortSignal
-}
+import { keepPayload, type StageWork } from './stage-work.ts'
 
 interface Prefilled {
   tokens: number
@@ -36,9 +24,8 @@ export async function runModel(
   if (operation === 'prefill') return prefill(work, input)
   if (operation === 'decode') return decode(work, input, payloads)
   const path = inferPathOf(work.server.profile.infer_path, task_type)
-  const answered = await ask(work, path, await files(input))
-  if (operation === 'embed') await keepVectors(work, answered.result)
-  return answered
+  const infer = async (asked: Record<string, unknown>) => ask(work, path, await files(asked))
+  return operation === 'embed' ? embed(work, input, infer) : infer(input)
 }
 
 const ask = async (
@@ -63,7 +50,7 @@ async function prefill(work: StageWork, input: Record<string, unknown>): Promise
     Math.max(...claim.outgoing.map((one) => one.max_bytes)),
   )
   const encoding = server.profile.npm_env === 'llamacpp' ? 'llama-state' : 'safetensors'
-  await keep(work, { payload, encoding, shape, dtype })
+  await keepPayload(work, { payload, encoding, shape, dtype })
   return { ...answered, result: { tokens, size_bytes: payload.sizeBytes } }
 }
 
@@ -97,24 +84,4 @@ function refusalIn(text: string): EdgeError {
   const { error } = JSON.parse(text) as { error: { message: string; code: string } }
   const isKnown = valuesOf(EdgeFailure).includes(error.code)
   return new EdgeError(isKnown ? (error.code as EdgeFailure) : 'refused', error.message)
-}
-
-async function keepVectors(work: StageWork, result: unknown): Promise<void> {
-  const { claim, deps } = work
-  const [edge] = claim.outgoing
-  if (!edge) return
-  const { embedding, embeddings } = result as { embedding?: number[]; embeddings?: number[][] }
-  const vectors = embeddings ?? (embedding ? [embedding] : [])
-  const bytes = writeVectors(vectors, edge.space_fingerprint)
-  await using writer = await deps.edges.store.write({ sizeBytes: bytes.length })
-  await writer.write(bytes)
-  using payload = await writer.finish()
-  const shape = [vectors.length, vectors[0]?.length ?? 0]
-  await keep(work, { payload, encoding: 'safetensors', shape, dtype: 'f32' })
-}
-
-/** Keeps one payload for every stage that it is for. */
-async function keep({ deps, claim, held, signal }: StageWork, produced: Produced): Promise<void> {
-  const caller = { control: deps.control, cohortId: claim.cohort_id, leaseToken: held.leaseToken }
-  for (const edge of claim.outgoing) await deps.keepers.keep(caller, edge, produced, signal)
 }

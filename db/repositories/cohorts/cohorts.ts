@@ -1,5 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Transfer } from '../../../domain/ledger.ts'
+import type { EdgeMode } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type {
   CohortRow,
@@ -203,13 +204,22 @@ export function readResults(
     .execute()
 }
 
+/** A hand-over with the mode that its attempt has agreed on. */
+export interface ShownEdge extends EdgeFacts {
+  agreed_mode: EdgeMode | null
+}
+
 /** Returns the hand-overs of a cohort. */
-export function readEdges(db: Kysely<Database>, cohortId: string): Promise<EdgeFacts[]> {
+export function readEdges(db: Kysely<Database>, cohortId: string): Promise<ShownEdge[]> {
   return db
     .selectFrom('cohort_edge')
-    .select(EDGE_FACTS)
-    .where('cohort_id', '=', cohortId)
-    .orderBy('id')
+    .leftJoin('cohort_edge_attempt as tried', (join) =>
+      join.onRef('tried.edge_id', '=', 'cohort_edge.id').onRef('tried.attempt', '=', 'cohort_edge.attempt'),
+    )
+    .select(EDGE_FACTS.map((name) => `cohort_edge.${name}` as const))
+    .select(sql<EdgeMode | null>`tried.agreed->>'mode'`.as('agreed_mode'))
+    .where('cohort_edge.cohort_id', '=', cohortId)
+    .orderBy('cohort_edge.id')
     .execute()
 }
 

@@ -57,7 +57,8 @@ export function isNews(edge: EdgeStanding, role: EdgeRole): boolean {
     // A connection may be made before there is a payload.
     return edge.state === 'consumed' || edge.transport === 'direct' || (edge.isStated && !isComing)
   }
-  // The producer has done its part once the payload is stated, and offered where the transport needs that.
-  if (edge.state === 'transferred' || edge.state === 'consumed') return false
-  return edge.transport === 'relay' || !edge.isStated || (edge.transport === 'direct' && !edge.isListening)
+  // The producer has done its part once it is told which way was agreed on, and has opened it where the way needs that.
+  if (edge.state === 'open' || edge.state === 'transferred' || edge.state === 'consumed') return false
+  if (edge.transport === 'direct') return !edge.isListening
+  return edge.transport === 'relay' || !edge.isStated
 }

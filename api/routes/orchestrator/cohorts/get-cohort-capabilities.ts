@@ -7,7 +7,7 @@ import { findCallableEndpoint } from '../../../../db/repositories/endpoints/call
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import { costsOf } from '../../../../domain/cohorts/costs.ts'
 import { graphOf } from '../../../../domain/cohorts/graph.ts'
-import { operationsOf } from '../../../../domain/cohorts/operations.ts'
+import { operationsOf, STREAMED_OPERATIONS } from '../../../../domain/cohorts/operations.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { stageOf } from '../../../../domain/placement/node-snapshot.ts'
 import { CohortCapabilities } from '../../../../schemas/cohort-health.ts'
@@ -58,17 +58,20 @@ export const getCohortCapabilities = route({
         ? [{ code: 'no_node_fits', message: 'no node that is connected can run its model' }]
         : []),
     ]
+    const operations = model ? operationsOf(model.runtime_profile, model.task_type) : []
+    const streamed = operations.filter((one) => STREAMED_OPERATIONS.includes(one))
     const ends = { accountId, endpointId: endpoint_id }
     return {
       endpoint_id,
       model_config_id: config,
       dispatchable: reasons.length === 0,
       reasons,
-      operations: model ? operationsOf(model.runtime_profile, model.task_type) : [],
+      operations,
+      streamed_operations: streamed,
       produces: produces.map(presentSpace),
       accepts: accepts.map(presentSpace),
       transports: ['local' as const, 'inline' as const, 'direct' as const, 'relay' as const],
-      modes: ['transfer' as const, 'session' as const],
+      modes: ['transfer' as const, ...(streamed.length > 0 ? (['session'] as const) : [])],
       nodes: {
         warm: held('warm'),
         cached: held('cached'),

@@ -1,4 +1,5 @@
-import type { EdgeFacts, CohortEventRow, CohortRow, StageFacts } from '../../../../db/tables/cohorts.ts'
+import type { ShownEdge } from '../../../../db/repositories/cohorts/cohorts.ts'
+import type { CohortEventRow, CohortRow, StageFacts } from '../../../../db/tables/cohorts.ts'
 import { type Graph, RUN_INPUT } from '../../../../domain/cohorts/graph.ts'
 import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../../../schemas/cohort.ts'
 
@@ -22,7 +23,7 @@ interface Named {
 export function presentCohort(
   cohort: CohortRow,
   stages: readonly StageFacts[],
-  edges: readonly EdgeFacts[],
+  edges: readonly ShownEdge[],
   { names, nodeNames, now }: Named,
 ): CohortSummary {
   const graph = cohort.request as unknown as Graph
@@ -90,11 +91,14 @@ const presentStage = (
   },
 })
 
-function presentEdge(edge: EdgeFacts, stages: ReadonlyMap<string, StageFacts>): EdgeSummary {
+function presentEdge(edge: ShownEdge, stages: ReadonlyMap<string, StageFacts>): EdgeSummary {
   const from = edge.from_stage_id === null ? undefined : stages.get(edge.from_stage_id)
   const to = stages.get(edge.to_stage_id)
   const { transfer_ms, size_bytes } = edge
   const bytes = size_bytes === null ? null : Number(size_bytes)
+  const mode = edge.agreed_mode ?? edge.mode
+  // A session takes as long as its producer works.
+  const isMeasured = transfer_ms && bytes !== null && mode === 'transfer'
   return {
     edge_id: edge.id,
     name: edge.name,
@@ -104,11 +108,11 @@ function presentEdge(edge: EdgeFacts, stages: ReadonlyMap<string, StageFacts>): 
     state: edge.state,
     attempt: edge.attempt,
     transport: edge.transport,
-    mode: edge.mode,
+    mode,
     bytes,
     sha256: edge.sha256,
     transfer_ms,
-    rate_mb_s: transfer_ms && bytes !== null ? bytes / BYTES_PER_MS / transfer_ms : null,
+    rate_mb_s: isMeasured ? bytes / BYTES_PER_MS / transfer_ms : null,
     producer_node_id: from?.node_id ?? null,
     consumer_node_id: to?.node_id ?? null,
     evidence_id: edge.evidence_id,

@@ -80,7 +80,9 @@ async function end(step: EdgeStep, body: EdgeAttemptRequest): Promise<void> {
     data: { transport: edge.transport, bytes, ms },
   })
   const { producer_node_id: from, consumer_node_id: to } = attempt
-  const isMeasured = edge.transport === 'direct' && bytes >= MEASURED_BYTES && ms >= MEASURED_MS
+  // The time of a session is that of the producer's work.
+  const isAsOne = edge.transport === 'direct' && attempt.agreed?.mode === 'transfer'
+  const isMeasured = isAsOne && bytes >= MEASURED_BYTES && ms >= MEASURED_MS
   if (isTaken && from && to && isMeasured)
     await edgeRateRepository.recordRate(trx, { from, to }, bytes / ms / 1_000)
 }

@@ -1,0 +1,117 @@
+import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
+import {
+  bytesOfVectors,
+  headOfVectors,
+  sizeOfVectors,
+  writeVectors,
+} from '../../../node-runtime/cohorts/vectors.ts'
+import type { OutgoingEdge } from '../../../schemas/cohort-stage.ts'
+import { type Answered, InferenceError } from '../models/ask-model.ts'
+import { callerOf, keepPayload, type StageWork } from './stage-work.ts'
+
+/** So many texts are asked for at once where their vectors are handed over in batches. */
+const BATCH = 32
+
+/** What a model answers about texts. */
+interface Embedded {
+  embedding?: number[]
+  embeddings?: number[][]
+  truncated?: boolean
+  usage?: { prompt_tokens: number; total_tokens: number }
+}
+
+type Ask = (input: Record<string, unknown>) => Promise<Answered>
+
+/**
+ * Has texts embedded, and keeps their vectors for the stages that go on from there. With an edge that is a session, many
+ * texts are embedded in batches, and each batch is on its way while the next one is computed.
+ */
+export async function embed(work: StageWork, input: Record<string, unknown>, ask: Ask): Promise<Answered> {
+  const { outgoing } = work.claim
+  const sessions = outgoing.filter(({ mode }) => mode === 'session')
+  const texts = input['text']
+  if (sessions.length > 0 && isTexts(texts) && texts.length > BATCH)
+    return embedInBatches(work, { ...input, text: texts }, { ask, sessions })
+  const answered = await ask(input)
+  if (outgoing.length > 0) await keepVectors(work, answered.result as Embedded)
+  return answered
+}
+
+/** A list with anything else in it goes to the model as it is, which refuses it by name. */
+const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string')
+
+async function keepVectors(work: StageWork, { embedding, embeddings }: Embedded): Promise<void> {
+  const { claim, deps } = work
+  const vectors = embeddings ?? (embedding ? [embedding] : [])
+  const bytes = writeVectors(vectors, fingerprintOf(claim.outgoing))
+  await using writer = await deps.edges.store.write({ sizeBytes: bytes.length })
+  await writer.write(bytes)
+  using payload = await writer.finish()
+  const shape = [vectors.length, vectors[0]?.length ?? 0]
+  await keepPayload(work, { payload, encoding: 'safetensors', shape, dtype: 'f32' })
+}
+
+const fingerprintOf = ([edge]: readonly OutgoingEdge[]): string => {
+  if (!edge) throw new Error('nothing is handed over')
+  return edge.space_fingerprint
+}
+
+async function embedInBatches(
+  work: StageWork,
+  input: Record<string, unknown> & { text: string[] },
+  { ask, sessions }: { ask: Ask; sessions: readonly OutgoingEdge[] },
+): Promise<Answered> {
+  const { claim, deps } = work
+  const rows = input.text.length
+  const parts: Embedded[] = []
+  let endedAt = 0
+  let width = 0
+  await using growing = await GrowingPayload.begin(deps.edges.store)
+  await using offers = new AsyncDisposableStack()
+  for (const edge of sessions)
+    offers.use(await deps.keepers.offer(callerOf(work), edge, { source: growing, encoding: 'safetensors' }))
+  for (let at = 0; at < rows; at += BATCH) {
+    const text = input.text.slice(at, at + BATCH)
+    const answered = await ask({ ...input, text }).catch((err: unknown) => {
+      throw withPlace(err, at)
+    })
+    const part = answered.result as Embedded
+    const vectors = part.embeddings ?? []
+    if (vectors.length !== text.length)
+      throw new InferenceError(`the model made ${vectors.length} vectors of ${text.length} texts`, true)
+    if (at === 0) {
+      width = vectors[0]?.length ?? 0
+      const head = headOfVectors({ rows, width }, fingerprintOf(claim.outgoing))
+      await growing.expect(head.length + sizeOfVectors({ rows, width }))
+      await growing.append(head)
+    }
+    await growing.append(bytesOfVectors(vectors, width))
+    parts.push(part)
+    endedAt = answered.endedAt
+  }
+  using payload = await growing.finish()
+  await keepPayload(work, { payload, encoding: 'safetensors', shape: [rows, width], dtype: 'f32' })
+  return { result: joined(parts), endedAt }
+}
+
+/** Names the texts of a batch, because the model counts from its first one. */
+function withPlace(err: unknown, first: number): unknown {
+  if (!(err instanceof InferenceError)) return err
+  return new InferenceError(`in the batch that begins with text[${first}]: ${err.message}`, err.retryable)
+}
+
+/** Returns what one answer about all texts would say. */
+function joined(parts: readonly Embedded[]): Record<string, unknown> {
+  const isCut = parts.some(({ truncated }) => truncated)
+  const usages = parts.flatMap(({ usage }) => usage ?? [])
+  const total = (of: 'prompt_tokens' | 'total_tokens') => usages.reduce((sum, usage) => sum + usage[of], 0)
+  return {
+    ...parts[0],
+    embeddings: parts.flatMap(({ embeddings }) => embeddings ?? []),
+    ...(usages.length > 0 && {
+      usage: { prompt_tokens: total('prompt_tokens'), total_tokens: total('total_tokens') },
+    }),
+    ...(isCut && { truncated: true }),
+  }
+}

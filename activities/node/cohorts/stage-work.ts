@@ -1,0 +1,28 @@
+import type { EdgeCaller } from '../../../node-runtime/cohorts/edge-end.ts'
+import type { Produced } from '../../../node-runtime/cohorts/payload-keepers.ts'
+import type { ModelUse } from '../../../node-runtime/models/manager.ts'
+import type { StageClaim } from '../../../schemas/cohort-stage.ts'
+import type { NodeDeps } from '../deps.ts'
+import type { Held } from '../models/ask-model.ts'
+
+/** A loaded model at work on a stage. */
+export interface StageWork {
+  deps: NodeDeps
+  claim: StageClaim
+  held: Held
+  server: ModelUse['server']
+  signal: AbortSignal
+}
+
+/** Returns how a stage speaks with the platform about its hand-overs. */
+export const callerOf = ({ deps, claim, held }: StageWork): EdgeCaller => ({
+  control: deps.control,
+  cohortId: claim.cohort_id,
+  leaseToken: held.leaseToken,
+})
+
+/** Keeps one payload for every stage that it is for. */
+export async function keepPayload(work: StageWork, produced: Produced): Promise<void> {
+  const { deps, claim, signal } = work
+  for (const edge of claim.outgoing) await deps.keepers.keep(callerOf(work), edge, produced, signal)
+}
