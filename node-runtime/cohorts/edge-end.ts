@@ -27,6 +27,12 @@ export interface EdgeCaller {
   leaseToken: string
 }
 
+interface Negotiating {
+  waitMs?: number
+  signal: AbortSignal
+  onAttempt?: () => void
+}
+
 type TransferStep = Omit<EdgeAttemptRequest, 'attempt' | 'lease_token' | 'role'>
 
 /** One end of a hand-over, as its node speaks with the platform. It follows the platform to later attempts. */
@@ -47,10 +53,10 @@ export class EdgeEnd {
     return { edgeId: this.edgeId, attempt: this.#attempt }
   }
 
-  /** Offers to give or take the payload, and waits for news. */
+  /** Offers to give or take the payload, and waits for news. `onAttempt` is called before an offer at a later attempt. */
   async negotiate(
     offer: EdgeOffer,
-    { waitMs = WAIT_MS, signal }: { waitMs?: number; signal: AbortSignal },
+    { waitMs = WAIT_MS, signal, onAttempt }: Negotiating,
   ): Promise<EdgeNegotiated> {
     for (;;) {
       try {
@@ -60,6 +66,7 @@ export class EdgeEnd {
         const current = err instanceof ControlError && err.status === 409 ? err.details['attempt'] : undefined
         if (typeof current !== 'number' || current <= this.#attempt) throw err
         this.#attempt = current
+        onAttempt?.()
       }
     }
   }
@@ -109,6 +116,10 @@ export class EdgeEnd {
 /** Returns the words of an error as the platform takes them: what was cut may end in half a character. */
 export const reasonOf = (err: unknown): string =>
   storable((err instanceof Error ? err.message : String(err)).slice(0, 500))
+
+/** Returns whether the platform takes no such call: the edge is of another lease, at another attempt or state, or its cohort has ended. */
+export const isRefusal = (err: unknown): boolean =>
+  err instanceof ControlError && (err.status === 404 || err.status === 409)
 
 /** Throws for an attempt that has failed; its word is the platform's. */
 export function throwIfFailed({ state, failure = 'expired' }: Directive): void {

@@ -9,7 +9,7 @@ import type { Edges } from '../edges/edges.ts'
 import { type FrameSource, wholeSource } from '../edges/growing-payload.ts'
 import type { EdgeAttempt, Payload } from '../edges/payload.ts'
 import { emit } from '../events.ts'
-import { type EdgeCaller, EdgeEnd, pauseAfter } from './edge-end.ts'
+import { type EdgeCaller, EdgeEnd, isRefusal, pauseAfter } from './edge-end.ts'
 
 /** The time for which a payload stays after the last answer of the platform. */
 const HOLD_MS = 120_000
@@ -87,12 +87,13 @@ export class PayloadKeepers implements AsyncDisposable {
 
   /** Tells the platform about a payload, and keeps it from then on. */
   async keep(caller: EdgeCaller, edge: OutgoingEdge, produced: Produced, signal: AbortSignal): Promise<void> {
-    const keeping = (await this.#takeOver(edge.edge_id)) ?? this.#begin(edge, new EdgeEnd(caller, 'producer', edge))
+    const offered = await this.#takeOver(edge.edge_id)
+    const keeping = offered ?? this.#begin(edge, new EdgeEnd(caller, 'producer', edge))
     const { end, over } = keeping
     try {
       const offer = await stated(edge, produced, {
         server: await this.#edges.server(),
-        isStreamed: keeping.streamed === end.at.attempt,
+        isOffered: offered !== undefined,
       })
       this.#edges.store.hold(produced.payload, end.at, HOLD_MS)
       const { payload } = produced
@@ -162,7 +163,7 @@ export class PayloadKeepers implements AsyncDisposable {
     const signal = AbortSignal.any([ending, takenOver])
     try {
       for (;;) {
-        const answer = await this.#ask(end, kept.offer, signal)
+        const answer = await this.#ask(end, kept, signal)
         if (answer.release) break
         if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
         else if (answer.proceed && isUnderWay(answer)) {
@@ -172,7 +173,7 @@ export class PayloadKeepers implements AsyncDisposable {
         } else await pauseAfter(answer, signal)
       }
     } catch (err) {
-      if (!signal.aborted && !isOver(err)) emit(this.#log, 'cohort.payload_lost', { err })
+      if (!signal.aborted && !isRefusal(err)) emit(this.#log, 'cohort.payload_lost', { err })
     }
     if (!takenOver.aborted) await this.#edges.release(end.at)
   }
@@ -185,7 +186,7 @@ export class PayloadKeepers implements AsyncDisposable {
     try {
       await this.#serve(keeping, kept, answer)
     } catch (err) {
-      if (!this.#stopping.signal.aborted && !kept.over.aborted && !isOver(err))
+      if (!this.#stopping.signal.aborted && !kept.over.aborted && !isRefusal(err))
         emit(this.#log, 'cohort.payload_lost', { err })
     } finally {
       await this.#edges.release(keeping.end.at)
@@ -197,7 +198,7 @@ export class PayloadKeepers implements AsyncDisposable {
     const { store } = this.#edges
     const { end } = keeping
     const signal = AbortSignal.any([this.#stopping.signal, kept.over])
-    for (let answer = first; !answer.release; answer = await this.#ask(end, kept.offer, signal)) {
+    for (let answer = first; !answer.release; answer = await this.#ask(end, kept, signal)) {
       // Throws for a payload that has made room for others; the platform tells that to whoever asks for it.
       if (!store.renew(end.at, HOLD_MS)) store.hold(kept.payload, end.at, HOLD_MS)
       if (answer.state === 'consumed') store.consumed(end.at)
@@ -208,13 +209,15 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   /** Asks until the platform answers; a payload is not dropped because no gateway could be reached for a while. */
-  async #ask(end: EdgeEnd, offer: EdgeOffer, signal: AbortSignal): Promise<EdgeNegotiated> {
+  async #ask(end: EdgeEnd, { offer, payload }: Kept, signal: AbortSignal): Promise<EdgeNegotiated> {
+    const { store } = this.#edges
+    // A consumer on this node looks for it as soon as the platform has the offer.
+    const onAttempt = () => payload && store.hold(payload, end.at, HOLD_MS)
     for (;;) {
       try {
-        return await end.negotiate(offer, { signal })
+        return await end.negotiate(offer, { signal, onAttempt })
       } catch (err) {
-        const isMade = offer.size_bytes === undefined
-        if (isOver(err) || signal.aborted || !(isMade || this.#edges.store.find(end.at))) throw err
+        if (isRefusal(err) || signal.aborted || (payload && !store.find(end.at))) throw err
       }
     }
   }
@@ -264,10 +267,6 @@ export class PayloadKeepers implements AsyncDisposable {
 
 const isUnderWay = ({ state }: EdgeNegotiated): boolean => state === 'negotiated' || state === 'connecting'
 
-/** The edge is of another stage's lease by now, or its cohort has ended. */
-const isOver = (err: unknown): boolean =>
-  err instanceof ControlError && (err.status === 404 || err.status === 409)
-
 /** What a producer offers before its payload is whole. */
 const unstated = (
   { space_fingerprint, max_bytes }: OutgoingEdge,
@@ -286,12 +285,12 @@ const unstated = (
 async function stated(
   edge: OutgoingEdge,
   { payload, encoding, shape, dtype }: Produced,
-  { server, isStreamed }: { server: object | undefined; isStreamed: boolean },
+  { server, isOffered }: { server: object | undefined; isOffered: boolean },
 ): Promise<EdgeOffer> {
   const { sizeBytes, sha256, path } = payload
   const offer = unstated(edge, encoding, server)
-  // The row would take the place of the frames that are on their way.
-  const isInline = !isStreamed && sizeBytes <= INLINE_BYTES && (edge.transports?.includes('inline') ?? true)
+  // What is on its way already does not change to another one.
+  const isInline = !isOffered && sizeBytes <= INLINE_BYTES && (edge.transports?.includes('inline') ?? true)
   return {
     ...offer,
     modes: ['transfer'],

@@ -8,7 +8,7 @@ import type { Edges, PayloadSource } from '../edges/edges.ts'
 import type { Payload } from '../edges/payload.ts'
 import type { EdgePeer } from '../edges/pinned-client.ts'
 import { probeCandidates } from '../edges/probe.ts'
-import { type EdgeCaller, EdgeEnd, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
+import { type EdgeCaller, EdgeEnd, isRefusal, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
 
 /** The platform counts an attempt as lost that says nothing for 10 s. */
 const PROGRESS_MS = 2_000
@@ -211,7 +211,7 @@ async function takeFrames(
   let taken = { acknowledged: 0, bytes: 0 }
   const progress = setInterval(() => {
     end.transfer({ phase: 'progress', transport, ...taken }, until, 'session').catch((err: unknown) => {
-      if (end.hasMovedOn(err)) movedOn.abort(err)
+      if (isRefusal(err)) movedOn.abort(err)
     })
   }, PROGRESS_MS)
   let payload: Payload

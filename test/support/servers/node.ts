@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import * as dispatchRepository from '../../../db/repositories/nodes/dispatches.ts'
 import * as nodeRepository from '../../../db/repositories/nodes/nodes.ts'
 import { newId } from '../../../domain/ids.ts'
-import { loadCatalog } from '../../../platform/catalog.ts'
+import { type Catalog, loadCatalog } from '../../../platform/catalog.ts'
 import { readConfig } from '../../../platform/config.ts'
 import { createLogger } from '../../../platform/log.ts'
 import type { JobClaim } from '../../../schemas/lease.ts'
@@ -46,8 +46,8 @@ export interface TestNodeOptions {
   tools?: boolean
   /** The socket of a container engine. */
   containerSocket?: string
-  /** True to use the project's own catalog instead of the tiny model server. */
-  realCatalog?: boolean
+  /** True to use the project's own catalog instead of the tiny model server; `both` to have that as well. */
+  realCatalog?: boolean | 'both'
   /** A model server other than the tiny one, with the path of its requests and its first request. */
   server?: {
     command: string[]
@@ -84,7 +84,8 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   })
   const log = createLogger('test-node', process.env.HEARTH_LOG_LEVEL ?? 'silent')
   const tiny = () => tinyCatalog(join(dir, 'catalog'), options)
-  const models = options.realCatalog ? loadCatalog() : tiny()
+  const models =
+    options.realCatalog === 'both' ? joined(loadCatalog(), tiny()) : options.realCatalog ? loadCatalog() : tiny()
   const catalog = { ...models, tools: options.tools ? loadCatalog().tools : [] }
   let draining = false
   const parts = await openNode(config, log, {
@@ -118,6 +119,12 @@ async function ownerAccount({ database: { db } }: TestApi): Promise<string> {
     .execute()
   return id
 }
+
+const joined = (one: Catalog, other: Catalog): Catalog => ({
+  ...one,
+  profiles: [...one.profiles, ...other.profiles],
+  profile: (id) => one.profile(id) ?? other.profile(id),
+})
 
 function tinyCatalog(
   directory: string,

@@ -80,7 +80,8 @@ export function atEdge<A extends object>(
       attempt: call.body.attempt,
       node_id: call.nodeId,
       operation: call.operation,
-      phase: call.phase ?? '',
+      // One node may be at both ends.
+      phase: call.role === 'producer' ? `producer/${call.phase}` : (call.phase ?? ''),
     }
     const known = call.phase === undefined ? undefined : await edgeCallRepository.findCall(trx, key)
     const digest = digestOf(call.body)
