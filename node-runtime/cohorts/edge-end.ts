@@ -61,7 +61,11 @@ export class EdgeEnd {
     for (;;) {
       try {
         const body = { role: this.#role, wait_ms: waitMs, offer }
-        return await this.#call<EdgeNegotiated>('negotiate', body, signal)
+        const answer = await this.#call<EdgeNegotiated>('negotiate', body, signal)
+        if (answer.attempt <= this.#attempt) return answer
+        // Another payload than was stated goes with another attempt.
+        this.#attempt = answer.attempt
+        onAttempt?.()
       } catch (err) {
         const current = err instanceof ControlError && err.status === 409 ? err.details['attempt'] : undefined
         if (typeof current !== 'number' || current <= this.#attempt) throw err

@@ -95,12 +95,13 @@ export class PayloadKeepers implements AsyncDisposable {
         server: await this.#edges.server(),
         isOffered: offered !== undefined,
       })
-      this.#edges.store.hold(produced.payload, end.at, HOLD_MS)
       const { payload } = produced
+      this.#edges.store.hold(payload, end.at, HOLD_MS)
       const kept = { offer, source: wholeSource(payload), payload, over: over.signal }
       const answer = await end.negotiate(offer, {
         waitMs: 0,
         signal: AbortSignal.any([signal, over.signal]),
+        onAttempt: () => this.#edges.store.hold(payload, end.at, HOLD_MS),
       })
       keeping.done = this.#keepUntilReleased(keeping, { ...kept, payload }, answer)
     } catch (err) {

@@ -29,23 +29,36 @@ export async function receiveValue(
     const answer = await end.negotiate(offer, { signal })
     throwIfFailed(answer)
     if (answer.release) return { value: undefined, mayRun: false }
-    const bytes = await bytesOf(end, answer, caller.edges, signal)
-    if (bytes === undefined) {
-      await pauseAfter(answer, signal)
+    try {
+      const taken = await take(end, answer, { edges: caller.edges, edge, signal })
+      if (taken) return taken
+    } catch (err) {
+      if (!end.hasMovedOn(err)) throw err
       continue
     }
-    const sha256 = hash('sha256', bytes, 'hex')
-    const isWhole = sha256 === answer.sha256
-    const taken = { bytes: bytes.length, sha256, space_fingerprint: edge.space_fingerprint }
-    const { stage_may_run } = await end.consume(
-      isWhole
-        ? { outcome: 'consumed', ...taken }
-        : { outcome: 'refused', ...taken, failure: 'digest_mismatch' },
-      signal,
-    )
-    if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over has another digest')
-    return { value: { edge, value: JSON.parse(bytes.toString()) }, mayRun: stage_may_run }
+    await pauseAfter(answer, signal)
   }
+}
+
+/** Takes a value once it is there. */
+async function take(
+  end: EdgeEnd,
+  answer: EdgeNegotiated,
+  { edges, edge, signal }: { edges: Edges; edge: IncomingEdge; signal: AbortSignal },
+): Promise<Received | undefined> {
+  const bytes = await bytesOf(end, answer, edges, signal)
+  if (bytes === undefined) return undefined
+  const sha256 = hash('sha256', bytes, 'hex')
+  const isWhole = sha256 === answer.sha256
+  const taken = { bytes: bytes.length, sha256, space_fingerprint: edge.space_fingerprint }
+  const { stage_may_run } = await end.consume(
+    isWhole
+      ? { outcome: 'consumed', ...taken }
+      : { outcome: 'refused', ...taken, failure: 'digest_mismatch' },
+    signal,
+  )
+  if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over has another digest')
+  return { value: { edge, value: JSON.parse(bytes.toString()) }, mayRun: stage_may_run }
 }
 
 const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge): EdgeOffer => ({

@@ -65,6 +65,8 @@ export async function retryEdges(
   const events: NewCohortEvent[] = []
   for (const edge of edges) {
     const isIncoming = edge.to_stage_id === stageId
+    // To the edges out of a stage whose node is lost, that was the producer.
+    const why = !isIncoming && failure === 'consumer_lost' ? 'producer_lost' : failure
     const isStored = edge.is_inline || edge.payload_key !== null
     const isLost = edge.payload_node_id !== null && lostNodeIds.includes(edge.payload_node_id)
     const isGone = !isStored && (edge.sha256 === null ? edge.is_producer_done : isLost || !edge.is_held)
@@ -73,7 +75,7 @@ export async function retryEdges(
       ? edge.state !== 'planned'
       : edge.is_offered && !isStored && !hasArrived(edge)
     if (isIncoming && isGone && edge.from_stage_id !== null) gone.add(edge.from_stage_id)
-    if (isRepeated) events.push(...(await beginAttempt(trx, edge, failure)))
+    if (isRepeated) events.push(...(await beginAttempt(trx, edge, why)))
     if (isGone || (isRepeated && !isIncoming)) await forgetPayload(trx, edge)
   }
   const [first] = edges
@@ -83,9 +85,33 @@ export async function retryEdges(
 
 const hasArrived = ({ state }: EdgeFacts) => state === 'transferred' || state === 'consumed'
 
+/**
+ * Begins the next attempt at an edge whose producer has made another payload than it had stated, because the consumer may
+ * have the bytes, or the digest, of the old one.
+ */
+export async function replacePayload(
+  trx: Transaction<Database>,
+  edge: AttemptedEdge,
+): Promise<NewCohortEvent[]> {
+  const events = await beginAttempt(trx, edge, 'payload_gone')
+  await forgetPayload(trx, edge)
+  return events
+}
+
+/** The states in which the consumer has heard of the payload, and has not taken it for its stage. */
+const TOLD: readonly EdgeState[] = ['negotiated', 'connecting', 'open', 'transferred']
+
+/** Returns whether a new statement of the producer needs another attempt. */
+export const isReplaced = (
+  { state, sha256 }: Pick<EdgeFacts, 'state' | 'sha256'>,
+  stated: string | undefined,
+): boolean => TOLD.includes(state) && stated !== undefined && sha256 !== null && sha256 !== stated
+
+type AttemptedEdge = Pick<EdgeFacts, 'id' | 'attempt' | 'state'>
+
 async function beginAttempt(
   trx: Transaction<Database>,
-  edge: EdgeFacts,
+  edge: AttemptedEdge,
   failure: EdgeFailure,
 ): Promise<NewCohortEvent[]> {
   const about = { edgeId: edge.id, attempt: edge.attempt }
@@ -112,7 +138,7 @@ async function beginAttempt(
 /** Ends an attempt that has not failed yet. */
 export async function endAttempt(
   trx: Transaction<Database>,
-  { id, attempt, state }: Pick<EdgeFacts, 'id' | 'attempt' | 'state'>,
+  { id, attempt, state }: AttemptedEdge,
   failure: EdgeFailure,
 ): Promise<void> {
   const ended = { state: stepTo(state, state === 'consumed' ? 'lose' : 'fail'), failure }
@@ -132,10 +158,19 @@ function stepTo(state: EdgeState, move: 'fail' | 'lose' | 'retry'): EdgeState {
   throw new Error(`an edge that is ${state} cannot ${move}`)
 }
 
-const forgetPayload = (trx: Transaction<Database>, { id }: EdgeFacts) =>
+const forgetPayload = (trx: Transaction<Database>, { id }: Pick<EdgeFacts, 'id'>) =>
   trx
     .updateTable('cohort_edge')
-    .set({ payload_node_id: null, size_bytes: null, sha256: null, shape: null, dtype: null, encoding: null })
+    .set({
+      payload: null,
+      payload_key: null,
+      payload_node_id: null,
+      size_bytes: null,
+      sha256: null,
+      shape: null,
+      dtype: null,
+      encoding: null,
+    })
     .where('id', '=', id)
     .execute()
 

@@ -66,6 +66,10 @@ export function lockEdge(
     .executeTakeFirst()
 }
 
+/** Reads a locked edge again. */
+export const readEdge = (trx: Transaction<Database>, edgeId: string): Promise<CohortEdgeRow> =>
+  trx.selectFrom('cohort_edge').selectAll().where('id', '=', edgeId).executeTakeFirstOrThrow()
+
 interface Holder {
   stageId: string
   role: EdgeRole

@@ -6,7 +6,8 @@ import type { Database } from '../../tables.ts'
 import type { CohortFault, CohortStageRow, EdgeFacts, StageFacts } from '../../tables/cohorts.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { EDGE_FACTS, STAGE_FACTS } from './cohorts.ts'
-import { appendCohortEvents } from './events.ts'
+import { isReplaced, replacePayload } from './edge-retries.ts'
+import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 import { payloadOf, ResultPayloads, type ValuePayload, valueKey } from './payload-of.ts'
 
 /** A stage with the hand-overs to it and from it. */
@@ -191,12 +192,16 @@ export async function completeStage(
     })
     .where('id', '=', stage.id)
     .execute()
+  const events: NewCohortEvent[] = []
   for (const edge of outgoing.filter(({ kind }) => isByValue(kind))) {
     const value = payloads.of(edge)
+    // A repeated stage may have another result.
+    if (isReplaced(edge, value?.sha256)) events.push(...(await replacePayload(trx, edge)))
     if (value === undefined) await closeEdges(trx, [edge])
     else await stateValue(trx, edge, value, valueKey({ edge, accountId: stage.account_id, value }))
   }
   await appendCohortEvents(trx, stage.cohort_id, [
+    ...events,
     { type: 'stage.succeeded', stageName: stage.name, nodeId: stage.node_id, attempt: stage.attempt },
   ])
 }

@@ -1,7 +1,7 @@
 import { isNews } from '../../../../../domain/cohorts/edges/directive.ts'
 import { EdgeNegotiated, EdgeNegotiateRequest, EdgeParams } from '../../../../../schemas/cohort-edge.ts'
 import { route } from '../../../../http/route.ts'
-import { agreeOnEdge, negotiated, takeOffer } from './negotiation.ts'
+import { agreeOnEdge, negotiated, statementIn, takeOffer } from './negotiation.ts'
 import { atEdge, endOverdue, standingOf } from './step.ts'
 import { askUntilNews } from './wait.ts'
 
@@ -18,8 +18,9 @@ export const negotiateEdge = route({
 
   handler({ caller, params, body, signal }, services) {
     const { role, offer, wait_ms = 0 } = body
-    // A producer offers once before it has its payload, and once with it.
-    const phase = typeof offer.size_bytes === 'number' || offer.inline !== undefined ? 'statement' : 'offer'
+    // A producer offers once before it has a payload, and once with each that it makes.
+    const stated = role === 'producer' ? statementIn(offer)?.sha256 : undefined
+    const phase = stated === undefined ? 'offer' : `statement/${stated}`
     const call = {
       cohortId: params.cohort_id,
       edgeId: params.edge_id,
@@ -35,7 +36,11 @@ export const negotiateEdge = route({
         if (role === 'consumer') await endOverdue(step)
         if (!isRepeat) await takeOffer(step, offer)
         await agreeOnEdge(step)
-        return { answer: await negotiated(step, services), isNews: isNews(standingOf(step), role) }
+        const hasMovedOn = step.edge.attempt !== body.attempt
+        return {
+          answer: await negotiated(step, services),
+          isNews: hasMovedOn || isNews(standingOf(step), role),
+        }
       }),
     )
   },

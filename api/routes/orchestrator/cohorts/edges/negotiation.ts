@@ -1,9 +1,10 @@
 import * as edgeRateRepository from '../../../../../db/repositories/cohorts/edge-rates.ts'
+import { isReplaced, replacePayload } from '../../../../../db/repositories/cohorts/edge-retries.ts'
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
 import type { EdgeChange } from '../../../../../db/repositories/cohorts/edges.ts'
 import { agree } from '../../../../../domain/cohorts/edges/agreement.ts'
 import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
-import { EDGE_RULES } from '../../../../../domain/cohorts/edges/transitions.ts'
+import { EDGE_RULES, type Statement } from '../../../../../domain/cohorts/edges/transitions.ts'
 import { invalid } from '../../../../../domain/errors.ts'
 import { sha256Hex } from '../../../../../platform/signing.ts'
 import {
@@ -25,6 +26,8 @@ export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void>
   const facts = spaceFact(step, offer)
   const mismatch = EDGE_RULES.space(facts)
   if (mismatch) return failStep(step, mismatch)
+  // The producer states it again at the next attempt.
+  if (role === 'producer' && isReplaced(step.edge, statementIn(offer)?.sha256)) return moveOn(step)
   // A payload that is on its way, or there, is not exchanged.
   const mayState =
     role === 'producer' && (state !== 'open' || step.edge.sha256 === null) && state !== 'transferred'
@@ -35,6 +38,15 @@ export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void>
   const attempt = { [`${role}_offer`]: JSON.stringify(rest) }
   if (state === 'planned') await takeStep(step, 'offer', { facts, edge, attempt })
   else await write(step, { edge, attempt })
+}
+
+/** Ends the attempt with its payload, and begins the next one. */
+async function moveOn(step: EdgeStep): Promise<void> {
+  const { trx, call } = step
+  step.events.push(...(await replacePayload(trx, step.edge)))
+  step.edge = await edgeRepository.readEdge(trx, step.edge.id)
+  const { was_held: _, was_called_at: __, ...attempt } = await edgeRepository.callAttempt(trx, step.edge, call)
+  step.attempt = attempt
 }
 
 /** Goes on as far as the offers of both sides allow, or one and the payload that an earlier attempt has left. */
@@ -71,7 +83,7 @@ async function readStatement(step: EdgeStep, offer: EdgeOffer): Promise<EdgeChan
   if (payload && payload.length > INLINE_BYTES) {
     throw invalid(['body', 'offer', 'inline'], `holds more than ${INLINE_BYTES} bytes`)
   }
-  const stated = payload ? { bytes: payload.length, sha256: sha256Hex(payload) } : statedBy(size, sha256)
+  const stated = statementIn(offer)
   if (!stated) return {}
   const facts = {
     payload: { stated, seen: { bytes: size ?? stated.bytes, sha256: sha256 ?? stated.sha256 } },
@@ -94,8 +106,18 @@ async function readStatement(step: EdgeStep, offer: EdgeOffer): Promise<EdgeChan
   }
 }
 
-const statedBy = (bytes: number | null | undefined, sha256: string | null | undefined) =>
-  typeof bytes === 'number' && typeof sha256 === 'string' ? { bytes, sha256 } : undefined
+/** Returns the size and digest of the payload that an offer states or holds. */
+export function statementIn({
+  inline,
+  size_bytes: bytes,
+  sha256,
+}: Pick<EdgeOffer, 'inline' | 'size_bytes' | 'sha256'>): Statement | undefined {
+  if (inline !== undefined) {
+    const payload = Buffer.from(inline, 'base64')
+    return { bytes: payload.length, sha256: sha256Hex(payload) }
+  }
+  return typeof bytes === 'number' && typeof sha256 === 'string' ? { bytes, sha256 } : undefined
+}
 
 /** The offer that a payload in the row or the store makes for its producer. */
 function inheritedOffer({ edge }: EdgeStep): EdgeOffer | null {

@@ -1,0 +1,161 @@
+import assert from 'node:assert/strict'
+import { retryEdges } from '../../../../../../db/repositories/cohorts/edge-retries.ts'
+import { completeStage, lockStage } from '../../../../../../db/repositories/cohorts/stages.ts'
+import type { EdgeOffer } from '../../../../../../schemas/cohort-edge.ts'
+import { sha256Hex } from '../../../../../../platform/signing.ts'
+import { type EdgeWorld, edgeWorld, INLINE, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
+import { leaseStage } from '../../../../../support/builders/cohorts.ts'
+import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
+
+const OTHER = Buffer.from('{"text":"another answer"}')
+const ANEW = { size_bytes: OTHER.length, sha256: sha256Hex(OTHER) }
+const ANEW_INLINE = { ...ANEW, inline: OTHER.toString('base64') }
+const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
+const TAKEN_ANEW = { bytes: ANEW.size_bytes, sha256: ANEW.sha256 }
+
+describe('a producer that states another payload than before', () => {
+  let api: TestApi
+  before(async () => (api = await startApi()))
+  after(() => api[Symbol.asyncDispose]())
+
+  const edgeOf = ({ edgeId }: EdgeWorld) =>
+    api.database.db.selectFrom('cohort_edge').selectAll().where('id', '=', edgeId).executeTakeFirstOrThrow()
+  /** The stage of the producer is repeated on its node, under a lease of its own. */
+  const repeated = async (world: EdgeWorld, offer: Partial<EdgeOffer>) => {
+    const { db } = api.database
+    const [stage] = world.stages
+    await db.transaction().execute((trx) => retryEdges(trx, { stageId: stage.id, failure: 'cancelled' }))
+    await db.updateTable('lease').set({ state: 'expired' }).where('subject_id', '=', stage.id).execute()
+    const token = await leaseStage(db, stage, world.producer.node.nodeId)
+    const again = world.producer.as({ token })
+    again.attempt = (await edgeOf(world)).attempt
+    return { again, answer: await again.negotiate(offer) }
+  }
+  const listen = (side: EdgeWorld['producer']) =>
+    side.call('rendezvous', {
+      role: 'producer',
+      candidates: [{ url: 'https://10.0.0.1:1', scope: 'private' }],
+      spki_sha256: 'c'.repeat(64),
+    })
+  const step = ({ consumer }: EdgeWorld, phase: string, body: object = {}) =>
+    consumer.call('transfer', { role: 'consumer', transport: 'direct', phase, ...body })
+
+  it('replaces the one that nobody has been told of', async () => {
+    for (const isSame of [true, false]) {
+      const world = await edgeWorld(api)
+      await world.producer.negotiate(INLINE)
+
+      const { answer } = isSame
+        ? { answer: await world.producer.negotiate(ANEW_INLINE) }
+        : await repeated(world, ANEW_INLINE)
+      const got = await world.consumer.negotiate()
+      const consumed = await world.consumer.consume(TAKEN_ANEW)
+
+      assert.deepEqual([answer.status, answer.body.attempt], [200, 1], JSON.stringify(answer.body))
+      assert.deepEqual(Buffer.from(got.body.inline, 'base64'), OTHER)
+      assert.equal(consumed.body.state, 'consumed')
+    }
+  })
+
+  it('begins another attempt for a consumer that has the old one, or has been told of it', async () => {
+    for (const until of ['negotiated', 'open', 'transferred'] as const) {
+      const world = await edgeWorld(api)
+      await world.producer.negotiate(STATED)
+      await world.consumer.negotiate()
+      if (until !== 'negotiated') {
+        await listen(world.producer)
+        await step(world, 'begin')
+      }
+      if (until === 'transferred') await step(world, 'end', ARRIVED)
+      assert.equal((await edgeOf(world)).state, until)
+
+      const moved = await world.producer.negotiate(ANEW, 5_000)
+      const late = await world.consumer.consume()
+      const { producer, consumer } = world
+      for (const side of [producer, consumer]) side.attempt = 2
+      await producer.negotiate(ANEW)
+      const got = await consumer.negotiate()
+
+      assert.deepEqual([moved.status, moved.body.attempt, moved.body.state], [200, 2, 'planned'])
+      assert.deepEqual([late.status, late.body.error.details], [409, { attempt: 2, state: 'planned' }])
+      assert.deepEqual([got.body.state, got.body.sha256], ['negotiated', ANEW.sha256])
+      const events = await api.database.db
+        .selectFrom('cohort_event')
+        .select(['type', 'attempt', 'data'])
+        .where('edge_id', '=', world.edgeId)
+        .orderBy('sequence')
+        .execute()
+      assert.deepEqual(
+        events.find(({ type }) => type === 'edge.failed'),
+        { type: 'edge.failed', attempt: 1, data: { failure: 'payload_gone' } },
+      )
+    }
+  })
+
+  it('does so for a payload in the row that has not been consumed', async () => {
+    const world = await edgeWorld(api)
+    await world.producer.negotiate(INLINE)
+    await world.consumer.negotiate()
+
+    const { again } = await repeated(world, ANEW_INLINE)
+    for (const side of [again, world.consumer]) side.attempt = 2
+    await again.negotiate(ANEW_INLINE)
+    const got = await world.consumer.negotiate()
+
+    assert.deepEqual(Buffer.from(got.body.inline, 'base64'), OTHER)
+    assert.equal((await world.consumer.consume(TAKEN_ANEW)).body.state, 'consumed')
+  })
+
+  it('leaves an edge as it is that has been consumed', async () => {
+    const world = await edgeWorld(api)
+    await world.producer.negotiate(INLINE)
+    await world.consumer.negotiate()
+    await world.consumer.consume()
+
+    const { answer } = await repeated(world, ANEW_INLINE)
+
+    assert.deepEqual([answer.status, answer.body.state], [200, 'consumed'])
+    const { sha256, payload, attempt } = await edgeOf(world)
+    assert.deepEqual([sha256, payload, attempt], [STATED.sha256, PAYLOAD, 1])
+  })
+
+  it('is not undone by a call of before that comes late', async () => {
+    const world = await edgeWorld(api)
+    await world.producer.negotiate(STATED)
+    await world.producer.negotiate(ANEW)
+
+    const late = await world.producer.negotiate(STATED)
+
+    assert.equal(late.status, 200)
+    assert.equal((await edgeOf(world)).sha256, ANEW.sha256)
+  })
+
+  it('may be a stage whose new result has another value', async () => {
+    const { db } = api.database
+    const complete = (world: EdgeWorld, text: string) =>
+      db.transaction().execute(async (trx) => {
+        const locked = await lockStage(trx, world.stages[0].id)
+        await completeStage(trx, locked!.stage, locked!.outgoing, {
+          result: { text },
+          files: undefined,
+          runMs: 1,
+          modelState: 'resident',
+        })
+      })
+    for (const isConsumed of [false, true]) {
+      const world = await edgeWorld(api, { edge: { from_path: '/text' } })
+      await complete(world, 'one')
+      const first = await world.consumer.negotiate()
+      const bytesOf = ({ body }: typeof first) => Buffer.from(body.inline ?? '', 'base64').toString()
+      assert.equal(bytesOf(first), '"one"')
+      const { sha256, size_bytes } = await edgeOf(world)
+      if (isConsumed) await world.consumer.consume({ sha256, bytes: Number(size_bytes) })
+
+      await complete(world, 'two')
+      world.consumer.attempt = isConsumed ? 1 : 2
+      const second = await world.consumer.negotiate()
+
+      assert.equal(bytesOf(second), isConsumed ? '"one"' : '"two"')
+    }
+  })
+})
