@@ -13,22 +13,24 @@ const MOST_ATTEMPTS = 4
 const MOST_FAULTS = 4
 
 type Side = 'producer' | 'consumer'
+/** The payload that a producer makes, and the one that it makes when it is repeated; none as an empty text. */
+type Made = '' | 'one' | 'two'
 
 /** Everything that decides what can happen next around one edge. */
 interface World {
   state: EdgeState
   attempt: number
   offered: Record<Side, boolean>
-  /** The producer has stated the digest of its payload. */
-  isStated: boolean
+  /** The payload whose digest the producer has stated. */
+  stated: Made
   /** The payload is in the row. */
   isStored: boolean
   /** Each node, with the attempt that it works on. */
-  producer: { isUp: boolean; attempt: number; holds: boolean }
+  producer: { isUp: boolean; attempt: number; holds: Made }
   consumer: {
     isUp: boolean
     attempt: number
-    bytes: 'none' | 'good' | 'broken'
+    bytes: 'none' | 'one' | 'two' | 'broken'
     stage: 'waits' | 'runs' | 'done'
   }
   isRevoked: boolean
@@ -42,9 +44,9 @@ const START: World = {
   state: 'planned',
   attempt: 1,
   offered: { producer: false, consumer: false },
-  isStated: false,
+  stated: '',
   isStored: false,
-  producer: { isUp: true, attempt: 1, holds: false },
+  producer: { isUp: true, attempt: 1, holds: '' },
   consumer: { isUp: true, attempt: 1, bytes: 'none', stage: 'waits' },
   isRevoked: false,
   cohort: 'open',
@@ -65,18 +67,18 @@ const taking =
   }
 
 const evidence = ({ isRevoked }: World): EdgeFacts => ({ evidence: isRevoked ? 'revoked' : 'active' })
-const seen = (bytes: string): EdgeFacts => ({
-  payload: { stated: { bytes: 1, sha256: 'good' }, seen: { bytes: 1, sha256: bytes } },
+const seen = ({ stated }: World, bytes: string): EdgeFacts => ({
+  payload: { stated: { bytes: 1, sha256: stated }, seen: { bytes: 1, sha256: bytes } },
 })
 
 /** Goes on as far as the offers allow, as every negotiation does. */
 function settle(take: Take, world: World, by: Side): World {
-  const { offered, isStored, isStated, state } = world
-  const canAgree = offered.consumer && (offered.producer || isStored) && isStated
+  const { offered, isStored, stated, state } = world
+  const canAgree = offered.consumer && (offered.producer || isStored)
   let next = world
   if (state === 'negotiating' && canAgree) next = take(next, 'agree', by, evidence(world)) ?? next
   if (next.isStored && (next.state === 'negotiated' || next.state === 'connecting'))
-    next = take(next, 'deposit', by, seen('good')) ?? next
+    next = take(next, 'deposit', by, seen(next, stated)) ?? next
   return next
 }
 
@@ -92,7 +94,10 @@ function* callsOf(take: Take, world: World, side: Side): Generator<World | undef
     return
   }
   if (!world.offered[side]) {
-    const offered = { ...world, offered: { ...world.offered, [side]: true } }
+    // What a producer holds it states with its offer.
+    const stated = side === 'producer' && world.producer.holds ? world.producer.holds : world.stated
+    const isStored = world.isStored && stated === world.stated
+    const offered = { ...world, stated, isStored, offered: { ...world.offered, [side]: true } }
     const isOffer = ['planned', 'negotiating', 'negotiated'].includes(world.state)
     const first = world.state === 'planned' ? take(offered, 'offer', side) : isOffer ? offered : undefined
     yield first && settle(take, first, side)
@@ -102,16 +107,49 @@ function* callsOf(take: Take, world: World, side: Side): Generator<World | undef
 
 function* ofProducer(take: Take, world: World): Generator<World | undefined> {
   yield* callsOf(take, world, 'producer')
-  const { producer, isStated, offered, state } = world
+  const { producer, stated, offered, state } = world
   const isCurrent = producer.isUp && producer.attempt === world.attempt
-  if (isCurrent && !isStated && offered.producer && state !== 'failed') {
-    const stated = { ...world, isStated: true }
-    yield settle(take, { ...stated, producer: { ...producer, holds: true } }, 'producer')
-    yield settle(take, { ...stated, isStored: true }, 'producer')
-  }
+  if (isCurrent && !stated && offered.producer && state !== 'failed') yield* stating(take, world, 'one')
+  if (isCurrent && stated === 'one' && world.faults < MOST_FAULTS)
+    yield* remaking(take, { ...world, faults: world.faults + 1 })
   // It is told to release what the row has, and what is needed no more.
   if (producer.isUp && producer.holds && world.consumer.stage === 'done')
-    yield { ...world, producer: { ...producer, holds: false } }
+    yield { ...world, producer: { ...producer, holds: '' } }
+}
+
+/** The payload is held by the producer; or it is in the row, unless a consumer takes it as frames already. */
+function* stating(take: Take, world: World, stated: Made): Generator<World> {
+  const { producer } = world
+  yield settle(take, { ...world, stated, isStored: false, producer: { ...producer, holds: stated } }, 'producer')
+  if (world.state === 'open') return
+  yield settle(take, { ...world, stated, isStored: true, producer: { ...producer, holds: '' } }, 'producer')
+}
+
+/** The stage of the producer is repeated, and makes another payload. */
+function* remaking(take: Take, world: World): Generator<World | undefined> {
+  const { producer, state, attempt } = world
+  if (state === 'planned' || state === 'negotiating') {
+    if (world.offered.producer) yield* stating(take, world, 'two')
+    return
+  }
+  if (state === 'consumed') {
+    // The edge keeps what it has.
+    yield { ...world, producer: { ...producer, holds: 'two' } }
+    return
+  }
+  if (state === 'failed' || attempt === MOST_ATTEMPTS) return
+  const failed = take(world, 'fail', 'platform')
+  const again = failed && take(failed, 'retry', 'platform')
+  yield (
+    again && {
+      ...again,
+      attempt: attempt + 1,
+      offered: { producer: false, consumer: false },
+      stated: '',
+      isStored: false,
+      producer: { ...producer, attempt: attempt + 1, holds: 'two' },
+    }
+  )
 }
 
 function* ofConsumer(take: Take, world: World): Generator<World | undefined> {
@@ -126,20 +164,26 @@ function* ofConsumer(take: Take, world: World): Generator<World | undefined> {
   const isComing =
     (state === 'open' && producer.isUp && producer.holds) || (state === 'transferred' && world.isStored)
   if (isComing && consumer.bytes === 'none') {
-    yield with_({ bytes: 'good' })
+    const bytes = state === 'open' ? producer.holds : world.stated
+    yield with_({ bytes: bytes || 'none' })
     if (world.faults < MOST_FAULTS) yield { ...with_({ bytes: 'broken' }), faults: world.faults + 1 }
   }
   if (consumer.bytes !== 'none' && state === 'open')
-    yield take(world, 'deliver', 'consumer', seen(consumer.bytes))
+    yield take(world, 'deliver', 'consumer', seen(world, consumer.bytes))
   if (consumer.bytes !== 'none' && state === 'transferred') {
-    const next = take(world, 'consume', 'consumer', { ...seen(consumer.bytes), ...evidence(world) })
+    const next = take(world, 'consume', 'consumer', { ...seen(world, consumer.bytes), ...evidence(world) })
     const isBad = next?.state === 'consumed' && world.isRevoked
     yield next && { ...next, violation: isBad ? 'consumed on revoked evidence' : '' }
   }
   if (consumer.bytes !== 'none' && state === 'failed') yield with_({ bytes: 'none' })
   if (state === 'consumed' && consumer.stage === 'waits') {
-    const violation = consumer.bytes === 'broken' ? 'a stage runs on broken bytes' : ''
-    yield { ...with_({ stage: 'runs' }), violation }
+    const isOther = consumer.bytes !== 'broken' && consumer.bytes !== world.stated
+    const violation = isOther ? 'a stage runs on other bytes than are stated' : ''
+    const isBroken = consumer.bytes === 'broken'
+    yield {
+      ...with_({ stage: 'runs' }),
+      violation: isBroken ? 'a stage runs on broken bytes' : violation,
+    }
   }
   if (consumer.stage === 'runs') yield { ...with_({ stage: 'done' }), cohort: 'succeeded' }
 }
@@ -157,15 +201,15 @@ function* ofPlatform(take: Take, world: World): Generator<World | undefined> {
     return
   }
   const again = take(world, 'retry', 'platform')
-  const isGone = world.isStated && !world.isStored && !(producer.isUp && producer.holds)
+  const isGone = world.stated !== '' && !world.isStored && !(producer.isUp && producer.holds)
   const next = attempt + 1
   yield (
     again && {
       ...again,
       attempt: next,
       offered: { producer: false, consumer: false },
-      isStated: world.isStated && !isGone,
-      producer: producer.isUp ? producer : { isUp: true, attempt: next, holds: false },
+      stated: isGone ? '' : world.stated,
+      producer: producer.isUp ? producer : { isUp: true, attempt: next, holds: '' },
       consumer: consumer.isUp
         ? { ...consumer, stage: 'waits' }
         : { isUp: true, attempt: next, bytes: 'none', stage: 'waits' },
@@ -176,7 +220,7 @@ function* ofPlatform(take: Take, world: World): Generator<World | undefined> {
 function* faultsOf(world: World): Generator<World | undefined> {
   if (world.faults === MOST_FAULTS) return
   const after = { ...world, faults: world.faults + 1 }
-  if (world.producer.isUp) yield { ...after, producer: { ...world.producer, isUp: false, holds: false } }
+  if (world.producer.isUp) yield { ...after, producer: { ...world.producer, isUp: false, holds: '' } }
   if (world.consumer.isUp && world.consumer.stage !== 'done')
     yield { ...after, consumer: { ...world.consumer, isUp: false, bytes: 'none', stage: 'waits' } }
   if (!world.isRevoked) yield { ...after, isRevoked: true }
@@ -186,7 +230,7 @@ function* faultsOf(world: World): Generator<World | undefined> {
 /** Both nodes hear that the cohort has ended, and drop what they hold. */
 function* ending(world: World): Generator<World> {
   const { producer, consumer } = world
-  if (producer.isUp && producer.holds) yield { ...world, producer: { ...producer, holds: false } }
+  if (producer.isUp && producer.holds) yield { ...world, producer: { ...producer, holds: '' } }
   if (consumer.isUp && consumer.bytes !== 'none') yield { ...world, consumer: { ...consumer, bytes: 'none' } }
 }
 
@@ -211,7 +255,7 @@ function search(rules: Rules) {
     const following = movesOf(take, world)
     moves += following.length
     if (following.length === 0) {
-      const isHeld = world.producer.holds || world.consumer.bytes !== 'none'
+      const isHeld = world.producer.holds !== '' || world.consumer.bytes !== 'none'
       const why = world.cohort === 'open' ? 'stuck' : isHeld ? 'something is held at the end' : ''
       if (why)
         return { states: known.size, moves, reached, violation: `${why}: ${JSON.stringify(world)}`, depth }
