@@ -1,5 +1,5 @@
 import type { Plan } from '../../schemas/cohort-plan.ts'
-import type { CohortEvent, CohortSummary, StageSummary } from '../../schemas/cohort.ts'
+import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohort.ts'
 import { table } from '../print.ts'
 
 const ms = (value: number | null): string => (value === null ? '' : `${Math.round(value)}`)
@@ -56,7 +56,7 @@ function placesInWords(plan: Plan): string[] {
   const edges = plan.edges.map((edge) => [
     edge.edge_id,
     edge.kind,
-    edge.transport,
+    wayOf(edge),
     edge.estimated_bytes,
     ms(edge.estimated_ms),
     edge.score?.toFixed(SCORE_DIGITS),
@@ -113,6 +113,10 @@ function attemptOf({ stage_id, attempt }: StageSummary, retries: Retries): strin
   return why === undefined || attempt < 2 ? `${attempt || ''}` : `${attempt} (${why})`
 }
 
+/** Returns the transport of a hand-over, and that it goes in frames where it does. */
+const wayOf = ({ transport, mode }: Pick<EdgeSummary, 'transport' | 'mode'>): string | null =>
+  transport !== null && mode === 'session' ? `${transport}, session` : transport
+
 /** Describes the hand-overs of a cohort in a table. */
 export const edgesInWords = ({ edges }: CohortSummary): string =>
   table(
@@ -122,7 +126,7 @@ export const edgesInWords = ({ edges }: CohortSummary): string =>
       edge.kind,
       edge.state,
       edge.attempt,
-      edge.transport,
+      wayOf(edge),
       edge.bytes,
       ms(edge.transfer_ms),
       edge.failure,

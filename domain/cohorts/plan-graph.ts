@@ -139,7 +139,10 @@ const impossibleSessions = ({ graph: { stages, edges } }: PlanInput): PlanReason
     .flatMap(({ edge_id, from, space }) => {
       const operation = stages.find(({ stage_id }) => stage_id === from.stage_id)?.operation
       if (space && operation !== undefined && STREAMED_OPERATIONS.includes(operation)) return []
-      const what = space && operation !== undefined ? `the operation "${operation}" hands over` : 'a value is handed over'
+      const what =
+        space && operation !== undefined
+          ? `the operation "${operation}" hands over`
+          : 'a value is handed over'
       const able = STREAMED_OPERATIONS.map((one) => `"${one}"`).join(', ')
       return {
         code: 'operation_not_supported' as const,

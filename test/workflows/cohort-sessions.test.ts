@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
-import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { ImportedModel } from '../../schemas/model-import.ts'
 import { SOON_MS, until } from '../support/assertions/until.ts'
 import { embeddingSpace, evaluate, evidenceBody, mapFile } from '../support/builders/evidence.ts'
 import { requireSpecialist, tinySpecialist } from '../support/builders/tiny-specialist.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { colouredTexts } from '../support/servers/evaluation-world.ts'
-import { type InferenceWorld, startInferenceWorld, type WorldNode } from '../support/servers/inference-world.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
 import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.ts'
 
 const WIDTH = 32
@@ -127,7 +131,10 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
     const { taken, made } = (await world.task(taskId)).result
     // The payload holds 32-bit numbers.
-    assert.deepEqual(taken, made.embeddings.map((one: number[]) => [...new Float32Array(one)]))
+    assert.deepEqual(
+      taken,
+      made.embeddings.map((one: number[]) => [...new Float32Array(one)]),
+    )
     await until(nothingLeft)
     return { seen, edge: edgeOf(seen), vectors: taken as number[][], made }
   }
@@ -158,6 +165,17 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.deepEqual([edge.rate_mb_s, edge.bytes > TEXTS.length * WIDTH * 4], [null, true])
   })
 
+  it('are planned as a session between two nodes alone', async () => {
+    const planned = async (to: WorldNode) => {
+      const { body } = await call('POST', '/api/v1/cohorts:plan', planOf({ mode: 'session' }, { to: [to] }))
+      const { mode, transport } = body.edges.find(({ edge_id }: AnyBody) => edge_id === 'vectors')
+      return [body.feasible, mode, transport]
+    }
+
+    assert.deepEqual(await planned(b!), [true, 'session', 'direct'])
+    assert.deepEqual(await planned(a!), [true, 'transfer', 'local'])
+  })
+
   it('go on behind the last frame that was taken when the connection is cut', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
@@ -183,7 +201,10 @@ describe('vectors of many texts, handed over in frames', function () {
       ['relay', b],
       ['local', a],
     ] as const) {
-      const edge = { mode: 'session' as const, ...(transport === 'relay' && { transports: ['relay' as const] }) }
+      const edge = {
+        mode: 'session' as const,
+        ...(transport === 'relay' && { transports: ['relay' as const] }),
+      }
       const { edge: used, vectors } = await finished(await run(planOf(edge, { to: [to] })))
 
       assert.deepEqual([used.mode, used.transport, used.attempt], ['transfer', transport, 1])

@@ -1,10 +1,10 @@
-import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
 import {
   bytesOfVectors,
   headOfVectors,
   sizeOfVectors,
   writeVectors,
 } from '../../../node-runtime/cohorts/vectors.ts'
+import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
 import type { OutgoingEdge } from '../../../schemas/cohort-stage.ts'
 import { type Answered, InferenceError } from '../models/ask-model.ts'
 import { callerOf, keepPayload, type StageWork } from './stage-work.ts'

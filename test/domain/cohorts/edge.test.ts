@@ -120,7 +120,11 @@ function* ofProducer(take: Take, world: World): Generator<World | undefined> {
 /** The payload is held by the producer; or it is in the row, unless a consumer takes it as frames already. */
 function* stating(take: Take, world: World, stated: Made): Generator<World> {
   const { producer } = world
-  yield settle(take, { ...world, stated, isStored: false, producer: { ...producer, holds: stated } }, 'producer')
+  yield settle(
+    take,
+    { ...world, stated, isStored: false, producer: { ...producer, holds: stated } },
+    'producer',
+  )
   if (world.state === 'open') return
   yield settle(take, { ...world, stated, isStored: true, producer: { ...producer, holds: '' } }, 'producer')
 }

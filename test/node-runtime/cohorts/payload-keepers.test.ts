@@ -9,7 +9,7 @@ import { closeEdges } from '../../../db/repositories/cohorts/stages.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import type { CallOptions } from '../../../node-runtime/control/client.ts'
 import { buildCohort, buildEdge, buildStage, leaseStage, TEXT_SPACE } from '../../support/builders/cohorts.ts'
-import { storeBytes } from '../../support/builders/edges.ts'
+import { sha256Of, storeBytes } from '../../support/builders/edges.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { startNode, type TestNode, until } from '../../support/servers/node.ts'
 
@@ -128,6 +128,28 @@ describe('payloads that a node keeps for later stages', () => {
       ).status,
       'running',
     )
+  })
+
+  it('give way to what the same stage has made anew', async () => {
+    const { cohort, edge, caller, side } = await keep()
+    const { edges, keepers } = node.parts
+    const bytes = randomBytes(100_000)
+    using payload = await storeBytes(edges.store, bytes)
+
+    const again = { ...caller, control: node.parts.control }
+    await keepers.keep(again, side, { payload, encoding: 'safetensors' }, AbortSignal.timeout(30_000))
+    payload[Symbol.dispose]()
+
+    const { sha256, attempt } = await api.database.db
+      .selectFrom('cohort_edge')
+      .select(['sha256', 'attempt'])
+      .where('id', '=', edge.id)
+      .executeTakeFirstOrThrow()
+    assert.deepEqual([sha256, attempt], [sha256Of(bytes), 1])
+    assert.equal(edges.store.find({ edgeId: edge.id, attempt: 1 })?.sha256, sha256)
+    await until(async () => (await kept()) === 1)
+    await cancelCohort(api.services, cohort.id)
+    await removed()
   })
 
   it('are not kept when the platform refuses them', async () => {

@@ -85,7 +85,11 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   const log = createLogger('test-node', process.env.HEARTH_LOG_LEVEL ?? 'silent')
   const tiny = () => tinyCatalog(join(dir, 'catalog'), options)
   const models =
-    options.realCatalog === 'both' ? joined(loadCatalog(), tiny()) : options.realCatalog ? loadCatalog() : tiny()
+    options.realCatalog === 'both'
+      ? joined(loadCatalog(), tiny())
+      : options.realCatalog
+        ? loadCatalog()
+        : tiny()
   const catalog = { ...models, tools: options.tools ? loadCatalog().tools : [] }
   let draining = false
   const parts = await openNode(config, log, {

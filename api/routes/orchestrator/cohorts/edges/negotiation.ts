@@ -45,7 +45,11 @@ async function moveOn(step: EdgeStep): Promise<void> {
   const { trx, call } = step
   step.events.push(...(await replacePayload(trx, step.edge)))
   step.edge = await edgeRepository.readEdge(trx, step.edge.id)
-  const { was_held: _, was_called_at: __, ...attempt } = await edgeRepository.callAttempt(trx, step.edge, call)
+  const {
+    was_held: _,
+    was_called_at: __,
+    ...attempt
+  } = await edgeRepository.callAttempt(trx, step.edge, call)
   step.attempt = attempt
 }
 

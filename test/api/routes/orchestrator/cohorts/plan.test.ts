@@ -88,6 +88,22 @@ describe('plans of cohorts', () => {
       ['unknown_endpoint'],
     ],
     [
+      'a session of a value',
+      (id) => ({
+        stages: [stage('a', id), stage('b', id)],
+        edges: [{ ...edge('a', 'b'), mode: 'session' }],
+      }),
+      ['operation_not_supported'],
+    ],
+    [
+      'a session of a prompt, which is read as a whole',
+      (id) => ({
+        stages: [stage('a', id, { operation: 'prefill' }), stage('b', id, { operation: 'decode' })],
+        edges: [{ ...edge('a', 'b'), mode: 'session', space: { source: 'kv', target: 'kv' } }],
+      }),
+      ['operation_not_supported', 'space_missing'],
+    ],
+    [
       'spaces that nobody has registered',
       (id) => ({
         stages: [stage('a', id), stage('b', id)],
@@ -259,6 +275,34 @@ describe('plans of cohorts', () => {
     assert.deepEqual(byName.body, byId.body)
     assert.equal(unknown.status, 404)
     assert.match(unknown.body.error.message, /id or name/)
+  })
+
+  it('tell which operations hand over in frames', async () => {
+    const { db } = api.database
+    const look = async (overrides: object) => {
+      const { id } = await buildEndpoint(db, caller.accountId, overrides)
+      const { body } = await api.call<AnyBody>('GET', `/api/v1/cohorts/capabilities?endpoint_id=${id}`, {
+        key: caller.key,
+        headers: { 'x-account-id': caller.accountId },
+      })
+      return [body.modes, body.streamed_operations]
+    }
+
+    assert.deepEqual(await look({ task_type: 'embeddings' }), [['transfer', 'session'], ['embed']])
+    assert.deepEqual(await look({}), [['transfer'], []])
+  })
+
+  it('name the edge and what its session would need', async () => {
+    const { body } = await call('/cohorts:plan', {
+      stages: [stage('a', endpoint), stage('b', endpoint)],
+      edges: [{ ...edge('a', 'b'), edge_id: 'frames', mode: 'session' }],
+    })
+
+    const [{ edge_id, message }] = body.reasons.filter(
+      ({ code }: AnyBody) => code === 'operation_not_supported',
+    )
+    assert.equal(edge_id, 'frames')
+    assert.match(message, /edge "frames": a value is handed over as a whole.*"embed".*"space"/)
   })
 
   it('count against the rate of their account, and a look at capabilities does not', async () => {

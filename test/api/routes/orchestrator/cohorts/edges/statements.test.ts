@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict'
 import { retryEdges } from '../../../../../../db/repositories/cohorts/edge-retries.ts'
 import { completeStage, lockStage } from '../../../../../../db/repositories/cohorts/stages.ts'
-import type { EdgeOffer } from '../../../../../../schemas/cohort-edge.ts'
 import { sha256Hex } from '../../../../../../platform/signing.ts'
-import { type EdgeWorld, edgeWorld, INLINE, PAYLOAD, STATED } from '../../../../../support/assertions/edge-suite.ts'
+import type { EdgeOffer } from '../../../../../../schemas/cohort-edge.ts'
+import {
+  type EdgeWorld,
+  edgeWorld,
+  INLINE,
+  PAYLOAD,
+  STATED,
+} from '../../../../../support/assertions/edge-suite.ts'
 import { leaseStage } from '../../../../../support/builders/cohorts.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 
