@@ -5,9 +5,9 @@ import { costsOf, type StageCosts, type StageModel } from './costs.ts'
 import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
 import { noNodeCode, whyNoNode } from './no-node.ts'
-import { STREAMED_OPERATIONS } from './operations.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
+import { impossibleSessions } from './sessions.ts'
 import { costOfWay, type EdgeCost, expectedBytes, type RateOf, timesOf, waysOf } from './transfers.ts'
 
 export interface PlanInput {
@@ -52,7 +52,7 @@ export function planGraph(input: PlanInput): PlannedGraph {
   const ways = new Map(graph.edges.map((edge) => [edge.edge_id, waysOfEdge(input, edge)]))
   const reasons = [
     ...input.reasons,
-    ...impossibleSessions(input),
+    ...impossibleSessions(graph),
     ...missingWays(input, ways),
     ...missingNodes(input, costs),
   ]
@@ -131,25 +131,6 @@ const missingWays = ({ graph }: PlanInput, ways: ReadonlyMap<string, Transport[]
       message: `no transport that edge "${edge_id}" allows (${transports?.join(', ') ?? 'all but relay'}) can carry what it hands over`,
       edge_id,
     }))
-
-/** Reasons for sessions whose producers make what they hand over at once, or hand over a value. */
-const impossibleSessions = ({ graph: { stages, edges } }: PlanInput): PlanReason[] =>
-  edges
-    .filter(({ mode }) => mode === 'session')
-    .flatMap(({ edge_id, from, space }) => {
-      const operation = stages.find(({ stage_id }) => stage_id === from.stage_id)?.operation
-      if (space && operation !== undefined && STREAMED_OPERATIONS.includes(operation)) return []
-      const what =
-        space && operation !== undefined
-          ? `the operation "${operation}" hands over`
-          : 'a value is handed over'
-      const able = STREAMED_OPERATIONS.map((one) => `"${one}"`).join(', ')
-      return {
-        code: 'operation_not_supported' as const,
-        message: `edge "${edge_id}": ${what} as a whole, so it has no session; one begins at a stage with the operation ${able} and names a "space"`,
-        edge_id,
-      }
-    })
 
 const missingNodes = (
   { graph, models, nodes, nodeNames }: PlanInput,
