@@ -19,14 +19,14 @@ export function dialSession(peer: EdgePeer, options: SessionOptions, signal: Abo
   const cancel = () => session.destroy()
   if (signal.aborted) cancel()
   else signal.addEventListener('abort', cancel, { once: true })
-  void keepConnected(session, peer).finally(() => signal.removeEventListener('abort', cancel))
+  void keepConnected(session, peer, signal).finally(() => signal.removeEventListener('abort', cancel))
   return session
 }
 
-async function keepConnected(session: EdgeSession, peer: EdgePeer): Promise<void> {
+async function keepConnected(session: EdgeSession, peer: EdgePeer, signal: AbortSignal): Promise<void> {
   for (let failures = 0; !session.isOver; failures++) {
     try {
-      const socket = await connect(peer)
+      const socket = await connect(peer, signal)
       const closed = new Promise((resolve) => socket.once('close', resolve))
       session.attach(socket)
       failures = 0
@@ -39,8 +39,8 @@ async function keepConnected(session: EdgeSession, peer: EdgePeer): Promise<void
   }
 }
 
-async function connect(peer: EdgePeer): Promise<WebSocket> {
-  const tls = await connectPinned(peer)
+async function connect(peer: EdgePeer, signal: AbortSignal): Promise<WebSocket> {
+  const tls = await connectPinned(peer, { signal })
   const url = new URL(edgePath(peer), peer.url)
   url.protocol = 'wss:'
   const socket = new WebSocket(url, {

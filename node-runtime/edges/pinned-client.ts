@@ -19,22 +19,30 @@ export interface EdgePeer extends EdgeAttempt {
 export const edgePath = ({ edgeId, attempt }: EdgeAttempt): string => `/edges/${edgeId}/${attempt}`
 export const bearer = ({ ticket }: EdgePeer) => ({ authorization: `Bearer ${ticket}` })
 
+interface Connecting {
+  timeout?: number
+  /** The bytes come in a buffer that is used again. */
+  onread?: OnReadOpts
+  /** Closes connections, also such as are being opened: the other side may never answer. */
+  signal: AbortSignal
+}
+
 /** Opens connections to one candidate. Each must show the expected key before anything is sent on it. */
-export function pinnedClient(peer: EdgePeer, connectMs = CONNECT_MS): Client {
+export function pinnedClient(peer: EdgePeer, connecting: Connecting): Client {
   return new Client(originOf(peer.url), {
     allowH2: false,
     // What counts as silence is decided by whoever reads.
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: MOST_HEADER_BYTES,
-    connect: pinnedConnector(peer.spkiSha256, connectMs),
+    connect: pinnedConnector(peer.spkiSha256, connecting),
   })
 }
 
-/** Opens one connection; with `onread` its bytes come in a buffer that is used again. */
-export function connectPinned({ url, spkiSha256 }: EdgePeer, onread?: OnReadOpts): Promise<TLSSocket> {
+/** Opens one connection. */
+export function connectPinned({ url, spkiSha256 }: EdgePeer, connecting: Connecting): Promise<TLSSocket> {
   const { hostname, host, port } = new URL(originOf(url))
-  const connect = pinnedConnector(spkiSha256, CONNECT_MS, onread)
+  const connect = pinnedConnector(spkiSha256, connecting)
   return new Promise((resolve, reject) =>
     connect({ hostname: hostname.replace(/^\[|\]$/g, ''), host, protocol: 'https:', port }, (err, socket) =>
       err ? reject(err) : resolve(socket as TLSSocket),
@@ -42,7 +50,10 @@ export function connectPinned({ url, spkiSha256 }: EdgePeer, onread?: OnReadOpts
   )
 }
 
-function pinnedConnector(spkiSha256: string, timeout: number, onread?: OnReadOpts): buildConnector.connector {
+function pinnedConnector(
+  spkiSha256: string,
+  { timeout = CONNECT_MS, onread, signal }: Connecting,
+): buildConnector.connector {
   const connect = buildConnector({
     // No authority knows nodes: their key itself is what the platform told, and TLS proves that the peer has it.
     rejectUnauthorized: false,
@@ -51,6 +62,7 @@ function pinnedConnector(spkiSha256: string, timeout: number, onread?: OnReadOpt
     minVersion: 'TLSv1.3',
     allowH2: false,
     timeout,
+    signal,
     ...(onread && { onread }),
   })
   return (options, callback) =>

@@ -40,6 +40,7 @@ class Answer implements Dispatcher.DispatchController {
   /** Pieces that came while the handler was not ready. */
   readonly #held: Buffer[] = []
   #isOver = false
+  readonly #over = new AbortController()
   aborted = false
   paused = false
   reason: Error | null = null
@@ -55,7 +56,7 @@ class Answer implements Dispatcher.DispatchController {
         buffer: Buffer.allocUnsafeSlow(PIECE_BYTES),
         callback: (length: number, buffer: Uint8Array) => this.#take(buffer, length),
       }
-      const socket = await connectPinned(peer, onread)
+      const socket = await connectPinned(peer, { onread, signal: this.#over.signal })
       this.#socket = socket
       if (this.#isOver) return void socket.destroy()
       socket.once('error', (err) => this.#fail(err))
@@ -139,6 +140,7 @@ class Answer implements Dispatcher.DispatchController {
 
   #close(): void {
     this.#isOver = true
+    this.#over.abort()
     this.#socket?.destroy()
   }
 }

@@ -31,7 +31,8 @@ export function probeCandidates(
 
 /** Returns the time between a request and its answer, without that of the connection. */
 async function roundTrip(peer: EdgePeer, timeoutMs: number, signal?: AbortSignal): Promise<number> {
-  const client = pinnedClient(peer, timeoutMs)
+  const over = new AbortController()
+  const client = pinnedClient(peer, { timeout: timeoutMs, signal: over.signal })
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   const timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
   const leave = () => reject(new Error('cancelled'))
@@ -54,6 +55,7 @@ async function roundTrip(peer: EdgePeer, timeoutMs: number, signal?: AbortSignal
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', leave)
+    over.abort()
     await client.destroy()
   }
 }

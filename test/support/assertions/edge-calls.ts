@@ -1,0 +1,35 @@
+import type { AnyBody } from '../servers/api.ts'
+import type { TestNode } from '../servers/node.ts'
+
+/** What a node asks the platform about a hand-over. */
+export interface EdgeCall {
+  verb: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume'
+  place: { cohortId: string; edgeId: string }
+  body: { role?: 'producer' | 'consumer'; phase?: string; [member: string]: unknown }
+  /** Makes a call like it, with other members of its body. */
+  send(body?: object): Promise<AnyBody>
+}
+
+/** Has a test act before each call of a node about hand-overs, which waits for it, until disposed. */
+export function beforeEdgeCalls(
+  { parts: { control } }: TestNode,
+  act: (call: EdgeCall) => Promise<void> | void,
+): Disposable {
+  const edge = control.edge.bind(control)
+  const own = (async (verb: EdgeCall['verb'], place: EdgeCall['place'], body: object, options) => {
+    const call: EdgeCall = {
+      verb,
+      place: { ...place },
+      body: { ...body },
+      send: (other = {}) => edge(verb, place, { ...body, ...other }, { signal: AbortSignal.timeout(10_000) }),
+    }
+    await act(call)
+    return edge(call.verb, call.place, call.body, options)
+  }) as typeof control.edge
+  control.edge = own
+  return {
+    [Symbol.dispose]() {
+      if (control.edge === own) control.edge = edge
+    },
+  }
+}
