@@ -53,14 +53,17 @@ export class EdgeEnd {
     return { edgeId: this.edgeId, attempt: this.#attempt }
   }
 
-  /** Offers to give or take the payload, and waits for news. `onAttempt` is called before an offer at a later attempt. */
+  /**
+   * Offers to give or take the payload, and waits for news; that there is another attempt is news by itself. `onAttempt` is
+   * called before an offer at a later attempt.
+   */
   async negotiate(
     offer: EdgeOffer,
     { waitMs = WAIT_MS, signal, onAttempt }: Negotiating,
   ): Promise<EdgeNegotiated> {
-    for (;;) {
+    for (let wait_ms = waitMs; ; wait_ms = 0) {
       try {
-        const body = { role: this.#role, wait_ms: waitMs, offer }
+        const body = { role: this.#role, wait_ms, offer }
         const answer = await this.#call<EdgeNegotiated>('negotiate', body, signal)
         if (answer.attempt <= this.#attempt) return answer
         // Another payload than was stated goes with another attempt.

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { Logger } from '../../platform/log.ts'
 import { type EdgeNegotiated, type EdgeOffer, INLINE_BYTES } from '../../schemas/cohort-edge.ts'
 import type { OutgoingEdge } from '../../schemas/cohort-stage.ts'
@@ -198,10 +199,16 @@ export class PayloadKeepers implements AsyncDisposable {
   async #serve(keeping: Keeping, kept: Kept & { payload: Payload }, first: EdgeNegotiated): Promise<void> {
     const { store } = this.#edges
     const { end } = keeping
+    const { payload } = kept
     const signal = AbortSignal.any([this.#stopping.signal, kept.over])
     for (let answer = first; !answer.release; answer = await this.#ask(end, kept, signal)) {
-      // Throws for a payload that has made room for others; the platform tells that to whoever asks for it.
-      if (!store.renew(end.at, HOLD_MS)) store.hold(kept.payload, end.at, HOLD_MS)
+      if (!store.renew(end.at, HOLD_MS) && !store.holds(payload)) {
+        // It has made room for others, and only who needs it once more has to know.
+        if (needsPayload(answer)) return await end.fail(goneError(), answer.agreed?.transport ?? 'direct')
+        await pauseAfter(answer, signal)
+        continue
+      }
+      if (store.find(end.at) === undefined) store.hold(payload, end.at, HOLD_MS)
       if (answer.state === 'consumed') store.consumed(end.at)
       if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
       else if (answer.proceed && isUnderWay(answer)) await this.#hand(keeping, kept, answer, signal)
@@ -218,7 +225,7 @@ export class PayloadKeepers implements AsyncDisposable {
       try {
         return await end.negotiate(offer, { signal, onAttempt })
       } catch (err) {
-        if (isRefusal(err) || signal.aborted || (payload && !store.find(end.at))) throw err
+        if (isRefusal(err) || signal.aborted) throw err
       }
     }
   }
@@ -265,6 +272,10 @@ export class PayloadKeepers implements AsyncDisposable {
     }
   }
 }
+
+const needsPayload = ({ state }: EdgeNegotiated): boolean => state !== 'consumed' && state !== 'failed'
+
+const goneError = () => new EdgeError('payload_gone', 'the payload has made room for others on its node')
 
 const isUnderWay = ({ state }: EdgeNegotiated): boolean => state === 'negotiated' || state === 'connecting'
 

@@ -1,21 +1,27 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { Agreement, EdgeNegotiated, EdgeOffer } from '../../schemas/cohort-edge.ts'
 import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
-import type { EdgeFailure } from '../../schemas/cohort-vocabulary.ts'
 import { checkPayload } from '../edges/check-payload.ts'
 import type { Edges, PayloadSource } from '../edges/edges.ts'
 import type { Payload } from '../edges/payload.ts'
-import type { EdgePeer } from '../edges/pinned-client.ts'
 import { probeCandidates } from '../edges/probe.ts'
-import { type EdgeCaller, EdgeEnd, isRefusal, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
+import { type EdgeCaller, EdgeEnd, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
+import { waitForRoom } from './room.ts'
+import { BrokenSession, HELD_MS, PROGRESS_MS, takeFrames, untilMovedOn } from './take-frames.ts'
 
-/** The platform counts an attempt as lost that says nothing for 10 s. */
-const PROGRESS_MS = 2_000
-/** How long a broken session is left to the platform, while its producer has a payload and while it makes one. */
-const HELD_MS = 5_000
-const WORKING_MS = 60_000
-const ASK_AGAIN_MS = 1_000
+/** The stage that takes what is handed over. */
+export interface Receiver extends EdgeCaller {
+  edges: Edges
+  /** Tells that its node has no room for a payload, and that there is some again. */
+  waitsForRoom: (isWaiting: boolean) => void
+}
+
+/** One hand-over as a stage takes it. */
+export interface Receiving {
+  caller: Receiver
+  offer: EdgeOffer
+  signal: AbortSignal
+}
 
 /** A representation that has been verified and consumed; its file goes when it is disposed. */
 export interface ReceivedPayload extends Disposable {
@@ -33,13 +39,12 @@ export interface Received {
 
 /** Waits for the payload of a hand-over, fetches it by the agreed way, verifies it, and consumes it. */
 export async function receivePayload(
-  caller: EdgeCaller & { edges: Edges },
+  caller: Receiver,
   edge: IncomingEdge,
   signal: AbortSignal,
 ): Promise<Received> {
-  const { edges } = caller
   const end = new EdgeEnd(caller, 'consumer', edge)
-  const offer = offerOf(edge, edges)
+  const offer = offerOf(edge, caller.edges)
   for (;;) {
     const answer = await end.negotiate(offer, { signal })
     throwIfFailed(answer)
@@ -47,7 +52,7 @@ export async function receivePayload(
     const { agreed } = answer
     let payload: Payload | undefined
     try {
-      if (agreed) payload = await bringPayload(end, { ...answer, agreed }, edges, signal)
+      if (agreed) payload = await bringPayload(end, { ...answer, agreed }, { caller, offer, signal })
       if (agreed && payload) {
         const taken = payload
         const mayRun = await consume(end, { edge, payload, agreed }, signal)
@@ -81,14 +86,21 @@ type Agreed = EdgeNegotiated & { agreed: Agreement }
 export async function bringPayload(
   end: EdgeEnd,
   answer: Agreed,
-  edges: Edges,
-  signal: AbortSignal,
+  { caller, offer, signal }: Receiving,
 ): Promise<Payload | undefined> {
-  switch (answer.agreed.transport) {
+  const { edges } = caller
+  const { transport } = answer.agreed
+  if (transport !== 'local') {
+    const sign = async () => throwIfFailed(await end.negotiate(offer, { waitMs: 0, signal }))
+    const waiting = { store: edges.store, tell: caller.waitsForRoom, sign, signal }
+    // The attempt may have become another one meanwhile.
+    if (await waitForRoom(answer.size_bytes ?? 0, waiting)) return undefined
+  }
+  switch (transport) {
     case 'inline':
       return answer.inline === null ? undefined : writeInline(answer.inline, edges)
     case 'local':
-      return answer.state === 'transferred' ? heldHere(end, edges) : undefined
+      return answer.state === 'transferred' ? heldHere(end, edges, signal) : undefined
     case 'direct':
     case 'relay':
       return connect(end, answer, edges, signal)
@@ -104,14 +116,21 @@ async function writeInline(inline: string, { store }: Edges): Promise<Payload> {
   return await writer.finish()
 }
 
-/** The producer was on this node; its payload stays held until the platform releases it. */
-function heldHere({ at }: EdgeEnd, { store }: Edges): Payload {
-  const { path, sizeBytes, sha256 } = store.find(at) ?? gone()
-  return { path, sizeBytes, sha256, [Symbol.dispose]: () => {} }
-}
-
-function gone(): never {
-  throw new EdgeError('payload_gone', 'the payload is no longer on this node')
+/**
+ * The producer was on this node; its payload stays held until the platform releases it. Its keeper may not have heard of
+ * a new attempt yet.
+ */
+async function heldHere(end: EdgeEnd, { store }: Edges, signal: AbortSignal): Promise<Payload> {
+  const soon = AbortSignal.timeout(HELD_MS)
+  try {
+    const { path, sizeBytes, sha256 } = await store.whenHeld(end.at, AbortSignal.any([signal, soon]))
+    return { path, sizeBytes, sha256, [Symbol.dispose]: () => {} }
+  } catch (err) {
+    if (signal.aborted) throw err
+    const gone = new EdgeError('payload_gone', 'the payload is no longer on this node', { cause: err })
+    await end.fail(gone, 'local')
+    throw gone
+  }
 }
 
 /** Fetches the payload from its producer, or from the object store where that cannot be reached. */
@@ -180,84 +199,6 @@ async function fetch(
   } catch (err) {
     payload[Symbol.dispose]()
     throw err
-  }
-}
-
-/** The connection of a session has ended before its last frame. */
-class BrokenSession extends Error {
-  override readonly name = 'BrokenSession'
-  readonly why: EdgeError
-
-  constructor(why: EdgeError) {
-    super(why.message, { cause: why })
-    this.why = why
-  }
-}
-
-/** What a consumer finds out by itself, which no other attempt of the producer changes. */
-const OWN: ReadonlySet<EdgeFailure> = new Set(['no_room', 'size_mismatch', 'digest_mismatch'])
-
-/** Takes a payload as frames, while its producer makes it. */
-async function takeFrames(
-  end: EdgeEnd,
-  { max_bytes: maxBytes, window_bytes: windowBytes }: Agreement,
-  { peer, edges, signal }: { peer: EdgePeer; edges: Edges; signal: AbortSignal },
-): Promise<Payload> {
-  const transport = 'direct'
-  const startedAt = performance.now()
-  throwIfFailed(await end.transfer({ phase: 'begin', transport }, signal, 'session'))
-  const movedOn = new AbortController()
-  const until = AbortSignal.any([signal, movedOn.signal])
-  let taken = { acknowledged: 0, bytes: 0 }
-  const progress = setInterval(() => {
-    end.transfer({ phase: 'progress', transport, ...taken }, until, 'session').catch((err: unknown) => {
-      if (isRefusal(err)) movedOn.abort(err)
-    })
-  }, PROGRESS_MS)
-  let payload: Payload
-  try {
-    const onTaken = (now: typeof taken) => (taken = now)
-    payload = await edges.receiveFrames(peer, { maxBytes, windowBytes, signal: until, onTaken })
-  } catch (err) {
-    signal.throwIfAborted()
-    if (movedOn.signal.aborted) throw movedOn.signal.reason
-    const why = err instanceof EdgeError ? err : new EdgeError('stalled', String(err), { cause: err })
-    if (!OWN.has(why.failure)) throw new BrokenSession(why)
-    await end.fail(why, transport)
-    throw why
-  } finally {
-    clearInterval(progress)
-  }
-  try {
-    const elapsed_ms = Math.round(performance.now() - startedAt)
-    const sent = { bytes: payload.sizeBytes, sha256: payload.sha256, elapsed_ms }
-    throwIfFailed(await end.transfer({ phase: 'end', transport, ...sent }, signal, 'session'))
-    return payload
-  } catch (err) {
-    payload[Symbol.dispose]()
-    throw err
-  }
-}
-
-/**
- * Waits for the platform to begin another attempt in place of one whose session is broken: the producer may be lost, or
- * have failed, and its consumer keeps its place and its model meanwhile. Tells the failure when nothing follows.
- */
-async function untilMovedOn(
-  end: EdgeEnd,
-  { offer, why }: { offer: EdgeOffer; why: EdgeError },
-  signal: AbortSignal,
-): Promise<void> {
-  const { attempt } = end.at
-  for (const since = performance.now(); ;) {
-    const answer = await end.negotiate(offer, { waitMs: 0, signal })
-    if (end.at.attempt !== attempt || answer.state === 'failed' || answer.release) return
-    const isWhole = answer.size_bytes !== null
-    if (performance.now() - since > (isWhole ? HELD_MS : WORKING_MS)) {
-      await end.fail(why, 'direct')
-      throw why
-    }
-    await sleep(ASK_AGAIN_MS, undefined, { signal })
   }
 }
 

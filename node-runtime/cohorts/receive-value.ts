@@ -3,9 +3,8 @@ import { readFile } from 'node:fs/promises'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { EdgeNegotiated, EdgeOffer } from '../../schemas/cohort-edge.ts'
 import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
-import type { Edges } from '../edges/edges.ts'
-import { type EdgeCaller, EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
-import { bringPayload } from './receive-payload.ts'
+import { EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
+import { bringPayload, type Receiver, type Receiving } from './receive-payload.ts'
 
 /** A result has at most so many bytes, and a value is a part of one. */
 const MOST_BYTES = 64 * 1024 * 1024
@@ -19,7 +18,7 @@ export interface Received {
 
 /** Waits for the value of a hand-over, in the row or from the object store, checks its digest, and consumes it. */
 export async function receiveValue(
-  caller: EdgeCaller & { edges: Edges },
+  caller: Receiver,
   edge: IncomingEdge,
   signal: AbortSignal,
 ): Promise<Received> {
@@ -30,7 +29,7 @@ export async function receiveValue(
     throwIfFailed(answer)
     if (answer.release) return { value: undefined, mayRun: false }
     try {
-      const taken = await take(end, answer, { edges: caller.edges, edge, signal })
+      const taken = await take(end, answer, edge, { caller, offer, signal })
       if (taken) return taken
     } catch (err) {
       if (!end.hasMovedOn(err)) throw err
@@ -44,9 +43,10 @@ export async function receiveValue(
 async function take(
   end: EdgeEnd,
   answer: EdgeNegotiated,
-  { edges, edge, signal }: { edges: Edges; edge: IncomingEdge; signal: AbortSignal },
+  edge: IncomingEdge,
+  receiving: Receiving,
 ): Promise<Received | undefined> {
-  const bytes = await bytesOf(end, answer, edges, signal)
+  const bytes = await bytesOf(end, answer, receiving)
   if (bytes === undefined) return undefined
   const sha256 = hash('sha256', bytes, 'hex')
   const isWhole = sha256 === answer.sha256
@@ -55,7 +55,7 @@ async function take(
     isWhole
       ? { outcome: 'consumed', ...taken }
       : { outcome: 'refused', ...taken, failure: 'digest_mismatch' },
-    signal,
+    receiving.signal,
   )
   if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over has another digest')
   return { value: { edge, value: JSON.parse(bytes.toString()) }, mayRun: stage_may_run }
@@ -74,12 +74,11 @@ const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge): EdgeOffer => (
 async function bytesOf(
   end: EdgeEnd,
   answer: EdgeNegotiated,
-  edges: Edges,
-  signal: AbortSignal,
+  receiving: Receiving,
 ): Promise<Buffer | undefined> {
   const { agreed, inline } = answer
   if (inline !== null) return Buffer.from(inline, 'base64')
   if (agreed?.transport !== 'relay') return undefined
-  using payload = await bringPayload(end, { ...answer, agreed }, edges, signal)
+  using payload = await bringPayload(end, { ...answer, agreed }, receiving)
   return payload && readFile(payload.path)
 }

@@ -126,6 +126,11 @@ export class PayloadStore implements AsyncDisposable {
     this.#wake()
   }
 
+  /** Returns whether a payload has not been removed. */
+  holds(payload: Payload): boolean {
+    return this.#payloads.has(payload)
+  }
+
   find({ edgeId, attempt }: EdgeAttempt): Payload | undefined {
     return this.#current(edgeId, attempt)?.payload
   }
@@ -139,10 +144,21 @@ export class PayloadStore implements AsyncDisposable {
     }
   }
 
-  /** Resolves once a payload of this size would fit; throws `no_room` if it never can. */
+  /** Returns whether a payload of this size fits now. Throws `size_mismatch` for one that never can. */
+  async hasRoom(bytes: number): Promise<boolean> {
+    if (bytes > this.limitBytes) {
+      const message = `a payload of ${bytes} bytes is larger than the ${this.limitBytes} that this node has for all of them`
+      throw new EdgeError('size_mismatch', message)
+    }
+    const evictable = this.#evictable()
+    if (this.#usedBytes - evictable + bytes > this.limitBytes) return false
+    const { bavail, bsize } = await statfs(this.#dir)
+    return bavail * bsize + evictable >= bytes + HEADROOM_BYTES
+  }
+
+  /** Resolves once a payload of this size fits. Who frees the disk otherwise wakes nobody here. */
   async whenRoom(bytes: number, signal: AbortSignal): Promise<void> {
-    if (bytes > this.limitBytes) throw this.#noRoom(bytes)
-    while (this.#usedBytes - this.#evictable() + bytes > this.limitBytes) await this.#changed(signal)
+    while (!(await this.hasRoom(bytes))) await this.#changed(signal)
   }
 
   /** Gives a consumer on this node a name of its own for the bytes, which nothing has to be copied for. */

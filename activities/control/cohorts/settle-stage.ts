@@ -16,6 +16,8 @@ import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
 
 /** The code of an attempt whose node has stopped to answer. */
 const NODE_LOST = 'node_lost'
+/** The code of a call whose node was full, which is no attempt: the stage has cost nothing but time. */
+const NO_ROOM = 'no_room'
 
 /** The end of one attempt of a stage, as its workflow saw it. */
 export interface EndedAttempt {
@@ -56,6 +58,10 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     return { verdict: 'again' }
   }
   const isLost = ended.code === NODE_LOST
+  const isFull = ended.code === NO_ROOM
+  // A repeat of the call that put it back.
+  if (isFull && stage.status === 'pending')
+    return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   const spec = stage.specification as unknown as GraphStage
   const told = stage.error as (CohortFault & { retryable?: boolean }) | null
   const fault = {
@@ -67,8 +73,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   // Each endpoint has all attempts of the stage, which are counted on; repeats for lost payloads are among them.
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following =
-    mayRetry && !isLast
-      ? { attempt: stage.attempt + 1, handOvers: undefined }
+    mayRetry && (isFull || !isLast)
+      ? { attempt: stage.attempt + (isFull ? 0 : 1), handOvers: undefined }
       : // Another endpoint would lack the same values.
         fault.code === QUORUM_NOT_MET
         ? undefined

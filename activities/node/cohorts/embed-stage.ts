@@ -7,7 +7,7 @@ import {
 import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
 import type { OutgoingEdge } from '../../../schemas/cohort-stage.ts'
 import { type Answered, InferenceError } from '../models/ask-model.ts'
-import { callerOf, keepPayload, type StageWork } from './stage-work.ts'
+import { callerOf, keepPayload, roomFor, type StageWork } from './stage-work.ts'
 
 /** So many texts are asked for at once where their vectors are handed over in batches. */
 const BATCH = 32
@@ -45,6 +45,7 @@ async function keepVectors(work: StageWork, { embedding, embeddings }: Embedded)
   const { claim, deps } = work
   const vectors = embeddings ?? (embedding ? [embedding] : [])
   const bytes = writeVectors(vectors, fingerprintOf(claim.outgoing))
+  await roomFor(work, bytes.length)
   await using writer = await deps.edges.store.write({ sizeBytes: bytes.length })
   await writer.write(bytes)
   using payload = await writer.finish()
@@ -83,7 +84,9 @@ async function embedInBatches(
     if (at === 0) {
       width = vectors[0]?.length ?? 0
       const head = headOfVectors({ rows, width }, fingerprintOf(claim.outgoing))
-      await growing.expect(head.length + sizeOfVectors({ rows, width }))
+      const sizeBytes = head.length + sizeOfVectors({ rows, width })
+      await roomFor(work, sizeBytes)
+      await growing.expect(sizeBytes)
       await growing.append(head)
     }
     await growing.append(bytesOfVectors(vectors, width))

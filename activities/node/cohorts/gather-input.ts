@@ -6,9 +6,11 @@ import { withVector } from '../../../domain/cohorts/vector-input.ts'
 import { receivePayload, type ReceivedPayload } from '../../../node-runtime/cohorts/receive-payload.ts'
 import { receiveValue } from '../../../node-runtime/cohorts/receive-value.ts'
 import { mapVector, readMap, readVectors } from '../../../node-runtime/cohorts/vectors.ts'
+import { ControlError } from '../../../node-runtime/control/client.ts'
 import { fetchRelayed } from '../../../node-runtime/edges/fetch-payload.ts'
 import type { IncomingEdge, StageClaim } from '../../../schemas/cohort-stage.ts'
 import type { NodeDeps } from '../deps.ts'
+import type { StageSteps } from './stage-steps.ts'
 
 /** The input of a stage, and the representations that do not fit into JSON. Their files go when it is disposed. */
 export interface Gathered extends Disposable {
@@ -23,13 +25,19 @@ export interface Gathered extends Disposable {
 export async function gatherInput(
   deps: Pick<NodeDeps, 'control' | 'edges'>,
   { cohort_id: cohortId, lease_token: leaseToken, input, incoming, quorum = 0 }: StageClaim,
-  signal: AbortSignal,
+  { steps, signal }: { steps: StageSteps; signal: AbortSignal },
 ): Promise<Gathered> {
   using stack = new DisposableStack()
   const payloads: ReceivedPayload[] = []
   /** What each hand-over writes into the input, whichever comes first. */
   const writes = new Map<IncomingEdge, (known: Gathered['input']) => Gathered['input']>()
-  const caller = { control: deps.control, edges: deps.edges, cohortId, leaseToken }
+  const caller = {
+    control: deps.control,
+    edges: deps.edges,
+    cohortId,
+    leaseToken,
+    waitsForRoom: (isWaiting: boolean) => steps.waitForRoom(isWaiting),
+  }
   const enough = new AbortController()
   const until = AbortSignal.any([signal, enough.signal])
   let consumed = 0
@@ -59,7 +67,7 @@ export async function gatherInput(
   try {
     await Promise.all(incoming.map(receive))
   } catch (err) {
-    if (!enough.signal.aborted || signal.aborted) throw err
+    if (!enough.signal.aborted || signal.aborted) throw nameOf(err)
   }
   if (!enough.signal.aborted && consumed < quorum)
     throw new QuorumError({ consumed, quorum, edges: incoming.length })
@@ -67,6 +75,12 @@ export async function gatherInput(
   const opened = stack.move()
   return { input: known, payloads, [Symbol.dispose]: () => opened.dispose() }
 }
+
+/** Gives a call that the platform refuses the name that it has as a failure. */
+const nameOf = (err: unknown): unknown =>
+  err instanceof ControlError && err.status < 500
+    ? new EdgeError('refused', `the platform refuses the hand-over: ${err.message}`, { cause: err })
+    : err
 
 /** Writes one vector as a list of numbers, or into the columns of an object that is there; several as lists. */
 function withVectors(

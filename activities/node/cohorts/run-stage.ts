@@ -13,7 +13,7 @@ import { sendHeartbeats } from '../heartbeats.ts'
 import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
 import { type Gathered, gatherInput } from './gather-input.ts'
 import { runModel } from './stage-operations.ts'
-import { namedFiles, tellStep } from './stage-steps.ts'
+import { namedFiles, StageSteps } from './stage-steps.ts'
 import { runToolStage } from './tool-stage.ts'
 
 const LEASE_S = 30
@@ -68,18 +68,19 @@ async function workOn(
   if (isToolKey(claim.model_key)) return runToolStage(deps, claim, held, signal)
   const { models } = deps
   const model_state = models.startState(claim.model_key)
-  const gathering = gatherInput(deps, claim, signal)
+  const steps = new StageSteps(held.lease)
+  const gathering = gatherInput(deps, claim, { steps, signal })
   using gathered = await loadMeanwhile(gathering, async () => {
     await unlessAborted(models.load(claim.model_key), signal)
-    tellStep(held.lease, 'waiting')
+    steps.tell('waiting')
   })
 
   using use = models.use(claim.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
-  tellStep(held.lease, 'running')
+  steps.tell('running')
   const startedAt = performance.now()
   const limited = AbortSignal.any([signal, AbortSignal.timeout(claim.timeout_s * 1_000)])
-  const work = { deps, claim, held, server: use.server, signal: limited }
+  const work = { deps, claim, held, steps, server: use.server, signal: limited }
   const { result, outputs, endedAt } = await runModel(work, gathered, (input) =>
     fetchFiles(deps, claim, input, limited),
   )

@@ -1,3 +1,4 @@
+import { lstat } from 'node:fs/promises'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { lend, nameFor, takeFrom } from '../../../node-runtime/cohorts/server-files.ts'
@@ -6,7 +7,7 @@ import { valuesOf } from '../../../schemas/common.ts'
 import { type Answered, askModel, InferenceError, readAnswer } from '../models/ask-model.ts'
 import { embed } from './embed-stage.ts'
 import type { Gathered } from './gather-input.ts'
-import { keepPayload, type StageWork } from './stage-work.ts'
+import { keepPayload, roomFor, type StageWork } from './stage-work.ts'
 
 interface Prefilled {
   tokens: number
@@ -44,6 +45,7 @@ async function prefill(work: StageWork, input: Record<string, unknown>): Promise
   const body = Buffer.from(JSON.stringify({ ...input, file: file.name, space_fingerprint }))
   const answered = await ask(work, '/prefill', body)
   const { tokens, shape, dtype } = answered.result as unknown as Prefilled
+  await roomFor(work, (await lstat(file.path)).size)
   using payload = await takeFrom(
     deps.edges.store,
     file,

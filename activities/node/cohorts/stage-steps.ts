@@ -7,9 +7,32 @@ import type { InputFiles } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { InferenceError } from '../models/ask-model.ts'
 
-/** Tells how far a stage is. */
-export const tellStep = (lease: KeptLease, status: 'waiting' | 'running'): void =>
-  lease.report({ status, progress_pct: 0, metadata: {} })
+/** Tells how far a stage is, and whether its node is too full for it to go on. */
+export class StageSteps {
+  readonly #lease: Pick<KeptLease, 'report'>
+  #step: 'loading' | 'waiting' | 'running' = 'loading'
+  /** The hand-overs that wait for room. */
+  #waiting = 0
+
+  constructor(lease: Pick<KeptLease, 'report'>) {
+    this.#lease = lease
+  }
+
+  tell(step: 'waiting' | 'running'): void {
+    this.#step = step
+    this.#report()
+  }
+
+  waitForRoom(isWaiting: boolean): void {
+    this.#waiting += isWaiting ? 1 : -1
+    this.#report()
+  }
+
+  #report(): void {
+    const metadata = this.#waiting > 0 ? { waits_for: 'no_room' } : {}
+    this.#lease.report({ status: this.#step, progress_pct: 0, metadata })
+  }
+}
 
 /** Returns URLs of the files that these fields of an input name: those of earlier stages, and uploads. */
 export async function namedFiles(

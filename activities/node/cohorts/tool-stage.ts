@@ -3,7 +3,7 @@ import type { CompleteTask } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { type Held, InferenceError } from '../models/ask-model.ts'
 import { gatherInput } from './gather-input.ts'
-import { namedFiles, tellStep } from './stage-steps.ts'
+import { namedFiles, StageSteps } from './stage-steps.ts'
 
 /** Starts the tool of a stage, confined, once the stages before it have handed over, and returns its result. */
 export async function runToolStage(
@@ -14,10 +14,11 @@ export async function runToolStage(
 ): Promise<CompleteTask> {
   const { tools } = deps
   const { model_key, timeout_s } = claim
-  const gathering = gatherInput(deps, claim, signal)
-  tellStep(lease, 'waiting')
+  const steps = new StageSteps(lease)
+  const gathering = gatherInput(deps, claim, { steps, signal })
+  steps.tell('waiting')
   using gathered = await gathering
-  tellStep(lease, 'running')
+  steps.tell('running')
   const limited = AbortSignal.any([signal, AbortSignal.timeout(timeout_s * 1_000)])
   const fields = tools.fileFieldsOf(model_key)
   const files = await namedFiles(deps, claim, { input: gathered.input, fields, signal: limited })

@@ -69,7 +69,8 @@ export async function retryEdges(
     const why = !isIncoming && failure === 'consumer_lost' ? 'producer_lost' : failure
     const isStored = edge.is_inline || edge.payload_key !== null
     const isLost = edge.payload_node_id !== null && lostNodeIds.includes(edge.payload_node_id)
-    const isGone = !isStored && (edge.sha256 === null ? edge.is_producer_done : isLost || !edge.is_held)
+    const isDropped = edge.failure === 'payload_gone' || !edge.is_held
+    const isGone = !isStored && (edge.sha256 === null ? edge.is_producer_done : isLost || isDropped)
     // The next attempt of a producer states its payload anew.
     const isRepeated = isIncoming
       ? edge.state !== 'planned'

@@ -58,6 +58,16 @@ export async function recordReplan(
   ])
 }
 
+/** Tells callers that a stage waits for room on its node, or that it does so no longer. */
+export async function noteRoom(db: Kysely<Database>, stageId: string, isWaiting: boolean): Promise<void> {
+  const why = sql<string>`'no_room: stage "' || stage.name || '" waits on node "' || node.name
+    || '", which is full of what other stages hand over'`
+  await sql`update cohort set waiting_for = ${isWaiting ? why : sql`null`}
+    from cohort_stage stage join node on node.id = stage.node_id
+    where stage.id = ${stageId}::uuid and cohort.id = stage.cohort_id and cohort.status = 'running'
+      and (${isWaiting}::boolean or cohort.waiting_for = ${why})`.execute(db)
+}
+
 /** Tells callers what a cohort waits for. */
 export async function noteWaiting(db: Kysely<Database>, cohortId: string, why: string): Promise<void> {
   await db

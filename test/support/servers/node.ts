@@ -56,6 +56,8 @@ export interface TestNodeOptions {
     servedModel?: string
     pythonEnv?: string
   }
+  /** The room for what stages hand over. */
+  edgeMb?: number
   /** The environments that it prepares, the folder of their locks, and the folder they are installed in. */
   prepare?: string
   locksDir?: string
@@ -77,6 +79,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     HEARTH_NODE_NAME: 'test-node',
     HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
     HEARTH_NODE_CACHE_MB: String(options.cacheMb ?? 1_000),
+    ...(options.edgeMb && { HEARTH_NODE_EDGE_MB: String(options.edgeMb) }),
     HEARTH_NODE_PINNED: options.pinned?.join(',') ?? '',
     ...(options.containerSocket && { HEARTH_CONTAINER_SOCKET: options.containerSocket }),
     HEARTH_NODE_PREPARE: options.prepare ?? 'none',

@@ -5,6 +5,7 @@ import {
   valueKey,
 } from '../../../../db/repositories/cohorts/payload-of.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
+import * as cohortStartRepository from '../../../../db/repositories/cohorts/starts.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
@@ -79,9 +80,12 @@ export const stageWork = {
     await cohortStageRepository.lockStage(trx, lease.subject_id)
   },
 
-  async progress(services, lease, { status }) {
+  async progress(services, lease, { status, metadata }) {
     const step = STEPS.get(status)
     if (!step) return
+    // Models that tell how far their answer is do so several times a second.
+    if (step === status)
+      await cohortStartRepository.noteRoom(services.db, lease.subject_id, metadata['waits_for'] === 'no_room')
     const stage = await services.db.transaction().execute(async (trx) => {
       const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
       const isNews = locked && (await cohortStageRepository.recordStep(trx, locked.stage, step))

@@ -1,0 +1,94 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import type { Agreement, EdgeOffer } from '../../schemas/cohort-edge.ts'
+import type { EdgeFailure } from '../../schemas/cohort-vocabulary.ts'
+import type { Edges } from '../edges/edges.ts'
+import type { Payload } from '../edges/payload.ts'
+import type { EdgePeer } from '../edges/pinned-client.ts'
+import { type EdgeEnd, isRefusal, throwIfFailed } from './edge-end.ts'
+
+/** The platform counts an attempt as lost that says nothing for 10 s. */
+export const PROGRESS_MS = 2_000
+/** The time in which the keeper of a payload hears of the next attempt, and in which a broken session of a whole payload is left to the platform. */
+export const HELD_MS = 5_000
+/** How long a broken session is left to the platform while its producer makes the payload. */
+const WORKING_MS = 60_000
+const ASK_AGAIN_MS = 1_000
+
+/** The connection of a session has ended before its last frame. */
+export class BrokenSession extends Error {
+  override readonly name = 'BrokenSession'
+  readonly why: EdgeError
+
+  constructor(why: EdgeError) {
+    super(why.message, { cause: why })
+    this.why = why
+  }
+}
+
+/** What a consumer finds out by itself, which no other attempt of the producer changes. */
+const OWN: ReadonlySet<EdgeFailure> = new Set(['no_room', 'size_mismatch', 'digest_mismatch'])
+
+/** Takes a payload as frames, while its producer makes it. */
+export async function takeFrames(
+  end: EdgeEnd,
+  { max_bytes: maxBytes, window_bytes: windowBytes }: Agreement,
+  { peer, edges, signal }: { peer: EdgePeer; edges: Edges; signal: AbortSignal },
+): Promise<Payload> {
+  const transport = 'direct'
+  const startedAt = performance.now()
+  throwIfFailed(await end.transfer({ phase: 'begin', transport }, signal, 'session'))
+  const movedOn = new AbortController()
+  const until = AbortSignal.any([signal, movedOn.signal])
+  let taken = { acknowledged: 0, bytes: 0 }
+  const progress = setInterval(() => {
+    end.transfer({ phase: 'progress', transport, ...taken }, until, 'session').catch((err: unknown) => {
+      if (isRefusal(err)) movedOn.abort(err)
+    })
+  }, PROGRESS_MS)
+  let payload: Payload
+  try {
+    const onTaken = (now: typeof taken) => (taken = now)
+    payload = await edges.receiveFrames(peer, { maxBytes, windowBytes, signal: until, onTaken })
+  } catch (err) {
+    signal.throwIfAborted()
+    if (movedOn.signal.aborted) throw movedOn.signal.reason
+    const why = err instanceof EdgeError ? err : new EdgeError('stalled', String(err), { cause: err })
+    if (!OWN.has(why.failure)) throw new BrokenSession(why)
+    await end.fail(why, transport)
+    throw why
+  } finally {
+    clearInterval(progress)
+  }
+  try {
+    const elapsed_ms = Math.round(performance.now() - startedAt)
+    const sent = { bytes: payload.sizeBytes, sha256: payload.sha256, elapsed_ms }
+    throwIfFailed(await end.transfer({ phase: 'end', transport, ...sent }, signal, 'session'))
+    return payload
+  } catch (err) {
+    payload[Symbol.dispose]()
+    throw err
+  }
+}
+
+/**
+ * Waits for the platform to begin another attempt in place of one whose session is broken: the producer may be lost, or
+ * have failed, and its consumer keeps its place and its model meanwhile. Tells the failure when nothing follows.
+ */
+export async function untilMovedOn(
+  end: EdgeEnd,
+  { offer, why }: { offer: EdgeOffer; why: EdgeError },
+  signal: AbortSignal,
+): Promise<void> {
+  const { attempt } = end.at
+  for (const since = performance.now(); ;) {
+    const answer = await end.negotiate(offer, { waitMs: 0, signal })
+    if (end.at.attempt !== attempt || answer.state === 'failed' || answer.release) return
+    const isWhole = answer.size_bytes !== null
+    if (performance.now() - since > (isWhole ? HELD_MS : WORKING_MS)) {
+      await end.fail(why, 'direct')
+      throw why
+    }
+    await sleep(ASK_AGAIN_MS, undefined, { signal })
+  }
+}
