@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { beforeEdgeCalls } from '../support/assertions/edge-calls.ts'
 import { SOON_MS, until } from '../support/assertions/until.ts'
 import { evaluate } from '../support/builders/evidence.ts'
 import { writeJsonl } from '../support/builders/sample-data.ts'
@@ -245,6 +246,34 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     assert.equal(run.status, 'rejected', JSON.stringify(run))
     assert.ok(run.reasons.includes('below_threshold'), JSON.stringify(run.reasons))
     assert.deepEqual(codes(await planned(untrained)), ['evidence_missing'])
+  })
+
+  it('goes on with vectors whose evidence expires during the hand-over, and plans with it no more', async () => {
+    const { db } = world.on.api.database
+    let evidenceId = ''
+    let validUntil = new Date()
+    using _watched = beforeEdgeCalls(other, async ({ verb, place }) => {
+      if (verb !== 'consume' || evidenceId !== '') return
+      const edge = await db
+        .selectFrom('cohort_edge')
+        .innerJoin('compatibility_evidence', 'compatibility_evidence.id', 'cohort_edge.evidence_id')
+        .select(['compatibility_evidence.id', 'valid_until'])
+        .where('cohort_edge.id', '=', place.edgeId)
+        .executeTakeFirst()
+      if (!edge) return
+      evidenceId = edge.id
+      validUntil = edge.valid_until
+      await expire(evidenceId, new Date(Date.now() - 1_000))
+    })
+    const expire = (id: string, valid_until: Date) =>
+      db.updateTable('compatibility_evidence').set({ valid_until }).where('id', '=', id).execute()
+
+    const { seen } = await labelOf(halved, sample[0] ?? '')
+
+    assert.equal(edgeOf(seen).evidence_id, evidenceId)
+    assert.deepEqual([edgeOf(seen).state, edgeOf(seen).attempt], ['consumed', 1])
+    assert.deepEqual(codes(await planned(halved)), ['evidence_expired'])
+    await expire(evidenceId, validUntil)
   })
 
   it('ends a run that waits for vectors whose evidence is revoked, and repeats nothing', async () => {

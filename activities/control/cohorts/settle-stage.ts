@@ -63,7 +63,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   if (isFull && stage.status === 'pending')
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   const spec = stage.specification as unknown as GraphStage
-  const told = stage.error as (CohortFault & { retryable?: boolean }) | null
+  // A stage that may no longer be called has told nothing since its last attempt.
+  const told = ended.isFinal ? null : (stage.error as (CohortFault & { retryable?: boolean }) | null)
   const fault = {
     code: told?.code ?? ended.code,
     message: told?.message ?? ended.message,

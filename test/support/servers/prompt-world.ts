@@ -20,6 +20,8 @@ interface Prompted {
   decode?: readonly { nodeId: string }[]
   edge?: object
   stages?: { prefill?: object; decode?: object }
+  /** Another model than that of the world. */
+  endpointId?: string
 }
 
 /** Nodes with llama.cpp, on which a prompt is read by one stage and continued by another. */
@@ -59,10 +61,10 @@ export class PromptWorld implements AsyncDisposable {
     return node
   }
 
-  planOf({ prefill, decode, edge = {}, stages = {} }: Prompted = {}): PlanRequest {
+  planOf({ prefill, decode, edge = {}, stages = {}, endpointId }: Prompted = {}): PlanRequest {
     const on = (nodes: Prompted['decode']) =>
       nodes && { placement: { node_ids: nodes.map(({ nodeId }) => nodeId) } }
-    const { endpoint_id } = this.model
+    const endpoint_id = endpointId ?? this.model.endpoint_id
     return {
       name: 'prefill and decode',
       stages: [

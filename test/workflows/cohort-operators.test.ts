@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict'
+import { sql } from 'kysely'
+import { createReconcileActivities } from '../../activities/control/housekeeping/reconcile.ts'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { twice } from '../support/assertions/at-least-once.ts'
+import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
+import { type Accepted, attemptsIn, CohortCaller } from '../support/servers/cohort-caller.ts'
+import { type InferenceWorld, startInferenceWorld, type WorldNode } from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+const PRICE = 500
+
+describe('what operators do while a cohort runs', function () {
+  this.timeout(200_000)
+  let world: InferenceWorld
+  let cohorts: CohortCaller
+  let control: AsyncDisposable
+  let one: WorldNode
+  let other: WorldNode
+  before(async () => {
+    world = await startInferenceWorld()
+    cohorts = new CohortCaller(world)
+    control = await world.control()
+    one = await world.node()
+    other = await world.node()
+  })
+  after(async () => {
+    for (const each of [other, one, control, world]) await each?.[Symbol.asyncDispose]()
+  })
+
+  const admin = async (path: string) => {
+    const { status, body } = await world.api.call('POST', `/api/v1/admin/${path}`, { key: OPERATIONS_KEY })
+    assert.ok(status < 300, JSON.stringify(body))
+  }
+  /** Stages that begin one after another; the last is called once the second has begun to work. */
+  const chain = (endpoints: readonly [string, string, string], stage: object = {}): PlanRequest => ({
+    name: 'a chain',
+    stages: ['first', 'second', 'third'].map((stage_id, i) => ({
+      stage_id,
+      endpoint_id: endpoints[i]!,
+      ...(i < 2 && { input: { wait_s: 2 - i }, ...stage }),
+    })),
+    edges: [
+      { from: { stage_id: 'first', path: '/waited_s' }, to: { stage_id: 'second', path: '/text' } },
+      { from: { stage_id: 'second', path: '/waited_s' }, to: { stage_id: 'third', path: '/instances/0' } },
+    ],
+  })
+  const endpoint = async (name: string, weights: object = {}) =>
+    (await world.endpoint({ name, ...weights }, { price_micro: PRICE })).id
+  const begun = (run: Accepted, stage = 'first') =>
+    until(async () => (await cohorts.stage(run, stage)).status === 'running')
+  const activeLeases = (run: Accepted) =>
+    world.api.database.db
+      .selectFrom('lease')
+      .innerJoin('cohort_stage', 'cohort_stage.id', 'lease.subject_id')
+      .select('lease.token')
+      .where('cohort_stage.cohort_id', '=', run.cohort_id)
+      .where('lease.state', '=', 'active')
+      .execute()
+
+  it('the kill switch refuses new runs, and lets this one go on with its attempts and fallbacks', async () => {
+    const good = await endpoint('good')
+    const broken = await endpoint('broken', { broken: true })
+    const plan = chain([good, good, broken])
+    const last = plan.stages[2]!
+    plan.stages[2] = { ...last, fallbacks: [good], max_attempts: 1 }
+    const run = await cohorts.run(plan)
+    await begun(run)
+    await admin('killswitch/activate?reason=a%20drill')
+    try {
+      await until(() => world.api.services.killSwitch.active)
+      const refused = await cohorts.call('POST', '/api/v1/cohorts:run', { plan, input: {} })
+      assert.deepEqual([refused.status, refused.body.error.code], [503, 'operator_kill_switch'])
+      const planned = await cohorts.call('POST', '/api/v1/cohorts:plan', plan)
+      assert.equal(planned.body.feasible, true)
+
+      const seen = await cohorts.ended(run)
+      assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+      assert.equal(attemptsIn(seen)['third'], 'succeeded 2')
+      assert.equal(world.api.services.killSwitch.active, true)
+    } finally {
+      await admin('killswitch/deactivate')
+      await until(() => !world.api.services.killSwitch.active)
+    }
+  })
+
+  it('an endpoint that is paused fails a stage at its next call, and nothing is paid', async () => {
+    const good = await endpoint('good')
+    const paused = await endpoint('paused')
+    const plan = chain([good, paused, good])
+    // Its first attempt fails as soon as the stage before it has ended.
+    plan.stages[1] = { stage_id: 'second', endpoint_id: paused, input: { die: true } }
+    const run = await cohorts.run(plan)
+    await begun(run)
+    await world.api.database.db
+      .updateTable('endpoint')
+      .set({ status: 'paused' })
+      .where('id', '=', paused)
+      .execute()
+
+    const seen = await cohorts.ended(run)
+    assert.deepEqual(
+      [seen.status, seen.error?.code, seen.error?.stage_id],
+      ['failed', 'endpoint_refused', 'second'],
+      JSON.stringify(seen),
+    )
+    assert.match(seen.error.message, /paused|active/)
+    assert.deepEqual(attemptsIn(seen), { first: 'succeeded 1', second: 'failed 2', third: 'cancelled 1' })
+    assert.equal(seen.cost_credits, 0)
+    assert.equal((await cohorts.bookings(run)).sums.total_micro, 0)
+  })
+
+  it('a node that is drained ends what it was called for, and other stages are placed anew', async () => {
+    const good = await endpoint('good')
+    const here = { placement: { node_ids: [one.nodeId] } }
+    const plan = chain([good, good, good], here)
+    plan.stages[2] = { ...plan.stages[2]!, ...here }
+    const called = await cohorts.run(plan)
+    await until(async () => (await cohorts.stage(called, 'third')).status === 'waiting')
+    await control[Symbol.asyncDispose]()
+    const later = await cohorts.run(chain([good, good, good]))
+    await world.api.database.db
+      .updateTable('cohort_stage')
+      .set({ planned_node_id: one.nodeId })
+      .where('cohort_id', '=', later.cohort_id)
+      .execute()
+    await admin(`nodes/${one.nodeId}/drain`)
+    await until(() => world.api.services.links.snapshot().some(({ draining }) => draining))
+    control = await world.control()
+    try {
+      const seen = [await cohorts.ended(called), await cohorts.ended(later)] as const
+      for (const [i, node] of [one, other].entries())
+        assert.deepEqual(
+          seen[i]!.stages.map(({ status, node_id, attempt }: AnyBody) => [status, node_id, attempt]),
+          Array(3).fill(['succeeded', node.nodeId, 1]),
+        )
+      const moved = (await cohorts.events(later)).filter(({ type }) => type === 'cohort.replanned')
+      assert.deepEqual(moved[0]?.data.moved, [{ stage_id: 'first', from: one.nodeId, to: other.nodeId }])
+      assert.equal(seen[1].replans, moved.length)
+    } finally {
+      await admin(`nodes/${one.nodeId}/resume`)
+      await until(() => world.api.services.links.snapshot().every(({ draining }) => !draining))
+    }
+  })
+
+  it('a workflow that is terminated is noticed: the cohort fails, its work ends, and every hold is refunded', async () => {
+    const good = await endpoint('good')
+    const plan = chain([good, good, good], { input: { wait_s: 60 } })
+    const run = await cohorts.run(plan)
+    await begun(run)
+    assert.notEqual((await cohorts.bookings(run)).sums.by_kind.hold, undefined)
+    await cohorts.workflow(run).terminate('by hand')
+    const { db } = world.api.database
+    await sql`update cohort set created_at = now() - interval '1 hour' where id = ${run.cohort_id}::uuid`.execute(
+      db,
+    )
+
+    await until(async () => {
+      // The index of Temporal is some time behind.
+      await twice(createReconcileActivities(world.api.services)).reconcileCohorts(null)
+      return (await cohorts.summary(run)).status !== 'running'
+    })
+
+    const seen = await cohorts.summary(run)
+    assert.deepEqual([seen.status, seen.error.code], ['failed', 'workflow_ended'], JSON.stringify(seen))
+    assert.equal((await world.task(run.task_id)).status, 'failed')
+    const { entries, sums } = await cohorts.bookings(run)
+    const kinds = (wanted: string) => entries.filter(({ kind }: AnyBody) => kind === wanted).length
+    assert.equal(sums.total_micro, 0)
+    assert.deepEqual([kinds('hold'), kinds('refund'), kinds('capture')], [6, 6, 0])
+    assert.deepEqual(await activeLeases(run), [])
+    await until(() => [one, other].every(({ parts }) => parts.work.size === 0))
+  })
+})
