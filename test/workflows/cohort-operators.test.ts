@@ -3,9 +3,14 @@ import { sql } from 'kysely'
 import { createReconcileActivities } from '../../activities/control/housekeeping/reconcile.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { twice } from '../support/assertions/at-least-once.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
 import { type Accepted, attemptsIn, CohortCaller } from '../support/servers/cohort-caller.ts'
-import { type InferenceWorld, startInferenceWorld, type WorldNode } from '../support/servers/inference-world.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
 const PRICE = 500
@@ -108,6 +113,9 @@ describe('what operators do while a cohort runs', function () {
     assert.deepEqual(attemptsIn(seen), { first: 'succeeded 1', second: 'failed 2', third: 'cancelled 1' })
     assert.equal(seen.cost_credits, 0)
     assert.equal((await cohorts.bookings(run)).sums.total_micro, 0)
+    const workflow = cohorts.workflow(run)
+    await assert.rejects(workflow.result())
+    await recordHistory('cohort-run-failed', workflow)
   })
 
   it('a node that is drained ends what it was called for, and other stages are placed anew', async () => {
