@@ -47,6 +47,8 @@ export interface TestApi extends AsyncDisposable {
   readonly database: TestDatabase
   /** Returns the number of connections to the gateway, including links. */
   connections(): Promise<number>
+  /** Has requests wait, by their path, before the gateway hears of them. */
+  holdRequests(hold: (path: string) => Promise<void>): void
   /** `path` is absolute: `/api/builder/v1/datasets`. */
   call<B = AnyBody>(method: string, path: string, call?: Call): Promise<Answer<B>>
   /** Creates an account with one key of the given role (admin by default). */
@@ -120,6 +122,14 @@ export async function startApi({
     database,
     key,
     connections: () => promisify(gateway.server.getConnections.bind(gateway.server))(),
+    holdRequests(hold) {
+      const { server } = gateway
+      const listeners = server.listeners('request')
+      server.removeAllListeners('request')
+      server.on('request', (req, res) => {
+        void hold(req.url ?? '').then(() => listeners.forEach((listener) => listener.call(server, req, res)))
+      })
+    },
     call: (method, path, call) => callApi(gateway.baseUrl + path, method, call),
     async account({ role = 'admin' } = {}) {
       const accountId = newId()

@@ -22,13 +22,20 @@ export interface NodeProcess extends AsyncDisposable {
 export async function startNodeProcess(
   api: TestApi,
   name: string,
-  { dir: given, env = {} }: { dir?: string; env?: NodeJS.ProcessEnv } = {},
+  {
+    dir: given,
+    accountId = newId(),
+    env = {},
+  }: { dir?: string; accountId?: string; env?: NodeJS.ProcessEnv } = {},
 ): Promise<NodeProcess> {
   await using stack = new AsyncDisposableStack()
   const dir = given ?? stack.use(temporaryFolder()).path
   const { db } = api.database
-  const accountId = newId()
-  await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
+  await db
+    .insertInto('account')
+    .values({ id: accountId, name: 'owner' })
+    .onConflict((oc) => oc.doNothing())
+    .execute()
   const child = spawn(process.execPath, [join(import.meta.dirname, '../../../workers/node.ts')], {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
