@@ -1,5 +1,5 @@
 import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schemas/cohort-evaluator.ts'
-import { takesEvidence } from './spaces.ts'
+import { MAPPED, takesEvidence } from './spaces.ts'
 
 /** Evidence may be valid for so long, because models and their use change. */
 export const LONGEST_VALID_MS = 180 * 24 * 3_600_000
@@ -62,6 +62,11 @@ function adapterFaults(
   }
   const { input_dimensions: input, output_dimensions: output } = adapter
   return [
+    [
+      takesEvidence(source.kind) && !MAPPED.includes(source.kind),
+      ['adapter'],
+      `must be null: nodes apply maps to ${MAPPED.join(', ')} only, not to ${source.kind}; spaces of ${source.kind} that are alike may be registered with the relation identity`,
+    ],
     [relation === 'identity', ['adapter'], 'must be null for the relation identity'],
     [
       from !== undefined && input !== from,

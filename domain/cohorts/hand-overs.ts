@@ -2,6 +2,7 @@ import type { Metric } from '../../schemas/cohort-evaluator.ts'
 import type { PlanReason, PlanReasonCode } from '../../schemas/cohort-plan.ts'
 import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
 import type { GraphEdge } from './graph.ts'
+import { MAPPED } from './spaces.ts'
 import { VALUE_FINGERPRINTS } from './values.ts'
 
 /** A space of a model, newest generation first. */
@@ -20,6 +21,8 @@ export interface KnownEvidence {
   metric: Metric
   score: number
   status: 'active' | 'superseded' | 'revoked' | 'expired'
+  /** The map that the consumer has to apply; null where the spaces are taken as the same. */
+  adapter: object | null
 }
 
 /** How an edge connects its two sides. */
@@ -105,7 +108,7 @@ export function spaceHandOver(
     score: null,
   }
   if (from.fingerprint === to.fingerprint) return handOver
-  const deciding = decidingEvidence(evidence)
+  const deciding = decidingEvidence(evidence.filter(({ adapter }) => !adapter || MAPPED.includes(to.kind)))
   if (!deciding)
     return because(
       'evidence_missing',

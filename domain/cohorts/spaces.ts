@@ -7,6 +7,9 @@ const OF_WEIGHTS: readonly SpaceKind[] = ['embedding', 'hidden_state', 'kv_cache
 /** The kinds that evidence can connect. */
 const EVIDENCED: readonly SpaceKind[] = ['embedding', 'hidden_state', 'kv_cache']
 
+/** The kinds whose values a consumer can bring into another space by a map. */
+export const MAPPED: readonly SpaceKind[] = ['embedding']
+
 export const takesEvidence = (kind: SpaceKind): boolean => EVIDENCED.includes(kind)
 
 /** Returns what identifies a model: the paths and digests of its files. */

@@ -1,4 +1,5 @@
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { MAPPED } from '../../domain/cohorts/spaces.ts'
 import type { Agreement, EdgeNegotiated, EdgeOffer } from '../../schemas/cohort-edge.ts'
 import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
 import { checkPayload } from '../edges/check-payload.ts'
@@ -205,13 +206,15 @@ async function fetch(
 /** Consumes a payload that is what was agreed; another one is refused with the reason. */
 async function consume(
   end: EdgeEnd,
-  { edge: { space }, payload, agreed }: Omit<ReceivedPayload, typeof Symbol.dispose>,
+  { edge: { space, kind }, payload, agreed }: Omit<ReceivedPayload, typeof Symbol.dispose>,
   signal: AbortSignal,
 ): Promise<boolean> {
   const { sizeBytes, sha256 } = payload
   const fingerprint = agreed.space_fingerprint
   const taken = { bytes: sizeBytes, sha256, space_fingerprint: fingerprint }
   try {
+    if (agreed.adapter && !MAPPED.includes(kind))
+      throw new EdgeError('refused', `this node applies maps to ${MAPPED.join(', ')} only, not to ${kind}`)
     const encoding = agreed.encoding === 'llama-state' ? 'llama-state' : 'safetensors'
     if (space)
       await checkPayload(payload, { sizeBytes, sha256, fingerprint }, { encoding, fingerprint, space })

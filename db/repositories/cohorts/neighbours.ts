@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { MAPPED } from '../../../domain/cohorts/spaces.ts'
 import type { Neighbour } from '../../../schemas/cohort-health.ts'
 import type { Database } from '../../tables.ts'
 
@@ -32,7 +33,9 @@ export async function findNeighbours(
       from unnest(${fingerprints}::text[]) as equal(fingerprint)
       union all
       select ${sql.ref(`${other}_fingerprint`)}, id, score, valid_until from compatibility_evidence
-      where status = 'active' and valid_until > now()
+      where status = 'active' and valid_until > now() and (adapter is null or exists (
+          select from model_space mapped
+          where mapped.id = compatibility_evidence.target_space_id and mapped.kind = any(${MAPPED}::text[])))
         and ${sql.ref(`${own}_fingerprint`)} = any(${fingerprints}::text[])
     )
     select distinct on (endpoint.id) endpoint.id as endpoint_id, reach.evidence_id, reach.score, reach.valid_until

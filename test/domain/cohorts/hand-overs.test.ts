@@ -27,6 +27,7 @@ const evidence = (metric: Metric, more: Partial<KnownEvidence> = {}): KnownEvide
   metric,
   score: 0.95,
   status: 'active',
+  adapter: null,
   ...more,
 })
 

@@ -145,6 +145,31 @@ describe('evidence', () => {
     assert.equal((await register(evidenceBody(ids))).body.detail[0].loc.at(-1), 'source_space_id')
   })
 
+  it('about what nodes apply no map to has none, and may say that spaces are alike', async () => {
+    const forms = {
+      hidden_state: embeddingSpace(4, { kind: 'hidden_state', layer: 2, tokenizer_digest: 'ab'.repeat(32) }),
+      kv_cache: {
+        kind: 'kv_cache',
+        dtype: 'f16',
+        tokenizer_digest: 'ab'.repeat(32),
+        engine: { name: 'llamacpp', format: 'x', layers: 1, kv_heads: 1, head_dim: 4, rope: 'x' },
+      },
+    }
+    for (const [kind, form] of Object.entries(forms)) {
+      const space = { ...form, name: 'output', role: 'both' }
+      const [source, target] = [await encoder(4, space), await encoder(4, space)]
+      const ids = { source_space_id: source.space, target_space_id: target.space }
+      const mapped = evidenceBody(ids, { file: mapFile(4, 4) })
+      const refused = await register({ ...mapped, adapter: { ...mapped.adapter, output_dimensions: 4 } })
+      assert.equal(refused.status, 422)
+      const [fault] = refused.body.detail
+      assert.deepEqual(fault.loc, ['body', 'adapter'])
+      assert.match(fault.msg, new RegExp(`maps to embedding only, not to ${kind}`))
+      const alike = await register(evidenceBody(ids, { relation: 'identity', adapter: null }))
+      assert.equal(alike.status, 200, JSON.stringify(alike.body))
+    }
+  })
+
   const broken: [string, (base: ReturnType<typeof evidenceBody>) => object, string][] = [
     ['a score that is not the lower end', (base) => ({ ...base, score: 0.96 }), 'score'],
     ['an estimate outside of the interval', (base) => ({ ...base, estimate: 0.999 }), 'estimate'],

@@ -82,6 +82,39 @@ describe('a plan with vectors', () => {
     )
   })
 
+  it('passes over evidence whose map no node applies, as earlier versions took it', async () => {
+    const kind = { kind: 'hidden_state', layer: 2, tokenizer_digest: 'ab'.repeat(32) }
+    const from = await model(embeddingSpace(4, kind))
+    const to = await model(embeddingSpace(4, { ...kind, name: 'input', role: 'accepts' }))
+    const ids = { source_space_id: from.space, target_space_id: to.space }
+    const { body } = await evaluate(
+      api,
+      'evidence',
+      evidenceBody(ids, { relation: 'identity', adapter: null }),
+    )
+    const feeds = async () =>
+      (
+        await api.call('GET', `/api/v1/cohorts/capabilities?endpoint_id=${from.endpoint}`, {
+          key,
+          headers: { 'x-account-id': accountId },
+        })
+      ).body.feeds.length
+
+    const before = [await reasons(from, to), await feeds()]
+    await api.database.db
+      .updateTable('compatibility_evidence')
+      .set({
+        adapter: JSON.stringify({
+          ...evidenceBody(ids).adapter,
+          object_key: `evidence/${body.evidence_id}/adapter.safetensors`,
+        }),
+      })
+      .where('id', '=', body.evidence_id)
+      .execute()
+
+    assert.deepEqual([before, await reasons(from, to), await feeds()], [[[], 1], ['evidence_missing'], 0])
+  })
+
   it('asks for no evidence between equal spaces', async () => {
     const weights_digest = 'ab'.repeat(32)
     const from = await model(embeddingSpace(4, { weights_digest }))
