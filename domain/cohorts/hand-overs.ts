@@ -2,7 +2,7 @@ import type { Metric } from '../../schemas/cohort-evaluator.ts'
 import type { PlanReason, PlanReasonCode } from '../../schemas/cohort-plan.ts'
 import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
 import type { GraphEdge } from './graph.ts'
-import { MAPPED } from './spaces.ts'
+import { MAPPED, takesEvidence } from './spaces.ts'
 import { VALUE_FINGERPRINTS } from './values.ts'
 
 /** A space of a model, newest generation first. */
@@ -13,6 +13,8 @@ export interface KnownSpace {
   kind: SpaceKind
   fingerprint: string
   status: 'active' | 'superseded' | 'revoked'
+  /** Of media. */
+  content_types?: readonly string[] | null
 }
 
 /** What is known of a pair of spaces, by metric. */
@@ -107,7 +109,14 @@ export function spaceHandOver(
     evidence_id: null,
     score: null,
   }
+  if (from.kind === 'media') return mediaHandOver(edge_id, handOver, [from, to])
   if (from.fingerprint === to.fingerprint) return handOver
+  if (!takesEvidence(from.kind))
+    return because(
+      'space_mismatch',
+      edge_id,
+      `"${from.name}" and "${to.name}" are different spaces of ${from.kind}${from.kind === 'tokens' ? ': their tokenizers are not the same' : ''}`,
+    )
   const deciding = decidingEvidence(evidence.filter(({ adapter }) => !adapter || MAPPED.includes(to.kind)))
   if (!deciding)
     return because(
@@ -129,6 +138,27 @@ export function spaceHandOver(
       `its evidence scores ${deciding.score}, and ${least} is asked for`,
     )
   return { ...handOver, evidence_id: deciding.id, score: deciding.score }
+}
+
+/** Files may be handed over where the consumer takes each type that they can have. */
+function mediaHandOver(
+  edge_id: string,
+  handOver: HandOver,
+  [from, to]: readonly [KnownSpace, KnownSpace],
+): HandOver | PlanReason {
+  const taken = to.content_types ?? []
+  const takes = (type: string) =>
+    taken.some((one) => one === type || (one.endsWith('/*') && type.startsWith(one.slice(0, -1))))
+  const odd = (from.content_types ?? []).filter((type) => !takes(type))
+  if (odd.length > 0)
+    return because(
+      'space_mismatch',
+      edge_id,
+      `"${from.name}" gives ${odd.join(', ')}, and "${to.name}" takes ${taken.join(', ')}`,
+    )
+  // They go as addresses, which are alike whatever the files are.
+  const fingerprint = VALUE_FINGERPRINTS.media
+  return { ...handOver, source_fingerprint: fingerprint, target_fingerprint: fingerprint }
 }
 
 const STRONGEST_FIRST: readonly Metric[] = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2']

@@ -1,4 +1,7 @@
-import type { StageOperation } from '../../schemas/cohort-plan.ts'
+import type { PlanReason, StageOperation } from '../../schemas/cohort-plan.ts'
+import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { Graph } from './graph.ts'
+import type { HandOver } from './hand-overs.ts'
 
 /** The profiles whose servers read a prompt into a file, and go on from such a file (node-runtime/servers/README.md). */
 const HANDS_PROMPTS_OVER: readonly string[] = ['llm-transformers', 'llm-llamacpp']
@@ -14,3 +17,40 @@ export function operationsOf(profileId: string, taskType: string): StageOperatio
 
 /** The operations that make what they hand over in parts, which a session hands over one by one. */
 export const STREAMED_OPERATIONS: readonly StageOperation[] = ['embed']
+
+/** The parts of the design that no server has yet. */
+export const LATER = 'is the second step of cohorts, which no server has yet'
+
+/** What the stages of an edge do with its representation; the others go with what a stage takes and gives anyway. */
+const OF_KIND: Partial<Record<SpaceKind, { from: StageOperation; to?: StageOperation }>> = {
+  embedding: { from: 'embed' },
+  kv_cache: { from: 'prefill', to: 'decode' },
+}
+
+/** Reasons for edges whose stages do not make, or cannot take, what the edge is to hand over. */
+export function unmadeKinds(
+  { stages, edges }: Pick<Graph, 'stages' | 'edges'>,
+  handOvers: ReadonlyMap<string, Pick<HandOver, 'kind'>>,
+): PlanReason[] {
+  const operations = new Map(stages.map(({ stage_id, operation }) => [stage_id, operation]))
+  return edges.flatMap((edge) => {
+    const { edge_id } = edge
+    const kind = handOvers.get(edge_id)?.kind ?? 'json'
+    const because = (why: string): PlanReason => ({
+      code: 'operation_not_supported',
+      message: `edge "${edge_id}": ${why}`,
+      edge_id,
+    })
+    if (kind === 'hidden_state') return [because(`handing over hidden states ${LATER}`)]
+    return (['from', 'to'] as const).flatMap((side) => {
+      const wanted = OF_KIND[kind]?.[side]
+      const { stage_id } = edge[side]
+      const operation = operations.get(stage_id)
+      if (!wanted || !operation || operation === wanted) return []
+      const does = side === 'from' ? 'hands over' : 'takes'
+      return [
+        because(`a stage ${does} ${kind} by the operation "${wanted}", and "${stage_id}" has "${operation}"`),
+      ]
+    })
+  })
+}

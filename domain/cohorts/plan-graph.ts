@@ -5,6 +5,7 @@ import { costsOf, type StageCosts, type StageModel } from './costs.ts'
 import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
 import { noNodeCode, whyNoNode } from './no-node.ts'
+import { LATER } from './operations.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
 import { impossibleSessions } from './sessions.ts'
@@ -128,7 +129,9 @@ const missingWays = ({ graph }: PlanInput, ways: ReadonlyMap<string, Transport[]
     .filter(({ edge_id, from }) => from.stage_id !== RUN_INPUT && ways.get(edge_id)?.length === 0)
     .map(({ edge_id, transports }) => ({
       code: 'transport_not_allowed' as const,
-      message: `no transport that edge "${edge_id}" allows (${transports?.join(', ') ?? 'all but relay'}) can carry what it hands over`,
+      message: transports?.every((way) => way === 'engine')
+        ? `edge "${edge_id}" allows "engine" alone, which ${LATER}; allow others beside it`
+        : `no transport that edge "${edge_id}" allows (${transports?.join(', ') ?? 'all but relay'}) can carry what it hands over`,
       edge_id,
     }))
 

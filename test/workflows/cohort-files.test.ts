@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { request } from 'undici'
 import { GENERATIVE_TASK_TYPES } from '../../domain/task-types/generative.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { evaluate } from '../support/builders/evidence.ts'
 import { requireGenerative } from '../support/builders/tiny-generative.ts'
 import { tinyReader } from '../support/builders/tiny-reader.ts'
 import type { AnyBody } from '../support/servers/api.ts'
@@ -93,6 +94,34 @@ describe('files of the stages of a cohort', function () {
     const image_url = `data:image/png;base64,${bytes.toString('base64')}`
     assert.equal(result.text.text, (await world.ask('reader', { image_url })).result.text)
     assert.equal((await filesOf(accepted)).length, 1)
+  })
+
+  it('go between spaces of media whose types fit, and not otherwise', async () => {
+    const register = async (endpoint: string, name: string, role: string, content_types: string[]) => {
+      const { body } = await call('GET', `/api/v1/cohorts/capabilities?endpoint_id=${endpoint}`)
+      const { status, text } = await evaluate(world.on.api, 'model-spaces', {
+        model_config_id: body.model_config_id,
+        spaces: [{ name, role, kind: 'media', content_types }],
+      })
+      assert.equal(status, 200, text)
+    }
+    const edges = shown.edges.map((edge) => ({ ...edge, space: { source: 'images', target: 'page' } }))
+    await register('pictures', 'images', 'produces', ['image/png'])
+    await register('reader', 'page', 'accepts', ['image/jpeg'])
+    const refused = (await call('POST', '/api/v1/cohorts:plan', { ...shown, edges })).body
+    assert.deepEqual(
+      refused.reasons.map(({ code }: AnyBody) => code),
+      ['space_mismatch'],
+    )
+    assert.match(refused.reasons[0].message, /"images" gives image\/png, and "page" takes image\/jpeg/)
+
+    await register('reader', 'page', 'accepts', ['image/jpeg', 'image/png'])
+    const accepted = await run({ ...shown, edges })
+    const { status, result, error } = await world.on.task(accepted.task_id)
+    assert.equal(status, 'succeeded', error)
+    assert.equal(typeof result.text.text, 'string')
+    const [edge] = (await cohort(accepted)).edges
+    assert.deepEqual([edge.kind, edge.state], ['media', 'consumed'])
   })
 
   it('come from uploads as well', async () => {

@@ -156,7 +156,16 @@ async function readSpaces(
 ): Promise<Map<string, KnownSpace[]>> {
   const rows = await db
     .selectFrom('model_space')
-    .select(['id', 'version_id', 'name', 'role', 'kind', 'fingerprint', 'status'])
+    .select([
+      'id',
+      'version_id',
+      'name',
+      'role',
+      'kind',
+      'fingerprint',
+      'status',
+      sql<string[] | null>`specification->'content_types'`.as('content_types'),
+    ])
     .where('version_id', '=', sql<string>`any(${versionIds}::uuid[])`)
     .orderBy('generation', 'desc')
     .execute()

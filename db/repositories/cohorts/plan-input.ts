@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
 import { unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
-import { operationsOf } from '../../../domain/cohorts/operations.ts'
+import { LATER, operationsOf, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
@@ -43,6 +43,7 @@ export async function readPlanInput(
       ...stageModels.reasons,
       ...unknownInputs(graph, stageModels.inputs),
       ...unsupported(graph, stageModels),
+      ...unmadeKinds(graph, handOvers),
       ...reasons,
     ],
     now,
@@ -52,6 +53,10 @@ export async function readPlanInput(
 /** Reasons for operations that the servers of the models, or of their fallbacks, do not have. */
 const unsupported = ({ stages }: Graph, { models, fallbacks }: StageModels): PlanReason[] =>
   stages.flatMap(({ stage_id, operation }) => {
+    if (operation === 'layers') {
+      const message = `stage "${stage_id}": the operation "layers" ${LATER}`
+      return [{ code: 'operation_not_supported' as const, message, stage_id }]
+    }
     const own = models.get(stage_id)
     const all = [
       ...(own ? [{ model: own, of: '' }] : []),

@@ -39,6 +39,59 @@ const decide = (found: readonly KnownEvidence[]) =>
     minScore: 0.9,
   })
 
+const between = (from: Partial<KnownSpace>, to: Partial<KnownSpace>, found: readonly KnownEvidence[] = []) =>
+  spaceHandOver(EDGE, {
+    source: [{ ...space('output', 'produces'), ...from }],
+    target: [{ ...space('input', 'accepts'), ...to }],
+    evidence: found,
+    minScore: 0.9,
+  })
+
+describe('an edge between spaces', () => {
+  it('hands media over where the consumer takes each of their types', () => {
+    const media = (...content_types: string[]) => ({
+      kind: 'media' as const,
+      content_types,
+      fingerprint: content_types.join(),
+    })
+    for (const taken of [
+      media('image/png'),
+      media('audio/wav', 'image/png', 'image/jpeg'),
+      media('image/*'),
+    ]) {
+      const handOver = between(media('image/png'), taken)
+      assert.ok(!('code' in handOver), JSON.stringify(handOver))
+      assert.deepEqual([handOver.kind, handOver.evidence_id], ['media', null])
+      // Its nodes tell one another one space, whatever the types are.
+      assert.equal(handOver.source_fingerprint, handOver.target_fingerprint)
+    }
+    for (const taken of [media('image/jpeg'), media('audio/*'), media('image/pngs')]) {
+      const refused = between(media('image/png', 'image/jpeg'), taken)
+      assert.ok('code' in refused)
+      assert.equal(refused.code, 'space_mismatch')
+      assert.match(refused.message, /"output" gives .*image\/png.* and "input" takes/)
+    }
+  })
+
+  it('asks for no evidence about what cannot have any', () => {
+    const refused = between({ kind: 'tokens' }, { kind: 'tokens' })
+    assert.ok('code' in refused)
+    assert.equal(refused.code, 'space_mismatch')
+    assert.match(refused.message, /tokenizers/)
+    const equal = between({ kind: 'tokens', fingerprint: 'one' }, { kind: 'tokens', fingerprint: 'one' })
+    assert.ok(!('code' in equal))
+  })
+
+  it('takes no map for a cache, which nodes do not apply', () => {
+    const cache = { kind: 'kv_cache' as const }
+    const mapped = between(cache, cache, [evidence('cosine', { adapter: {} })])
+    assert.ok('code' in mapped)
+    assert.equal(mapped.code, 'evidence_missing')
+    assert.ok(!('code' in between(cache, cache, [evidence('cosine')])))
+    assert.ok(!('code' in between({}, {}, [evidence('cosine', { adapter: {} })])))
+  })
+})
+
 describe('the evidence of an edge', () => {
   it('is that of the strongest metric, in whatever order it was found', () => {
     const strongestFirst = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2'] as const

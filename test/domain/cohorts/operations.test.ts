@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
-import { operationsOf } from '../../../domain/cohorts/operations.ts'
+import { graphOf } from '../../../domain/cohorts/graph.ts'
+import { operationsOf, unmadeKinds } from '../../../domain/cohorts/operations.ts'
+import type { StageOperation } from '../../../schemas/cohort-plan.ts'
+import type { SpaceKind } from '../../../schemas/cohort-vocabulary.ts'
 
 describe('operationsOf', () => {
   it('has prompts handed over by the servers of Hearth alone', () => {
@@ -11,5 +14,40 @@ describe('operationsOf', () => {
   it('has vectors handed over by models of embeddings', () => {
     assert.deepEqual(operationsOf('specialist-onnx', 'embeddings'), ['infer', 'embed'])
     assert.deepEqual(operationsOf('specialist-onnx', 'rerank'), ['infer'])
+  })
+})
+
+describe('unmadeKinds', () => {
+  const reasons = (kind: SpaceKind, from: StageOperation, to: StageOperation) => {
+    const { stages, edges } = graphOf({
+      stages: [
+        { stage_id: 'a', endpoint_id: 'a', operation: from },
+        { stage_id: 'b', endpoint_id: 'b', operation: to },
+      ],
+      edges: [
+        { from: { stage_id: 'input' }, to: { stage_id: 'a', path: '/text' } },
+        { edge_id: 'over', from: { stage_id: 'a' }, to: { stage_id: 'b', path: '/x' } },
+      ],
+    })
+    return unmadeKinds({ stages, edges }, new Map([['over', { kind }]]))
+  }
+
+  it('refuses edges that no stage would ever hand over, or take', () => {
+    assert.deepEqual(reasons('embedding', 'embed', 'infer'), [])
+    assert.deepEqual(reasons('kv_cache', 'prefill', 'decode'), [])
+    assert.deepEqual(reasons('json', 'infer', 'embed'), [])
+    for (const [kind, from, to, said] of [
+      ['embedding', 'infer', 'infer', /hands over embedding by the operation "embed", and "a" has "infer"/],
+      ['kv_cache', 'infer', 'decode', /hands over kv_cache by the operation "prefill"/],
+      ['kv_cache', 'prefill', 'infer', /takes kv_cache by the operation "decode", and "b" has "infer"/],
+      ['hidden_state', 'infer', 'infer', /hidden states is the second step of cohorts/],
+    ] as const) {
+      const found = reasons(kind, from, to)
+      assert.deepEqual(
+        found.map(({ code, edge_id }) => [code, edge_id]),
+        [['operation_not_supported', 'over']],
+      )
+      assert.match(found[0]?.message ?? '', said)
+    }
   })
 })

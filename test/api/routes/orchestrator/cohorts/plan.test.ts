@@ -112,6 +112,22 @@ describe('plans of cohorts', () => {
       ['space_missing'],
     ],
   ]
+  it('say of what is the second step that it is', async () => {
+    const { body } = await call('/cohorts:plan', {
+      stages: [stage('a', endpoint, { operation: 'layers' }), stage('b', endpoint)],
+      edges: [{ ...edge('a', 'b'), edge_id: 'over', transports: ['engine'] }],
+    })
+    const said = body.reasons.filter(({ message }: AnyBody) => /second step of cohorts/.test(message))
+    assert.deepEqual(
+      said.map(({ code, stage_id, edge_id }: AnyBody) => [code, stage_id ?? edge_id]),
+      [
+        ['operation_not_supported', 'a'],
+        ['transport_not_allowed', 'over'],
+      ],
+      JSON.stringify(body.reasons),
+    )
+  })
+
   for (const [what, graph, codes] of GRAPHS) {
     it(`name ${codes.join()} for ${what}`, async () => {
       const found = await reasons(graph(endpoint))

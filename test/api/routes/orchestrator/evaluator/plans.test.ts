@@ -112,7 +112,12 @@ describe('a plan with vectors', () => {
       .where('id', '=', body.evidence_id)
       .execute()
 
-    assert.deepEqual([before, await reasons(from, to), await feeds()], [[[], 1], ['evidence_missing'], 0])
+    // Hidden states are handed over by nobody yet.
+    const never = 'operation_not_supported'
+    assert.deepEqual(
+      [before, await reasons(from, to), await feeds()],
+      [[[never], 1], ['evidence_missing'], 0],
+    )
   })
 
   it('asks for no evidence between equal spaces', async () => {
