@@ -2,30 +2,28 @@ import type { Transaction } from 'kysely'
 import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
 import * as cohortEventRepository from '../../db/repositories/cohorts/events.ts'
 import type { NewCohortEvent } from '../../db/repositories/cohorts/events.ts'
-import { payloadOf } from '../../db/repositories/cohorts/payload-of.ts'
 import * as planRepository from '../../db/repositories/cohorts/plans.ts'
 import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
-import type { CohortEdgeRow, CohortRow, CohortStageRow, NewCohortEdge } from '../../db/tables/cohorts.ts'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { listed } from '../../domain/cohorts/event-data.ts'
-import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
-import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
-import { carriedBy, isByValue } from '../../domain/cohorts/values.ts'
+import { type Graph, RUN_INPUT } from '../../domain/cohorts/graph.ts'
+import { isByValue } from '../../domain/cohorts/values.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import { COHORT_LIMITS, type Plan, type PlanRequest } from '../../schemas/cohort-plan.ts'
-import type { Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { CohortAccepted, RunRequest } from '../../schemas/cohort.ts'
 import { cohortRunStart } from '../../workflows/contract/starts.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import { quotaExceeded } from '../inference/durable.ts'
+import type { Services } from '../services.ts'
 import { checkRunInput } from './check-run-input.ts'
+import { type CohortRows, rowsOf, type Source } from './cohort-rows.ts'
 import { type PlannedRequest, planRequest } from './plan-request.ts'
 
 interface Admission {
@@ -38,7 +36,10 @@ interface Admission {
 }
 
 /** Writes a cohort with its task, its stages, its holds and the start of its workflow, in the transaction of its request. */
-export async function admitRun(trx: Transaction<Database>, admission: Admission): Promise<CohortAccepted> {
+export async function admitRun(
+  { trx, objects }: { trx: Transaction<Database>; objects: Services['objects'] },
+  admission: Admission,
+): Promise<CohortAccepted> {
   const { accountId, body, now } = admission
   const { request, earlier } = await requestOf(trx, admission)
   const planned = await planRequest(trx, { accountId, request, place: ['body', 'plan'], now })
@@ -51,12 +52,16 @@ export async function admitRun(trx: Transaction<Database>, admission: Admission)
   checkRunInput(graph, body.input)
   const source = await resumedCohort(trx, admission, planned)
 
+  const [taskId, cohortId, planId] = [newId(), newId(), earlier?.plan_id ?? plan.plan_id]
+  const rows = rowsOf(admission, planned, { taskId, cohortId, planId, source })
+  // Before anything is locked; what a run that is refused has left there is swept.
+  for (const { key, payload } of rows.values)
+    await objects.put(key, payload, { contentType: 'application/json' })
   const { quota, waiting } = await taskRepository.lockTaskQuota(trx, accountId)
   if (waiting >= quota) throw quotaExceeded(quota, waiting)
   const first = models.models.get(graph.outputs[0]!.stage_id)!
-  const [taskId, cohortId, planId] = [newId(), newId(), earlier?.plan_id ?? plan.plan_id]
   await insertTask(trx, { taskId, accountId, keyId: admission.keyId, first, now })
-  await insertRows(trx, admission, planned, { taskId, cohortId, planId, source })
+  await insertRows(trx, admission, rows)
   await cohortEventRepository.appendCohortEvents(trx, cohortId, [
     { type: 'cohort.queued', data: { user_id: admission.userId } },
     ...(source ? [{ type: 'cohort.resumed' as const, data: takenOver(source) }] : []),
@@ -96,14 +101,6 @@ async function requestOf(
     throw new ApiError('conflict', message, { details: { reason: 'plan_expired' } })
   }
   return { request: within(found.request), earlier: found.plan }
-}
-
-interface Source {
-  cohort: CohortRow
-  /** The stages that succeeded, by name. */
-  stages: Map<string, CohortStageRow>
-  /** Why nothing is taken over, where nothing is. */
-  reason?: string
 }
 
 /** What is told of a resumed cohort. */
@@ -203,148 +200,20 @@ const insertTask = (
     },
   ])
 
-interface Ids {
-  taskId: string
-  cohortId: string
-  planId: string
-  source: Source | undefined
-}
-
+/** Writes the rows of a cohort, and holds what its stages may cost. */
 async function insertRows(
   trx: Transaction<Database>,
-  { accountId, userId, body, now }: Admission,
-  { graph, plan, models, handOvers }: PlannedRequest,
-  { taskId, cohortId, planId, source }: Ids,
+  { accountId }: Pick<Admission, 'accountId'>,
+  { cohort, stages, edges }: CohortRows,
 ): Promise<void> {
-  const { deadline_s } = graph.constraints
-  const stages = graph.stages.map((stage, position) => {
-    const { model, price } = priced(models, stage)
-    const place = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
-    const kept = source?.stages.get(stage.stage_id)
-    return {
-      price: kept ? 0 : price,
-      row: {
-        id: newId(),
-        cohort_id: cohortId,
-        account_id: accountId,
-        name: stage.stage_id,
-        position,
-        specification: JSON.stringify(stage),
-        endpoint_id: model.endpoint_id,
-        model_key: model.model_key,
-        price_micro: kept ? 0 : model.price_micro,
-        planned_node_id: place?.node_id ?? null,
-        ...(kept && {
-          status: 'succeeded' as const,
-          attempt: 0,
-          result: kept.result,
-          ...(kept.outputs && { outputs: JSON.stringify(kept.outputs) }),
-          output_kept: true,
-          completed_at: now,
-        }),
-      },
-    }
-  })
-  const idOf = new Map(stages.map(({ row }) => [row.name, row.id]))
-  const results = new Map(
-    [...(source?.stages ?? [])].flatMap(([name, { result }]) => (result ? [[name, parsedOnce(result)]] : [])),
-  )
-  const edges = graph.edges.map((edge) =>
-    edgeRow(graph, edge, { cohortId, idOf, results, handOver: handOvers.get(edge.edge_id)! }),
-  )
   await cohortRepository.insertCohort(
     trx,
-    {
-      id: cohortId,
-      task_id: taskId,
-      account_id: accountId,
-      user_id: userId,
-      plan_id: planId,
-      name: graph.name,
-      request: JSON.stringify(graph),
-      input: JSON.stringify(body.input),
-      labels: JSON.stringify(body.labels ?? {}),
-      keep_outputs: body.keep_outputs ?? false,
-      resume_of: source?.cohort.id ?? null,
-      deadline_at: new Date(now.getTime() + 1_000 * deadline_s),
-      estimated_latency_ms: plan.estimated_latency_ms,
-      critical_path: JSON.stringify(plan.critical_path),
-      created_at: now,
-    },
+    cohort,
     stages.map(({ row }) => row),
     edges,
   )
   for (const { row, price } of stages)
     await cohortRepository.bookTransfers(trx, row.id, hold({ accountId, priceMicro: price }))
-}
-
-/** Parses a result when it is first asked for, however many edges take something of it. */
-function parsedOnce(result: Buffer): () => unknown {
-  let known: { value: unknown } | undefined
-  return () => (known ??= { value: JSON.parse(result.toString()) }).value
-}
-
-/** Returns the model of a stage, and the largest price that it or a fallback may cost. */
-function priced(
-  { models, fallbacks }: PlannedRequest['models'],
-  { stage_id }: GraphStage,
-): { model: StageModel; price: number } {
-  const model = models.get(stage_id)!
-  const others = (fallbacks.get(stage_id) ?? []).map(({ price_micro }) => price_micro)
-  return { model, price: Math.max(model.price_micro, ...others) }
-}
-
-function edgeRow(
-  graph: Graph,
-  { edge_id, from, to, mode, transports, max_bytes, min_score }: Graph['edges'][number],
-  {
-    cohortId,
-    idOf,
-    results,
-    handOver,
-  }: {
-    cohortId: string
-    idOf: ReadonlyMap<string, string>
-    /** The results that are taken over, by the names of their stages. */
-    results: ReadonlyMap<string, () => unknown>
-    handOver: HandOver
-  },
-): NewCohortEdge {
-  const { score: _, ...connects } = handOver
-  const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
-  const isInput = from.stage_id === RUN_INPUT
-  const kept = isInput ? undefined : results.get(from.stage_id)
-  const value = kept && isByValue(handOver.kind) ? carriedBy(edge, kept()) : undefined
-  const state: CohortEdgeRow['state'] = isInput ? 'consumed' : value === undefined ? 'planned' : 'transferred'
-  return {
-    id: newId(),
-    cohort_id: cohortId,
-    name: edge_id,
-    from_stage_id: isInput ? null : idOf.get(from.stage_id)!,
-    to_stage_id: idOf.get(to.stage_id)!,
-    ...edge,
-    ...connects,
-    mode,
-    transports: allowedTransports(graph, transports),
-    max_bytes,
-    min_score: min_score ?? graph.constraints.min_score,
-    state,
-    ...(isInput && { transport: 'inline' as const }),
-    // A value from the input of the run is read from there.
-    ...(value !== undefined && { transport: 'inline' as const, encoding: 'json', ...payloadOf(value) }),
-    ...(kept && value === undefined && isByValue(handOver.kind) && { closed: true }),
-  }
-}
-
-const ALL_BUT_RELAY: readonly Transport[] = ['local', 'inline', 'direct', 'engine']
-
-/** Returns the transports that the edge and its graph allow; null for all. */
-function allowedTransports(
-  { constraints }: Graph,
-  transports: readonly Transport[] | undefined,
-): string | null {
-  if (constraints.allow_relay !== false) return transports ? JSON.stringify(transports) : null
-  return JSON.stringify((transports ?? ALL_BUT_RELAY).filter((way) => way !== 'relay'))
 }
 
 /** Returns the event that tells which stages a new plan has on other nodes than the earlier one; none where it has none. */

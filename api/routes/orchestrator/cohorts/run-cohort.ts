@@ -28,10 +28,13 @@ export const runCohort = route({
         'forbidden',
         'a key with limits runs no cohorts; use one without, or ask the models one by one',
       )
-    const { now, outbox } = services
+    const { now, outbox, objects } = services
     // In the transaction of the run, because a second connection for each could use all of them up.
     if (body.plan) await ensureSpacesOf({ ...services, db: trx }, body.plan)
-    const accepted = await admitRun(trx, { accountId, keyId, userId: headers['x-user-id'], body, now: now() })
+    const accepted = await admitRun(
+      { trx, objects },
+      { accountId, keyId, userId: headers['x-user-id'], body, now: now() },
+    )
     afterCommit(() => outbox.poke())
     return accepted
   },

@@ -1,0 +1,204 @@
+import {
+  ResultPayloads,
+  type ValuePayload,
+  ValuesTooLargeError,
+  valueKey,
+} from '../../db/repositories/cohorts/payload-of.ts'
+import type {
+  CohortRow,
+  CohortStageRow,
+  NewCohort,
+  NewCohortEdge,
+  NewCohortStage,
+} from '../../db/tables/cohorts.ts'
+import type { StageModel } from '../../domain/cohorts/costs.ts'
+import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
+import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
+import { isByValue } from '../../domain/cohorts/values.ts'
+import { invalid } from '../../domain/errors.ts'
+import { newId } from '../../domain/ids.ts'
+import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
+import type { Transport } from '../../schemas/cohort-vocabulary.ts'
+import type { RunRequest } from '../../schemas/cohort.ts'
+import type { PlannedRequest } from './plan-request.ts'
+
+/** A cohort of which finished stages are taken over. */
+export interface Source {
+  cohort: CohortRow
+  /** The stages that are, by name. */
+  stages: Map<string, CohortStageRow>
+  /** Why nothing is taken over, where nothing is. */
+  reason?: string
+}
+
+interface Order {
+  accountId: string
+  userId: string
+  body: RunRequest
+  now: Date
+}
+
+interface Ids {
+  taskId: string
+  cohortId: string
+  planId: string
+  source: Source | undefined
+}
+
+/** The rows of a new cohort, and what has to be in the object store before them. */
+export interface CohortRows {
+  cohort: NewCohort
+  /** Each with the most that it may cost. */
+  stages: { row: NewCohortStage & { id: string }; price: number }[]
+  edges: NewCohortEdge[]
+  /** Values of stages that were taken over, too large for the rows of their hand-overs. */
+  values: { key: string; payload: Buffer }[]
+}
+
+/** Returns the rows of a cohort. What hands over the values of stages that are taken over has them already. */
+export function rowsOf(
+  { accountId, userId, body, now }: Order,
+  { graph, plan, models, handOvers }: PlannedRequest,
+  { taskId, cohortId, planId, source }: Ids,
+): CohortRows {
+  const { deadline_s } = graph.constraints
+  const stages = graph.stages.map((stage, position) => {
+    const { model, price } = priced(models, stage)
+    const place = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
+    const kept = source?.stages.get(stage.stage_id)
+    return {
+      price: kept ? 0 : price,
+      row: {
+        id: newId(),
+        cohort_id: cohortId,
+        account_id: accountId,
+        name: stage.stage_id,
+        position,
+        specification: JSON.stringify(stage),
+        endpoint_id: model.endpoint_id,
+        model_key: model.model_key,
+        price_micro: kept ? 0 : model.price_micro,
+        planned_node_id: place?.node_id ?? null,
+        ...(kept && {
+          status: 'succeeded' as const,
+          attempt: 0,
+          result: kept.result,
+          ...(kept.outputs && { outputs: JSON.stringify(kept.outputs) }),
+          output_kept: true,
+          completed_at: now,
+        }),
+      },
+    }
+  })
+  const ids = new Map(stages.map(({ row }) => [row.name, row.id]))
+  const results = new Map(
+    [...(source?.stages ?? [])].flatMap(([name, { result }]) =>
+      result ? [[name, new ResultPayloads(JSON.parse(result.toString()))] as const] : [],
+    ),
+  )
+  const values: CohortRows['values'] = []
+  let bytes = 0
+  const edges = graph.edges.map((edge) => {
+    const row = edgeRow(graph, edge, { cohortId, ids, handOver: handOvers.get(edge.edge_id)! })
+    const payloads = results.get(edge.from.stage_id)
+    if (!payloads || !isByValue(row.kind)) return row
+    const value = valueOf(payloads, row)
+    if (value === undefined) return { ...row, closed: true }
+    const { payload, ...statement } = value
+    const given = { ...row, encoding: 'json', ...statement }
+    // Its consumer is taken over as well.
+    if (results.has(edge.to.stage_id))
+      return { ...given, state: 'consumed' as const, consumed_at: now, closed: true }
+    const key = valueKey({ edge: row, accountId, value })
+    if (key === undefined)
+      return { ...given, state: 'transferred' as const, transport: 'inline' as const, payload }
+    values.push({ key, payload })
+    bytes += payload.length
+    if (bytes > COHORT_LIMITS.valueBytes)
+      throw invalid(
+        ['body', 'plan', 'edges'],
+        `what they take of the results that are taken over has more than ${COHORT_LIMITS.valueBytes} bytes; let them take smaller parts by "path"`,
+      )
+    return { ...given, payload_key: key }
+  })
+  return {
+    cohort: {
+      id: cohortId,
+      task_id: taskId,
+      account_id: accountId,
+      user_id: userId,
+      plan_id: planId,
+      name: graph.name,
+      request: JSON.stringify(graph),
+      input: JSON.stringify(body.input),
+      labels: JSON.stringify(body.labels ?? {}),
+      keep_outputs: body.keep_outputs ?? false,
+      resume_of: source?.cohort.id ?? null,
+      deadline_at: new Date(now.getTime() + 1_000 * deadline_s),
+      estimated_latency_ms: plan.estimated_latency_ms,
+      critical_path: JSON.stringify(plan.critical_path),
+      created_at: now,
+    },
+    stages,
+    edges,
+    values,
+  }
+}
+
+/** Returns the model of a stage, and the largest price that it or a fallback may cost. */
+function priced(
+  { models, fallbacks }: PlannedRequest['models'],
+  { stage_id }: GraphStage,
+): { model: StageModel; price: number } {
+  const model = models.get(stage_id)!
+  const others = (fallbacks.get(stage_id) ?? []).map(({ price_micro }) => price_micro)
+  return { model, price: Math.max(model.price_micro, ...others) }
+}
+
+type ValueRow = NewCohortEdge & { template: string | null }
+
+/** Returns the row of a hand-over of which nothing is known yet, unless it comes from the input of the run. */
+function edgeRow(
+  graph: Graph,
+  { edge_id, from, to, mode, transports, max_bytes, min_score }: Graph['edges'][number],
+  { cohortId, ids, handOver }: { cohortId: string; ids: ReadonlyMap<string, string>; handOver: HandOver },
+): ValueRow {
+  const { score: _, ...connects } = handOver
+  const isInput = from.stage_id === RUN_INPUT
+  return {
+    id: newId(),
+    cohort_id: cohortId,
+    name: edge_id,
+    from_stage_id: isInput ? null : ids.get(from.stage_id)!,
+    to_stage_id: ids.get(to.stage_id)!,
+    from_path: from.path,
+    to_path: to.path,
+    template: to.template ?? null,
+    ...connects,
+    mode,
+    transports: allowedTransports(graph, transports),
+    max_bytes,
+    min_score: min_score ?? graph.constraints.min_score,
+    // A value from the input of the run is read from there.
+    ...(isInput && { state: 'consumed' as const, transport: 'inline' as const }),
+  }
+}
+
+function valueOf(payloads: ResultPayloads, edge: ValueRow): ValuePayload | undefined {
+  try {
+    return payloads.of(edge)
+  } catch (err) {
+    throw err instanceof ValuesTooLargeError ? invalid(['body', 'plan', 'edges'], err.message) : err
+  }
+}
+
+const ALL_BUT_RELAY: readonly Transport[] = ['local', 'inline', 'direct', 'engine']
+
+/** Returns the transports that the edge and its graph allow; null for all. */
+function allowedTransports(
+  { constraints }: Graph,
+  transports: readonly Transport[] | undefined,
+): string | null {
+  if (constraints.allow_relay !== false) return transports ? JSON.stringify(transports) : null
+  return JSON.stringify((transports ?? ALL_BUT_RELAY).filter((way) => way !== 'relay'))
+}

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict'
+import { isDeepStrictEqual } from 'node:util'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+describe('a cohort that takes finished stages over', () => {
+  let world: InferenceWorld
+  before(async () => {
+    world = await startInferenceWorld()
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  const call = async (path: string, body?: object): Promise<AnyBody> => {
+    const answer = await world.api.call(body ? 'POST' : 'GET', `/api/v1${path}`, {
+      key: world.key,
+      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone' },
+      ...(body && { body }),
+    })
+    assert.ok(answer.status < 300, JSON.stringify(answer.body))
+    return answer.body
+  }
+  const ended = async ({ task_id }: AnyBody): Promise<AnyBody> => {
+    await until(async () => ['succeeded', 'failed'].includes((await world.task(task_id)).status))
+    return call(`/tasks/${task_id}/cohort`)
+  }
+  const rowsOf = ({ cohort_id }: AnyBody) =>
+    world.api.database.db
+      .selectFrom('cohort_edge')
+      .select(['name', 'payload', 'payload_key', 'size_bytes'])
+      .where('cohort_id', '=', cohort_id)
+      .orderBy('name')
+      .execute()
+  const stored = () => Array.fromAsync(world.api.services.objects.list(`cohorts/${world.accountId}/`))
+
+  it('has its large values in the object store, as a first run, and small ones in their rows', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'kept' })
+    const value = (edge_id: string, from: string, to: string, path: string) => ({
+      edge_id,
+      from: { stage_id: from, path },
+      to: { stage_id: to, path: `/instances/${edge_id === 'small' ? 1 : 0}` },
+    })
+    const plan = (wait_s: number): PlanRequest => ({
+      stages: [
+        { stage_id: 'first', endpoint_id: endpoint.id },
+        { stage_id: 'second', endpoint_id: endpoint.id },
+        { stage_id: 'slow', endpoint_id: endpoint.id, input: { wait_s } },
+        { stage_id: 'third', endpoint_id: endpoint.id, input: { instances: ['', ''] } },
+      ],
+      edges: [
+        { from: { stage_id: 'input', path: '/words' }, to: { stage_id: 'first', path: '/instances' } },
+        value('within', 'first', 'second', '/predictions/0'),
+        value('large', 'second', 'third', '/predictions/0'),
+        value('small', 'first', 'third', '/predictions/1'),
+        { from: { stage_id: 'slow', path: '/waited_s' }, to: { stage_id: 'third', path: '/other' } },
+      ],
+      outputs: [{ name: 'out', stage_id: 'third', path: '/predictions' }],
+    })
+    const input = { words: ['x'.repeat(300_000), 'y'] }
+    const first = await call('/cohorts:run', { plan: plan(600), input })
+    await until(async () => {
+      const { stages } = await call(`/tasks/${first.task_id}/cohort`)
+      return stages.filter(({ status }: AnyBody) => status === 'succeeded').length === 2
+    }, 60_000)
+    await world.api.call('POST', `/api/builder/v1/tasks/${first.task_id}:cancel`, { key: world.key })
+    await until(async () => (await stored()).length === 0)
+
+    const again = await call('/cohorts:run', { plan: plan(0), input, resume_of: first.cohort_id })
+    const [large, small, within] = (await rowsOf(again)).filter(({ name }) => !name.includes('-'))
+    assert.deepEqual([large?.payload, Number(large?.size_bytes)], [null, 300_002])
+    assert.match(large?.payload_key ?? '', new RegExp(`^cohorts/${world.accountId}/${again.cohort_id}/`))
+    assert.deepEqual([small?.payload?.toString(), small?.payload_key], ['"y"', null])
+    assert.deepEqual([within?.payload, within?.payload_key], [null, null], 'nobody takes it any more')
+    const seen = await ended(again)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual(
+      seen.stages.map(({ stage_id, attempt }: AnyBody) => [stage_id, attempt]),
+      [
+        ['first', 0],
+        ['slow', 1],
+        ['second', 0],
+        ['third', 1],
+      ],
+    )
+    // A difference would print it all.
+    assert.ok(isDeepStrictEqual((await world.task(again.task_id)).result.out, input.words))
+    assert.equal(seen.edges.find(({ name }: AnyBody) => name === 'large').transport, 'relay')
+    await until(async () => (await stored()).length === 0)
+  })
+})
