@@ -35,8 +35,7 @@ export async function planRequest(
 ): Promise<PlannedRequest> {
   const issues = issuesOf(request, place)
   if (issues.length > 0) throw invalidFor(issues)
-  const graph = graphOf(request)
-  const input = await readPlanInput(db, { graph, accountId, now })
+  const input = await readPlanInput(db, { graph: graphOf(request), accountId, now })
   const planned = planGraph(input)
   const placed = planned.stages.flatMap(({ node_id }) => node_id ?? [])
   const names = await visibleNames(db, accountId, [...new Set(placed)])
@@ -46,7 +45,7 @@ export async function planRequest(
   }))
   const expires_at = new Date(now.getTime() + LIFETIME_MS).toISOString()
   return {
-    graph,
+    graph: input.graph,
     plan: { plan_id: newId(), expires_at, ...planned, stages },
     models: input.stageModels,
     handOvers: input.handOvers,

@@ -32,6 +32,8 @@ interface Wanted {
   accountId: string
   hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'
   nodeAccounts?: 'own' | 'any'
+  /** True when a stage goes to nodes of others only where none of the account's own can run it: there the account earns. */
+  prefersOwn?: boolean
   /** Nodes that this stage has been tried on. */
   avoid?: ReadonlySet<string>
   now: number
@@ -47,11 +49,17 @@ const LOAD_FAILED = 'failed to load the model'
 
 /** Returns the costs of a stage on every node. */
 export function costsOf(
-  { placement = {} }: Pick<GraphStage, 'placement'>,
+  stage: Pick<GraphStage, 'placement'>,
   model: StageModel,
   nodes: readonly NodeSnapshot[],
-  { accountId, hardware, nodeAccounts, avoid, now }: Wanted,
+  { prefersOwn = false, ...asked }: Wanted,
 ): StageCosts {
+  if (prefersOwn) {
+    const own = costsOf(stage, model, nodes, { ...asked, nodeAccounts: 'own' })
+    if (isAble(own)) return own
+  }
+  const { accountId, hardware, nodeAccounts, avoid, now } = asked
+  const { placement = {} } = stage
   const wanted = placement.hardware ?? (hardware === 'any' ? undefined : hardware)
   const named = placement.node_ids && new Set(placement.node_ids)
   const excludedNodes = new Set([...(placement.not_node_ids ?? []), ...(avoid ?? [])])
@@ -94,6 +102,9 @@ export function costsOf(
   }
   return costs
 }
+
+/** Returns whether any node can run a stage. */
+export const isAble = ({ queueMs }: StageCosts): boolean => queueMs.some((ms) => ms < Infinity)
 
 /** What placement reads of a node, which the stages of a graph share. */
 const placedNodes = new WeakMap<NodeSnapshot, PlacedNode>()

@@ -1,7 +1,7 @@
 import type { Plan, PlannedEdge, PlannedStage, PlanReason } from '../../schemas/cohort-plan.ts'
 import type { Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { NodeSnapshot } from '../placement/node-snapshot.ts'
-import { costsOf, type StageCosts, type StageModel } from './costs.ts'
+import { costsOf, isAble, type StageCosts, type StageModel } from './costs.ts'
 import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
 import { noNodeCode, whyNoNode } from './no-node.ts'
@@ -45,11 +45,22 @@ const ALTERNATIVES = 3
 /** The nodes that would be ready first, from which the alternatives are taken. */
 const CONSIDERED = 16
 
-/** Places a graph on nodes, and explains the placement or why there is none. */
+/**
+ * Places a graph on nodes, and explains the placement or why there is none. For the objective `cost` each stage goes to a
+ * node of the account's own where one can run it, unless all of them together or the deadline need others.
+ */
 export function planGraph(input: PlanInput): PlannedGraph {
+  const prefersOwn = input.graph.constraints.objective === 'cost'
+  const first = placeGraph(input, prefersOwn)
+  if (first.feasible || !prefersOwn) return first
+  const other = placeGraph(input, false)
+  return other.feasible ? other : first
+}
+
+function placeGraph(input: PlanInput, prefersOwn: boolean): PlannedGraph {
   const startedAt = performance.now()
   const { graph } = input
-  const costs = input.graph.stages.map((stage) => stageCosts(input, stage))
+  const costs = input.graph.stages.map((stage) => stageCosts(input, stage, prefersOwn))
   const ways = new Map(graph.edges.map((edge) => [edge.edge_id, waysOfEdge(input, edge)]))
   const reasons = [
     ...input.reasons,
@@ -102,7 +113,11 @@ function edgesByEnd({ edges }: Graph, index: ReadonlyMap<string, number>) {
   }
 }
 
-function stageCosts({ graph, models, nodes, accountId, avoid, now }: PlanInput, stage: GraphStage) {
+function stageCosts(
+  { graph, models, nodes, accountId, avoid, now }: PlanInput,
+  stage: GraphStage,
+  prefersOwn: boolean,
+) {
   const model = models.get(stage.stage_id)
   const avoided = avoid?.get(stage.stage_id)
   const { hardware, node_accounts: nodeAccounts } = graph.constraints
@@ -113,6 +128,7 @@ function stageCosts({ graph, models, nodes, accountId, avoid, now }: PlanInput, 
       ...(hardware && { hardware }),
       ...(nodeAccounts && { nodeAccounts }),
       ...(avoided && { avoid: avoided }),
+      prefersOwn,
       now: now.getTime(),
     })
   )
@@ -141,7 +157,7 @@ const missingNodes = (
 ): PlanReason[] =>
   graph.stages.flatMap(({ stage_id, placement }, i) => {
     const cost = costs[i]
-    if (!cost || cost.queueMs.some((ms) => ms < Infinity)) return []
+    if (!cost || isAble(cost)) return []
     const { excluded } = cost
     const why = whyNoNode(placement?.node_ids, { names: nodeNames, nodes, excluded })
     const message = `no node can run stage "${stage_id}" (${models.get(stage_id)?.model_name}): ${why}`
@@ -286,7 +302,10 @@ function whyThere(
     .map(({ from }) => `"${from.stage_id}"`)
   const verb = beside.length > 1 ? 'hand' : 'hands'
   const where = beside.length > 0 ? `, and ${inEnglish(beside)} ${verb} over on the same node` : ''
-  return nodes.length === 1 ? `it is the only node; ${state}` : `${state}${where}`
+  const { constraints, stages } = graph
+  const others = constraints.objective === 'cost' ? (stages[i]?.fallbacks.length ?? 0) : 0
+  const price = others > 0 ? `; none of its ${others + 1} endpoints that can run now is cheaper` : ''
+  return `${nodes.length === 1 ? `it is the only node; ${state}` : `${state}${where}`}${price}`
 }
 
 const inEnglish = (words: readonly string[]): string =>

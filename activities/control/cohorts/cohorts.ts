@@ -186,11 +186,14 @@ async function choosePlace(
     avoid: new Set([...avoid, ...apart]),
     now: now().getTime(),
   })
-  const ends = nodes.map(({ node_id }, i) => ({
+  const ends = nodes.map(({ node_id, account_id }, i) => ({
     nodeId: node_id,
+    isForeign: constraints.objective === 'cost' && account_id !== cohort.account_id ? 1 : 0,
     end: tiedTo && tiedTo !== node_id ? Infinity : costs.queueMs[i]! + costs.loadMs[i]! + costs.runMs[i]!,
   }))
-  const able = ends.filter(({ end }) => end < Infinity).toSorted((a, b) => a.end - b.end)
+  const able = ends
+    .filter(({ end }) => end < Infinity)
+    .toSorted((a, b) => a.isForeign - b.isForeign || a.end - b.end)
   const chosen = able.find(({ nodeId }) => nodeId === stage.planned_node_id) ?? able[0]
   if (!chosen) {
     // A node that has lost the stage is better than none.

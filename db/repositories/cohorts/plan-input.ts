@@ -1,6 +1,8 @@
 import type { Kysely } from 'kysely'
+import { costsOf, isAble } from '../../../domain/cohorts/costs.ts'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
 import { unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
+import { cheapestFirst } from '../../../domain/cohorts/objective.ts'
 import { LATER, operationsOf, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
@@ -16,13 +18,23 @@ export interface ReadPlanInput extends PlanInput {
   stageModels: StageModels
 }
 
-/** Reads the models, the nodes and the hand-overs of a graph on behalf of an account. */
+/**
+ * Reads the models, the nodes and the hand-overs of a graph on behalf of an account. The graph that is returned begins each
+ * stage with the endpoint that its objective prefers.
+ */
 export async function readPlanInput(
   db: Kysely<Database>,
-  { graph, accountId, now }: { graph: Graph; accountId: string; now: Date },
+  { graph: asked, accountId, now }: { graph: Graph; accountId: string; now: Date },
 ): Promise<ReadPlanInput> {
-  const stageModels = await readStageModels(db, graph, accountId)
+  const read = await readStageModels(db, asked, accountId)
   const nodes = await readSnapshots(db)
+  const { objective, node_accounts: nodeAccounts = 'any', hardware = 'any' } = asked.constraints
+  const isCheapest = objective === 'cost'
+  const wanted = { accountId, nodeAccounts, hardware, now: now.getTime() }
+  const graph = isCheapest
+    ? cheapestFirst(asked, read, (stage, model) => isAble(costsOf(stage, model, nodes, wanted)))
+    : asked
+  const stageModels = isCheapest ? await readStageModels(db, graph, accountId) : read
   const { handOvers, reasons } = await readHandOvers(db, graph, stageModels)
   const named = graph.stages.flatMap(({ placement }) => placement?.node_ids ?? [])
   const ids = nodes.map(({ node_id }) => node_id)

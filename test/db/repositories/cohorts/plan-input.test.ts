@@ -7,6 +7,7 @@ import { planGraph } from '../../../../domain/cohorts/plan-graph.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
 import type { ModelSpace } from '../../../../schemas/cohort-evaluator.ts'
+import type { PlanRequest } from '../../../../schemas/cohort-plan.ts'
 import { buildEndpoint, buildVersion } from '../../../support/builders/build-endpoint.ts'
 import { embeddingSpace } from '../../../support/builders/evidence.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
@@ -67,7 +68,11 @@ describe('what a plan of a cohort reads', () => {
   async function endpointWithSpace(): Promise<string> {
     const { db } = database
     const { id, model_key } = await buildVersion(db, accountId)
-    const endpoint = await buildEndpoint(db, accountId, { version_id: id, model_key })
+    const endpoint = await buildEndpoint(db, accountId, {
+      version_id: id,
+      model_key,
+      task_type: 'embeddings',
+    })
     const space = { ...embeddingSpace(4, { role: 'both' }), weights_digest: 'ab'.repeat(32) } as ModelSpace
     await db
       .transaction()
@@ -84,7 +89,12 @@ describe('what a plan of a cohort reads', () => {
     const plan = async (producer: string, consumer: string) => {
       const graph = graphOf({
         stages: [
-          { stage_id: 'encoder', endpoint_id: endpoint, placement: { node_ids: [producer] } },
+          {
+            stage_id: 'encoder',
+            endpoint_id: endpoint,
+            operation: 'embed',
+            placement: { node_ids: [producer] },
+          },
           { stage_id: 'reader', endpoint_id: endpoint, placement: { node_ids: [consumer] } },
         ],
         edges: [
@@ -113,5 +123,39 @@ describe('what a plan of a cohort reads', () => {
     await db.transaction().execute((trx) => recordRate(trx, { from, to }, 5))
     assert.deepEqual(await plan(from, to), after(5, 'measured'))
     assert.deepEqual(await plan(to, from), after(100, 'default'))
+  })
+
+  it('is a graph whose stages begin with their cheapest endpoints, where the objective is the cost', async () => {
+    const { db } = database
+    await reportingNode()
+    const [dear, cheap] = await Promise.all(
+      [900, 100].map((price_micro) => buildEndpoint(db, accountId, { price_micro })),
+    )
+    const read = async (constraints: NonNullable<PlanRequest['constraints']>) => {
+      const stages = [{ stage_id: 'a', endpoint_id: dear!.id, fallbacks: [cheap!.id] }]
+      const input = await readPlanInput(db, {
+        graph: graphOf({ stages, edges: [], constraints }),
+        accountId,
+        now: new Date(),
+      })
+      const [stage] = planGraph(input).stages
+      return [input.graph.stages[0]?.fallbacks, stage?.endpoint_id, stage?.price_credits]
+    }
+
+    assert.deepEqual(await read({ objective: 'latency' }), [[cheap!.id], dear!.id, 900 / 1e6])
+    assert.deepEqual(await read({ objective: 'cost' }), [[dear!.id], cheap!.id, 100 / 1e6])
+    // The limit is for what is called first.
+    const { reasons } = planGraph(
+      await readPlanInput(db, {
+        graph: graphOf({
+          stages: [{ stage_id: 'a', endpoint_id: dear!.id, fallbacks: [cheap!.id] }],
+          edges: [],
+          constraints: { objective: 'cost', max_cost_credits: 200 / 1e6 },
+        }),
+        accountId,
+        now: new Date(),
+      }),
+    )
+    assert.deepEqual(reasons, [])
   })
 })

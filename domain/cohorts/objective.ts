@@ -1,0 +1,39 @@
+import type { StageModel } from './costs.ts'
+import type { Graph, GraphStage } from './graph.ts'
+
+interface Candidates {
+  models: ReadonlyMap<string, StageModel>
+  fallbacks: ReadonlyMap<string, readonly (StageModel & { ref: string })[]>
+}
+
+/**
+ * Returns a graph for the objective `cost`: each stage begins with the cheapest of its endpoint and its fallbacks, and falls
+ * back to dearer ones. Equal prices keep their order, and what no node can run now comes behind what one can.
+ */
+export function cheapestFirst(
+  graph: Graph,
+  { models, fallbacks }: Candidates,
+  fits: (stage: GraphStage, model: StageModel) => boolean,
+): Graph {
+  const stages = graph.stages.map((stage): GraphStage => {
+    const own = models.get(stage.stage_id)
+    const others = fallbacks.get(stage.stage_id) ?? []
+    if (!own || others.length === 0) return stage
+    const known = [{ ...own, ref: stage.endpoint_id ?? own.endpoint_id }, ...others].map((model) => ({
+      ...model,
+      isLate: fits(stage, model) ? 0 : 1,
+    }))
+    const [first, ...rest] = known
+      .toSorted((a, b) => a.isLate - b.isLate || a.price_micro - b.price_micro)
+      .map(({ ref }) => ref)
+    if (first === undefined || first === known[0]?.ref)
+      return { ...stage, fallbacks: [...rest, ...lost(stage, known)] }
+    const { model_config_id: _, ...spec } = stage
+    return { ...spec, endpoint_id: first, fallbacks: [...rest, ...lost(stage, known)] }
+  })
+  return { ...graph, stages }
+}
+
+/** The fallbacks that cannot be called now. */
+const lost = ({ fallbacks }: GraphStage, known: readonly { ref: string }[]): string[] =>
+  fallbacks.filter((ref) => !known.some((one) => one.ref === ref))
