@@ -1,7 +1,7 @@
 import {
   ResultPayloads,
   type ValuePayload,
-  ValuesTooLargeError,
+  UnfitValuesError,
   valueKey,
 } from '../../db/repositories/cohorts/payload-of.ts'
 import type {
@@ -188,7 +188,7 @@ function valueOf(payloads: ResultPayloads, edge: ValueRow): ValuePayload | undef
   try {
     return payloads.of(edge)
   } catch (err) {
-    throw err instanceof ValuesTooLargeError ? invalid(['body', 'plan', 'edges'], err.message) : err
+    throw err instanceof UnfitValuesError ? invalid(['body', 'plan', 'edges'], err.message) : err
   }
 }
 

@@ -1,10 +1,14 @@
 import type { PlanReason, StageOperation } from '../../schemas/cohort-plan.ts'
 import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
+import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
 
 /** The profiles whose servers read a prompt into a file, and go on from such a file (node-runtime/servers/README.md). */
 const HANDS_PROMPTS_OVER: readonly string[] = ['llm-transformers', 'llm-llamacpp']
+
+/** Those whose servers take ids of tokens in place of messages. */
+const TAKES_TOKENS: readonly string[] = ['llm-transformers']
 
 /** Returns what stages of cohorts can have a model do that a runtime profile serves for a task type. */
 export function operationsOf(profileId: string, taskType: string): StageOperation[] {
@@ -27,10 +31,16 @@ const OF_KIND: Partial<Record<SpaceKind, { from: StageOperation; to?: StageOpera
   kv_cache: { from: 'prefill', to: 'decode' },
 }
 
+interface Candidates {
+  models: ReadonlyMap<string, Pick<StageModel, 'runtime_profile'>>
+  fallbacks: ReadonlyMap<string, readonly Pick<StageModel, 'runtime_profile'>[]>
+}
+
 /** Reasons for edges whose stages do not make, or cannot take, what the edge is to hand over. */
 export function unmadeKinds(
   { stages, edges }: Pick<Graph, 'stages' | 'edges'>,
   handOvers: ReadonlyMap<string, Pick<HandOver, 'kind'>>,
+  { models, fallbacks }: Candidates,
 ): PlanReason[] {
   const operations = new Map(stages.map(({ stage_id, operation }) => [stage_id, operation]))
   return edges.flatMap((edge) => {
@@ -41,6 +51,14 @@ export function unmadeKinds(
       message: `edge "${edge_id}": ${why}`,
       edge_id,
     })
+    if (kind === 'tokens') {
+      const { stage_id } = edge.to
+      const all = [models.get(stage_id) ?? [], fallbacks.get(stage_id) ?? []].flat()
+      const deaf = all.find(({ runtime_profile }) => !TAKES_TOKENS.includes(runtime_profile))
+      const operation = operations.get(stage_id)
+      if (deaf) return [because(`a model of the profile ${deaf.runtime_profile} takes no ids of tokens`)]
+      if (operation !== 'infer') return [because(`a stage takes ids of tokens by the operation "infer" only`)]
+    }
     if (kind === 'hidden_state') return [because(`handing over hidden states ${LATER}`)]
     return (['from', 'to'] as const).flatMap((side) => {
       const wanted = OF_KIND[kind]?.[side]

@@ -26,8 +26,23 @@ export const withCarried = (
   value: unknown,
 ): Record<string, unknown> => withValueAt(input, to_path, value) as Record<string, unknown>
 
+const BY_VALUE: readonly SpaceKind[] = ['text', 'json', 'media', 'tokens']
+
 /** Returns whether an edge of a kind carries a value, which goes with the result of its producer. */
-export const isByValue = (kind: SpaceKind): boolean => kind === 'text' || kind === 'json' || kind === 'media'
+export const isByValue = (kind: SpaceKind): boolean => BY_VALUE.includes(kind)
+
+/** Ids of tokens are of 32 bits. */
+const MOST_TOKEN_ID = 2 ** 31 - 1
+
+/** Returns why a value cannot be what an edge of a kind carries; undefined when it can. */
+export function faultOfValue(kind: SpaceKind, value: unknown): string | undefined {
+  if (kind !== 'tokens') return undefined
+  const isId = (one: unknown) => Number.isInteger(one) && Number(one) >= 0 && Number(one) <= MOST_TOKEN_ID
+  const isList = Array.isArray(value) && value.length > 0
+  return isList && value.every(isId)
+    ? undefined
+    : 'must be a list of ids of tokens, whole numbers from 0, with at least one'
+}
 
 /** The fingerprints of values: every text fits every text, and so do JSON values and files. Each is that of its kind alone. */
 export const VALUE_FINGERPRINTS = {

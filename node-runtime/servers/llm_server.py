@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +40,8 @@ class Chat:
     generation: Generation
     answer: Answer
     guide: Guided | None
+    # The ids of the tokens so far, without the one that ends the answer.
+    written: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -113,7 +115,11 @@ class ChatApp:
 
     def _prepare_chat(self, body: Any) -> Chat:
         request = ChatRequest.read(body)
-        prompt = self._model.render(request.messages, request.output.described)
+        prompt = request.tokens
+        if prompt is None:
+            prompt = self._model.render(request.messages, request.output.described)
+        elif max(prompt) >= self._model.vocabulary:
+            raise Unusable(f"prompt has tokens beyond the {self._model.vocabulary} that this model knows", "prompt")
         return self._chat_of(request, Generation(prompt, request.sampling))
 
     def _prepare_decoding(self, body: Any) -> Chat:
@@ -198,6 +204,9 @@ class ChatApp:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(chat)}
         head = _head("chat.completion", chat.request.model)
+        if chat.request.with_ids:
+            choice["token_ids"] = chat.written
+            head["prompt_token_ids"] = chat.generation.prompt
         await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(chat.generation)})
 
     async def _pieces(self, chat: Chat) -> AsyncIterator[Piece]:
@@ -209,6 +218,7 @@ class ChatApp:
         words = Detokenizer(self._model.tokenizer, self._model.hidden_tokens(shown))
 
         def on_token(token: int) -> bool:
+            chat.written.append(token)
             pieces = answer.add(words.add(token))
             if pieces:
                 loop.call_soon_threadsafe(queue.put_nowait, pieces)

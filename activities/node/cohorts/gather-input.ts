@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { QuorumError } from '../../../domain/cohorts/quorum.ts'
-import { isByValue, withCarried } from '../../../domain/cohorts/values.ts'
+import { faultOfValue, isByValue, withCarried } from '../../../domain/cohorts/values.ts'
 import { withVector } from '../../../domain/cohorts/vector-input.ts'
 import { receivePayload, type ReceivedPayload } from '../../../node-runtime/cohorts/receive-payload.ts'
 import { receiveValue } from '../../../node-runtime/cohorts/receive-value.ts'
@@ -47,6 +47,8 @@ export async function gatherInput(
       const { value, mayRun } = await receiveValue(caller, edge, until)
       if (enough.signal.aborted) return
       if (value) {
+        const fault = faultOfValue(edge.kind, value.value)
+        if (fault !== undefined) throw new EdgeError('shape_mismatch', `what is handed over ${fault}`)
         consumed += 1
         writes.set(edge, (known) => withCarried(known, { to_path: edge.path }, value.value))
       }

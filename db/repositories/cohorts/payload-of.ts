@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { carriedBy, isByValue, type ValueEdge } from '../../../domain/cohorts/values.ts'
+import { carriedBy, faultOfValue, isByValue, type ValueEdge } from '../../../domain/cohorts/values.ts'
 import { cohortValueKey } from '../../../domain/object-keys.ts'
 import { COHORT_LIMITS } from '../../../schemas/cohort-plan.ts'
 import type { CohortEdgeRow } from '../../tables/cohorts.ts'
@@ -16,9 +16,9 @@ export function payloadOf(value: unknown): ValuePayload {
   return { payload, sha256: hash('sha256', payload, 'hex'), size_bytes: payload.length }
 }
 
-/** The values that edges take of one result are too much together to be kept. */
-export class ValuesTooLargeError extends Error {
-  override readonly name = 'ValuesTooLargeError'
+/** The values that edges take of one result are too much together to be kept, or one is not of the kind of its edge. */
+export class UnfitValuesError extends Error {
+  override readonly name = 'UnfitValuesError'
 }
 
 /** The payloads that edges carry of a result. A value is written and hashed once, however often and by how many edges it is asked for. */
@@ -31,18 +31,20 @@ export class ResultPayloads {
     this.#result = result
   }
 
-  /** Returns what an edge carries; undefined for no value, and for a representation. Throws a `ValuesTooLargeError`. */
+  /** Returns what an edge carries; undefined for no value, and for a representation. Throws a `UnfitValuesError`. */
   of(
     edge: Pick<CohortEdgeRow, 'kind'> & Pick<ValueEdge, 'from_path' | 'template'>,
   ): ValuePayload | undefined {
     if (!isByValue(edge.kind)) return undefined
-    const place = JSON.stringify([edge.from_path, edge.template])
+    const place = JSON.stringify([edge.kind, edge.from_path, edge.template])
     if (!this.#known.has(place)) {
       const value = carriedBy(edge, this.#result)
+      const fault = value === undefined ? undefined : faultOfValue(edge.kind, value)
+      if (fault !== undefined) throw new UnfitValuesError(`what an edge of ${edge.kind} takes ${fault}`)
       const payload = value === undefined ? undefined : payloadOf(value)
       this.#bytes += payload?.size_bytes ?? 0
       if (this.#bytes > COHORT_LIMITS.valueBytes)
-        throw new ValuesTooLargeError(
+        throw new UnfitValuesError(
           `what its edges take of the result has more than ${COHORT_LIMITS.valueBytes} bytes; let them take smaller parts by "path", or hand it over as a file`,
         )
       this.#known.set(place, payload)

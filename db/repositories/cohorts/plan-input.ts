@@ -55,7 +55,7 @@ export async function readPlanInput(
       ...stageModels.reasons,
       ...unknownInputs(graph, stageModels.inputs),
       ...unsupported(graph, stageModels),
-      ...unmadeKinds(graph, handOvers),
+      ...unmadeKinds(graph, handOvers, stageModels),
       ...reasons,
     ],
     now,

@@ -22,6 +22,10 @@ class ChatRequest:
     # The name of the model in the request, which the response repeats.
     model: str
     messages: list[dict[str, Any]]
+    # The ids of a prompt that comes as tokens, in place of messages.
+    tokens: list[int] | None
+    # Whether the answer has the ids of its tokens and of those of the prompt.
+    with_ids: bool
     output: Output
     sampling: Sampling
     stops: tuple[str, ...]
@@ -40,9 +44,12 @@ class ChatRequest:
             raise Unusable(f"{field} cannot be had: this model tells no probabilities of tokens", field)
         stream_options = body.get("stream_options") or {}
         model = body.get("model")
+        tokens = _tokens(body) if with_messages else None
         return cls(
             model=model if isinstance(model, str) and model else SERVED_NAME,
-            messages=_messages(body.get("messages")) if with_messages else [],
+            messages=_messages(body.get("messages")) if with_messages and tokens is None else [],
+            tokens=tokens,
+            with_ids=bool(body.get("return_token_ids")),
             output=Output.read(body),
             sampling=_sampling(body),
             stops=_stops(body.get("stop")),
@@ -78,6 +85,18 @@ class ReadRequest:
             file=body.get("file"),
             space_fingerprint=fingerprint,
         )
+
+
+def _tokens(body: dict[str, Any]) -> list[int] | None:
+    """Returns a prompt that comes as ids; a text, which chats have never read here, is ignored as before."""
+    prompt = body.get("prompt")
+    if not isinstance(prompt, list):
+        return None
+    if body.get("messages") is not None:
+        raise Unusable("prompt must not be given beside messages", "prompt")
+    if not prompt or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in prompt):
+        raise Unusable("prompt must be a list of ids of tokens, whole numbers from 0, with at least one", "prompt")
+    return prompt
 
 
 def _messages(messages: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,12 @@ describe('operationsOf', () => {
 })
 
 describe('unmadeKinds', () => {
-  const reasons = (kind: SpaceKind, from: StageOperation, to: StageOperation) => {
+  const reasons = (
+    kind: SpaceKind,
+    from: StageOperation,
+    to: StageOperation,
+    runtime_profile = 'llm-transformers',
+  ) => {
     const { stages, edges } = graphOf({
       stages: [
         { stage_id: 'a', endpoint_id: 'a', operation: from },
@@ -29,13 +34,19 @@ describe('unmadeKinds', () => {
         { edge_id: 'over', from: { stage_id: 'a' }, to: { stage_id: 'b', path: '/x' } },
       ],
     })
-    return unmadeKinds({ stages, edges }, new Map([['over', { kind }]]))
+    return unmadeKinds({ stages, edges }, new Map([['over', { kind }]]), {
+      models: new Map([['b', { runtime_profile }]]),
+      fallbacks: new Map(),
+    })
   }
 
   it('refuses edges that no stage would ever hand over, or take', () => {
     assert.deepEqual(reasons('embedding', 'embed', 'infer'), [])
     assert.deepEqual(reasons('kv_cache', 'prefill', 'decode'), [])
     assert.deepEqual(reasons('json', 'infer', 'embed'), [])
+    assert.deepEqual(reasons('tokens', 'infer', 'infer'), [])
+    assert.match(reasons('tokens', 'infer', 'infer', 'llm-vllm')[0]?.message ?? '', /llm-vllm takes no ids/)
+    assert.match(reasons('tokens', 'infer', 'decode')[0]?.message ?? '', /"infer" only/)
     for (const [kind, from, to, said] of [
       ['embedding', 'infer', 'infer', /hands over embedding by the operation "embed", and "a" has "infer"/],
       ['kv_cache', 'infer', 'decode', /hands over kv_cache by the operation "prefill"/],

@@ -1,7 +1,7 @@
 import {
   ResultPayloads,
   type ValuePayload,
-  ValuesTooLargeError,
+  UnfitValuesError,
   valueKey,
 } from '../../../../db/repositories/cohorts/payload-of.ts'
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
@@ -64,7 +64,7 @@ function handedOver(payloads: ResultPayloads, edge: EdgeFacts): ValuePayload | u
   try {
     return payloads.of(edge)
   } catch (err) {
-    throw err instanceof ValuesTooLargeError ? invalid(['body', 'result'], err.message) : err
+    throw err instanceof UnfitValuesError ? invalid(['body', 'result'], err.message) : err
   }
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import {
   payloadOf,
   ResultPayloads,
-  ValuesTooLargeError,
+  UnfitValuesError,
 } from '../../../../db/repositories/cohorts/payload-of.ts'
 
 describe('the payloads of a result', () => {
@@ -28,6 +28,6 @@ describe('the payloads of a result', () => {
     payloads.of(edge)
     payloads.of({ ...edge })
 
-    assert.throws(() => payloads.of({ ...edge, template: 'So: {{value}}' }), ValuesTooLargeError)
+    assert.throws(() => payloads.of({ ...edge, template: 'So: {{value}}' }), UnfitValuesError)
   })
 })
