@@ -21,6 +21,7 @@ export async function housekeeping(input: HousekeepingInput): Promise<void> {
   const { kind, everyMs = PAUSE.housekeeping[kind] } = input
   // Called before the first await, so that an execution of an earlier version goes on without.
   const atCohorts = kind === 'reconcile' && patched('cohorts')
+  const atOverdueWork = kind === 'reconcile' && patched('overdue-work')
   let known = input.state
   while (!workflowInfo().continueAsNewSuggested) {
     const failures = kind === 'reconcile' ? await reconcileOnce() : (await retentionPass()).failures
@@ -34,7 +35,12 @@ export async function housekeeping(input: HousekeepingInput): Promise<void> {
   await continueAsNew<typeof housekeeping>({ ...input, ...(known && { state: known }) })
 
   async function reconcileOnce(): Promise<readonly unknown[]> {
-    const pass = await reconcilePass(known, { atCandidates: () => true, atWaitingJobs: true, atCohorts })
+    const pass = await reconcilePass(known, {
+      atCandidates: () => true,
+      atWaitingJobs: true,
+      atCohorts,
+      atOverdueWork,
+    })
     known = pass.state
     return pass.failures
   }

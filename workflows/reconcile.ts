@@ -9,6 +9,7 @@ import type { ControlActivities } from '../activities/control/index.ts'
 import { LOCAL } from './contract/policy.ts'
 
 const {
+  endOverdueWork,
   foldUsageCounts,
   noteWaitingJobs,
   reconcileCandidates,
@@ -44,7 +45,12 @@ const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null,
 /** Runs a single pass, as schedules of earlier versions start it; it fails when a step has failed. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
-  const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false, atCohorts: false }
+  const looks = {
+    atCandidates: () => patched('candidate-tests'),
+    atWaitingJobs: false,
+    atCohorts: false,
+    atOverdueWork: false,
+  }
   const { state, failures } = await reconcilePass(last, looks)
   if (failures.length > 0) throw failures[0]
   return state
@@ -56,7 +62,7 @@ export async function reconcile(): Promise<ReconcileState> {
  */
 export async function reconcilePass(
   last: ReconcileState | undefined,
-  looks: { atCandidates: () => boolean; atWaitingJobs: boolean; atCohorts: boolean },
+  looks: { atCandidates: () => boolean; atWaitingJobs: boolean; atCohorts: boolean; atOverdueWork: boolean },
 ): Promise<{ state: ReconcileState; failures: readonly unknown[] }> {
   const state = { ...NOTHING_YET, ...last }
   const done = { ended: 0, restarted: 0, folded: 0 }
@@ -70,6 +76,8 @@ export async function reconcilePass(
     }
   }
 
+  // First, because the work that it ends is noticed by callers.
+  if (looks.atOverdueWork) await step(endOverdueWork)
   for (const [kind, reconcileOne] of [
     ['jobs', reconcileJobs],
     ['tasks', reconcileTasks],

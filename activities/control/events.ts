@@ -3,6 +3,13 @@ import { debug, defineEvents, error, info, warn } from '../../platform/events.ts
 /** Emits what the activities of a worker log; docs/events.md lists it. */
 export const emit = defineEvents({
   'job.wait_note_failed': warn('why a job waits could not be noted', { err: 'error', job_id: 'string' }),
+  'cohort.overdue_failed': warn(
+    'work of a cohort whose time has run out was not ended; the next pass tries again',
+    {
+      err: 'error',
+      cohort_id: 'string',
+    },
+  ),
   'job.wait_signal_failed': debug('the workflow was not told why it waits', {
     err: 'error',
     job_id: 'string',

@@ -1,5 +1,6 @@
 import { createCohortActivities } from './cohorts/cohorts.ts'
 import { createEvaluationActivities } from './cohorts/evaluations.ts'
+import { createOverdueActivities } from './cohorts/overdue-work.ts'
 import { createDatasetActivities } from './datasets/datasets.ts'
 import type { ControlDeps } from './deps.ts'
 import { createReconcileActivities } from './housekeeping/reconcile.ts'
@@ -21,6 +22,7 @@ export const createControlActivities = (deps: ControlDeps) => ({
   ...createKillSwitchActivities(deps),
   ...createMaintenanceActivities(deps),
   ...createMemoryActivities(deps),
+  ...createOverdueActivities(deps),
   ...createReconcileActivities(deps),
   ...createTrainingActivities(deps),
   ...createWaitingActivities(deps),

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict'
+import { sleep } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
-import type { CallResult, OpenedCohort, StageOutline } from '../../activities/control/cohorts/cohorts.ts'
+import type {
+  CallResult,
+  OpenedCohort,
+  PutBack,
+  StageOutline,
+} from '../../activities/control/cohorts/cohorts.ts'
 import type { Settled } from '../../activities/control/cohorts/settle-stage.ts'
 import { newId } from '../../domain/ids.ts'
 import { cohortRun } from '../../workflows/cohort-run.ts'
@@ -77,5 +83,64 @@ describe('the stages of a cohort', () => {
     })
 
     assert.deepEqual([calls('producer'), calls('consumer')], [2, 2], order.join())
+  })
+
+  it('are put back when their history becomes too long, and are called again in the next execution', async () => {
+    const cohortId = newId()
+    const nodeId = newId()
+    const MOST = 60
+    const handle = temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(cohortId))
+    const done = new Set<string>()
+    const putBack: (readonly string[])[] = []
+    const lengths: number[] = []
+    let isSlow = true
+    const steps = {
+      openCohort: (): OpenedCohort => ({
+        ended: false,
+        accountId: newId(),
+        name: 'a long one',
+        deadlineAt: Date.now() + 120_000,
+        stages: ['slow', 'flaky'].map((name) => ({ ...outline(name, []), isDone: done.has(name) })),
+      }),
+      callStage: (): CallResult => ({ verdict: 'called', nodeId, nodeName: 'node', attempt: 1 }),
+      settleStage: (): Settled => ({ verdict: 'again' }),
+      putBackStages: async ({
+        stageIds,
+        evenRunning,
+      }: {
+        stageIds: string[]
+        evenRunning?: boolean
+      }): Promise<PutBack> => {
+        assert.equal(evenRunning, true)
+        putBack.push(stageIds)
+        lengths.push(Number((await handle.describe()).historyLength))
+        isSlow = false
+        return { putBack: stageIds, repeat: [] }
+      },
+      endCohort: () => {},
+    }
+    const runStage = async ({ stageId }: { stageId: string }): Promise<void> => {
+      if (stageId === 'slow' && isSlow) await sleep('1 hour')
+      // One that fails again and again, for which no attempt is ever the last one here.
+      if (stageId === 'flaky' && isSlow) throw ApplicationFailure.nonRetryable('flaky', 'model_failed')
+      done.add(stageId)
+    }
+    await using _control = await startControlWorker(temporal, api.services, (all) => ({ ...all, ...steps }))
+    await using _node = await runWorker({
+      connection: temporal.connection,
+      taskQueue: QUEUES.node(nodeId),
+      activities: { runStage },
+    })
+
+    await temporal.client.workflow.execute(cohortRun, {
+      workflowId: WORKFLOW_ID.cohort(cohortId),
+      taskQueue: QUEUES.control,
+      args: [{ cohortId, mostEvents: MOST }],
+    })
+
+    assert.deepEqual([...done].toSorted(), ['flaky', 'slow'])
+    assert.equal(putBack.length, 1)
+    assert.ok(putBack[0]?.includes('slow'), 'what was at work was put back')
+    assert.ok(lengths[0]! >= MOST && lengths[0]! < MOST + 40, String(lengths[0]))
   })
 })

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'mocha'
 import { attemptDueAt } from '../../domain/webhooks/schedule.ts'
+import { LONGEST_HISTORY } from '../../workflows/contract/policy.ts'
 import { startSkippingTemporal } from '../support/servers/temporal-time.ts'
 import type { SkippingTemporal } from '../support/servers/temporal-time.ts'
 import { skipBecause } from '../support/skip.ts'
@@ -81,6 +82,47 @@ describe('waiting for hours', () => {
     })
 
     assert.deepEqual([outcome, challenges], ['verified', 2])
+  })
+
+  it('looks for nodes for all stages of a cohort together, so seldom that a day of it fits into one history', async () => {
+    const deadlineAt = (await temporal.now()) + 24 * HOUR
+    const STAGES = 63
+    let [looks, calls] = [0, 0]
+    let fault: string | undefined
+    await assert.rejects(
+      temporal.run('cohortRun', [{ cohortId: 'c' }], {
+        openCohort: async () => ({
+          ended: false,
+          accountId: 'a',
+          name: 'patient',
+          deadlineAt,
+          stages: Array.from({ length: STAGES }, (_, i) => ({
+            id: `${i}`,
+            name: `stage-${i}`,
+            producers: [],
+            isOutput: true,
+            isDone: false,
+          })),
+        }),
+        async callStage() {
+          calls += 1
+          return { verdict: 'waits', why: 'no node' }
+        },
+        async findRoom({ stages }: { stages: unknown[] }) {
+          looks += 1
+          assert.equal(stages.length, STAGES)
+          return []
+        },
+        endCohort: async ({ ending }: { ending: { fault?: { code: string } } }) =>
+          void (fault = ending.fault?.code),
+      }),
+    )
+
+    assert.equal(fault, 'deadline_exceeded')
+    // Each is called once in an execution, and nothing is at work, so that a long one begins anew.
+    assert.equal(calls % STAGES, 0)
+    // A look is a timer that is set and fires, a workflow task of three events and a marker.
+    assert.ok(looks > 1_000 && looks * 6 < LONGEST_HISTORY / 2, `${looks} looks`)
   })
 })
 

@@ -41,3 +41,6 @@ export const retryDeliveryNow = defineSignal('retry_now')
  * second argument is true once the stage has its values, so that producers beyond its quorum are cancelled.
  */
 export const stageStarted = defineSignal<[string, boolean?]>('stage_started')
+
+/** Signals a cohort's workflow that this attempt of a stage has taken too long; the reason is in its row. */
+export const stageOverdue = defineSignal<[string, number]>('stage_overdue')

@@ -141,7 +141,14 @@ export const PAUSE = {
   forDestination: { firstMs: 60_000, longestMs: 900_000 },
   /** Slightly more than the time that a sender has to record the outcome of an attempt. */
   forSender: 6_000,
-  /** Before a cohort looks for hand-overs whose time has run out: the first pause and the longest. */
+  /** Between two looks for nodes for the stages of a cohort that wait for one: the first pause and the longest. */
+  forNode: { firstMs: 1_000, longestMs: 30_000 },
+  /** Before a stage is called again that no node took in time: the first pause and the longest, each twice the one before. */
+  forSlot: { firstMs: 1_000, longestMs: 600_000 },
+  /**
+   * Before a cohort looks for hand-overs whose time has run out, in executions that began before `endOverdueWork` did:
+   * the first pause and the longest.
+   */
   forEdges: { firstMs: 40_000, longestMs: 600_000 },
   /** While an endpoint has too many attempts in flight: the first pause and the longest. */
   forRoom: { firstMs: 5_000, longestMs: 600_000 },
@@ -157,6 +164,13 @@ export const PAUSE = {
   /** After an attempt whose claim the gateways refused. */
   afterRefusal: '5s',
 } as const
+
+/**
+ * The events after which a cohort begins anew whatever is at work. The server ends an execution at 51,200, and those at work put
+ * at most some hundreds into one that is about to begin anew. A call of a stage makes about 12, a look for nodes 6, so that
+ * the looks of a day, 17,300, and every attempt of 64 stages with retries and fallbacks, 19,200, are together below it.
+ */
+export const LONGEST_HISTORY = 40_000
 
 /** Short database steps of the control plane, which run in the workflow's own worker. */
 export const LOCAL = {

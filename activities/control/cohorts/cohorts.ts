@@ -14,6 +14,7 @@ import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeCohortFiles } from './cohort-files.ts'
+import { putBack } from './put-back.ts'
 import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
 
 /** What the workflow needs to know of a stage. It is small, because the history stores it. */
@@ -26,6 +27,8 @@ export interface StageOutline {
   /** True when its result is, or is a part of, an output of the cohort. */
   isOutput: boolean
   isDone: boolean
+  /** True when it has ended without a result. */
+  isOff?: boolean
 }
 
 /** A cohort as its workflow begins. */
@@ -45,6 +48,12 @@ export type CallResult =
   | { verdict: 'refused'; why: string; attempt: number }
   /** The stage has ended, or its cohort has. */
   | { verdict: 'over' }
+
+/** Stages by id: those that were put back, and those that have to work again for them. */
+export interface PutBack {
+  putBack: string[]
+  repeat: string[]
+}
 
 const LONGEST_WHY = 300
 
@@ -70,6 +79,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
           ...(quorum !== undefined && { quorum }),
           isOutput: outputs.some(({ stage_id }) => stage_id === row.name),
           isDone: !isOpenStage(row),
+          ...(!isOpenStage(row) && row.status !== 'succeeded' && { isOff: true }),
         }
       }),
     }
@@ -103,6 +113,46 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       const name = await nodeLoadRepository.nodeName(trx, nodeId)
       return { verdict: 'called', nodeId, nodeName: name ?? nodeId, attempt: stage.attempt }
     })
+  },
+
+  /**
+   * Returns which of these stages there is a node for now, by id. Safe to repeat because it calls none of them; it notes what
+   * the others wait for.
+   */
+  async findRoom({
+    cohortId,
+    stages,
+  }: {
+    cohortId: string
+    stages: readonly { stageId: string; avoid: readonly string[] }[]
+  }): Promise<string[]> {
+    const found: string[] = []
+    for (const { stageId, avoid } of stages) {
+      const { verdict } = await choosePlace({ db, now }, { cohortId, stageId, avoid })
+      if (verdict !== 'waits') found.push(stageId)
+    }
+    return found
+  },
+
+  /**
+   * Takes stages from their nodes to call them again later, which counts as no attempt; those that run only if `evenRunning`.
+   * Safe to repeat because what was put back is not at work.
+   */
+  async putBackStages({
+    stageIds,
+    evenRunning = false,
+  }: {
+    stageIds: readonly string[]
+    evenRunning?: boolean
+  }): Promise<PutBack> {
+    const all: PutBack = { putBack: [], repeat: [] }
+    for (const stageId of stageIds) {
+      const repeat = await db.transaction().execute((trx) => putBack(trx, stageId, { evenRunning }))
+      if (!repeat) continue
+      all.putBack.push(stageId)
+      all.repeat.push(...repeat)
+    }
+    return all
   },
 
   /** Decides what follows the failed attempt of a stage. Safe to repeat because each attempt is settled once. */

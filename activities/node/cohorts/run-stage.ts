@@ -13,7 +13,7 @@ import { sendHeartbeats } from '../heartbeats.ts'
 import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
 import { type Gathered, gatherInput } from './gather-input.ts'
 import { runModel } from './stage-operations.ts'
-import { namedFiles, StageSteps } from './stage-steps.ts'
+import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 import { runToolStage } from './tool-stage.ts'
 
 const LEASE_S = 30
@@ -79,11 +79,10 @@ async function workOn(
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
   steps.tell('running')
   const startedAt = performance.now()
-  const limited = AbortSignal.any([signal, AbortSignal.timeout(claim.timeout_s * 1_000)])
-  const work = { deps, claim, held, steps, server: use.server, signal: limited }
-  const { result, outputs, endedAt } = await runModel(work, gathered, (input) =>
-    fetchFiles(deps, claim, input, limited),
-  )
+  const { result, outputs, endedAt } = await withinTime(claim, signal, (limited) => {
+    const work = { deps, claim, held, steps, server: use.server, signal: limited }
+    return runModel(work, gathered, (input) => fetchFiles(deps, claim, input, limited))
+  })
   return {
     result,
     ...(outputs && { outputs }),

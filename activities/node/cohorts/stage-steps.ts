@@ -1,4 +1,5 @@
 import { isFileAddress } from '../../../domain/cohorts/stage-files.ts'
+import { StageTimeoutError } from '../../../domain/cohorts/stage-timeout.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { addressesIn } from '../../../node-runtime/models/input-files.ts'
@@ -31,6 +32,21 @@ export class StageSteps {
   #report(): void {
     const metadata = this.#waiting > 0 ? { waits_for: 'no_room' } : {}
     this.#lease.report({ status: this.#step, progress_pct: 0, metadata })
+  }
+}
+
+/** Runs the work of a stage, which is aborted with a `StageTimeoutError` once it has run for longer than it may. */
+export async function withinTime<T>(
+  { timeout_s }: Pick<StageClaim, 'timeout_s'>,
+  signal: AbortSignal,
+  work: (limited: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const late = AbortSignal.timeout(timeout_s * 1_000)
+  try {
+    return await work(AbortSignal.any([signal, late]))
+  } catch (err) {
+    if (!late.aborted || signal.aborted) throw err
+    throw new StageTimeoutError(timeout_s, { cause: err })
   }
 }
 

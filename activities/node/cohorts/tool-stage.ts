@@ -3,7 +3,7 @@ import type { CompleteTask } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { type Held, InferenceError } from '../models/ask-model.ts'
 import { gatherInput } from './gather-input.ts'
-import { namedFiles, StageSteps } from './stage-steps.ts'
+import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 
 /** Starts the tool of a stage, confined, once the stages before it have handed over, and returns its result. */
 export async function runToolStage(
@@ -13,25 +13,26 @@ export async function runToolStage(
   signal: AbortSignal,
 ): Promise<CompleteTask> {
   const { tools } = deps
-  const { model_key, timeout_s } = claim
+  const { model_key } = claim
   const steps = new StageSteps(lease)
   const gathering = gatherInput(deps, claim, { steps, signal })
   steps.tell('waiting')
   using gathered = await gathering
   steps.tell('running')
-  const limited = AbortSignal.any([signal, AbortSignal.timeout(timeout_s * 1_000)])
-  const fields = tools.fileFieldsOf(model_key)
-  const files = await namedFiles(deps, claim, { input: gathered.input, fields, signal: limited })
-  const fetched = Object.fromEntries(files.map(({ field, url }) => [field, url]))
-  const input = { ...gathered.input, ...fetched }
-  // The gateway checks the inputs of tasks; that of a stage is known here alone.
-  const refusal = tools.refusalOf(model_key, input)
-  if (refusal !== undefined) throw new InferenceError(refusal, false)
-  const startedAt = performance.now()
-  const text = await tools.run(model_key, Buffer.from(JSON.stringify(input)), limited)
-  return {
-    result: JSON.parse(text.toString()) as CompleteTask['result'],
-    inference_time_ms: Math.round((performance.now() - startedAt) * 100) / 100,
-    model_state: 'resident',
-  }
+  return withinTime(claim, signal, async (limited) => {
+    const fields = tools.fileFieldsOf(model_key)
+    const files = await namedFiles(deps, claim, { input: gathered.input, fields, signal: limited })
+    const fetched = Object.fromEntries(files.map(({ field, url }) => [field, url]))
+    const input = { ...gathered.input, ...fetched }
+    // The gateway checks the inputs of tasks; that of a stage is known here alone.
+    const refusal = tools.refusalOf(model_key, input)
+    if (refusal !== undefined) throw new InferenceError(refusal, false)
+    const startedAt = performance.now()
+    const text = await tools.run(model_key, Buffer.from(JSON.stringify(input)), limited)
+    return {
+      result: JSON.parse(text.toString()) as CompleteTask['result'],
+      inference_time_ms: Math.round((performance.now() - startedAt) * 100) / 100,
+      model_state: 'resident',
+    }
+  })
 }

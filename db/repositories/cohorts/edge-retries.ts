@@ -1,5 +1,5 @@
-import { sql, type Transaction } from 'kysely'
-import { overdueAs } from '../../../domain/cohorts/edges/deadlines.ts'
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
+import { EDGE_SECONDS, overdueAs } from '../../../domain/cohorts/edges/deadlines.ts'
 import { moveEdge } from '../../../domain/cohorts/edges/transitions.ts'
 import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
@@ -20,8 +20,12 @@ interface TriedEdge extends EdgeFacts {
   now: Date
 }
 
-/** Locks edges of open cohorts that are not closed, in the order of their ids. */
-async function lockEdges(trx: Transaction<Database>, where: ReturnType<typeof sql>): Promise<TriedEdge[]> {
+/** Reads edges of open cohorts that are not closed, in the order of their ids. */
+async function readEdges(
+  db: Kysely<Database>,
+  where: RawBuilder<unknown>,
+  lock: RawBuilder<unknown> = sql``,
+): Promise<TriedEdge[]> {
   const { rows } = await sql<TriedEdge>`
     select ${sql.join(EDGE_FACTS.map((name) => sql.ref(`edge.${name}`)))}, edge.payload is not null as is_inline, cohort.deadline_at, clock_timestamp() as now, tried.called_at,
       tried.producer_offer is not null as is_offered,
@@ -35,9 +39,12 @@ async function lockEdges(trx: Transaction<Database>, where: ReturnType<typeof sq
     join cohort_stage consumer on consumer.id = edge.to_stage_id
     left join cohort_edge_attempt tried on tried.edge_id = edge.id and tried.attempt = edge.attempt
     where not edge.closed and cohort.status not in ('succeeded', 'failed', 'cancelled') and ${where}
-    order by edge.id for no key update of edge`.execute(trx)
+    order by edge.id ${lock}`.execute(db)
   return rows
 }
+
+const lockEdges = (trx: Transaction<Database>, where: RawBuilder<unknown>): Promise<TriedEdge[]> =>
+  readEdges(trx, where, sql`for no key update of edge`)
 
 interface Retrying {
   stageId: string
@@ -175,6 +182,18 @@ const forgetPayload = (trx: Transaction<Database>, { id }: Pick<EdgeFacts, 'id'>
     .where('id', '=', id)
     .execute()
 
+/** Finds open cohorts with attempts whose time has run out and that nobody has ended yet. */
+export async function findOverdueCohorts(db: Kysely<Database>): Promise<string[]> {
+  // Nothing runs out sooner, so that few edges are read: most wait for their producer.
+  const edges = await readEdges(
+    db,
+    sql`edge.state not in ('consumed', 'failed') and consumer.status <> 'pending'
+      and least(tried.called_at, greatest(producer.completed_at, consumer.loaded_at))
+        < now() - make_interval(secs => ${EDGE_SECONDS.silence})`,
+  )
+  return [...new Set(edges.filter(failureOf).map(({ cohort_id }) => cohort_id))]
+}
+
 /** Ends the attempts of a cohort whose time has run out; returns the edges whose attempts have failed by now. */
 export async function expireEdges(
   trx: Transaction<Database>,
@@ -203,7 +222,8 @@ const failureOf = (edge: TriedEdge): EdgeFailure | undefined =>
   overdueAs(
     {
       state: edge.state,
-      calledAt: edge.called_at ?? edge.now,
+      // A consumer may never have called: a value is put into the row by the platform.
+      calledAt: edge.called_at ?? (edge.is_ready ? edge.ready_at : null) ?? edge.now,
       readyAt: edge.is_ready ? edge.ready_at : null,
       isStated: edge.sha256 !== null,
       latest: edge.deadline_at,

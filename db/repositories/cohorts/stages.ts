@@ -223,6 +223,8 @@ export async function noteStageError(
 /** What a stage that has failed calls next. */
 export interface NextAttempt {
   attempt: number
+  /** Why, where its node has not told. */
+  code?: string
   endpoint?: { fallback: number; endpoint_id: string; model_key: string; price_micro: number }
 }
 
@@ -230,7 +232,7 @@ export interface NextAttempt {
 export async function retryStage(
   trx: Transaction<Database>,
   stage: StageFacts,
-  { attempt, endpoint }: NextAttempt,
+  { attempt, code = 'node_lost', endpoint }: NextAttempt,
 ): Promise<void> {
   await takeLease(trx, 'stage', stage.id, 'expired')
   await trx
@@ -252,7 +254,7 @@ export async function retryStage(
       stageName: stage.name,
       nodeId: stage.node_id,
       attempt,
-      data: { code: stage.error?.code ?? 'node_lost' },
+      data: { code: stage.error?.code ?? code },
     },
   ])
 }

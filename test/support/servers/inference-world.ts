@@ -106,7 +106,7 @@ async function startWorldNode(
   const { connection, namespace } = access
   const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }))
   const open = () => {
-    const wanted = new Map([[QUEUES.node(nodeId), 16]])
+    const wanted = new Map([[QUEUES.node(nodeId), options?.slots ?? 16]])
     // Polls as a dedicated node does (workers/node/queues.ts).
     if (options?.sharing === 'dedicated') return queues.want(wanted)
     for (const { model_key, state } of parts.models.report()) {

@@ -33,6 +33,8 @@ export interface TestNodeOptions {
   vramMb?: number
   /** The number of requests that one model serves at a time. */
   concurrency?: number
+  /** The placed pieces of work that it takes at a time. */
+  slots?: number
   /** Silence after which a load is given up. */
   startTimeoutS?: number
   /** Models that it keeps loaded. */

@@ -1,0 +1,45 @@
+import { WorkflowNotFoundError } from '@temporalio/client'
+import { expireEdges, findOverdueCohorts } from '../../../db/repositories/cohorts/edge-retries.ts'
+import {
+  findOverdueStages,
+  type OverdueStage,
+  takeOverdueStage,
+} from '../../../db/repositories/cohorts/overdue.ts'
+import { stageOverdue } from '../../../workflows/contract/messages.ts'
+import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
+import type { ControlDeps } from '../deps.ts'
+import { emit } from '../events.ts'
+
+const RPC_MS = 3_000
+
+export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => ({
+  /**
+   * Ends attempts of all cohorts whose time has run out: at hand-overs, and of stages whose nodes do not end them. Safe to
+   * repeat because an attempt ends once, and a workflow that is told of an earlier one passes over it.
+   */
+  async endOverdueWork(): Promise<{ cohorts: number; stages: number }> {
+    /** One cohort does not stop the others; the next pass tries again. */
+    const at = (cohort_id: string, work: () => Promise<unknown>) =>
+      work().catch((err: unknown) => emit(log, 'cohort.overdue_failed', { err, cohort_id }))
+    const cohorts = await findOverdueCohorts(db)
+    for (const id of cohorts) await at(id, () => db.transaction().execute((trx) => expireEdges(trx, id)))
+    const stages = await findOverdueStages(db)
+    for (const { id, cohort_id } of stages)
+      await at(cohort_id, async () => {
+        const taken = await db.transaction().execute((trx) => takeOverdueStage(trx, id))
+        if (taken) await tell(temporal, taken)
+      })
+    return { cohorts: cohorts.length, stages: stages.length }
+  },
+})
+
+async function tell(temporal: ControlDeps['temporal'], stage: OverdueStage): Promise<void> {
+  const { cohort_id, name, attempt } = stage
+  try {
+    await temporal.withDeadline(Date.now() + RPC_MS, () =>
+      temporal.workflow.getHandle(WORKFLOW_ID.cohort(cohort_id)).signal(stageOverdue, name, attempt),
+    )
+  } catch (err) {
+    if (!(err instanceof WorkflowNotFoundError)) throw err
+  }
+}

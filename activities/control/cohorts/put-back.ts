@@ -1,0 +1,29 @@
+import type { Transaction } from 'kysely'
+import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
+import { findStagesToRepeat, lockGraphOf, repeatProducers } from '../../../db/repositories/cohorts/repeats.ts'
+import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { StageState } from '../../../schemas/cohort-vocabulary.ts'
+
+const WAITING: readonly StageState[] = ['called', 'loading', 'waiting']
+
+/**
+ * Takes a stage from its node as if it had not been called; undefined when it is not at work, or runs and may not be
+ * disturbed. Returns the stages that have to work again, by id, because what they handed over is gone.
+ */
+export async function putBack(
+  trx: Transaction<Database>,
+  stageId: string,
+  { evenRunning }: { evenRunning: boolean },
+): Promise<string[] | undefined> {
+  await lockGraphOf(trx, stageId)
+  const locked = await cohortStageRepository.lockStage(trx, stageId)
+  if (!locked) return undefined
+  const { stage } = locked
+  if (!WAITING.includes(stage.status) && !(evenRunning && stage.status === 'running')) return undefined
+  const gone = await retryEdges(trx, { stageId, failure: 'cancelled' })
+  await cohortStageRepository.retryStage(trx, stage, { attempt: stage.attempt, code: 'put_back' })
+  if (gone.length === 0) return []
+  await repeatProducers(trx, { stageIds: gone, lostNodeIds: [] })
+  return findStagesToRepeat(trx, stage)
+}

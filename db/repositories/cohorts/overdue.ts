@@ -1,0 +1,72 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
+import { STAGE_GRACE_S, STAGE_TIMEOUT, timeoutMessage } from '../../../domain/cohorts/stage-timeout.ts'
+import type { EdgeFailure } from '../../../schemas/cohort-vocabulary.ts'
+import type { Database } from '../../tables.ts'
+import { takeLease } from '../nodes/leases.ts'
+import { lockStage, noteStageError } from './stages.ts'
+
+/** A stage whose node should have ended its attempt by now. */
+export interface OverdueStage {
+  id: string
+  cohort_id: string
+  name: string
+  attempt: number
+  timeout_s: number
+  /** Of the hand-over that it should have ended for; null for one that runs too long. */
+  failure: EdgeFailure | null
+}
+
+const MOST = 100
+
+/**
+ * Finds stages that have run longer than they may, not counting the time before they had their inputs, and stages that still
+ * wait for hand-overs that have failed.
+ */
+async function findOverdue(db: Kysely<Database>, id: string | null): Promise<OverdueStage[]> {
+  const { rows } = await sql<OverdueStage>`
+    select stage.id, stage.cohort_id, stage.name, stage.attempt, late.failure,
+      (stage.specification->>'timeout_s')::int as timeout_s
+    from cohort_stage stage
+    join cohort on cohort.id = stage.cohort_id and cohort.status not in ('succeeded', 'failed', 'cancelled')
+    left join lateral (
+      select edge.failure from cohort_edge edge
+      join cohort_event event on event.cohort_id = edge.cohort_id and event.type = 'edge.failed'
+        and event.edge_id = edge.id and event.attempt = edge.attempt
+      where edge.to_stage_id = stage.id and edge.state = 'failed' and not edge.closed
+        and event.created_at < now() - make_interval(secs => ${STAGE_GRACE_S})
+      limit 1
+    ) late on stage.status <> 'running'
+    where stage.status in ('loading', 'waiting', 'running') and (${id}::uuid is null or stage.id = ${id}::uuid)
+      and (late.failure is not null or (stage.status = 'running' and stage.started_at
+        < now() - make_interval(secs => ${STAGE_GRACE_S} + (stage.specification->>'timeout_s')::int)))
+    order by stage.started_at, stage.id limit ${MOST}`.execute(db)
+  return rows
+}
+
+export const findOverdueStages = (db: Kysely<Database>): Promise<OverdueStage[]> => findOverdue(db, null)
+
+/**
+ * Takes an overdue stage from its node, with the reason for the workflow to read; undefined when it is not overdue any more.
+ * Safe to repeat: it stays overdue until its workflow has decided what follows.
+ */
+export async function takeOverdueStage(
+  trx: Transaction<Database>,
+  id: string,
+): Promise<OverdueStage | undefined> {
+  await lockStage(trx, id)
+  const [stage] = await findOverdue(trx, id)
+  if (!stage) return undefined
+  const { name, failure, timeout_s: timeoutS } = stage
+  const fault =
+    failure === null
+      ? { code: STAGE_TIMEOUT, message: timeoutMessage(timeoutS), retryable: true }
+      : {
+          code: failure,
+          message: `its node did not end for a hand-over that had failed: ${failure}`,
+          retryable: new EdgeError(failure, failure).retryable,
+        }
+  await noteStageError(trx, id, { ...fault, stage_id: name })
+  await takeLease(trx, 'stage', id, 'expired')
+  return stage
+}

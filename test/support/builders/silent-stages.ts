@@ -1,0 +1,34 @@
+import { cancellationSignal } from '@temporalio/activity'
+import { sendHeartbeats } from '../../../activities/node/heartbeats.ts'
+import type { NodeActivities } from '../../../activities/node/index.ts'
+import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import type { StageClaim } from '../../../schemas/cohort-stage.ts'
+import type { WorldNode } from '../servers/inference-world.ts'
+
+const LEASE_S = 30
+
+/**
+ * Has a node claim these stages, keep their leases and do nothing more until Temporal cancels them, as one that is stuck: it
+ * neither runs their models nor speaks at their hand-overs, and looks alive.
+ */
+export const stuckAt =
+  (
+    node: () => WorldNode,
+    { status, isStuck }: { status: 'waiting' | 'running'; isStuck: (name: string) => boolean },
+  ) =>
+  (activities: NodeActivities): NodeActivities => ({
+    ...activities,
+    async runStage(stage) {
+      const { control } = node().parts
+      const signal = cancellationSignal()
+      const { cohortId, stageId } = stage
+      const claim = await control.claimStage<StageClaim>(cohortId, stageId, { lease_s: LEASE_S }, { signal })
+      if (!isStuck(claim.name)) return activities.runStage(stage)
+      using _alive = sendHeartbeats()
+      using lease = keepLease(control, claim.lease_token, LEASE_S)
+      lease.report({ status, progress_pct: 0, metadata: {} })
+      await new Promise((_resolve, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason), { once: true }),
+      )
+    },
+  })

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { ApplicationFailure } from '@temporalio/common'
+import type { NodeActivities } from '../../activities/node/index.ts'
+import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+
+describe('stages that wait in the slots of nodes (3)', function () {
+  this.timeout(300_000)
+  let world: InferenceWorld
+  before(async () => {
+    world = await startInferenceWorld()
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  const call = async (path: string, body?: object): Promise<AnyBody> => {
+    const answer = await world.api.call(body ? 'POST' : 'GET', `/api/v1${path}`, {
+      key: world.key,
+      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone' },
+      ...(body && { body }),
+    })
+    assert.ok(answer.status < 300, JSON.stringify(answer.body))
+    return answer.body
+  }
+  const ended = async ({ task_id }: AnyBody): Promise<AnyBody> => {
+    const summary = () => call(`/tasks/${task_id}/cohort`)
+    await until(async () => ['succeeded', 'failed'].includes((await summary()).status), 180_000)
+    return summary()
+  }
+  /** Has the first call of each stage that runs on its own fail once another stage waits for its slot. */
+  const failingOnce = (seen: Set<string>) => (activities: NodeActivities) => ({
+    ...activities,
+    async runStage(stage: { cohortId: string; stageId: string }) {
+      const { db } = world.api.database
+      const row = await db
+        .selectFrom('cohort_stage')
+        .select(['name', 'id'])
+        .where('id', '=', stage.stageId)
+        .executeTakeFirstOrThrow()
+      if (row.name !== 'producer' || seen.has(row.id)) return activities.runStage(stage)
+      seen.add(row.id)
+      const handle = world.temporal.client.workflow.getHandle(`cohort/${stage.cohortId}`)
+      await handle.signal('stage_started', 'producer')
+      const isCalled = async () =>
+        (
+          await db
+            .selectFrom('cohort_stage')
+            .select('status')
+            .where('cohort_id', '=', stage.cohortId)
+            .where('name', '=', 'consumer')
+            .executeTakeFirstOrThrow()
+        ).status === 'called'
+      await until(isCalled)
+      throw ApplicationFailure.nonRetryable('flaky', 'model_failed')
+    },
+  })
+  const chain = (endpoint: string): PlanRequest => ({
+    stages: [
+      { stage_id: 'producer', endpoint_id: endpoint, input: { wait_s: 1 } },
+      { stage_id: 'consumer', endpoint_id: endpoint },
+    ],
+    edges: [
+      {
+        from: { stage_id: 'producer', path: '/waited_s' },
+        to: { stage_id: 'consumer', path: '/instances/0' },
+      },
+    ],
+  })
+
+  it('give them back to their producers, which would otherwise wait for them', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node({ slots: 1 }, failingOnce(new Set()))
+    const { id } = await world.endpoint({ name: 'slots' })
+    const accepted = await Promise.all(
+      [chain(id), chain(id)].map((plan) => call('/cohorts:run', { plan, input: {}, deadline_s: 170 })),
+    )
+    for (const one of accepted) {
+      const seen = await ended(one)
+      assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+      // To be put back is no attempt.
+      assert.deepEqual(
+        seen.stages.map(({ stage_id, attempt }: AnyBody) => [stage_id, attempt]),
+        [
+          ['producer', 2],
+          ['consumer', 1],
+        ],
+      )
+    }
+  })
+})

@@ -1,0 +1,170 @@
+import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common'
+import {
+  ActivityCancellationType,
+  ActivityFailure,
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  isCancellation,
+  proxyActivities,
+  proxyLocalActivities,
+  sleep,
+  TimeoutFailure,
+  upsertSearchAttributes,
+} from '@temporalio/workflow'
+import type { ControlActivities } from '../../activities/control/index.ts'
+import type { NodeActivities } from '../../activities/node/index.ts'
+import { LOCAL, PAUSE, POLICY, QUEUES } from '../contract/policy.ts'
+import type { Call, Progress } from './progress.ts'
+import type { Room } from './room.ts'
+
+const { callStage, settleStage } = proxyLocalActivities<ControlActivities>(LOCAL.record)
+const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
+
+/** The message of a stage's fault is in its row, because it may quote an input. */
+export interface Fault {
+  code: string
+  message?: string
+  stage_id?: string
+}
+
+/** A required stage has failed for good, which ends the cohort. */
+export class StageFailed extends Error {
+  override readonly name = 'StageFailed'
+  readonly fault: Fault
+
+  constructor(fault: Fault) {
+    super(fault.code)
+    this.fault = fault
+  }
+}
+
+/** The cohort of a stage. */
+export interface Of {
+  cohortId: string
+  accountId: string
+  /** Puts producers back that have to work again, by id. */
+  repeat: (stageIds: readonly string[]) => void
+  /** Shows the stages as they are now. */
+  shown: () => void
+  /** What executions have that began after the platform had come to look after deadlines by itself. */
+  swept:
+    | {
+        room: Room
+        /** Has the stages that wait for this one give their slots back, in which it may have to work. */
+        makeWay: (stage: Progress) => Promise<void>
+        /** True once the history has room for nothing but the end of what is at work. */
+        isFull: () => boolean
+      }
+    | undefined
+}
+
+/** Calls a stage on one node after another, until it has a result or there is no further attempt. */
+export async function runStage(of: Of, stage: Progress): Promise<void> {
+  const { cohortId, swept } = of
+  let avoid: string[] = []
+  let pause = 0
+  let untaken = 0
+  for (;;) {
+    stage.isRepeated = false
+    if (swept?.isFull()) {
+      stage.isWaiting = true
+      await condition(() => false)
+    }
+    const place = await callStage({ cohortId, stageId: stage.id, avoid })
+    if (place.verdict === 'over') return
+    if (place.verdict === 'waits') {
+      Object.assign(stage, { waitsFor: place.why, isWaiting: true })
+      of.shown()
+      pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
+      await (swept ? swept.room.wait({ stageId: stage.id, avoid }) : sleep(pause))
+      stage.isWaiting = false
+      continue
+    }
+    if (place.verdict === 'refused') {
+      const refused = { code: 'endpoint_refused', message: place.why, isFinal: true }
+      if ((await settled(of, stage, { ...refused, attempt: place.attempt })) === 'ended') return
+      continue
+    }
+    Object.assign(stage, {
+      state: 'called',
+      isRunning: false,
+      node: place.nodeName,
+      attempt: place.attempt,
+      waitsFor: '',
+    })
+    of.shown()
+    upsertSearchAttributes([{ key: HEARTH_NODE, value: place.nodeId }])
+    const ended = await attemptOn(place.nodeId, of, stage)
+    if (ended === 'put back') {
+      stage.isRepeated = true
+      return
+    }
+    if (!ended) return
+    if ((await settled(of, stage, { ...ended, attempt: place.attempt })) === 'ended') return
+    avoid = [...new Set([...avoid, place.nodeId])]
+    untaken = ended.isUntaken ? untaken + 1 : 0
+    if (swept && untaken > 0) {
+      await swept.makeWay(stage)
+      const { firstMs, longestMs } = PAUSE.forSlot
+      stage.isWaiting = true
+      await sleep(Math.min(longestMs, firstMs * 2 ** (untaken - 1)))
+      stage.isWaiting = false
+    }
+  }
+}
+
+interface Ended {
+  code: string
+  message: string
+  isUntaken?: boolean
+  isFinal?: boolean
+}
+
+async function settled(
+  { repeat }: Of,
+  stage: Progress,
+  ended: Ended & { attempt: number },
+): Promise<'again' | 'ended'> {
+  // It needs its producers again before it is called again.
+  stage.isRunning = false
+  const result = await settleStage({ stageId: stage.id, ...ended })
+  if (result.verdict === 'failed') throw new StageFailed(result.fault)
+  if (result.verdict === 'again' && result.repeat) repeat(result.repeat)
+  if (result.verdict === 'ended' && result.status !== 'succeeded') stage.isOff = true
+  return result.verdict
+}
+
+/** Runs a stage on a node; undefined when it has succeeded. */
+async function attemptOn(
+  nodeId: string,
+  { cohortId, accountId }: Of,
+  stage: Progress,
+): Promise<Ended | 'put back' | undefined> {
+  const { runStage: run } = proxyActivities<NodeActivities>({
+    ...POLICY.inferPlaced,
+    taskQueue: QUEUES.node(nodeId),
+    cancellationType: ActivityCancellationType.TRY_CANCEL,
+    priority: { fairnessKey: accountId },
+    summary: `${stage.name}, attempt ${stage.attempt}, on ${stage.node}`,
+  })
+  const call: Call = { scope: new CancellationScope() }
+  stage.call = call
+  try {
+    await call.scope.run(() => run({ cohortId, stageId: stage.id }))
+    return undefined
+  } catch (err) {
+    if (call.ended === 'put_back') return 'put back'
+    if (call.ended === 'overdue' && isCancellation(err))
+      return { code: 'timeout', message: 'its node did not end it in time' }
+    if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
+    const { cause } = err
+    if (cause instanceof TimeoutFailure && cause.timeoutType === 'SCHEDULE_TO_START')
+      return { code: 'not_taken', message: 'the node did not take the stage in time', isUntaken: true }
+    if (cause instanceof ApplicationFailure)
+      return { code: cause.type ?? 'failed', message: `the stage failed: ${cause.type ?? 'unknown'}` }
+    return { code: 'node_lost', message: 'the node of the stage was lost' }
+  } finally {
+    stage.call = undefined
+  }
+}
