@@ -164,6 +164,7 @@ export const emit = defineEvents({
     node_id: 'string',
   }),
   'job.claim_signal_failed': debug('the workflow was not told of a claim', { err: 'error' }),
+  'job.pause_signal_failed': debug('the workflow was not told of a pause', { err: 'error' }),
   'job.cancel_failed': debug('the workflow of a cancelled run was not told', { err: 'error' }),
   'checkpoint.delete_failed': warn('an old checkpoint was not deleted', { err: 'error' }),
 

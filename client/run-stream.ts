@@ -11,7 +11,7 @@ export type RunEvent = { id: string } & (
   | { event: 'metric'; data: EpochLoss & { timestamp: string } }
   | { event: 'progress'; data: RunProgress }
   | { event: 'event'; data: { timestamp: string; event_type: string; detail: string | null } }
-  | { event: 'status'; data: Pick<TrainingRun, 'status' | 'attempt' | 'waiting'> }
+  | { event: 'status'; data: Pick<TrainingRun, 'status' | 'attempt' | 'paused' | 'waiting'> }
   | { event: 'done'; data: TrainingRun }
 )
 

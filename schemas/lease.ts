@@ -113,7 +113,14 @@ export const RenewLease = Type.Object(
 )
 export type RenewLease = Static<typeof RenewLease>
 
-export const LeaseRenewed = Type.Object({ lease_expires_at: Timestamp }, { $id: 'LeaseRenewed' })
+export const LeaseRenewed = Type.Object(
+  {
+    lease_expires_at: Timestamp,
+    /** True when the run is paused: the node stops it after a checkpoint and fails the lease with the code `paused`. */
+    pause: Type.Optional(Type.Boolean()),
+  },
+  { $id: 'LeaseRenewed' },
+)
 export type LeaseRenewed = Static<typeof LeaseRenewed>
 
 /** Requests URLs to PUT files to. The platform chooses the object keys. */
@@ -184,10 +191,12 @@ export const CheckpointRegistered = Type.Object(
   {
     checkpoint_id: Uuid,
     /**
-     * A job of higher priority waits for this slot. The node stops the run and fails the lease with the code
-     * `preempted`.
+     * A job of higher priority waits for this slot, or the run is paused. The node stops the run and fails the lease
+     * with the code `preempted`.
      */
     preempt: Type.Boolean(),
+    /** True when the run is paused, in which case the code is `paused`. Nodes before 0.14 do not read it. */
+    pause: Type.Optional(Type.Boolean()),
   },
   { $id: 'CheckpointRegistered' },
 )
@@ -253,7 +262,7 @@ export type CompleteLease = Static<typeof CompleteLease>
 
 export const FailLease = Type.Object(
   {
-    /** The code is for programs: `preempted`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
+    /** The code is for programs: `preempted`, `paused`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
     code: Formed('^[a-z][a-z0-9_]{0,63}$', 'must be a word of lower-case letters, digits and "_"'),
     /** The message is for people: a sentence, and the last output of the program. */
     message: Type.String({ minLength: 1, maxLength: 8_000 }),

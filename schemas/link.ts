@@ -118,6 +118,8 @@ export type ErrorMeta = Static<typeof ErrorMeta>
 export const CancelMeta = Type.Object({
   job_id: Type.Optional(Type.String()),
   task_id: Type.Optional(Type.String()),
+  /** The job is stopped after a checkpoint. A node that ignores it finds out when it renews the lease or stores a checkpoint. */
+  paused_job_id: Type.Optional(Type.String()),
   /** Nobody will ask for the payload of this attempt, or of an earlier one, again. Nodes that ignore it find out by asking. */
   edge: Type.Optional(Type.Object({ edge_id: Type.String(), attempt: Type.Integer({ minimum: 1 }) })),
 })

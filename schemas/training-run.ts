@@ -20,6 +20,7 @@ export const JobEventType = Vocabulary(
   'checkpoint',
   'resumed',
   'preempted',
+  'paused',
   'artifact_uploaded',
   'completed',
   'failed',
@@ -123,7 +124,9 @@ export const TrainingRun = Type.Object(
     /** The model version that the run made; null until the run has completed. */
     version_id: Nullable(Uuid),
     attempt: Type.Integer({ minimum: 0 }),
-    /** The reason why no node can run the job; null while a node runs it or could. */
+    /** True from the call of `:pause` on until that of `:resume`; the status stays what it was. */
+    paused: Type.Boolean(),
+    /** The reason why no node can run the job, or that it is paused; null while a node runs it or could. */
     waiting: Nullable(Type.Object({ reason: Type.String(), since: Timestamp })),
     /** How far the attempt at work has come; null while none is, and before its trainer has said so. */
     progress: Nullable(RunProgress),
@@ -194,6 +197,13 @@ export const TrainingRunCancelled = Type.Object(
   { $id: 'TrainingRunCancelled' },
 )
 export type TrainingRunCancelled = Static<typeof TrainingRunCancelled>
+
+/** What `:pause` and `:resume` answer. */
+export const TrainingRunPaused = Type.Object(
+  { run_id: Uuid, status: TrainingRunStatus, paused: Type.Boolean() },
+  { $id: 'TrainingRunPaused' },
+)
+export type TrainingRunPaused = Static<typeof TrainingRunPaused>
 
 export const ArtifactList = Type.Object(
   {

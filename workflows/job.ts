@@ -1,4 +1,4 @@
-import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common'
+import { defineSearchAttributeKey, HandlerUnfinishedPolicy, SearchAttributeType } from '@temporalio/common'
 import {
   ActivityFailure,
   type ActivityOptions,
@@ -20,14 +20,16 @@ import type { ControlActivities } from '../activities/control/index.ts'
 import type { RunToDo } from '../activities/control/training/runs.ts'
 import type { JobOffer } from '../domain/placement/job-offers.ts'
 import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS } from '../domain/training-run.ts'
-import { jobClaimed, jobWaiting } from './contract/messages.ts'
+import { jobClaimed, jobPaused, jobResumed, jobWaiting } from './contract/messages.ts'
 import { LOCAL, PAUSE } from './contract/policy.ts'
 
-const { openRun, offersOf, closeAttempt, finishRun } = proxyLocalActivities<ControlActivities>(LOCAL.record)
+const { openRun, offersOf, closeAttempt, finishRun, isAtRest } = proxyLocalActivities<ControlActivities>(
+  LOCAL.record,
+)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
 /** Failure codes that do not count against the run. */
-const INTERRUPTIONS: readonly string[] = ['preempted', 'drained']
+const INTERRUPTIONS: readonly string[] = ['preempted', 'paused', 'drained']
 
 /** The input of a job's workflow. */
 export interface JobInput {
@@ -46,7 +48,34 @@ interface Wait {
 const told = ({ reason }: Wait, otherwise: string): string =>
   reason === null ? otherwise : `Waits: ${reason}.`
 
-type Ending = { status: 'completed' } | { status: 'failed'; reason: GiveUpReason } | { status: 'ended' }
+type Ending =
+  | { status: 'completed' }
+  | { status: 'paused' }
+  | { status: 'failed'; reason: GiveUpReason }
+  | { status: 'ended' }
+
+/** The attempt that nodes are offered, or that one of them makes. */
+class Offered {
+  #scope: CancellationScope | undefined
+  #isWithdrawn = false
+
+  /** Makes an attempt. */
+  run(work: () => Promise<void>): Promise<void> {
+    this.#isWithdrawn = false
+    this.#scope = new CancellationScope()
+    return this.#scope.run(work)
+  }
+
+  withdraw(): void {
+    this.#isWithdrawn = true
+    this.#scope?.cancel()
+  }
+
+  /** Tells a withdrawal from a cancellation of the workflow. */
+  endedBy(err: unknown): boolean {
+    return this.#isWithdrawn && isCancellation(err)
+  }
+}
 
 /** The queue on which an attempt is offered, and for how long. */
 export type Offer = Pick<ActivityOptions, 'taskQueue' | 'scheduleToStartTimeout'>
@@ -56,7 +85,8 @@ export type Attempt = (run: RunToDo, offer: Offer) => Promise<void>
 
 /**
  * pending -> running -> completed | failed | cancelled. Callers see the row in `training_run`, which changes by guarded
- * updates only. After a lost node comes another attempt, from the last checkpoint if there is one.
+ * updates only. After a lost node comes another attempt, from the last checkpoint if there is one. A paused run needs no
+ * workflow: this one ends with its attempt, and to resume the run starts another, or signals this one if it is still there.
  */
 export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const { jobId } = input
@@ -73,12 +103,24 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
     wait.reason = reason
     setCurrentDetails(told(wait, 'Waits for a node to take it.'))
   })
+  const offered = new Offered()
+  const withdrawAtRest = async () => {
+    // A failure here would end the workflow, and without an answer the node that takes the offer is refused.
+    const isLeft = await CancellationScope.nonCancellable(() => isAtRest(jobId)).catch(() => false)
+    if (isLeft) offered.withdraw()
+  }
+  setHandler(jobPaused, withdrawAtRest, { unfinishedPolicy: HandlerUnfinishedPolicy.ABANDON })
+  // Its arrival is enough: Temporal completes no workflow that has not seen all of its signals.
+  setHandler(jobResumed, () => {})
   let ending: Ending
   try {
     const run = await openRun(jobId)
     if (isTerminal(run.status)) return
-    ending = await attemptUntilDone(input, run, { work: attempt, wait, isOffered })
+    ending = run.paused
+      ? { status: 'paused' }
+      : await attemptUntilDone(input, run, { work: attempt, wait, offered, isOffered })
     if (ending.status === 'ended') return
+    if (ending.status === 'paused') return setCurrentDetails('The run is paused.')
     await finishRun({ jobId, ...ending })
   } catch (err) {
     if (err instanceof ContinueAsNew) throw err
@@ -95,7 +137,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
 async function attemptUntilDone(
   { jobId, fruitless = 0 }: JobInput,
   run: RunToDo,
-  { work, wait, isOffered }: { work: Attempt; wait: Wait; isOffered: boolean },
+  { work, wait, offered, isOffered }: { work: Attempt; wait: Wait; offered: Offered; isOffered: boolean },
 ): Promise<Ending> {
   let { attempt, epoch } = run
   let offers: JobOffer[] = []
@@ -113,7 +155,7 @@ async function attemptUntilDone(
       told(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
     )
     const offer = { taskQueue, ...(waitS !== undefined && { scheduleToStartTimeout: waitS * 1_000 }) }
-    const failure = await attemptOnce(() => work(run, offer))
+    const failure = await attemptOnce(offered, () => work(run, offer))
     if (!failure) return { status: 'completed' }
     if (failure === 'not taken') continue
     offers = []
@@ -122,6 +164,7 @@ async function attemptUntilDone(
     if (isTerminal(state.status)) return { status: 'ended' }
     if (state.completed) return { status: 'completed' }
     if (failure.isPermanent) return { status: 'failed', reason: 'permanent' }
+    if (state.paused) return { status: 'paused' }
 
     const began = state.attempt > attempt
     if (state.epoch > epoch) fruitless = 0
@@ -137,12 +180,14 @@ async function attemptUntilDone(
 
 /** Returns `undefined` when the result is stored; a cancellation of this workflow is rethrown. */
 async function attemptOnce(
+  offered: Offered,
   work: () => Promise<void>,
 ): Promise<{ code: string; isPermanent: boolean } | 'not taken' | undefined> {
   try {
-    await work()
+    await offered.run(work)
     return undefined
   } catch (err) {
+    if (offered.endedBy(err)) return { code: 'paused', isPermanent: false }
     if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
     const { cause } = err
     if (cause instanceof TimeoutFailure && cause.timeoutType === 'SCHEDULE_TO_START') return 'not taken'

@@ -15,6 +15,7 @@ import type {
   TrainingRunListQuery,
   TrainingRunLogs,
   TrainingRunMetrics,
+  TrainingRunPaused,
 } from '../../schemas/training-run.ts'
 import type { Operations } from '../operations.ts'
 import { runStream } from '../run-stream.ts'
@@ -71,6 +72,19 @@ export function runs(on: Operations, transport: Transport) {
       id: 'cancelTrainingRun',
       method: 'POST',
       path: '/training/runs/{run_id}/cancel',
+      repeatable: true,
+    }),
+    /** Ends the attempt with a checkpoint; none begins until the run is resumed. */
+    pause: on.call<RunId, TrainingRunPaused>({
+      id: 'pauseTrainingRun',
+      method: 'POST',
+      path: '/training/runs/{run_id}:pause',
+      repeatable: true,
+    }),
+    resume: on.call<RunId, TrainingRunPaused>({
+      id: 'resumeTrainingRun',
+      method: 'POST',
+      path: '/training/runs/{run_id}:resume',
       repeatable: true,
     }),
     delete: on.call<RunId, void>({

@@ -36,6 +36,8 @@ export interface JobTable {
   /** The reason why no node can run the job, and since when; null while a node runs it or could. */
   waiting_reason: Optional<string>
   waiting_since: Optional<Date>
+  /** The time of its pause; no attempt begins while it is set. */
+  paused_at: Optional<Date>
   estimated_cost_credits: Optional<number>
   created_at: CreatedAt
   started_at: Optional<Date>
@@ -60,6 +62,7 @@ export interface JobEventTable {
     | 'checkpoint'
     | 'resumed'
     | 'preempted'
+    | 'paused'
     | 'artifact_uploaded'
     | 'completed'
     | 'failed'

@@ -5,6 +5,8 @@ import { type ControlClient, ControlError } from './client.ts'
 /** A lease that is renewed until it is disposed of; `lost` aborts when it is refused or expires. */
 export interface KeptLease extends Disposable {
   readonly lost: AbortSignal
+  /** Aborts when an answer says that the work is paused. */
+  readonly pausing: AbortSignal
   /** Tells how far the work is. Of reports that come faster than they can be sent, the newest is. */
   report(progress: StatusDetail): void
 }
@@ -15,6 +17,7 @@ const REPORT_MS = 200
 /** Renews a lease three times per term. Gateways that do not respond are retried until the term is over. */
 export function keepLease(control: ControlClient, leaseToken: string, leaseS: number): KeptLease {
   const lost = new AbortController()
+  const pausing = new AbortController()
   const over = new AbortController()
   let expiresAt = performance.now() + leaseS * 1000
   let busy = false
@@ -39,13 +42,14 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
     if (progress) toldAt = askedAt
     try {
       const patienceMs = Math.max(0, expiresAt - askedAt)
-      await control.lease<LeaseRenewed>(
+      const { pause } = await control.lease<LeaseRenewed>(
         'renew',
         leaseToken,
         { lease_s: leaseS, ...(progress && { progress }) },
         { patienceMs, signal: over.signal },
       )
       expiresAt = askedAt + leaseS * 1000
+      if (pause) pausing.abort(new Error('the work is paused'))
     } catch (err) {
       if (over.signal.aborted) return
       const isRefused = err instanceof ControlError && err.status < 500 && err.status !== 429
@@ -59,6 +63,7 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
   const timer = setInterval(() => void renew(), (leaseS * 1000) / 3)
   return {
     lost: lost.signal,
+    pausing: pausing.signal,
     report(progress) {
       untold = progress
       tellSoon()

@@ -18,6 +18,8 @@ interface MergeOptions {
   report: JobReport
   /** Ends the merge at once. */
   cancelled: AbortSignal
+  /** Only trainings are paused; a merge has no checkpoints. */
+  pausing: AbortSignal
   leaseS: number
 }
 

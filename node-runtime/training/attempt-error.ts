@@ -1,3 +1,6 @@
+/** The message of an attempt that ended for a pause of its run. */
+export const PAUSED = 'The run was paused.'
+
 /** The reason why an attempt at a job ended without a result. */
 export class AttemptError extends Error {
   override readonly name = 'AttemptError'

@@ -15,6 +15,7 @@ export class CheckpointUploader {
   readonly #token: string
   readonly #signal: AbortSignal
   readonly #onPreempt: () => void
+  readonly #onPause: () => void
   readonly #onFault: (message: string) => void
   #waiting: Checkpoint | undefined
   #running: Promise<void> | undefined
@@ -25,6 +26,8 @@ export class CheckpointUploader {
     signal: AbortSignal
     /** Called when a run of higher priority waits for this slot. */
     onPreempt: () => void
+    /** Called when the run is paused. */
+    onPause: () => void
     /** Called when a checkpoint could not be stored; training continues. */
     onFault: (message: string) => void
   }) {
@@ -32,6 +35,7 @@ export class CheckpointUploader {
     this.#token = options.token
     this.#signal = options.signal
     this.#onPreempt = options.onPreempt
+    this.#onPause = options.onPause
     this.#onFault = options.onFault
   }
 
@@ -74,13 +78,14 @@ export class CheckpointUploader {
       for (const { url, content_type, headers = { 'content-type': content_type } } of files) {
         await putFile(url, held, { headers, signal: this.#signal })
       }
-      const { preempt } = await this.#control.lease<CheckpointRegistered>(
+      const { preempt, pause } = await this.#control.lease<CheckpointRegistered>(
         'checkpoint',
         this.#token,
         { filename, epoch, size_bytes, sha256 },
         options,
       )
-      if (preempt) this.#onPreempt()
+      if (pause) this.#onPause()
+      else if (preempt) this.#onPreempt()
     } finally {
       await rm(held, { force: true })
     }

@@ -9,7 +9,7 @@ import type { MemoryLedger } from '../memory/ledger.ts'
 import { MergeError } from '../merge/merge-error.ts'
 import type { ModelManager } from '../models/manager.ts'
 import { putFile } from '../weights/transfer.ts'
-import { AttemptError } from './attempt-error.ts'
+import { AttemptError, PAUSED } from './attempt-error.ts'
 import type { FinishedFile } from './supervise.ts'
 
 /** The parts of a node that work under a lease uses. */
@@ -28,11 +28,21 @@ export interface LeasedJob {
   report: JobReport
   /** Ends the attempt at once. */
   cancelled: AbortSignal
+  /** Ends the attempt where the next one can go on. */
+  pausing: AbortSignal
   leaseS: number
   /** The memory that the job is expected to use. */
   memoryMb: number
   /** The number of GPUs, in equal parts; absent for a job on the CPU, which needs no GPU memory. */
   gpuCount?: number
+}
+
+/** Where leased work is done, and until when. */
+export interface LeasedPlace {
+  dir: string
+  signal: AbortSignal
+  pausing: AbortSignal
+  lease: Pick<KeptLease, 'report'>
 }
 
 const FAIL_PATIENCE_MS = 5_000
@@ -43,12 +53,13 @@ const FAIL_PATIENCE_MS = 5_000
  */
 export async function underLease(
   tools: LeaseTools,
-  { claim, report, cancelled, leaseS, memoryMb, gpuCount }: LeasedJob,
-  work: (place: { dir: string; signal: AbortSignal; lease: Pick<KeptLease, 'report'> }) => Promise<void>,
+  { claim, report, cancelled, leaseS, memoryMb, gpuCount, ...job }: LeasedJob,
+  work: (place: LeasedPlace) => Promise<void>,
 ): Promise<void> {
   const { control } = tools
   using lease = keepLease(control, claim.lease_token, leaseS)
   const signal = AbortSignal.any([cancelled, lease.lost])
+  const pausing = AbortSignal.any([job.pausing, lease.pausing])
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
   try {
     // The job runs even when memory is short: its need is an estimate, and a wait would risk the training so far.
@@ -56,9 +67,9 @@ export async function underLease(
     const holding = tools.models.memoryAllocator.reserveUpTo(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
     const missing = await unlessAborted(holding, signal)
     if (missing > 0) report.log(`The job may need ${missing} MB more than this node has free.`)
-    await work({ dir, signal, lease })
+    await work({ dir, signal, pausing, lease })
   } catch (err) {
-    const error = explain(err, { cancelled, lost: lease.lost, stopping: tools.stopping() })
+    const error = explain(err, { cancelled, lost: lease.lost, pausing, stopping: tools.stopping() })
     report.log(error.message)
     const body = {
       code: error.code,
@@ -120,7 +131,7 @@ export async function completeJob(
 /** Maps every error that can end an attempt to a code and a sentence. */
 function explain(
   err: unknown,
-  { cancelled, lost, stopping }: Record<'cancelled' | 'lost' | 'stopping', AbortSignal>,
+  { cancelled, lost, pausing, stopping }: Record<'cancelled' | 'lost' | 'pausing' | 'stopping', AbortSignal>,
 ): AttemptError {
   if (stopping.aborted && !lost.aborted) {
     return new AttemptError('drained', 'The node is being shut down.', { cause: err })
@@ -130,6 +141,7 @@ function explain(
     return new AttemptError('lease_lost', 'This attempt lost its right to the run.', { cause: err })
   }
   if (err instanceof AttemptError) return err
+  if (pausing.aborted) return new AttemptError('paused', PAUSED, { cause: err })
   if (err instanceof MergeError)
     return new AttemptError(err.code, err.message, { retryable: false, cause: err })
   if (err instanceof ControlError) {

@@ -3,7 +3,7 @@ import { basename, dirname, join, sep } from 'node:path'
 import type { ControlClient } from '../control/client.ts'
 import type { EpochMeasures, JobReport } from '../control/spool.ts'
 import type { ManagedProcess } from '../processes/process-driver.ts'
-import { AttemptError } from './attempt-error.ts'
+import { AttemptError, PAUSED } from './attempt-error.ts'
 import { CheckpointUploader } from './checkpoint-uploader.ts'
 import type { TrainerFile, TrainerLine, TrainerResult } from './trainer-lines.ts'
 import { readTrainer, startTrainer, type TrainerStart } from './trainer-process.ts'
@@ -23,6 +23,8 @@ export interface Supervision extends TrainerStart {
   signal: AbortSignal
   /** Aborts when the node stops or drains; the trainer writes a checkpoint first. */
   stopping: AbortSignal
+  /** Aborts when the run is paused; the trainer writes a checkpoint first. */
+  pausing: AbortSignal
 }
 
 /** Exit statuses of trainers (node-runtime/trainers/README.md). */
@@ -30,7 +32,7 @@ const EXIT = { done: 0, cannotTrain: 64, checkpointed: 75 } as const
 const KILL_GRACE_MS = 500
 /**
  * The time to finish the current epoch and its checkpoint: a node that stops has little time, one that
- * preempts a run has plenty.
+ * preempts or pauses a run has plenty.
  */
 const STOP_GRACE_MS = 2_000
 const YIELD_GRACE_MS = 60_000
@@ -42,16 +44,17 @@ const TAIL = 12
 export async function supervise(
   options: Supervision,
 ): Promise<{ files: readonly FinishedFile[]; result: TrainerResult }> {
-  const { control, token, report, signal, stopping, job } = options
+  const { control, token, report, signal, stopping, pausing, job } = options
   signal.throwIfAborted()
   const trainer = await startTrainer(options)
-  const stops = new Stops(trainer, { signal, stopping })
+  const stops = new Stops(trainer, { signal, stopping, pausing })
   const uploader = new CheckpointUploader({
     control,
     token,
     signal,
     onPreempt: () =>
       stops.gracefully('preempted', 'A run of higher priority needs this slot.', YIELD_GRACE_MS),
+    onPause: () => stops.pause(),
     onFault: (message) => report.log(message),
   })
   const output = new TrainerOutput(options, uploader, () => stops.alive())
@@ -88,10 +91,14 @@ class Stops implements Disposable {
   readonly #cleanUps: (() => void)[] = []
   #stall: NodeJS.Timeout | undefined
 
-  constructor(trainer: ManagedProcess, { signal, stopping }: { signal: AbortSignal; stopping: AbortSignal }) {
+  constructor(
+    trainer: ManagedProcess,
+    { signal, stopping, pausing }: Record<'signal' | 'stopping' | 'pausing', AbortSignal>,
+  ) {
     this.#trainer = trainer
     this.#on(signal, () => void trainer.stop({ graceMs: KILL_GRACE_MS }))
     this.#on(stopping, () => this.gracefully('drained', 'The node is being shut down.', STOP_GRACE_MS))
+    this.#on(pausing, () => this.pause())
     this.alive()
   }
 
@@ -100,6 +107,10 @@ class Stops implements Disposable {
     if (this.reason) return
     this.reason = { code, message }
     void this.#trainer.stop({ graceMs })
+  }
+
+  pause(): void {
+    this.gracefully('paused', PAUSED, YIELD_GRACE_MS)
   }
 
   alive(): void {

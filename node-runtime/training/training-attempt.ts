@@ -8,13 +8,12 @@ import { trainerThreads } from '../../domain/training-run.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
-import type { KeptLease } from '../control/lease-keeper.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
 import { type BaseTools, fetchBase } from './base-model.ts'
-import { completeJob, type LeaseTools, underLease } from './job-lease.ts'
+import { completeJob, type LeasedPlace, type LeaseTools, underLease } from './job-lease.ts'
 import { supervise } from './supervise.ts'
 import { TrainingPace } from './training-pace.ts'
 
@@ -32,6 +31,8 @@ export interface AttemptOptions {
   report: JobReport
   /** Ends the attempt at once, without a checkpoint. */
   cancelled: AbortSignal
+  /** Ends the attempt with a checkpoint. */
+  pausing: AbortSignal
   leaseS: number
 }
 
@@ -43,8 +44,8 @@ export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): P
   const processes = trainingProcesses(specification, tools.memory.gpus)
   const memoryMb = specification.memory_mb * processes
   const gpus = usesGpus(specification) ? { gpuCount: processes } : {}
-  return underLease(tools, { ...options, memoryMb, ...gpus }, ({ dir, signal, lease }) =>
-    attempt(tools, { ...options, processes, dir, signal, lease }),
+  return underLease(tools, { ...options, memoryMb, ...gpus }, (place) =>
+    attempt(tools, { ...options, ...place, processes }),
   )
 }
 
@@ -56,17 +57,13 @@ async function attempt(
     processes,
     dir,
     signal,
+    pausing,
     lease,
-  }: AttemptOptions & {
-    processes: number
-    dir: string
-    signal: AbortSignal
-    lease: Pick<KeptLease, 'report'>
-  },
+  }: AttemptOptions & LeasedPlace & { processes: number },
 ): Promise<void> {
   const { specification: spec, checkpoint } = claim
   const stopping = tools.stopping()
-  const stop = AbortSignal.any([signal, stopping])
+  const stop = AbortSignal.any([signal, stopping, pausing])
   await mkdir(dir, { recursive: true })
   if (checkpoint) {
     const whose = checkpoint.job_id === claim.job_id ? '' : ` of the equal run ${checkpoint.job_id}`
@@ -93,6 +90,7 @@ async function attempt(
     progressUnit: spec.progress_unit,
     signal,
     stopping,
+    pausing,
     limitMb: limitOf(spec.memory_mb * processes, tools.inventory),
     gpus: tools.memory.gpusOf(claim.job_id),
     job: {

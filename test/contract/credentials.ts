@@ -57,6 +57,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getTrainingRunEvents: 'viewer',
   streamTrainingRun: 'viewer',
   cancelTrainingRun: 'operator',
+  pauseTrainingRun: 'operator',
+  resumeTrainingRun: 'operator',
   listArtifacts: 'viewer',
   getModelUsage: 'viewer',
   listEvents: 'viewer',

@@ -27,16 +27,21 @@ const FOLDER = new URL('../../db/migrations/', import.meta.url)
 /** Returns the values that each CHECK constraint of the schema allows, by `table.column`. */
 async function checkedValues(): Promise<Map<string, string[]>> {
   const found = new Map<string, string[]>()
+  const note = (column: string, values = '') =>
+    found.set(
+      column,
+      values.split(',').map((value) => value.trim().replaceAll("'", '')),
+    )
   for (const name of (await readdir(FOLDER)).toSorted()) {
     const text = await readFile(new URL(name, FOLDER), 'utf8')
     for (const [, table, body] of text.matchAll(/create table (\w+) \(([\s\S]*?)\n\);/g)) {
       for (const [, column, values] of (body ?? '').matchAll(/^ {2}(\w+) .*check \(\w+ in \(([^)]*)\)\)/gm)) {
-        found.set(
-          `${table}.${column}`,
-          (values ?? '').split(',').map((value) => value.trim().replaceAll("'", '')),
-        )
+        note(`${table}.${column}`, values)
       }
     }
+    // A later constraint replaces that of the table.
+    const replaced = /alter table (\w+) add constraint \w+\s+check \((\w+) in \(([^)]*)\)\)/g
+    for (const [, table, column, values] of text.matchAll(replaced)) note(`${table}.${column}`, values)
   }
   return found
 }

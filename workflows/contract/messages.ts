@@ -30,6 +30,12 @@ export const jobClaimed = defineSignal<[JobClaimedNotice]>('claimed')
 /** Signals a job's workflow why no node can run the job at present, for operators to see. */
 export const jobWaiting = defineSignal<[{ reason: string | null }]>('waiting')
 
+/** Signals a job's workflow that the run is paused, so that an offer that no node has taken is withdrawn. */
+export const jobPaused = defineSignal('paused')
+
+/** Signals a job's workflow, or starts it with this, when the run is resumed. A workflow that is about to end goes on. */
+export const jobResumed = defineSignal('resumed')
+
 /** Signals a waiting task that a node may have room, so that it is placed now and not at the end of its pause. */
 export const nodeHasRoom = defineSignal('node_has_room')
 

@@ -1,3 +1,4 @@
+import { jobResumed } from './messages.ts'
 import { QUEUES, WORKFLOW_ID } from './policy.ts'
 
 interface DatasetPlace {
@@ -179,6 +180,12 @@ export const trainingRunStart = (job: JobStart) => ({
     fairnessKey: job.accountId,
   },
 })
+
+/** The same for a run that is resumed, whose workflow may be about to end. */
+export const trainingRunResume = (job: JobStart) => {
+  const start = trainingRunStart(job)
+  return { ...start, options: { ...start.options, signal: jobResumed.name } }
+}
 
 /** The start intent of `merge`. */
 export const mergeStart = (job: JobStart) => ({

@@ -7,6 +7,7 @@ import type { RunEnding } from '../../../db/repositories/training/endings.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
 import * as jobRecordRepository from '../../../db/repositories/training/job-records.ts'
 import * as jobRepository from '../../../db/repositories/training/jobs.ts'
+import * as pauseRepository from '../../../db/repositories/training/pauses.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { JobRow } from '../../../db/tables/training.ts'
 import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.ts'
@@ -26,6 +27,8 @@ export interface RunToDo {
   modelConfigId: string
   taskQueue: string
   priority: number
+  /** True while the run is paused and has no result. Absent of earlier workers. */
+  paused?: boolean
   /** The number of attempts so far. */
   attempt: number
   /** The epoch of the newest checkpoint, -1 without any; the workflow measures progress by it. */
@@ -39,6 +42,8 @@ export interface AttemptState {
   epoch: number
   /** True once the result is stored, whatever has happened to the node since. */
   completed: boolean
+  /** True while the run is paused; the workflow that resumes it is started then. Absent of earlier workers. */
+  paused?: boolean
 }
 
 export interface FinishRun {
@@ -53,12 +58,14 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   async openRun(jobId: string): Promise<RunToDo> {
     const run = await jobRepository.findJob(db, jobId)
     if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+    const lease = await leaseRepository.findLastLease(db, 'job', jobId)
     return {
       status: run.status,
       accountId: run.account_id,
       modelConfigId: run.model_config_id,
       taskQueue: run.task_queue,
       priority: PRIORITY[run.operating_mode],
+      paused: run.paused_at !== null && lease?.state !== 'completed',
       attempt: run.attempt,
       epoch: await jobFileRepository.checkpointEpoch(db, jobId),
     }
@@ -85,9 +92,18 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
       await leaseRepository.takeLease(trx, 'job', jobId, 'expired')
       const lease = await leaseRepository.findLastLease(trx, 'job', jobId)
       const epoch = await jobFileRepository.checkpointEpoch(trx, jobId)
-      return { status: run.status, attempt: run.attempt, epoch, completed: lease?.state === 'completed' }
+      return {
+        status: run.status,
+        attempt: run.attempt,
+        epoch,
+        completed: lease?.state === 'completed',
+        paused: run.paused_at !== null,
+      }
     })
   },
+
+  /** Tells whether a run is paused and no node works on it. Safe to repeat because it only reads. */
+  isAtRest: (jobId: string): Promise<boolean> => pauseRepository.isAtRest(db, jobId),
 
   /** Removes the files of a deleted job. Safe to repeat because deleting an absent object succeeds. */
   async removeJobFiles(jobId: string): Promise<void> {

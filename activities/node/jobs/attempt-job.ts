@@ -11,6 +11,8 @@ export interface Attempt<Claim> {
   report: JobReport
   /** Ends the attempt at once. */
   cancelled: AbortSignal
+  /** Ends the attempt where the next one can go on. */
+  pausing: AbortSignal
   leaseS: number
 }
 
@@ -35,6 +37,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
       claim,
       report: deps.spool.job(jobId, claim.attempt),
       cancelled: work.signal,
+      pausing: work.pausing,
       leaseS: LEASE_S,
     })
   } catch (err) {

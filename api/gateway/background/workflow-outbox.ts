@@ -84,21 +84,24 @@ async function startBatch(sweep: Sweep): Promise<number> {
 
 /** A closed workflow may be started again under its id; guards in SQL decide whether work is left. */
 async function start({ temporal, signal }: Sweep, row: WorkflowStartRow): Promise<void> {
-  const { search, summary, priority, fairnessKey } = row.options ?? {}
+  const { search, summary, priority, fairnessKey, signal: message } = row.options ?? {}
   const limited = AbortSignal.any([signal, AbortSignal.timeout(RPC_DEADLINE_MS)])
-  await temporal.withAbortSignal(limited, () =>
-    temporal.workflow.start(row.workflow, {
-      workflowId: row.workflow_id,
-      taskQueue: row.task_queue,
-      args: row.args,
-      ...(search && { typedSearchAttributes: searchAttributes(search) }),
-      ...(summary && { staticSummary: summary }),
-      ...((priority !== undefined || fairnessKey !== undefined) && {
-        priority: {
-          ...(priority !== undefined && { priorityKey: priority }),
-          ...(fairnessKey !== undefined && { fairnessKey }),
-        },
-      }),
+  const options = {
+    workflowId: row.workflow_id,
+    taskQueue: row.task_queue,
+    args: row.args,
+    ...(search && { typedSearchAttributes: searchAttributes(search) }),
+    ...(summary && { staticSummary: summary }),
+    ...((priority !== undefined || fairnessKey !== undefined) && {
+      priority: {
+        ...(priority !== undefined && { priorityKey: priority }),
+        ...(fairnessKey !== undefined && { fairnessKey }),
+      },
     }),
+  }
+  await temporal.withAbortSignal<unknown>(limited, () =>
+    message === undefined
+      ? temporal.workflow.start(row.workflow, options)
+      : temporal.workflow.signalWithStart(row.workflow, { ...options, signal: message }),
   )
 }

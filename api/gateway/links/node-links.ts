@@ -117,6 +117,11 @@ export class NodeLinks implements AsyncDisposable {
     for (const { link } of this.#nodes.values()) link.cancelWork({ job_id: jobId })
   }
 
+  /** Tells every linked node to stop a job after a checkpoint. */
+  pauseJob(jobId: string): void {
+    for (const { link } of this.#nodes.values()) link.cancelWork({ paused_job_id: jobId })
+  }
+
   /** Sends the cancel of a task to every linked node, because any of them may run it. */
   cancelTask(taskId: string): void {
     for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })

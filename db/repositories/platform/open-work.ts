@@ -37,13 +37,18 @@ export type OpenJob = Pick<
   'id' | 'account_id' | 'job_type' | 'model_config_id' | 'job_name' | 'operating_mode'
 >
 
-/** Lists open runs whose workflow should exist by now, because its start is not among those still enqueued. */
+/**
+ * Lists open runs whose workflow should exist by now, because its start is not among those still enqueued. A paused run
+ * needs none, unless its result was handed in meanwhile.
+ */
 export async function openJobs(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenJob[]> {
   const { rows } = await sql<OpenJob>`
     with open as materialized (
       select id, account_id, job_type, model_config_id, job_name, operating_mode from training_run
       where status in ('pending', 'running') and deleted_at is null
         and created_at < now() - make_interval(secs => ${SETTLED_S})
+        and (paused_at is null or exists (
+          select 1 from lease where kind = 'job' and subject_id = training_run.id and state = 'completed'))
     )
     select * from open
     where (${after}::uuid is null or id > ${after}::uuid)

@@ -15,8 +15,9 @@ export async function countOpenWork(db: Kysely<Database>): Promise<OpenWork[]> {
         min(created_at) filter (where status = 'queued') as oldest
       from task where status not in ('succeeded', 'failed') and surface <> 'cohort'
       union all
-      select given.kind, given.position, count(id) filter (where status = 'pending'),
-        count(id) filter (where status = 'running'), min(created_at) filter (where status = 'pending')
+      select given.kind, given.position, count(id) filter (where status = 'pending' and paused_at is null),
+        count(id) filter (where status = 'running' and paused_at is null),
+        min(created_at) filter (where status = 'pending' and paused_at is null)
       from (values ('training', 'run', 2), ('merge', 'merge', 3)) as given(job_type, kind, position)
       left join training_run on training_run.job_type = given.job_type
         and status in ('pending', 'running') and deleted_at is null
@@ -131,7 +132,8 @@ export interface WaitingReason {
 export async function listWaitingReasons(db: Kysely<Database>): Promise<WaitingReason[]> {
   const { rows } = await sql<WaitingReason>`
     select waiting_reason as reason, count(*)::int as jobs, (array_agg(id order by id))[1] as job_id
-    from training_run where status in ('pending', 'running') and deleted_at is null and waiting_reason is not null
+    from training_run where status in ('pending', 'running') and deleted_at is null and paused_at is null
+      and waiting_reason is not null
     group by 1 order by 2 desc limit 5`.execute(db)
   return rows
 }
@@ -184,7 +186,7 @@ export async function listGateways(db: Kysely<Database>, silentSince: Date): Pro
 /** Lists the queues that open jobs wait in. */
 export async function listJobQueues(db: Kysely<Database>): Promise<string[]> {
   const { rows } = await sql<{ task_queue: string }>`
-    select distinct task_queue from training_run where status in ('pending', 'running') order by 1 limit 50`.execute(
+    select distinct task_queue from training_run where status in ('pending', 'running') and paused_at is null order by 1 limit 50`.execute(
     db,
   )
   return rows.map(({ task_queue }) => task_queue)

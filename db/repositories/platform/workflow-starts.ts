@@ -28,7 +28,7 @@ export async function enqueueWorkflow(trx: Transaction<Database>, start: Workflo
       args: JSON.stringify(start.args),
       options: JSON.stringify(start.options ?? {}),
     })
-    .modifyEnd(sql`on conflict (workflow_id) do update set ${sql.raw(DUE_AGAIN)}`)
+    .modifyEnd(sql`on conflict (workflow_id) do update set options = excluded.options, ${sql.raw(DUE_AGAIN)}`)
     .execute()
 }
 

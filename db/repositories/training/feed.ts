@@ -20,7 +20,13 @@ interface Told {
     eval_perplexity: number | null
   }
   event: { event_type: JobEventType; detail: string | null }
-  status: { status: TrainingRunStatus; attempt: number; reason: string | null; since: string | null }
+  status: {
+    status: TrainingRunStatus
+    attempt: number
+    paused: boolean
+    reason: string | null
+    since: string | null
+  }
   progress: RunProgress
 }
 
@@ -65,7 +71,8 @@ export async function listFeed(
       jsonb_build_object('event_type', event_type, 'detail', detail) as data
       from job_event where job_id = ${jobId} ${page})`,
     status: sql`(select place, 'status' as type, null::timestamptz as at,
-      jsonb_build_object('status', status, 'attempt', attempt, 'reason', waiting_reason, 'since', waiting_since) as data
+      jsonb_build_object('status', status, 'attempt', attempt,
+        'paused', paused_at is not null, 'reason', waiting_reason, 'since', waiting_since) as data
       from training_run where id = ${jobId} ${page})`,
     progress: sql`(select progress_place as place, 'progress' as type, null::timestamptz as at, progress as data
       from training_run where id = ${jobId} and progress is not null and progress_place > ${after}::bigint)`,

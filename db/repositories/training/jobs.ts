@@ -119,10 +119,14 @@ export async function beginAttempt(
     .execute()
 }
 
-/** Returns the quota of an account and locks it, so that runs created at once are counted one after the other. */
+/**
+ * Returns the quota of an account and locks it, so that runs created at once are counted one after the other. A paused
+ * run counts until its node has let go of it.
+ */
 export async function lockTrainingQuota(
   trx: Transaction<Database>,
   accountId: string,
+  except?: string,
 ): Promise<{ quota: number; open: number }> {
   const account = await trx
     .selectFrom('account')
@@ -136,6 +140,9 @@ export async function lockTrainingQuota(
     .where('account_id', '=', accountId)
     .where('status', 'in', OPEN_STATUSES)
     .where('deleted_at', 'is', null)
+    .$if(except !== undefined, (qb) => qb.where('id', '!=', except!))
+    .where(sql<boolean>`(paused_at is null or exists (
+      select 1 from lease where kind = 'job' and subject_id = training_run.id and state = 'active'))`)
     .executeTakeFirstOrThrow()
   return { quota: account.training_quota, open }
 }
@@ -152,6 +159,7 @@ export async function countAhead(
     .select((eb) => eb.fn.countAll<number>().as('ahead'))
     .where('task_queue', '=', task_queue)
     .where('status', '=', 'pending')
+    .where('paused_at', 'is', null)
     .where((eb) => eb.or([eb(rank, '<', priority), eb.and([eb(rank, '=', priority), eb('id', '<', id)])]))
     .executeTakeFirstOrThrow()
   return ahead
@@ -172,7 +180,7 @@ export async function mustYield(
     where lease.kind = 'job' and lease.subject_id = training_run.id and lease.state = 'active' and ${where})`
   const { rows } = await sql<{ waiting: number; younger: number }>`
     select
-      count(*) filter (where operating_mode <> 'eco' and not ${held(sql`true`)}
+      count(*) filter (where operating_mode <> 'eco' and paused_at is null and not ${held(sql`true`)}
         and training_run.created_at < now() - make_interval(secs => ${patienceS}))::int as waiting,
       count(*) filter (where operating_mode = 'eco' and ${held(sql`holder.sharing = own.sharing`)} and training_run.id > ${id}::uuid)::int as younger
     from training_run join node own on own.id = ${nodeId}::uuid

@@ -24,7 +24,7 @@ export async function listNodeEligibility(db: Kysely<Database>): Promise<NodeEli
   return rows
 }
 
-/** An open job that no node runs, or whose row still says so. */
+/** An open job that is not paused and that no node runs, or whose row still says so. */
 export type UnheldJob = Pick<JobRow, 'id' | 'account_id' | 'task_queue' | 'attempt' | 'waiting_reason'> & {
   is_held: boolean
 }
@@ -41,7 +41,7 @@ export async function listUnheldJobs(
         select 1 from lease where kind = 'job' and subject_id = training_run.id and state = 'active' and expires_at > now()
       ) as is_held
     ) held
-    where status in ('pending', 'running') and deleted_at is null
+    where status in ('pending', 'running') and deleted_at is null and paused_at is null
       and (${after}::uuid is null or id > ${after}::uuid)
       and (not is_held or waiting_reason is not null)
     order by id limit ${limit}
@@ -65,6 +65,7 @@ export async function noteWaiting(
     .where('id', '=', id)
     .where('attempt', '=', attempt)
     .where('status', 'in', ['pending', 'running'])
+    .where('paused_at', 'is', null)
     .where('waiting_reason', 'is distinct from', reason)
     .executeTakeFirst()
   if (numUpdatedRows === 0n) return false

@@ -32,6 +32,7 @@ describe('memory for jobs', function () {
       {
         claim: { job_id: 'job', lease_token: newId(), attempt: 1 },
         report: { log: (line: string) => void lines.push(line), metric() {} },
+        pausing: new AbortController().signal,
         cancelled: stopping(),
         leaseS: 60,
         memoryMb: 200,

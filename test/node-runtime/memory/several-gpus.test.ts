@@ -95,6 +95,7 @@ describe('a node with several GPUs', function () {
     const lines: string[] = []
     const job = {
       report: { log: (line: string) => void lines.push(line), metric() {} },
+      pausing: new AbortController().signal,
       cancelled: never(),
       leaseS: 60,
       memoryMb: 400,

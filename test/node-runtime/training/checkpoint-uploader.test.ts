@@ -36,6 +36,7 @@ describe('checkpoints on their way to the store', () => {
       control: node.parts.control,
       token: claim.lease_token,
       signal,
+      onPause: () => assert.fail('no run is paused'),
       onPreempt: () => assert.fail('nobody waits'),
       onFault: (message) => faults.push(message),
     })

@@ -18,6 +18,8 @@ export interface JobSuite {
   /** Returns the lines of a job's log, oldest first. */
   readonly messages: (jobId: string) => Promise<string[]>
   readonly reached: (jobId: string, status: string, timeoutMs?: number) => Promise<void>
+  /** The body of a POST below the runs' route: `<id>:pause`, ... */
+  readonly post: (path: string) => Promise<AnyBody>
   readonly cancel: (jobId: string) => Promise<AnyBody>
   /** Until the lease has been taken away and its node has said that nothing of the work runs any more. */
   readonly released: (jobId: string) => Promise<void>
@@ -41,6 +43,8 @@ export function jobSuite(): JobSuite {
   })
   const get = async (path: string) =>
     (await world.api.call('GET', `${RUNS}/${path}`, { key: account.key })).body
+  const post = async (path: string) =>
+    (await world.api.call('POST', `${RUNS}/${path}`, { key: account.key })).body
   return {
     get world() {
       return world
@@ -57,8 +61,8 @@ export function jobSuite(): JobSuite {
     messages: async (jobId) =>
       (await get(`${jobId}/logs`)).logs.map(({ message }: { message: string }) => message),
     reached: (jobId, status, timeoutMs) => until(async () => (await get(jobId)).status === status, timeoutMs),
-    cancel: async (jobId) =>
-      (await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key: account.key })).body,
+    post,
+    cancel: (jobId) => post(`${jobId}/cancel`),
     released: (jobId) =>
       until(async () => {
         const lease: LeaseRow | undefined = await world.api.database.db

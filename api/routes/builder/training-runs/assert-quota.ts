@@ -7,10 +7,14 @@ const RETRY_AFTER_S = 30
 
 /**
  * Checks the quota, which runs and merges share. It must be called last before the insert, because it locks the
- * account, and requests that fail for other reasons should not wait for that.
+ * account, and requests that fail for other reasons should not wait for that. A run that is resumed is not counted itself.
  */
-export async function assertQuota(trx: Transaction<Database>, accountId: string): Promise<void> {
-  const { quota, open } = await jobRepository.lockTrainingQuota(trx, accountId)
+export async function assertQuota(
+  trx: Transaction<Database>,
+  accountId: string,
+  resumed?: string,
+): Promise<void> {
+  const { quota, open } = await jobRepository.lockTrainingQuota(trx, accountId, resumed)
   if (open < quota) return
   throw new ApiError(
     'training_quota_exceeded',

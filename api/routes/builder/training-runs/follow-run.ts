@@ -106,10 +106,10 @@ function present(entry: FeedEntry): { event: StreamedType; data: object } {
       return { event: entry.type, data }
     }
     case 'status': {
-      const { status, attempt, reason, since } = entry.data
+      const { status, attempt, paused, reason, since } = entry.data
       const isWaiting = reason !== null && since !== null && !isTerminal(status)
       const waiting = isWaiting ? { reason, since: new Date(since).toISOString() } : null
-      return { event: entry.type, data: { status, attempt, waiting } }
+      return { event: entry.type, data: { status, attempt, paused: paused && !isTerminal(status), waiting } }
     }
     case 'progress':
       return { event: entry.type, data: entry.data }

@@ -8,7 +8,9 @@ import { getTrainingRun } from './get-training-run.ts'
 import { listArtifacts } from './list-artifacts.ts'
 import { listCheckpoints } from './list-checkpoints.ts'
 import { listTrainingRuns } from './list-training-runs.ts'
+import { pauseTrainingRun } from './pause-training-run.ts'
 import { repeatTrainingRun } from './repeat-training-run.ts'
+import { resumeTrainingRun } from './resume-training-run.ts'
 import { signDownloads } from './sign-downloads.ts'
 import { streamTrainingRun } from './stream-training-run.ts'
 
@@ -23,6 +25,8 @@ export const trainingRuns = [
   getTrainingRunEvents,
   streamTrainingRun,
   cancelTrainingRun,
+  pauseTrainingRun,
+  resumeTrainingRun,
   listArtifacts,
   listCheckpoints,
   signDownloads,

@@ -33,8 +33,9 @@ export function presentRun(
     base: baseOfRun(run),
     version_id: run.version_id,
     attempt: run.attempt,
+    paused: isPaused(run),
     waiting: waitingOf(run),
-    progress: run.status === 'running' ? run.progress : null,
+    progress: run.status === 'running' && !isPaused(run) ? run.progress : null,
     // Jobs are not charged.
     estimated_cost_credits: null,
     created_at: run.created_at.toISOString(),
@@ -56,6 +57,10 @@ export function baseOfRun({
   if (given && given.type !== 'hf') return given
   return { type: 'hf', repo_id, ...(base_revision !== null && { revision: base_revision }) }
 }
+
+/** A run that was cancelled while it was paused is not paused any more. */
+export const isPaused = ({ status, paused_at }: Pick<JobView, 'status' | 'paused_at'>): boolean =>
+  paused_at !== null && !isTerminal(status)
 
 function waitingOf({ status, waiting_reason, waiting_since }: JobView): TrainingRun['waiting'] {
   if (isTerminal(status) || waiting_reason === null || waiting_since === null) return null

@@ -5,12 +5,12 @@ import type { JobView } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { PRIORITY } from '../../../../domain/training-run.ts'
 import type { TrainingRun } from '../../../../schemas/training-run.ts'
-import { presentMetrics, presentRun } from './present.ts'
+import { isPaused, presentMetrics, presentRun } from './present.ts'
 
 /** Returns a run as it is read alone: with its losses per epoch, and its place in the queue. */
 export async function showRun(db: Kysely<Database>, run: JobView): Promise<TrainingRun> {
   const epochs = await jobRecordRepository.listJobEpochs(db, run.id)
-  const isQueued = run.status === 'pending'
+  const isQueued = run.status === 'pending' && !isPaused(run)
   return {
     ...presentRun(run, presentMetrics(run, epochs)),
     queue_position: isQueued

@@ -46,6 +46,9 @@ export const claimJob = route({
           details: { state: 'closed' },
         })
       }
+      if (run.paused_at !== null) {
+        throw new ApiError('conflict', 'this job is paused', { details: { state: 'paused' } })
+      }
       const lease = await leaseRepository.openLease(trx, {
         kind: 'job',
         subjectId: jobId,

@@ -1,6 +1,7 @@
 import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
 import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
+import * as pauseRepository from '../../../../db/repositories/training/pauses.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
@@ -8,7 +9,7 @@ import type { LeaseWork } from '../leases/work.ts'
 import { assertStored } from './stored-file.ts'
 
 /** Failure codes that do not count against the run: another attempt follows. */
-const INTERRUPTIONS = new Set(['preempted', 'drained', 'cancelled'])
+const INTERRUPTIONS = new Set(['preempted', 'paused', 'drained', 'cancelled'])
 
 /** The limit for the metrics and for each schema and example, because responses and lists show them in full. */
 const MAX_RESULT_CHARS = 2 * 1024 * 1024
@@ -37,6 +38,8 @@ export const jobWork = {
     const progress = { pct: progress_pct, step, of, eta_s: isCount(eta_s) ? eta_s : null }
     await jobRepository.recordProgress(db, { id: subject_id, attempt }, progress)
   },
+
+  isPaused: ({ db }, { subject_id }) => pauseRepository.isPaused(db, subject_id),
 
   async check({ lease, body, services: { objects } }) {
     const { artifacts, ...texts } = jobResult(body)

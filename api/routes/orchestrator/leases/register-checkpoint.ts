@@ -54,15 +54,18 @@ export const registerCheckpoint = route({
         [{ jobId: run.id, type: 'checkpoint', occurrence: id, detail }],
         now(),
       )
+      const pause = run.paused_at !== null
       const preempt =
-        run.operating_mode === 'eco' &&
-        (await jobRepository.mustYield(trx, { ...run, nodeId: lease.node_id }))
-      return { id, preempt, superseded: await jobFileRepository.pruneCheckpoints(trx, run.id, KEPT) }
+        pause ||
+        (run.operating_mode === 'eco' &&
+          (await jobRepository.mustYield(trx, { ...run, nodeId: lease.node_id })))
+      return { id, pause, preempt, superseded: await jobFileRepository.pruneCheckpoints(trx, run.id, KEPT) }
     })
     for (const key of registered.superseded) {
       // A file that could not be deleted is deleted with the run.
       objects.delete(key).catch((err: unknown) => emit(log, 'checkpoint.delete_failed', { err }))
     }
-    return { checkpoint_id: registered.id, preempt: registered.preempt }
+    const { id: checkpoint_id, pause, preempt } = registered
+    return { checkpoint_id, preempt, ...(pause && { pause }) }
   },
 })

@@ -28,7 +28,10 @@ export const renewLease = route({
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await leaseRepository.renewLease(db, holder, body.lease_s)
     if (lease && body.progress) await workOf(lease).progress?.(services, lease, body.progress)
-    if (lease) return { lease_expires_at: lease.expires_at.toISOString() }
+    if (lease) {
+      const pause = (await workOf(lease).isPaused?.(services, lease)) ?? false
+      return { lease_expires_at: lease.expires_at.toISOString(), ...(pause && { pause }) }
+    }
 
     const lost = await leaseRepository.findLease(db, holder)
     throw lost ? leaseLost(lost) : leaseNotFound()

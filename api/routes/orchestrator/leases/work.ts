@@ -30,6 +30,8 @@ export interface LeaseWork {
   noteSigned?: (db: Kysely<Database>, lease: LeaseRow, until: Date) => Promise<void>
   /** Records how far the work is. Late and repeated reports are ignored. */
   progress?: (services: Services, lease: LeaseRow, detail: StatusDetail) => Promise<void>
+  /** Tells whether the work is paused, so that its node is to stop it after a checkpoint. */
+  isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>
   /** Checks the stored files, before anything is locked. */
   check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<void>
   complete(step: LeaseStep<CompleteLease>): Promise<void>

@@ -100,6 +100,38 @@ describe('training on a node', function () {
       assert.equal((await get(jobId)).status, 'cancelled')
     })
 
+    it('ends with a checkpoint when it is paused, and goes on from it when it is resumed', async () => {
+      const jobId = await start({ epochs: 100_000, checkpoint_every_epochs: 100_000 })
+      const measured = async () => (await get(`${jobId}/metrics`)).metrics.epochs.length
+      await until(async () => (await measured()) > 20, LONGEST_MS)
+
+      const { status, paused } = await jobs.post(`${jobId}:pause`)
+
+      assert.deepEqual([status, paused], ['running', true])
+      await until(() => node.trainers().length === 0, LONGEST_MS)
+      await hasCheckpoint(jobId)
+      await until(
+        async () => (await jobs.world.workflow(jobId).describe()).status.name === 'COMPLETED',
+        LONGEST_MS,
+      )
+      const resting = await get(jobId)
+      assert.deepEqual([resting.status, resting.paused, resting.attempt], ['running', true, 1])
+      const [{ epoch }] = (await get(`${jobId}/checkpoints`)).checkpoints
+
+      await jobs.post(`${jobId}:resume`)
+
+      await has(jobId, 'resumed')
+      await until(async () => (await measured()) > epoch + 20, LONGEST_MS)
+      const events = (await get(`${jobId}/events`)).events as { event_type: string; detail: string }[]
+      const resumed = events.find(({ event_type }) => event_type === 'resumed')
+      assert.match(resumed?.detail ?? '', new RegExp(`from the checkpoint after epoch ${epoch}$`))
+      assert.ok(!events.some(({ event_type }) => event_type === 'preempted'))
+      const { paused: isPaused, attempt } = await get(jobId)
+      assert.deepEqual([isPaused, attempt], [false, 2])
+      await jobs.cancel(jobId)
+      await until(() => node.trainers().length === 0, SOON_MS)
+    })
+
     it('makes room for a better run at a checkpoint, and goes on after it', async () => {
       const eco = await start({ epochs: 100_000, checkpoint_every_epochs: 200 }, { operating_mode: 'eco' })
       await hasCheckpoint(eco)
