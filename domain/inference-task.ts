@@ -51,3 +51,6 @@ export const MAX_TASK_ATTEMPTS = 5
 
 /** The error of a task that its account has cancelled. */
 export const CANCELLED_BY_CALLER = 'cancelled by the caller'
+
+/** The error of a task that an operator has cancelled. */
+export const CANCELLED_BY_OPERATOR = 'cancelled by an operator'

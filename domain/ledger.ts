@@ -1,5 +1,5 @@
-/** The kinds of ledger entry for a task. */
-export type LedgerKind = 'hold' | 'capture' | 'payout' | 'refund'
+/** The kinds of ledger entry: those of a task or stage, and what an operator gives. */
+export type LedgerKind = 'hold' | 'capture' | 'payout' | 'refund' | 'credit'
 
 /** A movement of credits from one ledger account to another; it becomes two entries, which sum to zero. */
 export interface Transfer {
@@ -17,6 +17,8 @@ export interface PricedTask {
 /** The share of a task's price that the owner of the node earns. */
 const OWNER_SHARE_PCT = 80
 
+/** Where the credits that operators give come from. */
+const OPERATOR = 'operator'
 const ESCROW = 'escrow'
 const PLATFORM = 'platform'
 const payer = ({ accountId }: PricedTask) => `account:${accountId}`
@@ -34,6 +36,13 @@ export function capture(task: PricedTask, ownerAccountId: string | undefined): T
   if (ownerAccountId === undefined) return captured
   const share = Math.floor((task.priceMicro * OWNER_SHARE_PCT) / 100)
   return [...captured, ...move('payout', PLATFORM, `owner:${ownerAccountId}`, share)]
+}
+
+/** Gives an account credits, or with a negative amount takes some back. */
+export function credit(accountId: string, amountMicro: number): Transfer {
+  const account = `account:${accountId}`
+  const [from, to] = amountMicro < 0 ? [account, OPERATOR] : [OPERATOR, account]
+  return { kind: 'credit', from, to, amount_micro: Math.abs(amountMicro) }
 }
 
 /** Moves the price of a task that failed back to its payer. */

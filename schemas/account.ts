@@ -36,11 +36,12 @@ export const LedgerQuery = Type.Object({ ...PageQuery.properties, ...period })
 /** A movement of an account's credits: negative for what it pays. */
 const AccountEntry = Type.Object(
   {
-    task_id: Uuid,
-    endpoint_id: Uuid,
+    task_id: Nullable({ ...Uuid, description: 'Null for credits that an operator gave' }),
+    endpoint_id: Nullable(Uuid),
     cohort_id: Nullable(Type.String({ description: 'The cohort of a stage, which is paid for by itself' })),
     stage: Nullable(Type.String()),
-    kind: Vocabulary('hold', 'capture', 'payout', 'refund'),
+    kind: Vocabulary('hold', 'capture', 'payout', 'refund', 'credit'),
+    reason: Nullable(Type.String({ description: 'Why an operator gave the credits, or took them back' })),
     amount_micro: Type.Integer({ description: 'Micro-credits; negative for what the account pays' }),
     amount_credits: Type.Number(),
     created_at: Timestamp,
@@ -53,7 +54,7 @@ export const AccountLedger = Type.Object(
   {
     entries: Type.Array(AccountEntry, {
       description:
-        'By their work, newest first; a page has all entries of `limit` tasks or stages, which are up to two each',
+        'By their work, newest first; a page has all entries of `limit` tasks, stages or credits, which are up to two each',
     }),
     next_cursor: Nullable(Type.String()),
     period: Type.Object({

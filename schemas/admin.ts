@@ -66,6 +66,32 @@ export const UpdateAccount = Type.Object(
   { additionalProperties: false, minProperties: 1 },
 )
 
+/** Credits for an account; `reason` is shown to it. */
+export const GiveCredits = Type.Object(
+  {
+    amount_credits: Type.Number({
+      minimum: -1_000_000_000,
+      maximum: 1_000_000_000,
+      description: 'Rounded to a millionth of a credit; negative takes back',
+    }),
+    reason: Type.String({ minLength: 1, maxLength: 500 }),
+  },
+  { additionalProperties: false },
+)
+
+export const AccountCredit = Type.Object(
+  {
+    credit_id: Uuid,
+    account_id: Uuid,
+    amount_micro: Type.Integer(),
+    amount_credits: Type.Number(),
+    reason: Type.String(),
+    balance: Type.Object({ micro: Type.Integer(), credits: Type.Number() }),
+    created_at: Timestamp,
+  },
+  { $id: 'AccountCredit' },
+)
+
 /** Creates a join token. A node works for its own account alone unless the token makes it shared. */
 export const CreateNodeToken = Type.Object(
   { account_id: Uuid, sharing: Type.Optional(NodeSharing) },
@@ -85,7 +111,7 @@ export type KillSwitchStatus = Static<typeof KillSwitchStatus>
 
 export const LedgerEntry = Type.Object({
   entry_id: Type.String({ description: 'Unique within the task' }),
-  kind: Vocabulary('hold', 'capture', 'payout', 'refund'),
+  kind: Vocabulary('hold', 'capture', 'payout', 'refund', 'credit'),
   purse: Type.String({ description: '`account:<id>`, `escrow`, `platform` or `owner:<account id>`' }),
   amount_micro: Type.Integer({ description: 'Micro-credits; negative leaves the purse' }),
   created_at: Timestamp,

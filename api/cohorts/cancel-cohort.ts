@@ -1,21 +1,27 @@
+import type { Transaction } from 'kysely'
 import { endCohort } from '../../db/repositories/cohorts/endings.ts'
+import type { Database } from '../../db/tables.ts'
 import { CANCELLED_BY_CALLER } from '../../domain/inference-task.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
 /**
- * Ends a cohort at its owner's request: first its rows, then the work of its stages by a cancel over the links, then its
+ * Ends a cohort at the request of its owner or of an operator: first its rows, then the work of its stages by a cancel over the links, then its
  * workflow. Returns whether it was still open.
  */
 export async function cancelCohort(
   { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
   cohortId: string,
+  message: string = CANCELLED_BY_CALLER,
+  inTransaction?: (trx: Transaction<Database>) => Promise<void>,
 ): Promise<boolean> {
-  const fault = { code: 'cancelled', message: CANCELLED_BY_CALLER }
-  const stages = await db
-    .transaction()
-    .execute((trx) => endCohort(trx, cohortId, { status: 'cancelled', fault }, now()))
+  const fault = { code: 'cancelled', message }
+  const stages = await db.transaction().execute(async (trx) => {
+    const ended = await endCohort(trx, cohortId, { status: 'cancelled', fault }, now())
+    if (ended) await inTransaction?.(trx)
+    return ended
+  })
   if (!stages) return false
   for (const { id } of stages) links.cancelTask(id)
   // When Temporal is away, the workflow finds the ended rows by itself.

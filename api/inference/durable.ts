@@ -124,10 +124,13 @@ export async function cancelTask(
   { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
   taskId: string,
   error: string,
+  inTransaction?: (trx: Transaction<Database>) => Promise<void>,
 ): Promise<TaskRow | undefined> {
-  const before = await db
-    .transaction()
-    .execute((trx) => taskRepository.endTask(trx, taskId, { status: 'failed', error }, now()))
+  const before = await db.transaction().execute(async (trx) => {
+    const task = await taskRepository.endTask(trx, taskId, { status: 'failed', error }, now())
+    if (task && !isTerminalTask(task.status)) await inTransaction?.(trx)
+    return task
+  })
   if (!before || isTerminalTask(before.status)) return before
 
   links.cancelTask(taskId)

@@ -103,6 +103,8 @@ export interface StartOptions {
   /** From 1 (highest) to 5 (lowest). */
   priority?: number
   fairnessKey?: string
+  /** Sent with the start, and to a workflow of this id that already runs. */
+  signal?: string
 }
 
 export interface WorkflowStartTable {
@@ -140,6 +142,16 @@ export interface AuditLogTable {
 }
 export type AuditLogRow = Selectable<AuditLogTable>
 
+export interface AccountCreditTable {
+  id: string
+  account_id: string
+  /** Negative for what was taken back. */
+  amount_micro: number
+  reason: string
+  created_at: CreatedAt
+}
+export type AccountCreditRow = Selectable<AccountCreditTable>
+
 export interface AccountTables {
   account: AccountTable
   api_key: ApiKeyTable
@@ -153,4 +165,5 @@ export interface AccountTables {
   workflow_start: WorkflowStartTable
   event: EventTable
   audit_log: AuditLogTable
+  account_credit: AccountCreditTable
 }

@@ -12,6 +12,9 @@ export interface Period {
 const FIRST_ID = '00000000-0000-0000-0000-000000000000'
 const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
+/** The period of all work. */
+export const ALWAYS: Period = { from: undefined, until: undefined }
+
 /** The bounds of the ids of a period: at or above `low`, below `high`. */
 export const boundsOf = ({ from, until }: Period): { low: string; high: string } => ({
   low: from ? firstIdAt(from) : FIRST_ID,
@@ -21,18 +24,20 @@ export const boundsOf = ({ from, until }: Period): { low: string; high: string }
 /** The purse of an account, as `domain/ledger.ts` names it. */
 const purseOf = (accountId: string): string => `account:${accountId}`
 
-/** What an account has booked for one task, or for one stage of a cohort. */
+/** What an account has booked for one task, for one stage of a cohort, or as credits that an operator gave. */
 export interface BookedWork {
   id: string
   /** The task; that of the cohort for a stage. */
-  task_id: string
-  endpoint_id: string
+  task_id: string | null
+  endpoint_id: string | null
   cohort_id: string | null
   stage: string | null
+  /** Why the operator gave the credits. */
+  reason: string | null
   entries: { kind: LedgerKind; amount_micro: number; created_at: string }[]
 }
 
-/** Lists the paid work of an account with its entries, newest first; what has no price books nothing. */
+/** Lists the paid work of an account, and the credits it was given, with their entries, newest first. */
 export async function listBooked(
   db: Kysely<Database>,
   accountId: string,
@@ -42,14 +47,18 @@ export async function listBooked(
   const below = before !== undefined && before < high ? before : high
   const { rows } = await sql<BookedWork>`
     with work as (
-      (select id, id as task_id, endpoint_id, null::uuid as cohort_id, null as stage from task
+      (select id, id as task_id, endpoint_id, null::uuid as cohort_id, null as stage, null as reason from task
         where account_id = any(array[${accountId}]::uuid[]) and price_micro > 0 and id >= ${low} and id < ${below}
         order by account_id, id desc limit ${limit})
       union all
-      (select s.id, c.task_id, s.endpoint_id, c.id, s.name from cohort_stage s join cohort c on c.id = s.cohort_id
+      (select s.id, c.task_id, s.endpoint_id, c.id, s.name, null from cohort_stage s join cohort c on c.id = s.cohort_id
         where s.account_id = any(array[${accountId}]::uuid[]) and s.id >= ${low} and s.id < ${below}
           and exists (select from ledger_transfer l where l.task_id = s.id and l.kind = 'hold')
         order by s.account_id, s.id desc limit ${limit})
+      union all
+      (select id, null, null, null, null, reason from account_credit
+        where account_id = any(array[${accountId}]::uuid[]) and id >= ${low} and id < ${below}
+        order by account_id, id desc limit ${limit})
     ), page as (select * from work order by id desc limit ${limit})
     select page.*, coalesce(booked.entries, '[]') as entries
     from page left join lateral (

@@ -34,6 +34,18 @@ export function findTask(
     .executeTakeFirst()
 }
 
+/** Finds a task of any account, for operators. */
+export function findAnyTask(
+  db: Kysely<Database>,
+  id: string,
+): Promise<Pick<TaskRow, 'account_id' | 'status' | 'surface'> | undefined> {
+  return db
+    .selectFrom('task')
+    .select(['account_id', 'status', 'surface'])
+    .where('id', '=', id)
+    .executeTakeFirst()
+}
+
 /** Locks a task, so that changes of its status and of its leases are serialized. */
 export function lockTask(trx: Transaction<Database>, id: string): Promise<TaskRow | undefined> {
   return trx.selectFrom('task').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()

@@ -1,16 +1,17 @@
 import type { Kysely } from 'kysely'
 import type { Static } from 'typebox'
+import * as creditRepository from '../../../../db/repositories/platform/credits.ts'
 import * as ledgerRepository from '../../../../db/repositories/platform/ledger.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { microToCredits } from '../../../../domain/money.ts'
 import { type AccountEntry, AccountLedger, LedgerQuery } from '../../../../schemas/account.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
-import { ALWAYS, periodOf } from './period.ts'
+import { periodOf } from './period.ts'
 
 export const getLedger = route({
   operationId: 'getLedger',
-  summary: 'List what the account has paid and got back, newest work first, with its balance',
+  summary: 'List what the account has paid, got back and been given, newest work first, with its balance',
   method: 'GET',
   path: '/ledger',
   auth: 'api-key',
@@ -20,25 +21,25 @@ export const getLedger = route({
   handler: ({ caller: { accountId }, query }, { db }) => readAccountLedger(db, accountId, query),
 })
 
-/** Returns a page of what an account has paid and got back, with its balance. */
+/** Returns a page of what an account has paid, got back and been given, with its balance. */
 export async function readAccountLedger(
   db: Kysely<Database>,
   accountId: string,
   query: Static<typeof LedgerQuery>,
 ): Promise<AccountLedger> {
   const period = periodOf(query)
-  const [page, spent, spentEver] = await Promise.all([
+  const [page, spent, balance] = await Promise.all([
     readPage(query, ['ledger', accountId, query.from, query.to], (request) =>
       ledgerRepository.listBooked(db, accountId, { ...request, ...period }),
     ),
     ledgerRepository.spentBy(db, accountId, period),
-    ledgerRepository.spentBy(db, accountId, ALWAYS),
+    creditRepository.balanceOf(db, accountId),
   ])
   return {
     entries: page.items.flatMap(present),
     next_cursor: page.next_cursor,
     period: { spent_micro: spent, spent_credits: microToCredits(spent) },
-    balance: { micro: 0 - spentEver, credits: microToCredits(0 - spentEver) },
+    balance: { micro: balance, credits: microToCredits(balance) },
   }
 }
 
@@ -48,6 +49,7 @@ const present = ({ entries, ...work }: ledgerRepository.BookedWork): AccountEntr
     endpoint_id: work.endpoint_id,
     cohort_id: work.cohort_id,
     stage: work.stage,
+    reason: work.reason,
     kind,
     amount_micro,
     amount_credits: microToCredits(amount_micro),

@@ -1,6 +1,6 @@
 import * as accountRepository from '../../../../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../../../../db/repositories/platform/api-keys.ts'
-import * as ledgerRepository from '../../../../db/repositories/platform/ledger.ts'
+import * as creditRepository from '../../../../db/repositories/platform/credits.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { microToCredits } from '../../../../domain/money.ts'
 import { Me } from '../../../../schemas/account.ts'
@@ -15,10 +15,10 @@ export const getMe = route({
   success: { status: 200, schema: Me },
 
   async handler({ caller: { accountId, keyId, role } }, { db, config, gateway }) {
-    const [account, key, spent] = await Promise.all([
+    const [account, key, balance] = await Promise.all([
       accountRepository.findAccount(db, accountId),
       apiKeyRepository.findOwnKey(db, { id: keyId, accountId }),
-      ledgerRepository.spentBy(db, accountId, { from: undefined, until: undefined }),
+      creditRepository.balanceOf(db, accountId),
     ])
     if (!account || !key) throw new ApiError('unauthenticated', 'this API key is not valid')
     return {
@@ -32,7 +32,7 @@ export const getMe = route({
         limits: key.limits,
       },
       quotas: { training: account.training_quota, tasks: account.task_quota },
-      balance_credits: microToCredits(0 - spent),
+      balance_credits: microToCredits(balance),
       features: [...config.HEARTH_FEATURES, ...(config.HEARTH_MEMORY ? ['memory'] : [])],
       base_url: gateway.baseUrl,
     }

@@ -1,8 +1,6 @@
 import type { Period } from '../../../../db/repositories/platform/ledger.ts'
 import { invalid } from '../../../../domain/errors.ts'
 
-export const ALWAYS: Period = { from: undefined, until: undefined }
-
 /** Returns the period of a query; throws a 422 when it ends before it begins. */
 export function periodOf({ from, to }: { from?: string; to?: string }): Period {
   const period = {

@@ -39,7 +39,7 @@ export const pauseTrainingRun = route({
     if (paused_at === null) {
       // The row has already decided: claims are refused, and renewals say so. These calls only make it sooner.
       afterCommit(() => {
-        links.pauseJob(id)
+        links.cancelJob(id, { pause: true })
         temporal.workflow
           .getHandle(WORKFLOW_ID.job(id))
           .signal(jobPaused)

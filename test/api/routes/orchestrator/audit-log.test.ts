@@ -11,8 +11,15 @@ import { signedNode } from '../../../support/servers/signed-node.ts'
 import { scriptTool } from '../../../support/servers/tools.ts'
 
 const KEYS = '/api/builder/v1/keys'
-/** What is asserted elsewhere: `test/api/routes/builder/models/models.test.ts`. */
-const ELSEWHERE = ['overrideLifecycle']
+/** What is asserted elsewhere: `test/api/routes/builder/models/models.test.ts` and `operator-orders.test.ts`. */
+const ELSEWHERE = [
+  'overrideLifecycle',
+  'giveAccountCredits',
+  'cancelAccountRun',
+  'cancelAccountTask',
+  'loadNodeModel',
+  'evictNodeModel',
+]
 const ALL = {
   subjectId: undefined,
   accountId: undefined,

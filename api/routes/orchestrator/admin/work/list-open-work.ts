@@ -1,9 +1,9 @@
-import * as openItemRepository from '../../../../db/repositories/platform/open-items.ts'
-import { pageOf } from '../../../../schemas/common.ts'
-import { WorkItem, WorkQuery } from '../../../../schemas/operations.ts'
-import { readPage } from '../../../http/page.ts'
-import { route } from '../../../http/route.ts'
-import { temporalLink } from '../../../temporal-link.ts'
+import * as openItemRepository from '../../../../../db/repositories/platform/open-items.ts'
+import { pageOf } from '../../../../../schemas/common.ts'
+import { WorkItem, WorkQuery } from '../../../../../schemas/operations.ts'
+import { readPage } from '../../../../http/page.ts'
+import { route } from '../../../../http/route.ts'
+import { temporalLink } from '../../../../temporal-link.ts'
 
 export const listOpenWork = route({
   operationId: 'listOpenWork',

@@ -1,0 +1,36 @@
+import type { Transaction } from 'kysely'
+import * as jobEndingRepository from '../../../../db/repositories/training/endings.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { JobRow } from '../../../../db/tables/training.ts'
+import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
+import { emit } from '../../../events.ts'
+import type { Services } from '../../../services.ts'
+
+interface Cancellation {
+  /** Additional text of the event. */
+  detail?: string
+  /** What commits together with the end. */
+  inTransaction?: (trx: Transaction<Database>) => Promise<void>
+}
+
+/** Cancels an open run or merge; `undefined` when it had ended before. */
+export async function cancelRun(
+  { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
+  id: string,
+  { detail, inTransaction }: Cancellation = {},
+): Promise<JobRow | undefined> {
+  const ended = await db.transaction().execute(async (trx) => {
+    const ending = { status: 'cancelled', ...(detail !== undefined && { detail }) } as const
+    const run = await jobEndingRepository.endRun(trx, id, ending, now())
+    if (run) await inTransaction?.(trx)
+    return run
+  })
+  if (!ended) return undefined
+  // The row has already decided; these calls only make the node and the workflow stop sooner.
+  links.cancelJob(id)
+  temporal.workflow
+    .getHandle(WORKFLOW_ID.job(id))
+    .cancel()
+    .catch((err: unknown) => emit(log, 'job.cancel_failed', { err }))
+  return ended
+}
