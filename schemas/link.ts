@@ -32,7 +32,7 @@ export type FrameType = (typeof FRAME)[keyof typeof FRAME]
 export const LINK_VERSION = 2
 export const LINK_HEADER = 'x-hearth-link'
 /** The features that the `needs` of a stream may name for this version. */
-export const KNOWN_NEEDS: ReadonlySet<string> = new Set(['files'])
+export const KNOWN_NEEDS: ReadonlySet<string> = new Set(['files', 'evict'])
 
 /**
  * Features that the receiver of a stream must know. A receiver that does not know one ends that stream, and only that
@@ -90,6 +90,7 @@ export const RequestMeta = Type.Object({
   turn: Type.Optional(Type.String()),
   /** The node replaces these fields by `data:` URLs before the model server is asked; needs `files`. */
   files: Type.Optional(Type.Array(InputFile)),
+  /** With `evict` the model is not asked but unloaded; 409 with a reason when it is in use. */
   needs: Needs,
 })
 export type RequestMeta = Static<typeof RequestMeta>

@@ -229,3 +229,13 @@ export const ModelCopies = Type.Object(
   { $id: 'ModelCopies' },
 )
 export type ModelCopies = Static<typeof ModelCopies>
+
+/** What an order to load or evict a model has come to. */
+export const NodeModelOrder = Type.Object(
+  {
+    node_id: Uuid,
+    model_key: Type.String(),
+    state: { ...NodeModelState, description: 'As the node last reported it' },
+  },
+  { $id: 'NodeModelOrder' },
+)

@@ -8,10 +8,12 @@ import { silentSince } from '../../domain/placement/silence.ts'
 import type { Config } from '../../platform/config.ts'
 import { VERSION } from '../../platform/version.ts'
 import type { Overview, Queues } from '../../schemas/operations.ts'
+import type { Workers } from '../../schemas/platform-views.ts'
 import type { HealthProbe } from '../gateway/background/health-probe.ts'
 import type { WarmPins } from '../gateway/background/warm-pins.ts'
 import { HeldAnswer } from '../gateway/caches/held-answer.ts'
 import { describeQueues } from './task-queues.ts'
+import { listPollers } from './workers.ts'
 
 /** However many consoles are open, a gateway asks once in this time. */
 const QUEUES_FRESH_MS = 5_000
@@ -31,6 +33,7 @@ interface Needs {
 export class Operations {
   readonly #services: Needs
   readonly #queues = new HeldAnswer(() => this.#readQueues(), QUEUES_FRESH_MS)
+  readonly #workers = new HeldAnswer(() => this.#readWorkers(), QUEUES_FRESH_MS)
   readonly #overview = new HeldAnswer(() => this.#readOverview(), OVERVIEW_FRESH_MS)
 
   constructor(services: Needs) {
@@ -39,6 +42,10 @@ export class Operations {
 
   queues(): Promise<Queues> {
     return this.#queues.get()
+  }
+
+  workers(): Promise<Workers> {
+    return this.#workers.get()
   }
 
   overview(): Promise<Overview> {
@@ -55,6 +62,16 @@ export class Operations {
       work: await work,
       temporal: queues ? 'ok' : 'unreachable',
       queues: queues ?? [],
+    }
+  }
+
+  async #readWorkers(): Promise<Workers> {
+    const { temporal, config, now } = this.#services
+    const workers = await listPollers(temporal, config.TEMPORAL_NAMESPACE).catch(() => undefined)
+    return {
+      measured_at: now().toISOString(),
+      temporal: workers ? 'ok' : 'unreachable',
+      workers: workers ?? [],
     }
   }
 

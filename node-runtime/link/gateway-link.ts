@@ -10,6 +10,7 @@ import {
 } from '../../platform/link/codec.ts'
 import { StreamTable } from '../../platform/link/stream-table.ts'
 import type { Logger } from '../../platform/log.ts'
+import { reasonOf } from '../../platform/reason.ts'
 import {
   type AckMeta,
   type CancelMeta,
@@ -197,9 +198,22 @@ export class GatewayLink {
     if (unknown !== undefined) {
       return this.#refuse(frame.stream, 'unsupported', `this node does not know ${unknown}`)
     }
+    if (meta.needs?.includes('evict')) return void this.#evict(frame.stream, meta.model_key)
     if (!meta.more) return this.#serve(frame.stream, meta, frame.body)
     this.#inbound.set(frame.stream, { meta, chunks: [] })
     this.#channel?.expect(frame.stream)
+  }
+
+  async #evict(stream: number, modelKey: string): Promise<void> {
+    const channel = this.#channel
+    const { models, report } = this.#options
+    try {
+      const reason = await models.evict(modelKey, report().draining)
+      const meta = { status: reason === undefined ? 200 : 409, content_type: 'application/json' }
+      channel?.send(FRAME.end, stream, JSON.stringify(meta), Buffer.from(JSON.stringify({ reason })))
+    } catch (err) {
+      this.#refuse(stream, 'internal', reasonOf(err))
+    }
   }
 
   #bodyComplete(stream: number): void {

@@ -66,7 +66,7 @@ export class MemoryAllocator {
     // The reservation precedes the evictions, so that no other caller counts the same memory.
     memory.reserve(holder, neededMb, plan.pools)
     try {
-      await Promise.all(plan.victims.map(({ model }) => this.#evict(model)))
+      await Promise.all(plan.victims.map(({ model }) => this.evict(model)))
     } catch (err) {
       this.release(holder)
       throw err
@@ -88,7 +88,7 @@ export class MemoryAllocator {
     memory.reserve(holder, neededMb, pools)
     await Promise.all(
       victims.map(async ({ model, heldByPool }) => {
-        const isGone = await this.#evict(model).then(
+        const isGone = await this.evict(model).then(
           () => true,
           () => false,
         )
@@ -118,17 +118,8 @@ export class MemoryAllocator {
     })
   }
 
-  #evictable(): Evictable[] {
-    const { memory, models } = this.#options
-    return [...models()]
-      .filter(({ isEvictable }) => isEvictable)
-      .map((model) => {
-        const { modelKey, memoryMb, lastUsed } = model
-        return { model, modelKey, memoryMb, lastUsed, heldByPool: memory.heldByPool(modelKey) }
-      })
-  }
-
-  async #evict(model: LoadedModel): Promise<void> {
+  /** Stops the server of a model; resolves once its memory is free, and throws a `NoRoomError` when that takes too long. */
+  async evict(model: LoadedModel): Promise<void> {
     const { server } = model
     if (!server) return
     const end = async () => {
@@ -146,6 +137,16 @@ export class MemoryAllocator {
     this.#options.onMove(model, 'evicted')
     this.#leave(model, end())
     await this.whenGone(model)
+  }
+
+  #evictable(): Evictable[] {
+    const { memory, models } = this.#options
+    return [...models()]
+      .filter(({ isEvictable }) => isEvictable)
+      .map((model) => {
+        const { modelKey, memoryMb, lastUsed } = model
+        return { model, modelKey, memoryMb, lastUsed, heldByPool: memory.heldByPool(modelKey) }
+      })
   }
 
   /** Ends the reservation only when the process tree has exited and its memory is free. */

@@ -130,6 +130,20 @@ export class ModelManager implements AsyncDisposable {
     await (model.loading ??= this.#load(model))
   }
 
+  /**
+   * Stops the server of a model; returns the reason when it is not to be stopped. On a node that drains, requests in
+   * flight do not hold it.
+   */
+  async evict(modelKey: string, isDraining: boolean): Promise<string | undefined> {
+    const model = this.#models.get(modelKey)
+    if (model?.loading) return 'it is being loaded'
+    if (!model?.server) return undefined
+    if (this.#options.pins.has(modelKey)) return 'it is pinned to this node'
+    if (model.inFlight > 0 && !isDraining) return `requests are using it: ${model.inFlight}`
+    await this.memoryAllocator.evict(model)
+    return undefined
+  }
+
   /** Loads the pinned models that are not loaded. */
   keepPinned(): void {
     for (const key of this.#options.pins.keys) {

@@ -40,6 +40,8 @@ export interface LinkRequest {
   turn?: string | undefined
   /** The files of the body that the node fetches; none when empty or absent. */
   files?: readonly InputFile[] | undefined
+  /** Unloads the model in place of asking it. */
+  evict?: boolean
   /** The request is cancelled on the node after this time. */
   deadlineMs?: number
   /** The signal of one request of a caller; it does not outlive that request. */

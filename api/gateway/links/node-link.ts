@@ -166,11 +166,15 @@ export class NodeLink {
   }
 
   #sendRequest(stream: number, request: LinkRequest): void {
-    const { modelKey, path, body, contentType = JSON_TYPE, turn, files } = request
+    const { modelKey, path, body, contentType = JSON_TYPE, turn, files, evict } = request
     const more = body.length > MAX_CHUNK
     const common = { model_key: modelKey, path, content_type: contentType, more }
-    const own = { turn, ...(files?.length && { files, needs: ['files'] }) }
-    const isCommon = turn === undefined && !files?.length
+    const own = {
+      turn,
+      ...(files?.length && { files, needs: ['files'] }),
+      ...(evict && { needs: ['evict'] }),
+    }
+    const isCommon = turn === undefined && !files?.length && !evict
     const meta = isCommon ? this.#meta(common) : JSON.stringify({ ...common, ...own })
     if (!more) return this.#channel.send(FRAME.request, stream, meta, body)
     this.#channel.send(FRAME.request, stream, meta)

@@ -112,14 +112,10 @@ export class NodeLinks implements AsyncDisposable {
     return this.#nodes.get(nodeId)?.inventory?.version
   }
 
-  /** Sends the cancel of a job to every linked node, because any of them may run it. */
-  cancelJob(jobId: string): void {
-    for (const { link } of this.#nodes.values()) link.cancelWork({ job_id: jobId })
-  }
-
-  /** Tells every linked node to stop a job after a checkpoint. */
-  pauseJob(jobId: string): void {
-    for (const { link } of this.#nodes.values()) link.cancelWork({ paused_job_id: jobId })
+  /** Sends the cancel, or the pause, of a job to every linked node, because any of them may run it. */
+  cancelJob(jobId: string, { pause = false } = {}): void {
+    const meta = pause ? { paused_job_id: jobId } : { job_id: jobId }
+    for (const { link } of this.#nodes.values()) link.cancelWork(meta)
   }
 
   /** Sends the cancel of a task to every linked node, because any of them may run it. */

@@ -1,11 +1,15 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { changesBetween } from '../../../domain/changes.ts'
 import type { Database } from '../../tables.ts'
-import type { KillSwitchRow } from '../../tables/accounts.ts'
-import { recordChange } from './audit-log.ts'
+import type { AuditLogRow, KillSwitchRow } from '../../tables/accounts.ts'
+import { listChanges, recordChange } from './audit-log.ts'
 import { bumpCache } from './cache-versions.ts'
 
 const ROW = 1
+/** The subject of its orders in the audit log. */
+const SUBJECT = 'kill_switch'
+/** The action of an order that activates it. */
+export const ACTIVATED = 'activateKillSwitch'
 
 /** Reads the kill switch; its row is authoritative. */
 export function readKillSwitch(db: Kysely<Database>): Promise<KillSwitchRow> {
@@ -61,14 +65,34 @@ export function writeKillSwitch(
     await bumpCache(trx, 'kill_switch')
     await recordChange(trx, {
       actor: actor ?? 'workflow',
-      action: active ? 'activateKillSwitch' : 'deactivateKillSwitch',
-      subject: { kind: 'kill_switch', id: 'kill_switch' },
+      action: active ? ACTIVATED : 'deactivateKillSwitch',
+      subject: { kind: 'kill_switch', id: SUBJECT },
       accountId: null,
-      changes: changesBetween({ active: current.active, reason: current.reason }, { active, reason }),
+      changes: {
+        ...changesBetween({ active: current.active, reason: current.reason }, { active, reason }),
+        // The history shows the reason of each order, also when it is that of the order before.
+        ...(current.active !== active && { reason: { from: current.reason, to: reason } }),
+      },
     })
     return written
   })
 }
+
+/** Returns a page of the orders to the switch, newest first. */
+export const listOrders = (
+  db: Kysely<Database>,
+  { before, limit }: { before?: string | undefined; limit: number },
+): Promise<AuditLogRow[]> =>
+  listChanges(db, {
+    subjectId: SUBJECT,
+    accountId: undefined,
+    action: undefined,
+    actor: undefined,
+    since: undefined,
+    until: undefined,
+    before,
+    limit,
+  })
 
 /** Reads the switch, and the version that this gateway has acknowledged; `null` while the gateway has no row. */
 export async function readKillSwitchFor(

@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import type { PlatformUsageGroup } from '../../../schemas/platform-views.ts'
 import type { Database } from '../../tables.ts'
 import { boundsOf, type Period } from './ledger.ts'
 
@@ -66,5 +67,55 @@ export async function readUsage(
       group by 1
     )
     select grouped.*, ${sql.raw(name)} as name from grouped order by "group" desc nulls last`.execute(db)
+  return rows
+}
+
+const PLATFORM_GROUPS: Record<PlatformUsageGroup, { key: string; name: string }> = {
+  day: GROUPS.day,
+  account: {
+    key: 'account_id::text',
+    name: '(select name from account where account.id::text = grouped.group)',
+  },
+  model: GROUPS.model,
+  node: { key: 'node_id::text', name: '(select name from node where node.id::text = grouped.group)' },
+}
+
+const MOST_GROUPS = 1_000
+
+/**
+ * Returns the usage of all accounts in a period, counted as for one; the groups with the most requests. The node of a task
+ * is the one that ended it.
+ */
+export async function readPlatformUsage(
+  db: Kysely<Database>,
+  { group, ...period }: Period & { group: PlatformUsageGroup },
+): Promise<UsageRow[]> {
+  const { low, high } = boundsOf(period)
+  const { key, name } = PLATFORM_GROUPS[group]
+  const { rows } = await sql<UsageRow>`
+    with work as (
+      select id, account_id, created_at, node_id, model_key, 1 as request, (status = 'failed')::int as failure,
+        coalesce(tokens_in, 0) as tokens_in, coalesce(tokens_out, 0) as tokens_out, price_micro > 0 as is_paid
+      from task where id >= ${low} and id < ${high}
+      union all
+      select s.id, s.account_id, t.created_at, s.node_id, s.model_key, 0, 0, 0, 0, true
+      from cohort_stage s join cohort c on c.id = s.cohort_id join task t on t.id = c.task_id
+      where s.id >= ${low} and s.id < ${high}
+    ), costs as (
+      select task_id, sum(case kind when 'hold' then amount_micro else -amount_micro end) as micro
+      from work join ledger_transfer l on l.task_id = work.id
+      where is_paid and kind in ('hold', 'refund') group by task_id
+      union all
+      select task_id, -sum(amount_micro) from work join ledger_entry e on e.task_id = work.id
+      where is_paid and purse = 'account:' || work.account_id group by task_id
+    ), grouped as (
+      select ${sql.raw(key)} as "group", sum(request)::bigint as requests, sum(failure)::bigint as failed,
+        sum(tokens_in)::bigint as tokens_in, sum(tokens_out)::bigint as tokens_out,
+        coalesce(sum(micro), 0)::bigint as cost_micro
+      from work left join costs on costs.task_id = work.id
+      group by 1 order by requests desc, "group" limit ${MOST_GROUPS}
+    )
+    select grouped.*, ${sql.raw(name)} as name from grouped
+    order by ${group === 'day' ? sql`"group" desc` : sql`requests desc, "group"`}`.execute(db)
   return rows
 }

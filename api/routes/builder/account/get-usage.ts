@@ -30,20 +30,29 @@ export async function readAccountUsage(
   query: Static<typeof UsageQuery>,
 ): Promise<AccountUsage> {
   const { group = 'day' } = query
-  const asked = periodOf(query)
-  const until = asked.until ?? new Date(now().getTime() + DAY_MS)
-  const from = asked.from ?? startOfDay(until.getTime() - USUAL_DAYS * DAY_MS)
-  const rows = await usageReportRepository.readUsage(db, accountId, { from, until, group })
-  return {
-    group,
-    from: from.toISOString(),
-    to: until.toISOString(),
-    rows: rows.map(({ cost_micro, ...row }) => ({
-      ...row,
-      cost_micro,
-      cost_credits: microToCredits(cost_micro),
-    })),
-  }
+  const period = usagePeriod(query, now())
+  const rows = await usageReportRepository.readUsage(db, accountId, { ...period, group })
+  return { group, ...presentUsage(period, rows) }
 }
+
+/** Returns the period of a query, or the last 30 days. */
+export function usagePeriod(query: { from?: string; to?: string }, now: Date): { from: Date; until: Date } {
+  const asked = periodOf(query)
+  const until = asked.until ?? new Date(now.getTime() + DAY_MS)
+  return { until, from: asked.from ?? startOfDay(until.getTime() - USUAL_DAYS * DAY_MS) }
+}
+
+export const presentUsage = (
+  { from, until }: { from: Date; until: Date },
+  rows: readonly usageReportRepository.UsageRow[],
+): Omit<AccountUsage, 'group'> => ({
+  from: from.toISOString(),
+  to: until.toISOString(),
+  rows: rows.map(({ cost_micro, ...row }) => ({
+    ...row,
+    cost_micro,
+    cost_credits: microToCredits(cost_micro),
+  })),
+})
 
 const startOfDay = (ms: number): Date => new Date(Math.max(0, ms - (ms % DAY_MS)))

@@ -1,0 +1,65 @@
+import * as nodeRepository from '../../../../../db/repositories/nodes/nodes.ts'
+import { ApiError } from '../../../../../domain/errors.ts'
+import { NodeModelOrder } from '../../../../../schemas/operations.ts'
+import { audit } from '../../../../audit.ts'
+import { LinkError } from '../../../../gateway/links/link-request.ts'
+import { route } from '../../../../http/route.ts'
+import type { Services } from '../../../../services.ts'
+import { nodeNotFound } from '../../nodes/move.ts'
+import { params } from './params.ts'
+
+/** Longer than a node waits for the memory of a model that has ended. */
+const PATIENCE_MS = 65_000
+
+export const evictNodeModel = route({
+  operationId: 'evictNodeModel',
+  summary: 'Have a node unload a model that nobody uses; on a node that drains also one in use',
+  method: 'POST',
+  path: '/admin/nodes/{node_id}/models/{model_key}:evict',
+  auth: 'operations-key',
+  params,
+  success: { status: 200, schema: NodeModelOrder },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ params: { node_id: nodeId, model_key: modelKey } }, services) {
+    const { db, links } = services
+    const accountId = links.ownerOf(nodeId)
+    if (accountId === undefined) {
+      const names = await nodeRepository.nodeNames(db, [nodeId])
+      if (names.size === 0) throw nodeNotFound()
+      throw new ApiError('conflict', 'this node is not connected to this gateway')
+    }
+    const reason = await askNode(services, { accountId, nodeId, modelKey })
+    if (reason !== undefined) {
+      throw new ApiError('conflict', `the model stays loaded: ${reason}`, { details: { reason } })
+    }
+    await db.transaction().execute((trx) => {
+      const subject = { kind: 'node', id: nodeId }
+      return audit(trx, { action: 'evictNodeModel', subject, accountId, after: { evicted_model: modelKey } })
+    })
+    return { node_id: nodeId, model_key: modelKey, state: 'evicted' as const }
+  },
+})
+
+/** Returns the reason of a node that does not unload the model. */
+async function askNode(
+  { links }: Services,
+  { accountId, nodeId, modelKey }: { accountId: string; nodeId: string; modelKey: string },
+): Promise<string | undefined> {
+  const request = {
+    accountId,
+    modelKey,
+    path: '',
+    body: Buffer.alloc(0),
+    evict: true,
+    deadlineMs: PATIENCE_MS,
+  }
+  try {
+    const { body, room } = await links.ask(nodeId, request)
+    room.release()
+    return (JSON.parse(body.toString()) as { reason?: string }).reason
+  } catch (err) {
+    if (!(err instanceof LinkError)) throw err
+    throw new ApiError('conflict', `the node did not unload the model: ${err.message}`, { cause: err })
+  }
+}

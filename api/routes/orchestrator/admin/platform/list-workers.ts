@@ -1,0 +1,12 @@
+import { Workers } from '../../../../../schemas/platform-views.ts'
+import { route } from '../../../../http/route.ts'
+
+export const listWorkers = route({
+  operationId: 'listWorkers',
+  summary: 'List the worker processes that ask Temporal for work of the control plane',
+  method: 'GET',
+  path: '/admin/workers',
+  auth: 'operations-key',
+  success: { status: 200, schema: Workers },
+  handler: (_, { operations }) => operations.workers(),
+})

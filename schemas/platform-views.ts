@@ -1,0 +1,107 @@
+import Type, { type Static } from 'typebox'
+import { AccountUsage } from './account.ts'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+const Count = Type.Integer({ minimum: 0 })
+
+/** A gateway that has, or had within the last hour, a lease. */
+export const GatewayView = Type.Object(
+  {
+    gateway_id: Uuid,
+    base_url: Type.String(),
+    live: Type.Boolean({ description: 'False once its lease has run out; it is forgotten an hour later' }),
+    started_at: Timestamp,
+    lease_expires_at: Timestamp,
+    nodes: { ...Count, description: 'Nodes whose last report it stored' },
+    open_tasks: { ...Count, description: 'Tasks that it carries by itself, 10,000 at most' },
+    kill_switch_acknowledged: Type.Boolean({ description: 'It acts on the newest order to the kill switch' }),
+  },
+  { $id: 'GatewayView' },
+)
+
+export const GatewayQuery = Type.Object(PageQuery.properties)
+
+/** A worker process, as Temporal knows it. */
+export const WorkerView = Type.Object(
+  {
+    identity: Type.String({ description: 'Process and machine' }),
+    queues: Type.Array(Type.String(), { description: 'Those it asked for work of in the last minutes' }),
+    build_id: Nullable(Type.String()),
+    last_seen_at: Timestamp,
+  },
+  { $id: 'WorkerView' },
+)
+export type WorkerView = Static<typeof WorkerView>
+
+export const Workers = Type.Object(
+  {
+    measured_at: Timestamp,
+    temporal: Vocabulary('ok', 'unreachable'),
+    workers: Type.Array(WorkerView),
+  },
+  { $id: 'Workers' },
+)
+export type Workers = Static<typeof Workers>
+
+/** An order to the kill switch. */
+export const KillSwitchOrderView = Type.Object(
+  {
+    entry_id: Uuid,
+    at: Timestamp,
+    active: Type.Boolean(),
+    reason: Nullable(Type.String()),
+    actor: Type.String(),
+  },
+  { $id: 'KillSwitchOrder' },
+)
+
+export const KillSwitchHistoryQuery = Type.Object(PageQuery.properties)
+
+/** The deliveries of webhooks that have not ended. */
+export const WebhookBacklog = Type.Object(
+  {
+    events: { ...Count, description: 'Events that wait until their destination has room' },
+    pending: { ...Count, description: 'Deliveries without an attempt' },
+    delivering: Count,
+    retrying: { ...Count, description: 'Deliveries that failed and are tried again' },
+    due: { ...Count, description: 'Deliveries whose next attempt could be made now' },
+    oldest_due_s: Nullable(Type.Number({ minimum: 0 })),
+    destinations: Type.Array(
+      Type.Object({
+        webhook_endpoint_id: Uuid,
+        account_id: Uuid,
+        origin: Type.String({ description: 'Scheme, host and port of its URL' }),
+        open: Count,
+        retrying: Count,
+        due: Count,
+        oldest_at: Timestamp,
+        next_attempt_at: Nullable(Timestamp),
+      }),
+      { description: 'Those with the most open deliveries, most first' },
+    ),
+  },
+  { $id: 'WebhookBacklog' },
+)
+export type WebhookBacklog = Static<typeof WebhookBacklog>
+
+export const WebhookBacklogQuery = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
+})
+
+export const PlatformUsageGroup = Vocabulary('day', 'account', 'model', 'node')
+export type PlatformUsageGroup = Static<typeof PlatformUsageGroup>
+
+export const PlatformUsageQuery = Type.Object({
+  from: Type.Optional({ ...Timestamp, description: 'Work at this time or later' }),
+  to: Type.Optional({ ...Timestamp, description: 'Work before this time' }),
+  group: Type.Optional({ ...PlatformUsageGroup, default: 'day' }),
+})
+
+export const PlatformUsage = Type.Object(
+  {
+    ...AccountUsage.properties,
+    group: PlatformUsageGroup,
+    rows: { ...AccountUsage.properties.rows, description: 'The 1,000 groups with the most requests' },
+  },
+  { $id: 'PlatformUsage' },
+)
