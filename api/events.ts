@@ -158,7 +158,10 @@ export const emit = defineEvents({
   }),
   'cohort.edge_notify_lost': warn('news of hand-overs is looked for by polling alone', { err: 'error' }),
 
-  'job.news_notify_lost': warn('news of runs is looked for by polling alone', { err: 'error' }),
+  'stream.notify_lost': warn('news for streams is looked for by polling alone', {
+    err: 'error',
+    channel: 'string',
+  }),
   'job.report_store_failed': warn('logs or losses of a job were not stored', {
     err: 'error',
     node_id: 'string',

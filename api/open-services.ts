@@ -2,6 +2,8 @@ import { CacheWatch } from '../db/cache-watch.ts'
 import { connectOnce, openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
 import { PreparedPool } from '../db/prepared-pool.ts'
+import { EVENT_CHANNEL } from '../db/repositories/platform/event-feed.ts'
+import { RUN_CHANNEL } from '../db/repositories/training/feed.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
 import { EdgeTickets } from '../platform/edge-tickets.ts'
@@ -15,10 +17,10 @@ import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { openTemporal } from '../platform/temporal.ts'
 import { EdgeWaiters } from './gateway/background/edge-waiters.ts'
+import { Followers } from './gateway/background/followers.ts'
 import { GatewayLease } from './gateway/background/gateway-lease.ts'
 import { HealthProbe } from './gateway/background/health-probe.ts'
 import { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
-import { RunFollowers } from './gateway/background/run-followers.ts'
 import { TaskWaiters } from './gateway/background/task-waiters.ts'
 import { TaskWaker } from './gateway/background/task-waker.ts'
 import { WarmPins } from './gateway/background/warm-pins.ts'
@@ -92,8 +94,13 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, answerBytes, onStates }))
   const edgeWaiters = stack.use(new EdgeWaiters(url, log, links))
   await edgeWaiters.start()
-  const runFollowers = stack.use(new RunFollowers(url, log))
-  await runFollowers.start()
+  const [runFollowers, eventFollowers] = [
+    stack.use(new Followers(url, log, { channel: RUN_CHANNEL, what: 'runs', mostPerAccount: 64 })),
+    stack.use(
+      new Followers(url, log, { channel: EVENT_CHANNEL, what: 'streams of events', mostPerAccount: 16 }),
+    ),
+  ]
+  await Promise.all([runFollowers.start(), eventFollowers.start()])
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
   const warmPins = stack.use(new WarmPins({ db, outbox, log }))
@@ -133,6 +140,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     taskWaiters,
     edgeWaiters,
     runFollowers,
+    eventFollowers,
     edgeTickets: new EdgeTickets(config.HEARTH_ENCRYPTION_KEYS),
   }
   const memory = await openMemory(withoutMemory, watch, stack)

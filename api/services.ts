@@ -12,10 +12,10 @@ import type { ObjectStore } from '../platform/object-store/store.ts'
 import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import type { SecretBox } from '../platform/secret-box.ts'
 import type { EdgeWaiters } from './gateway/background/edge-waiters.ts'
+import type { Followers } from './gateway/background/followers.ts'
 import type { GatewayLease } from './gateway/background/gateway-lease.ts'
 import type { HealthProbe } from './gateway/background/health-probe.ts'
 import type { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
-import type { RunFollowers } from './gateway/background/run-followers.ts'
 import type { TaskWaiters } from './gateway/background/task-waiters.ts'
 import type { WarmPins } from './gateway/background/warm-pins.ts'
 import type { WorkflowOutbox } from './gateway/background/workflow-outbox.ts'
@@ -94,7 +94,9 @@ export interface Services {
   /** Wakes requests that wait for the other side of a cohort's edge. */
   readonly edgeWaiters: EdgeWaiters
   /** Wakes the streams of training runs. */
-  readonly runFollowers: RunFollowers
+  readonly runFollowers: Followers
+  /** Wakes the streams of accounts' events. */
+  readonly eventFollowers: Followers
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
   /** Loads of models that requests wait for. */

@@ -21,7 +21,7 @@ export function hearth(options: HearthOptions) {
   const transport = new Transport(options)
   const on = new Operations(transport)
   return {
-    ...account(on),
+    ...account(on, transport),
     actions: actions(on),
     datasets: datasets(on, transport),
     endpoints: endpoints(on),

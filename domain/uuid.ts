@@ -18,3 +18,6 @@ export function firstIdAt(time: Date): string {
   const ms = Math.max(0, time.getTime()).toString(16).padStart(12, '0')
   return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`
 }
+
+/** Returns the time in milliseconds at which `newId` made an id. */
+export const timeOfId = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)

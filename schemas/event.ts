@@ -28,4 +28,12 @@ export const EventQuery = Type.Object({
   until: Type.Optional({ ...Timestamp, description: 'Events before this time' }),
 })
 
+export const EventStreamQuery = Type.Object({
+  type: Type.Optional(FeedType),
+  after: Type.Optional({
+    ...Uuid,
+    description: 'The id of an event; the stream goes on behind it, and begins now without one',
+  }),
+})
+
 export const EventList = pageOf('events', FeedEvent)

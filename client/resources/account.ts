@@ -1,10 +1,12 @@
 import type { Static } from 'typebox'
 import type { AccountLedger, AccountUsage, LedgerQuery, Me, UsageQuery } from '../../schemas/account.ts'
 import type { EventList, EventQuery } from '../../schemas/event.ts'
+import { accountStream } from '../account-stream.ts'
 import type { Operations } from '../operations.ts'
+import type { Transport } from '../transport.ts'
 
 /** The account itself, and what it has paid. */
-export function account(on: Operations) {
+export function account(on: Operations, transport: Transport) {
   return {
     /** Returns the account of the key, and what the key and the account may do. */
     me: on.call<[], Me>({ id: 'getMe', method: 'GET', path: '/me' }),
@@ -21,6 +23,8 @@ export function account(on: Operations) {
       path: '/events',
       items: 'events',
     }),
+    /** Yields what ends for the account from now on, or behind an event, as it does. */
+    followEvents: accountStream(transport),
     usage: on.query<[], Static<typeof UsageQuery>, AccountUsage>({
       id: 'getUsage',
       method: 'GET',

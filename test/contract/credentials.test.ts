@@ -74,8 +74,10 @@ function isRefusal({ route }: Served, status: number): boolean {
   return status === 401 || status === 403
 }
 
-/** Returns the path with ids that do not exist. */
-const concrete = ({ path }: Served): string => path.replaceAll(/\{\w+\}/g, () => newId())
+/** Returns the path with ids that do not exist; a stream, which would not end, gets a query that it refuses. */
+const concrete = ({ path, route }: Served): string =>
+  path.replaceAll(/\{\w+\}/g, () => newId()) +
+  (route.success.contentType === 'text/event-stream' ? '?after=x' : '')
 
 /** Returns a body that every route can parse and none accepts. */
 function bodyFor({ route }: Served, headers: Record<string, string>) {

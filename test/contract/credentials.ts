@@ -62,6 +62,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listArtifacts: 'viewer',
   getModelUsage: 'viewer',
   listEvents: 'viewer',
+  streamEvents: 'viewer',
   listCheckpoints: 'viewer',
   signDownloads: 'viewer',
   registerForInference: 'operator',

@@ -40,3 +40,35 @@ export function eventsQuery(
   if (before !== undefined) query = query.where('id', '<', before)
   return query
 }
+
+/** Notified with the id of an account once per statement that writes events for its feed. */
+export const EVENT_CHANNEL = 'hearth_event'
+
+interface Since {
+  /** The least id. */
+  from: string
+  type: string | undefined
+  /** Ids that are left out. */
+  except: readonly string[]
+  limit: number
+}
+
+/** Lists the events of an account from an id on, oldest first, except for tasks that succeeded. */
+export function listEventsSince(
+  db: Kysely<Database>,
+  accountId: string,
+  { from, type, except, limit }: Since,
+): Promise<FedEvent[]> {
+  let query = db
+    .selectFrom('event')
+    .select(['id', 'type', 'payload', 'created_at'])
+    .where(ofAccount('account_id', accountId))
+    .where(sql<boolean>`type <> 'inference.task.succeeded'`)
+    .where('id', '>=', from)
+    .where(sql<boolean>`id <> all(${except}::uuid[])`)
+    .orderBy('account_id')
+    .orderBy('id')
+    .limit(limit)
+  if (type !== undefined) query = query.where('type', '=', type)
+  return query.execute()
+}

@@ -1,7 +1,8 @@
 import * as eventFeedRepository from '../../../../db/repositories/platform/event-feed.ts'
-import { EventList, EventQuery, type FeedEvent } from '../../../../schemas/event.ts'
+import { EventList, EventQuery } from '../../../../schemas/event.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
+import { presentEvent } from './present-event.ts'
 
 export const listEvents = route({
   operationId: 'listEvents',
@@ -23,18 +24,6 @@ export const listEvents = route({
         until: until === undefined ? undefined : new Date(until),
       }),
     )
-    return { events: page.items.map(present), next_cursor: page.next_cursor }
+    return { events: page.items.map(presentEvent), next_cursor: page.next_cursor }
   },
 })
-
-/** The payload is final, so it is shown as webhooks get it. */
-function present({ id, type, payload, created_at }: eventFeedRepository.FedEvent): FeedEvent {
-  const { data } = JSON.parse(payload.toString()) as { data: Pick<FeedEvent, 'resource' | 'resource_url'> }
-  return {
-    id,
-    type,
-    created_at: created_at.toISOString(),
-    resource: data.resource,
-    resource_url: data.resource_url,
-  }
-}

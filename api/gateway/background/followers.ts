@@ -1,26 +1,35 @@
 import { Listener } from '../../../db/listener.ts'
-import { RUN_CHANNEL } from '../../../db/repositories/training/feed.ts'
 import { temporaryError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 import { type Watch, Watches } from './watches.ts'
 
-/** Each stream reads on its own whenever its run has news. */
-const MOST_PER_ACCOUNT = 64
 const RETRY_AFTER_S = 5
 
-/** Wakes the streams of training runs. A NOTIFY may be lost, so streams read again from time to time. */
-export class RunFollowers implements AsyncDisposable {
+interface Followed {
+  /** The channel on which the id of a subject is notified when there is news of it. */
+  channel: string
+  /** What an account follows, in the plural. */
+  what: string
+  /** Each stream reads on its own whenever its subject has news. */
+  mostPerAccount: number
+}
+
+/** Wakes the streams of one kind. A NOTIFY may be lost, so streams read again from time to time. */
+export class Followers implements AsyncDisposable {
+  readonly #followed: Followed
   readonly #watches = new Watches()
   readonly #open = new Map<string, number>()
   readonly #listener: Listener
 
-  constructor(url: string, log: Logger) {
+  constructor(url: string, log: Logger, followed: Followed) {
+    this.#followed = followed
+    const { channel } = followed
     this.#listener = new Listener(url, {
-      channel: RUN_CHANNEL,
-      onNotify: (runId) => this.#watches.wake(runId),
+      channel,
+      onNotify: (id) => this.#watches.wake(id),
       onGap: () => this.#watches.wakeAll(),
-      onError: (err) => emit(log, 'job.news_notify_lost', { err }),
+      onError: (err) => emit(log, 'stream.notify_lost', { err, channel }),
     })
   }
 
@@ -33,15 +42,16 @@ export class RunFollowers implements AsyncDisposable {
     return this.#listener.start()
   }
 
-  /** Watches a run for a stream of this account, until disposed; throws `rate_limited` when the account has too many. */
-  follow(accountId: string, runId: string): Watch {
+  /** Watches a subject for a stream of this account, until disposed; throws `rate_limited` when the account has too many. */
+  follow(accountId: string, id: string): Watch {
+    const { mostPerAccount, what } = this.#followed
     const open = this.#open.get(accountId) ?? 0
-    if (open >= MOST_PER_ACCOUNT) {
-      const why = `this account follows ${MOST_PER_ACCOUNT} runs at this gateway already; end one of the streams`
+    if (open >= mostPerAccount) {
+      const why = `this account follows ${mostPerAccount} ${what} at this gateway already; end one of the streams`
       throw temporaryError('rate_limited', why, RETRY_AFTER_S)
     }
     this.#open.set(accountId, open + 1)
-    const watch = this.#watches.watch(runId)
+    const watch = this.#watches.watch(id)
     return {
       next: (timeoutMs, signal) => watch.next(timeoutMs, signal),
       [Symbol.dispose]: () => {

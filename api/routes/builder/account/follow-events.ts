@@ -1,0 +1,79 @@
+import type { ServerResponse } from 'node:http'
+import * as eventFeedRepository from '../../../../db/repositories/platform/event-feed.ts'
+import type { FedEvent } from '../../../../db/repositories/platform/event-feed.ts'
+import { firstIdAt, timeOfId } from '../../../../domain/uuid.ts'
+import type { Watch } from '../../../gateway/background/watches.ts'
+import { EventStreamWriter } from '../../../http/event-stream.ts'
+import type { Services } from '../../../services.ts'
+import { presentEvent } from './present-event.ts'
+
+/** What a stream holds at once; a client that reads slowly gets the rest from the rows. */
+const MOST = 500
+/**
+ * Ids sort by the time of their making, and transactions commit in any order: events that are this much older than the
+ * newest may still appear behind it.
+ */
+const LATE_MS = 10_000
+/** Of more events within that time the oldest are forgotten, and those that appear even later are not told. */
+const MOST_TOLD = 5_000
+const RETRY_MS = 2_000
+/** A NOTIFY that was lost delays news by at most this time. */
+const READ_AGAIN_MS = 15_000
+/** A client comes back after this time, so that its key and its access are checked again. */
+const LONGEST_MS = 60 * 60_000
+
+interface Following {
+  accountId: string
+  type: string | undefined
+  /** The event behind which the stream begins; now when undefined. */
+  after: string | undefined
+  watch: Watch
+  res: ServerResponse
+  /** Aborts when the client leaves. */
+  signal: AbortSignal
+}
+
+/** Sends the events of an account as they come, until the client leaves, an hour is over or the gateway stops. */
+export async function followEvents(services: Services, following: Following): Promise<void> {
+  const { db, now, stopping, config } = services
+  const { accountId, type, after, watch, res } = following
+  const signal = AbortSignal.any([following.signal, stopping.signal])
+  const writer = new EventStreamWriter(res, signal)
+  const until = performance.now() + LONGEST_MS
+  const quietMs = config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
+  const lateFrom = (time: number) => firstIdAt(new Date(time - LATE_MS))
+  const read = (from: string, seen: ReadonlySet<string>): Promise<FedEvent[]> =>
+    eventFeedRepository.listEventsSince(db, accountId, { from, type, except: [...seen], limit: MOST })
+
+  let from = lateFrom(after === undefined ? now().getTime() : timeOfId(after))
+  const told = new Set(after === undefined ? (await read(from, new Set())).map(({ id }) => id) : [after])
+  await writer.open(RETRY_MS)
+  let spokenAt = performance.now()
+  while (!signal.aborted && performance.now() < until) {
+    const events = await read(from, told)
+    if (events.length > 0) {
+      await writer.send(
+        events.map((event) => ({ event: event.type, id: event.id, data: presentEvent(event) })),
+      )
+      for (const { id } of events) told.add(id)
+      const newest = events.at(-1)
+      if (newest) from = later(from, lateFrom(timeOfId(newest.id)))
+      for (const id of told) {
+        if (told.size > MOST_TOLD) from = later(from, id)
+        if (id < from || told.size > MOST_TOLD) told.delete(id)
+      }
+      spokenAt = performance.now()
+      continue
+    }
+    const silentMs = quietMs - (performance.now() - spokenAt)
+    if (silentMs <= 0) {
+      await writer.comment('keep-alive')
+      spokenAt = performance.now()
+      continue
+    }
+    await watch.next(Math.min(silentMs, READ_AGAIN_MS), signal)
+  }
+  res.end()
+}
+
+const later = (one: string, other: string): string => (one < other ? other : one)

@@ -1,0 +1,55 @@
+import type { FeedEvent } from '../schemas/event.ts'
+import { HearthError } from './errors.ts'
+import { eventsOf } from './event-stream.ts'
+import type { Described } from './operations.ts'
+import { pause } from './pause.ts'
+import type { CallOptions, Operation, Transport } from './transport.ts'
+
+export interface EventStreamOptions {
+  /** The id of the event behind which it begins; now when absent. */
+  after?: string
+  /** Only events of this type. */
+  type?: string
+}
+
+const STREAM: Operation = { id: 'streamEvents', method: 'GET', path: '/events/stream' }
+const COME_BACK_MS = 2_000
+/** A stream that is opened again repeats the last seconds; these many ids tell what was yielded. */
+const REMEMBERED = 5_000
+
+type Stream = Described &
+  ((query?: EventStreamOptions, options?: CallOptions) => AsyncGenerator<FeedEvent, void>)
+
+/** Follows the events of the account until it is ended. A stream that ends is opened again where it ended. */
+export function accountStream(transport: Transport): Stream {
+  async function* follow(
+    { after, type }: EventStreamOptions = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<FeedEvent, void> {
+    const { signal } = options
+    const yielded = new Set<string>()
+    let place = after
+    for (;;) {
+      const response = await transport.open(STREAM, { ids: [], query: { after: place, type }, options })
+      try {
+        if (response.body) {
+          for await (const { id, data } of eventsOf(response.body)) {
+            place = id
+            if (yielded.has(id)) continue
+            yielded.add(id)
+            for (const oldest of yielded) {
+              if (yielded.size <= REMEMBERED) break
+              yielded.delete(oldest)
+            }
+            yield data as FeedEvent
+          }
+        }
+      } catch (err) {
+        signal?.throwIfAborted()
+        if (err instanceof HearthError) throw err
+      }
+      await pause(COME_BACK_MS, signal)
+    }
+  }
+  return Object.assign(follow, { operation: STREAM })
+}

@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict'
+import { sql } from 'kysely'
+import { hearth } from '../../../../../client/index.ts'
+import * as webhookEventRepository from '../../../../../db/repositories/webhooks/events.ts'
+import { newId } from '../../../../../domain/ids.ts'
+import { firstIdAt, timeOfId } from '../../../../../domain/uuid.ts'
+import { followRun } from '../../../../support/assertions/run-stream.ts'
+import { SOON_MS, until } from '../../../../support/assertions/until.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+
+const PATH = '/api/builder/v1/events/stream'
+
+describe('the stream of events of an account', function () {
+  this.timeout(60_000)
+  let api: TestApi
+  let accountId: string
+  let key: string
+  before(async () => {
+    api = await startApi({ env: { HEARTH_STREAM_KEEPALIVE_S: '1' } })
+  })
+  after(() => api[Symbol.asyncDispose]())
+  beforeEach(async () => {
+    ;({ accountId, key } = await api.account())
+  })
+
+  const follow = (query = '', lastEventId?: string, of = key) =>
+    followRun(`${api.baseUrl}${PATH}${query}`, { key: of, lastEventId })
+  const write = async (
+    type:
+      | 'training.run.completed'
+      | 'training.run.failed'
+      | 'inference.task.succeeded' = 'training.run.completed',
+    of = accountId,
+  ): Promise<string> => {
+    const { db } = api.database
+    const resource = newId()
+    await db.transaction().execute((trx) =>
+      webhookEventRepository.insertEvents(
+        trx,
+        [
+          {
+            accountId: of,
+            type,
+            resource: { id: resource, object: 'training.run', status: 'completed' },
+            resourceUrl: `/api/builder/v1/training/runs/${resource}`,
+          },
+        ],
+        new Date(),
+      ),
+    )
+    const { id } = await db
+      .selectFrom('event')
+      .select('id')
+      .where('resource_id', '=', resource)
+      .executeTakeFirstOrThrow()
+    return id
+  }
+  const ids = (stream: { told: { id: string }[] }) => stream.told.map(({ id }) => id)
+
+  it('begins now, and tells each event of the account as the list has it, within a second', async () => {
+    await write()
+    const stranger = await api.account()
+    using stream = await follow()
+    await write('training.run.completed', stranger.accountId)
+    await write('inference.task.succeeded')
+
+    const beganAt = performance.now()
+    const id = await write('training.run.failed')
+    await until(() => stream.told.length > 0, SOON_MS)
+
+    // The wake-up is a notification: a read from time to time would take up to 15 s.
+    assert.ok(performance.now() - beganAt < SOON_MS)
+    assert.deepEqual(ids(stream), [id])
+    const { events } = (await api.call('GET', '/api/builder/v1/events?limit=1', { key })).body
+    assert.deepEqual([stream.told[0]?.event, stream.told[0]?.data], ['training.run.failed', events[0]])
+  })
+
+  it('goes on behind an event, and tells of one that was committed late', async () => {
+    const [first, second] = [await write(), await write()]
+    using again = await follow(`?after=${first}`)
+    await until(() => again.told.length > 0, SOON_MS)
+    assert.deepEqual(ids(again), [second])
+    using browser = await follow(`?after=${newId()}`, first)
+    await until(() => browser.told.length > 0, SOON_MS)
+
+    // Its id is older than that of the event which was told before it.
+    const late = firstIdAt(new Date(timeOfId(second) - 3_000))
+    await sql`insert into event (id, account_id, type, resource_id, payload)
+      select ${late}, account_id, type, ${newId()}, payload from event where id = ${second}`.execute(
+      api.database.db,
+    )
+
+    await until(() => again.told.length > 1, SOON_MS)
+    assert.deepEqual(ids(again), [second, late])
+    const third = await write()
+    await until(() => again.told.length > 2, SOON_MS)
+    assert.deepEqual(ids(again), [second, late, third])
+  })
+
+  it('tells more than one page, once each, also to a client that reads late', async () => {
+    using stream = await follow()
+    const written: string[] = []
+    for (let n = 0; n < 40; n++)
+      written.push(...(await Promise.all(Array.from({ length: 30 }, () => write()))))
+
+    await until(() => stream.told.length >= written.length, 30_000)
+
+    assert.equal(stream.told.length, written.length)
+    assert.deepEqual(new Set(ids(stream)), new Set(written))
+  })
+
+  it('can be of one type, and names what is wrong with a request', async () => {
+    using stream = await follow('?type=training.run.failed')
+    await write()
+    const id = await write('training.run.failed')
+    await until(() => stream.told.length > 0, SOON_MS)
+    assert.deepEqual(ids(stream), [id])
+
+    for (const [query, place] of [
+      ['?after=x', 'after'],
+      ['?after=00000000-0000-4000-8000-000000000000', 'after'],
+      ['?type=shoe', 'type'],
+    ] as const) {
+      const { status, text } = await api.call('GET', `${PATH}${query}`, { key })
+      assert.equal(status, 422)
+      assert.ok(text.includes(`"${place}"`), text)
+    }
+  })
+
+  it('has a bound per account, is left without a trace, and has a comment in silence', async () => {
+    const { eventFollowers } = api.services
+    await until(() => eventFollowers.size === 0, SOON_MS)
+    const streams = await Promise.all(Array.from({ length: 16 }, () => follow()))
+    const more = await api.call('GET', PATH, { key })
+    assert.deepEqual([more.status, more.body.error.code], [429, 'rate_limited'])
+    assert.ok(more.headers['retry-after'])
+    await until(() => streams[0]?.comments.includes(': keep-alive') ?? false, 5 * SOON_MS)
+    for (const stream of streams) stream[Symbol.dispose]()
+
+    await until(() => eventFollowers.size === 0, SOON_MS)
+  })
+
+  it('ends when its gateway stops, and the client goes on at another with nothing told twice', async () => {
+    const other = await startApi({ database: api.database })
+    using stream = await followRun(`${other.baseUrl}${PATH}`, { key })
+    const client = hearth({ baseUrl: api.baseUrl, apiKey: key })
+    const [first, second] = [await write(), await write()]
+    const events = client.followEvents({ after: first })
+    assert.equal((await events.next()).value?.id, second)
+    const third = await write()
+    assert.equal((await events.next()).value?.id, third)
+    await events.return()
+
+    await other[Symbol.asyncDispose]()
+
+    assert.equal(await stream.ended, true)
+  })
+})
