@@ -104,12 +104,15 @@ function Ledger() {
           empty="No entries yet."
           columns={[
             {
-              head: 'Task',
-              cell: ({ task_id }) => (
-                <PageLink to="/tasks/$taskId" params={{ taskId: task_id }}>
-                  {task_id.slice(0, 13)}
-                </PageLink>
-              ),
+              head: 'Task or reason',
+              cell: ({ task_id, reason }) =>
+                task_id === null ? (
+                  reason
+                ) : (
+                  <PageLink to="/tasks/$taskId" params={{ taskId: task_id }}>
+                    {task_id.slice(0, 13)}
+                  </PageLink>
+                ),
             },
             { head: 'Kind', cell: ({ kind }) => kind },
             { head: 'Credits', align: 'right', cell: ({ amount_credits }) => amount_credits },
