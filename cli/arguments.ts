@@ -1,18 +1,9 @@
 import { InvalidArgumentError } from 'commander'
-import { MOST_DEADLINE_S } from '../schemas/cohort-plan.ts'
-import { ENDPOINT_NAME } from '../schemas/endpoint.ts'
 
 /** Parses an option that is a count. */
 export function wholeNumber(text: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text)
   throw new InvalidArgumentError('It has to be a whole number of at least 0.')
-}
-
-/** Parses an option that is the deadline of a run. */
-export function deadline(text: string): number {
-  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : 0
-  if (seconds >= 1 && seconds <= MOST_DEADLINE_S) return seconds
-  throw new InvalidArgumentError(`It has to be a whole number of seconds from 1 to ${MOST_DEADLINE_S}.`)
 }
 
 /** Parses an option that is a port of this machine. */
@@ -62,9 +53,15 @@ export function filled(text: string): string {
   throw new InvalidArgumentError('It must not be blank.')
 }
 
-/** Parses an option that names a new endpoint, before anything is sent for it. */
-export function endpointName(text: string): string {
-  const { pattern, words, maxLength } = ENDPOINT_NAME
-  if (text.length <= maxLength && new RegExp(pattern).test(text)) return text
-  throw new InvalidArgumentError(`It ${words}, ${maxLength} characters at most.`)
+/** Parses an option that is an amount. */
+export function amount(text: string): number {
+  if (/^\d{1,9}(\.\d{1,9})?$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('It has to be a number of at least 0, such as 2.5.')
+}
+
+/** Parses an option that is a time. */
+export function timeOf(text: string): string {
+  const time = /^\d{4}-\d\d-\d\d/.test(text) ? new Date(text) : new Date(Number.NaN)
+  if (!Number.isNaN(time.getTime())) return time.toISOString()
+  throw new InvalidArgumentError('It has to be a day or a time, such as 2026-11-30 or 2026-11-30T12:00:00Z.')
 }

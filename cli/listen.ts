@@ -10,9 +10,9 @@ import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { generate } from 'selfsigned'
-import { readConfig } from '../platform/config.ts'
 import { verifyWebhook } from '../platform/webhook-signature.ts'
 import { filled, httpStatus, port as portNumber, signingSecret } from './arguments.ts'
+import { cliConfig } from './cli-config.ts'
 import { CliError, usageError } from './cli-error.ts'
 
 const CERTIFICATE_DAYS = 365
@@ -35,10 +35,8 @@ interface Event {
 }
 
 /** Receives webhooks, for trying them out. */
-export function listenCommand(program: Command): void {
-  program
-    .command('listen')
-    .description('receive webhooks: answer challenges, verify signatures, print events')
+export function listenCommand(command: Command): void {
+  command
     .option('--port <port>', 'where to listen', portNumber, 8443)
     .option('--host <address>', 'where to listen', filled, '127.0.0.1')
     .option(
@@ -189,7 +187,7 @@ async function certificateFor({
   if (cert !== undefined && key !== undefined)
     return { cert: fileOf('--cert', cert), key: fileOf('--key', key) }
 
-  const folder = resolve(join(readConfig().HEARTH_DATA_DIR, 'listen'))
+  const folder = resolve(join(cliConfig().HEARTH_DATA_DIR, 'listen'))
   const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
   if (!existsSync(certFile)) {
     const made = await generate([{ name: 'commonName', value: 'hearth listen' }], {

@@ -1,8 +1,14 @@
-import type { Context } from './context.ts'
-
 type Cell = string | number | boolean | null | undefined
 
-const show = (cell: Cell): string => (cell === null || cell === undefined || cell === '' ? '-' : String(cell))
+/** Control characters other than tab and line end: what the platform tells must not move the cursor of a terminal. */
+// oxlint-disable-next-line no-control-regex -- they are what is looked for
+const CONTROL = /[\u0000-\u0008\u000B-\u001F\u007F-\u009F]/g
+
+/** Returns a text without control characters. */
+export const plain = (text: string): string => text.replaceAll(CONTROL, '')
+
+const show = (cell: Cell): string =>
+  cell === null || cell === undefined || cell === '' ? '-' : plain(String(cell)).replaceAll(/\s+/g, ' ')
 
 /** Formats rows under headings, with each column as wide as necessary. */
 export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string {
@@ -19,6 +25,6 @@ export function table(headings: readonly string[], rows: readonly (readonly Cell
 }
 
 /** Prints the response as JSON for scripts, and the text for people. */
-export function print({ json }: Pick<Context, 'json'>, answer: unknown, words: string): void {
-  console.log(json ? JSON.stringify(answer, null, 2) : words)
+export function print({ json }: { json: boolean }, answer: unknown, words: string): void {
+  console.log(json ? JSON.stringify(answer, null, 2) : plain(words))
 }

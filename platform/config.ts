@@ -39,10 +39,15 @@ export const SETTINGS = {
   HEARTH_FEATURES: setting('features', '', 'Comma-separated features to switch on: webhooks.'),
   HEARTH_LOG_LEVEL: setting('level', 'info', 'trace, debug, info, warn, error or silent.'),
   HEARTH_OPERATIONS_KEY: setting('text', '', 'Key for /api/v1/admin; empty refuses every call.'),
+  HEARTH_PROFILE: setting(
+    'text',
+    '',
+    'Profile of `npx hearth login` that commands use; empty takes the one of the last login.',
+  ),
   HEARTH_API_KEY: setting(
     'text',
     '',
-    'API key with which `npx hearth mcp` and `cohorts` reach the platform; empty takes that of a platform running here.',
+    'API key with which `npx hearth` reaches the platform; empty takes that of the profile, or of a platform running here.',
   ),
   HEARTH_ACCOUNT_ID: setting(
     'text',

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { CohortEvent, CohortEvents, CohortSummary } from '../../schemas/cohort.ts'
 import { CliError } from '../cli-error.ts'
 import type { PlatformClient } from '../platform-client.ts'
+import { drawer, isDrawable, type Screen } from '../screen.ts'
 import { addNames, cohortInWords, eventInWords, type Named, type Retries } from './words.ts'
 
 const LOOK_MS = 400
@@ -43,13 +44,6 @@ export const retriesIn = (events: readonly CohortEvent[]): Retries =>
     ),
   )
 
-/** The stream that a cohort is told to while it runs. */
-export interface Screen {
-  readonly isTTY?: boolean
-  readonly columns?: number
-  write(text: string): void
-}
-
 /** Shows a cohort until it has ended, and returns its summary: a table that moves in a terminal, else its events as lines. */
 export async function follow(
   client: PlatformClient,
@@ -57,7 +51,7 @@ export async function follow(
   screen: Screen | undefined,
   againMs = AGAIN_MS,
 ): Promise<CohortSummary> {
-  const draw = screen?.isTTY ? drawer(screen) : undefined
+  const draw = screen && isDrawable(screen) ? drawer(screen) : undefined
   const tell = screen && !draw ? teller(screen, againMs) : undefined
   const retries = new Map<string, string>()
   let seen: string | undefined
@@ -90,22 +84,6 @@ function teller(
     if (reason === told.reason && now - told.at < againMs) return
     told = { reason, at: now }
     if (reason !== null) screen.write(`${new Date(now).toISOString()} waits for ${reason}\n`)
-  }
-}
-
-/** Returns a function that writes a text over the one that it wrote before. */
-function drawer(screen: Screen): (text: string) => void {
-  const ESCAPE = '\u001B['
-  let height = 0
-  return (text) => {
-    // A line that wraps would be two to the cursor. A terminal that does not tell its width is given whole lines.
-    const width = screen.columns ? Math.max(20, screen.columns) : Infinity
-    const lines = text
-      .split('\n')
-      .map((line) => (line.length < width ? line : `${line.slice(0, width - 2)}…`))
-    const back = height > 0 ? `${ESCAPE}${height}A${ESCAPE}0J` : ''
-    screen.write(`${back}${lines.join('\n')}\n`)
-    height = lines.length
   }
 }
 

@@ -2,8 +2,9 @@ import type { Command } from 'commander'
 import type { Plan } from '../../schemas/cohort-plan.ts'
 import type { CohortAccepted } from '../../schemas/cohort.ts'
 import type { ListedTask, TaskCancelled } from '../../schemas/inference-task.ts'
-import { deadline as deadlineOf, filled, headerText, wholeNumber } from '../arguments.ts'
+import { filled, headerText, wholeNumber } from '../arguments.ts'
 import { usageError } from '../cli-error.ts'
+import { deadline as deadlineOf } from '../cohorts/deadline.ts'
 import { eventsAfter, failureOf, follow, hasEnded, retriesIn, summaryOf } from '../cohorts/follow.ts'
 import { reached } from '../cohorts/reach.ts'
 import { graphIn, readInput, readObject, runIn } from '../cohorts/read-request.ts'
@@ -16,9 +17,10 @@ import {
   planInWords,
   resumeInWords,
 } from '../cohorts/words.ts'
+import { id } from '../ids.ts'
 import type { PlatformClient } from '../platform-client.ts'
 import { print, table } from '../print.ts'
-import { id } from './accounts.ts'
+import { watching } from '../screen.ts'
 
 interface RunOptions {
   input?: string
@@ -29,11 +31,8 @@ interface RunOptions {
 }
 
 /** Graphs of models: planned, run over the nodes, and followed. */
-export function cohortCommands(program: Command): void {
-  const cohorts = program
-    .command('cohorts')
-    .description('plan and run graphs of models over the nodes (docs/cohorts.md)')
-    .option('--api-key <key>', 'HEARTH_API_KEY, else that of the platform running here', headerText)
+export function cohortCommands(cohorts: Command): void {
+  cohorts
     .option('--account <id>', 'its account: HEARTH_ACCOUNT_ID, else that of the platform running here')
     .option('--user <name>', 'for whom it runs: HEARTH_USER_ID, else the user of this machine', headerText)
 
@@ -109,6 +108,7 @@ const LISTED = 20
 function recordCommands(cohorts: Command): void {
   cohorts
     .command('list')
+    .alias('ls')
     .description('list the cohorts of the account by their tasks, newest first')
     .option('--limit <n>', 'how many, at most 100', wholeNumber, LISTED)
     .action(async ({ limit }: { limit: number }, command: Command) => {
@@ -155,13 +155,9 @@ async function tellResumed(client: PlatformClient, taskId: string): Promise<void
 
 /** Follows a cohort to its end, then prints its outputs, or with `--json` its summary. */
 async function watched(client: PlatformClient, taskId: string, json: boolean): Promise<void> {
-  const leave = () => {
-    console.error(`\nhearth: the cohort goes on; npx hearth cohorts show ${taskId} shows it.`)
-    process.exit(130)
-  }
-  process.once('SIGINT', leave)
-  const cohort = await follow(client, taskId, json ? undefined : process.stderr)
-  process.off('SIGINT', leave)
+  const cohort = await watching(`the cohort goes on; npx hearth cohorts show ${taskId} shows it.`, () =>
+    follow(client, taskId, json ? undefined : process.stderr),
+  )
   const failure = failureOf(cohort)
   if (json) console.log(JSON.stringify(cohort, null, 2))
   else if (!failure) console.log(await resultOf(client, taskId))

@@ -1,24 +1,19 @@
 import { type Command, Option } from 'commander'
-import { readConfig } from '../../platform/config.ts'
-import { headerText } from '../arguments.ts'
-import { usageError } from '../cli-error.ts'
-import { findPlatform, type GlobalOptions } from '../context.ts'
+import { noKeyFor } from '../as-account.ts'
+import { cliConfig } from '../cli-config.ts'
 import { bridge } from '../mcp-bridge.ts'
 import { CLIENT_NAMES, configurationFor } from '../mcp-config.ts'
+import { findPlatform, type GlobalOptions } from '../platform.ts'
 
 interface McpOptions extends GlobalOptions {
-  apiKey?: string
   names: 'safe' | 'slugs'
 }
 
 const PLACEHOLDER = 'hk_...'
 
 /** The MCP server for clients that start a program instead of opening an address. */
-export function mcpCommands(program: Command): void {
-  const mcp = program
-    .command('mcp')
-    .description('serve the Model Context Protocol on standard input and output, for desktop clients')
-    .option('--api-key <key>', 'HEARTH_API_KEY, else that of the platform running here', headerText)
+export function mcpCommands(mcp: Command): void {
+  mcp
     .addOption(
       new Option('--names <form>', 'the names of tools: with dots replaced, or the slugs')
         .choices(['safe', 'slugs'])
@@ -26,11 +21,7 @@ export function mcpCommands(program: Command): void {
     )
     .action(async (_options: object, command: Command) => {
       const { baseUrl, key, names } = reached(command)
-      if (!key) {
-        throw usageError(
-          `An API key is needed for ${baseUrl}: set HEARTH_API_KEY or pass --api-key. \`npx hearth keys create\` makes one.`,
-        )
-      }
+      if (!key) throw noKeyFor(baseUrl)
       await bridge(
         { url: `${baseUrl}/mcp${names === 'safe' ? '?names=safe' : ''}`, key },
         { input: process.stdin, write: (line) => process.stdout.write(`${line}\n`) },
@@ -57,8 +48,6 @@ export function mcpCommands(program: Command): void {
 
 function reached(command: Command): { baseUrl: string; key: string | undefined; names: 'safe' | 'slugs' } {
   const options = command.optsWithGlobals<McpOptions>()
-  const config = readConfig()
-  const { baseUrl, ready } = findPlatform(options, config)
-  const key = options.apiKey ?? (config.HEARTH_API_KEY || ready?.api_key)
-  return { baseUrl: baseUrl.replace(/\/$/, ''), key, names: options.names }
+  const { baseUrl, apiKey } = findPlatform(options, cliConfig())
+  return { baseUrl, key: apiKey?.text, names: options.names }
 }
