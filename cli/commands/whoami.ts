@@ -1,0 +1,42 @@
+import type { Command } from 'commander'
+import type { Me } from '../../schemas/account.ts'
+import { type AccountContext, asAccount } from '../as-account.ts'
+import { cliConfig } from '../cli-config.ts'
+import { findPlatform, type GlobalOptions, type Platform } from '../platform.ts'
+import { print } from '../print.ts'
+
+/** Shows what commands use. */
+export function whoamiCommand(whoami: Command): void {
+  whoami.action(
+    asAccount(async ({ h, json }: AccountContext, _options: object) => {
+      const platform = findPlatform(whoami.optsWithGlobals<GlobalOptions>(), cliConfig())
+      const me = await h.me()
+      print({ json }, { ...me, from: placesOf(platform) }, inWords(me, platform))
+    }),
+  )
+}
+
+const placesOf = ({ baseUrl, baseUrlFrom, profile, apiKey, operationsKey }: Platform) => ({
+  base_url: baseUrl,
+  base_url_from: baseUrlFrom,
+  profile: profile ?? null,
+  api_key_from: apiKey?.from ?? null,
+  operations_key_from: operationsKey?.from ?? null,
+})
+
+function inWords(me: Me, { baseUrl, baseUrlFrom, apiKey, operationsKey }: Platform): string {
+  const { account, role, key, quotas, balance_credits: balance, features } = me
+  const limits = key.limits === null ? 'no limits' : `limits ${JSON.stringify(key.limits)}`
+  const expiry = key.expires_at === null ? 'never expires' : `expires ${key.expires_at}`
+  const operations = operationsKey ? `known, from ${operationsKey.from}` : 'not known'
+  const rows = [
+    ['Platform', `${baseUrl} (from ${baseUrlFrom})`],
+    ['Account', `${account.name} (${account.id})`],
+    ['Key', `${key.name} ...${key.hint}, role ${role}, ${limits}, ${expiry} (from ${apiKey?.from})`],
+    ['Operations key', operations],
+    ['Quotas', `${quotas.training} runs and merges at once, ${quotas.tasks} waiting tasks`],
+    ['Balance', `${balance} credits`],
+    ['Features', features.join(', ') || 'none'],
+  ] as const
+  return rows.map(([label, value]) => `${label.padEnd(14)}  ${value}`).join('\n')
+}

@@ -1,0 +1,26 @@
+import { createInterface } from 'node:readline/promises'
+import { Writable } from 'node:stream'
+import { usageError } from './cli-error.ts'
+
+/** Asks for a line on the terminal; what is typed as a secret is not shown. Without a terminal the line comes from standard input. */
+export async function ask(question: string, { secret = false } = {}): Promise<string> {
+  const isTerminal = process.stdin.isTTY === true
+  if (isTerminal) process.stderr.write(question)
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const lines = createInterface({
+    input: process.stdin,
+    output: secret ? nowhere : process.stderr,
+    terminal: isTerminal,
+  })
+  // Ctrl-C at a question ends the command as it does elsewhere.
+  lines.once('SIGINT', () => process.exit(130))
+  try {
+    for await (const line of lines) return line.trim()
+  } finally {
+    lines.close()
+    if (secret && isTerminal) process.stderr.write('\n')
+  }
+  throw usageError(
+    `${question.replace(/[:\s]+$/, '')}: nothing was given; pass it on standard input or as an option`,
+  )
+}
