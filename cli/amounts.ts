@@ -1,0 +1,17 @@
+const UNITS = ['B', 'KB', 'MB', 'GB', 'TB']
+
+/** Writes a size for people. */
+export function size(bytes: number): string {
+  const power = Math.min(UNITS.length - 1, Math.floor(Math.log10(Math.max(bytes, 1)) / 3))
+  const value = bytes / 1000 ** power
+  return `${power === 0 ? value : value.toFixed(1)} ${UNITS[power]}`
+}
+
+/** Writes a time for people. */
+export function seconds(s: number): string {
+  if (s < 90) return `${Math.round(s)} s`
+  return s < 5400 ? `${Math.round(s / 60)} min` : `${(s / 3600).toFixed(1)} h`
+}
+
+/** Writes a measure with as many digits as say something. */
+export const measure = (value: number): string => String(Number(value.toPrecision(5)))

@@ -1,0 +1,153 @@
+import { openAsBlob, type Stats, statSync } from 'node:fs'
+import { basename, extname, resolve } from 'node:path'
+import { type Command, Option } from 'commander'
+import { HearthError } from '../../client/index.ts'
+import type { Dataset } from '../../schemas/dataset.ts'
+import { size } from '../amounts.ts'
+import { filled, wholeNumber } from '../arguments.ts'
+import { type AccountContext, asAccount } from '../as-account.ts'
+import { CliError, usageError } from '../cli-error.ts'
+import { datasetId } from '../names.ts'
+import { PendingUpload } from '../pending-upload.ts'
+import { print, table } from '../print.ts'
+import { watching } from '../screen.ts'
+import { transferLine } from '../transfer-line.ts'
+
+type Format = Dataset['storage_format']
+
+const FORMATS: Readonly<Record<string, Format>> = {
+  '.csv': 'csv',
+  '.jsonl': 'jsonl',
+  '.ndjson': 'jsonl',
+  '.parquet': 'parquet',
+}
+
+interface UploadOptions {
+  format?: Format
+  name?: string
+  description?: string
+}
+
+/** Tables of the account. */
+export function datasetCommands(datasets: Command): void {
+  datasets
+    .command('upload <file>')
+    .description('make a dataset of a file; the same command goes on with an upload that was interrupted')
+    .addOption(
+      new Option('--format <format>', 'by default what the name of the file ends with').choices([
+        'csv',
+        'jsonl',
+        'parquet',
+        'hf_dataset',
+      ]),
+    )
+    .option('--name <name>', 'of the dataset; by default that of the file', filled)
+    .option('--description <text>', 'what is in it', filled)
+    .action(asAccount(upload))
+
+  datasets
+    .command('ls')
+    .alias('list')
+    .description('list datasets, newest first')
+    .addOption(new Option('--status <status>', 'only these').choices(['pending', 'ready', 'failed']))
+    .option('--limit <n>', 'how many', wholeNumber, 50)
+    .action(
+      asAccount(async ({ h, json }, { status, limit }: { status?: Dataset['status']; limit: number }) => {
+        const list = await h.datasets
+          .list({ ...(status && { status }), limit: Math.min(100, limit) })
+          .all(limit)
+        const rows = list.map((one) => [
+          one.dataset_id,
+          one.dataset_name,
+          one.status,
+          one.storage_format,
+          one.num_samples,
+          size(one.total_size_bytes),
+          one.created_at,
+          one.error_message,
+        ])
+        const headings = ['DATASET', 'NAME', 'STATUS', 'FORMAT', 'ROWS', 'SIZE', 'CREATED', 'ERROR']
+        print({ json }, list, table(headings, rows))
+      }),
+    )
+
+  datasets
+    .command('head <dataset>')
+    .description('show the first rows of a dataset, by its id or name')
+    .option('-n, --rows <n>', 'how many, 50 at most', wholeNumber, 10)
+    .action(
+      asAccount(async ({ h, json }, given: string, { rows }: { rows: number }) => {
+        const found = await h.datasets.rows(await datasetId(h, given), { limit: rows })
+        const headings = found.columns.map(({ name, type }) => `${name} (${type})`)
+        print({ json }, found, `${table(headings, found.rows)}\n${found.num_samples} rows in all.`)
+      }),
+    )
+
+  datasets
+    .command('rm <dataset>')
+    .description('delete a dataset, by its id or name')
+    .action(
+      asAccount(async ({ h, json }, given: string) => {
+        const dataset = await datasetId(h, given)
+        await h.datasets.delete(dataset)
+        print({ json }, { dataset_id: dataset, deleted: true }, `Dataset ${given} is deleted.`)
+      }),
+    )
+}
+
+async function upload(
+  { h, baseUrl, json }: AccountContext,
+  file: string,
+  {
+    format = FORMATS[extname(file).toLowerCase()],
+    name = basename(file, extname(file)),
+    description,
+  }: UploadOptions,
+): Promise<void> {
+  const info = fileAt(file)
+  if (!format)
+    throw usageError(
+      `${file}: its name does not say its format; pass --format csv, jsonl, parquet or hf_dataset`,
+    )
+  const pending = new PendingUpload({ baseUrl, path: resolve(file), info, name })
+  const begin = async (resume = pending.read()): Promise<Dataset> => {
+    if (resume) console.error(`hearth: going on with the upload of dataset ${resume.dataset_id}`)
+    const made = {
+      dataset_name: name,
+      storage_format: format,
+      ...(description !== undefined && { description }),
+    }
+    return h.datasets.upload({
+      ...(resume ? { resume } : made),
+      file: await openAsBlob(file),
+      filename: basename(file),
+      onProgress: transferLine(basename(file)),
+      onState: (state) => pending.keep(state),
+    })
+  }
+  const dataset = await watching('the upload is interrupted; the same command goes on with it.', async () => {
+    try {
+      return await begin()
+    } catch (err) {
+      // The dataset of the earlier upload, or its session, is gone.
+      if (!(err instanceof HearthError && err.code === 'not_found' && pending.read())) throw err
+      pending.forget()
+      return begin()
+    }
+  })
+  pending.forget()
+  print(
+    { json },
+    dataset,
+    `Dataset ${dataset.dataset_id} (${dataset.dataset_name}): ${dataset.num_samples} rows, ${size(dataset.total_size_bytes)}.`,
+  )
+  if (dataset.status === 'failed')
+    throw new CliError(`${file} cannot be used: ${dataset.error_message ?? 'no reason is known'}`)
+}
+
+function fileAt(path: string): Stats {
+  const info = statSync(path, { throwIfNoEntry: false })
+  if (!info) throw usageError(`${path}: there is no such file`)
+  if (!info.isFile()) throw usageError(`${path} is no file`)
+  return info
+}

@@ -1,0 +1,29 @@
+import { seconds, size } from './amounts.ts'
+import { isDrawable, type Screen } from './screen.ts'
+
+const AGAIN_MS = 150
+const PLAIN_STEP = 25
+
+interface Moved {
+  sent: number
+  total: number
+}
+
+/** Returns a function that tells how much of a file has moved: one line that grows in a terminal, else a line each quarter. */
+export function transferLine(name: string, screen: Screen = process.stderr): (moved: Moved) => void {
+  const began = Date.now()
+  const isDrawn = isDrawable(screen)
+  let drawnAt = 0
+  let told = 0
+  return ({ sent, total }) => {
+    const pct = total === 0 ? 100 : Math.floor((100 * sent) / total)
+    const isEnd = sent >= total
+    if (isDrawn ? !isEnd && Date.now() - drawnAt < AGAIN_MS : pct < told + PLAIN_STEP) return
+    drawnAt = Date.now()
+    told = pct - (pct % PLAIN_STEP)
+    const pace = (sent / Math.max(1, drawnAt - began)) * 1000
+    const left = isEnd ? '' : `, about ${seconds((total - sent) / pace)} left`
+    const text = `${name} ${pct} % (${size(sent)} of ${size(total)}, ${size(pace)}/s${left})`
+    screen.write(isDrawn ? `\r\u001B[2K${text}${isEnd ? '\n' : ''}` : `${text}\n`)
+  }
+}
