@@ -1,0 +1,200 @@
+import { type Command, Option } from 'commander'
+import type { TrainingRun, TrainingRunStatus } from '../../schemas/training-run.ts'
+import { measure } from '../amounts.ts'
+import { filled, wholeNumber } from '../arguments.ts'
+import { type AccountContext, asAccount } from '../as-account.ts'
+import { id } from '../ids.ts'
+import { datasetId } from '../names.ts'
+import { plain, print, table } from '../print.ts'
+import { curve, type Series } from '../runs/curve.ts'
+import { followToEnd } from '../runs/follow-to-end.ts'
+import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
+import { failureOf } from '../runs/watch.ts'
+import { watching } from '../screen.ts'
+import { acceptedInWords } from './train.ts'
+
+interface AgainOptions {
+  param?: Typed
+  dataset?: string
+  name?: string
+  watch?: boolean
+}
+
+const CURVE = { width: 100, height: 12 }
+
+/** Training runs, and merges, which are runs too. */
+export function runCommands(runs: Command): void {
+  runs
+    .command('ls')
+    .alias('list')
+    .description('list runs and merges, newest first')
+    .addOption(
+      new Option('--status <status>', 'only these').choices([
+        'pending',
+        'running',
+        'completed',
+        'failed',
+        'cancelled',
+      ]),
+    )
+    .option('--limit <n>', 'how many', wholeNumber, 20)
+    .action(
+      asAccount(async ({ h, json }, { status, limit }: { status?: TrainingRunStatus; limit: number }) => {
+        const list = await h.runs.list({ ...(status && { status }), limit: Math.min(100, limit) }).all(limit)
+        const rows = list.map((run) => [
+          run.job_id,
+          run.job_name,
+          run.job_type,
+          run.status,
+          run.progress && `${run.progress.pct} %`,
+          run.model_config_id,
+          run.created_at,
+          run.error_message ?? run.waiting?.reason,
+        ])
+        print(
+          { json },
+          list,
+          table(['RUN', 'NAME', 'TYPE', 'STATUS', 'DONE', 'CONFIG', 'CREATED', 'WHY'], rows),
+        )
+      }),
+    )
+
+  runs
+    .command('get <run_id>')
+    .alias('show')
+    .description('show a run: its state, settings, measures and what has happened to it')
+    .action(
+      asAccount(async ({ h, json }, runId: string) => {
+        const [run, { events }] = await Promise.all([h.runs.get(id(runId)), h.runs.events(runId)])
+        const rows = events.map((one) => [one.timestamp, one.event_type, one.detail])
+        print({ json }, run, `${inWords(run)}\n\n${table(['TIME', 'EVENT', 'DETAIL'], rows)}`)
+      }),
+    )
+
+  followCommands(runs)
+
+  runs
+    .command('cancel <run_id>')
+    .description('end a run or a merge')
+    .action(
+      asAccount(async ({ h, json }, runId: string) => {
+        const cancelled = await h.runs.cancel(id(runId))
+        print({ json }, cancelled, `Run ${runId} is ${cancelled.status}.`)
+      }),
+    )
+
+  runs
+    .command('again <run_id>')
+    .description('start a run anew, with changes')
+    .option('-p, --param <name=value>', 'another value of a hyperparameter (repeat it)', parameter)
+    .option('--dataset <id or name>', 'another dataset')
+    .option('--name <name>', 'another name', filled)
+    .option('--watch', 'show its curve until it has ended; what is shown goes to standard error')
+    .action(asAccount(again))
+}
+
+/** What a run says while it works. */
+function followCommands(runs: Command): void {
+  runs
+    .command('logs <run_id>')
+    .description('show the log of a run')
+    .option('-f, --follow', 'and what comes, until the run has ended')
+    .option('-n, --lines <n>', 'the newest lines', wholeNumber, 200)
+    .action(
+      asAccount(
+        async ({ h, json }, runId: string, { follow, lines }: { follow?: boolean; lines: number }) => {
+          const { logs, after } = await h.runs.logs(id(runId), { limit: Math.max(1, lines) })
+          const tell = (line: { timestamp: string; message: string }) =>
+            console.log(json ? JSON.stringify(line) : `${line.timestamp} ${plain(line.message)}`)
+          if (json && !follow) return print({ json }, logs, '')
+          for (const line of logs) tell(line)
+          if (!follow) return
+          const run = await watching(`the run goes on; the same command follows it again.`, async () => {
+            for await (const event of h.runs.stream(runId, {
+              types: ['log'],
+              ...(after !== null && { after }),
+            })) {
+              if (event.event === 'log') tell(event.data)
+              if (event.event === 'done') return event.data
+            }
+            return h.runs.get(runId)
+          })
+          const failure = failureOf(run)
+          if (failure) throw failure
+          console.error(`hearth: the run is ${run.status}.`)
+        },
+      ),
+    )
+
+  runs
+    .command('metrics <run_id>')
+    .description('show the measures of a run, and its curve')
+    .action(
+      asAccount(async ({ h, json }, runId: string) => {
+        const found = await h.runs.metrics(id(runId))
+        const { epochs, ...figures } = found.metrics
+        const names = [...new Set(epochs.flatMap((one) => Object.keys(one)))].filter(
+          (name) => name !== 'epoch',
+        )
+        const series = names.map((name): Series => ({
+          name,
+          points: epochs.flatMap((one) => {
+            const value: unknown = Reflect.get(one, name)
+            return typeof value === 'number' ? [[one.epoch, value] as const] : []
+          }),
+        }))
+        const rows = epochs.map((one) => [one.epoch, ...names.map((name) => figure(Reflect.get(one, name)))])
+        const words = [
+          figuresOf(figures) || 'No figures yet.',
+          ...curve(series, CURVE),
+          ...(rows.length > 0
+            ? ['', table(['EPOCH', ...names.map((name) => name.toUpperCase())], rows)]
+            : []),
+        ]
+        print({ json }, found, words.join('\n'))
+      }),
+    )
+}
+
+async function again(
+  context: AccountContext,
+  runId: string,
+  { param, dataset, name, watch }: AgainOptions,
+): Promise<void> {
+  const { h, json } = context
+  const earlier = await h.runs.get(id(runId))
+  const accepted = await h.runs.again(runId, {
+    ...(param && {
+      hyperparameters: await valuesOf(h, earlier.model_config_id, param),
+    }),
+    ...(dataset !== undefined && { dataset_id: await datasetId(h, dataset) }),
+    ...(name !== undefined && { job_name: name }),
+  })
+  if (watch) return followToEnd(context, { runId: accepted.job_id, name: name ?? earlier.job_name })
+  print({ json }, accepted, acceptedInWords(accepted))
+}
+
+const figure = (value: unknown): string | null => (typeof value === 'number' ? measure(value) : null)
+
+const figuresOf = (metrics: Readonly<Record<string, unknown>>): string =>
+  Object.entries(metrics)
+    .flatMap(([name, value]) => (typeof value === 'number' ? [`${name} ${measure(value)}`] : []))
+    .join(', ')
+
+function inWords(run: TrainingRun): string {
+  const { progress, waiting, queue_position: ahead } = run
+  const rows: [string, string | null][] = [
+    ['Run', `${run.job_id} (${run.job_name}), ${run.job_type}, attempt ${run.attempt}`],
+    ['Status', [run.status, run.error_message].filter(Boolean).join(': ')],
+    ['Waits for', waiting && `${waiting.reason}, since ${waiting.since}`],
+    ['Ahead of it', ahead === null || ahead === undefined ? null : `${ahead} in the queue`],
+    ['Progress', progress && `${progress.pct} %, ${progress.step} of ${progress.of}`],
+    ['Config', `${run.model_config_id} ${JSON.stringify(run.hyperparameters)}`],
+    ['Dataset', run.dataset_id],
+    ['Base', run.base && JSON.stringify(run.base)],
+    ['Measures', figuresOf(run.metrics) || null],
+    ['Version', run.version_id],
+    ['Times', [run.created_at, run.started_at, run.completed_at].filter(Boolean).join(' -> ')],
+  ]
+  return rows.flatMap(([label, value]) => (value ? [`${label.padEnd(11)}  ${plain(value)}`] : [])).join('\n')
+}

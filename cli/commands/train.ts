@@ -1,0 +1,83 @@
+import { type Command, Option } from 'commander'
+import type { ArtifactRef } from '../../schemas/artifact-ref.ts'
+import type { HardwarePreference, OperatingMode, TrainingRunAccepted } from '../../schemas/training-run.ts'
+import { filled } from '../arguments.ts'
+import { artifactRef } from '../artifact-ref.ts'
+import { type AccountContext, asAccount } from '../as-account.ts'
+import { datasetId } from '../names.ts'
+import { print } from '../print.ts'
+import { followToEnd } from '../runs/follow-to-end.ts'
+import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
+
+interface TrainOptions {
+  dataset: string
+  param?: Typed
+  name?: string
+  base?: ArtifactRef
+  mode?: OperatingMode
+  hardware?: HardwarePreference
+  watch?: boolean
+}
+
+/** Starts a training run. */
+export function trainCommand(train: Command): void {
+  train
+    .argument('<config>', 'what to train: `hearth models trainable` lists it')
+    .requiredOption('--dataset <id or name>', 'what to train on')
+    .option('-p, --param <name=value>', 'a hyperparameter (repeat it)', parameter)
+    .option('--name <name>', 'of the run; by default the config and the dataset', filled)
+    .option(
+      '--base <ref>',
+      'what to start from: version:<id>, run:<id>, hf:<owner/name> or s3://...',
+      artifactRef,
+    )
+    .addOption(
+      new Option('--mode <mode>', 'how much of a machine to take').choices([
+        'eco',
+        'balanced',
+        'performance',
+      ]),
+    )
+    .addOption(
+      new Option('--hardware <kind>', 'where to run').choices([
+        'auto',
+        'cpu_only',
+        'gpu_only',
+        'gpu_preferred',
+      ]),
+    )
+    .option('--watch', 'show its curve until it has ended; what is shown goes to standard error')
+    .action(
+      asAccount(async (context: AccountContext, config: string, options: TrainOptions) => {
+        const { h, json } = context
+        const { dataset, param, base, mode, hardware, watch } = options
+        const name = options.name ?? `${config} on ${dataset}`
+        const [dataset_id, hyperparameters] = await Promise.all([
+          datasetId(h, dataset),
+          valuesOf(h, config, param),
+        ])
+        const accepted = await h.runs.create({
+          job_name: name,
+          model_config_id: config,
+          dataset_id,
+          hyperparameters,
+          ...(base && { base }),
+          ...(mode && { operating_mode: mode }),
+          ...(hardware && { hardware_preference: hardware }),
+        })
+        if (watch) return followToEnd(context, { runId: accepted.job_id, name })
+        print({ json }, accepted, acceptedInWords(accepted))
+      }),
+    )
+}
+
+/** Says where work that was accepted stands, and how to follow it. */
+export function acceptedInWords({
+  job_id,
+  status,
+  queue_position: ahead,
+  estimated_cost_credits: cost,
+}: TrainingRunAccepted): string {
+  const price = cost === null ? '' : `, about ${cost} credits`
+  return `Run ${job_id} is ${status}, with ${ahead} ahead of it${price}.\nnpx hearth runs logs -f ${job_id} follows it.`
+}

@@ -1,0 +1,33 @@
+import type { TrainingRun } from '../../schemas/training-run.ts'
+import { measure } from '../amounts.ts'
+import type { AccountContext } from '../as-account.ts'
+import { print } from '../print.ts'
+import { watching } from '../screen.ts'
+import { failureOf, watchRun } from './watch.ts'
+
+interface Begun {
+  runId: string
+  name: string
+}
+
+/** Watches a run that has begun and prints how it ended. Ctrl-C leaves it at work. */
+export async function followToEnd({ h, json }: AccountContext, begun: Begun): Promise<void> {
+  const { runId } = begun
+  const run = await watching(
+    `the run goes on; npx hearth runs logs -f ${runId} follows it, runs cancel ends it.`,
+    () => watchRun(h, begun, json ? undefined : process.stderr),
+  )
+  const failure = failureOf(run)
+  if (json || !failure) print({ json }, run, inWords(run))
+  if (failure) throw failure
+}
+
+function inWords({ job_id, job_name, metrics, version_id }: TrainingRun): string {
+  const figures = Object.entries(metrics).flatMap(([name, value]) =>
+    typeof value === 'number' ? [`${name} ${measure(value)}`] : [],
+  )
+  return [
+    `Run ${job_id} (${job_name}) is completed${figures.length > 0 ? `: ${figures.join(', ')}` : ''}.`,
+    `Its model is version ${version_id}; npx hearth endpoints create <name> --run ${job_id} serves it.`,
+  ].join('\n')
+}

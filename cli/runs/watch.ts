@@ -1,0 +1,134 @@
+import type { Hearth, RunEvent } from '../../client/index.ts'
+import type { EpochLoss, RunProgress, TrainingRun } from '../../schemas/training-run.ts'
+import { measure, seconds } from '../amounts.ts'
+import { CliError } from '../cli-error.ts'
+import { plain } from '../print.ts'
+import { drawer, isDrawable, type Screen } from '../screen.ts'
+import { curve, type Series } from './curve.ts'
+
+const DRAW_MS = 100
+const CURVE_HEIGHT = 10
+const WIDEST = 100
+const BAR = 24
+const LAST_LINES = 4
+
+/** Follows a run to its end and returns it. A terminal shows its curve, everything else gets lines; without a screen nothing is told. */
+export async function watchRun(
+  h: Hearth,
+  { runId, name }: { runId: string; name: string },
+  screen: Screen | undefined,
+): Promise<TrainingRun> {
+  const view = screen && (isDrawable(screen) ? new Drawing(screen, name) : new Lines(screen))
+  for await (const event of h.runs.stream(runId, view ? {} : { types: ['status'] })) {
+    view?.take(event)
+    if (event.event === 'done') return event.data
+  }
+  return h.runs.get(runId)
+}
+
+/** Makes the error of a run that has not completed, which ends the command with 1. */
+export function failureOf({ status, error_message: why }: TrainingRun): CliError | undefined {
+  if (status === 'completed') return undefined
+  return new CliError(
+    status === 'failed' ? `the run has failed: ${why ?? 'no reason is known'}` : `the run is ${status}`,
+  )
+}
+
+/** Tells a run in lines. */
+class Lines {
+  readonly #screen: Screen
+
+  constructor(screen: Screen) {
+    this.#screen = screen
+  }
+
+  take(event: RunEvent): void {
+    const line = inOneLine(event)
+    if (line !== undefined) this.#screen.write(`${plain(line)}\n`)
+  }
+}
+
+function inOneLine(event: RunEvent): string | undefined {
+  switch (event.event) {
+    case 'log':
+      return event.data.message
+    case 'metric':
+      return `epoch ${event.data.epoch}  ${measuresOf(event.data)
+        .map(([name, value]) => `${name} ${measure(value)}`)
+        .join('  ')}`
+    case 'event':
+      return `${event.data.event_type}${event.data.detail === null ? '' : `: ${event.data.detail}`}`
+    case 'status':
+      // What a run has become is an event as well.
+      return event.data.waiting ? `waits: ${event.data.waiting.reason}` : undefined
+    case 'progress':
+    case 'done':
+      return undefined
+  }
+}
+
+const measuresOf = ({ epoch: _epoch, ...rest }: EpochLoss): [string, number][] =>
+  Object.entries(rest).filter((entry): entry is [string, number] => typeof entry[1] === 'number')
+
+/** Draws a run over itself: its state, its curve, the last lines of its log. */
+class Drawing {
+  readonly #screen: Screen
+  readonly #draw: (text: string) => void
+  readonly #name: string
+  readonly #measures = new Map<string, Map<number, number>>()
+  #state = 'pending'
+  #progress: RunProgress | null = null
+  #lines: string[] = []
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(screen: Screen, name: string) {
+    this.#screen = screen
+    this.#draw = drawer(screen)
+    this.#name = name
+  }
+
+  take(event: RunEvent): void {
+    if (event.event === 'metric') this.#measured(event.data)
+    else if (event.event === 'progress') this.#progress = event.data
+    else if (event.event === 'log') this.#lines = [...this.#lines, event.data.message].slice(-LAST_LINES)
+    else if (event.event === 'status') this.#state = inOneLine(event) ?? event.data.status
+    else if (event.event === 'done') return this.#end(event.data)
+    // Many events come at once; a terminal is drawn to a few times a second.
+    this.#timer ??= setTimeout(() => this.#show(), DRAW_MS)
+  }
+
+  #measured(loss: EpochLoss): void {
+    const { epoch } = loss
+    for (const [name, value] of measuresOf(loss)) {
+      const points = this.#measures.get(name) ?? new Map<number, number>()
+      // An attempt that went on from a checkpoint measures some epochs again.
+      this.#measures.set(name, points.set(epoch, value))
+    }
+  }
+
+  #end({ status }: TrainingRun): void {
+    this.#state = status
+    this.#show()
+  }
+
+  #show(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    const width = Math.min(WIDEST, (this.#screen.columns ?? WIDEST) - 1)
+    const series: Series[] = [...this.#measures].map(([name, points]) => ({
+      name,
+      points: [...points].toSorted(([a], [b]) => a - b),
+    }))
+    const head = [`${this.#name}: ${this.#state}`, ...(this.#progress ? [bar(this.#progress)] : [])].join(
+      '  ',
+    )
+    const text = [head, ...curve(series, { width, height: CURVE_HEIGHT }), ...this.#lines]
+    this.#draw(text.map((line) => plain(line)).join('\n'))
+  }
+}
+
+function bar({ pct, step, of, eta_s: left }: RunProgress): string {
+  const done = Math.round((pct / 100) * BAR)
+  const eta = left === null || pct === 100 ? '' : `, about ${seconds(left)} left`
+  return `[${'#'.repeat(done)}${'.'.repeat(BAR - done)}] ${pct} %, ${step} of ${of}${eta}`
+}
