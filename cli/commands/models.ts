@@ -13,14 +13,12 @@ import type {
 } from '../../schemas/model-import.ts'
 import type { RegistryEntry } from '../../schemas/model.ts'
 import type { AdminClient } from '../admin-client.ts'
-import { endpointName } from '../arguments.ts'
 import { CliError, usageError } from '../cli-error.ts'
-import type { Context } from '../context.ts'
+import { open } from '../context.ts'
+import { endpointName } from '../endpoint-name.ts'
+import { account, id } from '../ids.ts'
 import { filesBelow, type LocalPath, readFacts } from '../local-model.ts'
 import { print } from '../print.ts'
-import { account, id } from './accounts.ts'
-
-type Open = (command: Command) => Context
 
 interface ImportOptions {
   name: string
@@ -31,14 +29,11 @@ interface ImportOptions {
 }
 
 /** Models from this machine's disk, and models that accounts import from the hub. */
-export function modelCommands(program: Command, open: Open): void {
-  const models = program
-    .command('models')
-    .description('import models, move hub imports along their lifecycle')
+export function importCommands(models: Command): void {
   models
     .command('lifecycle <model_config_id>')
     .addArgument(new Argument('<status>').choices(['candidate', 'ready', 'preferred', 'disabled']))
-    .description('move the hub import of any account: candidate, ready, preferred or disabled')
+    .description('operators: move the hub import of any account: candidate, ready, preferred or disabled')
     .option('--reason <text>', 'why; required for disabled')
     .action(async (modelId: string, status: string, { reason }: { reason?: string }, command: Command) => {
       const context = open(command)
@@ -49,7 +44,9 @@ export function modelCommands(program: Command, open: Open): void {
     })
   models
     .command('import')
-    .description('make a folder in the Hugging Face format, or a GGUF file, a model that can be asked')
+    .description(
+      'operators: make a folder in the Hugging Face format, or a GGUF file, a model that can be asked',
+    )
     .requiredOption('--name <name>', 'of the endpoint', endpointName)
     .requiredOption('--path <path>', 'the folder or the .gguf file')
     .option('--task <type>', `task type: ${IMPORT_TASK_TYPES.join(', ')}`, 'chat')

@@ -1,0 +1,148 @@
+import { type Command, Option } from 'commander'
+import type { Endpoint, EndpointQuery } from '../../schemas/endpoint.ts'
+import { amount, filled, wholeNumber } from '../arguments.ts'
+import { asAccount } from '../as-account.ts'
+import { endpointName } from '../endpoint-name.ts'
+import { id } from '../ids.ts'
+import { print, table } from '../print.ts'
+
+interface CreateOptions {
+  run: string
+  displayName?: string
+  description?: string
+  price?: number
+}
+
+interface ListOptions {
+  search?: string
+  source?: NonNullable<EndpointQuery['source']>
+  all?: boolean
+  limit: number
+}
+
+/** Endpoints: names behind which models answer. */
+export function endpointCommands(endpoints: Command): void {
+  endpoints
+    .command('create')
+    .argument('<name>', 'unique, and never given again', endpointName)
+    .description('serve the model of a completed run or merge')
+    .requiredOption('--run <id>', 'the run', id)
+    .option('--display-name <text>', 'for people', filled)
+    .option('--description <text>', 'what it does', filled)
+    .option('--price <usd>', 'of a request', amount)
+    .action(
+      asAccount(
+        async ({ h, json }, name: string, { run, displayName, description, price }: CreateOptions) => {
+          const endpoint = await h.runs.register(run, {
+            name,
+            ...(displayName !== undefined && { display_name: displayName }),
+            ...(description !== undefined && { description }),
+            ...(price !== undefined && { price_per_request: price }),
+          })
+          const input = JSON.stringify(endpoint.example_input)
+          const example = input === '{}' ? "-d '{...}'" : `-d '${input}'`
+          print(
+            { json },
+            endpoint,
+            `Endpoint ${endpoint.name} (${endpoint.endpoint_id}) is ${endpoint.status}.\nnpx hearth infer ${endpoint.name} ${example} asks it.`,
+          )
+        },
+      ),
+    )
+
+  endpoints
+    .command('ls')
+    .description('list your endpoints, with how warm their models are')
+    .option('--all', 'and those of others that you may ask')
+    .option('--search <text>', 'in names and descriptions', filled)
+    .addOption(new Option('--source <source>', 'only these').choices(['catalog', 'trained']))
+    .option('--limit <n>', 'how many', wholeNumber, 50)
+    .action(
+      asAccount(async ({ h, json }, { search, source, all, limit }: ListOptions) => {
+        const query: EndpointQuery = {
+          ...(!all && { owner: 'me' }),
+          ...(search !== undefined && { search }),
+          ...(source && { source }),
+          include_readiness: true,
+          limit: Math.min(100, limit),
+        }
+        const list = await h.endpoints.list(query).all(limit)
+        const rows = list.map((one) => [
+          one.name,
+          one.endpoint_id,
+          one.task_type,
+          one.status,
+          one.readiness,
+          one.visibility,
+          one.price_per_request,
+          one.total_requests,
+          one.last_used_at,
+        ])
+        const headings = [
+          'NAME',
+          'ENDPOINT',
+          'TASK',
+          'STATUS',
+          'MODEL IS',
+          'SEEN BY',
+          'USD',
+          'REQUESTS',
+          'LAST USED',
+        ]
+        print({ json }, list, table(headings, rows))
+      }),
+    )
+
+  endpoints
+    .command('show <endpoint>')
+    .alias('get')
+    .description('show an endpoint with its schemas and examples, by its name or id')
+    .action(
+      asAccount(async ({ h, json }, given: string) => {
+        const endpoint = await h.endpoints.get(given)
+        print({ json }, endpoint, inWords(endpoint))
+      }),
+    )
+
+  for (const [verb, status, description] of [
+    ['pause', 'paused', 'refuse requests to an endpoint until it is resumed'],
+    ['resume', 'active', 'take requests to a paused endpoint again'],
+  ] as const) {
+    endpoints
+      .command(`${verb} <endpoint>`)
+      .description(description)
+      .action(
+        asAccount(async ({ h, json }, given: string) => {
+          const endpoint = await h.endpoints.update(given, { status })
+          print({ json }, endpoint, `${endpoint.name} is ${endpoint.status}.`)
+        }),
+      )
+  }
+
+  endpoints
+    .command('rm <endpoint>')
+    .description('delete an endpoint; its name is never given again')
+    .action(
+      asAccount(async ({ h, json }, given: string) => {
+        await h.endpoints.delete(given)
+        print({ json }, { endpoint: given, deleted: true }, `Endpoint ${given} is deleted.`)
+      }),
+    )
+}
+
+function inWords(endpoint: Endpoint): string {
+  const rows = [
+    [
+      'Endpoint',
+      `${endpoint.name} (${endpoint.endpoint_id}), ${endpoint.status}, seen by ${endpoint.visibility}`,
+    ],
+    ['About', endpoint.description || endpoint.display_name],
+    ['Task', endpoint.task_type],
+    ['Version', endpoint.version_id],
+    ['Price', `${endpoint.price_per_request} USD, ${endpoint.total_requests} requests so far`],
+    ['Input', JSON.stringify(endpoint.input_schema)],
+    ['Example', JSON.stringify(endpoint.example_input)],
+    ['Output', JSON.stringify(endpoint.output_schema)],
+  ] as const
+  return rows.flatMap(([label, value]) => (value ? [`${label.padEnd(8)}  ${value}`] : [])).join('\n')
+}

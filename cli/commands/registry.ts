@@ -1,0 +1,146 @@
+import type { Command } from 'commander'
+import { HearthError, type Hearth } from '../../client/index.ts'
+import { isUuid } from '../../domain/uuid.ts'
+import type { ModelConfigDetail } from '../../schemas/model-config.ts'
+import { size } from '../amounts.ts'
+import { filled, wholeNumber } from '../arguments.ts'
+import { asAccount } from '../as-account.ts'
+import { usageError } from '../cli-error.ts'
+import { lineageInWords } from '../models/lineage.ts'
+import { pullRun } from '../models/pull.ts'
+import { modelId } from '../names.ts'
+import { print, table } from '../print.ts'
+
+/** Models of the account, and what can be trained. */
+export function modelCommands(models: Command): void {
+  models
+    .command('ls')
+    .alias('list')
+    .description('list the models of the account')
+    .option('--limit <n>', 'how many', wholeNumber, 50)
+    .action(
+      asAccount(async ({ h, json }, { limit }: { limit: number }) => {
+        const list = await h.models.list({ limit: Math.min(100, limit) }).all(limit)
+        const rows = list.map((one) => [
+          one.model_id,
+          one.name,
+          one.version_count,
+          one.latest_version?.version_id,
+          one.latest_version && size(one.latest_version.size_bytes),
+          one.created_at,
+        ])
+        print({ json }, list, table(['MODEL', 'NAME', 'VERSIONS', 'LATEST VERSION', 'SIZE', 'CREATED'], rows))
+      }),
+    )
+
+  models
+    .command('create <name>')
+    .description('keep the result of a run as a model')
+    .requiredOption('--run <id>', 'the run that made it', filled)
+    .action(
+      asAccount(async ({ h, json }, name: string, { run }: { run: string }) => {
+        const model = await h.models.create({ name, job_id: run })
+        print({ json }, model, `Model ${model.model_id} (${model.name}).`)
+      }),
+    )
+
+  models
+    .command('show <model>')
+    .alias('get')
+    .description('show the versions of a model and what uses them, by its id or name')
+    .action(
+      asAccount(async ({ h, json }, given: string) => {
+        const model = await modelId(h, given)
+        const [found, versions, usage] = await Promise.all([
+          h.models.get(model),
+          h.models.versions(model).all(),
+          h.models.usage(model),
+        ])
+        const rows = versions.map((one) => [
+          one.version_id,
+          one.name,
+          one.lifecycle_status,
+          one.model_config_id,
+          one.job_id,
+          size(one.size_bytes),
+          one.created_at,
+        ])
+        const endpoints = usage.endpoints.map(({ name, status }) => `${name} (${status})`)
+        const words = [
+          `Model ${found.model_id} (${found.name}), ${found.version_count} versions.`,
+          '',
+          table(['VERSION', 'NAME', 'LIFECYCLE', 'CONFIG', 'RUN', 'SIZE', 'CREATED'], rows),
+          '',
+          `Served by ${endpoints.join(', ') || 'no endpoint'}.`,
+        ]
+        print({ json }, { ...found, versions, usage }, words.join('\n'))
+      }),
+    )
+
+  models
+    .command('pull <model_or_run>')
+    .description(
+      'download the files of a model of a run, by the id or name of the model, or the id of the run',
+    )
+    .option('--to <folder>', 'where to; by default a folder of that name', filled)
+    .action(
+      asAccount(async ({ h, json }, given: string, { to = given }: { to?: string }) => {
+        const files = await pullRun(h, await runOf(h, given), to)
+        const fresh = files.filter(({ isNew }) => isNew).length
+        print({ json }, files, `${files.length} files are in ${to}, ${fresh} of them new.`)
+      }),
+    )
+
+  models
+    .command('lineage <model>')
+    .description('show what a model was made from, by its id or name')
+    .action(
+      asAccount(async ({ h, json }, given: string) => {
+        const lineage = await h.models.lineage(await modelId(h, given))
+        print({ json }, lineage, lineageInWords(lineage))
+      }),
+    )
+
+  models
+    .command('trainable [config]')
+    .description('list what can be trained, or show the hyperparameters of a config')
+    .action(
+      asAccount(async ({ h, json }, config: string | undefined) => {
+        if (config !== undefined) {
+          const detail = await h.modelConfigs.get(config)
+          return print({ json }, detail, configInWords(detail))
+        }
+        const { model_configs: list } = await h.modelConfigs.list({ active_only: true })
+        const rows = list.map((one) => [
+          one.model_id,
+          one.task_type,
+          one.requires_gpu ? 'GPU' : 'CPU',
+          one.display_name,
+        ])
+        print({ json }, list, table(['CONFIG', 'TASK', 'RUNS ON', 'NAME'], rows))
+      }),
+    )
+}
+
+function configInWords(config: ModelConfigDetail): string {
+  const rows = config.user_configurable_params.map((one) => [
+    one.name,
+    one.type,
+    JSON.stringify(one.default),
+    one.description,
+  ])
+  return `${config.display_name}: ${config.description}\n\n${table(['PARAMETER', 'TYPE', 'DEFAULT', 'MEANING'], rows)}`
+}
+
+/** Returns the run that made the newest version of a model, or the run itself. */
+async function runOf(h: Hearth, given: string): Promise<string> {
+  const model = await modelId(h, given)
+  try {
+    const { latest_version: version, name } = await h.models.get(model)
+    if (version?.job_id) return version.job_id
+    throw usageError(`${name} has no version of a run; files that were imported are where they came from`)
+  } catch (err) {
+    if (err instanceof HearthError && err.code === 'not_found' && isUuid(given)) return given
+    throw err
+  }
+}

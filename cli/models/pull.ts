@@ -1,0 +1,72 @@
+import { createWriteStream, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { Transform } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { request } from 'undici'
+import type { Hearth } from '../../client/index.ts'
+import type { DownloadUrls } from '../../schemas/training-run.ts'
+import { CliError } from '../cli-error.ts'
+import { transferLine } from '../transfer-line.ts'
+
+type Download = DownloadUrls['download_urls'][number]
+
+/** Downloads the files of a run below a folder. Files that are there already, in their size, are left as they are. */
+export async function pullRun(
+  h: Hearth,
+  runId: string,
+  folder: string,
+): Promise<{ path: string; isNew: boolean }[]> {
+  const { download_urls: files } = await h.runs.downloadUrls(runId)
+  const pulled: { path: string; isNew: boolean }[] = []
+  for (const file of files) {
+    const path = placeBelow(folder, file.filename)
+    const isNew = statSync(path, { throwIfNoEntry: false })?.size !== file.size_bytes
+    if (isNew) await pull(file, path)
+    pulled.push({ path, isNew })
+  }
+  return pulled
+}
+
+/** Returns where a file goes; its name may not lead out of the folder. */
+function placeBelow(folder: string, name: string): string {
+  const root = resolve(folder)
+  const path = join(root, name)
+  const inside = relative(root, path)
+  if (inside !== '' && !inside.startsWith('..')) return path
+  throw new CliError(
+    `the platform names a file outside the folder: ${JSON.stringify(name)}; nothing is written there`,
+  )
+}
+
+async function pull(
+  { filename, size_bytes: total, download_url: url }: Download,
+  path: string,
+): Promise<void> {
+  mkdirSync(dirname(path), { recursive: true })
+  const { statusCode, body } = await request(url)
+  if (statusCode !== 200) {
+    await body.dump()
+    throw new CliError(`${filename} cannot be downloaded (${statusCode}); the same command tries again`)
+  }
+  const tell = transferLine(filename)
+  let sent = 0
+  const counted = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      sent += chunk.length
+      tell({ sent, total })
+      done(null, chunk)
+    },
+  })
+  // A file that is there is whole.
+  const part = `${path}.part`
+  try {
+    await pipeline(body, counted, createWriteStream(part))
+    if (sent !== total)
+      throw new CliError(
+        `${filename} broke off after ${sent} of ${total} bytes; the same command tries again`,
+      )
+    renameSync(part, path)
+  } finally {
+    rmSync(part, { force: true })
+  }
+}
