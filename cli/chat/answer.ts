@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { eventsIn } from '../../platform/event-stream.ts'
+import { CliError, WRONG_USE } from '../cli-error.ts'
+import { plain } from '../print.ts'
+
+export interface Message {
+  role: 'system' | 'user' | 'assistant'
+  content: string
+}
+
+export interface Chat {
+  baseUrl: string
+  key: string
+  model: string
+  maxTokens?: number | undefined
+  temperature?: number | undefined
+}
+
+export interface Answer {
+  text: string
+  tokens: number
+  firstMs: number
+  /** From the first token to the last. */
+  writingMs: number
+}
+
+interface Chunk {
+  choices?: { delta?: { content?: string | null } }[]
+  usage?: { completion_tokens?: number } | null
+  error?: { message?: string; code?: string }
+}
+
+interface Listener {
+  onText: (text: string) => void
+  /** Told while a model that was cold is loaded. */
+  onLoading: (seconds: number) => void
+  signal: AbortSignal
+}
+
+/** Asks a model, and gives its answer piece by piece. A model that is being loaded is asked again until it is there. */
+export async function answer(chat: Chat, messages: readonly Message[], listener: Listener): Promise<Answer> {
+  for (;;) {
+    const { statusCode, headers, body } = await sent(chat, messages, listener.signal)
+    if (statusCode === 200) return read(body, listener)
+    const { error } = parsed(await body.text())
+    const retryAfter = Number(headers['retry-after'])
+    if (statusCode === 503 && error?.code === 'model_cold' && retryAfter >= 0) {
+      listener.onLoading(retryAfter)
+      await sleep(Math.max(1, retryAfter) * 1000, undefined, { signal: listener.signal })
+      continue
+    }
+    if (statusCode === 401)
+      throw new CliError(
+        `${chat.baseUrl} refuses this API key; \`npx hearth whoami\` says where it is from`,
+        WRONG_USE,
+      )
+    const why =
+      error?.message ?? `${chat.baseUrl} answered ${statusCode}, and not in the way of this platform`
+    throw new CliError(error?.code ? `${why} (${error.code})` : why)
+  }
+}
+
+async function sent(
+  { baseUrl, key, model, maxTokens, temperature }: Chat,
+  messages: readonly Message[],
+  signal: AbortSignal,
+) {
+  const body = {
+    model,
+    messages,
+    stream: true,
+    stream_options: { include_usage: true },
+    ...(maxTokens !== undefined && { max_tokens: maxTokens }),
+    ...(temperature !== undefined && { temperature }),
+  }
+  try {
+    return await request(`${baseUrl}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      signal,
+    })
+  } catch (err) {
+    signal.throwIfAborted()
+    throw new CliError(`Nothing answers at ${baseUrl} (${(err as Error).message}). Is the platform running?`)
+  }
+}
+
+async function read(body: AsyncIterable<Uint8Array>, { onText }: Listener): Promise<Answer> {
+  const began = performance.now()
+  let first: number | undefined
+  let text = ''
+  let pieces = 0
+  let counted: number | undefined
+  for await (const data of eventsIn(body)) {
+    if (data === '[DONE]') break
+    const { choices, usage, error } = parsed(data)
+    if (error)
+      throw new CliError(`the answer broke off: ${error.message ?? error.code ?? 'no reason is known'}`)
+    counted = usage?.completion_tokens ?? counted
+    const piece = plain(choices?.[0]?.delta?.content ?? '')
+    if (piece === '') continue
+    first ??= performance.now()
+    pieces++
+    text += piece
+    onText(piece)
+  }
+  const end = performance.now()
+  return { text, tokens: counted ?? pieces, firstMs: (first ?? end) - began, writingMs: end - (first ?? end) }
+}
+
+function parsed(text: string): Chunk {
+  try {
+    return (JSON.parse(text) as Chunk | null) ?? {}
+  } catch {
+    return {}
+  }
+}

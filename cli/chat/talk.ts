@@ -1,0 +1,96 @@
+import { createInterface, type Interface } from 'node:readline'
+import { CliError } from '../cli-error.ts'
+import { type Answer, answer, type Chat, type Message } from './answer.ts'
+
+const HELP = '/reset begins anew, /system TEXT sets the system prompt, /exit leaves'
+
+/** A conversation: each line of standard input is a message or a command. */
+export class Talk {
+  readonly #chat: Chat
+  readonly #json: boolean
+  #system: string | undefined
+  #messages: Message[] = []
+  #asking: AbortController | undefined
+
+  constructor(chat: Chat, { system, json }: { system: string | undefined; json: boolean }) {
+    this.#chat = chat
+    this.#system = system
+    this.#json = json
+  }
+
+  /** Asks once and prints the answer. Throws when there is none. */
+  async ask(content: string): Promise<void> {
+    const asking = new AbortController()
+    this.#asking = asking
+    const messages: Message[] = [...this.#messages, { role: 'user', content }]
+    const prompt: Message[] = this.#system === undefined ? [] : [{ role: 'system', content: this.#system }]
+    try {
+      const given = await answer(this.#chat, [...prompt, ...messages], {
+        onText: (text) => void (this.#json || process.stdout.write(text)),
+        onLoading: (s) => console.error(`hearth: the model is being loaded; asking again in ${s} s`),
+        signal: asking.signal,
+      })
+      this.#messages = [...messages, { role: 'assistant', content: given.text }]
+      this.#tell(given)
+    } finally {
+      this.#asking = undefined
+    }
+  }
+
+  /** Reads messages until there are no more. A failed answer ends it, except on a terminal. */
+  async run(): Promise<void> {
+    const isTerminal = process.stdin.isTTY === true
+    const lines = createInterface({
+      input: process.stdin,
+      output: process.stderr,
+      terminal: isTerminal,
+      prompt: '> ',
+    })
+    if (isTerminal) console.error(`${this.#chat.model}: ${HELP}, Ctrl-C stops an answer.`)
+    const stop = () => this.#stop(lines)
+    lines.on('SIGINT', stop)
+    process.on('SIGINT', stop)
+    if (isTerminal) lines.prompt()
+    for await (const line of lines) {
+      if (line.trim() === '/exit') break
+      try {
+        await this.#take(line)
+      } catch (err) {
+        if (!(isTerminal && (err instanceof CliError || (err as Error).name === 'AbortError'))) throw err
+        console.error(err instanceof CliError ? `hearth: ${err.message}` : '(stopped)')
+      }
+      if (isTerminal) lines.prompt()
+    }
+    process.off('SIGINT', stop)
+    lines.close()
+  }
+
+  async #take(line: string): Promise<void> {
+    const [, command, rest = ''] = /^\s*\/(\S+)\s*(.*)$/.exec(line) ?? []
+    if (command === undefined) return line.trim() === '' ? undefined : this.ask(line)
+    if (command === 'reset') this.#messages = []
+    else if (command === 'system') this.#system = rest || undefined
+    else return console.error(`hearth: there is no /${command}; ${HELP}`)
+    console.error(command === 'reset' ? '(begun anew)' : `(system prompt: ${this.#system ?? 'none'})`)
+  }
+
+  #stop(lines: Interface): void {
+    if (this.#asking) this.#asking.abort()
+    else lines.close()
+  }
+
+  #tell(given: Answer): void {
+    const pace = given.writingMs > 0 ? (given.tokens / given.writingMs) * 1000 : 0
+    if (this.#json) {
+      const { text, tokens, firstMs } = given
+      console.log(
+        JSON.stringify({ content: text, tokens, first_ms: Math.round(firstMs), tokens_per_s: pace }),
+      )
+      return
+    }
+    process.stdout.write('\n')
+    console.error(
+      `(${given.tokens} tokens, ${pace.toFixed(1)} tok/s, the first after ${(given.firstMs / 1000).toFixed(2)} s)`,
+    )
+  }
+}

@@ -1,0 +1,32 @@
+import type { Command } from 'commander'
+import { amount, filled, wholeNumber } from '../arguments.ts'
+import { asAccount } from '../as-account.ts'
+import { Talk } from '../chat/talk.ts'
+
+interface ChatOptions {
+  message?: string
+  system?: string
+  maxTokens?: number
+  temperature?: number
+}
+
+/** Talks with a language model. */
+export function chatCommand(chat: Command): void {
+  chat
+    .argument('<model>', 'name or id of an endpoint with the task chat')
+    .option('-m, --message <text>', 'ask this alone', filled)
+    .option('--system <text>', 'the system prompt', filled)
+    .option('--max-tokens <n>', 'of an answer', wholeNumber)
+    .option('--temperature <t>', 'of the choice of tokens', amount)
+    .addHelpText(
+      'after',
+      '\nEach line is a message; /reset begins anew, /system TEXT sets the system prompt, /exit leaves.',
+    )
+    .action(
+      asAccount(async ({ baseUrl, key, json }, model: string, options: ChatOptions) => {
+        const { message, system, maxTokens, temperature } = options
+        const talk = new Talk({ baseUrl, key: key.text, model, maxTokens, temperature }, { system, json })
+        await (message === undefined ? talk.run() : talk.ask(message))
+      }),
+    )
+}

@@ -1,0 +1,120 @@
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { InferenceTask, TaskListQuery, TaskStatus } from '../../schemas/inference-task.ts'
+import { timeOf, wholeNumber } from '../arguments.ts'
+import { asAccount } from '../as-account.ts'
+import { CliError } from '../cli-error.ts'
+import { id } from '../ids.ts'
+import { plain, print, table } from '../print.ts'
+import { watching } from '../screen.ts'
+
+interface ListOptions {
+  status?: TaskStatus
+  endpoint?: string
+  surface?: NonNullable<TaskListQuery['surface']>
+  since?: string
+  limit: number
+}
+
+/** Inference tasks. */
+export function taskCommands(tasks: Command): void {
+  tasks
+    .command('ls')
+    .alias('list')
+    .description('list tasks, newest first')
+    .option('--status <status>', 'only these, such as queued, running, succeeded or failed', word)
+    .option('--endpoint <id>', 'only those of an endpoint', id)
+    .addOption(
+      new Option('--surface <surface>', 'only those that came by it').choices([
+        'rest',
+        'openai',
+        'mcp',
+        'action',
+        'cohort',
+      ]),
+    )
+    .option('--since <time>', 'created at this time or later', timeOf)
+    .option('--limit <n>', 'how many', wholeNumber, 20)
+    .action(
+      asAccount(async ({ h, json }, { status, endpoint, surface, since, limit }: ListOptions) => {
+        const query = {
+          ...(status && { status }),
+          ...(endpoint !== undefined && { endpoint_id: endpoint }),
+          ...(surface && { surface }),
+          ...(since !== undefined && { since }),
+          limit: Math.min(100, limit),
+        }
+        const list = await h.tasks.list(query).all(limit)
+        const rows = list.map((task) => [
+          task.task_id,
+          task.status,
+          task.surface,
+          task.endpoint_id,
+          task.model_state,
+          task.inference_time_ms === null ? null : Math.round(task.inference_time_ms),
+          task.created_at,
+          task.error,
+        ])
+        const headings = ['TASK', 'STATUS', 'BY', 'ENDPOINT', 'MODEL WAS', 'RUN ms', 'CREATED', 'ERROR']
+        print({ json }, list, table(headings, rows))
+      }),
+    )
+
+  tasks
+    .command('get <task_id>')
+    .alias('show')
+    .description('show a task and its result')
+    .action(
+      asAccount(async ({ h, json }, taskId: string) => {
+        const task = await h.tasks.get(id(taskId))
+        print({ json }, task, inWords(task))
+      }),
+    )
+
+  tasks
+    .command('wait <task_id>')
+    .description('wait until a task has ended, and print its result')
+    .action(
+      asAccount(async ({ h, json }, taskId: string) => {
+        const task = await watching(`the task goes on; npx hearth tasks wait ${taskId} waits again.`, () =>
+          h.tasks.wait(id(taskId)),
+        )
+        if (json) print({ json }, task, '')
+        else if (task.status === 'succeeded') console.log(JSON.stringify(task.result, null, 2))
+        if (task.status === 'failed') throw taskFailed(task)
+      }),
+    )
+
+  tasks
+    .command('cancel <task_id>')
+    .description('end a task; it costs nothing')
+    .action(
+      asAccount(async ({ h, json }, taskId: string) => {
+        const cancelled = await h.tasks.cancel(id(taskId))
+        print({ json }, cancelled, `Task ${taskId} is ended.`)
+      }),
+    )
+}
+
+/** Makes the error of a task that has failed, which ends the command with 1. */
+export const taskFailed = ({ task_id, error }: Pick<InferenceTask, 'task_id' | 'error'>): CliError =>
+  new CliError(`task ${task_id} has failed: ${plain(error ?? 'no reason is known')}`)
+
+/** Statuses are named by the platform, which says which there are. */
+function word(text: string): string {
+  if (/^[a-z_]+$/.test(text)) return text
+  throw new InvalidArgumentError('It has to be a status, such as queued, running, succeeded or failed.')
+}
+
+function inWords(task: InferenceTask): string {
+  const detail = task.status_detail
+  const rows: [string, string | null][] = [
+    ['Task', `${task.task_id} of endpoint ${task.endpoint_id}`],
+    ['Status', [task.status, task.error].filter(Boolean).join(': ')],
+    ['Now', detail && task.completed_at === null ? `${detail.status}, ${detail.progress_pct} %` : null],
+    ['Model was', task.model_state],
+    ['Took', task.inference_time_ms === null ? null : `${Math.round(task.inference_time_ms)} ms`],
+    ['Times', [task.created_at, task.completed_at].filter(Boolean).join(' -> ')],
+  ]
+  const words = rows.flatMap(([label, value]) => (value ? [`${label.padEnd(9)}  ${plain(value)}`] : []))
+  return [...words, ...(task.result ? ['', JSON.stringify(task.result, null, 2)] : [])].join('\n')
+}
