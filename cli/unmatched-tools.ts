@@ -1,4 +1,4 @@
-import { request } from 'undici'
+import { hearth, HearthError } from '../client/index.ts'
 import { BUILT_IN_TOOLS } from '../domain/actions/reserved.ts'
 import { matchesGlob, ToolFilter } from '../domain/tools/filter.ts'
 
@@ -26,11 +26,12 @@ export async function warningOfUnmatched(
 }
 
 /** Returns the names of the manifest's tools for a key; undefined where it cannot be read. */
-async function namesOfManifest(baseUrl: string, key: string): Promise<string[] | undefined> {
-  const { statusCode, body } = await request(`${baseUrl}/api/builder/v1/mcp/manifest`, {
-    headers: { 'x-api-key': key },
-  })
-  const text = await body.text()
-  if (statusCode !== 200) return undefined
-  return (JSON.parse(text) as { tools: { name: string }[] }).tools.map(({ name }) => name)
+async function namesOfManifest(baseUrl: string, apiKey: string): Promise<string[] | undefined> {
+  try {
+    const { tools } = await hearth({ baseUrl, apiKey }).manifest.get()
+    return tools.map(({ name }) => name)
+  } catch (err) {
+    if (err instanceof HearthError) return undefined
+    throw err
+  }
 }

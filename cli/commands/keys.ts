@@ -1,0 +1,102 @@
+import { type Command, Option } from 'commander'
+import type { KeyLimits, CreateApiKey } from '../../schemas/api-key.ts'
+import { amount, timeOf, toolList, wholeNumber } from '../arguments.ts'
+import { id } from '../ids.ts'
+import { openKeyring } from '../keyring.ts'
+import { print, table } from '../print.ts'
+import { warningOfUnmatched } from '../unmatched-tools.ts'
+
+interface KeyOptions {
+  name: string
+  role: NonNullable<CreateApiKey['role']>
+  tools?: string[]
+  expires?: string
+  requestsPerMinute?: number
+  tokensPerMinute?: number
+  budget?: number
+}
+
+/** API keys: their text is shown once, at their creation. */
+export function keyCommands(keys: Command): void {
+  keys
+    .command('create [account_id]')
+    .description('create a key of your account; operators name any account')
+    .option('--name <name>', 'what the key is for', 'cli')
+    .addOption(
+      new Option(
+        '--role <role>',
+        'viewer reads, operator also creates and infers, admin does everything; an account’s first key is admin',
+      )
+        .choices(['viewer', 'operator', 'admin'])
+        .default('operator'),
+    )
+    .option(
+      '--tools <list>',
+      'limit the key to tools: comma-separated names, patterns such as sales-*, kind:llm or stability:stable',
+      toolList,
+    )
+    .option('--expires <time>', 'the key is refused from then on: 2027-01-31 or with a time', timeOf)
+    .option('--requests-per-minute <n>', 'to models', wholeNumber)
+    .option('--tokens-per-minute <n>', 'read and written', wholeNumber)
+    .option('--budget <credits>', 'for the work of a month', amount)
+    .action(async (accountId: string | undefined, options: KeyOptions, command: Command) => {
+      const keyring = openKeyring(command, accountId)
+      const { name, role, tools, expires } = options
+      const limits = limitsOf(options)
+      const key = await keyring.create({
+        name,
+        role,
+        ...(tools && { tools }),
+        ...(expires !== undefined && { expires_at: expires }),
+        ...(limits && { limits }),
+      })
+      const limit = key.tools ? `, limited to ${key.tools.join(', ')}` : ''
+      const first = key.role === role ? '' : ` (not ${role}: the first key of an account is always admin)`
+      print(
+        keyring,
+        key,
+        `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}${first}${limit}. It is stored hashed: this is the only time it is shown.`,
+      )
+      if (!key.tools) return
+      const warning = await warningOfUnmatched(keyring.baseUrl, { ...key, tools: key.tools })
+      if (warning) console.error(`hearth: ${warning}`)
+    })
+  keys
+    .command('list [account_id]')
+    .alias('ls')
+    .description('list keys, without their texts')
+    .action(async (accountId: string | undefined, _options: object, command: Command) => {
+      const keyring = openKeyring(command, accountId)
+      const list = await keyring.list()
+      const rows = list.map((key) => [
+        key.key_id,
+        key.name,
+        key.role,
+        key.tools?.join(', ') ?? 'all',
+        `...${key.hint}`,
+        key.last_used_at,
+        key.expires_at ?? 'never',
+        key.revoked_at ?? 'live',
+      ])
+      const headings = ['KEY', 'NAME', 'ROLE', 'TOOLS', 'ENDS IN', 'LAST USED', 'EXPIRES', 'REVOKED']
+      print(keyring, list, table(headings, rows))
+    })
+  keys
+    .command('revoke <key_id>')
+    .alias('rm')
+    .description('revoke a key; every gateway refuses it within two seconds')
+    .action(async (keyId: string, _options: object, command: Command) => {
+      const keyring = openKeyring(command, undefined)
+      await keyring.revoke(id(keyId))
+      print(keyring, { key_id: keyId, revoked: true }, `Key ${keyId} is revoked.`)
+    })
+}
+
+function limitsOf({ requestsPerMinute, tokensPerMinute, budget }: KeyOptions): KeyLimits | undefined {
+  const limits: KeyLimits = {
+    ...(requestsPerMinute !== undefined && { requests_per_minute: requestsPerMinute }),
+    ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
+    ...(budget !== undefined && { budget_credits_per_month: budget }),
+  }
+  return Object.keys(limits).length > 0 ? limits : undefined
+}

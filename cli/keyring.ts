@@ -1,0 +1,65 @@
+import type { Command } from 'commander'
+import { hearth } from '../client/index.ts'
+import type { ApiKey, CreateApiKey, CreatedApiKey } from '../schemas/api-key.ts'
+import { AdminClient } from './admin-client.ts'
+import { noKeyFor } from './as-account.ts'
+import { cliConfig } from './cli-config.ts'
+import { usageError } from './cli-error.ts'
+import { inWordsOf } from './failures.ts'
+import { id } from './ids.ts'
+import { findPlatform, type Found, type GlobalOptions } from './platform.ts'
+
+/** The keys of an account, reached by an operator or by the account itself. */
+export interface Keyring {
+  baseUrl: string
+  json: boolean
+  create(body: CreateApiKey): Promise<CreatedApiKey>
+  list(): Promise<ApiKey[]>
+  revoke(keyId: string): Promise<void>
+}
+
+/** Opens the keys of a named account, else of the platform running here as its operator, else of the API key's account. */
+export function openKeyring(command: Command, named: string | undefined): Keyring {
+  const options = command.optsWithGlobals<GlobalOptions>()
+  const { baseUrl, apiKey, operationsKey, readyAccount } = findPlatform(options, cliConfig())
+  const common = { baseUrl, json: options.json ?? false }
+  const account = named === undefined ? readyAccount : id(named)
+  if (operationsKey && (account !== undefined || !apiKey))
+    return { ...common, ...asOperator(new AdminClient(baseUrl, operationsKey.text), account) }
+  if (named !== undefined)
+    throw usageError(
+      `The keys of another account are for operators: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
+    )
+  if (!apiKey) throw noKeyFor(baseUrl)
+  return { ...common, ...asOwner(baseUrl, apiKey) }
+}
+
+type Verbs = Omit<Keyring, 'baseUrl' | 'json'>
+
+function asOperator(client: AdminClient, account: string | undefined): Verbs {
+  const path = (): string => {
+    if (account === undefined) throw usageError('Name an account: `hearth accounts list` shows them.')
+    return `/accounts/${account}/keys`
+  }
+  return {
+    create: (body) => client.call('POST', path(), body),
+    list: async () => (await client.call<{ keys: ApiKey[] }>('GET', path())).keys,
+    revoke: (keyId) => client.call('DELETE', `/keys/${keyId}`),
+  }
+}
+
+function asOwner(baseUrl: string, key: Found): Verbs {
+  const { keys } = hearth({ baseUrl, apiKey: key.text })
+  const told = async <T>(asked: Promise<T>): Promise<T> => {
+    try {
+      return await asked
+    } catch (err) {
+      throw inWordsOf(err, { baseUrl, key })
+    }
+  }
+  return {
+    create: (body) => told(keys.create(body)),
+    list: async () => (await told(keys.list())).keys,
+    revoke: (keyId) => told(keys.revoke(keyId)),
+  }
+}
