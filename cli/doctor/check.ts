@@ -1,0 +1,22 @@
+/** What was looked at: `wrong` stops something from working, `warning` will. */
+export interface Check {
+  about: string
+  state: 'ok' | 'warning' | 'wrong'
+  message: string
+  /** What to do, unless it is ok. */
+  todo?: string
+}
+
+export const ok = (about: string, message: string): Check => ({ about, state: 'ok', message })
+export const warning = (about: string, message: string, todo: string): Check => ({
+  about,
+  state: 'warning',
+  message,
+  todo,
+})
+export const wrong = (about: string, message: string, todo: string): Check => ({
+  about,
+  state: 'wrong',
+  message,
+  todo,
+})

@@ -1,0 +1,160 @@
+import { execFile } from 'node:child_process'
+import { accessSync, constants, existsSync, statSync } from 'node:fs'
+import { statfs } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { cpus, totalmem } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Config } from '../../platform/config.ts'
+import { size } from '../amounts.ts'
+import { readReady } from '../platform.ts'
+import { profilesFile } from '../profiles.ts'
+import { type Check, ok, warning, wrong } from './check.ts'
+
+const NODE_MAJOR = 24
+const PYTHONS = ['python3', 'python3.13', 'python3.12', 'python3.11', 'python3.10', 'python']
+const OLDEST_PYTHON = [3, 10] as const
+const GB = 1e9
+const LITTLE_DISK = 1 * GB
+/** The Python environment for language models takes 5 GB. */
+const WANTED_DISK = 10 * GB
+const WANTED_MEMORY = 2 * GB
+
+/** Checks what `npm start` and a node need of this machine. */
+export async function checkMachine(config: Config): Promise<Check[]> {
+  return [
+    checkNode(),
+    await checkPython(),
+    ...(await checkDisks(config)),
+    checkMemory(),
+    await checkPort(config),
+    checkDataDirectory(config),
+    ...checkProfiles(),
+  ]
+}
+
+function checkNode(): Check {
+  const { version } = process
+  if (Number(process.versions.node.split('.')[0]) >= NODE_MAJOR) return ok('Node', `${version} runs this`)
+  return wrong(
+    'Node',
+    `${version} runs this; ${NODE_MAJOR} is needed`,
+    '`npx hearth` brings its own: use it in place of `node cli/hearth.ts`',
+  )
+}
+
+async function checkPython(): Promise<Check> {
+  for (const command of PYTHONS) {
+    const version = await promisify(execFile)(command, ['--version']).then(
+      ({ stdout, stderr }) => /Python (\d+)\.(\d+)\S*/.exec(stdout || stderr),
+      () => null,
+    )
+    const [text, major, minor] = version ?? []
+    const [wantedMajor, wantedMinor] = OLDEST_PYTHON
+    if (Number(major) === wantedMajor && Number(minor) >= wantedMinor)
+      return ok('Python', `${text} as ${command}`)
+  }
+  return warning(
+    'Python',
+    `there is none from ${OLDEST_PYTHON.join('.')} up on the PATH, so nothing can be trained here`,
+    'install Python 3.10 or newer, with its venv module',
+  )
+}
+
+async function checkDisks({ HEARTH_DATA_DIR: data, HEARTH_CACHE_DIR: cache }: Config): Promise<Check[]> {
+  const checks = await Promise.all([
+    checkDisk('Disk of data', data, 'HEARTH_DATA_DIR'),
+    checkDisk('Disk of tools', cache, 'HEARTH_CACHE_DIR'),
+  ])
+  return checks
+}
+
+async function checkDisk(about: string, folder: string, setting: string): Promise<Check> {
+  const { bavail, bsize } = await statfs(nearest(folder))
+  const free = bavail * bsize
+  const message = `${size(free)} are free at ${folder}`
+  const todo = `make room there, or name another place with ${setting}`
+  if (free < LITTLE_DISK) return wrong(about, message, todo)
+  return free < WANTED_DISK
+    ? warning(about, message, `${todo}; models and their environments take gigabytes`)
+    : ok(about, message)
+}
+
+/** Returns a folder, or the one above it that exists. */
+function nearest(folder: string): string {
+  return existsSync(folder) ? folder : nearest(dirname(folder))
+}
+
+function checkMemory(): Check {
+  const free = process.availableMemory()
+  const message = `${size(free)} of ${size(totalmem())} are free, with ${cpus().length} processors`
+  return free < WANTED_MEMORY
+    ? warning(
+        'Memory',
+        message,
+        'end other programs, or set HEARTH_NODE_MEMORY_MB to less; small models alone will fit',
+      )
+    : ok('Memory', message)
+}
+
+async function checkPort({
+  HEARTH_HOST: host,
+  HEARTH_PORT: port,
+  HEARTH_DATA_DIR: data,
+}: Config): Promise<Check> {
+  const about = 'Port'
+  if (port === 0) return ok(about, 'any free one (HEARTH_PORT=0)')
+  const why = await whyNotListening(host, port)
+  if (why === undefined) return ok(about, `${port} on ${host} is free for \`npm start\``)
+  const ready = readReady(join(data, 'ready.json'))
+  if (why === 'EADDRINUSE' && ready && new URL(ready.base_url).port === String(port))
+    return ok(about, `${port} on ${host} is that of the platform running here`)
+  return why === 'EADDRINUSE'
+    ? warning(
+        about,
+        `${port} on ${host} is taken by another program`,
+        'start with another port: HEARTH_PORT=8421 npm start',
+      )
+    : wrong(
+        about,
+        `${port} on ${host} cannot be listened on (${why})`,
+        'set HEARTH_HOST and HEARTH_PORT to an address of this machine',
+      )
+}
+
+function whyNotListening(host: string, port: number): Promise<string | undefined> {
+  const server = createServer()
+  return new Promise((resolve) => {
+    server.once('error', (err: NodeJS.ErrnoException) => resolve(err.code ?? err.message))
+    server.listen(port, host, () => server.close(() => resolve(undefined)))
+  })
+}
+
+function checkDataDirectory({ HEARTH_DATA_DIR: data }: Config): Check {
+  const about = 'Data directory'
+  const place = nearest(data)
+  if (!statSync(place).isDirectory())
+    return wrong(about, `${place} is no folder`, 'name another one with HEARTH_DATA_DIR')
+  try {
+    accessSync(place, constants.W_OK)
+  } catch {
+    return wrong(
+      about,
+      `${place} cannot be written by this user`,
+      'change its owner, or name another one with HEARTH_DATA_DIR',
+    )
+  }
+  if (place !== data) return ok(about, `${data} is made by the first \`npm start\``)
+  const has = ['postgres', 'temporal', 'objects'].filter((name) => existsSync(join(data, name)))
+  const up = existsSync(join(data, 'ready.json')) ? 'a platform is up' : 'no platform is up'
+  return ok(about, `${data} holds ${has.join(', ') || 'no platform yet'}; ${up}`)
+}
+
+function checkProfiles(): Check[] {
+  const file = profilesFile()
+  const mode = statSync(file, { throwIfNoEntry: false })?.mode
+  if (mode === undefined) return []
+  return (mode & 0o077) === 0
+    ? [ok('Profiles', `${file} is for this user alone`)]
+    : [wrong('Profiles', `others can read ${file}, which holds keys`, `chmod 600 ${file}`)]
+}

@@ -1,0 +1,181 @@
+import { request } from 'undici'
+import { hearth, HearthError } from '../../client/index.ts'
+import { VERSION } from '../../platform/version.ts'
+import type { Health } from '../../schemas/health.ts'
+import type { NodeView } from '../../schemas/node.ts'
+import type { Overview } from '../../schemas/operations.ts'
+import { AdminClient } from '../admin-client.ts'
+import { CliError } from '../cli-error.ts'
+import type { Platform } from '../platform.ts'
+import { type Check, ok, warning, wrong } from './check.ts'
+
+const ANSWER_MS = 5_000
+/** The `Date` of an answer has whole seconds, and the way there takes time. */
+const CLOCK_OFF_MS = 5_000
+
+/** Checks a platform from here: whether it answers, its clock, the keys, its nodes. */
+export async function checkPlatform(platform: Platform): Promise<Check[]> {
+  const { baseUrl, baseUrlFrom } = platform
+  const about = 'Platform'
+  const answer = await healthAt(baseUrl).catch((err: unknown) => err as Error)
+  if (answer instanceof Error)
+    return [
+      wrong(
+        about,
+        `nothing answers at ${baseUrl} (${answer.message}), the address of ${baseUrlFrom}`,
+        'start it with `npm start`, or name another one with --base-url',
+      ),
+    ]
+  if (!answer.health)
+    return [
+      wrong(
+        about,
+        `${baseUrl} answers ${answer.status}, and not as this platform does`,
+        'check the address, and proxies on the way',
+      ),
+    ]
+  return [
+    checkHealth(baseUrl, answer.health),
+    ...checkVersion(answer.health),
+    checkClock(answer),
+    await checkKey(platform),
+    ...(await checkOperations(platform)),
+  ]
+}
+
+interface HealthAnswer {
+  status: number
+  health: Health | undefined
+  date: number
+  at: number
+}
+
+async function healthAt(baseUrl: string): Promise<HealthAnswer> {
+  const { statusCode, headers, body } = await request(`${baseUrl}/api/builder/v1/health`, {
+    headersTimeout: ANSWER_MS,
+    bodyTimeout: ANSWER_MS,
+  })
+  const text = await body.text()
+  return {
+    status: statusCode,
+    health: healthIn(text),
+    date: Date.parse(String(headers['date'])),
+    at: Date.now(),
+  }
+}
+
+function healthIn(text: string): Health | undefined {
+  try {
+    const health = JSON.parse(text) as Partial<Health>
+    return health.database && health.temporal ? (health as Health) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function checkHealth(baseUrl: string, { status, version, database, temporal }: Health): Check {
+  const parts = `database ${database.status}, Temporal ${temporal.status}`
+  const message = `${baseUrl} is ${status}, version ${version}: ${parts}`
+  if (status === 'ok') return ok('Platform', message)
+  const todo = 'look into the logs of what is unreachable; work that was accepted waits and is not lost'
+  return status === 'degraded' ? warning('Platform', message, todo) : wrong('Platform', message, todo)
+}
+
+const checkVersion = ({ version }: Health): Check[] =>
+  version === VERSION
+    ? []
+    : [
+        warning(
+          'Version',
+          `the platform is ${version}, this command line ${VERSION}`,
+          'use the command line of the version that runs there',
+        ),
+      ]
+
+function checkClock({ date, at }: HealthAnswer): Check {
+  if (Number.isNaN(date))
+    return warning(
+      'Clocks',
+      'the platform does not tell its time',
+      'look for a proxy that removes the header Date',
+    )
+  const off = Math.abs(at - date)
+  return off < CLOCK_OFF_MS
+    ? ok('Clocks', 'this machine and the platform agree')
+    : wrong(
+        'Clocks',
+        `this machine and the platform differ by ${Math.round(off / 1000)} s`,
+        'set both by NTP: signed URLs, webhooks and nodes are refused by times',
+      )
+}
+
+async function checkKey({ baseUrl, apiKey }: Platform): Promise<Check> {
+  const about = 'API key'
+  if (!apiKey) return warning(about, `there is none for ${baseUrl}`, 'npx hearth login')
+  try {
+    const { account, role, key } = await hearth({ baseUrl, apiKey: apiKey.text, tries: 1 }).me()
+    const expiry = key.expires_at === null ? '' : `, until ${key.expires_at}`
+    return ok(about, `from ${apiKey.from}: account ${account.name}, role ${role}${expiry}`)
+  } catch (err) {
+    if (!(err instanceof HearthError)) throw err
+    const message = `from ${apiKey.from}: ${err.message}`
+    return wrong(
+      about,
+      message,
+      err.status === 401 ? 'npx hearth login takes another key' : 'try again when the platform is well',
+    )
+  }
+}
+
+async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Check[]> {
+  const about = 'Nodes'
+  if (!operationsKey)
+    return [
+      ok(about, 'not looked at: that takes the operations key (HEARTH_OPERATIONS_KEY, --operations-key)'),
+    ]
+  const client = new AdminClient(baseUrl, operationsKey.text)
+  try {
+    const [nodes, { attention }] = await Promise.all([
+      client.all<NodeView>('/nodes', 'nodes'),
+      client.call<Overview>('GET', '/overview'),
+    ])
+    const seen = attention.filter(({ kind }) => kind !== 'nodes_offline')
+    return [
+      ...checkNodes(nodes),
+      ...seen.map(({ severity, kind, message, subjects }) =>
+        severity === 'critical'
+          ? wrong('Attention', message, subjects.join(', ') || kind)
+          : warning('Attention', message, subjects.join(', ') || kind),
+      ),
+    ]
+  } catch (err) {
+    if (err instanceof CliError)
+      return [wrong(about, err.message, 'check HEARTH_OPERATIONS_KEY or --operations-key')]
+    throw err
+  }
+}
+
+function checkNodes(nodes: readonly NodeView[]): Check[] {
+  if (nodes.length === 0)
+    return [
+      wrong(
+        'Nodes',
+        'there are none, so nothing can be trained or asked',
+        'npx hearth node-token says how a machine joins',
+      ),
+    ]
+  return nodes.map((node) => {
+    const about = `Node ${node.name}`
+    const faults = [
+      ...node.models.flatMap(({ model_key, error }) => (error ? [`model ${model_key}: ${error}`] : [])),
+      ...node.environments.flatMap(({ name, error }) => (error ? [`environment ${name}: ${error}`] : [])),
+    ]
+    const message = `${node.status}, last seen ${node.last_seen_at}`
+    if (node.status === 'offline')
+      return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
+    if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
+    return faults.length > 0
+      ? warning(about, `${message}; ${faults.join('; ')}`, 'look into the log of that node')
+      : ok(about, message)
+  })
+}
