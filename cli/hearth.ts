@@ -1,14 +1,42 @@
-import { ConfigError } from '../platform/config.ts'
 import { CliError, WRONG_USE } from './cli-error.ts'
+import { NOUNS } from './nouns.ts'
 import { createProgram } from './program.ts'
 
+/** The code of a fault of this program, which is printed with its stack. */
+const FAULT = 70
+
 async function main(args: string[]): Promise<void> {
-  // `hearth admin node-token` is the same as `hearth node-token`.
-  await createProgram().parseAsync(args[0] === 'admin' ? args.slice(1) : args, { from: 'user' })
+  await createProgram().parseAsync(meantBy(args), { from: 'user' })
 }
 
+/** `hearth admin node-token` is the same as `hearth node-token`, and `help runs` the same as `runs --help`. */
+function meantBy(given: string[]): string[] {
+  const args = withoutProfile(given)
+  const [word, ...rest] = args
+  if (word === 'admin') return rest
+  return word === 'help' && rest.length > 0 ? [...rest, '--help'] : args
+}
+
+/** Takes `--profile NAME` from before the noun, which is the one of this program in front of `models import` as well. */
+function withoutProfile(args: string[]): string[] {
+  const at = args.indexOf('--profile')
+  const name = args[at + 1]
+  const isAhead = !args.slice(0, at).some((word) => NOUNS.some((noun) => noun.name === word))
+  if (at === -1 || !name || !isAhead) return args
+  process.env['HEARTH_PROFILE'] = name
+  return args.toSpliced(at, 2)
+}
+
+// A reader that has seen enough, such as `head`, is no failure.
+process.stdout.on('error', (err: NodeJS.ErrnoException) => {
+  if (err.code !== 'EPIPE') throw err
+  process.exit(0)
+})
+
 main(process.argv.slice(2)).catch((err: unknown) => {
-  const isTold = err instanceof CliError || err instanceof ConfigError
+  // The class is not imported: with the settings it would double what a start costs.
+  const isSetting = err instanceof Error && err.name === 'ConfigError'
+  const isTold = err instanceof CliError || isSetting
   console.error(isTold ? `hearth: ${err.message}` : err)
-  process.exitCode = err instanceof CliError ? err.exitCode : isTold ? WRONG_USE : 70
+  process.exitCode = err instanceof CliError ? err.exitCode : isSetting ? WRONG_USE : FAULT
 })

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
-import { delimiter, join, resolve } from 'node:path'
+import { delimiter, isAbsolute, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const ROOT = resolve(import.meta.dirname ?? new URL('.', import.meta.url).pathname, '..')
@@ -107,14 +107,18 @@ async function installOnce() {
   }
 }
 
-/** Runs a program with Node 24, which also comes first on its PATH; signals to this process are passed on. */
+/**
+ * Runs a program with Node 24, which also comes first on its PATH; signals to this process are passed on. A program that is
+ * named by its full path is given files by the caller, and so runs where the caller is.
+ */
 function run(program, args) {
   const env = {
     ...process.env,
     HEARTH_PARENT_PID: String(process.pid),
     PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
   }
-  const child = spawn(join(BIN, 'node'), [program, ...args], { cwd: ROOT, env, stdio: 'inherit' })
+  const cwd = isAbsolute(program) ? process.cwd() : ROOT
+  const child = spawn(join(BIN, 'node'), [program, ...args], { cwd, env, stdio: 'inherit' })
   const forward = (signal) => child.kill(signal)
   // A terminal sends SIGINT to the whole group already; it must not end this process before its child.
   process.on('SIGINT', () => !process.stdin.isTTY && forward('SIGINT'))

@@ -1,4 +1,6 @@
 #!/usr/bin/env node
 // `npx hearth ...`, also on a checkout whose packages are not installed yet.
-process.argv.splice(2, 0, 'cli/hearth.ts')
+import { fileURLToPath } from 'node:url'
+
+process.argv.splice(2, 0, fileURLToPath(new URL('../cli/hearth.ts', import.meta.url)))
 await import('./bootstrap.mjs')

@@ -9,19 +9,14 @@ import {
   MOST_IMPORTED,
 } from '../../schemas/memory.ts'
 import { CliError, usageError } from '../cli-error.ts'
-import type { Context } from '../context.ts'
+import { open } from '../context.ts'
+import { account, id } from '../ids.ts'
 import { print, table } from '../print.ts'
-import { account, id } from './accounts.ts'
-
-type Open = (command: Command) => Context
 
 /** The commands for the memory of accounts and the grants of their keys. */
-export function memoryCommands(program: Command, open: Open): void {
-  const memory = program
-    .command('memory')
-    .description('give accounts memory, and keys access to it (HEARTH_MEMORY=1)')
-  stateCommands(memory, open)
-  grantCommands(memory, open)
+export function memoryCommands(memory: Command): void {
+  stateCommands(memory)
+  grantCommands(memory)
 
   memory
     .command('import <file> [account_id]')
@@ -55,9 +50,10 @@ export function memoryCommands(program: Command, open: Open): void {
     )
 }
 
-function stateCommands(memory: Command, open: Open): void {
+function stateCommands(memory: Command): void {
   memory
     .command('list')
+    .alias('ls')
     .description('list the accounts that have memory')
     .action(async (_options: object, command: Command) => {
       const context = open(command)
@@ -90,7 +86,7 @@ function stateCommands(memory: Command, open: Open): void {
     })
 }
 
-function grantCommands(memory: Command, open: Open): void {
+function grantCommands(memory: Command): void {
   memory
     .command('grant <key_id> <access>')
     .description('let an API key read or write the memory of its account')

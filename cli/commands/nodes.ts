@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 import type { NodeView } from '../../schemas/node.ts'
-import type { Context } from '../context.ts'
+import { open } from '../context.ts'
+import { id } from '../ids.ts'
 import { print, table } from '../print.ts'
-import { account, id } from './accounts.ts'
 
 /** The response to a change of a node has the changed field. */
 interface Moved {
@@ -10,44 +10,11 @@ interface Moved {
   sharing?: string
 }
 
-type Open = (command: Command) => Context
-
-/** Machines of the pool, and the tokens with which they join. */
-export function nodeCommands(program: Command, open: Open): void {
-  const create = async (
-    accountId: string | undefined,
-    { shared = false }: { shared?: boolean },
-    command: Command,
-  ) => {
-    const context = open(command)
-    const token = await context.client.call<{ node_token: string }>('POST', '/node-tokens', {
-      account_id: account(context, accountId),
-      ...(shared && { sharing: 'shared' }),
-    })
-    // The first node of this machine has the default folder.
-    const folder = context.defaultAccount === undefined ? '' : 'HEARTH_NODE_DIR=.hearth/second '
-    print(
-      context,
-      token,
-      [
-        token.node_token,
-        '',
-        `Good for one machine and 24 hours; it works for ${shared ? 'every account' : 'this account alone'}. On that machine, in a checkout after \`npm ci\`:`,
-        `  ${folder}HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} npx node workers/node.ts`,
-      ].join('\n'),
-    )
-  }
-  program
-    .command('node-token')
-    .description('make a one-time token by which a machine joins the pool')
-    .command('create [account_id]', { isDefault: true })
-    .description('the account owns the node and earns its share')
-    .option('--shared', 'the node works for every account; its owner is trusted with what it is given')
-    .action(create)
-
-  const nodes = program.command('nodes').description('list, drain, resume, share and remove nodes')
+/** Machines of the pool. */
+export function nodeCommands(nodes: Command): void {
   nodes
     .command('list')
+    .alias('ls')
     .description('list the nodes of the pool')
     .action(async (_options: object, command: Command) => {
       const context = open(command)

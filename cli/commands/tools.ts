@@ -3,14 +3,11 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import type { OfferedTool } from '../../schemas/admin.ts'
 import { usageError } from '../cli-error.ts'
-import type { Context } from '../context.ts'
+import { open } from '../context.ts'
 import { print, table } from '../print.ts'
 
-type Open = (command: Command) => Context
-
 /** The tools that the platform offers. */
-export function toolCommands(program: Command, open: Open): void {
-  const tools = program.command('tools').description('offer tools, list and withdraw them')
+export function toolCommands(tools: Command): void {
   tools
     .command('add <folder>')
     .description('offer the tool that the tool.json of a folder describes, or replace it')
@@ -21,6 +18,7 @@ export function toolCommands(program: Command, open: Open): void {
     })
   tools
     .command('list')
+    .alias('ls')
     .description('list the tools that are offered')
     .action(async (_options: unknown, command: Command) => {
       const context = open(command)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { createProgram } from '../../cli/program.ts'
+import { wholeProgram } from '../../cli/program.ts'
 
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> }
 const DOCUMENTS = [
@@ -42,8 +42,8 @@ describe('the commands that the documents name', () => {
     )
   })
 
-  it('are commands of hearth', () => {
-    const program = createProgram()
+  it('are commands of hearth', async () => {
+    const program = await wholeProgram()
     const named = typed(/\bnpx hearth((?: +[a-z][a-z-]*)+)/g)
 
     assert.ok(named.length > 5)

@@ -1,0 +1,28 @@
+import type { Command } from 'commander'
+import type { TaskAudit } from '../../schemas/admin.ts'
+import { open } from '../context.ts'
+import { id } from '../ids.ts'
+import { print, table } from '../print.ts'
+
+/** Shows the ledger entries of a task. */
+export function auditCommand(audit: Command): void {
+  audit
+    .argument('<task_id>', 'of the task')
+    .action(async (taskId: string, _options: object, command: Command) => {
+      const context = open(command)
+      const found = await context.client.call<TaskAudit>('GET', `/audit/task/${id(taskId)}`)
+      const rows = found.entries.map((entry) => [
+        entry.created_at,
+        entry.kind,
+        entry.purse,
+        entry.amount_micro,
+      ])
+      const sum = `Task ${found.status}; the entries sum to ${found.sums.total_micro}.`
+      const { memory } = found
+      const why = memory?.reason ? ` (${memory.reason})` : ''
+      const given = memory
+        ? `\nMemory ${memory.outcome}${why}: snapshot ${memory.snapshot_id ?? 'none'}.`
+        : '\nNo memory was asked for: no grant, memory switched off, or no language model.'
+      print(context, found, `${table(['TIME', 'KIND', 'PURSE', 'MICRO-CREDITS'], rows)}\n${sum}${given}`)
+    })
+}

@@ -1,0 +1,23 @@
+import { type CommandWords, type OptionWords, quoted } from './tree.ts'
+
+/** The body of a `case "$path $word"` that follows the words of a line to a command, in bash and in zsh. */
+export function walk(commands: readonly CommandWords[]): string {
+  const globals = commands.find(({ path }) => path === '')?.options ?? []
+  return [
+    ...globals.filter(({ takesValue }) => takesValue).map((option) => `      ${anywhere(option)}) skip=1 ;;`),
+    ...commands.flatMap(({ path, options }) =>
+      options
+        .filter(({ takesValue }) => takesValue && path !== '')
+        .map(({ flags }) => `      ${flags.map((flag) => quoted(`${path} ${flag}`)).join('|')}) skip=1 ;;`),
+    ),
+    ...commands.flatMap(({ path, commands: below }) =>
+      below.map(
+        ({ name }) => `      ${quoted(`${path} ${name}`)}) path=${quoted(`${path} ${name}`.trim())} ;;`,
+      ),
+    ),
+  ].join('\n')
+}
+
+/** A pattern of a global option behind any path. */
+export const anywhere = ({ flags }: OptionWords): string =>
+  flags.map((flag) => `*${quoted(` ${flag}`)}`).join('|')
