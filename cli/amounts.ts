@@ -4,7 +4,7 @@ const UNITS = ['B', 'KB', 'MB', 'GB', 'TB']
 export function size(bytes: number): string {
   const power = Math.min(UNITS.length - 1, Math.floor(Math.log10(Math.max(bytes, 1)) / 3))
   const value = bytes / 1000 ** power
-  return `${power === 0 ? value : value.toFixed(1)} ${UNITS[power]}`
+  return `${value.toFixed(power === 0 ? 0 : 1)} ${UNITS[power]}`
 }
 
 /** Writes a time for people. */

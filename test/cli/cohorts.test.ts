@@ -204,7 +204,12 @@ describe('hearth cohorts', () => {
   const NOWHERE = 'http://127.0.0.1:1'
   for (const [fault, env, said, exit] of [
     ['no key', { HEARTH_API_KEY: '' }, /An API key is needed for .*--api-key/, 2],
-    ['no account', { HEARTH_ACCOUNT_ID: '' }, /set HEARTH_ACCOUNT_ID or pass --account/, 2],
+    [
+      'a task of no cohort, whose account the key tells',
+      { HEARTH_ACCOUNT_ID: '' },
+      /no cohort with this task id/,
+      1,
+    ],
     ['a key that is refused', { HEARTH_API_KEY: 'hk_no' }, /refuses this API key/, 2],
     ['the account of another key', { HEARTH_ACCOUNT_ID: newId() }, /\(account_mismatch\)/, 2],
     ['a task of no cohort', {}, /no cohort with this task id/, 1],

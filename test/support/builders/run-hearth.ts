@@ -1,0 +1,65 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { temporaryFolder } from './temporary-folder.ts'
+
+const CLI = fileURLToPath(new URL('../../../cli/hearth.ts', import.meta.url))
+
+export interface Ran {
+  code: number
+  out: string
+  err: string
+}
+
+export interface RunOptions {
+  env?: NodeJS.ProcessEnv
+  stdin?: string
+}
+
+/** Runs `hearth` as a process of its own, with a configuration, state and data directory that are only its own. */
+export class HearthRunner implements Disposable {
+  readonly #folder = temporaryFolder()
+  readonly #env: NodeJS.ProcessEnv
+
+  constructor(env: NodeJS.ProcessEnv = {}) {
+    const { path } = this.#folder
+    this.#env = {
+      PATH: process.env.PATH,
+      HEARTH_DATA_DIR: path,
+      XDG_CONFIG_HOME: path,
+      XDG_STATE_HOME: path,
+      ...env,
+    }
+  }
+
+  get folder(): string {
+    return this.#folder.path
+  }
+
+  /** Starts a command that a test looks at while it runs. */
+  start(args: readonly string[], { env = {} }: Pick<RunOptions, 'env'> = {}): ChildProcess {
+    return spawn(process.execPath, [CLI, ...args], { env: { ...this.#env, ...env }, cwd: this.folder })
+  }
+
+  /** Runs a command to its end. */
+  async run(args: readonly string[], { env = {}, stdin = '' }: RunOptions = {}): Promise<Ran> {
+    const child = spawn(process.execPath, [CLI, ...args], { env: { ...this.#env, ...env }, cwd: this.folder })
+    child.stdin.on('error', () => {})
+    child.stdin.end(stdin)
+    const ended = new Promise<number>((resolve) => child.on('close', (code) => resolve(code ?? -1)))
+    const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), ended])
+    return { code, out, err }
+  }
+
+  /** Runs a command that has to succeed, and returns what it prints with `--json`. */
+  // oxlint-disable-next-line typescript/no-explicit-any -- tests look into answers of every shape
+  async json(args: readonly string[], options: RunOptions = {}): Promise<any> {
+    const { code, out, err } = await this.run([...args, '--json'], options)
+    if (code !== 0) throw new Error(`hearth ${args.join(' ')} ended with ${code}: ${err}`)
+    return JSON.parse(out)
+  }
+
+  [Symbol.dispose](): void {
+    this.#folder[Symbol.dispose]()
+  }
+}
