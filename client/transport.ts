@@ -38,6 +38,8 @@ export interface Operation {
   idempotent?: boolean
   /** Is safe to send twice though it is no GET: it only reads, or a repeat finds everything done. */
   repeatable?: boolean
+  /** Wants to know which state it changes: any, because answers do not tell their tags. */
+  ifMatch?: boolean
   /** Statuses beside 2xx that come with an answer. */
   also?: readonly number[]
   /** The answer is text rather than JSON. */
@@ -107,13 +109,14 @@ export class Transport {
 
   /** Returns a response that is an answer. */
   async #open(operation: Operation, outgoing: Outgoing, key: string | undefined): Promise<Response> {
-    const { method, path, also = [] } = operation
+    const { method, path, ifMatch, also = [] } = operation
     const { ids = [], query, body, options } = outgoing
     const { signal } = options ?? {}
     const what = `${method} ${path}`
     const isForm = body instanceof FormData
     const headers: Record<string, string> = { 'x-api-key': this.#apiKey }
     if (key !== undefined) headers['idempotency-key'] = key
+    if (ifMatch) headers['if-match'] = '*'
     if (body !== undefined && !isForm) headers['content-type'] = 'application/json'
     const url = `${this.baseUrl}${BUILDER}${expand(path, ids)}${search(query)}`
     const response = await this.#fetch(what, url, {

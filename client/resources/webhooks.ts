@@ -42,11 +42,13 @@ export function webhooks(on: Operations) {
       id: 'updateWebhookEndpoint',
       method: 'PATCH',
       path: '/webhook-endpoints/{endpoint_id}',
+      ifMatch: true,
     }),
     delete: on.call<EndpointId, void>({
       id: 'deleteWebhookEndpoint',
       method: 'DELETE',
       path: '/webhook-endpoints/{endpoint_id}',
+      ifMatch: true,
     }),
     rotateSecret: on.send<EndpointId, Static<typeof RotateSecret>, Static<typeof WebhookEndpointWithSecret>>({
       id: 'rotateWebhookSecret',

@@ -110,6 +110,10 @@ describe('the client', () => {
         'idempotency-key' in headers,
         parameters.some(({ name }) => name.toLowerCase() === 'idempotency-key'),
       )
+      assert.equal(
+        'if-match' in headers,
+        parameters.some(({ name }) => name.toLowerCase() === 'if-match'),
+      )
       if ('limit' in Object.fromEntries(new URL(url).searchParams)) {
         assert.ok(parameters.some((parameter) => parameter.in === 'query'))
       }
