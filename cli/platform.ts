@@ -108,7 +108,8 @@ export function readReady(file: string): Ready | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as Ready
   } catch (err) {
-    if ((err as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new CliError(`${file} cannot be read: ${(err as Error).message}`)
+    const { code = '', message } = err as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    throw new CliError(`${file} cannot be read: ${message}`)
   }
 }

@@ -21,9 +21,11 @@ export interface Answer {
   text: string
   tokens: number
   firstMs: number
-  /** From the first token to the last. */
-  writingMs: number
+  tokensPerS: number
 }
+
+/** An answer that came at once is measured with the wait for it. */
+const AT_ONCE_MS = 50
 
 interface Chunk {
   choices?: { delta?: { content?: string | null } }[]
@@ -41,8 +43,9 @@ interface Listener {
 /** Asks a model, and gives its answer piece by piece. A model that is being loaded is asked again until it is there. */
 export async function answer(chat: Chat, messages: readonly Message[], listener: Listener): Promise<Answer> {
   for (;;) {
+    const began = performance.now()
     const { statusCode, headers, body } = await sent(chat, messages, listener.signal)
-    if (statusCode === 200) return read(body, listener)
+    if (statusCode === 200) return read(body, began, listener)
     const { error } = parsed(await body.text())
     const retryAfter = Number(headers['retry-after'])
     if (statusCode === 503 && error?.code === 'model_cold' && retryAfter >= 0) {
@@ -89,8 +92,7 @@ async function sent(
   }
 }
 
-async function read(body: AsyncIterable<Uint8Array>, { onText }: Listener): Promise<Answer> {
-  const began = performance.now()
+async function read(body: AsyncIterable<Uint8Array>, began: number, { onText }: Listener): Promise<Answer> {
   let first: number | undefined
   let text = ''
   let pieces = 0
@@ -109,7 +111,11 @@ async function read(body: AsyncIterable<Uint8Array>, { onText }: Listener): Prom
     onText(piece)
   }
   const end = performance.now()
-  return { text, tokens: counted ?? pieces, firstMs: (first ?? end) - began, writingMs: end - (first ?? end) }
+  const tokens = counted ?? pieces
+  const firstMs = (first ?? end) - began
+  const writingMs = end - began - firstMs
+  const tokensPerS = (tokens / (writingMs < AT_ONCE_MS ? end - began : writingMs)) * 1000
+  return { text, tokens, firstMs, tokensPerS }
 }
 
 function parsed(text: string): Chunk {

@@ -79,18 +79,13 @@ export class Talk {
     else lines.close()
   }
 
-  #tell(given: Answer): void {
-    const pace = given.writingMs > 0 ? (given.tokens / given.writingMs) * 1000 : 0
+  #tell({ text, tokens, firstMs, tokensPerS }: Answer): void {
     if (this.#json) {
-      const { text, tokens, firstMs } = given
-      console.log(
-        JSON.stringify({ content: text, tokens, first_ms: Math.round(firstMs), tokens_per_s: pace }),
-      )
-      return
+      const figures = { tokens, first_ms: Math.round(firstMs), tokens_per_s: tokensPerS }
+      return console.log(JSON.stringify({ content: text, ...figures }))
     }
     process.stdout.write('\n')
-    console.error(
-      `(${given.tokens} tokens, ${pace.toFixed(1)} tok/s, the first after ${(given.firstMs / 1000).toFixed(2)} s)`,
-    )
+    const first = (firstMs / 1000).toFixed(2)
+    console.error(`(${tokens} tokens, ${tokensPerS.toFixed(1)} tok/s, the first after ${first} s)`)
   }
 }

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { EndpointRow } from '../../db/tables/models.ts'
+import { newId } from '../../domain/ids.ts'
+import { HearthRunner } from '../support/builders/run-hearth.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+
+describe('hearth asking endpoints', () => {
+  let world: InferenceWorld
+  let hearth: HearthRunner
+  let endpoint: EndpointRow
+  const stack = new AsyncDisposableStack()
+  before(async () => {
+    world = stack.use(await startInferenceWorld())
+    hearth = stack.use(new HearthRunner({ HEARTH_BASE_URL: world.api.baseUrl, HEARTH_API_KEY: world.key }))
+    stack.use(await world.control())
+    stack.use(await world.node())
+    endpoint = await world.endpoint({ name: 'echo' }, { name: 'echo-one' })
+  })
+  after(() => stack.disposeAsync())
+
+  it('infers with JSON, a file and standard input, and waits for what takes longer', async () => {
+    writeFileSync(join(hearth.folder, 'input.json'), '{"instances": ["filed"]}')
+    const cold = await hearth.run(['infer', 'echo-one', '-d', '{"instances": ["cold"]}', '--timeout', '1'])
+    const filed = await hearth.run(['infer', endpoint.id, '-d', '@input.json'])
+    const piped = await hearth.json(['infer', 'echo-one', '-d', '@-'], { stdin: '{"instances": ["piped"]}' })
+
+    assert.equal(cold.code, 0, cold.err)
+    assert.deepEqual(JSON.parse(cold.out).predictions, ['cold'])
+    assert.deepEqual(JSON.parse(filed.out).predictions, ['filed'])
+    assert.deepEqual([piped.status, piped.result.predictions], ['succeeded', ['piped']])
+  })
+
+  it('infers asynchronously, and lists, shows and waits for the task', async () => {
+    const accepted = await hearth.json(['infer', 'echo-one', '-d', '{"instances": ["later"]}', '--async'])
+    const waited = await hearth.run(['tasks', 'wait', accepted.task_id])
+    const shown = await hearth.run(['tasks', 'get', accepted.task_id])
+    const listed = await hearth.run(['tasks', 'ls', '--status', 'succeeded', '--endpoint', endpoint.id])
+    const late = await hearth.run(['tasks', 'cancel', accepted.task_id])
+
+    assert.deepEqual(JSON.parse(waited.out).predictions, ['later'])
+    assert.match(shown.out, /^Task .* of endpoint .*\nStatus +succeeded\n[^]*"later"/)
+    assert.match(listed.out, new RegExp(`${accepted.task_id} +succeeded +rest`))
+    assert.deepEqual([late.code, /\(conflict\)/.test(late.err)], [1, true], late.err)
+  })
+
+  it('ends with 1 when a task fails, and says why', async () => {
+    const { code, err } = await hearth.run([
+      'infer',
+      'echo-one',
+      '-d',
+      '{"instances": [1], "refuse": "no such row"}',
+    ])
+
+    assert.equal(code, 1, err)
+    assert.match(err, /no such row/)
+  })
+
+  it('shows what was used, by day and by endpoint', async () => {
+    await hearth.run(['infer', 'echo-one', '-d', '{"instances": ["used"]}'])
+    const days = await hearth.run(['usage'])
+    const found = await hearth.json([
+      'usage',
+      '--by',
+      'endpoint',
+      '--from',
+      new Date().toISOString().slice(0, 10),
+    ])
+
+    assert.match(days.out, /^DAY +REQUESTS [^]*\n\d{4}-\d\d-\d\d +\d+ /)
+    assert.ok(
+      found.rows.some(
+        ({ name, requests }: { name: string; requests: number }) => name === 'echo-one' && requests > 0,
+      ),
+    )
+  })
+
+  it('lists, shows, pauses, resumes and deletes endpoints', async () => {
+    await world.endpoint({ name: 'gone' }, { name: 'gone-soon' })
+    const listed = await hearth.run(['endpoints', 'ls', '--search', 'soon'])
+    const shown = await hearth.run(['endpoints', 'show', 'gone-soon'])
+    const paused = await hearth.run(['endpoints', 'pause', 'gone-soon'])
+    const refused = await hearth.run(['infer', 'gone-soon', '-d', '{}'])
+    const resumed = await hearth.run(['endpoints', 'resume', 'gone-soon'])
+    const removed = await hearth.run(['endpoints', 'rm', 'gone-soon'])
+
+    assert.match(listed.out, /^NAME [^]*\ngone-soon .* active +cold /)
+    assert.match(shown.out, /^Endpoint +gone-soon \(.*\), active/)
+    assert.match(paused.out, /gone-soon is paused/)
+    assert.deepEqual([refused.code, /paused/.test(refused.err)], [1, true], refused.err)
+    assert.match(resumed.out, /gone-soon is active/)
+    assert.match(removed.out, /is deleted/)
+  })
+
+  const ID = newId()
+  for (const [args, said, exit] of [
+    [['infer', 'echo-one'], /--data/, 2],
+    [['infer', 'echo-one', '-d', '{x'], /--data is not JSON/, 2],
+    [['infer', 'echo-one', '-d', '[1]'], /must be a JSON object/, 2],
+    [['infer', 'echo-one', '-d', '@nowhere.json'], /--data @nowhere\.json cannot be read/, 2],
+    [['infer', 'nobody', '-d', '{}'], /no endpoint with this id or name/, 1],
+    [['infer', 'echo-one', '-d', '{}', '--timeout', '9999'], /sync_timeout_s/, 2],
+    [['tasks', 'get', 'x'], /"x" is no id/, 2],
+    [['tasks', 'wait', ID], /not_found/, 1],
+    [['tasks', 'ls', '--status', 'gone'], /status/, 2],
+    [['tasks', 'ls', '--since', 'yesterday'], /2026-11-30/, 2],
+    [['usage', '--by', 'moon'], /day, endpoint, key, model/, 2],
+    [['endpoints', 'pause', 'nobody'], /not_found/, 1],
+    [['endpoints', 'ls', '--source', 'x'], /catalog, trained/, 2],
+  ] as const) {
+    it(`says what to do about ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
+      const { code, err, out } = await hearth.run(args)
+      assert.deepEqual([code, out], [exit, ''], err)
+      assert.match(err, said)
+      assert.equal(err.trim().split('\n').length, 1, err)
+    })
+  }
+})

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { hearth as client } from '../../client/index.ts'
+import { until } from '../support/assertions/until.ts'
+import { HearthRunner } from '../support/builders/run-hearth.ts'
+import { DatasetApi } from '../support/servers/dataset-api.ts'
+
+describe('hearth datasets', () => {
+  let on: DatasetApi
+  let hearth: HearthRunner
+  before(async () => {
+    on = await DatasetApi.start()
+    hearth = new HearthRunner({ HEARTH_BASE_URL: on.api.baseUrl, HEARTH_API_KEY: on.key })
+  })
+  after(async () => {
+    hearth?.[Symbol.dispose]()
+    await on?.[Symbol.asyncDispose]()
+  })
+
+  const file = (name: string, text: string): string => {
+    writeFileSync(join(hearth.folder, name), text)
+    return name
+  }
+  const uploads = () => {
+    const folder = join(hearth.folder, 'hearth', 'uploads')
+    return existsSync(folder) ? readdirSync(folder) : []
+  }
+
+  it('uploads a file with its progress, shows its first rows, lists and deletes it by name', async () => {
+    const uploaded = await hearth.run([
+      'datasets',
+      'upload',
+      file('people.csv', 'age,name\n31,Ada\n45,Grace\n'),
+    ])
+    const listed = await hearth.run(['datasets', 'ls'])
+    const head = await hearth.run(['datasets', 'head', 'people', '-n', '1'])
+    const rows = await hearth.json(['datasets', 'head', 'people'])
+    const removed = await hearth.run(['datasets', 'rm', 'people'])
+
+    assert.match(uploaded.out, /^Dataset [-0-9a-f]{36} \(people\): 2 rows, 25 B\.\n$/, uploaded.err)
+    assert.match(uploaded.err, /people\.csv 100 % \(25 B of 25 B/)
+    assert.match(listed.out, /people +ready +csv +2 +25 B/)
+    assert.match(head.out, /^age \(integer\) +name \(string\)\n31 +Ada\n2 rows in all\.\n$/)
+    assert.deepEqual(rows.rows, [
+      [31, 'Ada'],
+      [45, 'Grace'],
+    ])
+    assert.equal(removed.code, 0, removed.err)
+    assert.deepEqual(await hearth.json(['datasets', 'ls']), [])
+    assert.deepEqual(uploads(), [])
+  })
+
+  it('goes on with an upload that was interrupted, with the same command', async () => {
+    const name = file('late.csv', `age,name\n${'31,Ada\n'.repeat(1_000)}`)
+    await using store = await hangingStore()
+    const env = { HEARTH_BASE_URL: store.through(on.api.baseUrl) }
+    const upload = ['datasets', 'upload', name, '--name', 'late']
+    const first = hearth.start(upload, { env })
+    await until(() => store.puts() > 0)
+    first.kill('SIGINT')
+    const [code] = await once(first, 'exit')
+    const [pending] = await client({ baseUrl: on.api.baseUrl, apiKey: on.key })
+      .datasets.list({ status: 'pending' })
+      .all()
+    assert.equal(code, 130)
+    assert.equal(uploads().length, 1)
+    store.letThrough()
+
+    const second = await hearth.run(upload, { env })
+
+    assert.equal(second.code, 0, second.err)
+    assert.match(second.err, new RegExp(`going on with the upload of dataset ${pending?.dataset_id}`))
+    assert.match(second.out, new RegExp(`^Dataset ${pending?.dataset_id} \\(late\\): 1000 rows`))
+    assert.deepEqual(uploads(), [])
+  })
+
+  for (const [fault, args, said, exit] of [
+    ['a file that is not there', ['upload', 'nowhere.csv'], /nowhere\.csv: there is no such file/, 2],
+    ['a folder', ['upload', '.'], /\. is no file/, 2],
+    ['a file of an unknown kind', ['upload', 'x.txt'], /does not say its format; pass --format csv/, 2],
+    ['a format that is none', ['upload', 'x.txt', '--format', 'xlsx'], /csv, jsonl, parquet/, 2],
+    ['a file that is not what it says', ['upload', 'x.txt', '--format', 'parquet'], /validation_failed/, 2],
+    ['a dataset that is not there', ['head', 'nobody'], /no dataset called nobody; .*datasets ls/, 2],
+    ['too many rows', ['head', '01980000-0000-7000-8000-000000000000', '-n', '99'], /limit/, 2],
+    ['a status that is none', ['ls', '--status', 'gone'], /pending, ready, failed/, 2],
+  ] as const) {
+    it(`says what to do about ${fault}`, async () => {
+      file('x.txt', 'not a table')
+      const { code, err } = await hearth.run(['datasets', ...args])
+      assert.equal(code, exit, err)
+      assert.match(err, said)
+      assert.ok(!err.includes('    at '), err)
+    })
+  }
+})
+
+/** A proxy in front of a gateway behind which PUTs hang until they are let through. */
+async function hangingStore() {
+  let target = ''
+  let puts = 0
+  let isOpen = false
+  const server: Server = createServer((req, res) => {
+    if (req.method === 'PUT') {
+      puts++
+      if (!isOpen) return
+    }
+    const chunks: Buffer[] = []
+    req.on('data', (chunk: Buffer) => chunks.push(chunk))
+    req.on('end', () => {
+      const headers = Object.entries(req.headers).filter(
+        ([name]) => !/^(host|connection|transfer-encoding|content-length)$/.test(name),
+      )
+      const body = Buffer.concat(chunks)
+      const init = {
+        method: req.method ?? 'GET',
+        headers: headers as [string, string][],
+        ...(body.length > 0 && { body }),
+      }
+      void fetch(`${target}${req.url}`, init).then(async (answer) => {
+        const { port } = server.address() as AddressInfo
+        const text = (await answer.text()).replaceAll(target, `http://127.0.0.1:${port}`)
+        res
+          .writeHead(answer.status, { 'content-type': answer.headers.get('content-type') ?? 'text/plain' })
+          .end(text)
+      })
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    puts: () => puts,
+    letThrough: () => void (isOpen = true),
+    through(baseUrl: string): string {
+      target = baseUrl
+      return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    },
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

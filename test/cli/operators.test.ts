@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { HearthRunner } from '../support/builders/run-hearth.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
+import { signedNode } from '../support/servers/signed-node.ts'
+
+interface Found {
+  about: string
+  state: string
+  message: string
+  todo?: string
+}
+
+describe('hearth for operators', () => {
+  let api: TestApi
+  let caller: { accountId: string; key: string }
+  let hearth: HearthRunner
+  before(async () => {
+    api = await startApi()
+    caller = await api.account()
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+  beforeEach(() => {
+    hearth = new HearthRunner({
+      HEARTH_BASE_URL: api.baseUrl,
+      HEARTH_API_KEY: caller.key,
+      HEARTH_OPERATIONS_KEY: OPERATIONS_KEY,
+      HEARTH_PORT: '0',
+    })
+  })
+  afterEach(() => hearth[Symbol.dispose]())
+
+  const checks = async (env: NodeJS.ProcessEnv = {}) => {
+    const { code, out, err } = await hearth.run(['doctor', '--json'], { env })
+    const found = JSON.parse(out) as Found[]
+    const about = (name: string) => found.filter((one) => one.about.startsWith(name))
+    return { code, err, about, found }
+  }
+
+  it('shows the platform at a glance, and what waits', async () => {
+    const overview = await hearth.run(['overview'])
+    const queues = await hearth.run(['queues'])
+    const { work } = await hearth.json(['queues'])
+
+    assert.match(
+      overview.out,
+      /^Version .*Temporal unreachable, 1 gateways\.\nNew work is admitted\.\nNodes: /,
+      overview.err,
+    )
+    assert.match(queues.out, /^WORK +WAITING[^]*task +0[^]*Temporal cannot be reached\.\n$/)
+    assert.ok(Array.isArray(work))
+  })
+
+  it('lets an account manage its own keys, and an operator those of any', async () => {
+    const env = { HEARTH_OPERATIONS_KEY: '' }
+    const made = await hearth.json(
+      [
+        'keys',
+        'create',
+        '--name',
+        'ci',
+        '--role',
+        'viewer',
+        '--expires',
+        '2099-01-31',
+        '--requests-per-minute',
+        '60',
+        '--budget',
+        '2.5',
+      ],
+      { env },
+    )
+    const listed = await hearth.run(['keys', 'ls'], { env })
+    const revoked = await hearth.run(['keys', 'revoke', made.key_id], { env })
+    const others = await hearth.run(['keys', 'ls', caller.accountId], { env })
+    const operator = await hearth.run(['keys', 'ls', caller.accountId])
+
+    assert.deepEqual(
+      [made.account_id, made.role, made.expires_at, made.limits],
+      [
+        caller.accountId,
+        'viewer',
+        '2099-01-31T00:00:00.000Z',
+        { requests_per_minute: 60, budget_credits_per_month: 2.5 },
+      ],
+    )
+    assert.match(listed.out, /ci +viewer +all/)
+    assert.ok(!listed.out.includes(made.api_key))
+    assert.equal(revoked.code, 0, revoked.err)
+    assert.deepEqual([others.code, /are for operators/.test(others.err)], [2, true], others.err)
+    assert.match(operator.out, /ci +viewer/)
+  })
+
+  it('finds a machine in order, its nodes with their states, and the keys', async () => {
+    const node = await signedNode(api, 'attic')
+    const { about } = await checks()
+    await api.database.db.deleteFrom('node').where('id', '=', node.nodeId).execute()
+    const none = await checks()
+
+    for (const name of [
+      'Node',
+      'Python',
+      'Disk of data',
+      'Disk of tools',
+      'Memory',
+      'Port',
+      'Data directory',
+    ])
+      assert.equal(about(name).length > 0, true, name)
+    assert.deepEqual(
+      ['Clocks', 'API key', 'Port', 'Data directory'].map((name) => about(name)[0]?.state),
+      ['ok', 'ok', 'ok', 'ok'],
+    )
+    assert.match(about('API key')[0]?.message ?? '', /from HEARTH_API_KEY: account test, role admin/)
+    assert.match(
+      about('Node attic')[0]?.message ?? '',
+      /(online|offline), last seen/,
+      JSON.stringify(about('Node')),
+    )
+    assert.match(about('Platform')[0]?.message ?? '', /degraded.*Temporal unreachable/)
+    assert.equal(none.code, 1)
+    assert.match(none.about('Nodes')[0]?.message ?? '', /there are none, so nothing can be trained or asked/)
+    assert.match(none.err, /hearth: (one thing is|\d+ things are) wrong\n$/)
+  })
+
+  it('finds what is wrong, and says what to do', async () => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const { port } = taken.address() as AddressInfo
+    const closed = join(hearth.folder, 'closed')
+    writeFileSync(closed, '')
+    const { about, code } = await checks({
+      HEARTH_PORT: String(port),
+      HEARTH_DATA_DIR: closed,
+      HEARTH_API_KEY: 'hk_wrong',
+      HEARTH_OPERATIONS_KEY: 'wrong',
+      PATH: hearth.folder,
+    })
+    taken.close()
+
+    assert.equal(code, 1)
+    assert.match(about('Python')[0]?.todo ?? '', /install Python 3\.10/)
+    assert.match(about('Port')[0]?.message ?? '', /taken by another program/)
+    assert.match(about('Data directory')[0]?.message ?? '', /is no folder/)
+    assert.deepEqual(
+      [about('API key')[0]?.state, about('API key')[0]?.todo],
+      ['wrong', 'npx hearth login takes another key'],
+    )
+    assert.match(about('Nodes')[0]?.message ?? '', /refuses this operations key/)
+  })
+
+  it('finds clocks that differ, what answers and is no platform, and what does not answer', async () => {
+    let isPlatform = true
+    const server = createServer((_req, res) => {
+      res.setHeader('date', new Date(Date.now() - 120_000).toUTCString())
+      const ok = { status: 'ok', latency_ms: 1 }
+      res.end(
+        isPlatform ? JSON.stringify({ status: 'ok', version: '0.0.1', database: ok, temporal: ok }) : 'hello',
+      )
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const HEARTH_BASE_URL = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const late = await checks({ HEARTH_BASE_URL, HEARTH_API_KEY: '', HEARTH_OPERATIONS_KEY: '' })
+    isPlatform = false
+    const other = await checks({ HEARTH_BASE_URL })
+    server.closeAllConnections()
+    server.close()
+    await once(server, 'close')
+    const nothing = await checks({ HEARTH_BASE_URL })
+
+    assert.match(late.about('Clocks')[0]?.message ?? '', /differ by 1(19|20|21) s/)
+    assert.match(late.about('Version')[0]?.message ?? '', /the platform is 0\.0\.1/)
+    assert.match(other.about('Platform')[0]?.message ?? '', /answers 200, and not as this platform does/)
+    assert.match(nothing.about('Platform')[0]?.todo ?? '', /npm start/)
+  })
+
+  it('looks at the machine also where there is no platform', async () => {
+    const { about, code } = await checks({ HEARTH_BASE_URL: '' })
+
+    assert.equal(code, 1)
+    assert.match(about('Platform')[0]?.message ?? '', /No platform is running here/)
+    assert.ok(about('Memory').length > 0)
+  })
+})
