@@ -52,7 +52,7 @@ export const SETTINGS = {
   HEARTH_ACCOUNT_ID: setting(
     'text',
     '',
-    'Account of that key, for `npx hearth cohorts`; empty takes that of a platform running here.',
+    'Account of that key, for `npx hearth cohorts`; empty asks the platform for it.',
   ),
   HEARTH_USER_ID: setting(
     'text',

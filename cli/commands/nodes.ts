@@ -1,5 +1,7 @@
 import type { Command } from 'commander'
-import type { NodeView } from '../../schemas/node.ts'
+import type { Static } from 'typebox'
+import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/node.ts'
+import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
 import { id } from '../ids.ts'
 import { print, table } from '../print.ts'
@@ -46,6 +48,8 @@ export function nodeCommands(nodes: Command): void {
       print(context, list, table(headings, rows))
     })
 
+  lookCommands(nodes)
+
   for (const [verb, description] of [
     ['drain', 'let a node finish what it has and take nothing new'],
     ['resume', 'let a drained node take work again'],
@@ -65,6 +69,47 @@ export function nodeCommands(nodes: Command): void {
         print(context, moved, `Node ${nodeId} is ${moved.status ?? moved.sharing}.`)
       })
   }
+}
+
+/** What there is to see of one node. */
+function lookCommands(nodes: Command): void {
+  nodes
+    .command('show <node_id>')
+    .description('show the models, environments and work of a node')
+    .action(async (nodeId: string, _options: object, command: Command) => {
+      const context = open(command)
+      const node = await context.client.call<Static<typeof NodeDetail>>('GET', `/nodes/${id(nodeId)}`)
+      const models = node.models.map((one) => [
+        one.model_key,
+        one.state,
+        one.memory_mb,
+        one.in_flight,
+        one.error,
+      ])
+      const environments = node.environments.map((one) => [one.name, one.state, one.error])
+      const work = node.work.map((one) => [one.kind, one.id, one.attempt, one.since])
+      print(
+        context,
+        node,
+        [
+          `Node ${node.name} is ${node.status}, ${node.sharing}, last seen ${node.last_seen_at}, on ${node.inventory.hardware}.`,
+          table(['MODEL', 'STATE', 'MB', 'IN FLIGHT', 'ERROR'], models),
+          table(['ENVIRONMENT', 'STATE', 'ERROR'], environments),
+          table(['WORK', 'ID', 'ATTEMPT', 'SINCE'], work),
+        ].join('\n\n'),
+      )
+    })
+
+  nodes
+    .command('logs <node_id>')
+    .description('show the newest lines of the jobs that a node ran')
+    .option('-n, --lines <n>', 'how many', wholeNumber, 200)
+    .action(async (nodeId: string, { lines }: { lines: number }, command: Command) => {
+      const context = open(command)
+      const path = `/nodes/${id(nodeId)}/logs?limit=${Math.max(1, lines)}`
+      const { logs } = await context.client.call<Static<typeof NodeLogs>>('GET', path)
+      print(context, logs, logs.map((line) => `${line.at} ${line.job_id} ${line.message}`).join('\n'))
+    })
 }
 
 /** Returns the measures that isolate the node from its programs and are missing, or `full`. */

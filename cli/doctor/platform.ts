@@ -175,7 +175,7 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
       return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
     if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
     return faults.length > 0
-      ? warning(about, `${message}; ${faults.join('; ')}`, 'look into the log of that node')
+      ? warning(about, `${message}; ${faults.join('; ')}`, `npx hearth nodes show ${node.node_id}`)
       : ok(about, message)
   })
 }

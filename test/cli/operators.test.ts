@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
-import { signedNode } from '../support/servers/signed-node.ts'
+import { startNode } from '../support/servers/node.ts'
 
 interface Found {
   about: string
@@ -96,10 +96,11 @@ describe('hearth for operators', () => {
   })
 
   it('finds a machine in order, its nodes with their states, and the keys', async () => {
-    const node = await signedNode(api, 'attic')
-    const { about } = await checks()
-    await api.database.db.deleteFrom('node').where('id', '=', node.nodeId).execute()
     const none = await checks()
+    await using node = await startNode(api)
+    const { about } = await checks()
+    const shown = await hearth.run(['nodes', 'show', node.nodeId])
+    const logs = await hearth.json(['nodes', 'logs', node.nodeId])
 
     for (const name of [
       'Node',
@@ -117,10 +118,12 @@ describe('hearth for operators', () => {
     )
     assert.match(about('API key')[0]?.message ?? '', /from HEARTH_API_KEY: account test, role admin/)
     assert.match(
-      about('Node attic')[0]?.message ?? '',
-      /(online|offline), last seen/,
+      about('Node test-node')[0]?.message ?? '',
+      /^online, last seen/,
       JSON.stringify(about('Node')),
     )
+    assert.match(shown.out, /^Node test-node is online, [^]*MODEL +STATE[^]*ENVIRONMENT[^]*WORK/, shown.err)
+    assert.deepEqual(logs, [])
     assert.match(about('Platform')[0]?.message ?? '', /degraded.*Temporal unreachable/)
     assert.equal(none.code, 1)
     assert.match(none.about('Nodes')[0]?.message ?? '', /there are none, so nothing can be trained or asked/)

@@ -10,6 +10,7 @@ import { endRun, type RunEnding } from '../../db/repositories/training/endings.t
 import { beginAttempt } from '../../db/repositories/training/jobs.ts'
 import { newId } from '../../domain/ids.ts'
 import { until } from '../support/assertions/until.ts'
+import { addLlmVersion } from '../support/builders/merges.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { claimJob, completeJob, createRun, readyDataset } from '../support/builders/training.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
@@ -205,7 +206,22 @@ describe('hearth runs', () => {
     assert.ok(!existsSync(join(hearth.folder, 'files', 'model.txt.part')))
   })
 
-  it('are merges too, and what can be trained is listed with its parameters', async () => {
+  it('are merges too, of models that are named with their weights', async () => {
+    const versions = await Promise.all(
+      [{}, { seed: 1 }].map((model) => addLlmVersion(api, caller.accountId, { model })),
+    )
+    const sources = versions.flatMap((version) => ['--source', `version:${version}`])
+    const weights = ['--weight', '0.3', '--weight', '0.7']
+    const merged = await hearth.run(['merge', 'both', '--method', 'slerp', ...sources, ...weights])
+    assert.equal(merged.code, 0, merged.err)
+    const [one] = await hearth.json(['runs', 'ls'])
+
+    assert.match(merged.out, new RegExp(`^Run ${one.job_id} is pending`))
+    assert.deepEqual([one.job_name, one.job_type, one.hyperparameters.method], ['both', 'merge', 'slerp'])
+    assert.deepEqual(one.hyperparameters.weights, [0.3, 0.7])
+  })
+
+  it('are refused with the field that is wrong, and what can be trained is listed with its parameters', async () => {
     const id = newId()
     const merge = [
       'merge',
