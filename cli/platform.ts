@@ -94,7 +94,7 @@ function chosenProfile(named: string): (Profile & { name: string }) | undefined 
   const { current, profiles } = readProfiles()
   const name = named || current
   if (name === null) return undefined
-  const profile = profiles[name]
+  const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined
   if (profile) return { ...profile, name }
   if (!named) return undefined
   const known = Object.keys(profiles).join(', ') || 'none'

@@ -2,6 +2,8 @@ import { createInterface, type Interface } from 'node:readline'
 import { CliError } from '../cli-error.ts'
 import { type Answer, answer, type Chat, type Message } from './answer.ts'
 
+/** The exit code that a shell expects after Ctrl-C. */
+const STOPPED = 130
 const HELP = '/reset begins anew, /system TEXT sets the system prompt, /exit leaves'
 
 /** A conversation: each line of standard input is a message or a command. */
@@ -56,8 +58,13 @@ export class Talk {
       try {
         await this.#take(line)
       } catch (err) {
-        if (!(isTerminal && (err instanceof CliError || (err as Error).name === 'AbortError'))) throw err
-        console.error(err instanceof CliError ? `hearth: ${err.message}` : '(stopped)')
+        const isStopped = (err as Error).name === 'AbortError'
+        if (!isTerminal && isStopped) {
+          process.exitCode = STOPPED
+          break
+        }
+        if (!isTerminal || !(isStopped || err instanceof CliError)) throw err
+        console.error(isStopped ? '\n(stopped)' : `hearth: ${(err as Error).message}`)
       }
       if (isTerminal) lines.prompt()
     }
