@@ -15,7 +15,7 @@ export const FILES = ['docs/openapi', 'docs/pictures', 'docs/examples']
 
 /** The pages in their order, by id; the decisions follow. */
 export const SIDEBAR = {
-  Start: ['index', 'concepts', 'console', 'client', 'agents'],
+  Start: ['index', 'concepts', 'console', 'cli', 'client', 'agents'],
   Use: ['models', 'cohorts', 'cohorts-evaluator', 'tools', 'manifest', 'memory', 'webhooks', 'status-codes'],
   Operate: ['deployment', 'configuration', 'upgrading', 'security', 'events', 'performance'],
   Understand: ['architecture', 'contract', 'gaps'],
