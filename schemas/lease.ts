@@ -195,7 +195,7 @@ export const CheckpointRegistered = Type.Object(
      * with the code `preempted`.
      */
     preempt: Type.Boolean(),
-    /** True when the run is paused, in which case the code is `paused`. Nodes before 0.14 do not read it. */
+    /** True when the run is paused, in which case the code is `paused`. Nodes before this member do not read it. */
     pause: Type.Optional(Type.Boolean()),
   },
   { $id: 'CheckpointRegistered' },

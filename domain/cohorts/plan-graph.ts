@@ -6,6 +6,7 @@ import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.
 import type { HandOver } from './hand-overs.ts'
 import { noNodeCode, whyNoNode } from './no-node.ts'
 import { LATER } from './operations.ts'
+import { costMicro, MICRO, overLimits } from './plan-limits.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
 import { impossibleSessions } from './sessions.ts'
@@ -26,8 +27,6 @@ export interface PlanInput {
   rateOf: RateOf
   /** What is known to be wrong with the graph already. */
   reasons: readonly PlanReason[]
-  /** Nodes to avoid, by `stage_id`. */
-  avoid?: ReadonlyMap<string, ReadonlySet<string>>
   now: Date
 }
 
@@ -40,7 +39,6 @@ export interface PlannedGraph extends Omit<Plan, 'plan_id' | 'expires_at' | 'sta
 type PlacedStage = Omit<PlannedStage, 'node_name'>
 
 const ALGORITHM = 'heft+moves'
-const MICRO = 1_000_000
 const ALTERNATIVES = 3
 /** The nodes that would be ready first, from which the alternatives are taken. */
 const CONSIDERED = 16
@@ -73,7 +71,7 @@ function placeGraph(input: PlanInput, prefersOwn: boolean): PlannedGraph {
   const planned = problem && planSchedule(problem)
   if (problem && !planned) reasons.push(nothingTogether(graph))
   const shown = planned && { planned, costs: costs as StageCosts[], ways, ...edgesByEnd(graph, index) }
-  if (shown) reasons.push(...overLimits(input, shown.planned))
+  if (shown) reasons.push(...overLimits(input, shown.planned.schedule.makespanMs))
   return {
     feasible: reasons.length === 0,
     snapshot_at: input.now.toISOString(),
@@ -114,12 +112,11 @@ function edgesByEnd({ edges }: Graph, index: ReadonlyMap<string, number>) {
 }
 
 function stageCosts(
-  { graph, models, nodes, accountId, avoid, now }: PlanInput,
+  { graph, models, nodes, accountId, now }: PlanInput,
   stage: GraphStage,
   prefersOwn: boolean,
 ) {
   const model = models.get(stage.stage_id)
-  const avoided = avoid?.get(stage.stage_id)
   const { hardware, node_accounts: nodeAccounts } = graph.constraints
   return (
     model &&
@@ -127,7 +124,6 @@ function stageCosts(
       accountId,
       ...(hardware && { hardware }),
       ...(nodeAccounts && { nodeAccounts }),
-      ...(avoided && { avoid: avoided }),
       prefersOwn,
       now: now.getTime(),
     })
@@ -168,35 +164,6 @@ const nothingTogether = ({ constraints }: Graph): PlanReason =>
   constraints.spread
     ? { code: 'no_node_fits', message: 'there are too few nodes for one stage on each' }
     : { code: 'memory', message: 'each stage fits on a node, but not all of them together' }
-
-function overLimits(input: PlanInput, { schedule }: Planned): PlanReason[] {
-  const { deadline_s, max_cost_credits } = input.graph.constraints
-  const reasons: PlanReason[] = []
-  if (schedule.makespanMs > 1_000 * deadline_s) {
-    const message = `the run would take about ${Math.ceil(schedule.makespanMs / 1_000)} s, the deadline is ${deadline_s} s`
-    reasons.push({ code: 'over_deadline', message })
-  }
-  const [cost, most] = [costMicro(input) / MICRO, mostMicro(input) / MICRO]
-  if (max_cost_credits !== undefined && most > max_cost_credits) {
-    const verb =
-      most > cost
-        ? `would cost ${cost} credits, and with its fallbacks ${most}`
-        : `would cost ${cost} credits`
-    const message = `the run ${verb}; the limit is ${max_cost_credits}`
-    reasons.push({ code: 'over_budget', message })
-  }
-  return reasons
-}
-
-const costMicro = ({ graph, models }: Pick<PlanInput, 'graph' | 'models'>): number =>
-  graph.stages.reduce((sum, { stage_id }) => sum + (models.get(stage_id)?.price_micro ?? 0), 0)
-
-/** What the run costs at most: for each stage the price that is held. */
-const mostMicro = ({ graph, models, fallbacks }: PlanInput): number =>
-  graph.stages.reduce((sum, { stage_id }) => {
-    const all = [models.get(stage_id), ...(fallbacks?.get(stage_id) ?? [])]
-    return sum + Math.max(...all.map((model) => model?.price_micro ?? 0))
-  }, 0)
 
 function problemOf(
   { graph, models, nodes, handOvers, rateOf }: PlanInput,

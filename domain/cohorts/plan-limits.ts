@@ -1,0 +1,43 @@
+import type { PlanReason } from '../../schemas/cohort-plan.ts'
+import type { StageModel } from './costs.ts'
+import type { Graph } from './graph.ts'
+
+/** The micro-credits of a credit. */
+export const MICRO = 1_000_000
+
+interface Priced {
+  graph: Pick<Graph, 'stages' | 'constraints'>
+  models: ReadonlyMap<string, StageModel>
+  fallbacks?: ReadonlyMap<string, readonly Pick<StageModel, 'price_micro'>[]> | undefined
+}
+
+/** Returns the reasons against a run that would take longer, or may cost more, than its constraints allow. */
+export function overLimits(priced: Priced, makespanMs: number): PlanReason[] {
+  const { deadline_s, max_cost_credits } = priced.graph.constraints
+  const reasons: PlanReason[] = []
+  if (makespanMs > 1_000 * deadline_s) {
+    const message = `the run would take about ${Math.ceil(makespanMs / 1_000)} s, the deadline is ${deadline_s} s`
+    reasons.push({ code: 'over_deadline', message })
+  }
+  const [cost, most] = [costMicro(priced) / MICRO, mostMicro(priced) / MICRO]
+  if (max_cost_credits !== undefined && most > max_cost_credits) {
+    const verb =
+      most > cost
+        ? `would cost ${cost} credits, and with its fallbacks ${most}`
+        : `would cost ${cost} credits`
+    const message = `the run ${verb}; the limit is ${max_cost_credits}`
+    reasons.push({ code: 'over_budget', message })
+  }
+  return reasons
+}
+
+/** Returns what the run costs where no stage falls back. */
+export const costMicro = ({ graph, models }: Priced): number =>
+  graph.stages.reduce((sum, { stage_id }) => sum + (models.get(stage_id)?.price_micro ?? 0), 0)
+
+/** What the run costs at most: for each stage the price that is held. */
+const mostMicro = ({ graph, models, fallbacks }: Priced): number =>
+  graph.stages.reduce((sum, { stage_id }) => {
+    const all = [models.get(stage_id), ...(fallbacks?.get(stage_id) ?? [])]
+    return sum + Math.max(...all.map((model) => model?.price_micro ?? 0))
+  }, 0)
