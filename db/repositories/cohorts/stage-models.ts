@@ -6,7 +6,8 @@ import { accessTo } from '../../../domain/endpoint.ts'
 import { estimateMs } from '../../../domain/estimates.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
-import { type CallableEndpointRow, findCallableEndpoint } from '../endpoints/callable.ts'
+import type { EndpointRow } from '../../tables/models.ts'
+import { type CallableEndpointRow, findCallableEndpoints } from '../endpoints/callable.ts'
 import { readMeasured, readModelFacts } from '../tasks/estimates.ts'
 
 /** The model of a fallback that can be called. */
@@ -28,7 +29,7 @@ export interface StageModels {
   reasons: PlanReason[]
 }
 
-type Found = CallableEndpointRow & { version_id: string; latency_ms: number | null }
+type Found = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms'>
 
 /** Reads the models that the stages of a graph call on behalf of an account, with what each is expected to take. */
 export async function readStageModels(
@@ -36,13 +37,8 @@ export async function readStageModels(
   { stages }: Pick<Graph, 'stages'>,
   accountId: string,
 ): Promise<StageModels> {
-  const refs = new Set(stages.flatMap(({ endpoint_id, fallbacks }) => [endpoint_id, ...fallbacks]))
-  refs.delete(undefined)
-  const found = new Map<string, Found>()
-  for (const ref of refs) {
-    const row = await findWithFacts(db, ref!)
-    if (row) found.set(ref!, row)
-  }
+  const refs = new Set(stages.flatMap(({ endpoint_id, fallbacks }) => [endpoint_id ?? [], fallbacks].flat()))
+  const found = await findCallableEndpoints(db, [...refs])
   for (const { model_config_id } of stages) {
     if (model_config_id === undefined || found.has(model_config_id)) continue
     const row = await findByConfig(db, accountId, model_config_id)
@@ -76,17 +72,6 @@ export async function readStageModels(
   return result
 }
 
-async function findWithFacts(db: Kysely<Database>, idOrName: string): Promise<Found | undefined> {
-  const row = await findCallableEndpoint(db, idOrName)
-  if (!row) return undefined
-  const facts = await db
-    .selectFrom('endpoint')
-    .select(['version_id', 'latency_ms'])
-    .where('id', '=', row.id)
-    .executeTakeFirst()
-  return facts && { ...row, ...facts }
-}
-
 /** Finds an endpoint of the account that serves a version, or the version of a hub import. */
 async function findByConfig(
   db: Kysely<Database>,
@@ -105,7 +90,7 @@ async function findByConfig(
     .orderBy('created_at')
     .limit(1)
     .executeTakeFirst()
-  return row && findWithFacts(db, row.id)
+  return row && (await findCallableEndpoints(db, [row.id])).get(row.id)
 }
 
 const isKnown = (row: Found | undefined, accountId: string): row is Found =>

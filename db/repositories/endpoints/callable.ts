@@ -4,7 +4,29 @@ import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 
 /** Reads everything that admission needs of an endpoint, by its id or name. */
-export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
+export const findCallableEndpoint = (db: Kysely<Database>, idOrName: string) =>
+  callableEndpoints(db)
+    .where(isUuid(idOrName) ? 'endpoint.id' : 'endpoint.name', '=', idOrName.toLowerCase())
+    .executeTakeFirst()
+
+/** Reads the same of many endpoints, with what their stages of cohorts are expected to take, by the ids or names as they are given. */
+export async function findCallableEndpoints(db: Kysely<Database>, idsOrNames: readonly string[]) {
+  const [ids, names] = [true, false].map((wantsId) =>
+    idsOrNames.filter((one) => isUuid(one) === wantsId).map((one) => one.toLowerCase()),
+  )
+  const rows = await callableEndpoints(db)
+    .select(['endpoint.version_id', 'endpoint.latency_ms'])
+    .where(sql<boolean>`(endpoint.id = any(${ids}::uuid[]) or endpoint.name = any(${names}::text[]))`)
+    .execute()
+  return new Map(
+    idsOrNames.flatMap((given) => {
+      const row = rows.find(({ id, name }) => [id, name].includes(given.toLowerCase()))
+      return row ? [[given, row] as const] : []
+    }),
+  )
+}
+
+function callableEndpoints(db: Kysely<Database>) {
   return db
     .selectFrom('endpoint')
     .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
@@ -36,9 +58,7 @@ export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
           .end()
           .as('lifecycle_status'),
     ])
-    .where(isUuid(idOrName) ? 'endpoint.id' : 'endpoint.name', '=', idOrName.toLowerCase())
     .where('endpoint.deleted_at', 'is', null)
-    .executeTakeFirst()
 }
 
 export type CallableEndpointRow = NonNullable<Awaited<ReturnType<typeof findCallableEndpoint>>>

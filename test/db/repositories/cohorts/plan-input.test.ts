@@ -145,4 +145,29 @@ describe('what a plan of a cohort reads', () => {
     assert.deepEqual(await read({ objective: 'latency' }), [[cheap!.id], dear!.id, 900 / 1e6])
     assert.deepEqual(await read({ objective: 'cost' }), [[dear!.id], cheap!.id, 100 / 1e6])
   })
+
+  it('is asked for at once, however many endpoints a graph names', async () => {
+    const { db } = database
+    const asked = async (stages: number) => {
+      let queries = 0
+      const counted = db.withPlugin({
+        transformQuery: ({ node }) => ((queries += 1), node),
+        transformResult: ({ result }) => Promise.resolve(result),
+      })
+      const graph = graphOf({
+        stages: Array.from({ length: stages }, (_, i) => ({
+          stage_id: `s${i}`,
+          endpoint_id: `none-${i}`,
+          fallbacks: [`other-${i}`, newId()],
+        })),
+        edges: [],
+      })
+      await readPlanInput(counted, { graph, accountId, now: new Date() })
+      return queries
+    }
+
+    const one = await asked(1)
+    assert.ok(one > 0)
+    assert.equal(await asked(64), one)
+  })
 })
