@@ -3,6 +3,7 @@ import type { SpaceKind } from '../../schemas/cohort-vocabulary.ts'
 import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
 import type { HandOver } from './hand-overs.ts'
+import { isByValue } from './values.ts'
 
 /** The profiles whose servers read a prompt into a file, and go on from such a file (node-runtime/servers/README.md). */
 const HANDS_PROMPTS_OVER: readonly string[] = ['llm-transformers', 'llm-llamacpp']
@@ -71,4 +72,27 @@ export function unmadeKinds(
       ]
     })
   })
+}
+
+/** Reasons for stages whose edges hand over what they make in several spaces: they make it once, in one of them. */
+export function severalSpaces(
+  { edges }: Pick<Graph, 'edges'>,
+  handOvers: ReadonlyMap<string, Pick<HandOver, 'kind' | 'source_fingerprint'>>,
+): PlanReason[] {
+  const made = edges.flatMap(({ edge_id, from }) => {
+    const handOver = handOvers.get(edge_id)
+    return handOver && !isByValue(handOver.kind)
+      ? [{ edge_id, stage_id: from.stage_id, space: handOver.source_fingerprint }]
+      : []
+  })
+  return [...Map.groupBy(made, ({ stage_id }) => stage_id)].flatMap(([stage_id, [first, ...others]]) =>
+    others
+      .filter(({ space }) => space !== first?.space)
+      .map(({ edge_id }) => ({
+        code: 'space_mismatch' as const,
+        message: `edge "${edge_id}": stage "${stage_id}" hands over in the space of edge "${first?.edge_id}", which is another one`,
+        stage_id,
+        edge_id,
+      })),
+  )
 }

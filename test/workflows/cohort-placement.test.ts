@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { createCohortActivities } from '../../activities/control/cohorts/cohorts.ts'
 import { settleStage } from '../../activities/control/cohorts/settle-stage.ts'
+import type { ControlDeps } from '../../activities/control/deps.ts'
 import { newId } from '../../domain/ids.ts'
 import { buildCohort, buildStage, leaseStage } from '../support/builders/cohorts.ts'
 import type { AnyBody } from '../support/servers/api.ts'
@@ -138,5 +140,61 @@ describe('placements of cohorts', function () {
       .executeTakeFirstOrThrow()
     assert.deepEqual([first.verdict, now], ['again', 1])
     assert.ok(attempt > 5, `attempt ${attempt} follows attempt 5`)
+  })
+
+  /** A cohort of two stages on one model, the first of which has been called; returns the node that the second is called on. */
+  async function nodeOfSecond(
+    first: { status: 'succeeded' | 'running'; node_id: string },
+    tie: 'name' | 'edge',
+  ) {
+    const { db } = world.api.database
+    const { id, model_key } = await world.endpoint({ name: `second-${newId()}` })
+    const edge = { edge_id: 'e', from: { stage_id: 'a', path: '' }, to: { stage_id: 'b', path: '/x' } }
+    const request = {
+      name: null,
+      stages: [],
+      edges: tie === 'edge' ? [{ ...edge, transports: ['local'] }] : [],
+      outputs: [],
+      constraints: {},
+      sample_sizes: {},
+    }
+    const cohort = await buildCohort(db, world.accountId, { request: JSON.stringify(request) })
+    const spec = {
+      operation: 'infer',
+      input: {},
+      required: true,
+      fallbacks: [],
+      max_attempts: 3,
+      timeout_s: 60,
+    }
+    const stage = (name: string, position: number, placement: object, row: object) =>
+      buildStage(db, cohort, {
+        name,
+        position,
+        specification: JSON.stringify({ ...spec, stage_id: name, endpoint_id: id, placement }),
+        endpoint_id: id,
+        model_key,
+        ...row,
+      })
+    await stage('a', 0, {}, first)
+    const b = await stage('b', 1, tie === 'name' ? { same_node_as: 'a' } : {}, {
+      status: 'pending',
+      node_id: null,
+    })
+    const steps = createCohortActivities({ db, now: () => new Date() } as ControlDeps)
+    const asked = { cohortId: cohort.id, stageId: b.id, avoid: [node.nodeId] }
+    const called = await steps.callStage(asked)
+    assert.equal(called.verdict, 'called', JSON.stringify(called))
+    return called.verdict === 'called' ? called.nodeId : undefined
+  }
+
+  it('calls a stage on the node of the one that it is tied to, even where it was lost before', async () => {
+    const there = { status: 'running', node_id: node.nodeId } as const
+    assert.equal(await nodeOfSecond(there, 'name'), node.nodeId)
+    assert.equal(await nodeOfSecond(there, 'edge'), node.nodeId)
+  })
+
+  it('calls a stage elsewhere once the node of the finished one that it is tied to is lost', async () => {
+    assert.equal(await nodeOfSecond({ status: 'succeeded', node_id: newId() }, 'name'), other.nodeId)
   })
 })

@@ -59,4 +59,20 @@ describe('what a model says against its input', function () {
       )
       assert.match(stage.error.message, /\u{1F600}/u)
     })
+
+  it('is not asked where what another stage hands over makes the input a text', async () => {
+    await using _control = await world.control()
+    const { id } = await world.endpoint({ name: `whole-${newId()}` })
+    const plan: PlanRequest = {
+      stages: ['a', 'b'].map((stage_id) => ({ stage_id, endpoint_id: id })),
+      edges: [
+        { from: { stage_id: 'input', path: '/words' }, to: { stage_id: 'a', path: '/instances' } },
+        { from: { stage_id: 'a', path: '/predictions/0' }, to: { stage_id: 'b', path: '' } },
+      ],
+    }
+    const accepted = await run(plan, { words: ['x'] })
+    const [, second] = (await ended(accepted.task_id)).stages
+    assert.deepEqual([second.attempt, second.error.code], [1, 'input_refused'], JSON.stringify(second.error))
+    assert.match(second.error.message, /makes the whole input, and is no object/)
+  })
 })

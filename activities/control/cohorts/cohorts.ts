@@ -189,11 +189,23 @@ const graphIn = ({ request }: Pick<CohortRow, 'request'>): Graph => request as u
 const specOf = ({ specification }: Pick<CohortStageRow, 'specification'>): GraphStage =>
   specification as unknown as GraphStage
 
-/** Returns whether a stage that has a node is to be on the same one as another. */
-const isTiedTo = (
-  row: Pick<CohortStageRow, 'specification' | 'status'>,
-  { name }: Pick<CohortStageRow, 'name'>,
-): boolean => row.status !== 'pending' && specOf(row).placement?.same_node_as === name
+/** Returns whether two stages have to be on one node: one names the other, or an edge between them is `local` alone. */
+function areTied(
+  { edges }: Pick<Graph, 'edges'>,
+  a: Pick<CohortStageRow, 'name' | 'specification'>,
+  b: Pick<CohortStageRow, 'name' | 'specification'>,
+): boolean {
+  if (specOf(a).placement?.same_node_as === b.name || specOf(b).placement?.same_node_as === a.name)
+    return true
+  const names = [a.name, b.name]
+  return edges.some(
+    ({ from, to, transports }) =>
+      transports?.every((way) => way === 'local') &&
+      from.stage_id !== to.stage_id &&
+      names.includes(from.stage_id) &&
+      names.includes(to.stage_id),
+  )
+}
 
 type Place = Exclude<CallResult, { verdict: 'called' }> | { verdict: 'place'; nodeId: string }
 
@@ -225,10 +237,19 @@ async function choosePlace(
     return { verdict: 'refused', why: refusal?.message ?? 'its model is gone', attempt: stage.attempt }
 
   const taken = rows.filter(({ id, node_id }) => id !== stageId && node_id !== null)
-  const tied = spec.placement?.same_node_as
-  const tiedTo = taken.find((other) => other.name === tied || isTiedTo(other, stage))?.node_id
+  const { edges } = graphIn(cohort)
+  const isThere = (nodeId: string | null) => nodes.some(({ node_id }) => node_id === nodeId)
+  // One that is to be called again goes where this one is, and one that has ended on a lost node ties nobody any more.
+  const tiedTo = taken.find(
+    (other) =>
+      other.status !== 'pending' &&
+      (isOpenStage(other) || isThere(other.node_id)) &&
+      areTied({ edges }, other, stage),
+  )
   // As in a plan, stages that are tied together are beside each other even where all others are apart.
-  const apart = constraints.spread ? taken.flatMap(({ node_id }) => (node_id === tiedTo ? [] : node_id!)) : []
+  const apart = constraints.spread
+    ? taken.flatMap(({ node_id }) => (node_id === tiedTo?.node_id ? [] : node_id!))
+    : []
   const costs = costsOf(spec, model, nodes, {
     accountId: cohort.account_id,
     ...(constraints.hardware && { hardware: constraints.hardware }),
@@ -239,7 +260,10 @@ async function choosePlace(
   const ends = nodes.map(({ node_id, account_id }, i) => ({
     nodeId: node_id,
     isForeign: constraints.objective === 'cost' && account_id !== cohort.account_id ? 1 : 0,
-    end: tiedTo && tiedTo !== node_id ? Infinity : costs.queueMs[i]! + costs.loadMs[i]! + costs.runMs[i]!,
+    end:
+      tiedTo && tiedTo.node_id !== node_id
+        ? Infinity
+        : costs.queueMs[i]! + costs.loadMs[i]! + costs.runMs[i]!,
   }))
   const able = ends
     .filter(({ end }) => end < Infinity)
@@ -251,7 +275,7 @@ async function choosePlace(
     const { excluded } = costs
     const reason =
       whyNoNode(spec.placement?.node_ids, { names: nodeNames, nodes, excluded }) ||
-      `it is tied to the node of stage "${tied}"`
+      `it is tied to the node of stage "${tiedTo?.name}"`
     const why = `a node that can run stage "${stage.name}": ${reason}`.slice(0, LONGEST_WHY)
     await cohortStartRepository.noteWaiting(db, cohortId, why)
     return { verdict: 'waits', why }

@@ -10,6 +10,7 @@ import { ControlError } from '../../../node-runtime/control/client.ts'
 import { fetchRelayed } from '../../../node-runtime/edges/fetch-payload.ts'
 import type { IncomingEdge, StageClaim } from '../../../schemas/cohort-stage.ts'
 import type { NodeDeps } from '../deps.ts'
+import { InferenceError } from '../models/ask-model.ts'
 import type { StageSteps } from './stage-steps.ts'
 
 /** The input of a stage, and the representations that do not fit into JSON. Their files go when it is disposed. */
@@ -73,10 +74,15 @@ export async function gatherInput(
   }
   if (!enough.signal.aborted && consumed < quorum)
     throw new QuorumError({ consumed, quorum, edges: incoming.length })
-  const known = incoming.reduce((gathered, edge) => writes.get(edge)?.(gathered) ?? gathered, input)
+  const known: unknown = incoming.reduce((gathered, edge) => writes.get(edge)?.(gathered) ?? gathered, input)
+  if (!isInput(known))
+    throw new InferenceError('what is handed over makes the whole input, and is no object', false)
   const opened = stack.move()
   return { input: known, payloads, [Symbol.dispose]: () => opened.dispose() }
 }
+
+const isInput = (value: unknown): value is Gathered['input'] =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Gives a call that the platform refuses the name that it has as a failure. */
 const nameOf = (err: unknown): unknown =>

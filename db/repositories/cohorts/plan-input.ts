@@ -3,7 +3,7 @@ import { costsOf, isAble } from '../../../domain/cohorts/costs.ts'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
 import { unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
 import { cheapestFirst } from '../../../domain/cohorts/objective.ts'
-import { LATER, operationsOf, unmadeKinds } from '../../../domain/cohorts/operations.ts'
+import { LATER, operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
@@ -56,6 +56,7 @@ export async function readPlanInput(
       ...unknownInputs(graph, stageModels.inputs),
       ...unsupported(graph, stageModels),
       ...unmadeKinds(graph, handOvers, stageModels),
+      ...severalSpaces(graph, handOvers),
       ...reasons,
     ],
     now,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { graphOf } from '../../../domain/cohorts/graph.ts'
-import { operationsOf, unmadeKinds } from '../../../domain/cohorts/operations.ts'
+import { operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { StageOperation } from '../../../schemas/cohort-plan.ts'
 import type { SpaceKind } from '../../../schemas/cohort-vocabulary.ts'
 
@@ -60,5 +60,28 @@ describe('unmadeKinds', () => {
       )
       assert.match(found[0]?.message ?? '', said)
     }
+  })
+
+  it('refuses edges that hand over what one stage makes in several spaces', () => {
+    const { edges } = graphOf({
+      stages: ['a', 'b', 'c'].map((stage_id) => ({ stage_id, endpoint_id: stage_id })),
+      edges: ['b', 'c'].map((to) => ({
+        edge_id: `to-${to}`,
+        from: { stage_id: 'a' },
+        to: { stage_id: to, path: '/x' },
+      })),
+    })
+    const inSpaces = (b: string, c: string, kind: SpaceKind = 'embedding') =>
+      severalSpaces(
+        { edges },
+        new Map([
+          ['to-b', { kind, source_fingerprint: b }],
+          ['to-c', { kind, source_fingerprint: c }],
+        ]),
+      ).map(({ code, edge_id }) => [code, edge_id])
+
+    assert.deepEqual(inSpaces('one', 'two'), [['space_mismatch', 'to-c']])
+    assert.deepEqual(inSpaces('one', 'one'), [])
+    assert.deepEqual(inSpaces('one', 'two', 'json'), [])
   })
 })
