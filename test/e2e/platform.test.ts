@@ -196,6 +196,7 @@ describe('npm start', function () {
 
     const noDatabase = await runToEnd([], {
       HEARTH_DATA_DIR: data.path,
+      HEARTH_PORT: '0',
       DATABASE_URL: 'postgres://me:secret@127.0.0.1:1/none',
     })
 

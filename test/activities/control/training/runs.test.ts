@@ -67,7 +67,13 @@ describe('the steps of a training run, repeated in sequence', () => {
 
     await twice(async () => {
       const state = await steps.closeAttempt(jobId)
-      assert.deepEqual(state, { status: 'running', attempt: 1, epoch: 4, completed: false })
+      assert.deepEqual(state, {
+        status: 'running',
+        attempt: 1,
+        epoch: 4,
+        completed: false,
+        paused: false,
+      })
     })
 
     assert.equal((await leaseRepository.findLastLease(api.database.db, 'job', jobId))?.state, 'expired')
