@@ -140,7 +140,8 @@ async function runStages(
   })
   setHandler(stageOverdue, (stageName, attempt) => {
     const stage = run.get(stageName)
-    if (stage?.attempt === attempt) endCall(stage.call, 'overdue')
+    // Workers of before pass over it in executions of theirs, so a replay of one has to do so as well.
+    if (room && stage?.attempt === attempt) endCall(stage.call, 'overdue')
   })
   const isAtRest = ({ state, isWaiting }: Progress) => state === 'done' || state === 'pending' || isWaiting
   // Nothing is at work, so nothing is lost when a long history begins anew.
