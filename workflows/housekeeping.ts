@@ -19,11 +19,14 @@ export interface HousekeepingInput {
  */
 export async function housekeeping(input: HousekeepingInput): Promise<void> {
   const { kind, everyMs = PAUSE.housekeeping[kind] } = input
-  // Called before the first await, so that an execution of an earlier version goes on without.
+  // Called before the first await, so that an execution of an earlier version replays without.
   const atCohorts = kind === 'reconcile' && patched('cohorts')
   const atOverdueWork = kind === 'reconcile' && patched('overdue-work')
+  // One of an earlier version would go on without for more than an hour, while new cohorts rely on it.
+  const mayBeginAnew = () =>
+    workflowInfo().continueAsNewSuggested || (kind === 'reconcile' && !atOverdueWork && patched('begin-anew'))
   let known = input.state
-  while (!workflowInfo().continueAsNewSuggested) {
+  while (!mayBeginAnew()) {
     const failures = kind === 'reconcile' ? await reconcileOnce() : (await retentionPass()).failures
     if (failures.length > 0) {
       const [first] = failures
