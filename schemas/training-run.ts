@@ -250,6 +250,8 @@ export const DownloadUrls = Type.Object(
       Type.Object({
         filename: Type.String(),
         size_bytes: Type.Integer(),
+        /** Absent of earlier gateways. */
+        sha256: Type.Optional(Type.String()),
         download_url: Type.String(),
         expires_in_seconds: Type.Integer(),
       }),

@@ -1,4 +1,5 @@
-import { createWriteStream, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -10,7 +11,7 @@ import { transferLine } from '../transfer-line.ts'
 
 type Download = DownloadUrls['download_urls'][number]
 
-/** Downloads the files of a run below a folder. Files that are there already, in their size, are left as they are. */
+/** Downloads the files of a run below a folder. Files that are there already, by their digest, are left as they are. */
 export async function pullRun(
   h: Hearth,
   runId: string,
@@ -20,11 +21,19 @@ export async function pullRun(
   const pulled: { path: string; isNew: boolean }[] = []
   for (const file of files) {
     const path = placeBelow(folder, file.filename)
-    const isNew = statSync(path, { throwIfNoEntry: false })?.size !== file.size_bytes
+    const isNew = !(await isThere(file, path))
     if (isNew) await pull(file, path)
     pulled.push({ path, isNew })
   }
   return pulled
+}
+
+/** Runs of one kind make files of the same names and sizes, so their size tells nothing. */
+async function isThere({ size_bytes, sha256 }: Download, path: string): Promise<boolean> {
+  if (sha256 === undefined || statSync(path, { throwIfNoEntry: false })?.size !== size_bytes) return false
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(path), hash)
+  return hash.digest('hex') === sha256
 }
 
 /** Returns where a file goes; its name may not lead out of the folder. */
@@ -39,7 +48,7 @@ function placeBelow(folder: string, name: string): string {
 }
 
 async function pull(
-  { filename, size_bytes: total, download_url: url }: Download,
+  { filename, size_bytes: total, sha256, download_url: url }: Download,
   path: string,
 ): Promise<void> {
   mkdirSync(dirname(path), { recursive: true })
@@ -49,10 +58,12 @@ async function pull(
     throw new CliError(`${filename} cannot be downloaded (${statusCode}); the same command tries again`)
   }
   const tell = transferLine(filename)
+  const hash = createHash('sha256')
   let sent = 0
   const counted = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       sent += chunk.length
+      hash.update(chunk)
       tell({ sent, total })
       done(null, chunk)
     },
@@ -65,6 +76,8 @@ async function pull(
       throw new CliError(
         `${filename} broke off after ${sent} of ${total} bytes; the same command tries again`,
       )
+    if (sha256 !== undefined && hash.digest('hex') !== sha256)
+      throw new CliError(`${filename} did not arrive as it was stored; the same command tries again`)
     renameSync(part, path)
   } finally {
     rmSync(part, { force: true })

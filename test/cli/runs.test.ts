@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createTrainingActivities } from '../../activities/control/training/runs.ts'
 import { curve } from '../../cli/runs/curve.ts'
@@ -186,6 +186,9 @@ describe('hearth runs', () => {
     const lineage = await hearth.run(['models', 'lineage', 'homes'])
     const pulled = await hearth.run(['models', 'pull', 'homes', '--to', 'files'])
     const again = await hearth.run(['models', 'pull', runId, '--to', 'files'])
+    // What another run has made has the same names and sizes.
+    writeFileSync(join(hearth.folder, 'files', 'model.txt'), 'old model.txt')
+    const other = await hearth.run(['models', 'pull', runId, '--to', 'files'])
 
     assert.match(listed.out, /homes +1 /)
     assert.match(
@@ -203,6 +206,7 @@ describe('hearth runs', () => {
     assert.match(pulled.out, /2 files are in files, 2 of them new/)
     assert.equal(readFileSync(join(hearth.folder, 'files', 'model.txt'), 'utf8'), 'the model.txt')
     assert.match(again.out, /2 files are in files, 0 of them new/)
+    assert.match(other.out, /2 files are in files, 1 of them new/)
     assert.ok(!existsSync(join(hearth.folder, 'files', 'model.txt.part')))
   })
 

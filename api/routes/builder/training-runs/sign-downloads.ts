@@ -27,9 +27,9 @@ export const signDownloads = route({
     }
 
     const chosen = artifacts.filter(({ filename }) => wanted?.includes(filename) ?? true)
-    const sign = async ({ filename, size_bytes, object_key }: (typeof chosen)[number]) => {
+    const sign = async ({ filename, size_bytes, sha256, object_key }: (typeof chosen)[number]) => {
       const { url } = await objects.signGet(object_key, { expiresInS: expiration, filename })
-      return { filename, size_bytes, download_url: url, expires_in_seconds: expiration }
+      return { filename, size_bytes, sha256, download_url: url, expires_in_seconds: expiration }
     }
     return { job_id: run.id, download_urls: await Promise.all(chosen.map(sign)) }
   },
