@@ -14,6 +14,7 @@ import { verifyWebhook } from '../platform/webhook-signature.ts'
 import { filled, httpStatus, port as portNumber, signingSecret } from './arguments.ts'
 import { cliConfig } from './cli-config.ts'
 import { CliError, usageError } from './cli-error.ts'
+import { plain } from './print.ts'
 
 const CERTIFICATE_DAYS = 365
 const MAX_BODY_BYTES = 1024 * 1024
@@ -137,7 +138,7 @@ async function receive(
       res.end(JSON.stringify({ verification_challenge: challenge }))
     }
   } catch (err) {
-    console.log(`refused: ${(err as Error).message}`)
+    console.log(plain(`refused: ${(err as Error).message}`))
     res.writeHead(400).end()
   }
 }
@@ -153,7 +154,8 @@ function tell(
     ...(data?.verification_challenge === undefined ? [] : ['challenge answered']),
   ]
   const { resource } = data ?? {}
-  console.log(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`)
+  // Anybody who reaches the port may have sent it.
+  console.log(plain(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`))
 }
 
 async function readBody(req: IncomingMessage): Promise<Buffer> {

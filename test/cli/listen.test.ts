@@ -76,6 +76,19 @@ describe('hearth listen', () => {
     assert.match(listener.output(), /attempt 2, signature verified, seen before/)
   })
 
+  it('moves no cursor for what anybody may have sent', async () => {
+    await using listener = await listen(['--http'])
+    const event = {
+      id: 'e-2',
+      type: 'webhook\u001B[2J',
+      data: { resource: { id: 'r-1', status: '\u009B1A' } },
+    }
+
+    await listener.post(Buffer.from(JSON.stringify(event)), {})
+
+    assert.match(listener.output(), /webhook\[2J e-2 r-1 1A/)
+  })
+
   it('answers as it is told, to show retries', async () => {
     await using listener = await listen(['--http', '--answer', '503'])
 
