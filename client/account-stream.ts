@@ -33,7 +33,7 @@ export function accountStream(transport: Transport): Stream {
       const response = await transport.open(STREAM, { ids: [], query: { after: place, type }, options })
       try {
         if (response.body) {
-          for await (const { id, data } of eventsOf(response.body)) {
+          for await (const { id, data } of eventsOf(response.body, (told) => (place = told))) {
             place = id
             if (yielded.has(id)) continue
             yielded.add(id)

@@ -5,8 +5,14 @@ export interface ServerEvent {
   data: unknown
 }
 
-/** Yields the events of an answer; ends where it ends, and throws where its connection is lost. */
-export async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent, void> {
+/**
+ * Yields the events of an answer; ends where it ends, and throws where its connection is lost. `onPlace` hears of a place
+ * that is told without an event.
+ */
+export async function* eventsOf(
+  body: ReadableStream<Uint8Array>,
+  onPlace?: (id: string) => void,
+): AsyncGenerator<ServerEvent, void> {
   const decoder = new TextDecoder()
   const reader = body.getReader()
   let text = ''
@@ -17,8 +23,9 @@ export async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerato
       const blocks = (text + decoder.decode(value, { stream: true })).split('\n\n')
       text = blocks.pop() ?? ''
       for (const block of blocks) {
-        const event = parse(block)
-        if (event) yield event
+        const { data, id = '', event = 'message' } = fieldsOf(block)
+        if (data !== undefined) yield { event, id, data: JSON.parse(data) }
+        else if (id !== '') onPlace?.(id)
       }
     }
   } finally {
@@ -27,14 +34,11 @@ export async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerato
 }
 
 /** Comments and times of reconnection have no data. */
-function parse(block: string): ServerEvent | undefined {
-  const fields = new Map(
+function fieldsOf(block: string): Partial<Record<string, string>> {
+  return Object.fromEntries(
     block.split('\n').map((line) => {
       const colon = line.indexOf(':')
       return [line.slice(0, colon), line.slice(colon + 1).trimStart()]
     }),
   )
-  const data = fields.get('data')
-  if (data === undefined) return undefined
-  return { event: fields.get('event') ?? 'message', id: fields.get('id') ?? '', data: JSON.parse(data) }
 }

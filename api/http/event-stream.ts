@@ -24,10 +24,13 @@ export class EventStreamWriter {
     this.#signal = signal
   }
 
-  /** Sends the head, and the time after which a client that lost its connection comes back. */
-  open(retryMs: number): Promise<void> {
+  /**
+   * Sends the head, the time after which a client that lost its connection comes back, and the place from which it then
+   * goes on if it has heard of no event.
+   */
+  open(retryMs: number, place?: string): Promise<void> {
     this.#res.writeHead(200, EVENT_STREAM_HEADERS)
-    return this.#write(`retry: ${retryMs}\n\n`)
+    return this.#write(`retry: ${retryMs}\n${place === undefined ? '' : `id: ${place}\n`}\n`)
   }
 
   send(events: readonly ServerEvent[]): Promise<void> {

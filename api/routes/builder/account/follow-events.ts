@@ -45,9 +45,10 @@ export async function followEvents(services: Services, following: Following): Pr
   const read = (from: string, seen: ReadonlySet<string>): Promise<FedEvent[]> =>
     eventFeedRepository.listEventsSince(db, accountId, { from, type, except: [...seen], limit: MOST })
 
-  let from = lateFrom(after === undefined ? now().getTime() : timeOfId(after))
+  const place = after ?? firstIdAt(now())
+  let from = lateFrom(timeOfId(place))
   const told = new Set(after === undefined ? (await read(from, new Set())).map(({ id }) => id) : [after])
-  await writer.open(RETRY_MS)
+  await writer.open(RETRY_MS, place)
   let spokenAt = performance.now()
   while (!signal.aborted && performance.now() < until) {
     const events = await read(from, told)

@@ -140,6 +140,25 @@ describe('the stream of events of an account', function () {
     await until(() => eventFollowers.size === 0, SOON_MS)
   })
 
+  it('loses nothing that happens while a client that has heard of no event yet comes back', async () => {
+    const other = await startApi({ database: api.database })
+    const opened: string[] = []
+    const moving = (url: string, init?: RequestInit) => {
+      opened.push(url)
+      return fetch(opened.length === 1 ? url : url.replace(other.baseUrl, api.baseUrl), init)
+    }
+    const events = hearth({ baseUrl: other.baseUrl, apiKey: key, fetch: moving }).followEvents()
+    const next = events.next()
+    await until(() => other.services.eventFollowers.size === 1, SOON_MS)
+    await other[Symbol.asyncDispose]()
+    assert.equal(opened.length, 1)
+
+    const id = await write()
+
+    assert.equal((await next).value?.id, id)
+    await events.return()
+  })
+
   it('ends when its gateway stops, and the client goes on at another with nothing told twice', async () => {
     const other = await startApi({ database: api.database })
     using stream = await followRun(`${other.baseUrl}${PATH}`, { key })
