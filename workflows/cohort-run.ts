@@ -49,21 +49,24 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
   const isSwept = patched('swept-cohorts')
   const cohort = await openCohort({ cohortId })
   if (cohort.ended) return setCurrentDetails('The cohort had ended already.')
+  const shown: Shown = { run: new Map() }
+  const ofTask = cohort.taskId ? ` of task ${cohort.taskId}` : ''
   try {
     await CancellationScope.withTimeout(Math.max(1, cohort.deadlineAt - Date.now()), () =>
-      runAll(input, cohort, isSwept),
+      runAll(input, cohort, { shown, isSwept }),
     )
     await endCohort({ cohortId, ending: { status: 'succeeded' } })
-    setCurrentDetails('The cohort has succeeded; its result is in the row of its task.')
+    show(shown.run, `The cohort${ofTask} has succeeded; its result is in the row of its task.`)
   } catch (err) {
     if (err instanceof ContinueAsNew) throw err
     const isOverdue = isCancellation(err) && Date.now() >= cohort.deadlineAt
     const fault = faultOf(err, isOverdue)
     const status = isCancellation(err) && !isOverdue ? 'cancelled' : 'failed'
     await CancellationScope.nonCancellable(() => endCohort({ cohortId, ending: { status, fault } }))
-    setCurrentDetails(`The cohort has ended without a result (${fault.code}).`)
+    const where = fault.stage_id === undefined ? '' : ` at stage "${fault.stage_id}"`
+    show(shown.run, `The cohort${ofTask} has ended without a result: ${fault.code}${where}.`)
     if (status === 'cancelled') throw err
-    throw ApplicationFailure.nonRetryable(`the cohort has failed: ${fault.code}`, fault.code)
+    throw ApplicationFailure.nonRetryable(`the cohort has failed${where}: ${fault.code}`, fault.code)
   }
 }
 
@@ -74,19 +77,28 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
   return { code: 'internal', message: 'the run of the cohort failed' }
 }
 
+/** The stages as they are shown when the cohort has ended. */
+interface Shown {
+  run: Run
+}
+
 interface News {
   isThere: boolean
 }
 
 /** Runs the stages while what they wait for is looked for. */
-async function runAll(input: CohortRunInput, cohort: OpenedCohort, isSwept: boolean): Promise<void> {
+async function runAll(
+  input: CohortRunInput,
+  cohort: OpenedCohort,
+  { shown, isSwept }: { shown: Shown; isSwept: boolean },
+): Promise<void> {
   const { cohortId } = input
   const beside = new CancellationScope()
   const news: News = { isThere: false }
   const room = isSwept ? new Room((stages) => findRoom({ cohortId, stages })) : undefined
   try {
     await Promise.race([
-      runStages(input, cohort, { news, room }),
+      runStages(input, cohort, { shown, news, room }),
       beside.run(() => (room ? room.look() : lookAtEdges(cohortId, news))),
     ])
   } finally {
@@ -113,10 +125,12 @@ async function lookAtEdges(cohortId: string, news: News): Promise<never> {
 async function runStages(
   input: CohortRunInput,
   { accountId, stages }: OpenedCohort,
-  { news, room }: { news: News; room: Room | undefined },
+  { shown, news, room }: { shown: Shown; news: News; room: Room | undefined },
 ): Promise<void> {
   const { cohortId, mostEvents = LONGEST_HISTORY } = input
+  // Their scopes are within that of the deadline.
   const run = begin(stages)
+  shown.run = run
   const all = () => [...run.values()]
   const failures: unknown[] = []
   const repeat = (stageIds: readonly string[]) => {
@@ -137,6 +151,7 @@ async function runStages(
     const stage = run.get(stageName)
     if (stage?.state === 'called') stage.state = 'started'
     if (stage && isRunning) stage.isRunning = true
+    show(run)
   })
   setHandler(stageOverdue, (stageName, attempt) => {
     const stage = run.get(stageName)
@@ -157,14 +172,17 @@ async function runStages(
       if (!isReady(stage, run) || isFull()) continue
       stage.state = 'called'
       stage.turn += 1
+      stage.isCut = false
       const { turn } = stage
       stage.scope
         .run(() => runStage(of, stage))
         .catch((err: unknown) => {
+          stage.isCut = true
           if (!stage.scope.consideredCancelled || !isCancellation(err)) failures.push(err)
         })
         .finally(() => {
           if (stage.turn === turn) stage.state = stage.isRepeated ? 'pending' : 'done'
+          show(run)
         })
     }
     const spare = all().filter((stage) => isUnneeded(stage, run))

@@ -93,6 +93,8 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   // `patched` is called before the first await. After one, a replay might call it in another workflow task than
   // the first execution did.
   const isOffered = patched('own-nodes-from-start')
+  // Workers of before pass over a pause, so a replay of an execution of theirs has to do so as well; claims are refused anyway.
+  const heedsPauses = patched('paused-runs')
   const wait: Wait = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     wait.reason = null
@@ -105,6 +107,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   })
   const offered = new Offered()
   const withdrawAtRest = async () => {
+    if (!heedsPauses) return
     // A failure here would end the workflow, and without an answer the node that takes the offer is refused.
     const isLeft = await CancellationScope.nonCancellable(() => isAtRest(jobId)).catch(() => false)
     if (isLeft) offered.withdraw()

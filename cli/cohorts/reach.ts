@@ -32,7 +32,7 @@ export async function reached(command: Command): Promise<{ client: PlatformClien
       'x-account-id': account,
       'x-user-id': options.user ?? (config.HEARTH_USER_ID || userInfo().username),
     },
-    credential: 'this API key. Check HEARTH_API_KEY or --api-key',
+    credential: `this API key, which is from ${apiKey.from}. \`npx hearth login\` takes another; see also HEARTH_API_KEY and --api-key`,
   })
   return { client, json: options.json ?? false }
 }

@@ -30,7 +30,7 @@ const whyUnreadable = ({ code = '', message }: NodeJS.ErrnoException): string =>
 
 /** Reads the input of a run, which is given as JSON or as the name of a file that holds it. */
 export const readInput = (given: string): JsonObject =>
-  given.trimStart().startsWith('{') ? objectIn(given, '--input') : readObject(given)
+  /^\s*[{["]/.test(given) ? objectIn(given, '--input') : readObject(given)
 
 function objectIn(text: string, place: string): JsonObject {
   let value: unknown

@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
+import { isUuid } from '../../domain/uuid.ts'
 import type { Plan } from '../../schemas/cohort-plan.ts'
 import type { CohortAccepted } from '../../schemas/cohort.ts'
 import type { ListedTask, TaskCancelled } from '../../schemas/inference-task.ts'
 import { filled, headerText, wholeNumber } from '../arguments.ts'
-import { usageError } from '../cli-error.ts'
+import { CliError, usageError } from '../cli-error.ts'
 import { deadline as deadlineOf } from '../cohorts/deadline.ts'
 import { eventsAfter, failureOf, follow, hasEnded, retriesIn, summaryOf } from '../cohorts/follow.ts'
 import { reached } from '../cohorts/reach.ts'
@@ -33,7 +34,7 @@ interface RunOptions {
 /** Graphs of models: planned, run over the nodes, and followed. */
 export function cohortCommands(cohorts: Command): void {
   cohorts
-    .option('--account <id>', 'its account: HEARTH_ACCOUNT_ID, else that of the platform running here')
+    .option('--account <id>', 'its account: HEARTH_ACCOUNT_ID, else that of the key')
     .option('--user <name>', 'for whom it runs: HEARTH_USER_ID, else the user of this machine', headerText)
 
   cohorts
@@ -58,14 +59,14 @@ export function cohortCommands(cohorts: Command): void {
     .option(
       '--idempotency-key <key>',
       'a UUID of yours, with which a repeat of the command is the same run',
-      id,
+      idempotencyKeyOf,
     )
     .option('--watch', 'show its stages until it has ended; what is shown goes to standard error')
     .action(async (file: string, options: RunOptions, command: Command) => {
       const { client, json } = await reached(command)
       const { input, deadline, resume, idempotencyKey, watch } = options
       if (file === '-' && input === '-') throw usageError('only one of the graph and the input can be -')
-      const resumeOf = resume === undefined ? undefined : id(resume)
+      const resumeOf = resume === undefined ? undefined : id(resume, '--resume')
       const request = runIn(file, readObject(file), input === undefined ? undefined : readInput(input))
       const body = {
         ...request,
@@ -153,10 +154,20 @@ async function tellResumed(client: PlatformClient, taskId: string): Promise<void
   for (const words of events.map(resumeInWords)) if (words !== undefined) console.error(words)
 }
 
+function idempotencyKeyOf(text: string): string {
+  if (isUuid(text)) return text
+  throw usageError(`--idempotency-key: ${JSON.stringify(text)} must be a UUID, as \`uuidgen\` makes one`)
+}
+
 /** Follows a cohort to its end, then prints its outputs, or with `--json` its summary. */
 async function watched(client: PlatformClient, taskId: string, json: boolean): Promise<void> {
-  const cohort = await watching(`the cohort goes on; npx hearth cohorts show ${taskId} shows it.`, () =>
-    follow(client, taskId, json ? undefined : process.stderr),
+  const shows = `npx hearth cohorts show ${taskId}`
+  if (!json) console.error(`Task ${taskId}`)
+  const cohort = await watching(`the cohort goes on; ${shows} shows it.`, () =>
+    follow(client, taskId, json ? undefined : process.stderr).catch((err: unknown) => {
+      if (!(err instanceof CliError)) throw err
+      throw new CliError(`${err.message} The cohort may go on; ${shows} shows it.`, err.exitCode, err.issues)
+    }),
   )
   const failure = failureOf(cohort)
   if (json) console.log(JSON.stringify(cohort, null, 2))

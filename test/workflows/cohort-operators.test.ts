@@ -115,6 +115,12 @@ describe('what operators do while a cohort runs', function () {
     assert.equal((await cohorts.bookings(run)).sums.total_micro, 0)
     const workflow = cohorts.workflow(run)
     await assert.rejects(workflow.result())
+    const { currentDetails = '' } = await workflow.query<{ currentDetails?: string }>(
+      '__temporal_workflow_metadata',
+    )
+    assert.match(currentDetails, new RegExp(`task ${run.task_id} .* endpoint_refused at stage "second"`))
+    assert.match(currentDetails, /\| first \| [^|]+ \| succeeded \| 1 \|/)
+    assert.match(currentDetails, /\| second \| [^|]+ \| ended without a result \|/)
     await recordHistory('cohort-run-failed', workflow)
   })
 

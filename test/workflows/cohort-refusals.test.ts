@@ -75,4 +75,31 @@ describe('what a model says against its input', function () {
     assert.deepEqual([second.attempt, second.error.code], [1, 'input_refused'], JSON.stringify(second.error))
     assert.match(second.error.message, /makes the whole input, and is no object/)
   })
+
+  for (const [name, path, outputs, said] of [
+    ['an edge', '/predictions/7', undefined, /has nothing at the path of edge "a-b-2"/],
+    [
+      'an output',
+      '/predictions/0',
+      [{ name: 'x', stage_id: 'a', path: '/none' }],
+      /has nothing at the path of output "x"/,
+    ],
+  ] as const)
+    it(`is no result where it lacks what ${name} takes, and the next stage does not run without`, async () => {
+      await using _control = await world.control()
+      const { id } = await world.endpoint({ name: `lacking-${newId()}` })
+      const plan: PlanRequest = {
+        stages: ['a', 'b'].map((stage_id) => ({ stage_id, endpoint_id: id })),
+        edges: [
+          { from: { stage_id: 'input', path: '/words' }, to: { stage_id: 'a', path: '/instances' } },
+          { from: { stage_id: 'a', path }, to: { stage_id: 'b', path: '/instances/0' } },
+        ],
+        ...(outputs && { outputs: [...outputs, { name: 'y', stage_id: 'b' }] }),
+      }
+      const seen = await ended((await run(plan, { words: ['x'] })).task_id)
+      const [first, second] = seen.stages
+      assert.deepEqual([seen.status, first.attempt, first.error?.code], ['failed', 1, 'result_refused'])
+      assert.match(first.error.message, said)
+      assert.equal(second.status, 'cancelled')
+    })
 })

@@ -51,7 +51,6 @@ describe('the stages of a cohort', () => {
       openCohort: (): OpenedCohort => ({
         ended: false,
         accountId: newId(),
-        name: 'a chain',
         deadlineAt: Date.now() + 60_000,
         stages: [outline('producer', []), outline('consumer', ['producer'])],
       }),
@@ -98,7 +97,6 @@ describe('the stages of a cohort', () => {
       openCohort: (): OpenedCohort => ({
         ended: false,
         accountId: newId(),
-        name: 'a long one',
         deadlineAt: Date.now() + 120_000,
         stages: ['slow', 'flaky'].map((name) => ({ ...outline(name, []), isDone: done.has(name) })),
       }),

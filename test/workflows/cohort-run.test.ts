@@ -269,19 +269,19 @@ describe('cohortRun', () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'late' }, { price_micro: PRICE })
-    const plan: PlanRequest = {
+    const planOf = (wait_s: number): PlanRequest => ({
       stages: [
         { stage_id: 'quick', endpoint_id: endpoint.id },
-        { stage_id: 'slow', endpoint_id: endpoint.id, input: { wait_s: 3 } },
+        { stage_id: 'slow', endpoint_id: endpoint.id, input: { wait_s } },
       ],
       edges: [words('quick'), value('quick', 'slow', '/text')],
-    }
-    const accepted = await run(plan, { words: ['kept'] }, { deadline_s: 2 })
+    })
+    const accepted = await run(planOf(300), { words: ['kept'] }, { deadline_s: 8 })
     const seen = await ended(accepted.task_id)
     assert.deepEqual([seen.status, seen.error.code], ['failed', 'deadline_exceeded'], JSON.stringify(seen))
     assert.equal((await bookings(accepted.task_id)).sums.total_micro, 0)
 
-    const again = await run(plan, { words: ['kept'] }, { resume_of: accepted.cohort_id })
+    const again = await run(planOf(0), { words: ['kept'] }, { resume_of: accepted.cohort_id })
     const resumed = await ended(again.task_id)
     assert.equal(resumed.status, 'succeeded', JSON.stringify(resumed))
     assert.deepEqual(attempts(resumed), { quick: 'succeeded 0', slow: 'succeeded 1' })

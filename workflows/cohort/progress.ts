@@ -10,6 +10,8 @@ export interface Progress extends StageOutline {
   isWaiting: boolean
   /** True when it has ended without a result, so that nothing is needed for it. */
   isOff: boolean
+  /** True when its work was cut short: it has failed for good, or was cancelled. */
+  isCut: boolean
   /** True when its row was put back while it was at work, so that it is called again once its last call has returned. */
   isRepeated: boolean
   /** Counts how often it was begun; a repeated stage may begin anew before its last call has returned. */
@@ -42,6 +44,7 @@ export const begin = (stages: readonly StageOutline[]): Run =>
         isRunning: false,
         isWaiting: false,
         isOff: stage.isOff ?? false,
+        isCut: false,
         isRepeated: false,
         turn: 0,
         node: '',
@@ -97,16 +100,25 @@ export function endCall(call: Call | undefined, ended: NonNullable<Call['ended']
   call.scope.cancel()
 }
 
-/** Shows the stages as a table in the Temporal UI. */
-export function show(run: Run): void {
+/** Shows the stages as a table in the Temporal UI, behind what is to be said of them. */
+export function show(run: Run, said = ''): void {
   const rows = [...run.values()].map((stage) => {
-    const missing = stage.producers.filter((producer) => run.get(producer)?.state === 'pending')
-    const waits = stage.waitsFor || (stage.state === 'pending' ? missing.join(', ') : '')
-    return `| ${stage.name} | ${stage.node} | ${stage.state} | ${stage.attempt || ''} | ${waits} |`
+    const { name, node, attempt, state, producers, waitsFor } = stage
+    const missing = producers.filter((producer) => run.get(producer)?.state !== 'done')
+    const waits = waitsFor || (state === 'done' || stage.isRunning ? '' : missing.join(', '))
+    return `| ${name} | ${node} | ${wordOf(stage)} | ${attempt || ''} | ${waits} |`
   })
-  setCurrentDetails(
-    ['| stage | node | status | attempt | waits for |', '| --- | --- | --- | --- | --- |', ...rows].join(
-      '\n',
-    ),
-  )
+  const table = [
+    '| stage | node | status | attempt | waits for |',
+    '| --- | --- | --- | --- | --- |',
+    ...rows,
+  ]
+  setCurrentDetails([...(said ? [said, ''] : []), ...table].join('\n'))
+}
+
+/** The rows tell whether a node loads, waits or runs; the workflow knows that it has the stage. */
+function wordOf({ state, isOff, isCut, isRunning }: Progress): string {
+  if (state === 'started') return isRunning ? 'running' : 'at work'
+  if (state !== 'done') return state
+  return isOff || isCut ? 'ended without a result' : 'succeeded'
 }

@@ -35,7 +35,8 @@ export interface StageOutline {
 export interface OpenedCohort {
   ended: boolean
   accountId: string
-  name: string
+  /** Absent from histories of before. */
+  taskId?: string
   /** Epoch milliseconds. */
   deadlineAt: number
   stages: StageOutline[]
@@ -61,13 +62,13 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   /** Starts a cohort, and returns its graph. Safe to repeat because the row moves once. */
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
-    if (!cohort) return { ended: true, accountId: '', name: '', deadlineAt: 0, stages: [] }
+    if (!cohort) return { ended: true, accountId: '', deadlineAt: 0, stages: [] }
     const { edges, outputs } = graphIn(cohort)
     const rows = await cohortRepository.readStages(db, cohortId)
     return {
       ended: false,
       accountId: cohort.account_id,
-      name: cohort.name ?? 'cohort',
+      taskId: cohort.task_id,
       deadlineAt: cohort.deadline_at.getTime(),
       stages: rows.map((row) => {
         const { quorum } = specOf(row)

@@ -8,6 +8,7 @@ import { QUORUM_NOT_MET, QuorumError } from '../../../domain/cohorts/quorum.ts'
 import { STAGE_TIMEOUT, StageTimeoutError } from '../../../domain/cohorts/stage-timeout.ts'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
 import { storable } from '../../../domain/storable-text.ts'
+import { ControlError } from '../../../node-runtime/control/client.ts'
 import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
@@ -136,6 +137,9 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
   if (err instanceof InferenceError) {
     return { code: err.retryable ? 'model_failed' : 'input_refused', message, retryable: err.retryable }
   }
+  // The platform does not take what the model has made, and would not take it from another node.
+  if (err instanceof ControlError && err.status === 422)
+    return { code: 'result_refused', message, retryable: false }
   if (err instanceof ToolError) {
     const code = err.isOfNode ? 'no_capacity' : 'input_refused'
     return { code, message, retryable: err.isOfNode }

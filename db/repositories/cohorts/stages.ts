@@ -1,4 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Graph } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
 import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
@@ -58,9 +59,38 @@ export async function lockStagesAtWork(
     .execute()
 }
 
-/** Returns the hand-overs of a stage's result. */
-export function outgoingOf(db: Kysely<Database>, stageId: string): Promise<EdgeFacts[]> {
-  return db.selectFrom('cohort_edge').select(EDGE_FACTS).where('from_stage_id', '=', stageId).execute()
+/** Returns the hand-overs of a stage's result, and whether their consumers may begin without some of theirs. */
+export function outgoingOf(
+  db: Kysely<Database>,
+  stageId: string,
+): Promise<(EdgeFacts & { has_quorum: boolean })[]> {
+  return db
+    .selectFrom('cohort_edge')
+    .select(EDGE_FACTS)
+    .select(
+      sql<boolean>`exists (select from cohort_stage consumer
+        where consumer.id = cohort_edge.to_stage_id and consumer.specification->'quorum' is not null)`.as(
+        'has_quorum',
+      ),
+    )
+    .where('from_stage_id', '=', stageId)
+    .execute()
+}
+
+/** Returns the outputs of a cohort that are made of a stage's result. */
+export async function outputsFrom(
+  db: Kysely<Database>,
+  stageId: string,
+): Promise<{ name: string; path: string }[]> {
+  const row = await db
+    .selectFrom('cohort_stage')
+    .innerJoin('cohort', 'cohort.id', 'cohort_stage.cohort_id')
+    .select(['cohort_stage.name', 'cohort.request'])
+    .where('cohort_stage.id', '=', stageId)
+    .executeTakeFirst()
+  if (!row) return []
+  const { outputs = [] } = row.request as unknown as Partial<Graph>
+  return outputs.filter(({ stage_id }) => stage_id === row.name)
 }
 
 /** Records the node that a stage is called on. */
@@ -259,7 +289,7 @@ export async function retryStage(
   ])
 }
 
-/** Ends a stage without a result: nothing is handed to it any more, and what it hands over is its default output or nothing. */
+/** Ends a stage without a result: nothing is handed to it any more. What it hands over is its default output or nothing, where the cohort goes on. */
 export async function giveUpStage(
   trx: Transaction<Database>,
   { stage, incoming, outgoing }: LockedStage,
@@ -277,7 +307,8 @@ export async function giveUpStage(
     .where('id', '=', stage.id)
     .execute()
   await closeEdges(trx, incoming)
-  for (const edge of outgoing) {
+  // A stage that has failed ends its cohort, and no other one may run without its value until then.
+  for (const edge of status === 'failed' ? [] : outgoing) {
     const value = spare === undefined ? undefined : carriedBy(edge, spare)
     if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, payloadOf(value), undefined)
     else await closeEdges(trx, [edge])

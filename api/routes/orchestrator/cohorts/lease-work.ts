@@ -13,8 +13,10 @@ import type { EdgeFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
+import { valueAt } from '../../../../domain/cohorts/pointer.ts'
 import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
-import { invalid } from '../../../../domain/errors.ts'
+import { isByValue } from '../../../../domain/cohorts/values.ts'
+import { type ApiError, invalid } from '../../../../domain/errors.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import type { CompleteLease } from '../../../../schemas/lease.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
@@ -68,6 +70,9 @@ function handedOver(payloads: ResultPayloads, edge: EdgeFacts): ValuePayload | u
   }
 }
 
+/** Nodes leave paths out of what they pass on, so the path is named by whose it is. */
+const nothingAt = (whose: string): ApiError => invalid(['body', 'result'], `has nothing at the path ${whose}`)
+
 /** The rules of a lease on a stage. Completing it ends the stage and hands its values over; the workflow ends the cohort. */
 export const stageWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
@@ -100,7 +105,14 @@ export const stageWork = {
     const keyOf = (file: Omit<LeaseFile, 'kind'>) => stageWork.fileKey(lease, { kind: 'output', ...file })
     await Promise.all((taskResult(body).outputs ?? []).map((file) => assertStored(objects, keyOf, file)))
     const payloads = payloadsOf(lease, body)
-    for (const edge of await cohortStageRepository.outgoingOf(db, lease.subject_id)) {
+    const outgoing = await cohortStageRepository.outgoingOf(db, lease.subject_id)
+    for (const edge of outgoing) {
+      const value = handedOver(payloads, edge)
+      if (!value && isByValue(edge.kind) && !edge.has_quorum) throw nothingAt(`of edge "${edge.name}"`)
+    }
+    for (const { name, path } of await cohortStageRepository.outputsFrom(db, lease.subject_id))
+      if (valueAt(stageResult(lease, body).result, path) === undefined) throw nothingAt(`of output "${name}"`)
+    for (const edge of outgoing) {
       const value = handedOver(payloads, edge)
       if (!value) continue
       const key = valueKey({ edge, accountId: lease.account_id, value })
