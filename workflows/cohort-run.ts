@@ -23,6 +23,7 @@ import {
   type Progress,
   type Run,
   show,
+  type Shown,
   waitingFor,
 } from './cohort/progress.ts'
 import { Room } from './cohort/room.ts'
@@ -49,14 +50,18 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
   const isSwept = patched('swept-cohorts')
   const cohort = await openCohort({ cohortId })
   if (cohort.ended) return setCurrentDetails('The cohort had ended already.')
-  const shown: Shown = { run: new Map() }
+  const shown: Shown = { run: new Map(), said: '' }
+  const say = (said: string) => {
+    shown.said = said
+    show(shown)
+  }
   const ofTask = cohort.taskId ? ` of task ${cohort.taskId}` : ''
   try {
     await CancellationScope.withTimeout(Math.max(1, cohort.deadlineAt - Date.now()), () =>
       runAll(input, cohort, { shown, isSwept }),
     )
     await endCohort({ cohortId, ending: { status: 'succeeded' } })
-    show(shown.run, `The cohort${ofTask} has succeeded; its result is in the row of its task.`)
+    say(`The cohort${ofTask} has succeeded; its result is in the row of its task.`)
   } catch (err) {
     if (err instanceof ContinueAsNew) throw err
     const isOverdue = isCancellation(err) && Date.now() >= cohort.deadlineAt
@@ -64,7 +69,7 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
     const status = isCancellation(err) && !isOverdue ? 'cancelled' : 'failed'
     await CancellationScope.nonCancellable(() => endCohort({ cohortId, ending: { status, fault } }))
     const where = fault.stage_id === undefined ? '' : ` at stage "${fault.stage_id}"`
-    show(shown.run, `The cohort${ofTask} has ended without a result: ${fault.code}${where}.`)
+    say(`The cohort${ofTask} has ended without a result: ${fault.code}${where}.`)
     if (status === 'cancelled') throw err
     throw ApplicationFailure.nonRetryable(`the cohort has failed${where}: ${fault.code}`, fault.code)
   }
@@ -75,11 +80,6 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
   if (err instanceof StageFailed) return err.fault
   if (isCancellation(err)) return { code: 'cancelled', message: 'the cohort was cancelled' }
   return { code: 'internal', message: 'the run of the cohort failed' }
-}
-
-/** The stages as they are shown when the cohort has ended. */
-interface Shown {
-  run: Run
 }
 
 interface News {
@@ -144,14 +144,14 @@ async function runStages(
     cohortId,
     accountId,
     repeat,
-    shown: () => show(run),
+    shown: () => show(shown),
     swept: room && { room, makeWay: (stage) => makeWay(stage, run, repeat), isFull: () => isFull() },
   }
   setHandler(stageStarted, (stageName, isRunning = false) => {
     const stage = run.get(stageName)
     if (stage?.state === 'called') stage.state = 'started'
     if (stage && isRunning) stage.isRunning = true
-    show(run)
+    show(shown)
   })
   setHandler(stageOverdue, (stageName, attempt) => {
     const stage = run.get(stageName)
@@ -182,7 +182,7 @@ async function runStages(
         })
         .finally(() => {
           if (stage.turn === turn) stage.state = stage.isRepeated ? 'pending' : 'done'
-          show(run)
+          show(shown)
         })
     }
     const spare = all().filter((stage) => isUnneeded(stage, run))
@@ -194,7 +194,7 @@ async function runStages(
       }
       continue
     }
-    show(run)
+    show(shown)
     if (failures.length > 0) {
       for (const { scope } of all()) scope.cancel()
       throw failures[0]

@@ -122,7 +122,7 @@ export function spaceHandOver(
     return because(
       'evidence_missing',
       edge_id,
-      `"${from.name}" and "${to.name}" are different spaces, and nothing shows that one may stand for the other; let a structured run measure it`,
+      `"${from.name}" and "${to.name}" are different spaces, and nothing shows that one may stand for the other; ${MAPPED.includes(to.kind) ? 'let a structured run measure it' : 'an evaluator may register evidence of their identity'}`,
     )
   if (deciding.status === 'expired' || deciding.status === 'revoked')
     return because(

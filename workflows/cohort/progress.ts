@@ -100,8 +100,14 @@ export function endCall(call: Call | undefined, ended: NonNullable<Call['ended']
   call.scope.cancel()
 }
 
-/** Shows the stages as a table in the Temporal UI, behind what is to be said of them. */
-export function show(run: Run, said = ''): void {
+/** The stages of a cohort, and what is said of it once it has ended. */
+export interface Shown {
+  run: Run
+  said: string
+}
+
+/** Shows the stages as a table in the Temporal UI, behind what is said. */
+export function show({ run, said }: Shown): void {
   const rows = [...run.values()].map((stage) => {
     const { name, node, attempt, state, producers, waitsFor } = stage
     const missing = producers.filter((producer) => run.get(producer)?.state !== 'done')

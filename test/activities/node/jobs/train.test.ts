@@ -14,9 +14,9 @@ describe('training on a node', function () {
   this.timeout(600_000)
   const jobs = jobSuite()
   const { get, types, startNode } = jobs
-  const start = async (hyperparameters: object, body: object = {}) =>
+  const start = async (hyperparameters: object, body: object = {}, rows = 2_000) =>
     createRun(jobs.world.api, jobs.key, {
-      dataset_id: await readyDataset(jobs.world.api, jobs.accountId, { rows: 2_000 }),
+      dataset_id: await readyDataset(jobs.world.api, jobs.accountId, { rows }),
       hyperparameters: { ...hyperparameters },
       ...body,
     })
@@ -101,8 +101,9 @@ describe('training on a node', function () {
     })
 
     it('ends with a checkpoint when it is paused, and goes on from it when it is resumed', async () => {
-      // With larger steps nothing is left to learn soon, and the run ends by itself.
-      const jobId = await start({ epochs: 100_000, checkpoint_every_epochs: 100_000, learning_rate: 0.0001 })
+      // Epochs take long with so many rows, so that the model stays small until the pause.
+      const slow = { epochs: 100_000, checkpoint_every_epochs: 100_000, learning_rate: 0.0001 }
+      const jobId = await start(slow, {}, 100_000)
       const measured = async (): Promise<number> =>
         (await get(`${jobId}/metrics`)).metrics.epochs.at(-1)?.epoch ?? 0
       await until(async () => (await measured()) > 20, LONGEST_MS)
