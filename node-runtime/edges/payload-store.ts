@@ -158,7 +158,14 @@ export class PayloadStore implements AsyncDisposable {
 
   /** Resolves once a payload of this size fits. Who frees the disk otherwise wakes nobody here. */
   async whenRoom(bytes: number, signal: AbortSignal): Promise<void> {
-    while (!(await this.hasRoom(bytes))) await this.#changed(signal)
+    for (;;) {
+      // What changes while the disk is asked counts as well.
+      const waiting = new AbortController()
+      const changed = this.#changed(AbortSignal.any([signal, waiting.signal]))
+      changed.catch(() => {})
+      if (await this.hasRoom(bytes)) return waiting.abort()
+      await changed
+    }
   }
 
   /** Gives a consumer on this node a name of its own for the bytes, which nothing has to be copied for. */

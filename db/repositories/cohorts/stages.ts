@@ -217,12 +217,16 @@ export async function completeStage(
       output_kept: true,
       run_ms: runMs,
       model_state: modelState,
+      started_at: sql<Date>`coalesce(started_at, now())`,
       completed_at: sql<Date>`clock_timestamp()`,
       error: null,
     })
     .where('id', '=', stage.id)
     .execute()
+  const { name: stageName, node_id: nodeId, attempt } = stage
   const events: NewCohortEvent[] = []
+  // The result of a quick stage may come before the word that it has begun.
+  if (stage.started_at === null) events.push({ type: 'stage.started', stageName, nodeId, attempt })
   for (const edge of outgoing.filter(({ kind }) => isByValue(kind))) {
     const value = payloads.of(edge)
     // A repeated stage may have another result.
@@ -232,7 +236,7 @@ export async function completeStage(
   }
   await appendCohortEvents(trx, stage.cohort_id, [
     ...events,
-    { type: 'stage.succeeded', stageName: stage.name, nodeId: stage.node_id, attempt: stage.attempt },
+    { type: 'stage.succeeded', stageName, nodeId, attempt },
   ])
 }
 
