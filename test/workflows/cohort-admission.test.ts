@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { AnyBody } from '../support/servers/api.ts'
+import { CohortCaller } from '../support/servers/cohort-caller.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
@@ -11,33 +12,24 @@ import {
 describe('the admission of cohorts', function () {
   this.timeout(60_000)
   let world: InferenceWorld
+  let cohorts: CohortCaller
   let node: WorldNode
   before(async () => {
     world = await startInferenceWorld()
+    cohorts = new CohortCaller(world)
     node = await world.node()
   })
   after(async () => {
     await node?.[Symbol.asyncDispose]()
     await world?.[Symbol.asyncDispose]()
   })
-  const call = (method: 'GET' | 'POST', path: string, body?: object, headers: object = {}) =>
-    world.api.call<AnyBody>(method, path, {
-      key: world.key,
-      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone', ...headers },
-      ...(body && { body }),
-    })
-  const run = async (plan: PlanRequest, input: object, more: object = {}) => {
-    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input, ...more })
-    assert.equal(status, 202, JSON.stringify(body))
-    return body
-  }
   const words = (to: string, path = '/instances') => ({
     from: { stage_id: 'input', path: '/words' },
     to: { stage_id: to, path },
   })
   /** Makes a cohort as it is when all its stages have succeeded and it was then cancelled. */
   async function finished(plan: PlanRequest, input: object): Promise<AnyBody> {
-    const accepted = await run(plan, input)
+    const accepted = await cohorts.run(plan, input)
     const { db } = world.api.database
     await db
       .updateTable('cohort_stage')
@@ -49,7 +41,7 @@ describe('the admission of cohorts', function () {
       })
       .where('cohort_id', '=', accepted.cohort_id)
       .execute()
-    const { status } = await call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`)
+    const { status } = await cohorts.call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`)
     assert.equal(status, 200)
     return accepted
   }
@@ -62,8 +54,8 @@ describe('the admission of cohorts', function () {
       edges: [words('a')],
       constraints: { max_cost_credits: 5 },
     }
-    const { body } = await call('POST', '/api/v1/cohorts:plan', plan)
-    const held = body.feasible ? await run(plan, { words: ['x'] }) : undefined
+    const { body } = await cohorts.call('POST', '/api/v1/cohorts:plan', plan)
+    const held = body.feasible ? await cohorts.run(plan, { words: ['x'] }) : undefined
     const holds = held
       ? await world.api.database.db
           .selectFrom('ledger_transfer')
@@ -86,8 +78,8 @@ describe('the admission of cohorts', function () {
     }))
     const plan: PlanRequest = { stages, edges: stages.map(({ stage_id }) => words(stage_id)) }
     const before = await finished(plan, { words: ['x'] })
-    const again = await run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
-    const { body } = await call('GET', `/api/v1/tasks/${again.task_id}/cohort/events`)
+    const again = await cohorts.run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
+    const { body } = await cohorts.call('GET', `/api/v1/tasks/${again.task_id}/cohort/events`)
     for (const { type, data } of body.events)
       assert.ok(Buffer.byteLength(JSON.stringify(data)) <= 2_048, `${type}: ${JSON.stringify(data).length}`)
   })
@@ -96,13 +88,16 @@ describe('the admission of cohorts', function () {
     const { id } = await world.endpoint({ name: `named-${newId()}` })
     const stages = [{ stage_id: 'a', endpoint_id: id }]
     for (const name of ['\u{1F600}'.repeat(100), `x${'\u{1F600}'.repeat(99)}`, '\u4E00'.repeat(200)])
-      await run({ name, stages, edges: [] }, {})
+      await cohorts.run({ name, stages, edges: [] }, {})
   })
 
   it('refuses an input that an edge replaces by a text', async () => {
     const { id } = await world.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a', '')] }
-    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input: { words: 'a text' } })
+    const { status, body } = await cohorts.call('POST', '/api/v1/cohorts:run', {
+      plan,
+      input: { words: 'a text' },
+    })
     assert.notEqual(status, 202, JSON.stringify(body))
   })
 
@@ -114,7 +109,7 @@ describe('the admission of cohorts', function () {
     }))
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges }
     const started = performance.now()
-    const { status, body } = await call('POST', '/api/v1/cohorts:run', {
+    const { status, body } = await cohorts.call('POST', '/api/v1/cohorts:run', {
       plan,
       input: { x: 'y'.repeat(1_000_000) },
     })

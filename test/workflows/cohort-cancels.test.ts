@@ -3,44 +3,27 @@ import { sql } from 'kysely'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
+import { CohortCaller } from '../support/servers/cohort-caller.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
   type WorldNode,
 } from '../support/servers/inference-world.ts'
-import { until } from '../support/servers/node.ts'
 
 describe('cohorts under calls of callers', function () {
   this.timeout(60_000)
   let world: InferenceWorld
+  let cohorts: CohortCaller
   let node: WorldNode
   before(async () => {
     world = await startInferenceWorld()
+    cohorts = new CohortCaller(world)
     node = await world.node()
   })
   after(async () => {
     await node?.[Symbol.asyncDispose]()
     await world?.[Symbol.asyncDispose]()
   })
-  const call = (method: 'GET' | 'POST', path: string, body?: object, headers: object = {}) =>
-    world.api.call<AnyBody>(method, path, {
-      key: world.key,
-      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone', ...headers },
-      ...(body && { body }),
-    })
-  const run = async (plan: PlanRequest, input: object, more: object = {}) => {
-    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input, ...more })
-    assert.equal(status, 202, JSON.stringify(body))
-    return body
-  }
-  const ended = async (taskId: string) => {
-    let seen: AnyBody = {}
-    await until(async () => {
-      seen = (await call('GET', `/api/v1/tasks/${taskId}/cohort`)).body
-      return ['succeeded', 'failed', 'cancelled'].includes(seen.status)
-    }, 30_000)
-    return seen
-  }
   const words = (to: string, path = '/instances') => ({
     from: { stage_id: 'input', path: '/words' },
     to: { stage_id: to, path },
@@ -59,8 +42,8 @@ describe('cohorts under calls of callers', function () {
       outputs: [{ name: 'seen', stage_id: 'a', path: '/predictions/0' }],
     }
     const schema = { reasoning: 1, answer: 2 }
-    const accepted = await run(plan, { schema })
-    await ended(accepted.task_id)
+    const accepted = await cohorts.run(plan, { schema })
+    await cohorts.ended(accepted)
     const task = await world.task(accepted.task_id)
     assert.equal(task.result.seen, JSON.stringify(schema))
   })
@@ -79,19 +62,20 @@ describe('cohorts under calls of callers', function () {
     }
     const control = await world.control()
     try {
-      const all = await Promise.all(Array.from({ length: 12 }, () => run(plan, { words: ['x'] })))
+      const all = await Promise.all(Array.from({ length: 12 }, () => cohorts.run(plan, { words: ['x'] })))
       await Promise.all(
         all.map(async ({ task_id }, i) => {
           await new Promise((resolve) => setTimeout(resolve, 150 * i))
           const answers = await Promise.all(
-            [1, 2, 3].map(() => call('POST', `/api/builder/v1/tasks/${task_id}:cancel`)),
+            [1, 2, 3].map(() => cohorts.call('POST', `/api/builder/v1/tasks/${task_id}:cancel`)),
           )
           for (const { status, text } of answers) assert.ok([200, 409].includes(status), text)
         }),
       )
       const states = []
-      for (const { task_id, cohort_id } of all) {
-        const seen = await ended(task_id)
+      for (const accepted of all) {
+        const { task_id, cohort_id } = accepted
+        const seen = await cohorts.ended(accepted)
         states.push(seen.status)
         const { rows } = await sql<AnyBody>`select stage.id, array_agg(kind order by kind) as kinds,
           sum(case when kind = 'hold' then amount_micro else 0 end) - sum(case when kind in ('capture','payout','fee','refund') and from_purse like '%escrow%' then amount_micro else 0 end) as rest

@@ -1,45 +1,27 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
-import type { AnyBody } from '../support/servers/api.ts'
+import { CohortCaller } from '../support/servers/cohort-caller.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
   type WorldNode,
 } from '../support/servers/inference-world.ts'
-import { until } from '../support/servers/node.ts'
 
 describe('what a model says against its input', function () {
   this.timeout(60_000)
   let world: InferenceWorld
+  let cohorts: CohortCaller
   let node: WorldNode
   before(async () => {
     world = await startInferenceWorld()
+    cohorts = new CohortCaller(world)
     node = await world.node()
   })
   after(async () => {
     await node?.[Symbol.asyncDispose]()
     await world?.[Symbol.asyncDispose]()
   })
-  const call = (method: 'GET' | 'POST', path: string, body?: object, headers: object = {}) =>
-    world.api.call<AnyBody>(method, path, {
-      key: world.key,
-      headers: { 'x-account-id': world.accountId, 'x-user-id': 'someone', ...headers },
-      ...(body && { body }),
-    })
-  const run = async (plan: PlanRequest, input: object, more: object = {}) => {
-    const { status, body } = await call('POST', '/api/v1/cohorts:run', { plan, input, ...more })
-    assert.equal(status, 202, JSON.stringify(body))
-    return body
-  }
-  const ended = async (taskId: string) => {
-    let seen: AnyBody = {}
-    await until(async () => {
-      seen = (await call('GET', `/api/v1/tasks/${taskId}/cohort`)).body
-      return ['succeeded', 'failed', 'cancelled'].includes(seen.status)
-    }, 30_000)
-    return seen
-  }
   for (const shift of ['', 'x'])
     it(`is told at the first attempt, however its words are cut (${shift})`, async () => {
       await using _control = await world.control()
@@ -50,8 +32,8 @@ describe('what a model says against its input', function () {
         ],
         edges: [],
       }
-      const accepted = await run(plan, {})
-      const [stage] = (await ended(accepted.task_id)).stages
+      const accepted = await cohorts.run(plan, {})
+      const [stage] = (await cohorts.ended(accepted)).stages
       assert.deepEqual(
         [stage.attempt, stage.error.code],
         [1, 'input_refused'],
@@ -70,8 +52,8 @@ describe('what a model says against its input', function () {
         { from: { stage_id: 'a', path: '/predictions/0' }, to: { stage_id: 'b', path: '' } },
       ],
     }
-    const accepted = await run(plan, { words: ['x'] })
-    const [, second] = (await ended(accepted.task_id)).stages
+    const accepted = await cohorts.run(plan, { words: ['x'] })
+    const [, second] = (await cohorts.ended(accepted)).stages
     assert.deepEqual([second.attempt, second.error.code], [1, 'input_refused'], JSON.stringify(second.error))
     assert.match(second.error.message, /makes the whole input, and is no object/)
   })
@@ -96,7 +78,7 @@ describe('what a model says against its input', function () {
         ],
         ...(outputs && { outputs: [...outputs, { name: 'y', stage_id: 'b' }] }),
       }
-      const seen = await ended((await run(plan, { words: ['x'] })).task_id)
+      const seen = await cohorts.ended(await cohorts.run(plan, { words: ['x'] }))
       const [first, second] = seen.stages
       assert.deepEqual([seen.status, first.attempt, first.error?.code], ['failed', 1, 'result_refused'])
       assert.match(first.error.message, said)

@@ -13,7 +13,7 @@ export interface Accepted {
   cohort_id: string
 }
 
-/** What the account of a world asks about its cohorts. */
+/** Asks about the cohorts of a world's account. */
 export class CohortCaller {
   readonly #world: InferenceWorld
 
@@ -25,7 +25,7 @@ export class CohortCaller {
     method: 'GET' | 'POST',
     path: string,
     body?: object,
-  ): Promise<{ status: number; body: AnyBody }> {
+  ): Promise<{ status: number; body: AnyBody; text: string }> {
     const { api, key, accountId } = this.#world
     const headers = { 'x-account-id': accountId, 'x-user-id': 'someone' }
     return api.call(method, path, { key, headers, ...(body && { body }) })
@@ -67,7 +67,7 @@ export class CohortCaller {
     return (await this.call('GET', `/api/v1/tasks/${task_id}/cohort/events?limit=500`)).body.events
   }
 
-  /** What was booked for the run, as the operator reads it. */
+  /** Returns the bookings of a run, as the operator reads them. */
   async bookings({ task_id }: Accepted): Promise<AnyBody> {
     const headers = { 'x-api-key': OPERATIONS_KEY }
     const path = `/api/v1/admin/audit/task/${task_id}`
