@@ -4,7 +4,7 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { UploadState } from '../client/index.ts'
 
-/** What an upload is of: a file as it was, for one name on one platform. */
+/** An upload is of one file as it was, for one name on one platform. */
 interface Subject {
   baseUrl: string
   path: string

@@ -57,7 +57,7 @@ export function findPlatform(options: GlobalOptions, config: Config): Platform {
     )
   }
   const baseUrl = sameAddress(address.text)
-  // What belongs to one platform is never sent to another.
+  // A key of one platform is never sent to another.
   const usedProfile = profile && sameAddress(profile.base_url) === baseUrl ? profile : undefined
   const usedReady = ready && sameAddress(ready.base_url) === baseUrl ? ready : undefined
   const credential = (

@@ -17,7 +17,7 @@ export interface PricedTask {
 /** The share of a task's price that the owner of the node earns. */
 const OWNER_SHARE_PCT = 80
 
-/** Where the credits that operators give come from. */
+/** The purse from which operators give credits. */
 const OPERATOR = 'operator'
 const ESCROW = 'escrow'
 const PLATFORM = 'platform'

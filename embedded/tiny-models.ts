@@ -11,7 +11,7 @@ const HELP = `npm run tiny-models [-- folder]
 Writes the small models of docs/cohorts.md, by default to tiny/ in the data directory (HEARTH_DATA_DIR): four language
 models of one sentence each, two encoders of the same few words, and texts of these words with a label.
 `
-/** What the language models say, in tokens. */
+/** The answers of the language models, in tokens. */
 const SENTENCES: Readonly<Record<string, readonly string[]>> = {
   'draft-a': ['It is', ' on its', ' way.'],
   'draft-b': ['We are', ' looking', ' for it.'],

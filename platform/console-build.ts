@@ -7,7 +7,7 @@ import { runProgram } from './processes/run-program.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
 const SOURCES = join(ROOT, 'console')
-/** What the console imports of the rest of the tree: the client, which takes types of the schemas, and these of TypeBox. */
+/** The folders that the console imports of the rest of the tree: the client, which takes types of the schemas, and these of TypeBox. */
 const IMPORTED = ['client', 'schemas', 'node_modules/typebox']
 /** Builds are small, and a gateway that still runs on an earlier one reads its files; the packages are 180 MB. */
 const KEPT = { builds: 10, packages: 3 }

@@ -73,7 +73,7 @@ export const CohortCapabilities = Type.Object(
     produces: Type.Array(Space),
     accepts: Type.Array(Space),
     transports: Type.Array(Transport),
-    /** What edges from a stage at this endpoint may be. */
+    /** The modes of edges from a stage at this endpoint. */
     modes: Type.Array(EdgeMode),
     nodes: Type.Object({ warm: Count, cached: Count, could_load: Count, edge_capable: Count }),
     feeds: Type.Array(Neighbour, { maxItems: 50 }),

@@ -94,7 +94,7 @@ const EdgeSummary = Type.Object({
   state: EdgeState,
   attempt: Type.Integer({ minimum: 1 }),
   transport: Nullable(Transport),
-  /** How it is handed over; until that is agreed on, how the graph asks for it. */
+  /** The mode that was agreed on; until then the one that the graph asks for. */
   mode: EdgeMode,
   bytes: Nullable(Type.Integer({ minimum: 0 })),
   sha256: Nullable(Sha256),

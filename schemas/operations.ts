@@ -230,7 +230,7 @@ export const ModelCopies = Type.Object(
 )
 export type ModelCopies = Static<typeof ModelCopies>
 
-/** What an order to load or evict a model has come to. */
+/** The outcome of an order to load or evict a model. */
 export const NodeModelOrder = Type.Object(
   {
     node_id: Uuid,

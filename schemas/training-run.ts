@@ -198,7 +198,7 @@ export const TrainingRunCancelled = Type.Object(
 )
 export type TrainingRunCancelled = Static<typeof TrainingRunCancelled>
 
-/** What `:pause` and `:resume` answer. */
+/** The answer of `:pause` and `:resume`. */
 export const TrainingRunPaused = Type.Object(
   { run_id: Uuid, status: TrainingRunStatus, paused: Type.Boolean() },
   { $id: 'TrainingRunPaused' },

@@ -27,7 +27,7 @@ export interface Source {
   cohort: CohortRow
   /** The stages that are, by name. */
   stages: Map<string, CohortStageRow>
-  /** Why nothing is taken over, where nothing is. */
+  /** The reason why nothing is taken over, where nothing is. */
   reason?: string
 }
 

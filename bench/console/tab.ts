@@ -4,7 +4,7 @@ import { OPERATIONS_KEY, type World } from './world.ts'
 
 const MB = 1_000_000
 
-/** What a tab has cost its browser. */
+/** The costs of a tab to its browser. */
 interface Cost {
   /** Seconds of CPU of the thread that draws the page and runs its scripts. */
   cpuS: number

@@ -71,7 +71,7 @@ export function nodeCommands(nodes: Command): void {
   }
 }
 
-/** What there is to see of one node. */
+/** Commands that show one node. */
 function lookCommands(nodes: Command): void {
   nodes
     .command('show <node_id>')

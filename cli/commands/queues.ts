@@ -4,7 +4,7 @@ import { seconds } from '../amounts.ts'
 import { open } from '../context.ts'
 import { print, table } from '../print.ts'
 
-/** What waits. */
+/** Commands that show the work that waits. */
 export function queuesCommand(queues: Command): void {
   queues
     .option('--all', 'and queues in which nothing waits and for which nobody asks')

@@ -5,7 +5,7 @@ import { open } from '../context.ts'
 import { id } from '../ids.ts'
 import { print } from '../print.ts'
 
-/** What accounts may do at once. */
+/** The quotas of accounts. */
 export function quotaCommands(quotas: Command): void {
   quotas
     .command('set <account_id>')

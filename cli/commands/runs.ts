@@ -93,7 +93,7 @@ export function runCommands(runs: Command): void {
     .action(asAccount(again))
 }
 
-/** What a run says while it works. */
+/** Commands that follow the log and the metrics of a run. */
 function followCommands(runs: Command): void {
   runs
     .command('logs <run_id>')

@@ -10,7 +10,7 @@ interface UsageOptions {
   to?: string
 }
 
-/** What the account has used. */
+/** Commands that show the usage of the account. */
 export function usageCommand(usage: Command): void {
   usage
     .addOption(

@@ -15,7 +15,7 @@ export interface CommandWords {
   path: string
   commands: readonly { name: string; about: string }[]
   options: readonly OptionWords[]
-  /** What its arguments may be, where that is known. */
+  /** The values that its arguments may have, where these are known. */
   choices: readonly string[]
 }
 

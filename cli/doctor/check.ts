@@ -1,9 +1,9 @@
-/** What was looked at: `wrong` stops something from working, `warning` will. */
+/** The finding of one check: `wrong` stops something from working, `warning` will. */
 export interface Check {
   about: string
   state: 'ok' | 'warning' | 'wrong'
   message: string
-  /** What to do, unless it is ok. */
+  /** The remedy, unless the check is ok. */
   todo?: string
 }
 

@@ -11,7 +11,7 @@ interface Area {
   height: number
 }
 
-/** How the first, second, ... measure is marked; the first is drawn over the others. */
+/** The marks of the first, second, ... measure; the first is drawn over the others. */
 const MARKS = ['*', 'o', '+', 'x']
 const MARGIN = 9
 

@@ -59,7 +59,7 @@ function inOneLine(event: RunEvent): string | undefined {
     case 'event':
       return `${event.data.event_type}${event.data.detail === null ? '' : `: ${event.data.detail}`}`
     case 'status':
-      // What a run has become is an event as well.
+      // A changed status of a run is an event as well.
       return event.data.waiting ? `waits: ${event.data.waiting.reason}` : undefined
     case 'progress':
     case 'done':

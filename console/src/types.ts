@@ -39,5 +39,5 @@ export type EndpointWithSecret = Static<typeof WebhookEndpointWithSecret>
 export type NodeLogs = Static<typeof NodeLogsSchema>
 export type UsageRow = AccountUsage['rows'][number]
 export type LedgerEntry = AccountEntry
-/** What an epoch measured depends on the model. */
+/** The measures of an epoch depend on the model. */
 export type Epoch = EpochLoss & Record<string, number | null | undefined>

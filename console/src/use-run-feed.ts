@@ -10,7 +10,7 @@ export interface Line {
 }
 type Told = Extract<RunEvent, { event: 'event' }>['data']
 
-/** What a run has told since its page was opened. */
+/** The log and the measures of a run since its page was opened. */
 export interface RunFeed {
   lines: Line[]
   epochs: Epoch[]

@@ -26,7 +26,7 @@ export const STREAMED_OPERATIONS: readonly StageOperation[] = ['embed']
 /** The parts of the design that no server has yet. */
 export const LATER = 'is the second step of cohorts, which no server has yet'
 
-/** What the stages of an edge do with its representation; the others go with what a stage takes and gives anyway. */
+/** The operations that make and take a representation; a kind without any goes with each operation. */
 const OF_KIND: Partial<Record<SpaceKind, { from: StageOperation; to?: StageOperation }>> = {
   embedding: { from: 'embed' },
   kv_cache: { from: 'prefill', to: 'decode' },

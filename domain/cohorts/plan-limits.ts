@@ -35,7 +35,7 @@ export function overLimits(priced: Priced, makespanMs: number): PlanReason[] {
 export const costMicro = ({ graph, models }: Priced): number =>
   graph.stages.reduce((sum, { stage_id }) => sum + (models.get(stage_id)?.price_micro ?? 0), 0)
 
-/** What the run costs at most: for each stage the price that is held. */
+/** Returns the highest cost of a run: for each stage the price that is held. */
 const mostMicro = ({ graph, models, fallbacks }: Priced): number =>
   graph.stages.reduce((sum, { stage_id }) => {
     const all = [models.get(stage_id), ...(fallbacks?.get(stage_id) ?? [])]

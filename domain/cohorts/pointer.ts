@@ -42,7 +42,7 @@ export function withValueAt(value: unknown, pointer: string, put: unknown): unkn
 
 interface Writing {
   pointer: string
-  /** How many items may still be made before those that the place names. */
+  /** So many items may still be made before those that the place names. */
   left: number
 }
 

@@ -34,7 +34,7 @@ export interface InMaking {
 
 interface Kept {
   offer: EdgeOffer
-  /** What the consumer of a session is sent. */
+  /** The frames that the consumer of a session is sent. */
   source: FrameSource
   /** Undefined until it is whole. */
   payload: Payload | undefined
@@ -169,7 +169,7 @@ export class PayloadKeepers implements AsyncDisposable {
         if (answer.release) break
         if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
         else if (answer.proceed && isUnderWay(answer)) {
-          // What does not go as frames goes once it is whole.
+          // A payload that does not go as frames goes once it is whole.
           if (answer.agreed?.mode !== 'session') return
           await this.#hand(keeping, kept, answer, ending)
         } else await pauseAfter(answer, signal)
@@ -279,7 +279,7 @@ const goneError = () => new EdgeError('payload_gone', 'the payload has made room
 
 const isUnderWay = ({ state }: EdgeNegotiated): boolean => state === 'negotiated' || state === 'connecting'
 
-/** What a producer offers before its payload is whole. */
+/** Returns the offer of a producer whose payload is not whole yet. */
 const unstated = (
   { space_fingerprint, max_bytes }: OutgoingEdge,
   encoding: Produced['encoding'],
@@ -293,7 +293,7 @@ const unstated = (
   max_bytes,
 })
 
-/** What it offers once it is: it is held then, and goes as one. */
+/** Returns its offer once the payload is whole: it is held then, and goes as one. */
 async function stated(
   edge: OutgoingEdge,
   { payload, encoding, shape, dtype }: Produced,
@@ -301,7 +301,7 @@ async function stated(
 ): Promise<EdgeOffer> {
   const { sizeBytes, sha256, path } = payload
   const offer = unstated(edge, encoding, server)
-  // What is on its way already does not change to another one.
+  // A payload that is on its way already does not change to another way.
   const isInline = !isOffered && sizeBytes <= INLINE_BYTES && (edge.transports?.includes('inline') ?? true)
   return {
     ...offer,

@@ -1,12 +1,12 @@
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { PayloadStore } from '../edges/payload-store.ts'
 
-/** How long a stage waits on its node. After that it is called again, on another node where one can run it. */
+/** A stage waits so long on its node. After that it is called again, on another node where one can run it. */
 const PATIENCE_MS = 15_000
 /** The platform counts an attempt as lost of which it hears nothing for longer. */
 const SIGN_MS = 5_000
 
-/** How a stage waits for room. */
+/** A stage that waits for room. */
 export interface Waiting {
   store: PayloadStore
   /** Tells callers that the stage waits, and that it goes on. */

@@ -11,7 +11,7 @@ import { type EdgeEnd, isRefusal, throwIfFailed } from './edge-end.ts'
 export const PROGRESS_MS = 2_000
 /** The time in which the keeper of a payload hears of the next attempt, and in which a broken session of a whole payload is left to the platform. */
 export const HELD_MS = 5_000
-/** How long a broken session is left to the platform while its producer makes the payload. */
+/** A broken session is left to the platform for so long while its producer makes the payload. */
 const WORKING_MS = 60_000
 const ASK_AGAIN_MS = 1_000
 
@@ -26,7 +26,7 @@ export class BrokenSession extends Error {
   }
 }
 
-/** What a consumer finds out by itself, which no other attempt of the producer changes. */
+/** Failures that a consumer finds by itself, and that no other attempt of the producer changes. */
 const OWN: ReadonlySet<EdgeFailure> = new Set(['no_room', 'size_mismatch', 'digest_mismatch'])
 
 /** Takes a payload as frames, while its producer makes it. */

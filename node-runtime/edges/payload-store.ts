@@ -159,7 +159,7 @@ export class PayloadStore implements AsyncDisposable {
   /** Resolves once a payload of this size fits. Who frees the disk otherwise wakes nobody here. */
   async whenRoom(bytes: number, signal: AbortSignal): Promise<void> {
     for (;;) {
-      // What changes while the disk is asked counts as well.
+      // A change that comes while the disk is asked counts as well.
       const waiting = new AbortController()
       const changed = this.#changed(AbortSignal.any([signal, waiting.signal]))
       changed.catch(() => {})

@@ -37,7 +37,7 @@ export interface LeasedJob {
   gpuCount?: number
 }
 
-/** Where leased work is done, and until when. */
+/** The node of leased work, and the end of the lease. */
 export interface LeasedPlace {
   dir: string
   signal: AbortSignal

@@ -14,7 +14,7 @@ describe('hearth completion', () => {
   })
   after(() => hearth[Symbol.dispose]())
 
-  /** How each shell is asked for what it would complete; the last word is the one that is being typed. */
+  /** The command with which each shell completes; its last word is the one that is being typed. */
   const ask: Record<(typeof SHELLS)[number], (file: string, words: readonly string[]) => string> = {
     bash: (file, words) =>
       sh('bash', [

@@ -186,7 +186,7 @@ describe('hearth runs', () => {
     const lineage = await hearth.run(['models', 'lineage', 'homes'])
     const pulled = await hearth.run(['models', 'pull', 'homes', '--to', 'files'])
     const again = await hearth.run(['models', 'pull', runId, '--to', 'files'])
-    // What another run has made has the same names and sizes.
+    // The files of another run have the same names and sizes.
     writeFileSync(join(hearth.folder, 'files', 'model.txt'), 'old model.txt')
     const other = await hearth.run(['models', 'pull', runId, '--to', 'files'])
 

@@ -8,7 +8,7 @@ import { blocksOf } from '../support/builders/cohorts-page.ts'
 
 const FILES = globSync('docs/examples/cohorts/*.json').toSorted()
 const read = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as PlanRequest
-/** What the page leaves out of the table with 32 columns. */
+/** The part of the table with 32 columns that the page leaves out. */
 const LEFT_OUT = Array.from({ length: 29 }, (_, i) => `"x${i + 2}": 0`).join()
 
 describe('the graphs of docs/cohorts.md', () => {

@@ -16,7 +16,7 @@ interface Watched {
   process: NodeProcess
 }
 
-/** How many minutes the clocks of nodes are off. */
+/** The minutes by which the clocks of nodes are off. */
 const CLOCKS: Record<string, number> = { stays: 4, 'takes-over': -4 }
 
 /** Moves what a process of Node takes for the time. */
@@ -150,7 +150,7 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
       const name = isWorking ? 'working' : places.get(path.slice(path.lastIndexOf('/') + 1))
       if (!name || isOver) return
       held.add(name)
-      // What the victims had to say is never heard.
+      // The last words of the victims are never heard.
       await (name === 'offering' || name === 'handed' ? over.promise : new Promise(() => {}))
     })
     return held

@@ -50,7 +50,7 @@ describe('stages and hand-overs that take too long (3)', function () {
       .where('cohort_id', '=', accepted.cohort_id)
       .where('name', '=', name)
       .executeTakeFirstOrThrow()
-  /** What housekeeping does in each pass. */
+  /** The steps of housekeeping in each pass. */
   const sweep = () => createOverdueActivities(world.api.services).endOverdueWork()
 
   it('end as timeout, told by their own node', async () => {

@@ -8,7 +8,7 @@ import type { WorldNode } from '../support/servers/inference-world.ts'
 import { requireLlamaCpp } from '../support/servers/llm-world.ts'
 import { PromptWorld } from '../support/servers/prompt-world.ts'
 
-/** What vllm#52234 answers with garbage, or with the text of another prompt. */
+/** References that vllm#52234 answers with garbage, or with the text of another prompt. */
 describe('references to prompts that another node has read', function () {
   this.timeout(200_000)
   let world: PromptWorld

@@ -47,7 +47,7 @@ export interface Of {
   repeat: (stageIds: readonly string[]) => void
   /** Shows the stages as they are now. */
   shown: () => void
-  /** What executions have that began after the platform had come to look after deadlines by itself. */
+  /** The parts of executions that began after the platform had come to look after deadlines by itself. */
   swept:
     | {
         room: Room

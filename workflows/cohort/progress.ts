@@ -1,7 +1,7 @@
 import { CancellationScope, setCurrentDetails } from '@temporalio/workflow'
 import type { StageOutline } from '../../activities/control/cohorts/cohorts.ts'
 
-/** What the workflow knows of a stage; the rows have the rest. */
+/** The workflow's knowledge of a stage; the rows have the rest. */
 export interface Progress extends StageOutline {
   state: 'pending' | 'called' | 'started' | 'done'
   /** True once it has all the values that it waits for. */
@@ -27,7 +27,7 @@ export interface Progress extends StageOutline {
 /** A call of a stage on a node, which may be ended from here. */
 export interface Call {
   readonly scope: CancellationScope
-  /** Why it was ended: it took too long, or it holds a slot for nothing and is called again later. */
+  /** The reason why it was ended: it took too long, or it holds a slot for nothing and is called again later. */
   ended?: 'overdue' | 'put_back'
 }
 

@@ -12,7 +12,7 @@ import { callerOf, keepPayload, roomFor, type StageWork } from './stage-work.ts'
 /** So many texts are asked for at once where their vectors are handed over in batches. */
 const BATCH = 32
 
-/** What a model answers about texts. */
+/** The answer of a model about texts. */
 interface Embedded {
   embedding?: number[]
   embeddings?: number[][]

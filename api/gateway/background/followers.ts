@@ -9,7 +9,7 @@ const RETRY_AFTER_S = 5
 interface Followed {
   /** The channel on which the id of a subject is notified when there is news of it. */
   channel: string
-  /** What an account follows, in the plural. */
+  /** The name of the streams of an account's events, in the plural. */
   what: string
   /** Each stream reads on its own whenever its subject has news. */
   mostPerAccount: number

@@ -20,7 +20,7 @@ import { useApi, useRead } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 import { joined, useRunFeed } from '../use-run-feed.ts'
 
-/** What a stream that was cut off would have told is read again this often. */
+/** The events of a stream that was cut off are read again this often. */
 const READ_AGAIN_MS = 10_000
 
 export function RunPage() {

@@ -2,7 +2,7 @@ import { Select } from '@mantine/core'
 
 interface ChoiceProps {
   label: string
-  /** What no choice is called. */
+  /** The label of no choice. */
   any: string
   of: readonly string[]
   value: string | null | undefined

@@ -6,7 +6,7 @@ export interface Column<T> {
   head: string
   cell: (row: T) => ReactNode
   align?: 'right'
-  /** What the API calls this order; the head of the column is then a button. */
+  /** The API's name of this order; the head of the column is then a button. */
   sort?: string
 }
 

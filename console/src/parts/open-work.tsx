@@ -17,7 +17,7 @@ const KINDS = [
   { value: 'cohort', label: 'Cohorts' },
 ]
 
-/** What has not ended, over all accounts, with the workflow of each. */
+/** The open work of all accounts, with the workflow of each. */
 export function OpenWorkItems() {
   const [kind, setKind] = useState('run')
   const work = usePages<'work', WorkItem>(`${ADMIN}/work`, 'work', { kind })

@@ -14,7 +14,7 @@ interface RunLogProps {
   runId: string
   /** The newest lines when the page was opened. */
   read: RunLogs | undefined
-  /** What has come since. */
+  /** The lines that have come since. */
   live: readonly Line[]
   isOpen: boolean
 }

@@ -47,7 +47,7 @@ export async function revokeSpaces(trx: Transaction<Database>, versionId: string
     .execute()
   const fingerprints = spaces.map(({ fingerprint }) => fingerprint)
   const about = sql<boolean>`(source_fingerprint = any(${fingerprints}::text[]) or target_fingerprint = any(${fingerprints}::text[]))`
-  // What was revoked before may still drain, which ends with its model.
+  // Evidence that was revoked before may still drain, which ends with its model.
   const before = await trx
     .selectFrom('compatibility_evidence')
     .select('id')

@@ -257,7 +257,7 @@ export async function noteStageError(
 /** What a stage that has failed calls next. */
 export interface NextAttempt {
   attempt: number
-  /** Why, where its node has not told. */
+  /** The reason, where its node has told none. */
   code?: string
   endpoint?: { fallback: number; endpoint_id: string; model_key: string; price_micro: number }
 }

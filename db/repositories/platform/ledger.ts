@@ -24,7 +24,7 @@ export const boundsOf = ({ from, until }: Period): { low: string; high: string }
 /** The purse of an account, as `domain/ledger.ts` names it. */
 const purseOf = (accountId: string): string => `account:${accountId}`
 
-/** What an account has booked for one task, for one stage of a cohort, or as credits that an operator gave. */
+/** The entries of an account for one task, for one stage of a cohort, or for credits that an operator gave. */
 export interface BookedWork {
   id: string
   /** The task; that of the cohort for a stage. */
@@ -32,7 +32,7 @@ export interface BookedWork {
   endpoint_id: string | null
   cohort_id: string | null
   stage: string | null
-  /** Why the operator gave the credits. */
+  /** The operator's reason for the credits. */
   reason: string | null
   entries: { kind: LedgerKind; amount_micro: number; created_at: string }[]
 }

@@ -1,4 +1,4 @@
-# What docs/cohorts.md does with curl, as functions for sh, bash and zsh: `. docs/examples/cohorts/functions.sh` in the folder
+# The curl calls of docs/cohorts.md, as functions for sh, bash and zsh: `. docs/examples/cohorts/functions.sh` in the folder
 # of the checkout. They reach the platform that `npm start` keeps up.
 
 # ready FIELD: an address or a key of the platform.

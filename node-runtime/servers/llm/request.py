@@ -24,7 +24,7 @@ class ChatRequest:
     messages: list[dict[str, Any]]
     # The ids of a prompt that comes as tokens, in place of messages.
     tokens: list[int] | None
-    # Whether the answer has the ids of its tokens and of those of the prompt.
+    # True where the answer has the ids of its tokens and of those of the prompt.
     with_ids: bool
     output: Output
     sampling: Sampling

@@ -94,7 +94,7 @@ function* callsOf(take: Take, world: World, side: Side): Generator<World | undef
     return
   }
   if (!world.offered[side]) {
-    // What a producer holds it states with its offer.
+    // A producer states with its offer what it holds.
     const stated = side === 'producer' && world.producer.holds ? world.producer.holds : world.stated
     const isStored = world.isStored && stated === world.stated
     const offered = { ...world, stated, isStored, offered: { ...world.offered, [side]: true } }

@@ -1,7 +1,7 @@
 import type { AnyBody } from '../servers/api.ts'
 import type { TestNode } from '../servers/node.ts'
 
-/** What a node asks the platform about a hand-over. */
+/** The questions of a node to the platform about a hand-over. */
 export interface EdgeCall {
   verb: 'negotiate' | 'rendezvous' | 'transfer' | 'session' | 'consume'
   place: { cohortId: string; edgeId: string }

@@ -93,7 +93,7 @@ export class ConsoleTab implements AsyncDisposable {
 
   async picture(name: string): Promise<void> {
     await mkdir(PICTURES, { recursive: true })
-    // What stays in its place while the page scrolls would be pictured in the middle of it.
+    // A part that stays in its place while the page scrolls would be pictured in the middle of it.
     await this.page.locator('html').evaluate((html: { scrollTop: number }) => (html.scrollTop = 0))
     await this.page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true })
   }

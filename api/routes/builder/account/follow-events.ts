@@ -7,7 +7,7 @@ import { EventStreamWriter } from '../../../http/event-stream.ts'
 import type { Services } from '../../../services.ts'
 import { presentEvent } from './present-event.ts'
 
-/** What a stream holds at once; a client that reads slowly gets the rest from the rows. */
+/** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
 const MOST = 500
 /**
  * Ids sort by the time of their making, and transactions commit in any order: events that are this much older than the

@@ -9,7 +9,7 @@ import type { Services } from '../../../services.ts'
 interface Cancellation {
   /** Additional text of the event. */
   detail?: string
-  /** What commits together with the end. */
+  /** A step that commits together with the end. */
   inTransaction?: (trx: Transaction<Database>) => Promise<void>
 }
 

@@ -12,7 +12,7 @@ import type { Services } from '../../../services.ts'
 import { encodeFeedCursor } from './feed-cursor.ts'
 import { showRun } from './show-run.ts'
 
-/** What a stream holds at once; a client that reads slowly gets the rest from the rows. */
+/** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
 const PAGE = { limit: 1_000, maxBytes: 256 * 1024 } as const
 const RETRY_MS = 2_000
 /** A NOTIFY that was lost delays news by at most this time. */

@@ -109,7 +109,7 @@ function Work({ of }: { of: NodeDetail['work'] }) {
   )
 }
 
-/** What the node's Python needs; it is installed when it is needed first. */
+/** The Python environments of the node; each is installed when it is needed first. */
 function Environments({ of }: { of: NodeDetail['environments'] }) {
   if (of.length === 0) return null
   return (

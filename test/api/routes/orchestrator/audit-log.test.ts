@@ -11,7 +11,7 @@ import { signedNode } from '../../../support/servers/signed-node.ts'
 import { scriptTool } from '../../../support/servers/tools.ts'
 
 const KEYS = '/api/builder/v1/keys'
-/** What is asserted elsewhere: `test/api/routes/builder/models/models.test.ts` and `operator-orders.test.ts`. */
+/** Operations that are asserted elsewhere: `test/api/routes/builder/models/models.test.ts` and `operator-orders.test.ts`. */
 const ELSEWHERE = [
   'overrideLifecycle',
   'giveAccountCredits',
