@@ -1,29 +1,18 @@
 import assert from 'node:assert/strict'
-import type { Browser } from 'playwright-core'
-import { openSignedIn } from '../support/builders/console.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
-import { requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { ConsoleWorld } from '../support/servers/console-world.ts'
 
 describe('keys in the console', function () {
   this.timeout(60_000)
-  let browser: Browser
-  let api: TestApi
-  let caller: { accountId: string; key: string }
+  let on: ConsoleWorld
   before(async function () {
-    await requireConsole(this)
-    browser = await requireBrowser(this)
-    api = await startApi()
-    caller = await api.account()
+    on = await ConsoleWorld.start(this)
   })
-  after(async () => {
-    await browser?.close()
-    await api?.[Symbol.asyncDispose]()
-  })
+  after(() => on?.[Symbol.asyncDispose]())
 
-  const me = (key: string) => api.call('GET', '/api/builder/v1/me', { key })
+  const me = (key: string) => on.api.call('GET', '/api/builder/v1/me', { key })
 
   it('are made with limits, shown once, and revoked', async () => {
-    await using tab = await openSignedIn(browser, api, '/account', caller.key)
+    await using tab = await on.open('/account')
     await tab.page.getByLabel(/^Name of the new key/).fill('for the shop')
     await tab.page.getByLabel('Requests a minute').fill('5')
     await tab.page.getByLabel('Days it is for').fill('30')
@@ -50,7 +39,7 @@ describe('keys in the console', function () {
   })
 
   it('are not offered to a key that may not change them', async () => {
-    await using tab = await openSignedIn(browser, api, '/account', await api.key(caller.accountId, 'viewer'))
+    await using tab = await on.open('/account', await on.api.key(on.caller.accountId, 'viewer'))
     await tab.page.getByText(/^Only a key with the role admin/).waitFor()
 
     assert.equal(await tab.page.getByRole('button', { name: 'Make a key' }).count(), 0)

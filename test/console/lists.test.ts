@@ -1,29 +1,19 @@
 import assert from 'node:assert/strict'
-import type { Browser } from 'playwright-core'
 import { until } from '../support/assertions/until.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
-import { openSignedIn } from '../support/builders/console.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
-import { type ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import type { ConsoleTab } from '../support/servers/browser.ts'
+import { ConsoleWorld } from '../support/servers/console-world.ts'
 
 const LINES = 1_200
 
 describe('long lists in the console', function () {
   this.timeout(120_000)
-  let browser: Browser
-  let api: TestApi
-  let caller: { accountId: string; key: string }
+  let on: ConsoleWorld
   before(async function () {
-    await requireConsole(this)
-    browser = await requireBrowser(this)
-    api = await startApi()
-    caller = await api.account()
+    on = await ConsoleWorld.start(this)
   })
-  after(async () => {
-    await browser?.close()
-    await api?.[Symbol.asyncDispose]()
-  })
+  after(() => on?.[Symbol.asyncDispose]())
 
   const firstName = ({ page }: ConsoleTab): Promise<string | null> =>
     page.locator('tbody tr').first().getByRole('link').textContent()
@@ -32,9 +22,9 @@ describe('long lists in the console', function () {
     for (let n = 0; n < 60; n++) {
       const name = `listed-${String(n).padStart(2, '0')}`
       const task_type = n % 20 === 7 ? 'embeddings' : 'regression'
-      await buildEndpoint(api.database.db, caller.accountId, { name, task_type, visibility: 'account' })
+      await buildEndpoint(on.api.database.db, on.caller.accountId, { name, task_type, visibility: 'account' })
     }
-    await using tab = await openSignedIn(browser, api, '/endpoints', caller.key)
+    await using tab = await on.open('/endpoints')
     await tab.page.getByLabel('Search endpoints').fill('listed')
     await tab.page.getByText('1 to 50 of 60').waitFor()
 
@@ -59,8 +49,10 @@ describe('long lists in the console', function () {
   })
 
   it('of lines begin at the end, go back page by page, and have each new line once', async () => {
-    const { db } = api.database
-    const jobId = await createRun(api, caller.key, { dataset_id: await readyDataset(api, caller.accountId) })
+    const { db } = on.api.database
+    const jobId = await createRun(on.api, on.caller.key, {
+      dataset_id: await readyDataset(on.api, on.caller.accountId),
+    })
     await db.updateTable('training_run').set({ status: 'running' }).where('id', '=', jobId).execute()
     const write = (first: number, count: number) =>
       db
@@ -76,7 +68,7 @@ describe('long lists in the console', function () {
         )
         .execute()
     await write(1, LINES)
-    await using tab = await openSignedIn(browser, api, `/runs/${jobId}`, caller.key)
+    await using tab = await on.open(`/runs/${jobId}`)
     const lines = tab.page.getByRole('log').locator('div')
     await lines.getByText(`line ${LINES} of`).waitFor()
     assert.equal(await lines.count(), 500)

@@ -1,53 +1,40 @@
 import assert from 'node:assert/strict'
-import type { Browser } from 'playwright-core'
-import { openSignedIn } from '../support/builders/console.ts'
 import { addLlmVersion } from '../support/builders/merges.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
-import { requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { ConsoleWorld } from '../support/servers/console-world.ts'
 
 describe('models in the console', function () {
   this.timeout(60_000)
-  let browser: Browser
-  let api: TestApi
-  let caller: { accountId: string; key: string }
-
+  let on: ConsoleWorld
   before(async function () {
-    await requireConsole(this)
-    browser = await requireBrowser(this)
-    api = await startApi()
-    caller = await api.account()
+    on = await ConsoleWorld.start(this)
   })
-  after(async () => {
-    await browser?.close()
-    await api?.[Symbol.asyncDispose]()
-  })
+  after(() => on?.[Symbol.asyncDispose]())
 
-  const open = (path: string, key = caller.key) => openSignedIn(browser, api, path, key)
   /** A run that has made a version. */
   async function madeVersion(name: string): Promise<{ jobId: string; versionId: string }> {
-    const dataset = await readyDataset(api, caller.accountId)
-    const jobId = await createRun(api, caller.key, { dataset_id: dataset, job_name: name })
-    await api.database.db
+    const dataset = await readyDataset(on.api, on.caller.accountId)
+    const jobId = await createRun(on.api, on.caller.key, { dataset_id: dataset, job_name: name })
+    await on.api.database.db
       .updateTable('training_run')
       .set({ status: 'completed', started_at: new Date(), completed_at: new Date() })
       .where('id', '=', jobId)
       .execute()
     const made = { model: {}, job_id: jobId, dataset_id: dataset }
-    const versionId = await addLlmVersion(api, caller.accountId, made)
+    const versionId = await addLlmVersion(on.api, on.caller.accountId, made)
     return { jobId, versionId }
   }
   async function registered(name: string): Promise<{ modelId: string; versionId: string }> {
     const { versionId } = await madeVersion(name)
     const body = { name, version_id: versionId }
-    const answer = await api.call('POST', '/api/builder/v1/models', { key: caller.key, body })
+    const answer = await on.api.call('POST', '/api/builder/v1/models', { key: on.caller.key, body })
     assert.equal(answer.status, 201, answer.text)
     return { modelId: answer.body.model_id, versionId }
   }
 
   it('registers what a run made, and walks through its lineage by keyboard', async () => {
     const { jobId } = await madeVersion('walked')
-    await using tab = await open(`/runs/${jobId}`)
+    await using tab = await on.open(`/runs/${jobId}`)
     await tab.page.getByRole('button', { name: 'Register' }).click()
     await tab.page.getByRole('heading', { name: 'walked', level: 1 }).waitFor()
     const step = tab.page.getByRole('group', { name: 'The chosen thing' })
@@ -68,7 +55,7 @@ describe('models in the console', function () {
   it('merges models by a form', async () => {
     const names = ['first part', 'second part']
     for (const name of names) await registered(name)
-    await using tab = await open('/models')
+    await using tab = await on.open('/models')
     await tab.page.getByRole('tab', { name: 'Merge' }).click()
     await tab.page.getByLabel(/^Name/).fill('both')
     await tab.page.getByRole('combobox', { name: 'Models' }).click()
@@ -87,7 +74,7 @@ describe('models in the console', function () {
   })
 
   it('disables a model with a reason, and sends it to its test again', async () => {
-    await using tab = await open('/models')
+    await using tab = await on.open('/models')
     await tab.page.getByRole('tab', { name: 'Registry' }).click()
     const row = tab.page.getByRole('row', { name: /tabular-regression/ }).first()
     await row.getByRole('button', { name: /^Disable/ }).click()
@@ -105,8 +92,8 @@ describe('models in the console', function () {
 
   it('shows a viewer no button that would be refused', async () => {
     const { modelId } = await registered('seen')
-    const key = await api.key(caller.accountId, 'viewer')
-    await using tab = await open(`/models/${modelId}`, key)
+    const key = await on.api.key(on.caller.accountId, 'viewer')
+    await using tab = await on.open(`/models/${modelId}`, key)
     await tab.page.getByRole('cell', { name: 'private' }).waitFor()
     assert.equal(await tab.page.getByRole('button', { name: /^Make / }).count(), 0)
 

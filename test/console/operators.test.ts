@@ -1,29 +1,21 @@
 import assert from 'node:assert/strict'
-import type { Browser } from 'playwright-core'
 import { createRun, readyDataset } from '../support/builders/training.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
-import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { OPERATIONS_KEY } from '../support/servers/api.ts'
+import { ConsoleTab } from '../support/servers/browser.ts'
+import { ConsoleWorld } from '../support/servers/console-world.ts'
 
 describe('operators in the console', function () {
   this.timeout(60_000)
-  let browser: Browser
-  let api: TestApi
-  let caller: { accountId: string; key: string }
+  let on: ConsoleWorld
   before(async function () {
-    await requireConsole(this)
-    browser = await requireBrowser(this)
-    api = await startApi()
-    caller = await api.account()
-    await createRun(api, caller.key, { dataset_id: await readyDataset(api, caller.accountId) })
+    on = await ConsoleWorld.start(this)
+    await createRun(on.api, on.caller.key, { dataset_id: await readyDataset(on.api, on.caller.accountId) })
   })
-  after(async () => {
-    await browser?.close()
-    await api?.[Symbol.asyncDispose]()
-  })
+  after(() => on?.[Symbol.asyncDispose]())
 
   const open = async (path: string): Promise<ConsoleTab> => {
-    const tab = await ConsoleTab.open(browser, api.baseUrl)
-    await tab.page.goto(`/console${path}#key=${caller.key}&operations_key=${OPERATIONS_KEY}`)
+    const tab = await ConsoleTab.open(on.browser, on.api.baseUrl)
+    await tab.page.goto(`/console${path}#key=${on.caller.key}&operations_key=${OPERATIONS_KEY}`)
     return tab
   }
 
@@ -31,7 +23,7 @@ describe('operators in the console', function () {
     await using tab = await open('/')
     const panel = tab.page.getByRole('region', { name: 'Needs attention' })
     await panel.waitFor()
-    const { body } = await api.call('GET', '/api/v1/admin/overview', {
+    const { body } = await on.api.call('GET', '/api/v1/admin/overview', {
       headers: { 'x-api-key': OPERATIONS_KEY },
     })
 
@@ -52,7 +44,7 @@ describe('operators in the console', function () {
   it('find an account by a part of its name, and who changed what', async () => {
     const headers = { 'x-api-key': OPERATIONS_KEY }
     const body = { name: 'Wool and Linen' }
-    const made = await api.call('POST', '/api/v1/admin/accounts', { headers, body })
+    const made = await on.api.call('POST', '/api/v1/admin/accounts', { headers, body })
     assert.equal(made.status, 201, made.text)
     await using tab = await open('/accounts')
     await tab.page.getByLabel(/^Name/).fill('linen')

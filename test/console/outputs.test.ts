@@ -1,29 +1,18 @@
 import assert from 'node:assert/strict'
-import type { Browser } from 'playwright-core'
 import type { NewTask } from '../../db/tables/inference.ts'
 import { until } from '../support/assertions/until.ts'
 import { buildHeldTask } from '../support/builders/build-endpoint.ts'
-import { openSignedIn } from '../support/builders/console.ts'
 import { pngOf } from '../support/builders/png.ts'
 import { wav } from '../support/builders/tiny-speech.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
-import { requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { ConsoleWorld } from '../support/servers/console-world.ts'
 
 describe('results in the console', function () {
   this.timeout(120_000)
-  let browser: Browser
-  let api: TestApi
-  let caller: { accountId: string; key: string }
+  let on: ConsoleWorld
   before(async function () {
-    await requireConsole(this)
-    browser = await requireBrowser(this)
-    api = await startApi()
-    caller = await api.account()
+    on = await ConsoleWorld.start(this)
   })
-  after(async () => {
-    await browser?.close()
-    await api?.[Symbol.asyncDispose]()
-  })
+  after(() => on?.[Symbol.asyncDispose]())
 
   /** Opens the page of a task that has ended with this result. */
   const opened = async (result: object, more: Partial<NewTask> = {}) => {
@@ -32,16 +21,16 @@ describe('results in the console', function () {
       completed_at: new Date(),
       result: Buffer.from(JSON.stringify(result)),
     }
-    const id = await buildHeldTask(api.database.db, caller.accountId, {
+    const id = await buildHeldTask(on.api.database.db, on.caller.accountId, {
       ...ended,
       ...more,
     } as Partial<NewTask>)
-    return openSignedIn(browser, api, `/tasks/${id}`, caller.key)
+    return on.open(`/tasks/${id}`)
   }
 
   it('that are sounds can be heard, from signed addresses', async () => {
     const sound = wav(1)
-    await api.services.objects.put('made/sound.wav', sound, { contentType: 'audio/wav' })
+    await on.api.services.objects.put('made/sound.wav', sound, { contentType: 'audio/wav' })
     const output = {
       filename: 'sound.wav',
       object_key: 'made/sound.wav',

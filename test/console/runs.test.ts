@@ -1,33 +1,26 @@
 import assert from 'node:assert/strict'
-import type { Browser } from 'playwright-core'
 import { createRun, readyDataset } from '../support/builders/training.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
-import { ConsoleTab, requireBrowser, requireConsole } from '../support/servers/browser.ts'
+import { ConsoleTab } from '../support/servers/browser.ts'
+import { ConsoleWorld } from '../support/servers/console-world.ts'
 
 describe('runs in the console', function () {
   this.timeout(60_000)
-  let browser: Browser
-  let api: TestApi
+  let on: ConsoleWorld
   let caller: { accountId: string; key: string }
   let dataset: string
 
   before(async function () {
-    await requireConsole(this)
-    browser = await requireBrowser(this)
-    api = await startApi()
+    on = await ConsoleWorld.start(this)
   })
   beforeEach(async () => {
-    caller = await api.account()
-    dataset = await readyDataset(api, caller.accountId)
+    caller = await on.api.account()
+    dataset = await readyDataset(on.api, caller.accountId)
   })
-  after(async () => {
-    await browser?.close()
-    await api?.[Symbol.asyncDispose]()
-  })
+  after(() => on?.[Symbol.asyncDispose]())
 
   /** Writes what a node writes while it trains. */
   async function epoch(jobId: string, at: number): Promise<void> {
-    const { db } = api.database
+    const { db } = on.api.database
     const losses = { train_loss: 1 / (at + 1), val_loss: 1.2 / (at + 1) }
     await db
       .insertInto('job_epoch')
@@ -40,19 +33,14 @@ describe('runs in the console', function () {
       .execute()
   }
   const begin = (jobId: string) =>
-    api.database.db
+    on.api.database.db
       .updateTable('training_run')
       .set({ status: 'running', started_at: new Date() })
       .where('id', '=', jobId)
       .execute()
-  const signedIn = async (path: string, options: Parameters<typeof ConsoleTab.open>[2] = {}) => {
-    const tab = await ConsoleTab.open(browser, api.baseUrl, options)
-    await tab.page.goto(`/console${path}#key=${caller.key}`)
-    return tab
-  }
 
   it('asks for a key, refuses an unknown one, and keeps a known one for the tab', async () => {
-    await using tab = await ConsoleTab.open(browser, api.baseUrl)
+    await using tab = await ConsoleTab.open(on.browser, on.api.baseUrl)
     const { page } = tab
     await page.goto('/console/')
     await page.getByLabel(/^API key/).fill('hk_unknown')
@@ -73,32 +61,32 @@ describe('runs in the console', function () {
   })
 
   it('takes the key of a link and removes it from the address', async () => {
-    await using tab = await signedIn('/runs')
+    await using tab = await on.open('/runs', caller.key)
 
     await tab.page.getByRole('heading', { name: 'Runs' }).waitFor()
 
-    assert.equal(tab.page.url(), `${api.baseUrl}/console/runs`)
+    assert.equal(tab.page.url(), `${on.api.baseUrl}/console/runs`)
     assert.equal((await tab.context.storageState()).origins.length, 0)
     assert.deepEqual(tab.faults, [])
   })
 
   it('lists runs, and one that is made while the list is open', async () => {
-    await createRun(api, caller.key, { dataset_id: dataset, job_name: 'earlier' })
-    await using tab = await signedIn('/runs')
+    await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'earlier' })
+    await using tab = await on.open('/runs', caller.key)
     await tab.page.getByRole('link', { name: 'earlier' }).waitFor()
 
-    await createRun(api, caller.key, { dataset_id: dataset, job_name: 'later' })
+    await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'later' })
 
     await tab.page.getByRole('link', { name: 'later' }).waitFor()
     assert.deepEqual(tab.faults, [])
   })
 
   it('moves the curves and the log of a run that goes on', async () => {
-    const jobId = await createRun(api, caller.key, { dataset_id: dataset, job_name: 'moving' })
+    const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'moving' })
     await begin(jobId)
     await epoch(jobId, 0)
     await epoch(jobId, 1)
-    await using tab = await signedIn(`/runs/${jobId}`)
+    await using tab = await on.open(`/runs/${jobId}`, caller.key)
     await tab.page.locator('[data-points="2"] canvas').waitFor()
     await tab.page.getByText('epoch 1 has ended').waitFor()
 
@@ -113,11 +101,11 @@ describe('runs in the console', function () {
   it('compares runs', async () => {
     const ids = []
     for (const name of ['left', 'right']) {
-      const jobId = await createRun(api, caller.key, { dataset_id: dataset, job_name: name })
+      const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: name })
       for (const at of [0, 1, 2]) await epoch(jobId, at)
       ids.push(jobId)
     }
-    await using tab = await signedIn('/runs')
+    await using tab = await on.open('/runs', caller.key)
     for (const name of ['left', 'right']) await tab.page.getByLabel(`Compare ${name}`).check()
     await tab.page.getByRole('button', { name: 'Compare 2' }).click()
 
@@ -128,8 +116,8 @@ describe('runs in the console', function () {
   })
 
   it('cancels a run', async () => {
-    const jobId = await createRun(api, caller.key, { dataset_id: dataset, job_name: 'unwanted' })
-    await using tab = await signedIn(`/runs/${jobId}`)
+    const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'unwanted' })
+    await using tab = await on.open(`/runs/${jobId}`, caller.key)
 
     await tab.page.getByRole('button', { name: 'Cancel' }).click()
 
