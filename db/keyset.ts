@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { sql } from 'kysely'
+import { type SelectQueryBuilder, sql } from 'kysely'
 import { ApiError } from '../domain/errors.ts'
 import { isUuidV7 } from '../domain/uuid.ts'
 
@@ -7,14 +7,24 @@ import { isUuidV7 } from '../domain/uuid.ts'
 export const cursorScope = (...parts: unknown[]): string =>
   createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 11)
 
-/** Pages run newest first by UUIDv7 id: one column, no ties, no clock precision to lose. */
-export const encodeCursor = (scope: string, lastId: string): string =>
-  Buffer.from(`${scope}.${lastId}`).toString('base64url')
+/** The row after which a page begins, with its name where the list is sorted by names. */
+export interface Place {
+  id: string
+  name?: string
+}
 
-/** Returns the id to continue below; throws a 422 when the cursor is malformed or belongs to another list. */
-export function decodeCursor(scope: string, cursor: string): string {
-  const [itsScope, id, ...rest] = Buffer.from(cursor, 'base64url').toString().split('.')
-  if (itsScope === scope && id && isUuidV7(id) && rest.length === 0) return id
+/** Pages run by UUIDv7 id, which has no ties and no clock precision to lose, or by name and then by id. */
+export function encodeCursor(scope: string, { id, name }: Place): string {
+  const parts = [scope, id, ...(name === undefined ? [] : [Buffer.from(name).toString('base64url')])]
+  return Buffer.from(parts.join('.')).toString('base64url')
+}
+
+/** Returns the row to continue after; throws a 422 when the cursor is malformed or belongs to another list. */
+export function decodeCursor(scope: string, cursor: string, { byName = false } = {}): Place {
+  const [itsScope, id, name, ...rest] = Buffer.from(cursor, 'base64url').toString().split('.')
+  const isWhole = rest.length === 0 && (name !== undefined) === byName
+  if (itsScope === scope && id && isUuidV7(id) && isWhole)
+    return { id, ...(name !== undefined && { name: Buffer.from(name, 'base64url').toString() }) }
   throw new ApiError('validation_failed', 'cursor is not one that this list returned for this filter', {
     details: { issues: [{ loc: ['query', 'cursor'], msg: 'unknown cursor', type: 'cursor' }] },
   })
@@ -27,3 +37,49 @@ export function decodeCursor(scope: string, cursor: string): string {
  */
 export const ofAccount = (column: string, accountId: string) =>
   sql<boolean>`${sql.ref(column)} = any(array[${accountId}]::uuid[])`
+
+/** A page of a list in the order that was asked for. */
+export interface SortedPage {
+  limit: number
+  sort: 'created_at' | 'name'
+  order: 'asc' | 'desc'
+  after: Place | undefined
+}
+
+interface Sortable {
+  table: string
+  accountId: string
+  /** The column of the names; there is an index by account, name and id. */
+  name?: string
+}
+
+/** Selects a page of the rows of one account, in its order. */
+export function sortedPage<DB, TB extends keyof DB, O>(
+  query: SelectQueryBuilder<DB, TB, O>,
+  { table, accountId, name }: Sortable,
+  { limit, sort, order, after }: SortedPage,
+): SelectQueryBuilder<DB, TB, O> {
+  const id = sql.ref(`${table}.id`)
+  const account = sql.ref(`${table}.account_id`)
+  const beyond = sql.raw(order === 'asc' ? '>' : '<')
+  if (sort === 'name' && name !== undefined) {
+    const key = sql.ref(`${table}.${name}`)
+    return query
+      .where(sql<boolean>`${account} = ${accountId}::uuid`)
+      .$if(after !== undefined, (qb) =>
+        qb.where(sql<boolean>`(${key}, ${id}) ${beyond} (${after?.name}, ${after?.id}::uuid)`),
+      )
+      .orderBy(key, order)
+      .orderBy(id, order)
+      .limit(limit)
+  }
+  return (
+    query
+      .where(ofAccount(`${table}.account_id`, accountId))
+      .$if(after !== undefined, (qb) => qb.where(sql<boolean>`${id} ${beyond} ${after?.id}::uuid`))
+      // The index has its ids in descending order, and is read backwards for the other one.
+      .orderBy(account, order === 'desc' ? 'asc' : 'desc')
+      .orderBy(id, order)
+      .limit(limit)
+  )
+}

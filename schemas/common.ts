@@ -42,6 +42,20 @@ export const PageQuery = Type.Object({
 })
 export type PageQuery = Static<typeof PageQuery>
 
+/** The page of a list that may also run oldest first. */
+export const OrderedPageQuery = Type.Object({
+  ...PageQuery.properties,
+  order: Type.Optional({ ...Vocabulary('asc', 'desc'), default: 'desc' }),
+})
+export type OrderedPageQuery = Static<typeof OrderedPageQuery>
+
+/** The page of a list that is sorted by creation or by name. */
+export const SortedPageQuery = Type.Object({
+  ...OrderedPageQuery.properties,
+  sort: Type.Optional({ ...Vocabulary('created_at', 'name'), default: 'created_at' }),
+})
+export type SortedPageQuery = Static<typeof SortedPageQuery>
+
 /** The body of a list response: `{<name>: [...], next_cursor}`. The cursor is null on the last page. */
 export const pageOf = <const N extends string, T extends TSchema>(name: N, item: T) =>
   Type.Unsafe<Record<N, Static<T>[]> & { next_cursor: string | null }>(

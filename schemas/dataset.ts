@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, SortedPageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
 
 export const DatasetStatus = Vocabulary('pending', 'ready', 'failed')
@@ -48,7 +48,10 @@ export const DatasetList = Type.Object(
   { $id: 'DatasetList' },
 )
 
-export const DatasetQuery = Type.Object({ ...PageQuery.properties, status: Type.Optional(DatasetStatus) })
+export const DatasetQuery = Type.Object({
+  ...SortedPageQuery.properties,
+  status: Type.Optional(DatasetStatus),
+})
 export const DatasetParams = Type.Object({ dataset_id: Uuid })
 export const UploadParams = Type.Object({ dataset_id: Uuid, upload_id: Uuid })
 

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, PageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, OrderedPageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 export const TaskStatus = Vocabulary(
   'queued',
@@ -103,7 +103,7 @@ export const TaskParams = Type.Object({ task_id: Uuid })
 export const ListedSurface = Vocabulary('rest', 'openai', 'mcp', 'action', 'cohort')
 
 export const TaskListQuery = Type.Object({
-  ...PageQuery.properties,
+  ...OrderedPageQuery.properties,
   status: Type.Optional(TaskStatus),
   endpoint_id: Type.Optional(Uuid),
   surface: Type.Optional(ListedSurface),

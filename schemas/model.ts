@@ -4,6 +4,7 @@ import {
   Nullable,
   pageOf,
   PageQuery,
+  SortedPageQuery,
   RequiredWith,
   Timestamp,
   Uuid,
@@ -101,7 +102,8 @@ export const Model = Type.Object(
 )
 export type Model = Static<typeof Model>
 
-export const ModelListQuery = PageQuery
+export const ModelListQuery = SortedPageQuery
+export const ModelVersionListQuery = PageQuery
 export const ModelList = pageOf('models', Model)
 export const ModelVersionList = pageOf('versions', ModelVersion)
 

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { ArtifactRef } from './artifact-ref.ts'
-import { EitherOf, Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { EitherOf, Nullable, SortedPageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Name } from './forms.ts'
 
 export const TrainingRunStatus = Vocabulary('pending', 'running', 'completed', 'failed', 'cancelled')
@@ -142,7 +142,7 @@ export const TrainingRun = Type.Object(
 export type TrainingRun = Static<typeof TrainingRun>
 
 export const TrainingRunListQuery = Type.Object({
-  ...PageQuery.properties,
+  ...SortedPageQuery.properties,
   status: Type.Optional(TrainingRunStatus),
 })
 export type TrainingRunListQuery = Static<typeof TrainingRunListQuery>

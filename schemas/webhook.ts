@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, PageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, OrderedPageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 /** Events that webhooks can subscribe to. */
 export const WebhookEventType = Vocabulary(
@@ -162,7 +162,7 @@ export const WebhookTestQueued = Type.Object(
 export const WebhookDeliveryList = pageOf('deliveries', WebhookDelivery)
 export const WebhookDeliveryParams = Type.Object({ delivery_id: Uuid })
 export const WebhookDeliveryQuery = Type.Object({
-  ...PageQuery.properties,
+  ...OrderedPageQuery.properties,
   endpoint_id: Type.Optional(Uuid),
   status: Type.Optional(WebhookDeliveryStatus),
   event_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),

@@ -1,9 +1,5 @@
-import { cursorScope, decodeCursor, encodeCursor } from '../../db/keyset.ts'
-
-interface PageOptions {
-  limit?: number
-  cursor?: string
-}
+import { cursorScope, decodeCursor, encodeCursor, type SortedPage } from '../../db/keyset.ts'
+import type { PageQuery, SortedPageQuery } from '../../schemas/common.ts'
 
 export interface PageRequest {
   /** One more than the page, which shows whether there is a next page. */
@@ -21,16 +17,33 @@ export interface Page<T> {
  * Returns one page of a list that runs newest first by id. `scope` is everything the list is filtered by (account,
  * operation, filters); a cursor of another list is refused.
  */
-export async function readPage<T extends { id: string }>(
-  { limit = 20, cursor }: PageOptions,
+export const readPage = <T extends { id: string }>(
+  { limit, cursor }: PageQuery,
   scope: readonly unknown[],
   read: (request: PageRequest) => Promise<readonly T[]>,
+): Promise<Page<T>> =>
+  readSortedPage(
+    { ...(limit && { limit }), ...(cursor !== undefined && { cursor }) },
+    scope,
+    ({ limit, after }) => read({ limit, before: after?.id }),
+  )
+
+/** Returns one page of a list that runs in the order that is asked for; by name, where its rows have one. */
+export async function readSortedPage<T extends { id: string }>(
+  { sort = 'created_at', order = 'desc', limit = 20, cursor }: SortedPageQuery,
+  scope: readonly unknown[],
+  read: (request: SortedPage) => Promise<readonly T[]>,
+  nameOf?: (row: T) => string,
 ): Promise<Page<T>> {
-  const digest = cursorScope(...scope)
-  const before = cursor === undefined ? undefined : decodeCursor(digest, cursor)
-  const rows = await read({ limit: limit + 1, before })
+  // Cursors of a version without orders go on to fit.
+  const isUsual = sort === 'created_at' && order === 'desc'
+  const digest = cursorScope(...scope, ...(isUsual ? [] : [sort, order]))
+  const byName = sort === 'name'
+  const after = cursor === undefined ? undefined : decodeCursor(digest, cursor, { byName })
+  const rows = await read({ sort, order, limit: limit + 1, after })
 
   const items = rows.slice(0, limit)
-  const last = items.at(-1)
-  return { items, next_cursor: rows.length > limit && last ? encodeCursor(digest, last.id) : null }
+  const last = rows.length > limit ? items.at(-1) : undefined
+  const place = last && { id: last.id, ...(byName && nameOf && { name: nameOf(last) }) }
+  return { items, next_cursor: place ? encodeCursor(digest, place) : null }
 }

@@ -48,6 +48,24 @@ describe('long lists in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
+  it('of runs are sorted by the gateway, by name and by creation', async () => {
+    const dataset_id = await readyDataset(on.api, on.caller.accountId)
+    for (const job_name of ['middle', 'first', 'last'])
+      await createRun(on.api, on.caller.key, { dataset_id, job_name })
+    await using tab = await on.open('/runs')
+    await until(async () => (await firstName(tab)) === 'last')
+
+    for (const [head, first] of [
+      ['Created', 'middle'],
+      ['Name', 'first'],
+      ['Name', 'middle'],
+    ] as const) {
+      await tab.page.getByRole('button', { name: new RegExp(`^${head}`) }).click()
+      await until(async () => (await firstName(tab)) === first)
+    }
+    assert.deepEqual(tab.faults, [])
+  })
+
   it('of lines begin at the end, go back page by page, and have each new line once', async () => {
     const { db } = on.api.database
     const jobId = await createRun(on.api, on.caller.key, {

@@ -4,7 +4,7 @@ import { type FormEvent, useState } from 'react'
 import { BUILDER, client, sendingClient } from '../api.ts'
 import { bytes, number } from '../format.ts'
 import { Choice } from '../parts/choice.tsx'
-import { DataTable } from '../parts/data-table.tsx'
+import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Page, Panel } from '../parts/page.tsx'
@@ -27,7 +27,12 @@ export const READING = 'Reading the file'
 export function Datasets() {
   const mayUpload = useMay('operator')
   const [status, setStatus] = useState<string | null>(null)
-  const datasets = usePages<'datasets', Dataset>(`${BUILDER}/datasets`, 'datasets', { status })
+  const [sorted, setSorted] = useState(NEWEST)
+  const datasets = usePages<'datasets', Dataset>(`${BUILDER}/datasets`, 'datasets', {
+    status,
+    sort: sorted.by,
+    order: sorted.order,
+  })
   return (
     <Page
       title="Datasets"
@@ -47,6 +52,8 @@ export function Datasets() {
         rows={datasets.rows}
         error={datasets.error}
         more={datasets}
+        sorted={sorted}
+        onSort={setSorted}
         idOf={({ dataset_id }) => dataset_id}
         empty={
           status
@@ -58,6 +65,7 @@ export function Datasets() {
         columns={[
           {
             head: 'Name',
+            sort: 'name',
             cell: ({ dataset_id, dataset_name }) => (
               <PageLink to="/datasets/$datasetId" params={{ datasetId: dataset_id }}>
                 {dataset_name}
@@ -71,7 +79,7 @@ export function Datasets() {
           { head: 'Format', cell: ({ storage_format }) => storage_format },
           { head: 'Rows', align: 'right', cell: ({ num_samples }) => number(num_samples) },
           { head: 'Size', align: 'right', cell: ({ total_size_bytes }) => bytes(total_size_bytes) },
-          { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+          { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
         ]}
       />
     </Page>

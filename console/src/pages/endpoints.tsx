@@ -4,7 +4,7 @@ import { useState } from 'react'
 import { BUILDER, withQuery } from '../api.ts'
 import { number } from '../format.ts'
 import { Choice } from '../parts/choice.tsx'
-import { DataTable, type Sorted } from '../parts/data-table.tsx'
+import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Page } from '../parts/page.tsx'
@@ -37,7 +37,7 @@ export function Endpoints() {
   const [search] = useDebouncedValue(text, 300)
   const [offset, setOffset] = useState(0)
   const [kind, setKind] = useState<string | null>(null)
-  const [sorted, setSorted] = useState<Sorted>({ by: 'created_at', order: 'desc' })
+  const [sorted, setSorted] = useState(NEWEST)
   const { data, error } = useApi<{ endpoints: Endpoint[]; total: number }>(
     withQuery(`${BUILDER}/endpoints`, {
       include_readiness: true,

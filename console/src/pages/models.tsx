@@ -1,6 +1,7 @@
 import { Tabs } from '@mantine/core'
+import { useState } from 'react'
 import { BUILDER } from '../api.ts'
-import { DataTable } from '../parts/data-table.tsx'
+import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { MergeForm } from '../parts/merge-form.tsx'
@@ -38,18 +39,25 @@ export function Models() {
 }
 
 function OwnModels() {
-  const models = usePages<'models', Model>(`${BUILDER}/models`, 'models')
+  const [sorted, setSorted] = useState(NEWEST)
+  const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', {
+    sort: sorted.by,
+    order: sorted.order,
+  })
   return (
     <DataTable
       caption="models"
       rows={models.rows}
       error={models.error}
       more={models}
+      sorted={sorted}
+      onSort={setSorted}
       idOf={({ model_id }) => model_id}
       empty="No models yet. The page of a completed run registers what it made as a model."
       columns={[
         {
           head: 'Name',
+          sort: 'name',
           cell: ({ model_id, name }) => (
             <PageLink to="/models/$modelId" params={{ modelId: model_id }}>
               {name}
@@ -63,7 +71,7 @@ function OwnModels() {
           cell: ({ latest_version }) =>
             latest_version ? <State of={latest_version.lifecycle_status} /> : '–',
         },
-        { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+        { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
       ]}
     />
   )

@@ -3,6 +3,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { BUILDER } from '../api.ts'
 import { Choice } from '../parts/choice.tsx'
+import { NEWEST } from '../parts/data-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { RunTable } from '../parts/run-table.tsx'
 import type { Run } from '../types.ts'
@@ -15,7 +16,12 @@ const STATES = ['pending', 'running', 'completed', 'failed', 'cancelled']
 export function Runs() {
   const [status, setStatus] = useState<string | null>(null)
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
-  const runs = usePages<'runs', Run>(`${BUILDER}/training/runs`, 'runs', { status })
+  const [sorted, setSorted] = useState(NEWEST)
+  const runs = usePages<'runs', Run>(`${BUILDER}/training/runs`, 'runs', {
+    status,
+    sort: sorted.by,
+    order: sorted.order,
+  })
   const navigate = useNavigate()
 
   const choose = (id: string, isChosen: boolean) =>
@@ -24,7 +30,7 @@ export function Runs() {
   return (
     <Page
       title="Runs"
-      lead="Training runs and merges, newest first."
+      lead="Training runs and merges."
       actions={
         <>
           <Choice label="State" any="Every state" of={STATES} value={status} onChange={setStatus} />
@@ -40,7 +46,15 @@ export function Runs() {
         </>
       }
     >
-      <RunTable rows={runs.rows} error={runs.error} more={runs} chosen={chosen} onChoose={choose} />
+      <RunTable
+        rows={runs.rows}
+        error={runs.error}
+        more={runs}
+        sorted={sorted}
+        onSort={setSorted}
+        chosen={chosen}
+        onChoose={choose}
+      />
     </Page>
   )
 }

@@ -5,7 +5,7 @@ import { type FormEvent, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
 import { number } from '../format.ts'
 import { Choice } from '../parts/choice.tsx'
-import { DataTable } from '../parts/data-table.tsx'
+import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
@@ -40,7 +40,9 @@ export function Tasks() {
   const navigate = useNavigate()
   const [id, setId] = useState('')
   const [{ span, ...filter }, setFilter] = useState<Filter>({})
-  const tasks = usePages<'tasks', ListedTask>(`${BUILDER}/tasks`, 'tasks', filter)
+  const [sorted, setSorted] = useState(NEWEST)
+  const query = { ...filter, order: sorted.order }
+  const tasks = usePages<'tasks', ListedTask>(`${BUILDER}/tasks`, 'tasks', query)
 
   function look(event: FormEvent) {
     event.preventDefault()
@@ -90,6 +92,8 @@ export function Tasks() {
         rows={tasks.rows}
         error={tasks.error}
         more={tasks}
+        sorted={sorted}
+        onSort={setSorted}
         idOf={({ task_id }) => task_id}
         empty={
           filter.status || filter.surface || filter.since
@@ -126,7 +130,7 @@ export function Tasks() {
             align: 'right',
             cell: ({ inference_time_ms: ms }) => (ms === null ? '–' : `${number(Math.round(ms))} ms`),
           },
-          { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+          { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
         ]}
       />
     </Page>

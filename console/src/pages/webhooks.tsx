@@ -2,7 +2,7 @@ import { Alert, Group } from '@mantine/core'
 import { useState } from 'react'
 import { BUILDER, HearthError } from '../api.ts'
 import { Choice } from '../parts/choice.tsx'
-import { DataTable } from '../parts/data-table.tsx'
+import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Page, Panel } from '../parts/page.tsx'
@@ -37,7 +37,9 @@ export function Webhooks() {
 
 function Deliveries() {
   const [filter, setFilter] = useState<{ status?: string | null; event_type?: string | null }>({})
-  const deliveries = usePages<'deliveries', Delivery>(`${BUILDER}/webhook-deliveries`, 'deliveries', filter)
+  const [sorted, setSorted] = useState(NEWEST)
+  const query = { ...filter, order: sorted.order }
+  const deliveries = usePages<'deliveries', Delivery>(`${BUILDER}/webhook-deliveries`, 'deliveries', query)
   return (
     <Panel
       title="Deliveries"
@@ -66,6 +68,8 @@ function Deliveries() {
         rows={deliveries.rows}
         error={deliveries.error}
         more={deliveries}
+        sorted={sorted}
+        onSort={setSorted}
         idOf={({ delivery_id }) => delivery_id}
         empty={filter.status || filter.event_type ? 'No delivery fits.' : 'Nothing has been delivered yet.'}
         columns={[
@@ -80,7 +84,7 @@ function Deliveries() {
           { head: 'State', cell: ({ status }) => <State of={status} /> },
           { head: 'Attempts', align: 'right', cell: ({ attempt_count }) => attempt_count },
           { head: 'Next attempt', cell: ({ next_attempt_at }) => <Time at={next_attempt_at} /> },
-          { head: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+          { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
         ]}
       />
     </Panel>

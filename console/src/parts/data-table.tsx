@@ -15,6 +15,9 @@ export interface Sorted {
   order: 'asc' | 'desc'
 }
 
+/** The order in which lists begin. */
+export const NEWEST: Sorted = { by: 'created_at', order: 'desc' }
+
 interface DataTableProps<T> {
   caption: string
   columns: readonly Column<T>[]

@@ -7,7 +7,7 @@ import { State } from './state.tsx'
 
 type TableProps = Parameters<typeof DataTable<Run>>[0]
 
-interface RunTableProps extends Pick<TableProps, 'rows' | 'error' | 'more'> {
+interface RunTableProps extends Pick<TableProps, 'rows' | 'error' | 'more' | 'sorted' | 'onSort'> {
   chosen?: ReadonlySet<string>
   onChoose?: (id: string, isChosen: boolean) => void
 }
@@ -15,6 +15,7 @@ interface RunTableProps extends Pick<TableProps, 'rows' | 'error' | 'more'> {
 const COLUMNS: Column<Run>[] = [
   {
     head: 'Name',
+    sort: 'name',
     cell: (run) => (
       <PageLink to="/runs/$runId" params={{ runId: run.job_id }}>
         {run.job_name || shortId(run.job_id)}
@@ -30,7 +31,7 @@ const COLUMNS: Column<Run>[] = [
   { head: 'Kind', cell: (run) => run.job_type },
   { head: 'Model', cell: (run) => <span className="mono">{run.model_config_id}</span> },
   { head: 'Took', cell: (run) => lasted(run.started_at, run.completed_at) },
-  { head: 'Created', cell: (run) => <Time at={run.created_at} /> },
+  { head: 'Created', sort: 'created_at', cell: (run) => <Time at={run.created_at} /> },
 ]
 
 export function RunTable({ chosen, onChoose, ...rest }: RunTableProps) {

@@ -1,5 +1,5 @@
 import type { Kysely, Transaction } from 'kysely'
-import { ofAccount } from '../../keyset.ts'
+import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
 
@@ -27,23 +27,19 @@ const LISTED = [
   'deleted_at',
 ] as const
 
-/** Lists the datasets of an account, newest first. */
-export function listDatasets(
+/** Lists a page of the datasets of an account. */
+export const listDatasets = (...of: Parameters<typeof datasetsQuery>): Promise<ListedDataset[]> =>
+  datasetsQuery(...of).execute()
+
+/** Returns the query of a page. */
+export function datasetsQuery(
   db: Kysely<Database>,
   accountId: string,
-  { status, before, limit }: { status?: DatasetRow['status']; before: string | undefined; limit: number },
-): Promise<ListedDataset[]> {
-  let query = db
-    .selectFrom('dataset')
-    .select(LISTED)
-    .where(ofAccount('account_id', accountId))
-    .where('deleted_at', 'is', null)
-    .orderBy('account_id')
-    .orderBy('id', 'desc')
-    .limit(limit)
-  if (status !== undefined) query = query.where('status', '=', status)
-  if (before !== undefined) query = query.where('id', '<', before)
-  return query.execute()
+  { status, ...page }: SortedPage & { status: DatasetRow['status'] | undefined },
+) {
+  const all = db.selectFrom('dataset').select(LISTED).where('deleted_at', 'is', null)
+  const query = status === undefined ? all : all.where('status', '=', status)
+  return sortedPage(query, { table: 'dataset', accountId, name: 'dataset_name' }, page)
 }
 
 /** Returns the size of a dataset, as a file and in memory; 0 where it is unknown for the current file. */

@@ -1,5 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
-import { ofAccount } from '../../keyset.ts'
+import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelRow, ModelVersionRow } from '../../tables/models.ts'
 
@@ -127,21 +127,10 @@ interface ListOptions {
   limit: number
 }
 
-/** Returns a page of an account's models, newest first. */
-export function listModels(
-  db: Kysely<Database>,
-  accountId: string,
-  { before, limit }: ListOptions,
-): Promise<ModelRow[]> {
-  return db
-    .selectFrom('model')
-    .selectAll()
-    .where(ofAccount('model.account_id', accountId))
-    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
-    .orderBy('account_id')
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .execute()
+/** Returns a page of an account's models. */
+export function listModels(db: Kysely<Database>, accountId: string, page: SortedPage): Promise<ModelRow[]> {
+  const query = db.selectFrom('model').selectAll()
+  return sortedPage(query, { table: 'model', accountId, name: 'name' }, page).execute()
 }
 
 /** Returns a page of a model's versions, newest first. */

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely'
 import { firstIdAt } from '../../../domain/uuid.ts'
-import { ofAccount } from '../../keyset.ts'
+import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
 
@@ -34,7 +34,7 @@ export interface TaskFilter {
   until: Date | undefined
 }
 
-/** Lists the tasks of an account, newest first. */
+/** Lists a page of the tasks of an account. */
 export const listTasks = (...of: Parameters<typeof tasksQuery>): Promise<ListedTaskRow[]> =>
   tasksQuery(...of).execute()
 
@@ -42,28 +42,13 @@ export const listTasks = (...of: Parameters<typeof tasksQuery>): Promise<ListedT
 export function tasksQuery(
   db: Kysely<Database>,
   accountId: string,
-  {
-    status,
-    endpointId,
-    surface,
-    since,
-    until,
-    before,
-    limit,
-  }: TaskFilter & { before: string | undefined; limit: number },
+  { status, endpointId, surface, since, until, ...page }: TaskFilter & SortedPage,
 ) {
-  let query = db
-    .selectFrom('task')
-    .select(LISTED)
-    .where(ofAccount('account_id', accountId))
-    .orderBy('account_id')
-    .orderBy('id', 'desc')
-    .limit(limit)
+  let query = db.selectFrom('task').select(LISTED)
   if (status !== undefined) query = query.where('status', '=', status)
   if (endpointId !== undefined) query = query.where('endpoint_id', '=', endpointId)
   if (surface !== undefined) query = query.where('surface', '=', surface)
   if (since !== undefined) query = query.where('id', '>=', firstIdAt(since))
   if (until !== undefined) query = query.where('id', '<', firstIdAt(until))
-  if (before !== undefined) query = query.where('id', '<', before)
-  return query
+  return sortedPage(query, { table: 'task', accountId }, page)
 }

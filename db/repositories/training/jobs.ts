@@ -2,7 +2,7 @@ import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { storable, storableJson } from '../../../domain/storable-text.ts'
 import { sourcesOf } from '../../../domain/training-run.ts'
 import type { RunProgress, TrainingRunStatus } from '../../../schemas/training-run.ts'
-import { ofAccount } from '../../keyset.ts'
+import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { NewJob, JobRow } from '../../tables/training.ts'
 import { takeLease } from '../nodes/leases.ts'
@@ -45,20 +45,10 @@ export function findJob(db: Kysely<Database>, id: string): Promise<JobRow | unde
 export function listJobs(
   db: Kysely<Database>,
   accountId: string,
-  {
-    status,
-    before,
-    limit,
-  }: { status?: TrainingRunStatus | undefined; before?: string | undefined; limit: number },
+  { status, ...page }: SortedPage & { status: TrainingRunStatus | undefined },
 ): Promise<JobView[]> {
-  return views(db)
-    .where(ofAccount('training_run.account_id', accountId))
-    .$if(status !== undefined, (qb) => qb.where('training_run.status', '=', status!))
-    .$if(before !== undefined, (qb) => qb.where('training_run.id', '<', before!))
-    .orderBy('training_run.account_id')
-    .orderBy('training_run.id', 'desc')
-    .limit(limit)
-    .execute()
+  const query = status === undefined ? views(db) : views(db).where('training_run.status', '=', status)
+  return sortedPage(query, { table: 'training_run', accountId, name: 'job_name' }, page).execute()
 }
 
 /**

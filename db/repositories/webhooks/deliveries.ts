@@ -1,6 +1,7 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import { DELIVERY_DEADLINE_MS } from '../../../domain/webhooks/schedule.ts'
+import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { WebhookAttemptRow, WebhookDeliveryRow, WebhookDeliveryStatus } from '../../tables/webhooks.ts'
 
@@ -14,22 +15,19 @@ export interface DeliveryFilter {
   endpointId?: string
   status?: WebhookDeliveryStatus
   eventType?: string
-  before: string | undefined
-  limit: number
 }
 
-/** Lists the deliveries of an account, newest first. */
+/** Lists a page of the deliveries of an account. */
 export function listWebhookDeliveries(
   db: Kysely<Database>,
   accountId: string,
-  { endpointId, status, eventType, before, limit }: DeliveryFilter,
+  { endpointId, status, eventType, ...page }: DeliveryFilter & SortedPage,
 ): Promise<WebhookDeliveryRow[]> {
-  let query = ofAccount(db, accountId).orderBy('id', 'desc').limit(limit)
+  let query = db.selectFrom('webhook_delivery').selectAll()
   if (endpointId !== undefined) query = query.where('endpoint_id', '=', endpointId)
   if (status !== undefined) query = query.where('status', '=', status)
   if (eventType !== undefined) query = query.where('event_type', '=', eventType)
-  if (before !== undefined) query = query.where('id', '<', before)
-  return query.execute()
+  return sortedPage(query, { table: 'webhook_delivery', accountId }, page).execute()
 }
 
 export function findWebhookDelivery(

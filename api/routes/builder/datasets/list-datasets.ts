@@ -1,12 +1,12 @@
 import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import { DatasetList, DatasetQuery } from '../../../../schemas/dataset.ts'
-import { readPage } from '../../../http/page.ts'
+import { readSortedPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentListed } from './present.ts'
 
 export const listDatasets = route({
   operationId: 'listDatasets',
-  summary: 'List your datasets, newest first',
+  summary: 'List your datasets',
   method: 'GET',
   path: '/datasets',
   auth: 'api-key',
@@ -15,8 +15,11 @@ export const listDatasets = route({
 
   async handler({ caller, query }, { db }) {
     const { status } = query
-    const page = await readPage(query, ['datasets', caller.accountId, status], (request) =>
-      datasetRepository.listDatasets(db, caller.accountId, { ...request, ...(status && { status }) }),
+    const page = await readSortedPage(
+      query,
+      ['datasets', caller.accountId, status],
+      (request) => datasetRepository.listDatasets(db, caller.accountId, { ...request, status }),
+      (row) => row.dataset_name,
     )
     return { datasets: page.items.map(presentListed), next_cursor: page.next_cursor }
   },

@@ -1,8 +1,8 @@
 import Type from 'typebox'
-import { cursorScope, decodeCursor, encodeCursor } from '../../../../db/keyset.ts'
 import * as endpointListRepository from '../../../../db/repositories/endpoints/lists.ts'
 import { Nullable } from '../../../../schemas/common.ts'
 import { InferenceModel, InferenceModelQuery } from '../../../../schemas/endpoint.ts'
+import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { hubOriginOf } from './present.ts'
 import { readinessOf } from './readiness.ts'
@@ -21,27 +21,22 @@ export const listInferenceModels = route({
 
   async handler({ query }, services) {
     const { category, active_only: activeOnly = true, include_readiness, limit = 1000, cursor } = query
-    const scope = cursorScope('inference-models', category, activeOnly)
-    const before = cursor === undefined ? undefined : decodeCursor(scope, cursor)
-    const rows = await endpointListRepository.listOfferedEndpoints(services.db, {
-      category,
-      activeOnly,
-      before,
-      limit: limit + 1,
-    })
-    const page = rows.slice(0, limit)
-    const last = page.at(-1)
-    const readiness = include_readiness ? await readinessOf(services, page, null) : undefined
+    const { items, next_cursor } = await readPage(
+      { limit, ...(cursor !== undefined && { cursor }) },
+      ['inference-models', category, activeOnly],
+      (page) => endpointListRepository.listOfferedEndpoints(services.db, { category, activeOnly, ...page }),
+    )
+    const readiness = include_readiness ? await readinessOf(services, items, null) : undefined
 
     return {
-      models: page.map((row) => ({
+      models: items.map((row) => ({
         model_name: row.name,
         task_type: row.task_type,
         model_category: row.model_category,
         ...hubOriginOf(row),
         ...readiness?.(row),
       })),
-      next_cursor: last && rows.length > limit ? encodeCursor(scope, last.id) : null,
+      next_cursor,
     }
   },
 })

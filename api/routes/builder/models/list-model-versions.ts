@@ -1,5 +1,5 @@
 import * as modelRepository from '../../../../db/repositories/models/models.ts'
-import { ModelListQuery, ModelParams, ModelVersionList } from '../../../../schemas/model.ts'
+import { ModelParams, ModelVersionList, ModelVersionListQuery } from '../../../../schemas/model.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentVersion } from './present.ts'
@@ -12,7 +12,7 @@ export const listModelVersions = route({
   path: '/models/{model_id}/versions',
   auth: 'api-key',
   params: ModelParams,
-  query: ModelListQuery,
+  query: ModelVersionListQuery,
   success: { status: 200, schema: ModelVersionList },
   errors: ['not_found'],
 

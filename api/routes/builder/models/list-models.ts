@@ -1,12 +1,12 @@
 import * as modelRepository from '../../../../db/repositories/models/models.ts'
 import { ModelList, ModelListQuery } from '../../../../schemas/model.ts'
-import { readPage } from '../../../http/page.ts'
+import { readSortedPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentModel } from './present.ts'
 
 export const listModels = route({
   operationId: 'listModels',
-  summary: 'List trained models, newest first',
+  summary: 'List trained models',
   method: 'GET',
   path: '/models',
   auth: 'api-key',
@@ -14,8 +14,11 @@ export const listModels = route({
   success: { status: 200, schema: ModelList },
 
   async handler({ caller: { accountId }, query }, { db }) {
-    const page = await readPage(query, ['models', accountId], (request) =>
-      modelRepository.listModels(db, accountId, request),
+    const page = await readSortedPage(
+      query,
+      ['models', accountId],
+      (request) => modelRepository.listModels(db, accountId, request),
+      (row) => row.name,
     )
     const versions = await modelRepository.readLatestVersions(
       db,

@@ -1,11 +1,11 @@
 import * as taskListRepository from '../../../../db/repositories/tasks/lists.ts'
 import { type ListedTask, TaskList, TaskListQuery } from '../../../../schemas/inference-task.ts'
-import { readPage } from '../../../http/page.ts'
+import { readSortedPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 
 export const listTasks = route({
   operationId: 'listTasks',
-  summary: 'List inference tasks without inputs and results, newest first',
+  summary: 'List inference tasks without inputs and results',
   method: 'GET',
   path: '/tasks',
   auth: 'api-key',
@@ -15,7 +15,7 @@ export const listTasks = route({
   async handler({ caller: { accountId }, query }, { db }) {
     const { status, endpoint_id: endpointId, surface, since, until } = query
     const scope = ['tasks', accountId, status, endpointId, surface, since, until]
-    const page = await readPage(query, scope, (request) =>
+    const page = await readSortedPage(query, scope, (request) =>
       taskListRepository.listTasks(db, accountId, {
         ...request,
         status,

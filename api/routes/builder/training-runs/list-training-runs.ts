@@ -1,12 +1,12 @@
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import { TrainingRunList, TrainingRunListQuery } from '../../../../schemas/training-run.ts'
-import { readPage } from '../../../http/page.ts'
+import { readSortedPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentRun } from './present.ts'
 
 export const listTrainingRuns = route({
   operationId: 'listTrainingRuns',
-  summary: 'List training runs, newest first',
+  summary: 'List training runs',
   method: 'GET',
   path: '/training/runs',
   auth: 'api-key',
@@ -15,8 +15,11 @@ export const listTrainingRuns = route({
 
   async handler({ caller: { accountId }, query }, { db }) {
     const { status } = query
-    const page = await readPage(query, ['runs', accountId, status], (request) =>
-      jobRepository.listJobs(db, accountId, { ...request, status }),
+    const page = await readSortedPage(
+      query,
+      ['runs', accountId, status],
+      (request) => jobRepository.listJobs(db, accountId, { ...request, status }),
+      (row) => row.job_name,
     )
     return { runs: page.items.map((run) => presentRun(run)), next_cursor: page.next_cursor }
   },

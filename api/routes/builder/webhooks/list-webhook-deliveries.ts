@@ -1,12 +1,12 @@
 import * as deliveryRepository from '../../../../db/repositories/webhooks/deliveries.ts'
 import { WebhookDeliveryList, WebhookDeliveryQuery } from '../../../../schemas/webhook.ts'
-import { readPage } from '../../../http/page.ts'
+import { readSortedPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentWebhookDelivery } from './present.ts'
 
 export const listWebhookDeliveries = route({
   operationId: 'listWebhookDeliveries',
-  summary: 'List deliveries, newest first, without their attempts',
+  summary: 'List deliveries without their attempts',
   method: 'GET',
   path: '/webhook-deliveries',
   auth: 'api-key',
@@ -17,7 +17,7 @@ export const listWebhookDeliveries = route({
   async handler({ caller: { accountId }, query }, { db }) {
     const { endpoint_id: endpointId, status, event_type: eventType } = query
     const scope = ['webhook-deliveries', accountId, endpointId, status, eventType]
-    const page = await readPage(query, scope, (request) =>
+    const page = await readSortedPage(query, scope, (request) =>
       deliveryRepository.listWebhookDeliveries(db, accountId, {
         ...request,
         ...(endpointId !== undefined && { endpointId }),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
+import type { SortedPage } from '../../../../../db/keyset.ts'
 import * as taskListRepository from '../../../../../db/repositories/tasks/lists.ts'
 import type { NewTask } from '../../../../../db/tables/inference.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
@@ -8,6 +9,7 @@ import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const TASKS = '/api/builder/v1/tasks'
+const NEWEST: SortedPage = { sort: 'created_at', order: 'desc', after: undefined, limit: 21 }
 
 describe('the list of tasks', () => {
   let api: TestApi
@@ -105,7 +107,7 @@ describe('the list of tasks', () => {
       db,
     )
     await sql`vacuum analyze task`.execute(db)
-    const blocks = async (filter: Partial<taskListRepository.TaskFilter>): Promise<number> => {
+    const blocks = async (filter: Partial<taskListRepository.TaskFilter & SortedPage>): Promise<number> => {
       const none = {
         status: undefined,
         endpointId: undefined,
@@ -114,7 +116,7 @@ describe('the list of tasks', () => {
         until: undefined,
       }
       const { sql: text, parameters } = taskListRepository
-        .tasksQuery(db, busy.accountId, { ...none, ...filter, before: undefined, limit: 21 })
+        .tasksQuery(db, busy.accountId, { ...none, ...NEWEST, ...filter })
         .compile()
       const { rows } = await db.executeQuery<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>({
         ...sql`select`.compile(db),
@@ -126,7 +128,13 @@ describe('the list of tasks', () => {
     }
 
     assert.deepEqual(await idsOf('?status=failed', busy.key), [rare])
-    for (const filter of [{}, { status: 'failed' }, { status: 'queued' }, { until: new Date(0) }] as const)
+    for (const filter of [
+      {},
+      { status: 'failed' },
+      { status: 'queued' },
+      { until: new Date(0) },
+      { order: 'asc' },
+    ] as const)
       assert.ok((await blocks(filter)) < 60, `${JSON.stringify(filter)}: ${await blocks(filter)} blocks`)
   })
 })
