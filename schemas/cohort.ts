@@ -154,7 +154,10 @@ export const CohortEvent = Type.Object(
 )
 export type CohortEvent = Static<typeof CohortEvent>
 
-/** `next_cursor` is the last event of the page; null when there was none. Asked again, it shows what came since. */
+/**
+ * `next_cursor` is null on the last page that there is now. A follower goes on behind the `event_id` that it has seen last,
+ * until an event tells the end of the cohort.
+ */
 export const CohortEvents = Type.Object(
   { events: Type.Array(CohortEvent), next_cursor: Nullable(Uuid) },
   { $id: 'CohortEvents' },

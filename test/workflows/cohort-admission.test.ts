@@ -84,6 +84,32 @@ describe('the admission of cohorts', function () {
       assert.ok(Buffer.byteLength(JSON.stringify(data)) <= 2_048, `${type}: ${JSON.stringify(data).length}`)
   })
 
+  it('shows its events page by page to the last one, and later those that have come since', async () => {
+    const { id } = await world.endpoint({ name: `paged-${newId()}` })
+    const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a')] }
+    const accepted = await cohorts.run(plan, { words: ['x'] })
+    const page = async (query: string) =>
+      (await cohorts.call('GET', `/api/v1/tasks/${accepted.task_id}/cohort/events?${query}`)).body
+    const { events: begun, next_cursor: none } = await page('limit=1')
+    assert.deepEqual([begun.length, begun[0].type, none], [1, 'cohort.queued', null])
+
+    await cohorts.cancel(accepted)
+    const seen = []
+    let cursor: string | null = begun[0].event_id
+    while (cursor) {
+      const { events, next_cursor }: AnyBody = await page(`limit=1&cursor=${cursor}`)
+      seen.push(...events.map(({ type }: AnyBody) => type))
+      cursor = next_cursor
+    }
+    const { events, next_cursor } = await page('')
+    assert.deepEqual(
+      ['cohort.queued', ...seen],
+      events.map(({ type }: AnyBody) => type),
+    )
+    assert.ok(seen.includes('cohort.cancelled'))
+    assert.equal(next_cursor, null)
+  })
+
   it('takes any name, though the summary of its workflow has room for a part of it alone', async () => {
     const { id } = await world.endpoint({ name: `named-${newId()}` })
     const stages = [{ stage_id: 'a', endpoint_id: id }]

@@ -31,10 +31,11 @@ export const listCohortEvents = route({
     const after =
       cursor === undefined ? 0 : await cohortPageRepository.sequenceOf(db, { cohortId, eventId: cursor })
     if (after === undefined) throw invalid(['query', 'cursor'], 'is none of the events of this cohort')
-    const rows = await cohortPageRepository.readEvents(db, { cohortId, after, limit })
+    const rows = await cohortPageRepository.readEvents(db, { cohortId, after, limit: limit + 1 })
+    const page = rows.slice(0, limit)
     return {
-      events: rows.map((row) => presentEvent(row, task_id)),
-      next_cursor: rows.at(-1)?.id ?? cursor ?? null,
+      events: page.map((row) => presentEvent(row, task_id)),
+      next_cursor: rows.length > limit ? page.at(-1)!.id : null,
     }
   },
 })
