@@ -115,6 +115,24 @@ export const isReplaced = (
   stated: string | undefined,
 ): boolean => TOLD.includes(state) && stated !== undefined && sha256 !== null && sha256 !== stated
 
+/** The payloads that one work on a stage may make in place of one that it had stated. */
+const MOST_REPLACED = 3
+
+/**
+ * Returns whether the work under a lease may replace the payload of an edge once more. One that never makes the same twice
+ * would otherwise keep the consumer taking it for ever, at no cost of attempts.
+ */
+export async function mayReplace(
+  trx: Transaction<Database>,
+  { id, leaseToken }: { id: string; leaseToken: string },
+): Promise<boolean> {
+  const { rows } = await sql<{ replaced: number }>`
+    select count(*)::int as replaced from cohort_edge_attempt tried
+    where edge_id = ${id}::uuid and failure = 'payload_gone'
+      and created_at >= (select created_at from lease where token = ${leaseToken}::uuid)`.execute(trx)
+  return (rows[0]?.replaced ?? 0) < MOST_REPLACED
+}
+
 type AttemptedEdge = Pick<EdgeFacts, 'id' | 'attempt' | 'state'>
 
 async function beginAttempt(

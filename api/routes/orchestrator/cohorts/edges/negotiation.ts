@@ -1,5 +1,9 @@
 import * as edgeRateRepository from '../../../../../db/repositories/cohorts/edge-rates.ts'
-import { isReplaced, replacePayload } from '../../../../../db/repositories/cohorts/edge-retries.ts'
+import {
+  isReplaced,
+  mayReplace,
+  replacePayload,
+} from '../../../../../db/repositories/cohorts/edge-retries.ts'
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
 import type { EdgeChange } from '../../../../../db/repositories/cohorts/edges.ts'
 import { agree } from '../../../../../domain/cohorts/edges/agreement.ts'
@@ -40,9 +44,11 @@ export async function takeOffer(step: EdgeStep, offer: EdgeOffer): Promise<void>
   else await write(step, { edge, attempt })
 }
 
-/** Ends the attempt with its payload, and begins the next one. */
+/** Ends the attempt with its payload, and begins the next one, unless this producer has made too many of them. */
 async function moveOn(step: EdgeStep): Promise<void> {
   const { trx, call } = step
+  if (!(await mayReplace(trx, { id: step.edge.id, leaseToken: call.body.lease_token })))
+    return failStep(step, 'digest_mismatch')
   step.events.push(...(await replacePayload(trx, step.edge)))
   step.edge = await edgeRepository.readEdge(trx, step.edge.id)
   const {

@@ -98,6 +98,32 @@ describe('a producer that states another payload than before', () => {
     }
   })
 
+  it('is not followed for ever while it works under one lease', async () => {
+    const world = await edgeWorld(api)
+    const { producer, consumer } = world
+    await producer.negotiate(STATED)
+    await consumer.negotiate()
+    const restate = (side: typeof producer, i: number) =>
+      side.negotiate({ size_bytes: 10, sha256: `${i}`.repeat(64) })
+
+    for (const attempt of [2, 3, 4]) {
+      const moved = await restate(producer, attempt)
+      assert.deepEqual([moved.body.state, moved.body.attempt], ['planned', attempt])
+      for (const side of [producer, consumer]) side.attempt = attempt
+      await restate(producer, attempt)
+      assert.equal((await consumer.negotiate()).body.state, 'negotiated')
+    }
+    const last = await restate(producer, 5)
+
+    assert.deepEqual(
+      [last.body.state, last.body.failure, last.body.attempt],
+      ['failed', 'digest_mismatch', 4],
+    )
+    // The next work on the stage begins to count anew.
+    const { answer } = await repeated(world, STATED)
+    assert.deepEqual([answer.status, answer.body.state], [200, 'negotiating'], JSON.stringify(answer.body))
+  })
+
   it('does so for a payload in the row that has not been consumed', async () => {
     const world = await edgeWorld(api)
     await world.producer.negotiate(INLINE)
