@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
@@ -52,14 +53,11 @@ async function connect(peer: EdgePeer, signal: AbortSignal): Promise<WebSocket> 
     handshakeTimeout: HANDSHAKE_MS,
     generateMask: noMask,
   })
-  return new Promise((resolve, reject) => {
-    socket.once('open', () => {
-      socket.off('error', reject)
-      resolve(socket)
-    })
-    socket.once('error', (err) => {
-      tls.destroy()
-      reject(err)
-    })
-  })
+  try {
+    await once(socket, 'open')
+    return socket
+  } catch (err) {
+    tls.destroy()
+    throw err
+  }
 }
