@@ -154,6 +154,7 @@ export class PayloadKeepers implements AsyncDisposable {
     await keeping.done
     delete keeping.takeOver
     if (!keeping.over.signal.aborted) return keeping
+    await this.#edges.release(keeping.end.at)
     this.#forget(keeping)
     return undefined
   }
@@ -176,8 +177,9 @@ export class PayloadKeepers implements AsyncDisposable {
       }
     } catch (err) {
       if (!signal.aborted && !isRefusal(err)) emit(this.#log, 'cohort.payload_lost', { err })
+    } finally {
+      if (!takenOver.aborted) await this.#edges.release(end.at)
     }
-    if (!takenOver.aborted) await this.#edges.release(end.at)
   }
 
   async #keepUntilReleased(

@@ -4,10 +4,15 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cancelCohort } from '../../../api/cohorts/cancel-cohort.ts'
+import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
 import { endCohort } from '../../../db/repositories/cohorts/endings.ts'
 import { closeEdges } from '../../../db/repositories/cohorts/stages.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import type { CallOptions } from '../../../node-runtime/control/client.ts'
+import { GrowingPayload } from '../../../node-runtime/edges/growing-payload.ts'
+import { bearer, edgePath, pinnedClient } from '../../../node-runtime/edges/pinned-client.ts'
+import type { EdgeMode } from '../../../schemas/cohort-vocabulary.ts'
+import { edgeWorld } from '../../support/assertions/edge-suite.ts'
 import { buildCohort, buildEdge, buildStage, leaseStage, TEXT_SPACE } from '../../support/builders/cohorts.ts'
 import { sha256Of, storeBytes } from '../../support/builders/edges.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
@@ -150,6 +155,59 @@ describe('payloads that a node keeps for later stages', () => {
     await until(async () => (await kept()) === 1)
     await cancelCohort(api.services, cohort.id)
     await removed()
+  })
+
+  it('leave no ticket of an earlier session once another attempt waits until they are whole', async () => {
+    const { db } = api.database
+    const world = await edgeWorld(api, { edge: { kind: 'embedding', mode: 'session' } })
+    const { consumer, stages, edgeId, cohortId } = world
+    await db.updateTable('lease').set({ state: 'expired' }).where('subject_id', '=', stages[0].id).execute()
+    const leaseToken = await leaseStage(db, stages[0], node.nodeId)
+    const { control, edges, keepers } = node.parts
+    await using source = await GrowingPayload.begin(edges.store)
+    const side = {
+      edge_id: edgeId,
+      attempt: 1,
+      kind: 'embedding' as const,
+      mode: 'session' as const,
+      transports: null,
+      space_fingerprint: TEXT_SPACE,
+      max_bytes: 2 ** 20,
+      path: '',
+    }
+    const takes = (mode: EdgeMode) =>
+      consumer.negotiate({ modes: [mode], transports: ['direct'], encodings: ['safetensors'] }, 5_000)
+
+    const offered = await keepers.offer({ control, cohortId, leaseToken }, side, {
+      source,
+      encoding: 'safetensors',
+    })
+    assert.equal((await takes('session')).body.agreed.mode, 'session')
+    const meeting = async () => (await consumer.call('rendezvous', { role: 'consumer' })).body
+    await until(async () => (await meeting()).candidates?.length > 0)
+    const { candidates, spki_sha256: spkiSha256, ticket } = await meeting()
+    const at = { edgeId, attempt: 1 }
+    const peer = { ...at, url: candidates[0].url, spkiSha256, ticket }
+    const isAdmitted = async () => {
+      const client = pinnedClient(peer, { signal: AbortSignal.timeout(5_000) })
+      const asked = client.request({ method: 'HEAD', path: edgePath(at), headers: bearer(peer) })
+      try {
+        return (await asked).statusCode === 200
+      } finally {
+        await client.destroy()
+      }
+    }
+    await until(isAdmitted)
+
+    const failing = { role: 'consumer', phase: 'fail', transport: 'direct', failure: 'stalled' }
+    assert.equal((await consumer.call('session', failing)).body.state, 'failed')
+    await db.transaction().execute((trx) => retryEdges(trx, { stageId: stages[1].id, failure: 'stalled' }))
+    consumer.attempt = 2
+    assert.equal((await takes('transfer')).body.agreed.mode, 'transfer')
+
+    await until(async () => !(await isAdmitted()), 10_000)
+    await offered[Symbol.asyncDispose]()
+    await cancelCohort(api.services, cohortId)
   })
 
   it('are not kept when the platform refuses them', async () => {
