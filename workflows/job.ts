@@ -61,7 +61,6 @@ class Offered {
 
   /** Makes an attempt. */
   run(work: () => Promise<void>): Promise<void> {
-    this.#isWithdrawn = false
     this.#scope = new CancellationScope()
     return this.#scope.run(work)
   }
@@ -71,9 +70,11 @@ class Offered {
     this.#scope?.cancel()
   }
 
-  /** Tells a withdrawal from a cancellation of the workflow. */
-  endedBy(err: unknown): boolean {
-    return this.#isWithdrawn && isCancellation(err)
+  /** Returns whether it was withdrawn since this was asked last, be it during an attempt or between two. */
+  takeWithdrawal(): boolean {
+    const isWithdrawn = this.#isWithdrawn
+    this.#isWithdrawn = false
+    return isWithdrawn
   }
 }
 
@@ -95,6 +96,8 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const isOffered = patched('own-nodes-from-start')
   // Workers of before pass over a pause, so a replay of an execution of theirs has to do so as well; claims are refused anyway.
   const heedsPauses = patched('paused-runs')
+  // Those of before forget a withdrawal that comes between two attempts.
+  const heedsEarlyPauses = patched('early-withdrawals')
   const wait: Wait = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     wait.reason = null
@@ -121,7 +124,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
     if (isTerminal(run.status)) return
     ending = run.paused
       ? { status: 'paused' }
-      : await attemptUntilDone(input, run, { work: attempt, wait, offered, isOffered })
+      : await attemptUntilDone(input, run, { work: attempt, wait, offered, isOffered, heedsEarlyPauses })
     if (ending.status === 'ended') return
     if (ending.status === 'paused') return setCurrentDetails('The run is paused.')
     await finishRun({ jobId, ...ending })
@@ -137,10 +140,18 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   if (ending.status === 'failed') throw ApplicationFailure.nonRetryable('the run has failed', ending.reason)
 }
 
+interface Attempting {
+  work: Attempt
+  wait: Wait
+  offered: Offered
+  isOffered: boolean
+  heedsEarlyPauses: boolean
+}
+
 async function attemptUntilDone(
   { jobId, fruitless = 0 }: JobInput,
   run: RunToDo,
-  { work, wait, offered, isOffered }: { work: Attempt; wait: Wait; offered: Offered; isOffered: boolean },
+  { work, wait, offered, isOffered, heedsEarlyPauses }: Attempting,
 ): Promise<Ending> {
   let { attempt, epoch } = run
   let offers: JobOffer[] = []
@@ -158,7 +169,10 @@ async function attemptUntilDone(
       told(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
     )
     const offer = { taskQueue, ...(waitS !== undefined && { scheduleToStartTimeout: waitS * 1_000 }) }
-    const failure = await attemptOnce(offered, () => work(run, offer))
+    const failure =
+      offered.takeWithdrawal() && heedsEarlyPauses
+        ? WITHDRAWN
+        : await attemptOnce(offered, () => work(run, offer))
     if (!failure) return { status: 'completed' }
     if (failure === 'not taken') continue
     offers = []
@@ -181,16 +195,24 @@ async function attemptUntilDone(
   }
 }
 
+interface Failure {
+  code: string
+  isPermanent: boolean
+}
+
+/** The end of an attempt whose offer was withdrawn for a pause. */
+const WITHDRAWN: Failure = { code: 'paused', isPermanent: false }
+
 /** Returns `undefined` when the result is stored; a cancellation of this workflow is rethrown. */
 async function attemptOnce(
   offered: Offered,
   work: () => Promise<void>,
-): Promise<{ code: string; isPermanent: boolean } | 'not taken' | undefined> {
+): Promise<Failure | 'not taken' | undefined> {
   try {
     await offered.run(work)
     return undefined
   } catch (err) {
-    if (offered.endedBy(err)) return { code: 'paused', isPermanent: false }
+    if (isCancellation(err) && offered.takeWithdrawal()) return WITHDRAWN
     if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
     const { cause } = err
     if (cause instanceof TimeoutFailure && cause.timeoutType === 'SCHEDULE_TO_START') return 'not taken'

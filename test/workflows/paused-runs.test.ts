@@ -119,6 +119,29 @@ describe('a paused run', function () {
     await is(waiting, 'completed')
   })
 
+  it('is offered to no node when it is paused between two attempts', async () => {
+    const jobId = await createRun(world.api, key, { dataset_id })
+    let attempts = 0
+    await using _workers = await world.work(async (input) => {
+      attempts += 1
+      const { lease_token } = await claimJob(node, input.jobId)
+      if (attempts > 1) return void (await completeJob(node, lease_token))
+      const body = { code: 'failed', message: 'It failed once.', retryable: true }
+      await node.post(`/api/v1/leases/${lease_token}:fail`, body)
+      throw ApplicationFailure.create({ message: 'failed', type: 'failed' })
+    })
+    await until(async () => /the next one starts in a moment/.test(await details(jobId)))
+
+    await call(jobId, ':pause')
+    await workflowIs(jobId, 'COMPLETED')
+
+    assert.equal(attempts, 1)
+    await recordHistory('training-run-withdrawn-between', world.workflow(jobId))
+    await call(jobId, ':resume')
+    await is(jobId, 'completed')
+    assert.deepEqual([attempts, (await read(jobId)).attempt], [2, 2])
+  })
+
   it('that is resumed before its attempt has ended goes on in the same workflow', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const { promise: mayEnd, resolve: endNow } = Promise.withResolvers<void>()
