@@ -16,8 +16,11 @@ export const importKey = (versionId: string, path: string): string => `imports/$
 export const taskFolder = ({ accountId, taskId }: { accountId: string; taskId: string }): string =>
   `tasks/${accountId}/${taskId}/`
 
+/** The folder of the maps of evidence. */
+export const EVIDENCE = 'evidence/'
+
 /** The key of the map of evidence. */
-export const evidenceKey = (evidenceId: string): string => `evidence/${evidenceId}/adapter.safetensors`
+export const evidenceKey = (evidenceId: string): string => `${EVIDENCE}${evidenceId}/adapter.safetensors`
 
 /** The folder of what structured runs make. */
 export const EVALUATIONS = 'evaluations/'

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict'
 import { createReconcileActivities } from '../../activities/control/housekeeping/reconcile.ts'
 import { createMaintenanceActivities } from '../../activities/control/housekeeping/retention.ts'
 import * as taskUploadRepository from '../../db/repositories/tasks/uploads.ts'
+import type { NewEvidence } from '../../db/tables/evaluator.ts'
 import { newId } from '../../domain/ids.ts'
-import { cohortFolder, evaluationFolder, taskFolder } from '../../domain/object-keys.ts'
+import { cohortFolder, evaluationFolder, evidenceKey, taskFolder } from '../../domain/object-keys.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { twice } from '../support/assertions/at-least-once.ts'
-import { buildCohort, buildStage } from '../support/builders/cohorts.ts'
+import { buildCohort, buildEdge, buildStage } from '../support/builders/cohorts.ts'
 import { evaluate } from '../support/builders/evidence.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { addModel, until } from '../support/servers/node.ts'
@@ -152,5 +153,68 @@ describe('folders of cohorts and of structured runs', function () {
 
     const needed = [cohort.relayed, cohort.file, run.vectors, run.map]
     assert.deepEqual(await left([...needed, ...young]), needed)
+  })
+
+  it('of maps go a day after their evidence has ceased to count, unless an open hand-over goes by it', async () => {
+    const { db } = world.api.database
+    const ago = (hours: number) => new Date(Date.now() - hours * HOUR)
+    const evidence = async (row: Partial<NewEvidence>) => {
+      const id = newId()
+      const pair = { source_fingerprint: id, target_fingerprint: id }
+      const measured = {
+        relation: 'affine',
+        metric: 'cosine',
+        score: 0.9,
+        statement: '{}',
+        digest: id,
+      } as const
+      const spaces = { source_space_id: spaceId, target_space_id: spaceId }
+      await db
+        .insertInto('compatibility_evidence')
+        .values({ id, ...spaces, ...pair, ...measured, valid_until: ago(-1), ...row })
+        .execute()
+      return { id, map: await put(evidenceKey(id)) }
+    }
+    const old = { status: 'superseded', ended_at: ago(25) } as const
+    const counts = await evidence({})
+    const justEnded = [
+      await evidence({ status: 'revoked', ended_at: ago(23) }),
+      await evidence({ valid_until: ago(23) }),
+    ]
+    const ended = [await evidence(old), await evidence({ valid_until: ago(25) })]
+    const [usedNow, usedBefore] = [await evidence(old), await evidence(old)]
+    for (const [{ id: evidence_id }, closed] of [
+      [usedNow, false],
+      [usedBefore, true],
+    ] as const) {
+      const cohort = await buildCohort(db, world.accountId)
+      const stages = [await buildStage(db, cohort), await buildStage(db, cohort, { position: 1 })] as const
+      await buildEdge(db, stages, { kind: 'embedding', evidence_id, closed })
+    }
+    const unregistered = await put(evidenceKey((await openRun()).id))
+    const orphan = await put(evidenceKey(newId()))
+    const sweep = (hours: number) =>
+      twice(
+        createMaintenanceActivities({ ...world.api.services, now: () => ago(-hours) }),
+      ).removeOutlivedFiles()
+    const all = [counts, ...justEnded, ...ended, usedNow, usedBefore].map(({ map }) => map)
+
+    await sweep(0)
+    assert.deepEqual(await left([...all, unregistered, orphan]), [...all, unregistered, orphan])
+    await sweep(25)
+
+    const kept = [counts, ...justEnded, usedNow].map(({ map }) => map)
+    assert.deepEqual(await left([...all, unregistered, orphan]), [...kept, unregistered])
+  })
+
+  it('lose a batch in one step, and the rest in those after it', async () => {
+    const keys = await Promise.all(Array.from({ length: 201 }, () => put(evidenceKey(newId()))))
+    const later = { ...world.api.services, now: () => new Date(Date.now() + 25 * HOUR) }
+    const keep = createMaintenanceActivities(later)
+
+    assert.equal((await keep.removeOutlivedFiles()).more, true)
+    assert.equal((await left(keys)).length, 1)
+    assert.equal((await keep.removeOutlivedFiles()).more, false)
+    assert.deepEqual(await left(keys), [])
   })
 })

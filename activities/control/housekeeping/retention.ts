@@ -1,3 +1,4 @@
+import { neededMaps } from '../../../db/repositories/cohorts/evidence.ts'
 import * as memorySnapshotRepository from '../../../db/repositories/memory/snapshots.ts'
 import * as modelImportRepository from '../../../db/repositories/models/imports.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
@@ -7,7 +8,7 @@ import * as sealedTextRepository from '../../../db/repositories/platform/sealed.
 import * as usageRepository from '../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../db/repositories/tasks/uploads.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
-import { EVALUATIONS, importKey, INCOMING_PUTS, RELAYED } from '../../../domain/object-keys.ts'
+import { EVALUATIONS, EVIDENCE, importKey, INCOMING_PUTS, RELAYED } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { SecretBox } from '../../../platform/secret-box.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -94,17 +95,18 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
     await sweepTasks({ db, objects })
-    // Partial uploads of gateways that were killed, payloads of cohorts and vectors of runs whose end has left them.
-    await removeDayOld(objects, { folder: INCOMING_PUTS, now: now() })
     const open = (table: 'cohort' | 'structured_run') => (ids: string[]) =>
       retentionRepository.openAmong(db, table, ids)
-    await removeDayOld(objects, { folder: RELAYED, now: now(), idAt: 2, openAmong: open('cohort') })
-    await removeDayOld(objects, {
-      folder: EVALUATIONS,
-      now: now(),
-      idAt: 1,
-      openAmong: open('structured_run'),
-    })
+    // Partial uploads of gateways that were killed, payloads of cohorts and vectors of runs whose end has left them, and maps
+    // of evidence that counts no more.
+    const folders: Omit<AgedFolder, 'now'>[] = [
+      { folder: INCOMING_PUTS },
+      { folder: RELAYED, idAt: 2, openAmong: open('cohort') },
+      { folder: EVALUATIONS, idAt: 1, openAmong: open('structured_run') },
+      { folder: EVIDENCE, idAt: 1, openAmong: (ids) => neededMaps(db, ids) },
+    ]
+    let isLeft = false
+    for (const folder of folders) isLeft = (await removeDayOld(objects, { ...folder, now: now() })) || isLeft
 
     const inputs = await retentionRepository.expiredInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)
@@ -113,6 +115,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
       inputs.map(({ id }) => id),
     )
     const more =
+      isLeft ||
       uploads.length === FILE_BATCH ||
       imports.length === IMPORT_BATCH ||
       runs.length === RUN_BATCH ||
@@ -145,21 +148,20 @@ interface AgedFolder {
   openAmong?: (ids: string[]) => Promise<ReadonlySet<string>>
 }
 
-/** Removes the files of a folder that are older than a day and that no open row needs. */
+/** Removes a batch of the files of a folder that are older than a day and that no open row needs; tells whether more are left. */
 async function removeDayOld(
   objects: ObjectStore,
   { folder, now, idAt = 0, openAmong = () => Promise.resolve(new Set()) }: AgedFolder,
-): Promise<void> {
+): Promise<boolean> {
   const old: { object_key: string; owner: string }[] = []
   for await (const { key, lastModified } of objects.list(folder)) {
     if (lastModified.getTime() < now.getTime() - DAY_MS)
       old.push({ object_key: key, owner: key.split('/')[idAt] ?? '' })
   }
   const open = await openAmong([...new Set(old.map(({ owner }) => owner))])
-  await removeFiles(
-    objects,
-    old.filter(({ owner }) => !open.has(owner)),
-  )
+  const unneeded = old.filter(({ owner }) => !open.has(owner))
+  await removeFiles(objects, unneeded.slice(0, FILE_BATCH))
+  return unneeded.length > FILE_BATCH
 }
 
 /** Removes files that attempts of an ended run have PUT and that the run does not need; returns their number. */

@@ -1,4 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import type { CompatibilityEvidenceRow, NewEvidence } from '../../tables/evaluator.ts'
 
@@ -68,6 +69,23 @@ export async function isDraining(db: Kysely<Database>, evidenceId: string): Prom
     .where(sql<boolean>`${evidenceId}::uuid = any(evidence_revoked)`)
     .execute()
   return revocations.length > 0 && revocations.every(({ effect }) => effect === 'drain')
+}
+
+/**
+ * Returns those of these ids whose map is still needed: the evidence counts or did so a day ago, an open hand-over goes by
+ * it, or the run of this id may yet register it.
+ */
+export async function neededMaps(db: Kysely<Database>, ids: readonly string[]): Promise<Set<string>> {
+  const { rows } = await sql<{ id: string }>`
+    select id from compatibility_evidence evidence where id = any(${ids.filter(isUuid)}::uuid[])
+      and (coalesce(ended_at, valid_until) > now() - interval '1 day' or exists (
+        select from cohort_edge edge join cohort on cohort.id = edge.cohort_id
+        where edge.evidence_id = evidence.id and not edge.closed
+          and cohort.status not in ('succeeded', 'failed', 'cancelled')))
+    union all
+    select id from structured_run where id = any(${ids.filter(isUuid)}::uuid[])
+      and status not in ('registered', 'rejected', 'failed')`.execute(db)
+  return new Set(rows.map(({ id }) => id))
 }
 
 type Fingerprints = Pick<CompatibilityEvidenceRow, 'source_fingerprint' | 'target_fingerprint'>
