@@ -29,6 +29,11 @@ interface StageResult {
   files: StageFile[] | undefined
 }
 
+/** A result with the payloads of it, which are made before anything is locked. */
+interface CheckedResult extends StageResult {
+  payloads: ResultPayloads
+}
+
 /** Returns the result of a stage, in which its files have addresses. */
 function stageResult(lease: LeaseRow, body: CompleteLease): StageResult {
   const { result, outputs } = taskResult(body)
@@ -52,15 +57,6 @@ const STEPS = new Map<string, 'loading' | 'waiting' | 'running'>([
   ['generating', 'running'],
   ['uploading_output', 'running'],
 ])
-
-/** The payloads of a completion, which are made before anything is locked. */
-const prepared = new WeakMap<CompleteLease, ResultPayloads>()
-
-function payloadsOf(lease: LeaseRow, body: CompleteLease): ResultPayloads {
-  const payloads = prepared.get(body) ?? new ResultPayloads(stageResult(lease, body).result)
-  prepared.set(body, payloads)
-  return payloads
-}
 
 function handedOver(payloads: ResultPayloads, edge: EdgeFacts): ValuePayload | undefined {
   try {
@@ -104,29 +100,30 @@ export const stageWork = {
   async check({ lease, body, services: { db, objects } }) {
     const keyOf = (file: Omit<LeaseFile, 'kind'>) => stageWork.fileKey(lease, { kind: 'output', ...file })
     await Promise.all((taskResult(body).outputs ?? []).map((file) => assertStored(objects, keyOf, file)))
-    const payloads = payloadsOf(lease, body)
+    const checked = stageResult(lease, body)
+    const payloads = new ResultPayloads(checked.result)
     const outgoing = await cohortStageRepository.outgoingOf(db, lease.subject_id)
     for (const edge of outgoing) {
       const value = handedOver(payloads, edge)
       if (!value && isByValue(edge.kind) && !edge.has_quorum) throw nothingAt(`of edge "${edge.name}"`)
     }
     for (const { name, path } of await cohortStageRepository.outputsFrom(db, lease.subject_id))
-      if (valueAt(stageResult(lease, body).result, path) === undefined) throw nothingAt(`of output "${name}"`)
+      if (valueAt(checked.result, path) === undefined) throw nothingAt(`of output "${name}"`)
     for (const edge of outgoing) {
       const value = handedOver(payloads, edge)
       if (!value) continue
       const key = valueKey({ edge, accountId: lease.account_id, value })
       if (key !== undefined) await objects.put(key, value.payload, { contentType: 'application/json' })
     }
+    return { ...checked, payloads }
   },
 
-  async complete({ trx, lease, body }) {
+  async complete({ trx, lease, body }, checked) {
     const { inference_time_ms, model_state } = taskResult(body)
     const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
     if (!locked || !isOpenStage(locked.stage)) return
     await cohortStageRepository.completeStage(trx, locked.stage, locked.outgoing, {
-      ...stageResult(lease, body),
-      payloads: payloadsOf(lease, body),
+      ...checked,
       runMs: inference_time_ms,
       modelState: model_state,
     })
@@ -156,4 +153,4 @@ export const stageWork = {
       retryable: mayRetry,
     })
   },
-} satisfies LeaseWork
+} satisfies LeaseWork<CheckedResult>

@@ -27,7 +27,7 @@ export const completeLease = route({
     // The request is a repeat whose first response may have been lost.
     if (lease.state === 'completed') return { state: lease.state }
     const work = workOf(lease)
-    await work.check?.({ lease, body, services })
+    const checked = await work.check?.({ lease, body, services })
 
     await settleLease({ lease, body, services, afterCommit }, async (step) => {
       if (!(await leaseRepository.lockActiveLease(step.trx, holder))) {
@@ -35,7 +35,7 @@ export const completeLease = route({
         if (lost.state === 'completed') return
         throw leaseLost(lost)
       }
-      await work.complete(step)
+      await work.complete(step, checked)
       await leaseRepository.closeLease(step.trx, holder, 'completed')
     })
     return { state: 'completed' as const }

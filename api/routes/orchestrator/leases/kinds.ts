@@ -4,11 +4,11 @@ import { jobWork } from '../jobs/lease-work.ts'
 import { taskWork } from '../task-claims/lease-work.ts'
 import type { LeaseWork } from './work.ts'
 
-const WORK: Record<LeaseRow['kind'], LeaseWork> = {
+const WORK: Record<LeaseRow['kind'], LeaseWork<unknown>> = {
   job: jobWork,
   task: taskWork,
   stage: stageWork,
 }
 
 /** Returns the rules of a lease's kind. */
-export const workOf = ({ kind }: Pick<LeaseRow, 'kind'>): LeaseWork => WORK[kind]
+export const workOf = ({ kind }: Pick<LeaseRow, 'kind'>): LeaseWork<unknown> => WORK[kind]

@@ -19,9 +19,9 @@ export interface LeaseStep<B> {
 
 /**
  * The rules of a kind of work. A step locks the row of its subject; the lease itself is checked
- * and closed around the step.
+ * and closed around the step. `Checked` is what the check of a completion has made for it.
  */
-export interface LeaseWork {
+export interface LeaseWork<Checked = void> {
   /** Locks the row behind the lease, always before the lease itself. */
   lock(trx: Transaction<Database>, lease: LeaseRow): Promise<void>
   /** Returns the key of a file that is PUT under this lease. */
@@ -33,8 +33,8 @@ export interface LeaseWork {
   /** Tells whether the work is paused, so that its node is to stop it after a checkpoint. */
   isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>
   /** Checks the stored files, before anything is locked. */
-  check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<void>
-  complete(step: LeaseStep<CompleteLease>): Promise<void>
+  check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<Checked>
+  complete(step: LeaseStep<CompleteLease>, checked: Checked): Promise<void>
   fail(step: LeaseStep<FailLease>): Promise<void>
 }
 
