@@ -10,7 +10,7 @@ import type { Database } from '../../db/tables.ts'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
-import { listed } from '../../domain/cohorts/event-data.ts'
+import { listed, movedStage } from '../../domain/cohorts/event-data.ts'
 import { type Graph, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import { isByValue } from '../../domain/cohorts/values.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
@@ -218,9 +218,10 @@ async function insertRows(
 
 /** Returns the event that tells which stages a new plan has on other nodes than the earlier one; none where it has none. */
 function replanned(earlier: Plan, plan: Plan): NewCohortEvent[] {
-  const moved = plan.stages.flatMap(({ stage_id, node_id }) => {
-    const before = earlier.stages.find((stage) => stage.stage_id === stage_id)
-    return before && before.node_id !== node_id ? [{ stage_id, from: before.node_id, to: node_id }] : []
+  const moved = plan.stages.flatMap((stage) => {
+    const { stage_id } = stage
+    const before = earlier.stages.find((one) => one.stage_id === stage_id)
+    return before && before.node_id !== stage.node_id ? [movedStage(stage_id, before, stage)] : []
   })
   if (moved.length === 0) return []
   const { shown, ...left } = listed(moved)

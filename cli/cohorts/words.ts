@@ -1,3 +1,4 @@
+import type { MovedStage } from '../../domain/cohorts/event-data.ts'
 import type { Plan } from '../../schemas/cohort-plan.ts'
 import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohort.ts'
 import { table } from '../print.ts'
@@ -142,6 +143,18 @@ export function resumeInWords({ type, data }: CohortEvent): string | undefined {
     : `Nothing could be taken over: ${reason ?? 'no reason is known'}.`
 }
 
+/** Says which stages go to other nodes than they were planned on; undefined for another event. */
+function movesInWords({ type, data }: CohortEvent): string | undefined {
+  if (type !== 'cohort.replanned') return undefined
+  const { moved = [] } = data as { moved?: MovedStage[] }
+  return moved
+    .map(
+      ({ stage_id, from, to, from_name, to_name }) =>
+        `${stage_id} from ${from_name ?? from ?? 'no node'} to ${to_name ?? to ?? 'no node'}`,
+    )
+    .join(', ')
+}
+
 /** Describes an event in one line; edges and nodes have their names in summaries alone. */
 export function eventInWords(event: CohortEvent, { edges, nodes }: Named): string {
   const about = [
@@ -150,7 +163,10 @@ export function eventInWords(event: CohortEvent, { edges, nodes }: Named): strin
     event.node_id && `on ${nodes.get(event.node_id) ?? event.node_id}`,
   ].filter(Boolean)
   const { code, reason, failure } = event.data as Record<string, unknown>
-  const why = resumeInWords(event) ?? [code, reason, failure].find((text) => typeof text === 'string')
+  const why =
+    resumeInWords(event) ??
+    movesInWords(event) ??
+    [code, reason, failure].find((text) => typeof text === 'string')
   return [event.created_at, event.type, ...about, ...(why ? [`(${String(why)})`] : [])].join(' ')
 }
 

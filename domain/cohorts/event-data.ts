@@ -12,3 +12,25 @@ export function listed<T>(items: readonly T[]): { shown: T[]; more?: number } {
   }
   return { shown }
 }
+
+interface PlacedOn {
+  node_id: string | null
+  node_name: string | null
+}
+
+/** A stage that goes to another node than it was planned on; the names are those that its account may see. */
+export interface MovedStage {
+  stage_id: string
+  from: string | null
+  to: string | null
+  from_name: string | null
+  to_name: string | null
+}
+
+export const movedStage = (stage_id: string, from: PlacedOn, to: PlacedOn): MovedStage => ({
+  stage_id,
+  from: from.node_id,
+  to: to.node_id,
+  from_name: from.node_name,
+  to_name: to.node_name,
+})

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { failureOf, retriesIn } from '../../cli/cohorts/follow.ts'
-import { cohortInWords, planInWords } from '../../cli/cohorts/words.ts'
+import { cohortInWords, eventInWords, planInWords } from '../../cli/cohorts/words.ts'
 import { newId } from '../../domain/ids.ts'
 import type { PlannedEdge, PlannedStage } from '../../schemas/cohort-plan.ts'
 import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../schemas/cohort.ts'
@@ -151,5 +151,29 @@ describe('what is said of cohorts', () => {
     })
     assert.match(words, /Critical path: a, then on the same node b -> c\.$/)
     assert.match(words, / 0\.988\n/)
+  })
+
+  it('tells by name which stages a new plan has moved, as far as names are known', () => {
+    const moved = [
+      { stage_id: 'draft', from: ID, to: ID, from_name: 'attic', to_name: 'cellar' },
+      { stage_id: 'judge', from: null, to: ID, from_name: null, to_name: null },
+    ]
+    const event: CohortEvent = {
+      event_id: ID,
+      sequence: 1,
+      type: 'cohort.replanned',
+      task_id: ID,
+      cohort_id: ID,
+      stage_id: null,
+      edge_id: null,
+      node_id: null,
+      attempt: null,
+      data: { moved },
+      created_at: AT,
+    }
+    assert.equal(
+      eventInWords(event, { edges: new Map(), nodes: new Map() }),
+      `${AT} cohort.replanned (draft from attic to cellar, judge from no node to ${ID})`,
+    )
   })
 })

@@ -132,6 +132,10 @@ describe('what operators do while a cohort runs', function () {
     const called = await cohorts.run(plan)
     await until(async () => (await cohorts.stage(called, 'third')).status === 'waiting')
     await control[Symbol.asyncDispose]()
+    const rename = ({ nodeId }: { nodeId: string }, name: string) =>
+      world.api.database.db.updateTable('node').set({ name }).where('id', '=', nodeId).execute()
+    await rename(one, 'attic')
+    await rename(other, 'cellar')
     const later = await cohorts.run(chain([good, good, good]))
     await world.api.database.db
       .updateTable('cohort_stage')
@@ -149,7 +153,10 @@ describe('what operators do while a cohort runs', function () {
           Array(3).fill(['succeeded', node.nodeId, 1]),
         )
       const moved = (await cohorts.events(later)).filter(({ type }) => type === 'cohort.replanned')
-      assert.deepEqual(moved[0]?.data.moved, [{ stage_id: 'first', from: one.nodeId, to: other.nodeId }])
+      const names = { from_name: 'attic', to_name: 'cellar' }
+      assert.deepEqual(moved[0]?.data.moved, [
+        { stage_id: 'first', from: one.nodeId, to: other.nodeId, ...names },
+      ])
       assert.equal(seen[1].replans, moved.length)
     } finally {
       await admin(`nodes/${one.nodeId}/resume`)

@@ -1,6 +1,8 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import { movedStage } from '../../../domain/cohorts/event-data.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortRow, StageFacts } from '../../tables/cohorts.ts'
+import { visibleNames } from '../nodes/loads.ts'
 import { isOpenCohort } from './cohorts.ts'
 import { appendCohortEvents } from './events.ts'
 
@@ -43,7 +45,7 @@ export async function takeLoaded(trx: Transaction<Database>, stageId: string): P
 /** Records that a stage goes to another node than the plan had it. */
 export async function recordReplan(
   trx: Transaction<Database>,
-  { id, cohort_id, name, attempt, planned_node_id }: StageFacts,
+  { id, account_id, cohort_id, name, attempt, planned_node_id }: StageFacts,
   nodeId: string,
 ): Promise<void> {
   await trx.updateTable('cohort_stage').set({ planned_node_id: nodeId }).where('id', '=', id).execute()
@@ -52,7 +54,13 @@ export async function recordReplan(
     .set({ replans: sql<number>`replans + 1` })
     .where('id', '=', cohort_id)
     .execute()
-  const moved = [{ stage_id: name, from: planned_node_id, to: nodeId }]
+  const names = await visibleNames(
+    trx,
+    account_id,
+    [planned_node_id, nodeId].filter((one) => one !== null),
+  )
+  const on = (node_id: string | null) => ({ node_id, node_name: names.get(node_id ?? '') ?? null })
+  const moved = [movedStage(name, on(planned_node_id), on(nodeId))]
   await appendCohortEvents(trx, cohort_id, [
     { type: 'cohort.replanned', stageName: name, nodeId, attempt, data: { moved } },
   ])
