@@ -124,7 +124,7 @@ async function lookAtEdges(cohortId: string, news: News): Promise<never> {
 
 async function runStages(
   input: CohortRunInput,
-  { accountId, stages }: OpenedCohort,
+  { accountId, stages, isTerse = false }: OpenedCohort,
   { shown, news, room }: { shown: Shown; news: News; room: Room | undefined },
 ): Promise<void> {
   const { cohortId, mostEvents = LONGEST_HISTORY } = input
@@ -145,6 +145,7 @@ async function runStages(
     accountId,
     repeat,
     shown: () => show(shown),
+    isTerse,
     swept: room && { room, makeWay: (stage) => makeWay(stage, run, repeat), isFull: () => isFull() },
   }
   setHandler(stageStarted, (stageName, isRunning = false) => {

@@ -35,7 +35,17 @@ describe('the history of a cohort', function () {
     const handle = world.temporal.client.workflow.getHandle(`cohort/${body.cohort_id}`)
     await handle.result()
     const { events } = await handle.fetchHistory()
-    return { seen: await summary(), count: events?.length ?? 0 }
+    const shownNodes = (events ?? []).filter(
+      ({ upsertWorkflowSearchAttributesEventAttributes: upsert }) =>
+        upsert?.searchAttributes?.indexedFields?.['HearthNode'],
+    )
+    const { searchAttributes } = await handle.describe()
+    return {
+      seen: await summary(),
+      count: events?.length ?? 0,
+      shownNodes: shownNodes.length,
+      node: searchAttributes['HearthNode']?.[0],
+    }
   }
 
   it('has under 500 events for 20 stages and 5 retries, and under 12 for each further stage', async () => {
@@ -69,5 +79,32 @@ describe('the history of a cohort', function () {
     const each = (all.count - few.count) / (LAYERS * WIDTH - WIDTH)
     assert.ok(each < MOST_EVENTS_A_STAGE, `${each.toFixed(1)} events for each further stage`)
     assert.ok(retried.count < MOST_EVENTS, `${retried.count} events`)
+  })
+
+  it('shows a node again only where it is another', async () => {
+    await using _control = await world.control()
+    await using one = await world.node()
+    await using other = await world.node()
+    const { id: endpoint_id } = await world.endpoint({ name: 'placed' })
+    const chain = (nodes: readonly { nodeId: string }[]): PlanRequest => ({
+      stages: nodes.map(({ nodeId }, i) => ({
+        stage_id: `stage-${i}`,
+        endpoint_id,
+        input: { instances: ['', ''] },
+        placement: { node_ids: [nodeId] },
+      })),
+      edges: nodes.slice(1).map((_, i) => ({
+        from: { stage_id: `stage-${i}`, path: '/predictions/0' },
+        to: { stage_id: `stage-${i + 1}`, path: '/instances/0' },
+      })),
+    })
+
+    const stays = await eventsOf(chain([one, one, one]))
+    const moves = await eventsOf(chain([one, one, other]))
+
+    assert.deepEqual([stays.seen.status, moves.seen.status], ['succeeded', 'succeeded'])
+    assert.deepEqual([stays.shownNodes, moves.shownNodes], [1, 2])
+    assert.deepEqual([stays.node, moves.node], [one.nodeId, other.nodeId])
+    assert.ok(stays.count <= 41, `${stays.count} events`)
   })
 })

@@ -11,6 +11,7 @@ import {
   sleep,
   TimeoutFailure,
   upsertSearchAttributes,
+  workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../../activities/control/index.ts'
 import type { NodeActivities } from '../../activities/node/index.ts'
@@ -47,6 +48,8 @@ export interface Of {
   repeat: (stageIds: readonly string[]) => void
   /** Shows the stages as they are now. */
   shown: () => void
+  /** Whether a node that is shown already is not shown again. */
+  isTerse: boolean
   /** The parts of executions that began after the platform had come to look after deadlines by itself. */
   swept:
     | {
@@ -94,7 +97,7 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
       waitsFor: '',
     })
     of.shown()
-    upsertSearchAttributes([{ key: HEARTH_NODE, value: place.nodeId }])
+    showNode(place.nodeId, of)
     const ended = await attemptOn(place.nodeId, of, stage)
     if (ended === 'put back') {
       stage.isRepeated = true
@@ -112,6 +115,12 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
       stage.isWaiting = false
     }
   }
+}
+
+/** Shows the last node that was called; each change is an event of the history. */
+function showNode(nodeId: string, { isTerse }: Of): void {
+  if (isTerse && workflowInfo().typedSearchAttributes.get(HEARTH_NODE) === nodeId) return
+  upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
 }
 
 interface Ended {

@@ -40,6 +40,8 @@ export interface OpenedCohort {
   /** Epoch milliseconds. */
   deadlineAt: number
   stages: StageOutline[]
+  /** True where the node of a stage is shown only if it is another than the last; absent from histories of before. */
+  isTerse?: boolean
 }
 
 export type CallResult =
@@ -69,6 +71,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       ended: false,
       accountId: cohort.account_id,
       taskId: cohort.task_id,
+      isTerse: true,
       deadlineAt: cohort.deadline_at.getTime(),
       stages: rows.map((row) => {
         const { quorum } = specOf(row)
