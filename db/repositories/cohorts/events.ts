@@ -27,23 +27,26 @@ export async function appendCohortEvents(
   events: readonly NewCohortEvent[],
 ): Promise<void> {
   if (events.length === 0) return
+  const isLasting = ({ type }: NewCohortEvent) => type !== 'edge.progress'
+  const isOptional = !events.every(isLasting)
   const cohort = await trx
-    .selectFrom('cohort')
-    .select('event_sequence')
+    .updateTable('cohort')
+    .set({ event_sequence: sql<number>`event_sequence + ${events.length}` })
     .where('id', '=', cohortId)
-    .forNoKeyUpdate()
-    .executeTakeFirstOrThrow()
-  const isFull = cohort.event_sequence >= PROGRESS_LIMIT
-  const kept = isFull ? events.filter(({ type }) => type !== 'edge.progress') : events
-  if (kept.length === 0) return
+    .$if(isOptional, (query) => query.where('event_sequence', '<', PROGRESS_LIMIT))
+    .returning('event_sequence')
+    .executeTakeFirst()
+  if (!cohort && isOptional) return appendCohortEvents(trx, cohortId, events.filter(isLasting))
+  if (!cohort) throw new Error(`there is no cohort ${cohortId}`)
 
+  const last = cohort.event_sequence - events.length
   await trx
     .insertInto('cohort_event')
     .values(
-      kept.map(({ type, stageName, edgeId, nodeId, attempt, data = {} }, i) => ({
+      events.map(({ type, stageName, edgeId, nodeId, attempt, data = {} }, i) => ({
         id: newId(),
         cohort_id: cohortId,
-        sequence: cohort.event_sequence + i + 1,
+        sequence: last + i + 1,
         type,
         stage_name: stageName ?? null,
         edge_id: edgeId ?? null,
@@ -54,10 +57,5 @@ export async function appendCohortEvents(
         created_at: sql<Date>`clock_timestamp()`,
       })),
     )
-    .execute()
-  await trx
-    .updateTable('cohort')
-    .set({ event_sequence: cohort.event_sequence + kept.length })
-    .where('id', '=', cohortId)
     .execute()
 }
