@@ -65,6 +65,7 @@ export function largeRequest(
         memory_mb: 1_000,
         price_micro: 0,
         run_ms: 50 + pick(2_000),
+        is_measured: false,
         cached_ms: 2_000,
         cold_ms: 20_000,
       },

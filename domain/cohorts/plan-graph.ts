@@ -6,7 +6,7 @@ import { type Graph, type GraphEdge, type GraphStage, RUN_INPUT } from './graph.
 import type { HandOver } from './hand-overs.ts'
 import { noNodeCode, whyNoNode } from './no-node.ts'
 import { LATER } from './operations.ts'
-import { costMicro, MICRO, overLimits } from './plan-limits.ts'
+import { costMicro, MICRO, overLimits, shortTimeouts } from './plan-limits.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
 import { impossibleSessions } from './sessions.ts'
@@ -81,7 +81,7 @@ function placeGraph(input: PlanInput, prefersOwn: boolean): PlannedGraph {
     estimated_latency_ms: rounded(planned?.schedule.makespanMs ?? 0),
     lower_bound_ms: rounded(planned?.lowerBoundMs ?? 0),
     estimated_cost_credits: costMicro(input) / MICRO,
-    reasons,
+    reasons: [...reasons, ...shortTimeouts(input)],
     planner: {
       algorithm: ALGORITHM,
       candidates: planned?.candidates ?? 0,

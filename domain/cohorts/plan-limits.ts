@@ -1,6 +1,7 @@
 import type { PlanReason } from '../../schemas/cohort-plan.ts'
 import type { StageModel } from './costs.ts'
 import type { Graph } from './graph.ts'
+import { STAGE_TIMEOUT } from './stage-timeout.ts'
 
 /** The micro-credits of a credit. */
 export const MICRO = 1_000_000
@@ -30,6 +31,19 @@ export function overLimits(priced: Priced, makespanMs: number): PlanReason[] {
   }
   return reasons
 }
+
+/**
+ * Returns a remark on each stage whose `timeout_s` is below what calls of its endpoint take on average. It is no reason
+ * against a run: this call may be a shorter one, and a fallback may be meant to take over.
+ */
+export const shortTimeouts = ({ graph, models }: Priced): PlanReason[] =>
+  graph.stages.flatMap(({ stage_id, timeout_s }) => {
+    const model = models.get(stage_id)
+    if (!model?.is_measured || model.run_ms <= 1_000 * timeout_s) return []
+    const mean = (model.run_ms / 1_000).toFixed(1)
+    const message = `stage "${stage_id}" has a timeout_s of ${timeout_s} s, and calls of its endpoint take ${mean} s on average: it may end as "${STAGE_TIMEOUT}"`
+    return [{ code: 'over_deadline', message, stage_id }]
+  })
 
 /** Returns what the run costs where no stage falls back. */
 export const costMicro = ({ graph, models }: Priced): number =>

@@ -143,6 +143,7 @@ async function estimator(db: Kysely<Database>, rows: readonly Found[]): Promise<
       memory_mb: row.memory_mb,
       price_micro: row.price_micro,
       run_ms: row.latency_ms ?? estimateMs(model, 'inference', kin),
+      is_measured: row.latency_ms !== null,
       cached_ms: estimateMs(model, 'cached', kin),
       cold_ms: estimateMs(model, 'cold', kin),
     }

@@ -17,6 +17,7 @@ const model = (endpoint_id: string, price_micro: number): StageModel & { ref: st
   memory_mb: 1_000,
   price_micro,
   run_ms: 1_000,
+  is_measured: false,
   cached_ms: 2_000,
   cold_ms: 20_000,
 })

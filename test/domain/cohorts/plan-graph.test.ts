@@ -40,4 +40,28 @@ describe('plans of graphs', () => {
       assert.ok(producer.slack_ms <= consumer.start_ms - producer.end_ms - estimated_ms + 0.5)
     }
   })
+
+  it('say which stages are given less time than their endpoints take on average, and are feasible all the same', () => {
+    const input = largeRequest(randomNumbers(5), { nodes: 3, stages: 3, edges: 2 })
+    const planWith = (timeoutS: number, isMeasured: boolean) =>
+      planGraph({
+        ...input,
+        graph: {
+          ...input.graph,
+          stages: input.graph.stages.map((stage, i) => (i === 1 ? { ...stage, timeout_s: timeoutS } : stage)),
+        },
+        models: new Map(
+          [...input.models].map(([id, model]) => [id, { ...model, run_ms: 2_500, is_measured: isMeasured }]),
+        ),
+      })
+
+    const plan = planWith(2, true)
+    assert.equal(plan.feasible, true)
+    const [remark, ...others] = plan.reasons
+    assert.deepEqual(others, [])
+    assert.deepEqual([remark?.code, remark?.stage_id], ['over_deadline', 'stage-1'])
+    assert.match(remark?.message ?? '', /timeout_s of 2 s.*take 2\.5 s on average/)
+    assert.deepEqual(planWith(3, true).reasons, [])
+    assert.deepEqual(planWith(2, false).reasons, [], 'an assumption is no reason')
+  })
 })
