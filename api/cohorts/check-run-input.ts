@@ -1,5 +1,5 @@
 import { type Graph, inWriteOrder, RUN_INPUT } from '../../domain/cohorts/graph.ts'
-import { PointerError } from '../../domain/cohorts/pointer.ts'
+import { PointerError, whereItEnds } from '../../domain/cohorts/pointer.ts'
 import { carriedBy, withCarried } from '../../domain/cohorts/values.ts'
 import { invalid } from '../../domain/errors.ts'
 import { MAX_RUN_INPUT_BYTES } from '../../schemas/cohort.ts'
@@ -20,8 +20,10 @@ export function checkRunInput({ stages, edges }: Graph, input: Record<string, un
     const edge = { from_path: from.path, to_path: to.path, template: to.template ?? null }
     const isInput = from.stage_id === RUN_INPUT
     const value = isInput ? carriedBy(edge, input) : null
-    if (value === undefined)
-      throw invalid(['body', 'input'], `has nothing at "${from.path}", which edge "${edge_id}" takes`)
+    if (value === undefined) {
+      const message = `has nothing at "${from.path}", which edge "${edge_id}" takes: ${whereItEnds(input, from.path)}`
+      throw invalid(['body', 'input'], message)
+    }
     const bytes = (written.get(to.stage_id) ?? 0) + jsonBytes(value)
     refuseBeyond(to.stage_id, bytes)
     written.set(to.stage_id, bytes)

@@ -1,3 +1,5 @@
+import { short } from '../fault-words.ts'
+
 /** Splits a JSON Pointer (RFC 6901) into its tokens; none for the whole value. */
 export const tokensOf = (pointer: string): string[] =>
   pointer
@@ -21,6 +23,29 @@ export function valueAt(value: unknown, pointer: string): unknown {
   }
   return at
 }
+
+const MOST_MEMBERS_TOLD = 20
+
+/** Returns what a value has on the way to a place that it lacks: the length of a list or the members of an object, no values. */
+export function whereItEnds(value: unknown, pointer: string): string {
+  let at = value
+  let place = ''
+  for (const token of tokensOf(pointer)) {
+    const next = valueAt(at, `/${escaped(token)}`)
+    if (next === undefined) break
+    at = next
+    place += `/${escaped(token)}`
+  }
+  const name = place === '' ? 'it' : `"${place}"`
+  if (Array.isArray(at)) return `${name} is a list of ${at.length}`
+  if (typeof at !== 'object' || at === null) return `${name} is neither an object nor a list`
+  const members = Object.keys(at)
+  const told = members.slice(0, MOST_MEMBERS_TOLD).map((member) => `"${short(member)}"`)
+  const more = members.length > told.length ? ` and ${members.length - told.length} more` : ''
+  return members.length === 0 ? `${name} is empty` : `${name} has ${told.join(', ')}${more}`
+}
+
+const escaped = (token: string): string => token.replaceAll('~', '~0').replaceAll('/', '~1')
 
 /** A place alone makes no more items than these, in all lists on its way together. */
 const MOST_ITEMS = 1_024

@@ -46,6 +46,33 @@ describe('the admission of cohorts', function () {
     return accepted
   }
 
+  it('says what the input has in place of what an edge takes', async () => {
+    const { id } = await world.endpoint({ name: `lacking-${newId()}` })
+    const refusal = async (path: string, input: object) => {
+      const edge = {
+        edge_id: 'seventh',
+        from: { stage_id: 'input', path },
+        to: { stage_id: 'a', path: '/x' },
+      }
+      const plan = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [edge] }
+      const { status, body } = await cohorts.call('POST', '/api/v1/cohorts:run', { plan, input })
+      assert.equal(status, 422, JSON.stringify(body))
+      assert.deepEqual(body.detail[0].loc, ['body', 'input'])
+      return body.detail[0].msg.replace(/^has nothing at "([^"]*)", which edge "seventh" takes: /, '$1 | ')
+    }
+
+    assert.equal(
+      await refusal('/predictions/7', { predictions: [1, 2, 3] }),
+      '/predictions/7 | "/predictions" is a list of 3',
+    )
+    assert.equal(await refusal('/mial', { mail: 'x', 'a/b': 1 }), '/mial | it has "mail", "a/b"')
+    assert.equal(await refusal('/a~1b/c', { 'a/b': {} }), '/a~1b/c | "/a~1b" is empty')
+    assert.equal(
+      await refusal('/mail/0', { mail: 'secret' }),
+      '/mail/0 | "/mail" is neither an object nor a list',
+    )
+  })
+
   it('refuses a budget that a fallback may exceed', async () => {
     const cheap = await world.endpoint({ name: `cheap-${newId()}` }, { price_micro: 1_000_000 })
     const dear = await world.endpoint({ name: `dear-${newId()}` }, { price_micro: 100_000_000 })
