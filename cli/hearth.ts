@@ -1,6 +1,6 @@
 import { CliError, WRONG_USE } from './cli-error.ts'
 import { NOUNS } from './nouns.ts'
-import { plain } from './print.ts'
+import { remark } from './print.ts'
 import { createProgram } from './program.ts'
 
 /** The code of a fault of this program, which is printed with its stack. */
@@ -38,6 +38,8 @@ main(process.argv.slice(2)).catch((err: unknown) => {
   // The class is not imported: with the settings it would double what a start costs.
   const isSetting = err instanceof Error && err.name === 'ConfigError'
   const isTold = err instanceof CliError || isSetting
-  console.error(isTold ? `hearth: ${plain(err.message)}` : err)
+  if (isTold) remark(`hearth: ${err.message}`)
+  // oxlint-disable-next-line no-console -- the stack of a fault of this program
+  else console.error(err)
   process.exitCode = err instanceof CliError ? err.exitCode : isSetting ? WRONG_USE : FAULT
 })

@@ -14,7 +14,7 @@ import { verifyWebhook } from '../platform/webhook-signature.ts'
 import { filled, httpStatus, port as portNumber, signingSecret } from './arguments.ts'
 import { cliConfig } from './cli-config.ts'
 import { CliError, usageError } from './cli-error.ts'
-import { plain } from './print.ts'
+import { remark, say } from './print.ts'
 
 const CERTIFICATE_DAYS = 365
 const MAX_BODY_BYTES = 1024 * 1024
@@ -63,19 +63,19 @@ async function listen(options: ListenOptions): Promise<void> {
   const server = tls ? secureServer(tls, take) : createHttpServer(take)
   server.once('error', (err: NodeJS.ErrnoException) => {
     const { message, exitCode } = whyNotListening(err, { port, host })
-    console.error(`hearth: ${message}`)
+    remark(`hearth: ${message}`)
     process.exitCode = exitCode
   })
   server.listen(port, host, () => {
     const { port: bound } = server.address() as AddressInfo
-    console.log(`Listening on ${http ? 'http' : 'https'}://localhost:${bound}/`)
+    say(`Listening on ${http ? 'http' : 'https'}://localhost:${bound}/`)
     if (tls?.file) {
       const allow = `127.0.0.0/8:${bound},::1/128:${bound}`
-      console.log(
+      say(
         `A platform on this machine delivers here when it is started with\n  HEARTH_FEATURES=webhooks HEARTH_EGRESS_ALLOW=${allow} NODE_EXTRA_CA_CERTS=${tls.file} npm start`,
       )
     }
-    if (options.secret.length === 0) console.log('Signatures are not verified: no --secret.')
+    if (options.secret.length === 0) say('Signatures are not verified: no --secret.')
   })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => {
@@ -121,7 +121,7 @@ async function receive(
         : undefined
     const event = isSigned === false ? undefined : (JSON.parse(body.toString()) as Event)
     if (!event) {
-      console.log(`refused: the signature does not fit (attempt ${String(req.headers['service-attempt'])})`)
+      say(`refused: the signature does not fit (attempt ${String(req.headers['service-attempt'])})`)
       res.writeHead(400).end()
       return
     }
@@ -138,7 +138,7 @@ async function receive(
       res.end(JSON.stringify({ verification_challenge: challenge }))
     }
   } catch (err) {
-    console.log(plain(`refused: ${(err as Error).message}`))
+    say(`refused: ${(err as Error).message}`)
     res.writeHead(400).end()
   }
 }
@@ -155,7 +155,7 @@ function tell(
   ]
   const { resource } = data ?? {}
   // Anybody who reaches the port may have sent it.
-  console.log(plain(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`))
+  say(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`)
 }
 
 async function readBody(req: IncomingMessage): Promise<Buffer> {

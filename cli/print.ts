@@ -24,7 +24,20 @@ export function table(headings: readonly string[], rows: readonly (readonly Cell
     .join('\n')
 }
 
+/** Prints a line for people. */
+export const say = (words: string): void => console.log(plain(words))
+
+/** Prints a line beside the result, to standard error. */
+export const remark = (words: string): void => console.error(plain(words))
+
+/** Returns a value as JSON, with the control characters escaped that JSON lets stand. */
+export const inJson = (value: unknown, indent?: number): string =>
+  (JSON.stringify(value, null, indent) ?? 'null').replaceAll(
+    /[\u007F-\u009F]/g,
+    (char) => `\\u00${char.charCodeAt(0).toString(16)}`,
+  )
+
 /** Prints the response as JSON for scripts, and the text for people. */
 export function print({ json }: { json: boolean }, answer: unknown, words: string): void {
-  console.log(json ? JSON.stringify(answer, null, 2) : plain(words))
+  say(json ? inJson(answer, 2) : words)
 }

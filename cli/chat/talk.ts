@@ -1,5 +1,6 @@
 import { createInterface, type Interface } from 'node:readline'
 import { CliError } from '../cli-error.ts'
+import { inJson, remark, say } from '../print.ts'
 import { type Answer, answer, type Chat, type Message } from './answer.ts'
 
 /** The exit code that a shell expects after Ctrl-C. */
@@ -29,7 +30,7 @@ export class Talk {
     try {
       const given = await answer(this.#chat, [...prompt, ...messages], {
         onText: (text) => void (this.#json || process.stdout.write(text)),
-        onLoading: (s) => console.error(`hearth: the model is being loaded; asking again in ${s} s`),
+        onLoading: (s) => remark(`hearth: the model is being loaded; asking again in ${s} s`),
         signal: asking.signal,
       })
       this.#messages = [...messages, { role: 'assistant', content: given.text }]
@@ -48,7 +49,7 @@ export class Talk {
       terminal: isTerminal,
       prompt: '> ',
     })
-    if (isTerminal) console.error(`${this.#chat.model}: ${HELP}, Ctrl-C stops an answer.`)
+    if (isTerminal) remark(`${this.#chat.model}: ${HELP}, Ctrl-C stops an answer.`)
     const stop = () => this.#stop(lines)
     lines.on('SIGINT', stop)
     process.on('SIGINT', stop)
@@ -64,7 +65,7 @@ export class Talk {
           break
         }
         if (!isTerminal || !(isStopped || err instanceof CliError)) throw err
-        console.error(isStopped ? '\n(stopped)' : `hearth: ${(err as Error).message}`)
+        remark(isStopped ? '\n(stopped)' : `hearth: ${(err as Error).message}`)
       }
       if (isTerminal) lines.prompt()
     }
@@ -77,8 +78,8 @@ export class Talk {
     if (command === undefined) return line.trim() === '' ? undefined : this.ask(line)
     if (command === 'reset') this.#messages = []
     else if (command === 'system') this.#system = rest || undefined
-    else return console.error(`hearth: there is no /${command}; ${HELP}`)
-    console.error(command === 'reset' ? '(begun anew)' : `(system prompt: ${this.#system ?? 'none'})`)
+    else return remark(`hearth: there is no /${command}; ${HELP}`)
+    remark(command === 'reset' ? '(begun anew)' : `(system prompt: ${this.#system ?? 'none'})`)
   }
 
   #stop(lines: Interface): void {
@@ -89,10 +90,10 @@ export class Talk {
   #tell({ text, tokens, firstMs, tokensPerS }: Answer): void {
     if (this.#json) {
       const figures = { tokens, first_ms: Math.round(firstMs), tokens_per_s: tokensPerS }
-      return console.log(JSON.stringify({ content: text, ...figures }))
+      return say(inJson({ content: text, ...figures }))
     }
     process.stdout.write('\n')
     const first = (firstMs / 1000).toFixed(2)
-    console.error(`(${tokens} tokens, ${tokensPerS.toFixed(1)} tok/s, the first after ${first} s)`)
+    remark(`(${tokens} tokens, ${tokensPerS.toFixed(1)} tok/s, the first after ${first} s)`)
   }
 }

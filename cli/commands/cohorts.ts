@@ -20,7 +20,7 @@ import {
 } from '../cohorts/words.ts'
 import { id } from '../ids.ts'
 import type { PlatformClient } from '../platform-client.ts'
-import { print, table } from '../print.ts'
+import { inJson, print, remark, say, table } from '../print.ts'
 import { watching } from '../screen.ts'
 
 interface RunOptions {
@@ -151,7 +151,7 @@ function recordCommands(cohorts: Command): void {
 /** Says which stages a run has taken over, or why none, beside its result. */
 async function tellResumed(client: PlatformClient, taskId: string): Promise<void> {
   const events = await eventsAfter(client, taskId, undefined)
-  for (const words of events.map(resumeInWords)) if (words !== undefined) console.error(words)
+  for (const words of events.map(resumeInWords)) if (words !== undefined) remark(words)
 }
 
 function idempotencyKeyOf(text: string): string {
@@ -162,7 +162,7 @@ function idempotencyKeyOf(text: string): string {
 /** Follows a cohort to its end, then prints its outputs, or with `--json` its summary. */
 async function watched(client: PlatformClient, taskId: string, json: boolean): Promise<void> {
   const shows = `npx hearth cohorts show ${taskId}`
-  if (!json) console.error(`Task ${taskId}`)
+  if (!json) remark(`Task ${taskId}`)
   const cohort = await watching(`the cohort goes on; ${shows} shows it.`, () =>
     follow(client, taskId, json ? undefined : process.stderr).catch((err: unknown) => {
       if (!(err instanceof CliError)) throw err
@@ -170,12 +170,12 @@ async function watched(client: PlatformClient, taskId: string, json: boolean): P
     }),
   )
   const failure = failureOf(cohort)
-  if (json) console.log(JSON.stringify(cohort, null, 2))
-  else if (!failure) console.log(await resultOf(client, taskId))
+  if (json) say(inJson(cohort, 2))
+  else if (!failure) say(await resultOf(client, taskId))
   if (failure) throw failure
 }
 
 async function resultOf(client: PlatformClient, taskId: string): Promise<string> {
   const task = await client.call<{ result: unknown }>('GET', `/api/builder/v1/tasks/${taskId}`)
-  return JSON.stringify(task.result, null, 2)
+  return inJson(task.result, 2)
 }

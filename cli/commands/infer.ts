@@ -4,7 +4,7 @@ import type { InferenceTask } from '../../schemas/inference-task.ts'
 import { amount } from '../arguments.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { usageError } from '../cli-error.ts'
-import { print } from '../print.ts'
+import { inJson, print, remark } from '../print.ts'
 import { watching } from '../screen.ts'
 import { taskFailed } from './tasks.ts'
 
@@ -46,8 +46,8 @@ async function ask(
     ...(timeout !== undefined && { sync_timeout_s: timeout }),
   })
   const { task_id: taskId, status, result } = answer
-  if (status === 'succeeded') return print({ json }, answer, JSON.stringify(result, null, 2))
-  console.error(`hearth: task ${taskId} is ${status}; waiting for it (Ctrl-C leaves it at work)`)
+  if (status === 'succeeded') return print({ json }, answer, inJson(result, 2))
+  remark(`hearth: task ${taskId} is ${status}; waiting for it (Ctrl-C leaves it at work)`)
   const task = await watching(`the task goes on; npx hearth tasks wait ${taskId} waits for its result.`, () =>
     h.tasks.wait(taskId),
   )
@@ -55,7 +55,7 @@ async function ask(
 }
 
 function ended(task: InferenceTask, json: boolean): void {
-  if (json || task.status === 'succeeded') print({ json }, task, JSON.stringify(task.result, null, 2))
+  if (json || task.status === 'succeeded') print({ json }, task, inJson(task.result, 2))
   if (task.status === 'failed') throw taskFailed(task)
 }
 

@@ -3,7 +3,7 @@ import type { KeyLimits, CreateApiKey } from '../../schemas/api-key.ts'
 import { amount, timeOf, toolList, wholeNumber } from '../arguments.ts'
 import { id } from '../ids.ts'
 import { openKeyring } from '../keyring.ts'
-import { print, table } from '../print.ts'
+import { print, remark, table } from '../print.ts'
 import { warningOfUnmatched } from '../unmatched-tools.ts'
 
 interface KeyOptions {
@@ -59,7 +59,7 @@ export function keyCommands(keys: Command): void {
       )
       if (!key.tools) return
       const warning = await warningOfUnmatched(keyring.baseUrl, { ...key, tools: key.tools })
-      if (warning) console.error(`hearth: ${warning}`)
+      if (warning) remark(`hearth: ${warning}`)
     })
   keys
     .command('list [account_id]')

@@ -4,6 +4,7 @@ import { cliConfig } from '../cli-config.ts'
 import { bridge } from '../mcp-bridge.ts'
 import { CLIENT_NAMES, configurationFor } from '../mcp-config.ts'
 import { findPlatform, type GlobalOptions } from '../platform.ts'
+import { remark, say } from '../print.ts'
 
 interface McpOptions extends GlobalOptions {
   names: 'safe' | 'slugs'
@@ -34,13 +35,11 @@ export function mcpCommands(mcp: Command): void {
     .action((options: { client?: string }, command: Command) => {
       const { baseUrl, key = PLACEHOLDER, names } = reached(command)
       const url = `${baseUrl}/mcp${names === 'safe' ? '?names=safe' : ''}`
-      console.log(configurationFor({ url, baseUrl, key }, options.client))
+      say(configurationFor({ url, baseUrl, key }, options.client))
       if (key === PLACEHOLDER)
-        console.error(
-          `hearth: put an API key in place of ${PLACEHOLDER}; \`npx hearth keys create\` makes one.`,
-        )
+        remark(`hearth: put an API key in place of ${PLACEHOLDER}; \`npx hearth keys create\` makes one.`)
       else
-        console.error(
+        remark(
           'hearth: this holds an API key. For an agent make one of its own, with `npx hearth keys create --role operator --tools ...`, and pass it with --api-key.',
         )
     })

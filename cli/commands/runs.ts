@@ -5,7 +5,7 @@ import { filled, wholeNumber } from '../arguments.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { id } from '../ids.ts'
 import { datasetId } from '../names.ts'
-import { plain, print, table } from '../print.ts'
+import { inJson, plain, print, remark, say, table } from '../print.ts'
 import { curve, type Series } from '../runs/curve.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
 import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
@@ -105,7 +105,7 @@ function followCommands(runs: Command): void {
         async ({ h, json }, runId: string, { follow, lines }: { follow?: boolean; lines: number }) => {
           const { logs, after } = await h.runs.logs(id(runId), { limit: Math.max(1, lines) })
           const tell = (line: { timestamp: string; message: string }) =>
-            console.log(json ? JSON.stringify(line) : `${line.timestamp} ${plain(line.message)}`)
+            say(json ? inJson(line) : `${line.timestamp} ${line.message}`)
           if (json && !follow) return print({ json }, logs, '')
           for (const line of logs) tell(line)
           if (!follow) return
@@ -121,7 +121,7 @@ function followCommands(runs: Command): void {
           })
           const failure = failureOf(run)
           if (failure) throw failure
-          console.error(`hearth: the run is ${run.status}.`)
+          remark(`hearth: the run is ${run.status}.`)
         },
       ),
     )

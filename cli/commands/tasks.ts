@@ -4,7 +4,7 @@ import { timeOf, wholeNumber } from '../arguments.ts'
 import { asAccount } from '../as-account.ts'
 import { CliError } from '../cli-error.ts'
 import { id } from '../ids.ts'
-import { plain, print, table } from '../print.ts'
+import { inJson, plain, print, say, table } from '../print.ts'
 import { watching } from '../screen.ts'
 
 interface ListOptions {
@@ -79,7 +79,7 @@ export function taskCommands(tasks: Command): void {
           h.tasks.wait(id(taskId)),
         )
         if (json) print({ json }, task, '')
-        else if (task.status === 'succeeded') console.log(JSON.stringify(task.result, null, 2))
+        else if (task.status === 'succeeded') say(inJson(task.result, 2))
         if (task.status === 'failed') throw taskFailed(task)
       }),
     )
@@ -116,5 +116,5 @@ function inWords(task: InferenceTask): string {
     ['Times', [task.created_at, task.completed_at].filter(Boolean).join(' -> ')],
   ]
   const words = rows.flatMap(([label, value]) => (value ? [`${label.padEnd(9)}  ${plain(value)}`] : []))
-  return [...words, ...(task.result ? ['', JSON.stringify(task.result, null, 2)] : [])].join('\n')
+  return [...words, ...(task.result ? ['', inJson(task.result, 2)] : [])].join('\n')
 }

@@ -2,8 +2,7 @@ import type { Hearth, RunEvent } from '../../client/index.ts'
 import type { EpochLoss, RunProgress, TrainingRun } from '../../schemas/training-run.ts'
 import { measure, seconds } from '../amounts.ts'
 import { CliError } from '../cli-error.ts'
-import { plain } from '../print.ts'
-import { drawer, isDrawable, type Screen } from '../screen.ts'
+import { drawer, isDrawable, type Screen, writeLine } from '../screen.ts'
 import { curve, type Series } from './curve.ts'
 
 const DRAW_MS = 100
@@ -44,7 +43,7 @@ class Lines {
 
   take(event: RunEvent): void {
     const line = inOneLine(event)
-    if (line !== undefined) this.#screen.write(`${plain(line)}\n`)
+    if (line !== undefined) writeLine(this.#screen, line)
   }
 }
 
@@ -123,7 +122,7 @@ class Drawing {
       '  ',
     )
     const text = [head, ...curve(series, { width, height: CURVE_HEIGHT }), ...this.#lines]
-    this.#draw(text.map((line) => plain(line)).join('\n'))
+    this.#draw(text.join('\n'))
   }
 }
 
