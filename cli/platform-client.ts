@@ -1,6 +1,6 @@
 import { request } from 'undici'
 import type { Issue } from '../domain/errors.ts'
-import { CliError, WRONG_USE } from './cli-error.ts'
+import { CliError, PassingError, WRONG_USE } from './cli-error.ts'
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -18,6 +18,9 @@ interface Reach {
 
 /** Answers to a wrong credential, to too large a request and to one with faults. */
 const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
+
+/** Answers of proxies that have lost the platform, and of a platform that is busy or on its way down. */
+const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 /** Sends requests to a platform; every failure has a message that says what to do. */
 export class PlatformClient {
@@ -39,6 +42,7 @@ export class PlatformClient {
     const { statusCode, text } = await this.#send(method, path, body, headers)
     const parsed = parse(text)
     if (statusCode < 300) return parsed as T
+    if (PASSING.has(statusCode)) throw new PassingError(this.#explain(statusCode, parsed))
     const { code, details } = (parsed as ErrorBody | undefined)?.error ?? {}
     const isWrong = WRONG_REQUESTS.has(statusCode) || code === 'account_mismatch'
     throw new CliError(this.#explain(statusCode, parsed), isWrong ? WRONG_USE : 1, details?.issues)
@@ -66,7 +70,7 @@ export class PlatformClient {
       return { statusCode: answer.statusCode, text: await answer.body.text() }
     } catch (err) {
       const why = err instanceof Error ? err.message || (err as NodeJS.ErrnoException).code : String(err)
-      throw new CliError(
+      throw new PassingError(
         `Nothing answers at ${this.baseUrl} (${why}). Is the platform running? \`npm start\` starts one here; --base-url names another.`,
       )
     }

@@ -1,14 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CohortEvent, CohortEvents, CohortSummary } from '../../schemas/cohort.ts'
-import { CliError } from '../cli-error.ts'
+import { CliError, PassingError } from '../cli-error.ts'
 import type { PlatformClient } from '../platform-client.ts'
-import { drawer, isDrawable, type Screen } from '../screen.ts'
+import { drawer, isDrawable, type Screen, writeLine } from '../screen.ts'
 import { addNames, cohortInWords, eventInWords, type Named, type Retries } from './words.ts'
 
 const LOOK_MS = 400
 const EVENTS_A_PAGE = 500
 /** How often a reason to wait is told that stays the same. */
 const AGAIN_MS = 30_000
+/** How long a platform that does not answer is asked again. */
+const PATIENCE_MS = 60_000
 
 export const hasEnded = ({ status }: CohortSummary): boolean =>
   status === 'succeeded' || status === 'failed' || status === 'cancelled'
@@ -49,41 +51,90 @@ export async function follow(
   client: PlatformClient,
   taskId: string,
   screen: Screen | undefined,
-  againMs = AGAIN_MS,
+  { againMs = AGAIN_MS, patienceMs = PATIENCE_MS }: Times = {},
 ): Promise<CohortSummary> {
-  const draw = screen && isDrawable(screen) ? drawer(screen) : undefined
-  const tell = screen && !draw ? teller(screen, againMs) : undefined
+  const view = screen && (isDrawable(screen) ? drawing(screen) : teller(screen, againMs))
   const retries = new Map<string, string>()
   let seen: string | undefined
   for (;;) {
-    const cohort = await summaryOf(client, taskId)
-    if (screen) {
-      const events = await eventsAfter(client, taskId, seen)
-      seen = events.at(-1)?.event_id ?? seen
-      for (const [stage, why] of retriesIn(events)) retries.set(stage, why)
-      draw?.(cohortInWords(cohort, retries))
-      tell?.(cohort, events)
-    }
+    const { cohort, events } = await patiently(
+      async () => {
+        const cohort = await summaryOf(client, taskId)
+        return { cohort, events: view ? await eventsAfter(client, taskId, seen) : [] }
+      },
+      patienceMs,
+      view?.remark,
+    )
+    seen = events.at(-1)?.event_id ?? seen
+    for (const [stage, why] of retriesIn(events)) retries.set(stage, why)
+    view?.show(cohort, events, retries)
     if (hasEnded(cohort)) return cohort
     await sleep(LOOK_MS)
   }
 }
 
-/** Returns a function that writes events as lines, and what a cohort waits for: at once, then from time to time. */
-function teller(
-  screen: Screen,
-  againMs: number,
-): (cohort: CohortSummary, events: readonly CohortEvent[]) => void {
+interface Times {
+  againMs?: number
+  patienceMs?: number
+}
+
+/** Looks at a platform, again for a while where it does not answer, and says so. */
+async function patiently<T>(
+  look: () => Promise<T>,
+  patienceMs: number,
+  remark: ((words: string) => void) | undefined,
+): Promise<T> {
+  let lostAt: number | undefined
+  for (;;) {
+    try {
+      const seen = await look()
+      if (lostAt !== undefined) remark?.('the platform answers again')
+      return seen
+    } catch (err) {
+      if (!(err instanceof PassingError)) throw err
+      if (lostAt === undefined)
+        remark?.(`the platform does not answer; trying again for ${Math.round(patienceMs / 1_000)} s`)
+      lostAt ??= Date.now()
+      if (Date.now() - lostAt >= patienceMs) throw err
+    }
+    await sleep(LOOK_MS)
+  }
+}
+
+interface View {
+  show: (cohort: CohortSummary, events: readonly CohortEvent[], retries: Retries) => void
+  /** Says something about the watching itself. */
+  remark: (words: string) => void
+}
+
+function drawing(screen: Screen): View {
+  const draw = drawer(screen)
+  let last = ''
+  return {
+    show: (cohort, _events, retries) => {
+      last = cohortInWords(cohort, retries)
+      draw(last)
+    },
+    remark: (words) => draw([last, words].filter(Boolean).join('\n')),
+  }
+}
+
+/** Writes events as lines, and what a cohort waits for: at once, then from time to time. */
+function teller(screen: Screen, againMs: number): View {
   const names: Named = { edges: new Map(), nodes: new Map() }
   let told: { reason: string | null; at: number } = { reason: null, at: 0 }
-  return (cohort, events) => {
-    addNames(names, cohort)
-    for (const event of events) screen.write(`${eventInWords(event, names)}\n`)
-    const reason = cohort.waiting_for
-    const now = Date.now()
-    if (reason === told.reason && now - told.at < againMs) return
-    told = { reason, at: now }
-    if (reason !== null) screen.write(`${new Date(now).toISOString()} waits for ${reason}\n`)
+  const remark = (words: string) => writeLine(screen, `${new Date().toISOString()} ${words}`)
+  return {
+    remark,
+    show: (cohort, events) => {
+      addNames(names, cohort)
+      for (const event of events) writeLine(screen, eventInWords(event, names))
+      const reason = cohort.waiting_for
+      const now = Date.now()
+      if (reason === told.reason && now - told.at < againMs) return
+      told = { reason, at: now }
+      if (reason !== null) remark(`waits for ${reason}`)
+    },
   }
 }
 

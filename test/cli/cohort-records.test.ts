@@ -7,6 +7,7 @@ import { newId } from '../../domain/ids.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
+import { startTcpProxy } from '../support/servers/tcp-proxy.ts'
 
 describe('hearth cohorts list, events, cancel and --resume', () => {
   let world: InferenceWorld
@@ -27,8 +28,8 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), ended])
     return { code, out, err }
   }
-  const client = () =>
-    new PlatformClient(world.api.baseUrl, {
+  const client = (baseUrl = world.api.baseUrl) =>
+    new PlatformClient(baseUrl, {
       prefix: '',
       headers: { 'x-api-key': world.key, 'x-account-id': world.accountId, 'x-user-id': 'ann' },
       credential: 'this key',
@@ -58,7 +59,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     await node[Symbol.asyncDispose]()
     await world.api.database.db.deleteFrom('node_state').execute()
     const lines: string[] = []
-    const followed = follow(client(), task_id, { write: (line) => void lines.push(line) }, 1_000)
+    const followed = follow(client(), task_id, { write: (line) => void lines.push(line) }, { againMs: 1_000 })
     const waits = () => lines.filter((line) => line.includes(' waits for a node that can run stage "'))
     await until(async () => waits().length > 1)
 
@@ -73,6 +74,32 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     assert.match(cancelled.out, /is cancelled/)
     assert.match(listed.out, new RegExp(`^TASK +STATUS[^]*\\n${task_id} +failed `))
     assert.match(events.out, /cohort\.queued[^]*stage\.called a attempt 1[^]*cohort\.cancelled/)
+  })
+
+  it('are followed on after the platform was out of reach, and given up when it stays so', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'unreached' })
+    const begun = await accepted(alone(id, { instances: ['x'], wait_s: 3 }))
+    const proxy = await startTcpProxy(Number(new URL(world.api.baseUrl).port))
+    const lines: string[] = []
+    const screen = { write: (line: string) => void lines.push(line) }
+    const far = client(`http://127.0.0.1:${proxy.port}`)
+    const followed = follow(far, begun.task_id, screen)
+    await until(async () => lines.some((line) => line.includes('stage.called')))
+    proxy.cutAt = proxy.bytes + 1
+
+    assert.equal((await followed).status, 'succeeded')
+    const remarks = lines.filter((line) => line.includes(' the platform '))
+    assert.match(remarks.join(''), /does not answer; trying again for 60 s\n.* the platform answers again\n$/)
+    const events = lines.filter((line) => !remarks.includes(line))
+    assert.deepEqual(events, [...new Set(events)], 'each event is told once')
+    assert.match(events.at(-1) ?? '', /cohort\.succeeded/)
+
+    await proxy[Symbol.asyncDispose]()
+    const began = Date.now()
+    await assert.rejects(follow(far, begun.task_id, screen, { patienceMs: 900 }), /Nothing answers at/)
+    assert.ok(Date.now() - began >= 900)
   })
 
   it('say what a run has taken over, from the id of a task, or why nothing', async () => {
