@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
 import { faultInWords, short } from '../domain/fault-words.ts'
+import { didYouMean } from '../domain/nearest-name.ts'
 import {
   ModelConfigFile,
   type HyperparameterSchema,
@@ -127,7 +128,9 @@ function resolve(
   for (const [key, value] of named) {
     const name = Object.hasOwn(config.aliases, key) ? config.aliases[key] : key
     if (name === undefined || !Object.hasOwn(defaults, name)) {
-      warnings.push(`Hyperparameter ${short(key)} is not known to ${config.model_id} and is ignored.`)
+      const meant = didYouMean(key, [...Object.keys(defaults), ...Object.keys(config.aliases)])
+      const told = `Hyperparameter ${short(key)} is not known to ${config.model_id} and is ignored`
+      warnings.push(meant ? `${told}; ${meant}` : `${told}.`)
       continue
     }
     // Proper names come last, so they override their aliases.

@@ -1,6 +1,7 @@
 import type { ErrorObject as AjvError } from 'ajv/dist/2020.js'
 import type { Issue } from '../../domain/errors.ts'
 import { faultInWords, oneOf, short } from '../../domain/fault-words.ts'
+import { didYouMean } from '../../domain/nearest-name.ts'
 
 type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'parentSchema'>
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
@@ -73,9 +74,11 @@ function toIssue(where: Where, error: ErrorObject): Issue {
     case 'additionalProperties':
     case 'unevaluatedProperties': {
       const { additionalProperty, unevaluatedProperty } = error.params
+      const name = short(additionalProperty ?? unevaluatedProperty)
+      const meant = didYouMean(name, membersOf(error))
       return {
-        loc: [...loc, short(additionalProperty ?? unevaluatedProperty)],
-        msg: 'Unknown field',
+        loc: [...loc, name],
+        msg: `Unknown field${meant && `; ${meant}`}`,
         type: 'extra_forbidden',
       }
     }
@@ -89,6 +92,9 @@ function toIssue(where: Where, error: ErrorObject): Issue {
       return { loc, msg: faultInWords(error), type: error.keyword }
   }
 }
+
+const membersOf = ({ parentSchema }: ErrorObject): string[] =>
+  Object.keys((parentSchema?.properties ?? {}) as object)
 
 /** `/instances/0/a~1b` is `['instances', 0, 'a/b']`. */
 const pointer = (path: string): (string | number)[] =>

@@ -5,7 +5,7 @@ import { filled } from '../arguments.ts'
 import { artifactRef } from '../artifact-ref.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { datasetId } from '../names.ts'
-import { print } from '../print.ts'
+import { print, remark } from '../print.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
 import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
 
@@ -65,6 +65,7 @@ export function trainCommand(train: Command): void {
           ...(mode && { operating_mode: mode }),
           ...(hardware && { hardware_preference: hardware }),
         })
+        if (watch && !json) remark(accepted.message)
         if (watch) return followToEnd(context, { runId: accepted.job_id, name })
         print({ json }, accepted, acceptedInWords(accepted))
       }),
@@ -75,9 +76,10 @@ export function trainCommand(train: Command): void {
 export function acceptedInWords({
   job_id,
   status,
+  message,
   queue_position: ahead,
   estimated_cost_credits: cost,
 }: TrainingRunAccepted): string {
   const price = cost === null ? '' : `, about ${cost} credits`
-  return `Run ${job_id} is ${status}, with ${ahead} ahead of it${price}.\nnpx hearth runs logs -f ${job_id} follows it.`
+  return `Run ${job_id} is ${status}, with ${ahead} ahead of it${price}.\n${message}\nnpx hearth runs logs -f ${job_id} follows it.`
 }

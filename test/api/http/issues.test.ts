@@ -70,6 +70,32 @@ describe('what is wrong with a body', () => {
     assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'y' }), [])
   })
 
+  it('asks whether a member of that object was meant by one that it does not have', () => {
+    const inner = Type.Object({ timeout_s: Type.Integer() }, { additionalProperties: false })
+    const fields = { endpoint_id: Type.String(), a: Type.String(), stages: Type.Array(inner) }
+    const check = jsonCheck(
+      'body',
+      Type.Object(Type.Partial(Type.Object(fields)).properties, { additionalProperties: false }),
+    )
+    const asked = (value: object) => {
+      try {
+        check(value)
+        return undefined
+      } catch (err) {
+        return (err as Error).message
+      }
+    }
+
+    assert.equal(asked({ endpointId: 'x' }), 'body.endpointId: Unknown field; did you mean "endpoint_id"?')
+    assert.equal(asked({ edpnoint_id: 'x' }), 'body.edpnoint_id: Unknown field; did you mean "endpoint_id"?')
+    assert.match(
+      asked({ stages: [{ timeout_s: 1, timeout: 2 }] }) ?? '',
+      /^body\.stages\.0\.timeout: Unknown field; did you mean "timeout_s"\?$/,
+    )
+    for (const far of ['b', 'colour', 'x'.repeat(10_000)])
+      assert.match(asked({ [far]: 1 }) ?? '', /: Unknown field$/)
+  })
+
   it('tells in words what a text has to look like, never as a pattern', () => {
     const body = Type.Object({ name: EndpointName, id: Uuid, other: Type.String({ pattern: '^secret$' }) })
     const check = jsonCheck('body', body)

@@ -83,7 +83,7 @@ describe('inference over HTTP', () => {
     for (const answer of answers) {
       assert.equal(answer.status, 422)
       assert.deepEqual(answer.body.detail[0].loc, ['body', 'max_token'])
-      assert.equal(answer.body.detail[0].msg, 'Unknown field')
+      assert.match(answer.body.detail[0].msg, /^Unknown field/)
     }
     assert.equal(status, 200)
   })

@@ -57,13 +57,13 @@ describe('datasets', () => {
       const init = { filename: 'a.csv', content_type: 'text/csv', size: 7 }
       const opened = await on.call('POST', `/${dataset.dataset_id}/uploads/init`, { body: init })
 
-      for (const [answer, field] of [
-        [created, 'visibilty'],
-        [uploaded, 'visibilty'],
-        [opened, 'size'],
+      for (const [answer, fault] of [
+        [created, 'visibilty: Unknown field; did you mean "visibility"?'],
+        [uploaded, 'visibilty: Unknown field; did you mean "visibility"?'],
+        [opened, 'size: Unknown field'],
       ] as const) {
         assert.equal(answer.status, 422)
-        assert.equal(answer.body.error.message, `body.${field}: Unknown field`)
+        assert.equal(answer.body.error.message, `body.${fault}`)
       }
     })
   })

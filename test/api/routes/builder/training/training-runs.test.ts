@@ -148,7 +148,7 @@ describe('training runs', () => {
 
     assert.match(
       body.message,
-      /^Training run queued.*\. Hyperparameter targt_column is not known to tabular-regression and is ignored\.$/,
+      /^Training run queued.*\. Hyperparameter targt_column is not known to tabular-regression and is ignored; did you mean "target_column"\?$/,
     )
     assert.match(many.body.message, /other_9 .*20 more: see its log\.$/)
   })
