@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { QuorumError } from '../../../domain/cohorts/quorum.ts'
 import { faultOfValue, isByValue, withCarried } from '../../../domain/cohorts/values.ts'
-import { withVector } from '../../../domain/cohorts/vector-input.ts'
+import { withVectors } from '../../../domain/cohorts/vector-input.ts'
 import { receivePayload, type ReceivedPayload } from '../../../node-runtime/cohorts/receive-payload.ts'
 import { receiveValue } from '../../../node-runtime/cohorts/receive-value.ts'
 import { mapVector, readMap, readVectors } from '../../../node-runtime/cohorts/vectors.ts'
@@ -62,7 +62,7 @@ export async function gatherInput(
       consumed += 1
       if (edge.kind === 'embedding') {
         const vectors = await vectorsOf(deps, received, signal)
-        writes.set(edge, (known) => withVectors(known, edge.path, vectors))
+        writes.set(edge, (known) => filled(known, edge.path, vectors))
       } else payloads.push(received)
     }
     if (mayRun) enough.abort()
@@ -90,22 +90,16 @@ const nameOf = (err: unknown): unknown =>
     ? new EdgeError('refused', `the platform refuses the hand-over: ${err.message}`, { cause: err })
     : err
 
-/** Writes one vector as a list of numbers, or into the columns of an object that is there; several as lists. */
-function withVectors(
+/** Writes vectors to their place; throws an `EdgeError` where it has other columns. */
+function filled(
   input: Record<string, unknown>,
   path: string,
   vectors: readonly number[][],
 ): Record<string, unknown> {
-  const [first, ...more] = vectors
-  if (!first || more.length > 0) return withCarried(input, { to_path: path }, vectors)
-  const filled = withVector(input, path, first)
-  if (filled === undefined) {
-    throw new EdgeError(
-      'shape_mismatch',
-      `the input has other columns than the ${first.length} of the vector`,
-    )
-  }
-  return filled as Record<string, unknown>
+  const known = withVectors(input, path, vectors)
+  if (known !== undefined) return known as Record<string, unknown>
+  const message = `the input has other columns than the ${vectors[0]?.length} of a vector`
+  throw new EdgeError('shape_mismatch', message)
 }
 
 /** Returns the vectors of a payload in the consumer's space. */

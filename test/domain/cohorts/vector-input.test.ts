@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { withVector } from '../../../domain/cohorts/vector-input.ts'
+import { withVector, withVectors } from '../../../domain/cohorts/vector-input.ts'
 
 describe('a vector in an input', () => {
   it('is a list of numbers where there is no object', () => {
@@ -22,5 +22,26 @@ describe('a vector in an input', () => {
 
   it('has no place among another number of columns', () => {
     assert.equal(withVector({ row: { a: 0 } }, '/row', [1, 2]), undefined)
+    assert.equal(withVectors({ rows: [{ a: 0, b: 0 }] }, '/rows', [[1, 2], [3]]), undefined)
+  })
+
+  it('is a row of a table for each of many texts, and of one, where a list has one object', () => {
+    const table = { instances: [{ x1: 0, x0: 0 }] }
+    assert.deepEqual(
+      withVectors(table, '/instances', [
+        [1, 2],
+        [3, 4],
+      ]),
+      {
+        instances: [
+          { x0: 1, x1: 2 },
+          { x0: 3, x1: 4 },
+        ],
+      },
+    )
+    assert.deepEqual(withVectors(table, '/instances', [[1, 2]]), { instances: [{ x0: 1, x1: 2 }] })
+    assert.deepEqual(withVectors({}, '/list', [[1], [2]]), { list: [[1], [2]] })
+    assert.deepEqual(withVectors({}, '/one', [[1]]), { one: [1] })
+    assert.deepEqual(withVectors({ row: { a: 0 } }, '/row', [[1]]), { row: { a: 1 } })
   })
 })
