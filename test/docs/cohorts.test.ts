@@ -18,7 +18,7 @@ describe('the graphs of docs/cohorts.md', () => {
     )
     const commands = blocksOf('sh').join('')
 
-    assert.equal(FILES.length, 3)
+    assert.equal(FILES.length, 4)
     const byName = (a: PlanRequest, b: PlanRequest) => (a.name ?? '').localeCompare(b.name ?? '')
     assert.deepEqual(shown.toSorted(byName), FILES.map(read).toSorted(byName))
     for (const file of FILES) assert.ok(commands.includes(`npx hearth cohorts run ${file}`), file)

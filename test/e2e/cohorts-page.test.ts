@@ -32,9 +32,12 @@ describe('docs/cohorts.md, followed word for word', function () {
     data?.[Symbol.dispose]()
   })
 
-  /** Types the block of the page that has these words into a shell; the data directory of the test takes the place of `.hearth`. */
-  function typed(words: string): { child: ChildProcess; said: () => string; output: Promise<string> } {
-    const found = blocksOf('sh').filter((text) => text.includes(words))
+  /** Types the block of a page that has these words into a shell; the data directory of the test takes the place of `.hearth`. */
+  function typed(
+    words: string,
+    page = 'docs/cohorts.md',
+  ): { child: ChildProcess; said: () => string; output: Promise<string> } {
+    const found = blocksOf('sh', page).filter((text) => text.includes(words))
     assert.equal(found.length, 1, words)
     const block = (found[0] ?? '').replaceAll('./.hearth', '.hearth').replaceAll('.hearth', data.path)
     const child = spawn('bash', ['-c', `. ${FUNCTIONS}\n${block}`], {
@@ -50,7 +53,8 @@ describe('docs/cohorts.md, followed word for word', function () {
   it('gives the verdict of a panel (S1)', async () => {
     const output = await typed('panel.json').output
 
-    assert.match(output, /Endpoint urgency serves it/)
+    assert.match(output, /urgency: (?:pending|running), 0 s[^]*Endpoint urgency serves it/)
+    assert.match(output, /cohort\.queued[^]*cohort\.started[^]*stage\.called classifier attempt 1/)
     assert.match(output, /Critical path: .*judge/)
     assert.match(output, /"verdict": "Take the first\."/)
   })
@@ -62,7 +66,16 @@ describe('docs/cohorts.md, followed word for word', function () {
 
     assert.match(refused, /space_mismatch: .*same_as/)
     assert.match(registered, /"label": "warm"[^]*evidence_missing/)
-    assert.match(measured, /status: 'registered'[^]*vector +embedding[^]*"label": "warm"/)
+    assert.match(
+      measured,
+      /measure: judging, \d+ s[^]*status: 'registered'[^]*vector +embedding[^]*"label": "warm"/,
+    )
+  })
+
+  it('registers evidence of a program of its own (docs/cohorts-evaluator.md)', async () => {
+    const output = await typed('evidence.mjs', 'docs/cohorts-evaluator.md').output
+
+    assert.match(output, /"evidence_id":"[-0-9a-f]{36}","status":"active"/)
   })
 
   it('reads a prompt on one node and goes on with it on another (S3)', async () => {
@@ -74,5 +87,12 @@ describe('docs/cohorts.md, followed word for word', function () {
 
     assert.match(output, /stage\.succeeded decode attempt 1 on second/)
     assert.match(output, /"answer": "I have read all of it, and go on here\."/)
+  })
+
+  it('hands over the vectors of many texts in frames', async () => {
+    const output = await typed('many-texts.json').output
+
+    assert.match(output, /vectors +embedding +direct, session/)
+    assert.match(output, /edge\.opened vectors[^]*"first": "warm",\n {2}"last": "cold"/)
   })
 })

@@ -21,24 +21,38 @@ endpoint() { call "endpoints/$1" | field "$2"; }
 # upload FILE: makes a dataset of a .csv or .jsonl file, and prints its id.
 upload() { call datasets/upload -F "name=$(basename "$1")" -F "storage_format=${1##*.}" -F "file=@$1" | field dataset_id; }
 
+# wait_for NAME "STATUS ..." COMMAND...: runs the command, which prints a JSON object, until its status is none of these. It
+# says so at each new status, and every five seconds, on standard error.
+wait_for() {
+  _name=$1 _open=$2 _told='' _seconds=0
+  shift 2
+  while _status=$("$@" | field status) || return 1; do
+    case " $_open " in *" $_status "*) ;; *) return 0 ;; esac
+    if [ "$_status" != "$_told" ] || [ $((_seconds % 5)) -eq 0 ]; then echo "$_name: $_status, $_seconds s" >&2; fi
+    _told=$_status
+    sleep 1
+    _seconds=$((_seconds + 1))
+  done
+}
+
 # train NAME PROFILE FILE COLUMN: trains a model that predicts a column of a table, and serves it as the endpoint NAME.
 train() {
   _run=$(call training/runs -H 'Content-Type: application/json' -d '{"job_name": "'"$1"'", "model_config_id": "'"$2"'",
     "dataset_id": "'"$(upload "$3")"'", "hyperparameters": {"target_column": "'"$4"'"}}' | field job_id) || return 1
-  while call "training/runs/$_run" | grep -qE '"status":"(pending|running)"'; do sleep 1; done
+  wait_for "$1" 'pending running' call "training/runs/$_run" || return 1
   _served=$(call "training/runs/$_run/register-for-inference" -H 'Content-Type: application/json' -d '{"name": "'"$1"'"}' | field name) || return 1
   echo "Endpoint $_served serves it."
 }
 
 # evaluator PATH [BODY]: the routes of evaluators (docs/cohorts-evaluator.md); with a body it posts.
 evaluator() {
-  curl -s -H "X-Cohort-Evaluator-Token: $(ready evaluator_token)" -H 'Content-Type: application/json' \
+  curl -s -w '\n' -H "X-Cohort-Evaluator-Token: $(ready evaluator_token)" -H 'Content-Type: application/json' \
     "$(ready base_url)/api/v1/internal/cohort/evaluator/$1" ${2:+-d "$2"}
 }
 
 # measure BODY: a structured run; shows in the end what it found.
 measure() {
   _run=$(evaluator structured-runs "$1" | field run_id) || return 1
-  while evaluator "structured-runs/$_run" | grep -qE '"status":"(queued|embedding|fitting|judging)"'; do sleep 1; done
+  wait_for measure 'queued embedding fitting judging' evaluator "structured-runs/$_run" || return 1
   evaluator "structured-runs/$_run" | node -p "const { status, score, reasons } = JSON.parse(fs.readFileSync(0)); ({ status, score, reasons })"
 }

@@ -10,6 +10,7 @@ const rows = readFileSync(file, 'utf8')
   .split('\n')
   .map((line) => JSON.parse(line))
 
+console.error(`${rows.length} texts go through ${encoder}, which is loaded first where it is cold`)
 const answer = await fetch(`${base_url}/v1/embeddings`, {
   method: 'POST',
   headers: { authorization: `Bearer ${api_key}`, 'content-type': 'application/json' },

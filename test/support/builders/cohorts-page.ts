@@ -1,9 +1,7 @@
 import { readFileSync } from 'node:fs'
 
-const PAGE = readFileSync('docs/cohorts.md', 'utf8')
-
-/** Returns the blocks of docs/cohorts.md in one language, by their order, without the indent that they have in a list. */
-export const blocksOf = (language: 'json' | 'sh'): string[] =>
-  [...PAGE.matchAll(new RegExp(`^( *)\`\`\`${language}\\n(.*?)^ *\`\`\``, 'gms'))].map(
+/** Returns the blocks of docs/cohorts.md, or of another page, in one language, by their order, without the indent that they have in a list. */
+export const blocksOf = (language: 'json' | 'sh', page = 'docs/cohorts.md'): string[] =>
+  [...readFileSync(page, 'utf8').matchAll(new RegExp(`^( *)\`\`\`${language}\\n(.*?)^ *\`\`\``, 'gms'))].map(
     ([, indent = '', text = '']) => text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   )
