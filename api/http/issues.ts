@@ -7,6 +7,7 @@ type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'paren
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MOST = 100
+const UNKNOWN_FIELD = 'Unknown field'
 /** Each error is compared with all others, so no more than these are looked at. */
 const MOST_COMPARED = 1_000
 
@@ -14,8 +15,12 @@ const MOST_COMPARED = 1_000
 export function toIssues(where: Where, all: readonly ErrorObject[]): Issue[] {
   const errors = all.slice(0, MOST_COMPARED)
   const telling = errors.filter((error) => !isNoise(error, errors))
-  return (telling.length ? telling : errors).slice(0, MOST).map((error) => toIssue(where, error))
+  const issues = (telling.length ? telling : errors).slice(0, MOST).map((error) => toIssue(where, error))
+  // A mistyped field explains the one that is missing, and the first fault is the message of the whole.
+  return [...issues.filter(isTypo), ...issues.filter((issue) => !isTypo(issue))]
 }
+
+const isTypo = ({ type, msg }: Issue): boolean => type === 'extra_forbidden' && msg !== UNKNOWN_FIELD
 
 /**
  * Returns whether another error explains the fault better: the branch for `null` and the error of the whole union add
@@ -78,7 +83,7 @@ function toIssue(where: Where, error: ErrorObject): Issue {
       const meant = didYouMean(name, membersOf(error))
       return {
         loc: [...loc, name],
-        msg: `Unknown field${meant && `; ${meant}`}`,
+        msg: `${UNKNOWN_FIELD}${meant && `; ${meant}`}`,
         type: 'extra_forbidden',
       }
     }

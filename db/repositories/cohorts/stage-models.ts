@@ -4,11 +4,15 @@ import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
 import type { StageInput } from '../../../domain/cohorts/known-inputs.ts'
 import { accessTo } from '../../../domain/endpoint.ts'
 import { estimateMs } from '../../../domain/estimates.ts'
+import { didYouMean } from '../../../domain/nearest-name.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
 import type { EndpointRow } from '../../tables/models.ts'
 import { type CallableEndpointRow, findCallableEndpoints } from '../endpoints/callable.ts'
 import { readMeasured, readModelFacts } from '../tasks/estimates.ts'
+
+/** The newest endpoints alone are compared with a name that none has. */
+const MOST_NAMES = 1_000
 
 /** The model of a fallback that can be called. */
 export interface FallbackModel extends StageModel {
@@ -44,6 +48,8 @@ export async function readStageModels(
     const row = await findByConfig(db, accountId, model_config_id)
     if (row) found.set(model_config_id, row)
   }
+  const isMistyped = [...refs].some((ref) => !isKnown(found.get(ref), accountId))
+  const names = isMistyped ? await readNames(db, accountId) : []
   const estimate = await estimator(db, [...found.values()])
   const result: StageModels = {
     models: new Map(),
@@ -54,17 +60,17 @@ export async function readStageModels(
   }
   for (const stage of stages) {
     const row = found.get(stage.endpoint_id ?? stage.model_config_id!)
-    const refusal = refusalOf(row, stage, accountId)
+    const refusal = refusalOf(row, stage, { accountId, names })
     if (refusal) result.reasons.push(refusal)
     for (const ref of stage.fallbacks)
-      if (!isKnown(found.get(ref), accountId)) result.reasons.push(unknownFallback(stage, ref))
+      if (!isKnown(found.get(ref), accountId)) result.reasons.push(unknownFallback(stage, ref, names))
     if (!row || refusal) continue
     result.models.set(stage.stage_id, estimate(row))
     result.configs.set(stage.stage_id, row.version_id)
     result.inputs.set(stage.stage_id, row)
     const usable = stage.fallbacks.flatMap((ref) => {
       const fallback = found.get(ref)
-      if (!fallback || refusalOf(fallback, stage, accountId)) return []
+      if (!fallback || refusalOf(fallback, stage, { accountId, names })) return []
       return [{ ...estimate(fallback), ref, version_id: fallback.version_id }]
     })
     result.fallbacks.set(stage.stage_id, usable)
@@ -93,16 +99,48 @@ async function findByConfig(
   return row && (await findCallableEndpoints(db, [row.id])).get(row.id)
 }
 
+/** Reads the names of endpoints of an account, among which a mistyped one may be. */
+async function readNames(db: Kysely<Database>, accountId: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('endpoint')
+    .select('name')
+    .where('account_id', '=', accountId)
+    .where('deleted_at', 'is', null)
+    .orderBy('created_at', 'desc')
+    .limit(MOST_NAMES)
+    .execute()
+  return rows.map(({ name }) => name)
+}
+
 const isKnown = (row: Found | undefined, accountId: string): row is Found =>
   row !== undefined && accessTo(row, accountId) !== 'none'
 
-const unknownFallback = ({ stage_id }: GraphStage, fallback: string): PlanReason => ({
+const unknownFallback = (
+  { stage_id }: GraphStage,
+  fallback: string,
+  names: readonly string[],
+): PlanReason => ({
   code: 'unknown_endpoint',
-  message: `stage "${stage_id}": there is no endpoint "${fallback}", which it names as a fallback`,
+  message: `stage "${stage_id}": there is no endpoint "${fallback}", which it names as a fallback${question(fallback, names)}`,
   stage_id,
 })
 
-function refusalOf(row: Found | undefined, stage: GraphStage, accountId: string): PlanReason | undefined {
+interface Caller {
+  accountId: string
+  names: readonly string[]
+}
+
+/** Continues a sentence about an endpoint that is not there. */
+function question(name: string, names: readonly string[]): string {
+  const meant = didYouMean(name, names)
+  return meant && `; ${meant}`
+}
+
+function refusalOf(
+  row: Found | undefined,
+  stage: GraphStage,
+  { accountId, names }: Caller,
+): PlanReason | undefined {
   const { stage_id, endpoint_id } = stage
   const reason = (code: PlanReason['code'], message: string): PlanReason => ({ code, message, stage_id })
   if (!isKnown(row, accountId)) {
@@ -111,7 +149,10 @@ function refusalOf(row: Found | undefined, stage: GraphStage, accountId: string)
           'unknown_endpoint',
           `no endpoint of your account serves the model of stage "${stage_id}"; register it for inference`,
         )
-      : reason('unknown_endpoint', `stage "${stage_id}": there is no endpoint "${endpoint_id}"`)
+      : reason(
+          'unknown_endpoint',
+          `stage "${stage_id}": there is no endpoint "${endpoint_id}"${question(endpoint_id, names)}`,
+        )
   }
   if (accessTo(row, accountId) === 'known')
     return reason('endpoint_not_callable', `stage "${stage_id}": the endpoint is not open to your account`)

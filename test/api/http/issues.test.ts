@@ -92,6 +92,13 @@ describe('what is wrong with a body', () => {
       asked({ stages: [{ timeout_s: 1, timeout: 2 }] }) ?? '',
       /^body\.stages\.0\.timeout: Unknown field; did you mean "timeout_s"\?$/,
     )
+    const needed = jsonCheck(
+      'body',
+      Type.Object({ endpoint_id: Type.String() }, { additionalProperties: false }),
+    )
+    assert.throws(() => needed({ endpoint: 'x' }), {
+      message: 'body.endpoint: Unknown field; did you mean "endpoint_id"?',
+    })
     for (const far of ['b', 'colour', 'x'.repeat(10_000)])
       assert.match(asked({ [far]: 1 }) ?? '', /: Unknown field$/)
   })

@@ -228,6 +228,22 @@ describe('plans of cohorts', () => {
     )
   })
 
+  it('ask whether another endpoint of the account was meant, and never one of others', async () => {
+    const { db } = api.database
+    await buildEndpoint(db, caller.accountId, { name: 'mail-judge' })
+    await buildEndpoint(db, (await api.account()).accountId, { name: 'secret-draft' })
+    const messages = async (...refs: [string, ...string[]]): Promise<string[]> => {
+      const [ref, ...fallbacks] = refs
+      const { body } = await call('/cohorts:plan', { stages: [stage('a', ref, { fallbacks })], edges: [] })
+      return body.reasons.map(({ message }: AnyBody) => message)
+    }
+    assert.deepEqual(await messages('mail-jugde', 'mail_judge'), [
+      'stage "a": there is no endpoint "mail-jugde"; did you mean "mail-judge"?',
+      'stage "a": there is no endpoint "mail_judge", which it names as a fallback; did you mean "mail-judge"?',
+    ])
+    assert.deepEqual(await messages('secret-drafd'), ['stage "a": there is no endpoint "secret-drafd"'])
+  })
+
   it('name the node that a stage is bound to, and none of other accounts', async () => {
     const { db } = api.database
     const nodeOf = async (accountId: string, name: string) => {
