@@ -69,7 +69,7 @@ function placeGraph(input: PlanInput, prefersOwn: boolean): PlannedGraph {
   const index = new Map(graph.stages.map(({ stage_id }, i) => [stage_id, i]))
   const problem = reasons.length === 0 ? problemOf(input, costs as StageCosts[], { ways, index }) : undefined
   const planned = problem && planSchedule(problem)
-  if (problem && !planned) reasons.push(nothingTogether(graph))
+  if (problem && !planned) reasons.push(nothingTogether(input))
   const shown = planned && { planned, costs: costs as StageCosts[], ways, ...edgesByEnd(graph, index) }
   if (shown) reasons.push(...overLimits(input, shown.planned.schedule.makespanMs))
   return {
@@ -160,9 +160,12 @@ const missingNodes = (
     return [{ code: noNodeCode(excluded), message, stage_id }]
   })
 
-const nothingTogether = ({ constraints }: Graph): PlanReason =>
+const nothingTogether = ({ graph: { constraints, stages }, nodes }: PlanInput): PlanReason =>
   constraints.spread
-    ? { code: 'no_node_fits', message: 'there are too few nodes for one stage on each' }
+    ? {
+        code: 'no_node_fits',
+        message: `there are too few nodes for one stage on each, as "spread" asks for: ${stages.length} stages, ${nodes.length} online`,
+      }
     : { code: 'memory', message: 'each stage fits on a node, but not all of them together' }
 
 function problemOf(

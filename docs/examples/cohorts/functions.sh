@@ -6,7 +6,7 @@ ready() { field "$1" < "${HEARTH_DATA_DIR:-.hearth}/ready.json"; }
 
 # field NAME: a member of the JSON object on standard input. What lacks it is an error of the platform, and is shown.
 field() {
-  node -e "const body = JSON.parse(fs.readFileSync(0)); if (body.$1 === undefined) { console.error(body); process.exit(1) } console.log(body.$1)"
+  node -e "const body = JSON.parse(fs.readFileSync(0)); if (body.$1 === undefined) { console.error(body.error?.message ?? body); process.exit(1) } console.log(body.$1)"
 }
 
 # call PATH [CURL OPTIONS]: the Builder API.

@@ -41,6 +41,17 @@ describe('plans of graphs', () => {
     }
   })
 
+  it('say how many nodes there are where each stage is to have its own', () => {
+    const input = largeRequest(randomNumbers(5), { nodes: 2, stages: 3, edges: 2 })
+    const constraints = { ...input.graph.constraints, spread: true }
+    const { reasons } = planGraph({ ...input, graph: { ...input.graph, constraints } })
+    assert.deepEqual(
+      reasons.map(({ code }) => code),
+      ['no_node_fits'],
+    )
+    assert.match(reasons[0]?.message ?? '', /"spread" asks for: 3 stages, 2 online/)
+  })
+
   it('say which stages are given less time than their endpoints take on average, and are feasible all the same', () => {
     const input = largeRequest(randomNumbers(5), { nodes: 3, stages: 3, edges: 2 })
     const planWith = (timeoutS: number, isMeasured: boolean) =>
