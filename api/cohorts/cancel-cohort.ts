@@ -7,23 +7,22 @@ import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
 /**
- * Ends a cohort at the request of its owner or of an operator: first its rows, then the work of its stages by a cancel over the links, then its
+ * Ends a cohort at the request of its owner or of an operator: first its rows, which ends the work of its stages, then its
  * workflow. Returns whether it was still open.
  */
 export async function cancelCohort(
-  { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
+  { db, now, temporal, log }: Pick<Services, 'db' | 'now' | 'temporal' | 'log'>,
   cohortId: string,
   message: string = CANCELLED_BY_CALLER,
   inTransaction?: (trx: Transaction<Database>) => Promise<void>,
 ): Promise<boolean> {
   const fault = { code: 'cancelled', message }
-  const stages = await db.transaction().execute(async (trx) => {
+  const wasOpen = await db.transaction().execute(async (trx) => {
     const ended = await endCohort(trx, cohortId, { status: 'cancelled', fault }, now())
     if (ended) await inTransaction?.(trx)
     return ended
   })
-  if (!stages) return false
-  for (const { id } of stages) links.cancelTask(id)
+  if (!wasOpen) return false
   // When Temporal is away, the workflow finds the ended rows by itself.
   temporal.workflow
     .getHandle(WORKFLOW_ID.cohort(cohortId))

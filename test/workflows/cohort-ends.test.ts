@@ -2,8 +2,13 @@ import assert from 'node:assert/strict'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import type { AnyBody } from '../support/servers/api.ts'
+import { CohortCaller } from '../support/servers/cohort-caller.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
+
+/** The producers beyond a quorum have to end within this time (cohorts.md 7). */
+const CANCELLED_MS = 1_000
+const PRICE = 500
 
 describe('the ends of cohortRun', () => {
   let world: InferenceWorld
@@ -96,6 +101,47 @@ describe('the ends of cohortRun', () => {
     )
     assert.deepEqual(states(seen), { fast: 'succeeded', slow: 'succeeded', judge: 'succeeded' })
     assert.equal((await world.task(seen.task_id)).result.slow, 2)
+  })
+
+  it('ends the producers beyond a quorum, with their work on nodes, within a second, and refunds them', async () => {
+    await using _control = await world.control()
+    await using _one = await world.node()
+    await using _other = await world.node()
+    const cohorts = new CohortCaller(world)
+    const { id } = await world.endpoint({ name: 'beyond' }, { price_micro: PRICE })
+    const beyond = ['slow', 'slower', 'slowest']
+    const run = await cohorts.run({
+      stages: [
+        waits('fast', id, 1),
+        ...beyond.map((stage) => waits(stage, id, 60)),
+        // It works for longer than that, so that its own end has no part in it.
+        waits('judge', id, 3, { quorum: 1 }),
+      ],
+      edges: ['fast', ...beyond].map((from) => value(from, 'judge', `/${from}`)),
+    })
+    const seen = await cohorts.ended(run)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    const events = await cohorts.events(run)
+    const timeOf = (type: string, stage: string) =>
+      Date.parse(events.find((event) => event.type === type && event.stage_id === stage)?.created_at)
+    const begun = timeOf('stage.started', 'judge')
+    const leases = await world.api.database.db
+      .selectFrom('lease')
+      .innerJoin('cohort_stage', 'cohort_stage.id', 'lease.subject_id')
+      .select(['cohort_stage.name', 'lease.released_at'])
+      .where('cohort_stage.cohort_id', '=', run.cohort_id)
+      .execute()
+    for (const stage of beyond) {
+      const released = leases.find(({ name }) => name === stage)?.released_at?.getTime()
+      for (const at of [timeOf('stage.cancelled', stage), released ?? NaN])
+        assert.ok(at - begun <= CANCELLED_MS, `${stage} ended ${at - begun} ms after the judge began`)
+    }
+    const { entries, sums } = await cohorts.bookings(run)
+    const count = (wanted: string) => entries.filter(({ kind }: AnyBody) => kind === wanted).length
+    assert.deepEqual([count('hold'), count('capture'), count('refund')], [10, 4, 6])
+    assert.equal(sums.total_micro, 0)
+    assert.equal(seen.cost_credits, (2 * PRICE) / 1e6)
   })
 
   it('cancels what feeds a producer that is no longer needed', async () => {

@@ -190,6 +190,6 @@ describe('what operators do while a cohort runs', function () {
     assert.equal(sums.total_micro, 0)
     assert.deepEqual([kinds('hold'), kinds('refund'), kinds('capture')], [6, 6, 0])
     assert.deepEqual(await activeLeases(run), [])
-    await until(() => [one, other].every(({ parts }) => parts.work.size === 0))
+    await until(() => [one, other].every(({ parts }) => parts.work.size === 0), 1_000)
   })
 })

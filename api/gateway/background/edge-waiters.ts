@@ -6,20 +6,24 @@ import type { NodeLinks } from '../links/node-links.ts'
 import { type Watch, Watches } from './watches.ts'
 
 /**
- * Wakes requests that wait for news of an edge of a cohort, and tells nodes at once that their payload of a closed one is
- * not needed any more. A NOTIFY may be lost, so requests read again from time to time, and nodes keep asking.
+ * Wakes requests that wait for news of an edge of a cohort, and tells nodes at once that their payload of a closed one, or
+ * their work on a stage, is not needed any more. A NOTIFY may be lost, so requests read again from time to time, and nodes
+ * keep asking.
  */
 export class EdgeWaiters implements AsyncDisposable {
   readonly #watches = new Watches()
   readonly #listener: Listener
 
-  constructor(url: string, log: Logger, links: Pick<NodeLinks, 'releaseEdge'>) {
+  constructor(url: string, log: Logger, links: Pick<NodeLinks, 'releaseEdge' | 'cancelStage'>) {
     this.#listener = new Listener(url, {
       channel: EDGE_CHANNEL,
       onNotify: (text) => {
-        const [edgeId = '', attempt, nodeId] = text.split(' ')
-        if (nodeId === undefined) this.#watches.wake(edgeId)
-        else links.releaseEdge(nodeId, { edge_id: edgeId, attempt: Number(attempt) })
+        const words = text.split(' ')
+        const [id = '', attempt] = words
+        const nodeId = words.at(-1)!
+        if (words.length === 1) this.#watches.wake(id)
+        else if (words.length === 2) links.cancelStage(nodeId, id)
+        else links.releaseEdge(nodeId, { edge_id: id, attempt: Number(attempt) })
       },
       onGap: () => this.#watches.wakeAll(),
       onError: (err) => emit(log, 'cohort.edge_notify_lost', { err }),

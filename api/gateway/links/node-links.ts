@@ -123,6 +123,11 @@ export class NodeLinks implements AsyncDisposable {
     for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
   }
 
+  /** Sends the cancel of a stage to its node, if that is linked. */
+  cancelStage(nodeId: string, stageId: string): void {
+    this.#nodes.get(nodeId)?.link.cancelWork({ task_id: stageId })
+  }
+
   /** Tells a node, if it is linked, that nobody will ask for its payload of an attempt again. */
   releaseEdge(nodeId: string, edge: NonNullable<CancelMeta['edge']>): void {
     this.#nodes.get(nodeId)?.link.cancelWork({ edge })

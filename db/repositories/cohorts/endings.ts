@@ -43,17 +43,17 @@ function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEn
 
 /**
  * Ends a cohort with its task, its stages, its ledger entries and its events in one transaction. Every finished stage is
- * paid for when the run succeeds; otherwise every hold is refunded. Safe to repeat: returns undefined for a cohort that
- * has ended, otherwise the stages that were at work.
+ * paid for when the run succeeds; otherwise every hold is refunded. Safe to repeat: returns false for a cohort that has
+ * ended.
  */
 export async function endCohort(
   trx: Transaction<Database>,
   cohortId: string,
   wanted: CohortEnding,
   now: Date,
-): Promise<EndedStage[] | undefined> {
+): Promise<boolean> {
   const locked = await lockCohort(trx, cohortId)
-  if (!locked || !isOpenCohort(locked.cohort)) return undefined
+  if (!locked || !isOpenCohort(locked.cohort)) return false
   const { cohort, stages } = locked
   const { ending, result } = await withResult(trx, locked, fullEnding(wanted, stages))
   const isDone = ending.status === 'succeeded'
@@ -107,7 +107,7 @@ export async function endCohort(
       data: isDone ? {} : { code: ending.fault.code, ...whereOf(ending.fault) },
     },
   ])
-  return atWork
+  return true
 }
 
 /** Returns an ending with the outputs of a cohort that succeeds, as JSON. Outputs that nobody could read make it fail. */

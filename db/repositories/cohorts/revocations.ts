@@ -75,8 +75,6 @@ async function endEvidence(trx: Transaction<Database>, which: Which): Promise<st
 export interface Stopped {
   edgesFailed: number
   cohortsAffected: string[]
-  /** The stages whose work was taken from their nodes, because it stands on what is revoked. */
-  stagesStopped: string[]
 }
 
 /** Fails the hand-overs of open cohorts that rely on this evidence, unless their consumers have ended. */
@@ -125,7 +123,6 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
   const isAtWork = (edge: (typeof relying)[number]) => atWork.some(({ id }) => id === edge.to_stage_id)
   const edges = relying.filter((edge) => edge.state !== 'consumed' || isAtWork(edge))
   for (const edge of edges) await endAttempt(trx, edge, failure)
-  const stagesStopped: string[] = []
   for (const { id, status } of atWork) {
     const into = edges.filter(({ to_stage_id }) => to_stage_id === id)
     const hasTaken = into.some(({ state }) => state === 'consumed')
@@ -133,9 +130,7 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
     if (status === 'running' && !hasTaken) continue
     const message = `what hand-over "${into[0]?.name}" relies on was revoked`
     await noteStageError(trx, id, { code: failure, message, retryable: false })
-    if (!hasTaken) continue
-    await takeLease(trx, 'stage', id, 'revoked')
-    stagesStopped.push(id)
+    if (hasTaken) await takeLease(trx, 'stage', id, 'revoked')
   }
   const cohortsAffected = [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted()
   for (const cohortId of cohortsAffected) {
@@ -154,18 +149,14 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
       })),
     ])
   }
-  return { edgesFailed: edges.length, cohortsAffected, stagesStopped }
+  return { edgesFailed: edges.length, cohortsAffected }
 }
 
 /** Stores what a revocation has done, for its repeats. One that was only drained may be made immediate later. */
 export function storeRevocation(
   trx: Transaction<Database>,
   { kind, subjectId, generation, reason, effect }: Revocation,
-  {
-    evidence,
-    edgesFailed,
-    cohortsAffected,
-  }: Omit<Stopped, 'stagesStopped'> & { evidence: readonly string[] },
+  { evidence, edgesFailed, cohortsAffected }: Stopped & { evidence: readonly string[] },
 ): Promise<EvaluatorRevocationRow> {
   const stopped = { effect, edges_failed: edgesFailed, cohorts_affected: cohortsAffected }
   return trx

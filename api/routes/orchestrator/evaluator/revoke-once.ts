@@ -19,32 +19,27 @@ interface Steps {
   stop(trx: Trx, evidence: readonly string[]): Promise<Stopped>
 }
 
-const NOTHING: Stopped = { edgesFailed: 0, cohortsAffected: [], stagesStopped: [] }
+const NOTHING: Stopped = { edgesFailed: 0, cohortsAffected: [] }
 
 /**
- * Revokes in one transaction, so that no hand-over is consumed afterwards, and then cancels work that stands on one that
- * was. A repeat answers the first revocation; only one that let hand-overs drain may be followed by one that does not.
+ * Revokes in one transaction, so that no hand-over is consumed afterwards and work that stands on one that was is
+ * cancelled. A repeat answers the first revocation; only one that let hand-overs drain may be followed by one that does not.
  */
-export async function revokeOnce(
-  { db, links }: Pick<Services, 'db' | 'links'>,
+export function revokeOnce(
+  { db }: Pick<Services, 'db'>,
   { reason, effect = 'immediate' }: Static<typeof EvidenceRevocation>,
   steps: Steps,
 ): Promise<EvaluatorRevocationRow> {
-  const { row, stagesStopped } = await againAfterDeadlock(db, async (trx) => {
+  return againAfterDeadlock(db, async (trx) => {
     const subject = await steps.find(trx)
     const first = await revocationRepository.findRevocation(trx, subject)
-    if (first && (first.effect === 'immediate' || effect === 'drain'))
-      return { row: first, stagesStopped: [] }
+    if (first && (first.effect === 'immediate' || effect === 'drain')) return first
 
     const evidence = first ? first.evidence_revoked : await steps.revoke(trx)
     const stopped = effect === 'immediate' ? await steps.stop(trx, evidence) : NOTHING
     const revocation = { ...subject, reason, effect }
-    const row = await revocationRepository.storeRevocation(trx, revocation, { evidence, ...stopped })
-    return { row, stagesStopped: stopped.stagesStopped }
+    return revocationRepository.storeRevocation(trx, revocation, { evidence, ...stopped })
   })
-  // A node that is not linked here learns it from its next report, because its lease is gone.
-  for (const stageId of stagesStopped) links.cancelTask(stageId)
-  return row
 }
 
 /** The answer to a revocation. */
