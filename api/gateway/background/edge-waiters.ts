@@ -14,7 +14,7 @@ export class EdgeWaiters implements AsyncDisposable {
   readonly #watches = new Watches()
   readonly #listener: Listener
 
-  constructor(url: string, log: Logger, links: Pick<NodeLinks, 'releaseEdge' | 'cancelStage'>) {
+  constructor(url: string, log: Logger, links: Pick<NodeLinks, 'cancelOn'>) {
     this.#listener = new Listener(url, {
       channel: EDGE_CHANNEL,
       onNotify: (text) => {
@@ -22,8 +22,8 @@ export class EdgeWaiters implements AsyncDisposable {
         const [id = '', attempt] = words
         const nodeId = words.at(-1)!
         if (words.length === 1) this.#watches.wake(id)
-        else if (words.length === 2) links.cancelStage(nodeId, id)
-        else links.releaseEdge(nodeId, { edge_id: id, attempt: Number(attempt) })
+        else if (words.length === 2) links.cancelOn(nodeId, { task_id: id })
+        else links.cancelOn(nodeId, { edge: { edge_id: id, attempt: Number(attempt) } })
       },
       onGap: () => this.#watches.wakeAll(),
       onError: (err) => emit(log, 'cohort.edge_notify_lost', { err }),

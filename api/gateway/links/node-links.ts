@@ -123,14 +123,9 @@ export class NodeLinks implements AsyncDisposable {
     for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
   }
 
-  /** Sends the cancel of a stage to its node, if that is linked. */
-  cancelStage(nodeId: string, stageId: string): void {
-    this.#nodes.get(nodeId)?.link.cancelWork({ task_id: stageId })
-  }
-
-  /** Tells a node, if it is linked, that nobody will ask for its payload of an attempt again. */
-  releaseEdge(nodeId: string, edge: NonNullable<CancelMeta['edge']>): void {
-    this.#nodes.get(nodeId)?.link.cancelWork({ edge })
+  /** Tells a node, if it is linked, that nobody waits for its work on a stage, or for a payload, any more. */
+  cancelOn(nodeId: string, meta: Pick<CancelMeta, 'task_id' | 'edge'>): void {
+    this.#nodes.get(nodeId)?.link.cancelWork(meta)
   }
 
   /** Registers a listener for changes of models on linked nodes; returns a function that removes it. */
