@@ -195,6 +195,11 @@ export const SETTINGS = {
     '127.0.0.1:0',
     'Node: host:port at which other nodes fetch what its stages hand over, 0.0.0.0:0 for every address of the machine; when empty everything goes through the object store.',
   ),
+  HEARTH_NODE_RETRY_S: setting(
+    'count',
+    '60',
+    'Node: seconds for which it repeats a call that no gateway can answer, as while the database is away; after that the stage or task fails, and is tried anew.',
+  ),
   HEARTH_NODE_PINNED: setting(
     'list',
     '',

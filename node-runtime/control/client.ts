@@ -33,6 +33,12 @@ export interface CallOptions {
   patienceMs?: number
 }
 
+interface ControlClientOptions {
+  identity: Identity
+  gateways: () => readonly string[]
+  patienceMs?: number
+}
+
 const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
 const PAUSES_MS = { first: 100, longest: 5_000 }
@@ -44,12 +50,15 @@ const PAUSES_MS = { first: 100, longest: 5_000 }
 export class ControlClient {
   readonly #identity: Identity
   readonly #gateways: () => readonly string[]
+  /** The time for which gateways that do not respond are retried, where a call does not say otherwise. */
+  readonly patienceMs: number
   readonly #pools = new Map<string, Pool>()
   #preferred = 0
 
-  constructor({ identity, gateways }: { identity: Identity; gateways: () => readonly string[] }) {
+  constructor({ identity, gateways, patienceMs = 60_000 }: ControlClientOptions) {
     this.#identity = identity
     this.#gateways = gateways
+    this.patienceMs = patienceMs
   }
 
   claimJob<T>(jobId: string, body: object, options?: CallOptions): Promise<T> {
@@ -110,7 +119,7 @@ export class ControlClient {
 
   /** Calls a route; throws a `ControlError` for a refusal, and the last error when the time is up. */
   async call<T>(method: 'GET' | 'POST', path: string, body?: object, options: CallOptions = {}): Promise<T> {
-    const { signal, patienceMs = 60_000 } = options
+    const { signal, patienceMs = this.patienceMs } = options
     const deadline = performance.now() + patienceMs
     for (let attempt = 0; ; attempt++) {
       signal?.throwIfAborted()

@@ -1,17 +1,12 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { request } from 'undici'
-import type { PlanRequest } from '../../schemas/cohort-plan.ts'
-import { eventually } from '../support/assertions/until.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { dataDirectory, startTestPlatform } from '../support/servers/platform.ts'
 import type { Process, TestPlatform } from '../support/servers/platform.ts'
 import { type ChatModel, chatsAgain, FAKE_LLM_ENV, importChatModel } from './chats.ts'
-import { persistently } from './work.ts'
+import { assertPaidOnce, chain, Cohorts } from './cohorts.ts'
 
 const VICTIMS: Process[] = ['api', 'control', 'gate', 'node', 'temporal', 'postgres']
-const ENDED = ['succeeded', 'failed', 'cancelled']
-const STAGE_MS = 2_000
 /** The middle of the second of three stages. */
 const KILL_AFTER_MS = 3_000
 
@@ -20,10 +15,12 @@ describe('a cohort under way when a process is killed', function () {
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
   let model: ChatModel
+  let cohorts: Cohorts
 
   before(async () => {
     data = dataDirectory()
     platform = await startTestPlatform(data.path, { env: FAKE_LLM_ENV })
+    cohorts = new Cohorts(platform)
     model = await importChatModel(platform, 'chain')
     await chatsAgain(platform, model)
   })
@@ -34,28 +31,14 @@ describe('a cohort under way when a process is killed', function () {
 
   for (const victim of VICTIMS) {
     it(`succeeds when ${victim} is killed, and each stage is paid for once`, async () => {
-      const { task_id: taskId } = await cohort('/cohorts:run', {
-        plan: chain(model),
-        input: { text: victim },
-      })
-      await eventually('its start', async () =>
-        (await summary(taskId)).status === 'running' ? true : undefined,
-      )
+      const taskId = await cohorts.run(chain(model), victim)
+      await cohorts.begun(taskId)
       await sleep(KILL_AFTER_MS)
       platform.kill(victim)
       // A run is accepted while Temporal is down, and begins when it is back.
-      const late =
-        victim === 'temporal' &&
-        (await accept({ plan: chain(model), input: { text: 'accepted meanwhile' } })).task_id
+      const late = victim === 'temporal' && (await cohorts.accept(chain(model), 'accepted meanwhile'))
 
-      const seen = await eventually(
-        'its end',
-        async () => {
-          const now = await persistently('the summary', () => summary(taskId))
-          return ENDED.includes(now.status) ? now : undefined
-        },
-        120_000,
-      )
+      const seen = await cohorts.ended(taskId)
 
       assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
       const { stages } = seen
@@ -66,73 +49,11 @@ describe('a cohort under way when a process is killed', function () {
           [1, 1, 1],
         )
       }
-      const books = await call('GET', `/api/v1/admin/audit/task/${taskId}`, {
-        'x-api-key': platform.ready.operations_key,
-      })
-      assert.equal(books.sums.total_micro, 0)
-      const kinds = books.entries.map(({ kind }: AnyBody) => kind)
-      assert.deepEqual(
-        ['hold', 'capture', 'payout', 'refund'].map(
-          (kind) => kinds.filter((one: string) => one === kind).length,
-        ),
-        [6, 6, 6, 0],
-      )
+      await assertPaidOnce(cohorts, taskId)
       if (late) {
-        const begun = await eventually('the end of the late run', async () => {
-          const now = await summary(late)
-          return ENDED.includes(now.status) ? now : undefined
-        })
+        const begun = await cohorts.ended(late)
         assert.equal(begun.status, 'succeeded', JSON.stringify(begun))
       }
     })
   }
-
-  const once = (path: string, body?: object): Promise<AnyBody> =>
-    call(
-      body ? 'POST' : 'GET',
-      `/api/v1${path}`,
-      {
-        'x-api-key': platform.ready.api_key,
-        'x-account-id': platform.ready.account_id,
-        'x-user-id': 'a-tester',
-      },
-      body,
-    )
-  const cohort = (path: string, body?: object): Promise<AnyBody> =>
-    persistently('the platform', () => once(path, body))
-  const accept = (body: object): Promise<AnyBody> => once('/cohorts:run', body)
-  const summary = (taskId: string) => cohort(`/tasks/${taskId}/cohort`)
-
-  async function call(
-    method: 'GET' | 'POST',
-    path: string,
-    headers: object,
-    body?: object,
-  ): Promise<AnyBody> {
-    const answer = await request(platform.ready.base_url + path, {
-      method,
-      headers: { 'content-type': 'application/json', ...headers },
-      body: body ? JSON.stringify(body) : null,
-    })
-    const text = await answer.body.text()
-    assert.ok(answer.statusCode < 300, `${method} ${path}: ${answer.statusCode} ${text}`)
-    return JSON.parse(text)
-  }
 })
-
-/** Three stages, each of which says something to the next. */
-function chain({ endpointId }: ChatModel): PlanRequest {
-  const input = { messages: [{ role: 'user', content: '' }], fake: { delay_ms: STAGE_MS } }
-  const names = ['first', 'second', 'third']
-  return {
-    name: 'chain',
-    stages: names.map((stage_id) => ({ stage_id, endpoint_id: endpointId, input })),
-    edges: names.map((stage_id, i) => ({
-      from:
-        i === 0
-          ? { stage_id: 'input', path: '/text' }
-          : { stage_id: names[i - 1]!, path: '/choices/0/message/content' },
-      to: { stage_id, path: '/messages/0/content' },
-    })),
-  }
-}

@@ -133,7 +133,11 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const work = new WorkRegistry()
   const memory = new MemoryLedger(inventory.memory_mb, gpuBudgets(inventory.gpus, inventory.memory_mb))
   const spool = new Spool({ dir: join(dir, 'spool') })
-  const control = new ControlClient({ identity, gateways: () => links.gateways })
+  const control = new ControlClient({
+    identity,
+    gateways: () => links.gateways,
+    patienceMs: config.HEARTH_NODE_RETRY_S * 1_000,
+  })
   const weights = new WeightsCache({ dir: join(dir, 'weights'), quotaMb: config.HEARTH_NODE_CACHE_MB })
   const pins = new Pins(config.HEARTH_NODE_PINNED)
   const models = new ModelManager({

@@ -54,7 +54,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   if (stage.attempt !== ended.attempt)
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   if (ended.isUntaken) {
-    await cohortStageRepository.retryStage(trx, stage, { attempt: stage.attempt })
+    await cohortStageRepository.retryStage(trx, stage, { attempt: stage.attempt, code: ended.code })
     return { verdict: 'again' }
   }
   const isLost = ended.code === NODE_LOST
@@ -85,7 +85,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     const lostNodeIds = await lostNodes(trx, isLost ? stage.node_id : null)
     const failure = isLost ? 'consumer_lost' : 'cancelled'
     const gone = await retryEdges(trx, { stageId: stage.id, lostNodeIds, failure })
-    await cohortStageRepository.retryStage(trx, stage, following)
+    await cohortStageRepository.retryStage(trx, stage, { ...following, code: fault.code })
     await repeatProducers(trx, { stageIds: gone, lostNodeIds })
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   }
@@ -109,7 +109,7 @@ async function fallbackOf(
   trx: Transaction<Database>,
   locked: LockedStage,
   spec: GraphStage,
-): Promise<(NextAttempt & { handOvers: Map<string, HandOver> }) | undefined> {
+): Promise<(Omit<NextAttempt, 'code'> & { handOvers: Map<string, HandOver> }) | undefined> {
   const { account_id, fallback: last, model_key, attempt } = locked.stage
   for (const [i, endpoint_id] of spec.fallbacks.entries()) {
     const fallback = i + 1

@@ -7,7 +7,7 @@ import { filesOfInput, InputFileError } from '../../../node-runtime/models/input
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { StageClaim } from '../../../schemas/cohort-stage.ts'
-import type { CompleteTask } from '../../../schemas/lease.ts'
+import { type CompleteTask, LEASE_SECONDS } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
@@ -15,8 +15,6 @@ import { type Gathered, gatherInput } from './gather-input.ts'
 import { runModel } from './stage-operations.ts'
 import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 import { runToolStage } from './tool-stage.ts'
-
-const LEASE_S = 30
 
 export const createCohortActivities = (deps: NodeDeps) => ({
   /**
@@ -26,8 +24,9 @@ export const createCohortActivities = (deps: NodeDeps) => ({
   async runStage({ cohortId, stageId }: { cohortId: string; stageId: string }): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(stageId, cancellationSignal())
-    const claim = await claimStage(deps, cohortId, stageId, work.signal)
-    using lease = keepLease(deps.control, claim.lease_token, LEASE_S)
+    const leaseS = leaseSecondsOf(deps.control)
+    const claim = await claimStage(deps, { cohortId, stageId, leaseS }, work.signal)
+    using lease = keepLease(deps.control, claim.lease_token, leaseS)
     const over = new AbortController()
     const signal = AbortSignal.any([work.signal, lease.lost, over.signal])
     const held = { subjectId: stageId, leaseToken: claim.lease_token, modelKey: claim.model_key, lease }
@@ -43,14 +42,17 @@ export const createCohortActivities = (deps: NodeDeps) => ({
   },
 })
 
+/** A lease is renewed after a third of its term, and must not end while a call under it may still be repeated. */
+const leaseSecondsOf = ({ patienceMs }: NodeDeps['control']): number =>
+  Math.min(LEASE_SECONDS.maximum, Math.ceil((1.5 * patienceMs) / 1_000))
+
 async function claimStage(
   deps: NodeDeps,
-  cohortId: string,
-  stageId: string,
+  { cohortId, stageId, leaseS }: { cohortId: string; stageId: string; leaseS: number },
   signal: AbortSignal,
 ): Promise<StageClaim> {
   try {
-    return await deps.control.claimStage<StageClaim>(cohortId, stageId, { lease_s: LEASE_S }, { signal })
+    return await deps.control.claimStage<StageClaim>(cohortId, stageId, { lease_s: leaseS }, { signal })
   } catch (err) {
     // Another node has the stage, or it has ended.
     if (err instanceof ControlError && err.status < 500)

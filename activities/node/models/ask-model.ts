@@ -137,6 +137,8 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
   if (err instanceof InferenceError) {
     return { code: err.retryable ? 'model_failed' : 'input_refused', message, retryable: err.retryable }
   }
+  if (err instanceof ControlError && err.status >= 500)
+    return { code: 'platform_unavailable', message, retryable: true }
   // The platform does not take what the model has made, and would not take it from another node.
   if (err instanceof ControlError && err.status === 422)
     return { code: 'result_refused', message, retryable: false }

@@ -41,7 +41,7 @@ export async function repeatProducers(
       .executeTakeFirst()
     if (!stage) continue
     gone.push(...(await retryEdges(trx, { stageId: id, lostNodeIds, failure: 'payload_gone' })))
-    await retryStage(trx, stage, { attempt: stage.attempt + 1 })
+    await retryStage(trx, stage, { attempt: stage.attempt + 1, code: 'payload_gone' })
   }
 }
 

@@ -258,7 +258,7 @@ export async function noteStageError(
 export interface NextAttempt {
   attempt: number
   /** The reason, where its node has told none. */
-  code?: string
+  code: string
   endpoint?: { fallback: number; endpoint_id: string; model_key: string; price_micro: number }
 }
 
@@ -266,7 +266,7 @@ export interface NextAttempt {
 export async function retryStage(
   trx: Transaction<Database>,
   stage: StageFacts,
-  { attempt, code = 'node_lost', endpoint }: NextAttempt,
+  { attempt, code, endpoint }: NextAttempt,
 ): Promise<void> {
   await takeLease(trx, 'stage', stage.id, 'expired')
   await trx

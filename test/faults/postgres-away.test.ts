@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict'
+import { renameSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { AnyBody } from '../support/servers/api.ts'
+import { dataDirectory, startTestPlatform } from '../support/servers/platform.ts'
+import type { TestPlatform } from '../support/servers/platform.ts'
+import { type ChatModel, chatsAgain, FAKE_LLM_ENV, importChatModel } from './chats.ts'
+import { assertPaidOnce, chain, Cohorts } from './cohorts.ts'
+
+/** The time for which nodes repeat their calls, which is 60 s where nothing is set. */
+const RETRY_S = Number(process.env.HEARTH_NODE_RETRY_S ?? 20)
+/** After that a node tries for 5 s to say that it gives up. */
+const LONG_S = RETRY_S + 10
+/** The server needs up to 5 s more to be started again. */
+const SHORT_S = RETRY_S / 2
+
+describe('a cohort under way while Postgres is away', function () {
+  this.timeout(600_000)
+  let data: ReturnType<typeof dataDirectory>
+  let platform: TestPlatform
+  let model: ChatModel
+  let cohorts: Cohorts
+
+  before(async () => {
+    data = dataDirectory()
+    platform = await startTestPlatform(data.path, {
+      env: { ...FAKE_LLM_ENV, HEARTH_NODE_RETRY_S: String(RETRY_S) },
+    })
+    cohorts = new Cohorts(platform)
+    model = await importChatModel(platform, 'chain')
+    await chatsAgain(platform, model)
+  })
+  after(async () => {
+    await platform?.stop()
+    data?.[Symbol.dispose]()
+  })
+
+  /** Ends the server, which cannot start again before the time has passed. */
+  async function awayFor(seconds: number): Promise<void> {
+    const [there, away] = ['postgres', 'postgres-away'].map((name) => join(data.path, name))
+    renameSync(there!, away!)
+    platform.kill('postgres')
+    await sleep(seconds * 1_000)
+    renameSync(away!, there!)
+  }
+  const attempts = ({ stages }: AnyBody) => stages.map(({ attempt }: AnyBody) => attempt)
+
+  it('goes on as if nothing had happened when that is for less than nodes retry', async () => {
+    const taskId = await cohorts.run(chain(model), 'short')
+    await cohorts.begun(taskId, 1)
+
+    await awayFor(SHORT_S)
+    const seen = await cohorts.ended(taskId)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual(attempts(seen), [1, 1, 1])
+    await assertPaidOnce(cohorts, taskId)
+  })
+
+  it('repeats what was at work when that is for longer, keeps what was finished, and pays once', async () => {
+    const taskId = await cohorts.run(chain(model), 'long')
+    await cohorts.begun(taskId, 1)
+
+    await awayFor(LONG_S)
+    const seen = await cohorts.ended(taskId)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    const [first, second] = attempts(seen)
+    assert.deepEqual([first, second], [1, 2], JSON.stringify(seen))
+    const retried = (await cohorts.events(taskId)).find(
+      ({ type, stage_id }) => type === 'stage.retried' && stage_id === 'second',
+    )
+    assert.equal(retried?.data.code, 'platform_unavailable')
+    await assertPaidOnce(cohorts, taskId)
+  })
+})
