@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
-import { createReconcileActivities } from '../../activities/control/housekeeping/reconcile.ts'
+import { readSnapshots } from '../../db/repositories/nodes/loads.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
-import { twice } from '../support/assertions/at-least-once.ts'
+import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
 import { type Accepted, attemptsIn, CohortCaller } from '../support/servers/cohort-caller.ts'
@@ -36,6 +36,21 @@ describe('what operators do while a cohort runs', function () {
   const admin = async (path: string) => {
     const { status, body } = await world.api.call('POST', `/api/v1/admin/${path}`, { key: OPERATIONS_KEY })
     assert.ok(status < 300, JSON.stringify(body))
+  }
+  /** Drains a node until disposed. */
+  async function drain(nodeId: string): Promise<AsyncDisposable> {
+    const isDraining = async () => {
+      const reports = await readSnapshots(world.api.database.db)
+      return reports.some((report) => report.node_id === nodeId && report.draining)
+    }
+    await admin(`nodes/${nodeId}/drain`)
+    await until(() => world.api.services.links.snapshot().some(({ draining }) => draining))
+    return {
+      async [Symbol.asyncDispose]() {
+        await admin(`nodes/${nodeId}/resume`)
+        await until(async () => !(await isDraining()))
+      },
+    }
   }
   /** Stages that begin one after another; the last is called once the second has begun to work. */
   const chain = (endpoints: readonly [string, string, string], stage: object = {}): PlanRequest => ({
@@ -89,40 +104,50 @@ describe('what operators do while a cohort runs', function () {
     }
   })
 
-  it('an endpoint that is paused fails a stage at its next call, and nothing is paid', async () => {
-    const good = await endpoint('good')
-    const paused = await endpoint('paused')
-    const plan = chain([good, paused, good])
-    // Its first attempt fails as soon as the stage before it has ended.
-    plan.stages[1] = { stage_id: 'second', endpoint_id: paused, input: { die: true } }
-    const run = await cohorts.run(plan)
-    await begun(run)
-    await world.api.database.db
-      .updateTable('endpoint')
-      .set({ status: 'paused' })
-      .where('id', '=', paused)
-      .execute()
+  const REFUSALS = {
+    paused: async (id: string) => {
+      const path = `/api/builder/v1/endpoints/${id}`
+      const { status, text } = await world.api.call('PATCH', path, {
+        key: world.key,
+        body: { status: 'paused' },
+      })
+      assert.equal(status, 200, text)
+    },
+    disabled: (id: string) =>
+      sql`update model_version set lifecycle_status = 'disabled'
+        where id = (select version_id from endpoint where id = ${id}::uuid)`.execute(world.api.database.db),
+  }
+  for (const [what, refuse] of Object.entries(REFUSALS))
+    it(`an endpoint that is ${what} fails a stage at its next call, and nothing is paid`, async () => {
+      const good = await endpoint('good')
+      const refused = await endpoint(what)
+      const plan = chain([good, refused, good])
+      // Its first attempt fails as soon as the stage before it has ended.
+      plan.stages[1] = { stage_id: 'second', endpoint_id: refused, input: { die: true } }
+      const run = await cohorts.run(plan)
+      await begun(run)
+      await refuse(refused)
 
-    const seen = await cohorts.ended(run)
-    assert.deepEqual(
-      [seen.status, seen.error?.code, seen.error?.stage_id],
-      ['failed', 'endpoint_refused', 'second'],
-      JSON.stringify(seen),
-    )
-    assert.match(seen.error.message, /paused|active/)
-    assert.deepEqual(attemptsIn(seen), { first: 'succeeded 1', second: 'failed 2', third: 'cancelled 1' })
-    assert.equal(seen.cost_credits, 0)
-    assert.equal((await cohorts.bookings(run)).sums.total_micro, 0)
-    const workflow = cohorts.workflow(run)
-    await assert.rejects(workflow.result())
-    const { currentDetails = '' } = await workflow.query<{ currentDetails?: string }>(
-      '__temporal_workflow_metadata',
-    )
-    assert.match(currentDetails, new RegExp(`task ${run.task_id} .* endpoint_refused at stage "second"`))
-    assert.match(currentDetails, /\| first \| [^|]+ \| succeeded \| 1 \|/)
-    assert.match(currentDetails, /\| second \| [^|]+ \| ended without a result \|/)
-    await recordHistory('cohort-run-failed', workflow)
-  })
+      const seen = await cohorts.ended(run)
+      assert.deepEqual(
+        [seen.status, seen.error?.code, seen.error?.stage_id],
+        ['failed', 'endpoint_refused', 'second'],
+        JSON.stringify(seen),
+      )
+      assert.match(seen.error.message, new RegExp(what))
+      assert.deepEqual(attemptsIn(seen), { first: 'succeeded 1', second: 'failed 2', third: 'cancelled 1' })
+      assert.equal(seen.cost_credits, 0)
+      assert.equal((await cohorts.bookings(run)).sums.total_micro, 0)
+      const workflow = cohorts.workflow(run)
+      await assert.rejects(workflow.result())
+      const { currentDetails = '' } = await workflow.query<{ currentDetails?: string }>(
+        '__temporal_workflow_metadata',
+      )
+      assert.match(currentDetails, new RegExp(`task ${run.task_id} .* endpoint_refused at stage "second"`))
+      assert.match(currentDetails, /\| first \| [^|]+ \| succeeded \| 1 \|/)
+      assert.match(currentDetails, /\| second \| [^|]+ \| ended without a result \|/)
+      if (what === 'paused') await recordHistory('cohort-run-failed', workflow)
+    })
 
   it('a node that is drained ends what it was called for, and other stages are placed anew', async () => {
     const good = await endpoint('good')
@@ -142,26 +167,55 @@ describe('what operators do while a cohort runs', function () {
       .set({ planned_node_id: one.nodeId })
       .where('cohort_id', '=', later.cohort_id)
       .execute()
-    await admin(`nodes/${one.nodeId}/drain`)
-    await until(() => world.api.services.links.snapshot().some(({ draining }) => draining))
+    await using _drained = await drain(one.nodeId)
     control = await world.control()
-    try {
-      const seen = [await cohorts.ended(called), await cohorts.ended(later)] as const
-      for (const [i, node] of [one, other].entries())
-        assert.deepEqual(
-          seen[i]!.stages.map(({ status, node_id, attempt }: AnyBody) => [status, node_id, attempt]),
-          Array(3).fill(['succeeded', node.nodeId, 1]),
-        )
-      const moved = (await cohorts.events(later)).filter(({ type }) => type === 'cohort.replanned')
-      const names = { from_name: 'attic', to_name: 'cellar' }
-      assert.deepEqual(moved[0]?.data.moved, [
-        { stage_id: 'first', from: one.nodeId, to: other.nodeId, ...names },
-      ])
-      assert.equal(seen[1].replans, moved.length)
-    } finally {
-      await admin(`nodes/${one.nodeId}/resume`)
-      await until(() => world.api.services.links.snapshot().every(({ draining }) => !draining))
-    }
+    const seen = [await cohorts.ended(called), await cohorts.ended(later)] as const
+    for (const [i, node] of [one, other].entries())
+      assert.deepEqual(
+        seen[i]!.stages.map(({ status, node_id, attempt }: AnyBody) => [status, node_id, attempt]),
+        Array(3).fill(['succeeded', node.nodeId, 1]),
+      )
+    const moved = (await cohorts.events(later)).filter(({ type }) => type === 'cohort.replanned')
+    const names = { from_name: 'attic', to_name: 'cellar' }
+    assert.deepEqual(moved[0]?.data.moved, [
+      { stage_id: 'first', from: one.nodeId, to: other.nodeId, ...names },
+    ])
+    assert.equal(seen[1].replans, moved.length)
+  })
+
+  it('a node that is drained after the plan was made has the run planned anew', async () => {
+    const good = await endpoint('good')
+    const { body: plan } = await cohorts.call('POST', '/api/v1/cohorts:plan', chain([good, good, good]))
+    const [planned] = plan.stages.map(({ node_id }: AnyBody) => node_id)
+    const rest = [one, other].find(({ nodeId }) => nodeId !== planned)!.nodeId
+    await using _drained = await drain(planned)
+    const run = await cohorts.run(plan.plan_id)
+    const seen = await cohorts.ended(run)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.ok(seen.stages.every(({ node_id }: AnyBody) => node_id === rest))
+    const told = (await cohorts.events(run)).find(({ type }) => type === 'cohort.replanned')
+    assert.deepEqual(
+      told?.data.moved.map(({ stage_id, from, to }: AnyBody) => ({ stage_id, from, to })),
+      ['first', 'second', 'third'].map((stage_id) => ({ stage_id, from: planned, to: rest })),
+    )
+  })
+
+  it('an endpoint that is disabled after the plan was made has the run refused with the reasons', async () => {
+    const gone = await endpoint('gone')
+    const { body: plan } = await cohorts.call('POST', '/api/v1/cohorts:plan', chain([gone, gone, gone]))
+    assert.equal(plan.feasible, true)
+    await REFUSALS.disabled(gone)
+
+    const body = { plan_id: plan.plan_id, input: {} }
+    const refused = await cohorts.call('POST', '/api/v1/cohorts:run', body)
+
+    const { reason, reasons } = refused.body.error.details
+    assert.deepEqual([refused.status, reason], [409, 'plan_infeasible'])
+    assert.deepEqual(
+      reasons.map(({ code, stage_id }: AnyBody) => [code, stage_id]),
+      ['first', 'second', 'third'].map((stage) => ['endpoint_disabled', stage]),
+    )
   })
 
   it('a workflow that is terminated is noticed: the cohort fails, its work ends, and every hold is refunded', async () => {
@@ -176,13 +230,13 @@ describe('what operators do while a cohort runs', function () {
       db,
     )
 
-    await until(async () => {
-      // The index of Temporal is some time behind.
-      await twice(createReconcileActivities(world.api.services)).reconcileCohorts(null)
-      return (await cohorts.summary(run)).status !== 'running'
+    const keeping = await world.temporal.client.workflow.start('housekeeping', {
+      workflowId: WORKFLOW_ID.housekeeping('reconcile'),
+      taskQueue: QUEUES.control,
+      args: [{ kind: 'reconcile', everyMs: 500 }],
     })
-
-    const seen = await cohorts.summary(run)
+    const seen = await cohorts.ended(run)
+    await keeping.terminate()
     assert.deepEqual([seen.status, seen.error.code], ['failed', 'workflow_ended'], JSON.stringify(seen))
     assert.equal((await world.task(run.task_id)).status, 'failed')
     const { entries, sums } = await cohorts.bookings(run)

@@ -31,8 +31,14 @@ export class CohortCaller {
     return api.call(method, path, { key, headers, ...(body && { body }) })
   }
 
-  async run(plan: PlanRequest, input: object = {}, more: Partial<RunRequest> = {}): Promise<Accepted> {
-    const { status, body } = await this.call('POST', '/api/v1/cohorts:run', { plan, input, ...more })
+  /** Starts a run of a graph, or of a plan by its id. */
+  async run(
+    plan: PlanRequest | string,
+    input: object = {},
+    more: Partial<RunRequest> = {},
+  ): Promise<Accepted> {
+    const which = typeof plan === 'string' ? { plan_id: plan } : { plan }
+    const { status, body } = await this.call('POST', '/api/v1/cohorts:run', { ...which, input, ...more })
     assert.equal(status, 202, JSON.stringify(body))
     return body as Accepted
   }
