@@ -25,6 +25,7 @@ const clockOff = (minutes: number): string =>
     `const now=Date.now,D=Date,by=${minutes * 60_000};D.now=()=>now()+by;globalThis.Date=new Proxy(D,{construct:(d,a)=>Reflect.construct(d,a.length?a:[D.now()])})`,
   )}`
 
+const PRICE = 500
 const GREEDY = { max_tokens: 16, temperature: 0 }
 const CASES = ['offering', 'handed', 'taking', 'working', 'both'] as const
 type Case = (typeof CASES)[number]
@@ -40,6 +41,8 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
   const over = Promise.withResolvers<void>()
   const runs = {} as Record<Case, Accepted>
   const seen = {} as Record<Case, AnyBody>
+  /** By how many minutes the clocks of nodes were ahead at their last requests, by their ids. */
+  const ahead = new Map<unknown, number>()
   let world: PromptWorld
   let isOver = false
   let llm: ImportedModel
@@ -55,6 +58,7 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
     const path = join(folder.path, 'model')
     await makeTinyLlm(path, { layers: 4, hidden: 128, positions: 4_096 })
     llm = await world.on.import({ name: 'tiny-prompts', path, task: 'chat' })
+    await world.on.api.database.db.updateTable('endpoint').set({ price_micro: PRICE }).execute()
     ;[stays, takesOver, victim, other] = (await Promise.all(
       ['stays', 'takes-over', 'victim', 'other'].map(startWatched),
     )) as [Watched, Watched, Watched, Watched]
@@ -144,7 +148,9 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
       [`${await edge('both')}:consume`, 'both'],
     ])
     const held = new Set<Case>()
-    world.on.api.holdRequests(async (path) => {
+    world.on.api.holdRequests(async (path, headers) => {
+      const signedAt = Number(headers['x-node-timestamp'])
+      ahead.set(headers['x-node-id'], Math.round((signedAt - Date.now()) / 60_000))
       const [, token] = /\/leases\/([0-9a-f-]{36}):complete$/.exec(path) ?? []
       const isWorking = token !== undefined && (await isLeaseOf(token, 'working'))
       const name = isWorking ? 'working' : places.get(path.slice(path.lastIndexOf('/') + 1))
@@ -189,6 +195,18 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
   it('are replaced between transferred and consumed, without the prompt being read again (S3)', async () => {
     assert.equal(seen.taking.status, 'succeeded', JSON.stringify(seen.taking))
     assert.deepEqual(attemptsIn(seen.taking), { prefill: 'succeeded 1', decode: 'succeeded 2' })
+    const replanned = (await world.cohorts.events(runs.taking)).find(
+      ({ type }) => type === 'cohort.replanned',
+    )
+    assert.deepEqual(replanned?.data.moved, [
+      {
+        stage_id: 'decode',
+        from: victim.nodeId,
+        to: takesOver.nodeId,
+        from_name: 'victim',
+        to_name: 'takes-over',
+      },
+    ])
     const { attempt, consumer_node_id } = edgeOf('taking')
     assert.deepEqual([attempt, consumer_node_id], [2, takesOver.nodeId])
     const headers = { authorization: `Bearer ${world.on.key}`, 'content-type': 'application/json' }
@@ -211,7 +229,25 @@ describe('nodes that are killed during hand-overs of cohorts', function () {
       assert.ok([stays.nodeId, takesOver.nodeId].includes(edgeOf('both')[side]))
   })
 
-  it('leave every booking even', async () => {
-    for (const name of CASES) assert.equal((await world.cohorts.bookings(runs[name])).sums.total_micro, 0)
+  it('are handed over to from a clock that is eight minutes behind as well as from one ahead', async () => {
+    assert.deepEqual(
+      [stays, takesOver].map(({ nodeId }) => ahead.get(nodeId)),
+      [CLOCKS['stays'], CLOCKS['takes-over']],
+    )
+    assert.deepEqual(
+      [edgeOf('taking').producer_node_id, edgeOf('taking').consumer_node_id],
+      [stays.nodeId, takesOver.nodeId],
+    )
+    const plan = world.planOf({ prefill: [takesOver], decode: [stays], edge: { transports: ['direct'] } })
+    const { seen: other, edge } = await world.succeeded(await world.cohorts.run(plan))
+    assert.deepEqual(attemptsIn(other), { prefill: 'succeeded 1', decode: 'succeeded 1' })
+    assert.deepEqual([edge.attempt, edge.transport], [1, 'direct'])
+  })
+
+  it('are paid for each stage once, however often it was tried', async () => {
+    for (const name of CASES) {
+      const { by_purse } = (await world.cohorts.bookings(runs[name])).sums
+      assert.equal(by_purse[`account:${world.on.accountId}`], -2 * PRICE, name)
+    }
   })
 })

@@ -111,7 +111,8 @@ describe('the ends of cohortRun', () => {
     const beyond = ['slow', 'slower', 'slowest']
     const run = await cohorts.run({
       stages: [
-        waits('fast', id, 1),
+        // It ends soon after a heartbeat of the others, whose next one would come too late to tell them.
+        waits('fast', id, 2.2),
         ...beyond.map((stage) => waits(stage, id, 60)),
         // It works for longer than that, so that its own end has no part in it.
         waits('judge', id, 3, { quorum: 1 }),

@@ -1,4 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises'
+import type { IncomingHttpHeaders } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,8 +48,8 @@ export interface TestApi extends AsyncDisposable {
   readonly database: TestDatabase
   /** Returns the number of connections to the gateway, including links. */
   connections(): Promise<number>
-  /** Has requests wait, by their path, before the gateway hears of them. */
-  holdRequests(hold: (path: string) => Promise<void>): void
+  /** Has requests wait, by their path and headers, before the gateway hears of them. */
+  holdRequests(hold: (path: string, headers: IncomingHttpHeaders) => Promise<void>): void
   /** `path` is absolute: `/api/builder/v1/datasets`. */
   call<B = AnyBody>(method: string, path: string, call?: Call): Promise<Answer<B>>
   /** Creates an account with one key of the given role (admin by default). */
@@ -127,7 +128,9 @@ export async function startApi({
       const listeners = server.listeners('request')
       server.removeAllListeners('request')
       server.on('request', (req, res) => {
-        void hold(req.url ?? '').then(() => listeners.forEach((listener) => listener.call(server, req, res)))
+        void hold(req.url ?? '', req.headers).then(() =>
+          listeners.forEach((listener) => listener.call(server, req, res)),
+        )
       })
     },
     call: (method, path, call) => callApi(gateway.baseUrl + path, method, call),
