@@ -140,7 +140,8 @@ async function settled(
   const result = await settleStage({ stageId: stage.id, ...ended })
   if (result.verdict === 'failed') throw new StageFailed(result.fault)
   if (result.verdict === 'again' && result.repeat) repeat(result.repeat)
-  if (result.verdict === 'ended' && result.status !== 'succeeded') stage.isOff = true
+  // One that is cancelled was ended with its cohort, and nothing more is to be done about its producers.
+  if (result.verdict === 'ended' && result.status === 'skipped') stage.isOff = true
   return result.verdict
 }
 
