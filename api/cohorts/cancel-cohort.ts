@@ -18,7 +18,7 @@ export async function cancelCohort(
 ): Promise<boolean> {
   const fault = { code: 'cancelled', message }
   const wasOpen = await db.transaction().execute(async (trx) => {
-    const ended = await endCohort(trx, cohortId, { status: 'cancelled', fault }, now())
+    const ended = await endCohort(trx, cohortId, { status: 'cancelled', fault }, now(), { isRecalled: true })
     if (ended) await inTransaction?.(trx)
     return ended
   })

@@ -3,6 +3,7 @@ import { foldUsage } from '../../db/repositories/platform/usage.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
+import { SOON_MS } from '../support/assertions/until.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
@@ -282,7 +283,7 @@ describe('cohortRun', () => {
     const seen = await ended(accepted.task_id)
     assert.deepEqual([seen.status, seen.error.code], ['failed', 'deadline_exceeded'], JSON.stringify(seen))
     assert.equal(await spent(accepted.task_id), 0)
-    await until(() => node.parts.work.size === 0, 1_000)
+    await until(() => node.parts.work.size === 0, SOON_MS)
 
     const again = await run(planOf(0), { words: ['kept'] }, { resume_of: accepted.cohort_id })
     const resumed = await ended(again.task_id)

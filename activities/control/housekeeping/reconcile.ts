@@ -139,7 +139,9 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
       workflowId: WORKFLOW_ID.cohort,
       end: async ({ id, account_id: accountId }, { status, reason }) => {
         const fault = { code: 'workflow_ended', message: `${reason} of this cohort` }
-        await db.transaction().execute((trx) => endCohort(trx, id, { status, fault }, now()))
+        await db
+          .transaction()
+          .execute((trx) => endCohort(trx, id, { status, fault }, now(), { isRecalled: true }))
         await removeCohortFiles({ db, objects }, { accountId, cohortId: id })
       },
       restart: (cohort) =>

@@ -16,6 +16,7 @@ import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'
 import { settleTasks } from '../tasks/writes.ts'
 import { bookTransfers, isOpenCohort, type LockedCohort, lockCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
+import { recallStages } from './stage-leases.ts'
 
 /** How a cohort ends: with its outputs, or with a fault; a cancel is a fault of its own. */
 export type CohortEnding =
@@ -43,14 +44,15 @@ function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEn
 
 /**
  * Ends a cohort with its task, its stages, its ledger entries and its events in one transaction. Every finished stage is
- * paid for when the run succeeds; otherwise every hold is refunded. Safe to repeat: returns false for a cohort that has
- * ended.
+ * paid for when the run succeeds; otherwise every hold is refunded. `isRecalled` tells its nodes at once. Safe to repeat:
+ * returns false for a cohort that has ended.
  */
 export async function endCohort(
   trx: Transaction<Database>,
   cohortId: string,
   wanted: CohortEnding,
   now: Date,
+  { isRecalled = false }: { isRecalled?: boolean } = {},
 ): Promise<boolean> {
   const locked = await lockCohort(trx, cohortId)
   if (!locked || !isOpenCohort(locked.cohort)) return false
@@ -58,16 +60,14 @@ export async function endCohort(
   const { ending, result } = await withResult(trx, locked, fullEnding(wanted, stages))
   const isDone = ending.status === 'succeeded'
   const atWork = stages.filter(isOpenStage)
+  const ids = stages.map(({ id }) => id)
+  if (isRecalled) await recallStages(trx, ids)
   await trx
     .updateTable('lease')
     .set({ state: 'revoked', closed_at: now })
     .where('kind', '=', 'stage')
     .where('state', '=', 'active')
-    .where(
-      'subject_id',
-      'in',
-      stages.map(({ id }) => id),
-    )
+    .where('subject_id', 'in', ids)
     .execute()
   await trx
     .updateTable('cohort_stage')

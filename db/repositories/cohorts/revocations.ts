@@ -4,9 +4,9 @@ import type { RevocationEffect } from '../../../schemas/cohort-evaluator.ts'
 import type { EdgeFailure } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { EvaluatorRevocationRow } from '../../tables/evaluator.ts'
-import { takeLease } from '../nodes/leases.ts'
 import { endAttempt } from './edge-retries.ts'
 import { appendCohortEvents } from './events.ts'
+import { recallStages } from './stage-leases.ts'
 import { lockStagesAtWork, noteStageError } from './stages.ts'
 
 type Which = RawBuilder<boolean>
@@ -130,7 +130,7 @@ async function failEdges(trx: Transaction<Database>, failure: EdgeFailure, which
     if (status === 'running' && !hasTaken) continue
     const message = `what hand-over "${into[0]?.name}" relies on was revoked`
     await noteStageError(trx, id, { code: failure, message, retryable: false })
-    if (hasTaken) await takeLease(trx, 'stage', id, 'revoked')
+    if (hasTaken) await recallStages(trx, [id])
   }
   const cohortsAffected = [...new Set(edges.map(({ cohort_id }) => cohort_id))].toSorted()
   for (const cohortId of cohortsAffected) {

@@ -10,6 +10,7 @@ import { EDGE_FACTS, STAGE_FACTS } from './cohorts.ts'
 import { isReplaced, replacePayload } from './edge-retries.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 import { payloadOf, ResultPayloads, type ValuePayload, valueKey } from './payload-of.ts'
+import { recallStages } from './stage-leases.ts'
 
 /** A stage with the hand-overs to it and from it. */
 export interface LockedStage {
@@ -304,7 +305,8 @@ export async function giveUpStage(
   }: { status: 'failed' | 'skipped' | 'cancelled'; fault: CohortFault | undefined; spare?: unknown },
 ): Promise<void> {
   if (!isOpenStage(stage)) return
-  await takeLease(trx, 'stage', stage.id, 'revoked')
+  if (status === 'cancelled') await recallStages(trx, [stage.id])
+  else await takeLease(trx, 'stage', stage.id, 'revoked')
   await trx
     .updateTable('cohort_stage')
     .set({ status, completed_at: sql<Date>`now()`, error: fault ? JSON.stringify(fault) : null })
