@@ -1,8 +1,6 @@
 import { buffer } from 'node:stream/consumers'
-import { Transaction } from 'kysely'
 import * as spaceRepository from '../../db/repositories/cohorts/spaces.ts'
 import * as nodeModelRepository from '../../db/repositories/nodes/models.ts'
-import type { Database } from '../../db/tables.ts'
 import type { VersionFileRow } from '../../db/tables/models.ts'
 import {
   builtInSpaces,
@@ -27,7 +25,6 @@ type Parts = Pick<Services, 'db' | 'objects' | 'hub' | 'catalog' | 'log'>
  */
 export async function ensureSpaces(services: Parts, versionIds: readonly string[]): Promise<void> {
   const unknown = await spaceRepository.findWithoutSpaces(services.db, versionIds)
-  // One after the other, because a transaction has one connection.
   for (const version of unknown) {
     await register(services, version).catch((err: unknown) =>
       emit(services.log, 'spaces.not_derived', { err, model_key: version.model_key }),
@@ -80,7 +77,8 @@ async function register(
     gguf: framework === LLAMA_CPP ? await readHead(services, files) : undefined,
   })
   if (spaces.length === 0) return
-  const write = async (trx: Transaction<Database>) => {
+  // One model to a transaction, so that two that come upon the same models wait for each other in turn.
+  await db.transaction().execute(async (trx) => {
     await spaceRepository.lockModel(trx, id)
     // Another gateway or an evaluator may have come first.
     if ((await spaceRepository.findWithoutSpaces(trx, [id])).length === 0) return
@@ -90,8 +88,7 @@ async function register(
       spaces,
       registeredBy: 'platform',
     })
-  }
-  await (db instanceof Transaction ? write(db) : db.transaction().execute(write))
+  })
 }
 
 /** Reads the head of the GGUF of a model, or of the first part of it; undefined without one. */

@@ -57,7 +57,7 @@ export class Idempotency {
    * Returns the stored reply, otherwise the result of `work`. `admit` is called only before new work, and may throw: a
    * repeat of an earlier request is answered even while new work is refused.
    */
-  async run(keyed: KeyedRequest, admit: () => Promise<void> | undefined, work: Work): Promise<Outgoing> {
+  async run(keyed: KeyedRequest, admit: () => Promise<void>, work: Work): Promise<Outgoing> {
     const name = nameOf(keyed.id)
     for (;;) {
       const stored = await idempotencyRepository.findReply(this.#services.db, keyed.id)
@@ -76,11 +76,7 @@ export class Idempotency {
     }
   }
 
-  async #admitted(
-    keyed: KeyedRequest,
-    admit: () => Promise<void> | undefined,
-    work: Work,
-  ): Promise<Outgoing> {
+  async #admitted(keyed: KeyedRequest, admit: () => Promise<void>, work: Work): Promise<Outgoing> {
     await admit()
     return this.#attempt(keyed, work)
   }

@@ -114,6 +114,11 @@ export interface Route<
   errors?: readonly ErrorCode[]
   /** Accepts an `Idempotency-Key`; the handler works in `request.trx`. */
   idempotent?: I
+  /**
+   * For idempotent routes: what has to be done before the transaction begins, so that nothing is locked meanwhile. A
+   * request that gets a stored reply passes over it.
+   */
+  prepare?(request: { caller: CallerOf<A>; body: Value<B> }, services: Services): Promise<void>
   /** Responses may have megabytes, so each account gets them one after another. */
   isLong?: boolean
   /** Takes nothing of its account's rate of requests. */

@@ -13,9 +13,12 @@ import type { Middleware } from './middleware.ts'
  */
 export function runInTransaction(route: AnyRoute, services: Services, idempotency: Idempotency): Middleware {
   const { db, outbox, killSwitch } = services
-  const admit = () => (route.admitsWork ? passKillSwitch(killSwitch) : undefined)
 
   return async ({ state }, next) => {
+    const admit = async () => {
+      if (route.admitsWork) await passKillSwitch(killSwitch)
+      await route.prepare?.(state, services)
+    }
     const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
       state.trx = trx
       await next()

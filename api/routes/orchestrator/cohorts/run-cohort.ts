@@ -22,15 +22,16 @@ export const runCohort = route({
   success: { status: 202, schema: CohortAccepted },
   errors: ['not_found', 'conflict', 'task_quota_exceeded'],
 
-  async handler({ caller: { accountId, keyId, isLimited }, headers, body, trx, afterCommit }, services) {
+  async prepare({ caller: { isLimited }, body }, services) {
     if (isLimited)
       throw new ApiError(
         'forbidden',
         'a key with limits runs no cohorts; use one without, or ask the models one by one',
       )
-    const { now, outbox, objects } = services
-    // In the transaction of the run, because a second connection for each could use all of them up.
-    if (body.plan) await ensureSpacesOf({ ...services, db: trx }, body.plan)
+    if (body.plan) await ensureSpacesOf(services, body.plan)
+  },
+
+  async handler({ caller: { accountId, keyId }, headers, body, trx, afterCommit }, { now, outbox, objects }) {
     const accepted = await admitRun(
       { trx, objects },
       { accountId, keyId, userId: headers['x-user-id'], body, now: now() },
