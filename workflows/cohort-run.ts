@@ -154,10 +154,12 @@ async function runStages(
     if (stage && isRunning) stage.isRunning = true
     show(shown)
   })
-  setHandler(stageOverdue, (stageName, attempt) => {
+  setHandler(stageOverdue, (stageName, attempt, calledAt) => {
     const stage = run.get(stageName)
+    const isEarlier =
+      calledAt !== undefined && stage?.call?.calledAt !== undefined && stage.call.calledAt !== calledAt
     // Workers of before pass over it in executions of theirs, so a replay of one has to do so as well.
-    if (room && stage?.attempt === attempt) endCall(stage.call, 'overdue')
+    if (room && stage?.attempt === attempt && !isEarlier) endCall(stage.call, 'overdue')
   })
   const isAtRest = ({ state, isWaiting }: Progress) => state === 'done' || state === 'pending' || isWaiting
   // Nothing is at work, so nothing is lost when a long history begins anew.

@@ -87,6 +87,8 @@ export interface CohortStageTable {
   loaded_at: Optional<Date>
   started_at: Optional<Date>
   completed_at: Optional<Date>
+  /** When its workflow was last told that its call takes too long. */
+  overdue_at: Optional<Date>
   run_ms: Optional<number>
   result: Optional<Buffer>
   /** The files of its result, which names them by their addresses. */
@@ -98,7 +100,7 @@ export interface CohortStageTable {
 }
 export type CohortStageRow = Selectable<CohortStageTable>
 /** A stage without its result, which may have megabytes, and its files. */
-export type StageFacts = Omit<CohortStageRow, 'result' | 'outputs'>
+export type StageFacts = Omit<CohortStageRow, 'result' | 'outputs' | 'overdue_at'>
 export type NewCohortStage = Insertable<CohortStageTable>
 
 export interface CohortEdgeTable {

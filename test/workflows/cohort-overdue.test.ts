@@ -3,6 +3,8 @@ import { sql } from 'kysely'
 import { createOverdueActivities } from '../../activities/control/cohorts/overdue-work.ts'
 import { findOverdueStages } from '../../db/repositories/cohorts/overdue.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { stageOverdue } from '../../workflows/contract/messages.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { stuckAt } from '../support/builders/silent-stages.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import {
@@ -97,6 +99,27 @@ describe('stages and hand-overs that take too long (3)', function () {
     assert.notEqual(seen.stages[0].node_id, stuck.nodeId)
     const [retried] = await eventsOf(accepted, 'stage.retried')
     assert.equal(retried?.data.code, 'timeout')
+  })
+
+  it('are not ended by the word about an earlier call of the same attempt', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'put-back' })
+    const accepted = await run({
+      stages: [{ stage_id: 'a', endpoint_id: id, input: { wait_s: 3 } }],
+      edges: [],
+    })
+    await until(async () => (await stage(accepted, 'a')).status === 'running', 60_000)
+    const { called_at } = await rowOf(accepted, 'a')
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(accepted.cohort_id))
+    await handle.signal(stageOverdue, 'a', 1, called_at!.getTime() - 60_000)
+    const seen = await ended(accepted)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual(
+      seen.stages.map(({ attempt }: AnyBody) => attempt),
+      [1],
+    )
   })
 
   it('do not count the time in which they wait for their producers', async () => {

@@ -98,7 +98,7 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
     })
     of.shown()
     showNode(place.nodeId, of)
-    const ended = await attemptOn(place.nodeId, of, stage)
+    const ended = await attemptOn(place, of, stage)
     if (ended === 'put back') {
       stage.isRepeated = true
       return
@@ -147,7 +147,7 @@ async function settled(
 
 /** Runs a stage on a node; undefined when it has succeeded. */
 async function attemptOn(
-  nodeId: string,
+  { nodeId, calledAt }: { nodeId: string; calledAt?: number },
   { cohortId, accountId }: Of,
   stage: Progress,
 ): Promise<Ended | 'put back' | undefined> {
@@ -158,7 +158,7 @@ async function attemptOn(
     priority: { fairnessKey: accountId },
     summary: `${stage.name}, attempt ${stage.attempt}, on ${stage.node}`,
   })
-  const call: Call = { scope: new CancellationScope() }
+  const call: Call = { scope: new CancellationScope(), calledAt }
   stage.call = call
   try {
     await call.scope.run(() => run({ cohortId, stageId: stage.id }))

@@ -27,6 +27,8 @@ export interface Progress extends StageOutline {
 /** A call of a stage on a node, which may be ended from here. */
 export interface Call {
   readonly scope: CancellationScope
+  /** When it began, in epoch milliseconds; unknown to histories of before. */
+  readonly calledAt: number | undefined
   /** The reason why it was ended: it took too long, or it holds a slot for nothing and is called again later. */
   ended?: 'overdue' | 'put_back'
 }

@@ -48,5 +48,8 @@ export const retryDeliveryNow = defineSignal('retry_now')
  */
 export const stageStarted = defineSignal<[string, boolean?]>('stage_started')
 
-/** Signals a cohort's workflow that this attempt of a stage has taken too long; the reason is in its row. */
-export const stageOverdue = defineSignal<[string, number]>('stage_overdue')
+/**
+ * Signals a cohort's workflow that this attempt of a stage has taken too long, and which call of it, by its time in epoch
+ * milliseconds: a stage that was put back is called again under the same number. The reason is in its row.
+ */
+export const stageOverdue = defineSignal<[string, number, number?]>('stage_overdue')

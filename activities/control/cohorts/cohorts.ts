@@ -45,7 +45,8 @@ export interface OpenedCohort {
 }
 
 export type CallResult =
-  | { verdict: 'called'; nodeId: string; nodeName: string; attempt: number }
+  /** `calledAt`, in epoch milliseconds, tells the calls of one attempt apart; absent from histories of before. */
+  | { verdict: 'called'; nodeId: string; nodeName: string; attempt: number; calledAt?: number }
   | { verdict: 'waits'; why: string }
   /** Its endpoint may no longer be called. */
   | { verdict: 'refused'; why: string; attempt: number }
@@ -113,9 +114,15 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       const { stage } = locked
       if (!isToolKey(stage.model_key))
         await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
-      await cohortStageRepository.callStage(trx, stage, nodeId)
+      const calledAt = await cohortStageRepository.callStage(trx, stage, nodeId)
       const name = await nodeLoadRepository.nodeName(trx, nodeId)
-      return { verdict: 'called', nodeId, nodeName: name ?? nodeId, attempt: stage.attempt }
+      return {
+        verdict: 'called',
+        nodeId,
+        nodeName: name ?? nodeId,
+        attempt: stage.attempt,
+        ...(calledAt && { calledAt: calledAt.getTime() }),
+      }
     })
   },
 

@@ -34,10 +34,12 @@ export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => (
 })
 
 async function tell(temporal: ControlDeps['temporal'], stage: OverdueStage): Promise<void> {
-  const { cohort_id, name, attempt } = stage
+  const { cohort_id, name, attempt, called_at } = stage
   try {
     await temporal.withDeadline(Date.now() + RPC_MS, () =>
-      temporal.workflow.getHandle(WORKFLOW_ID.cohort(cohort_id)).signal(stageOverdue, name, attempt),
+      temporal.workflow
+        .getHandle(WORKFLOW_ID.cohort(cohort_id))
+        .signal(stageOverdue, name, attempt, called_at?.getTime()),
     )
   } catch (err) {
     if (!(err instanceof WorkflowNotFoundError)) throw err

@@ -24,7 +24,7 @@ interface TriedEdge extends EdgeFacts {
 async function readEdges(
   db: Kysely<Database>,
   where: RawBuilder<unknown>,
-  lock: RawBuilder<unknown> = sql``,
+  then: RawBuilder<unknown>,
 ): Promise<TriedEdge[]> {
   const { rows } = await sql<TriedEdge>`
     select ${sql.join(EDGE_FACTS.map((name) => sql.ref(`edge.${name}`)))}, edge.payload is not null as is_inline, cohort.deadline_at, clock_timestamp() as now, tried.called_at,
@@ -39,7 +39,7 @@ async function readEdges(
     join cohort_stage consumer on consumer.id = edge.to_stage_id
     left join cohort_edge_attempt tried on tried.edge_id = edge.id and tried.attempt = edge.attempt
     where not edge.closed and cohort.status not in ('succeeded', 'failed', 'cancelled') and ${where}
-    order by edge.id ${lock}`.execute(db)
+    order by edge.id ${then}`.execute(db)
   return rows
 }
 
@@ -200,14 +200,21 @@ const forgetPayload = (trx: Transaction<Database>, { id }: Pick<EdgeFacts, 'id'>
     .where('id', '=', id)
     .execute()
 
+/** The edges that are read at once; in a minute each of them has gone on or has failed. */
+const MOST_EDGES = 500
+
 /** Finds open cohorts with attempts whose time has run out and that nobody has ended yet. */
 export async function findOverdueCohorts(db: Kysely<Database>): Promise<string[]> {
-  // Nothing runs out sooner, so that few edges are read: most wait for their producer.
+  const isReady = sql`producer.completed_at is not null and consumer.loaded_at is not null`
+  // Nothing runs out sooner, nor before both sides are ready or bytes flow, so that few edges are read: most wait for their
+  // producer. The states of the consumer are those of an index.
   const edges = await readEdges(
     db,
-    sql`edge.state not in ('consumed', 'failed') and consumer.status <> 'pending'
-      and least(tried.called_at, greatest(producer.completed_at, consumer.loaded_at))
+    sql`consumer.status in ('loading', 'waiting', 'running') and edge.state not in ('consumed', 'failed')
+      and (${isReady} or edge.state = 'transferred' or (edge.state = 'open' and edge.sha256 is not null))
+      and least(tried.called_at, case when ${isReady} then greatest(producer.completed_at, consumer.loaded_at) end)
         < now() - make_interval(secs => ${EDGE_SECONDS.silence})`,
+    sql`limit ${MOST_EDGES}`,
   )
   return [...new Set(edges.filter(failureOf).map(({ cohort_id }) => cohort_id))]
 }

@@ -12,20 +12,23 @@ export interface OverdueStage {
   cohort_id: string
   name: string
   attempt: number
+  called_at: Date | null
   timeout_s: number
   /** Of the hand-over that it should have ended for; null for one that runs too long. */
   failure: EdgeFailure | null
 }
 
 const MOST = 100
+/** A workflow that has not answered, because nobody runs it, is not told again sooner. */
+const TOLD_EVERY_S = 60
 
 /**
  * Finds stages that have run longer than they may, not counting the time before they had their inputs, and stages that still
- * wait for hand-overs that have failed.
+ * wait for hand-overs that have failed. Those of which nobody was told come first, so that none keeps the others waiting.
  */
 async function findOverdue(db: Kysely<Database>, id: string | null): Promise<OverdueStage[]> {
   const { rows } = await sql<OverdueStage>`
-    select stage.id, stage.cohort_id, stage.name, stage.attempt, late.failure,
+    select stage.id, stage.cohort_id, stage.name, stage.attempt, stage.called_at, late.failure,
       (stage.specification->>'timeout_s')::int as timeout_s
     from cohort_stage stage
     join cohort on cohort.id = stage.cohort_id and cohort.status not in ('succeeded', 'failed', 'cancelled')
@@ -38,17 +41,18 @@ async function findOverdue(db: Kysely<Database>, id: string | null): Promise<Ove
       limit 1
     ) late on stage.status <> 'running'
     where stage.status in ('loading', 'waiting', 'running') and (${id}::uuid is null or stage.id = ${id}::uuid)
+      and (stage.overdue_at is null or stage.overdue_at < now() - make_interval(secs => ${TOLD_EVERY_S}))
       and (late.failure is not null or (stage.status = 'running' and stage.started_at
         < now() - make_interval(secs => ${STAGE_GRACE_S} + (stage.specification->>'timeout_s')::int)))
-    order by stage.started_at, stage.id limit ${MOST}`.execute(db)
+    order by stage.overdue_at nulls first, stage.id limit ${MOST}`.execute(db)
   return rows
 }
 
 export const findOverdueStages = (db: Kysely<Database>): Promise<OverdueStage[]> => findOverdue(db, null)
 
 /**
- * Takes an overdue stage from its node, with the reason for the workflow to read; undefined when it is not overdue any more.
- * Safe to repeat: it stays overdue until its workflow has decided what follows.
+ * Takes an overdue stage from its node, with the reason for the workflow to read; undefined when it is not overdue any more,
+ * or its workflow was told just now. Safe to repeat: it stays overdue until its workflow has decided what follows.
  */
 export async function takeOverdueStage(
   trx: Transaction<Database>,
@@ -68,5 +72,10 @@ export async function takeOverdueStage(
         }
   await noteStageError(trx, id, { ...fault, stage_id: name })
   await takeLease(trx, 'stage', id, 'expired')
+  await trx
+    .updateTable('cohort_stage')
+    .set({ overdue_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .execute()
   return stage
 }

@@ -94,20 +94,28 @@ export async function outputsFrom(
   return outputs.filter(({ stage_id }) => stage_id === row.name)
 }
 
-/** Records the node that a stage is called on. */
+/** Records the node that a stage is called on; returns when it was called, which tells its calls apart. */
 export async function callStage(
   trx: Transaction<Database>,
-  { id, cohort_id, name, attempt }: StageFacts,
+  { id, cohort_id, name, attempt, called_at }: StageFacts,
   nodeId: string,
-): Promise<void> {
-  await trx
+): Promise<Date | null> {
+  const called = await trx
     .updateTable('cohort_stage')
-    .set({ status: 'called', node_id: nodeId, called_at: sql<Date>`now()`, error: null })
+    .set({
+      status: 'called',
+      node_id: nodeId,
+      called_at: sql<Date>`now()`,
+      overdue_at: null,
+      error: null,
+    })
     .where('id', '=', id)
     .where('status', 'in', ['pending', 'called'])
-    .execute()
+    .returning('called_at')
+    .executeTakeFirst()
   await trx.updateTable('cohort').set({ waiting_for: null }).where('id', '=', cohort_id).execute()
   await appendCohortEvents(trx, cohort_id, [{ type: 'stage.called', stageName: name, nodeId, attempt }])
+  return (called ?? { called_at }).called_at
 }
 
 type Step = 'loading' | 'waiting' | 'running'
