@@ -7,24 +7,22 @@ import * as workflowStartRepository from '../../db/repositories/platform/workflo
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
-import { canonicalJson } from '../../domain/canonical-json.ts'
 import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { listed, movedStage } from '../../domain/cohorts/event-data.ts'
-import { type Graph, RUN_INPUT } from '../../domain/cohorts/graph.ts'
-import { isByValue } from '../../domain/cohorts/values.ts'
-import { ApiError, invalid } from '../../domain/errors.ts'
+import { ApiError } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
-import { COHORT_LIMITS, type Plan, type PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { CohortAccepted, RunRequest } from '../../schemas/cohort.ts'
 import { cohortRunStart } from '../../workflows/contract/starts.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import { quotaExceeded } from '../inference/durable.ts'
 import type { Services } from '../services.ts'
 import { checkRunInput } from './check-run-input.ts'
-import { type CohortRows, rowsOf, type Source } from './cohort-rows.ts'
-import { type PlannedRequest, planRequest } from './plan-request.ts'
+import { type CohortRows, rowsOf } from './cohort-rows.ts'
+import { planRequest } from './plan-request.ts'
+import { resumedCohort, takenOver } from './resumed-cohort.ts'
 
 interface Admission {
   accountId: string
@@ -101,64 +99,6 @@ async function requestOf(
     throw new ApiError('conflict', message, { details: { reason: 'plan_expired' } })
   }
   return { request: within(found.request), earlier: found.plan }
-}
-
-/** What is told of a resumed cohort. */
-function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {
-  const { shown, ...left } = listed([...stages.keys()])
-  return { resume_of: cohort.id, stages: shown, ...left, ...(reason !== undefined && { reason }) }
-}
-
-async function resumedCohort(
-  trx: Transaction<Database>,
-  { accountId, body }: Admission,
-  { graph, handOvers }: Pick<PlannedRequest, 'graph' | 'handOvers'>,
-): Promise<Source | undefined> {
-  if (body.resume_of === undefined) return undefined
-  const cohort =
-    (await cohortRepository.findCohort(trx, { id: body.resume_of, accountId })) ??
-    (await cohortRepository.findCohortOfTask(trx, { taskId: body.resume_of, accountId }))
-  if (!cohort) throw invalid(['body', 'resume_of'], 'there is no such cohort')
-  if (cohortRepository.isOpenCohort(cohort)) {
-    const message = 'the cohort to resume is still at work; wait for its end, or cancel it'
-    throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
-  }
-  const rows = await cohortRepository.readResults(trx, cohort.id, COHORT_LIMITS.valueBytes)
-  // The files of a cohort that failed are gone.
-  const kept = rows.filter(({ outputs }) => !outputs || cohort.status === 'succeeded')
-  const stages = new Map(kept.map((row) => [row.name, row]))
-  const known = new Map(graph.stages.map((stage) => [stage.stage_id, stage]))
-  const input = canonicalJson(cohort.input) === canonicalJson(body.input)
-  const before = cohort.request as unknown as Graph
-  for (const name of stages.keys()) {
-    const [now, then] = [known.get(name), before.stages.find(({ stage_id }) => stage_id === name)]
-    // A result stands for the same work alone: the same stage on the same input, fed by results that stand.
-    if (!input || canonicalJson(now) !== canonicalJson(then)) stages.delete(name)
-  }
-  for (let size = -1; size !== stages.size;) {
-    size = stages.size
-    for (const { stage_id } of graph.stages) {
-      const incoming = (one: Graph) => one.edges.filter(({ to }) => to.stage_id === stage_id)
-      const isFed = incoming(graph).every(
-        ({ from }) => from.stage_id === RUN_INPUT || stages.has(from.stage_id),
-      )
-      const isSame = canonicalJson(incoming(graph)) === canonicalJson(incoming(before))
-      // Only values are kept with a result: what else it handed over went with the node that held it.
-      const isNeeded = graph.edges.some(
-        ({ edge_id, from, to }) =>
-          from.stage_id === stage_id && !stages.has(to.stage_id) && !isByValue(handOvers.get(edge_id)!.kind),
-      )
-      if (!isFed || !isSame || isNeeded) stages.delete(stage_id)
-    }
-  }
-  if (stages.size > 0) return { cohort, stages }
-  const reason =
-    kept.length === 0
-      ? 'no result of its stages was kept'
-      : input
-        ? 'each of its finished stages is another one now, or is fed by one that is'
-        : 'its input was another one'
-  return { cohort, stages, reason }
 }
 
 const insertTask = (

@@ -4,13 +4,7 @@ import {
   UnfitValuesError,
   valueKey,
 } from '../../db/repositories/cohorts/payload-of.ts'
-import type {
-  CohortRow,
-  CohortStageRow,
-  NewCohort,
-  NewCohortEdge,
-  NewCohortStage,
-} from '../../db/tables/cohorts.ts'
+import type { NewCohort, NewCohortEdge, NewCohortStage } from '../../db/tables/cohorts.ts'
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
@@ -21,15 +15,7 @@ import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
 import type { Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { RunRequest } from '../../schemas/cohort.ts'
 import type { PlannedRequest } from './plan-request.ts'
-
-/** A cohort of which finished stages are taken over. */
-export interface Source {
-  cohort: CohortRow
-  /** The stages that are, by name. */
-  stages: Map<string, CohortStageRow>
-  /** The reason why nothing is taken over, where nothing is. */
-  reason?: string
-}
+import type { Source } from './resumed-cohort.ts'
 
 interface Order {
   accountId: string
@@ -58,7 +44,7 @@ export interface CohortRows {
 /** Returns the rows of a cohort. What hands over the values of stages that are taken over has them already. */
 export function rowsOf(
   { accountId, userId, body, now }: Order,
-  { graph, plan, models, handOvers }: PlannedRequest,
+  { asked, graph, plan, models, handOvers }: PlannedRequest,
   { taskId, cohortId, planId, source }: Ids,
 ): CohortRows {
   const { deadline_s } = graph.constraints
@@ -66,8 +52,9 @@ export function rowsOf(
     const { model, price } = priced(models, stage)
     const place = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
     const kept = source?.stages.get(stage.stage_id)
+    const isSpare = source?.spare.has(stage.stage_id)
     return {
-      price: kept ? 0 : price,
+      price: kept || isSpare ? 0 : price,
       row: {
         id: newId(),
         cohort_id: cohortId,
@@ -77,8 +64,9 @@ export function rowsOf(
         specification: JSON.stringify(stage),
         endpoint_id: model.endpoint_id,
         model_key: model.model_key,
-        price_micro: kept ? 0 : model.price_micro,
+        price_micro: kept || isSpare ? 0 : model.price_micro,
         planned_node_id: place?.node_id ?? null,
+        ...(isSpare && { status: 'skipped' as const, attempt: 0, completed_at: now }),
         ...(kept && {
           status: 'succeeded' as const,
           attempt: 0,
@@ -101,6 +89,10 @@ export function rowsOf(
   const edges = graph.edges.map((edge) => {
     const row = edgeRow(graph, edge, { cohortId, ids, handOver: handOvers.get(edge.edge_id)! })
     const payloads = results.get(edge.from.stage_id)
+    if (row.from_stage_id === null) return row
+    // Nothing is for a consumer that is spare, and what is taken over had gone on without the producers that are not.
+    if (source?.spare.has(edge.to.stage_id) || (!payloads && results.has(edge.to.stage_id)))
+      return { ...row, closed: true }
     if (!payloads || !isByValue(row.kind)) return row
     const value = valueOf(payloads, row)
     if (value === undefined) return { ...row, closed: true }
@@ -129,7 +121,7 @@ export function rowsOf(
       user_id: userId,
       plan_id: planId,
       name: graph.name,
-      request: JSON.stringify(graph),
+      request: JSON.stringify(asked),
       input: JSON.stringify(body.input),
       labels: JSON.stringify(body.labels ?? {}),
       keep_outputs: body.keep_outputs ?? false,

@@ -16,6 +16,8 @@ const LIFETIME_MS = 10 * 60_000
 
 /** A plan with the graph and the models that it was made for. */
 export interface PlannedRequest {
+  /** As it was asked for; `graph` begins each stage with the endpoint that its objective prefers. */
+  asked: Graph
   graph: Graph
   plan: Plan
   models: StageModels
@@ -35,7 +37,8 @@ export async function planRequest(
 ): Promise<PlannedRequest> {
   const issues = issuesOf(request, place)
   if (issues.length > 0) throw invalidFor(issues)
-  const input = await readPlanInput(db, { graph: graphOf(request), accountId, now })
+  const asked = graphOf(request)
+  const input = await readPlanInput(db, { graph: asked, accountId, now })
   const planned = planGraph(input)
   const placed = planned.stages.flatMap(({ node_id }) => node_id ?? [])
   const names = await visibleNames(db, accountId, [...new Set(placed)])
@@ -45,6 +48,7 @@ export async function planRequest(
   }))
   const expires_at = new Date(now.getTime() + LIFETIME_MS).toISOString()
   return {
+    asked,
     graph: input.graph,
     plan: { plan_id: newId(), expires_at, ...planned, stages },
     models: input.stageModels,

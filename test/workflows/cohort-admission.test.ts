@@ -97,6 +97,27 @@ describe('the admission of cohorts', function () {
     )
   })
 
+  it('takes over what was asked for alike, though prices have put other endpoints first', async () => {
+    const one = await world.endpoint({ name: `one-${newId()}` }, { price_micro: 2_000_000 })
+    const two = await world.endpoint({ name: `two-${newId()}` }, { price_micro: 1_000_000 })
+    const plan: PlanRequest = {
+      stages: [{ stage_id: 'a', endpoint_id: one.id, fallbacks: [two.id] }],
+      edges: [words('a')],
+      constraints: { objective: 'cost' },
+    }
+    const before = await finished(plan, { words: ['x'] })
+    assert.equal((await cohorts.stage(before, 'a')).endpoint_id, two.id)
+    await world.api.database.db
+      .updateTable('endpoint')
+      .set({ price_micro: 3_000_000 })
+      .where('id', '=', two.id)
+      .execute()
+
+    const again = await cohorts.run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
+    const { endpoint_id, status, attempt } = await cohorts.stage(again, 'a')
+    assert.deepEqual([endpoint_id, status, attempt], [one.id, 'succeeded', 0])
+  })
+
   it('keeps the data of events below 2 KB', async () => {
     const { id } = await world.endpoint({ name: `many-${newId()}` })
     const stages = Array.from({ length: 60 }, (_, i) => ({

@@ -5,7 +5,8 @@ import type { AnyBody } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-describe('a cohort that takes finished stages over', () => {
+describe('a cohort that takes finished stages over', function () {
+  this.timeout(120_000)
   let world: InferenceWorld
   before(async () => {
     world = await startInferenceWorld()
@@ -90,5 +91,46 @@ describe('a cohort that takes finished stages over', () => {
     assert.ok(isDeepStrictEqual((await world.task(again.task_id)).result.out, input.words))
     assert.equal(seen.edges.find(({ name }: AnyBody) => name === 'large').transport, 'relay')
     await until(async () => (await stored()).length === 0)
+  })
+
+  it('does not run the producers again that its finished stages had gone on without', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'panel' })
+    const plan = (wait_s: number): PlanRequest => ({
+      stages: [
+        { stage_id: 'fast', endpoint_id: id },
+        { stage_id: 'before', endpoint_id: id },
+        { stage_id: 'slow', endpoint_id: id, input: { wait_s: 600 } },
+        { stage_id: 'judge', endpoint_id: id, input: { instances: ['', ''] }, quorum: 1 },
+        { stage_id: 'tail', endpoint_id: id, input: { instances: [''], wait_s } },
+      ],
+      edges: [
+        { from: { stage_id: 'fast', path: '/predictions' }, to: { stage_id: 'judge', path: '/instances/0' } },
+        { from: { stage_id: 'before', path: '/predictions' }, to: { stage_id: 'slow', path: '/instances' } },
+        { from: { stage_id: 'slow', path: '/predictions' }, to: { stage_id: 'judge', path: '/instances/1' } },
+        { from: { stage_id: 'judge', path: '/predictions' }, to: { stage_id: 'tail', path: '/instances/0' } },
+      ],
+    })
+    const states = ({ stages }: AnyBody) =>
+      stages.map(({ stage_id, status, attempt }: AnyBody) => `${stage_id} ${status} ${attempt}`)
+    const first = await call('/cohorts:run', { plan: plan(600), input: {} })
+    await until(async () => {
+      const { stages } = await call(`/tasks/${first.task_id}/cohort`)
+      return stages.some(({ stage_id, status }: AnyBody) => stage_id === 'judge' && status === 'succeeded')
+    }, 60_000)
+    await world.api.call('POST', `/api/builder/v1/tasks/${first.task_id}:cancel`, { key: world.key })
+
+    const again = await call('/cohorts:run', { plan: plan(0), input: {}, resume_of: first.cohort_id })
+    const seen = await ended(again)
+
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual(states(seen), [
+      'fast succeeded 0',
+      'before succeeded 0',
+      'slow skipped 0',
+      'judge succeeded 0',
+      'tail succeeded 1',
+    ])
   })
 })

@@ -1,0 +1,65 @@
+import type { Transaction } from 'kysely'
+import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
+import type { Database } from '../../db/tables.ts'
+import type { CohortRow, CohortStageRow } from '../../db/tables/cohorts.ts'
+import { canonicalJson } from '../../domain/canonical-json.ts'
+import { listed } from '../../domain/cohorts/event-data.ts'
+import type { Graph } from '../../domain/cohorts/graph.ts'
+import { takeOver } from '../../domain/cohorts/take-over.ts'
+import { isByValue } from '../../domain/cohorts/values.ts'
+import { ApiError, invalid } from '../../domain/errors.ts'
+import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
+import type { RunRequest } from '../../schemas/cohort.ts'
+import type { PlannedRequest } from './plan-request.ts'
+
+/** A cohort of which finished stages are taken over. */
+export interface Source {
+  cohort: CohortRow
+  /** The stages that are, by name. */
+  stages: Map<string, CohortStageRow>
+  /** The stages that need not run, because their consumers had gone on without them; by name. */
+  spare: ReadonlySet<string>
+  /** The reason why nothing is taken over, where nothing is. */
+  reason?: string
+}
+
+/** Finds what a run takes over of the cohort that it names; undefined when it names none. */
+export async function resumedCohort(
+  trx: Transaction<Database>,
+  { accountId, body }: { accountId: string; body: RunRequest },
+  { asked, handOvers }: Pick<PlannedRequest, 'asked' | 'handOvers'>,
+): Promise<Source | undefined> {
+  if (body.resume_of === undefined) return undefined
+  const cohort =
+    (await cohortRepository.findCohort(trx, { id: body.resume_of, accountId })) ??
+    (await cohortRepository.findCohortOfTask(trx, { taskId: body.resume_of, accountId }))
+  if (!cohort) throw invalid(['body', 'resume_of'], 'there is no such cohort')
+  if (cohortRepository.isOpenCohort(cohort)) {
+    const message = 'the cohort to resume is still at work; wait for its end, or cancel it'
+    throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
+  }
+  const rows = await cohortRepository.readResults(trx, cohort.id, COHORT_LIMITS.valueBytes)
+  // The files of a cohort that failed are gone.
+  const kept = rows.filter(({ outputs }) => !outputs || cohort.status === 'succeeded')
+  const none = { cohort, stages: new Map(), spare: new Set<string>() }
+  if (kept.length === 0) return { ...none, reason: 'no result of its stages was kept' }
+  if (canonicalJson(cohort.input) !== canonicalJson(body.input))
+    return { ...none, reason: 'its input was another one' }
+  const then = await cohortRepository.readStages(trx, cohort.id)
+  const earlier = {
+    graph: cohort.request as unknown as Graph,
+    kept: new Set(kept.map(({ name }) => name)),
+    missing: new Set(then.flatMap(({ name, status }) => (status === 'succeeded' ? [] : name))),
+  }
+  const { standing, spare } = takeOver(asked, earlier, (edge) => isByValue(handOvers.get(edge)!.kind))
+  if (standing.size === 0)
+    return { ...none, reason: 'each of its finished stages is another one now, or is fed by one that is' }
+  const taken = kept.filter(({ name }) => standing.has(name))
+  return { cohort, stages: new Map(taken.map((row) => [row.name, row])), spare }
+}
+
+/** What is told of a resumed cohort. */
+export function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {
+  const { shown, ...left } = listed([...stages.keys()])
+  return { resume_of: cohort.id, stages: shown, ...left, ...(reason !== undefined && { reason }) }
+}

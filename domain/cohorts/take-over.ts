@@ -1,0 +1,69 @@
+import { canonicalJson } from '../canonical-json.ts'
+import { type Graph, RUN_INPUT } from './graph.ts'
+
+/** The graph of a cohort that has ended, and what is left of it. */
+export interface Earlier {
+  graph: Pick<Graph, 'stages' | 'edges'>
+  /** The stages whose results are kept, by name. */
+  kept: ReadonlySet<string>
+  /** The stages that ended without a result, by name. */
+  missing: ReadonlySet<string>
+}
+
+export interface TakenOver {
+  /** The stages whose results stand, by name. */
+  standing: Set<string>
+  /** The stages without one that nothing needs: those that their consumers had gone on without. */
+  spare: Set<string>
+}
+
+/**
+ * Decides which stages of an earlier cohort a new one on the same input takes over. A result stands for the same work alone:
+ * the same stage, with the same stages before it, fed by results that stand or, as then, by nobody. Only values are kept with
+ * a result: what else it handed over went with the node that held it, so a stage whose consumer takes such is run again.
+ */
+export function takeOver(
+  { stages, edges, outputs }: Pick<Graph, 'stages' | 'edges' | 'outputs'>,
+  { graph: before, kept, missing }: Earlier,
+  isByValue: (edgeId: string) => boolean,
+): TakenOver {
+  const known = new Map(before.stages.map((stage) => [stage.stage_id, canonicalJson(stage)]))
+  const incoming = (of: Pick<Graph, 'edges'>, name: string) =>
+    of.edges.filter(({ to }) => to.stage_id === name)
+  const producersOf = (name: string) =>
+    incoming({ edges }, name).flatMap(({ from }) => (from.stage_id === RUN_INPUT ? [] : from.stage_id))
+  const same = new Set<string>()
+  for (const stage of stages) {
+    const name = stage.stage_id
+    if (
+      canonicalJson(stage) === known.get(name) &&
+      canonicalJson(incoming({ edges }, name)) === canonicalJson(incoming(before, name)) &&
+      producersOf(name).every((producer) => same.has(producer))
+    )
+      same.add(name)
+  }
+  const standing = new Set([...kept].filter((name) => same.has(name)))
+  for (;;) {
+    const running = new Set<string>()
+    // Consumers come before their producers.
+    for (const { stage_id: name } of stages.toReversed()) {
+      const isNeeded =
+        outputs.some(({ stage_id }) => stage_id === name) ||
+        edges.some(({ from, to }) => from.stage_id === name && running.has(to.stage_id))
+      if (isNeeded && !standing.has(name)) running.add(name)
+    }
+    const fallen = [...standing].filter(
+      (name) =>
+        !producersOf(name).every((producer) => standing.has(producer) || missing.has(producer)) ||
+        edges.some(
+          ({ edge_id, from, to }) =>
+            from.stage_id === name && running.has(to.stage_id) && !isByValue(edge_id),
+        ),
+    )
+    if (fallen.length === 0) {
+      const spare = stages.map(({ stage_id }) => stage_id)
+      return { standing, spare: new Set(spare.filter((name) => !standing.has(name) && !running.has(name))) }
+    }
+    for (const name of fallen) standing.delete(name)
+  }
+}
