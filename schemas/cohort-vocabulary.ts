@@ -21,7 +21,7 @@ export type Transport = Static<typeof Transport>
 export const EdgeMode = Vocabulary('transfer', 'session')
 export type EdgeMode = Static<typeof EdgeMode>
 
-export const CohortState = Vocabulary('queued', 'running', 'succeeded', 'failed', 'cancelled')
+export const CohortState = Vocabulary('queued', 'preparing', 'running', 'succeeded', 'failed', 'cancelled')
 export type CohortState = Static<typeof CohortState>
 
 export const StageState = Vocabulary(
@@ -78,6 +78,7 @@ export const CohortEventType = Vocabulary(
   'cohort.started',
   'cohort.replanned',
   'cohort.resumed',
+  'cohort.cancel_requested',
   'cohort.succeeded',
   'cohort.failed',
   'cohort.cancelled',

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox'
+import { CohortState } from './cohort-vocabulary.ts'
 import { Nullable, OrderedPageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 export const TaskStatus = Vocabulary(
@@ -119,6 +120,7 @@ export const ListedTask = Type.Object(
     endpoint_id: Uuid,
     surface: ListedSurface,
     status: TaskStatus,
+    cohort_status: Nullable({ ...CohortState, description: 'That of the cohort whose task it is' }),
     model_state: Nullable(ModelState),
     error: Nullable(Type.String()),
     key_id: Nullable(Type.String({ description: 'The key that asked for it, where that was recorded' })),

@@ -40,7 +40,7 @@ export interface CohortRunInput {
 }
 
 /**
- * queued -> running -> succeeded | failed | cancelled. A stage is called on its node as soon as its
+ * queued -> preparing -> running -> succeeded | failed | cancelled; it runs once its first stage is called. A stage is called on its node as soon as its
  * producers have begun to work, so that its model loads meanwhile; values pass from node to node through the edge
  * routes and never through this history. `endOverdueWork` ends what takes too long, for all cohorts.
  */

@@ -6,6 +6,13 @@ import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
+interface CancelRequest {
+  message?: string
+  /** The user of the caller, where it has said so. */
+  userId?: string | undefined
+  inTransaction?: (trx: Transaction<Database>) => Promise<void>
+}
+
 /**
  * Ends a cohort at the request of its owner or of an operator: first its rows, which ends the work of its stages, then its
  * workflow. Returns whether it was still open.
@@ -13,12 +20,13 @@ import type { Services } from '../services.ts'
 export async function cancelCohort(
   { db, now, temporal, log }: Pick<Services, 'db' | 'now' | 'temporal' | 'log'>,
   cohortId: string,
-  message: string = CANCELLED_BY_CALLER,
-  inTransaction?: (trx: Transaction<Database>) => Promise<void>,
+  { message = CANCELLED_BY_CALLER, userId, inTransaction }: CancelRequest = {},
 ): Promise<boolean> {
   const fault = { code: 'cancelled', message }
+  const request = userId ? { user_id: userId } : {}
   const wasOpen = await db.transaction().execute(async (trx) => {
-    const ended = await endCohort(trx, cohortId, { status: 'cancelled', fault }, now(), { isRecalled: true })
+    const ending = { status: 'cancelled' as const, fault, request }
+    const ended = await endCohort(trx, cohortId, ending, now(), { isRecalled: true })
     if (ended) await inTransaction?.(trx)
     return ended
   })

@@ -118,7 +118,7 @@ function recordCommands(cohorts: Command): void {
       const { tasks } = await client.call<{ tasks: ListedTask[] }>('GET', path)
       const rows = tasks.map((task) => [
         task.task_id,
-        task.status,
+        task.cohort_status ?? task.status,
         task.created_at,
         task.inference_time_ms === null ? null : Math.round(task.inference_time_ms),
         task.error,

@@ -52,7 +52,6 @@ export interface CohortTable {
   critical_path: Json<string[]>
   replans: Defaulted<number>
   error: NullableJson<CohortFault>
-  waiting_for: Optional<string>
   /** The number of its last event. */
   event_sequence: Defaulted<number>
   created_at: CreatedAt
@@ -89,6 +88,7 @@ export interface CohortStageTable {
   completed_at: Optional<Date>
   /** When its workflow was last told that its call takes too long. */
   overdue_at: Optional<Date>
+  waiting_for: Optional<string>
   run_ms: Optional<number>
   result: Optional<Buffer>
   /** The files of its result, which names them by their addresses. */

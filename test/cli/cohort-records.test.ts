@@ -72,8 +72,11 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     assert.match(waits()[0]!, /^\d{4}-\S+Z waits for /)
     assert.deepEqual([cancelled.code, cancelled.err], [0, ''])
     assert.match(cancelled.out, /is cancelled/)
-    assert.match(listed.out, new RegExp(`^TASK +STATUS[^]*\\n${task_id} +failed `))
-    assert.match(events.out, /cohort\.queued[^]*stage\.called a attempt 1[^]*cohort\.cancelled/)
+    assert.match(listed.out, new RegExp(`^TASK +STATUS[^]*\\n${task_id} +cancelled `))
+    assert.match(
+      events.out,
+      /cohort\.queued[^]*stage\.called a attempt 1[^]*cohort\.cancel_requested[^]*cohort\.cancelled/,
+    )
   })
 
   it('are followed on after the platform was out of reach, and given up when it stays so', async () => {

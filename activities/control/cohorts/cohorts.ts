@@ -114,7 +114,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       const { stage } = locked
       if (!isToolKey(stage.model_key))
         await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
-      const calledAt = await cohortStageRepository.callStage(trx, stage, nodeId)
+      const isFirst = cohort.status === 'preparing'
+      const calledAt = await cohortStageRepository.callStage(trx, stage, { nodeId, isFirst })
       const name = await nodeLoadRepository.nodeName(trx, nodeId)
       return {
         verdict: 'called',
@@ -288,7 +289,7 @@ async function choosePlace(
       whyNoNode(spec.placement?.node_ids, { names: nodeNames, nodes, excluded }) ||
       `it is tied to the node of stage "${tiedTo?.name}"`
     const why = `a node that can run stage "${stage.name}": ${reason}`.slice(0, LONGEST_WHY)
-    await cohortStartRepository.noteWaiting(db, cohortId, why)
+    await cohortStartRepository.noteWaiting(db, stageId, why)
     return { verdict: 'waits', why }
   }
   if (chosen.nodeId !== stage.planned_node_id)

@@ -1,6 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Transfer } from '../../../domain/ledger.ts'
-import type { EdgeMode } from '../../../schemas/cohort-vocabulary.ts'
+import type { CohortState, EdgeMode } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type {
   CohortRow,
@@ -12,10 +12,9 @@ import type {
   StageFacts,
 } from '../../tables/cohorts.ts'
 
-export const OPEN_COHORT = ['queued', 'running'] as const
+const ENDED: ReadonlySet<CohortState> = new Set(['succeeded', 'failed', 'cancelled'])
 
-export const isOpenCohort = ({ status }: Pick<CohortRow, 'status'>): boolean =>
-  OPEN_COHORT.some((open) => open === status)
+export const isOpenCohort = ({ status }: Pick<CohortRow, 'status'>): boolean => !ENDED.has(status)
 
 /** Inserts a cohort with its stages and hand-overs. */
 export async function insertCohort(
@@ -123,6 +122,7 @@ export const STAGE_FACTS = [
   'loaded_at',
   'started_at',
   'completed_at',
+  'waiting_for',
   'run_ms',
   'output_kept',
   'error',

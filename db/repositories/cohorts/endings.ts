@@ -21,8 +21,12 @@ import { recallStages } from './stage-leases.ts'
 /** How a cohort ends: with its outputs, or with a fault; a cancel is a fault of its own. */
 export type CohortEnding =
   | { status: 'succeeded' }
-  /** Without a message, that of its stage holds. */
-  | { status: 'failed' | 'cancelled'; fault: Omit<CohortFault, 'message'> & { message?: string } }
+  /** Without a message, that of its stage holds. `request` tells who has asked for a cancel, as far as it is known. */
+  | {
+      status: 'failed' | 'cancelled'
+      fault: Omit<CohortFault, 'message'> & { message?: string }
+      request?: { user_id?: string }
+    }
 
 type FullEnding = { status: 'succeeded' } | { status: 'failed' | 'cancelled'; fault: CohortFault }
 
@@ -100,7 +104,9 @@ export async function endCohort(
       },
     ),
   ])
+  const request = 'request' in wanted ? wanted.request : undefined
   await appendCohortEvents(trx, cohortId, [
+    ...(request ? [{ type: 'cohort.cancel_requested' as const, data: { ...request } }] : []),
     ...atWork.map(cancelledEvent),
     {
       type: `cohort.${ending.status}`,
@@ -173,7 +179,6 @@ async function endRow(
     .set({
       status,
       error: ending.status === 'succeeded' ? null : JSON.stringify(ending.fault),
-      waiting_for: null,
       completed_at: now,
     })
     .where('id', '=', id)

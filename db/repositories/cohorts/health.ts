@@ -8,7 +8,7 @@ type Counted = Pick<CohortHealth, 'cohorts' | 'edges' | 'evaluator'> & { reachab
 export async function countCohorts(db: Kysely<Database>, accountId: string): Promise<Counted> {
   const { rows } = await sql<Record<string, string>>`
     with open as materialized (
-      select id, status, waiting_for, deadline_at from cohort
+      select id, status, deadline_at from cohort
       where account_id = ${accountId}::uuid and status not in ('succeeded', 'failed', 'cancelled')
     ), edge as materialized (
       select state, closed, size_bytes, from_stage_id from cohort_edge where cohort_id in (select id from open)
@@ -20,7 +20,9 @@ export async function countCohorts(db: Kysely<Database>, accountId: string): Pro
     select
       (select count(*) from open where status = 'queued') as queued,
       (select count(*) from open where status <> 'queued') as running,
-      (select count(*) from open where waiting_for is not null or deadline_at < now()) as stalled,
+      (select count(*) from open where deadline_at < now() or exists (select from cohort_stage stage
+        where stage.cohort_id = open.id and stage.waiting_for is not null
+          and stage.status not in ('succeeded', 'failed', 'skipped', 'cancelled'))) as stalled,
       (select count(*) from edge where from_stage_id is not null and not closed and state <> 'consumed') as open,
       (select coalesce(sum(size_bytes), 0) from edge where from_stage_id is not null and not closed) as held_bytes,
       (select count(*) from recent where type = 'edge.failed') as failed_1h,

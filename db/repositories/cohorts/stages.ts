@@ -94,11 +94,14 @@ export async function outputsFrom(
   return outputs.filter(({ stage_id }) => stage_id === row.name)
 }
 
-/** Records the node that a stage is called on; returns when it was called, which tells its calls apart. */
+/**
+ * Records the node that a stage is called on; returns when it was called, which tells its calls apart. With the first one
+ * its cohort runs.
+ */
 export async function callStage(
   trx: Transaction<Database>,
   { id, cohort_id, name, attempt, called_at }: StageFacts,
-  nodeId: string,
+  { nodeId, isFirst }: { nodeId: string; isFirst: boolean },
 ): Promise<Date | null> {
   const called = await trx
     .updateTable('cohort_stage')
@@ -107,14 +110,26 @@ export async function callStage(
       node_id: nodeId,
       called_at: sql<Date>`now()`,
       overdue_at: null,
+      waiting_for: null,
       error: null,
     })
     .where('id', '=', id)
     .where('status', 'in', ['pending', 'called'])
     .returning('called_at')
     .executeTakeFirst()
-  await trx.updateTable('cohort').set({ waiting_for: null }).where('id', '=', cohort_id).execute()
-  await appendCohortEvents(trx, cohort_id, [{ type: 'stage.called', stageName: name, nodeId, attempt }])
+  const started = isFirst
+    ? await trx
+        .updateTable('cohort')
+        .set({ status: 'running', started_at: sql<Date>`now()` })
+        .where('id', '=', cohort_id)
+        .where('status', '=', 'preparing')
+        .returning('id')
+        .execute()
+    : []
+  await appendCohortEvents(trx, cohort_id, [
+    ...started.map((): NewCohortEvent => ({ type: 'cohort.started' })),
+    { type: 'stage.called', stageName: name, nodeId, attempt },
+  ])
   return (called ?? { called_at }).called_at
 }
 
@@ -283,6 +298,7 @@ export async function retryStage(
     .set({
       status: 'pending',
       attempt,
+      waiting_for: null,
       claimed_at: null,
       loaded_at: null,
       started_at: null,

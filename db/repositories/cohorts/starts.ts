@@ -1,12 +1,16 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { movedStage } from '../../../domain/cohorts/event-data.ts'
+import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortRow, StageFacts } from '../../tables/cohorts.ts'
 import { visibleNames } from '../nodes/loads.ts'
 import { isOpenCohort } from './cohorts.ts'
 import { appendCohortEvents } from './events.ts'
 
-/** Starts a cohort and its task; undefined when it has ended. A cohort that runs already is returned as it is. */
+/**
+ * Prepares a cohort and starts its task; undefined when it has ended. It runs once its first stage is called, or at once where
+ * there is none to call. A cohort that was prepared already is returned as it is.
+ */
 export async function startCohort(trx: Transaction<Database>, id: string): Promise<CohortRow | undefined> {
   const cohort = await trx
     .selectFrom('cohort')
@@ -16,18 +20,23 @@ export async function startCohort(trx: Transaction<Database>, id: string): Promi
     .executeTakeFirst()
   if (!cohort || !isOpenCohort(cohort)) return undefined
   if (cohort.status !== 'queued') return cohort
-  await trx
+  const isCalled = sql`exists (select from cohort_stage where cohort_id = cohort.id and status = 'pending')`
+  const { status } = await trx
     .updateTable('cohort')
-    .set({ status: 'running', started_at: sql<Date>`now()` })
+    .set({
+      status: sql<CohortState>`case when ${isCalled} then 'preparing' else 'running' end`,
+      started_at: sql<Date | null>`case when ${isCalled} then null else now() end`,
+    })
     .where('id', '=', id)
-    .execute()
+    .returning('status')
+    .executeTakeFirstOrThrow()
   await trx
     .updateTable('task')
     .set({ status: 'running', started_at: sql<Date>`now()` })
     .where('id', '=', cohort.task_id)
     .where('status', '=', 'queued')
     .execute()
-  await appendCohortEvents(trx, id, [{ type: 'cohort.started' }])
+  if (status === 'running') await appendCohortEvents(trx, id, [{ type: 'cohort.started' }])
   return cohort
 }
 
@@ -68,20 +77,18 @@ export async function recordReplan(
 
 /** Tells callers that a stage waits for room on its node, or that it does so no longer. */
 export async function noteRoom(db: Kysely<Database>, stageId: string, isWaiting: boolean): Promise<void> {
-  const why = sql<string>`'no_room: stage "' || stage.name || '" waits on node "' || node.name
-    || '", which is full of what other stages hand over'`
-  await sql`update cohort set waiting_for = ${isWaiting ? why : sql`null`}
-    from cohort_stage stage join node on node.id = stage.node_id
-    where stage.id = ${stageId}::uuid and cohort.id = stage.cohort_id and cohort.status = 'running'
-      and (${isWaiting}::boolean or cohort.waiting_for = ${why})`.execute(db)
+  if (!isWaiting) return noteWaiting(db, stageId, null)
+  await sql`update cohort_stage stage set waiting_for = 'no_room: stage "' || stage.name || '" waits on node "'
+      || node.name || '", which is full of what other stages hand over'
+    from node where node.id = stage.node_id and stage.id = ${stageId}::uuid`.execute(db)
 }
 
-/** Tells callers what a cohort waits for. */
-export async function noteWaiting(db: Kysely<Database>, cohortId: string, why: string): Promise<void> {
+/** Tells callers what a stage waits for; null for nothing any more. */
+export async function noteWaiting(db: Kysely<Database>, stageId: string, why: string | null): Promise<void> {
   await db
-    .updateTable('cohort')
+    .updateTable('cohort_stage')
     .set({ waiting_for: why })
-    .where('id', '=', cohortId)
-    .where('status', '=', 'running')
+    .where('id', '=', stageId)
+    .where('waiting_for', 'is distinct from', why)
     .execute()
 }

@@ -1,5 +1,6 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import { firstIdAt } from '../../../domain/uuid.ts'
+import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
@@ -22,7 +23,7 @@ const LISTED = [
 ] as const
 
 /** A task without what was given to its model and what came of it. */
-export type ListedTaskRow = Pick<TaskRow, (typeof LISTED)[number]>
+export type ListedTaskRow = Pick<TaskRow, (typeof LISTED)[number]> & { cohort_status: CohortState | null }
 
 export interface TaskFilter {
   status: TaskRow['status'] | undefined
@@ -44,7 +45,13 @@ export function tasksQuery(
   accountId: string,
   { status, endpointId, surface, since, until, ...page }: TaskFilter & SortedPage,
 ) {
-  let query = db.selectFrom('task').select(LISTED)
+  let query = db
+    .selectFrom('task')
+    .select(LISTED)
+    .select(
+      sql<CohortState | null>`case surface when 'cohort'
+        then (select cohort.status from cohort where cohort.task_id = task.id) end`.as('cohort_status'),
+    )
   if (status !== undefined) query = query.where('status', '=', status)
   if (endpointId !== undefined) query = query.where('endpoint_id', '=', endpointId)
   if (surface !== undefined) query = query.where('surface', '=', surface)

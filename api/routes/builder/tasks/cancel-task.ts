@@ -1,3 +1,4 @@
+import Type from 'typebox'
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
@@ -15,11 +16,12 @@ export const cancelTask = route({
   path: '/tasks/{task_id}:cancel',
   auth: 'api-key',
   params: TaskParams,
+  headers: Type.Object({ 'x-user-id': Type.Optional(Type.String({ maxLength: 200 })) }),
   success: { status: 200, schema: TaskCancelled },
   errors: ['not_found', 'conflict'],
   forLimitedKeys: true,
 
-  async handler({ caller, params }, services) {
+  async handler({ caller, params, headers }, services) {
     const task = await taskRepository.findTask(services.db, {
       id: params.task_id,
       accountId: caller.accountId,
@@ -31,7 +33,7 @@ export const cancelTask = route({
         taskId: task.id,
         accountId: caller.accountId,
       })
-      if (!cohort || !(await cancelCohort(services, cohort.id)))
+      if (!cohort || !(await cancelCohort(services, cohort.id, { userId: headers['x-user-id'] })))
         throw new ApiError('conflict', `this task has ${task.status} already`)
       return { task_id: task.id, status: 'failed' as const }
     }

@@ -1,6 +1,7 @@
 import type { ShownEdge } from '../../../../db/repositories/cohorts/cohorts.ts'
 import type { CohortEventRow, CohortRow, StageFacts } from '../../../../db/tables/cohorts.ts'
 import { type Graph, RUN_INPUT } from '../../../../domain/cohorts/graph.ts'
+import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../../../schemas/cohort.ts'
 
 const MICRO = 1_000_000
@@ -44,7 +45,7 @@ export function presentCohort(
     cost_credits: costMicro(cohort, stages) / MICRO,
     replans: cohort.replans,
     error: cohort.error,
-    waiting_for: cohort.waiting_for,
+    waiting_for: stages.filter(isOpenStage).find((stage) => stage.waiting_for !== null)?.waiting_for ?? null,
     stages: stages.map((stage) =>
       presentStage(stage, names.get(stage.endpoint_id) ?? null, nodeNames.get(stage.node_id ?? '') ?? null),
     ),

@@ -34,7 +34,8 @@ export const cancelAccountTask = route({
     if (task.surface === 'cohort') {
       const of = { taskId: task_id, accountId: task.account_id }
       const cohort = await cohortRepository.findCohortOfTask(services.db, of)
-      if (cohort && (await cancelCohort(services, cohort.id, CANCELLED_BY_OPERATOR, record))) {
+      const request = { message: CANCELLED_BY_OPERATOR, inTransaction: record }
+      if (cohort && (await cancelCohort(services, cohort.id, request))) {
         return { task_id, status: 'failed' as const }
       }
       throw new ApiError('conflict', `this task has ${task.status} already`)
