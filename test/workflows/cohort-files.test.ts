@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { request } from 'undici'
+import { createMaintenanceActivities } from '../../activities/control/housekeeping/retention.ts'
 import { GENERATIVE_TASK_TYPES } from '../../domain/task-types/generative.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { evaluate } from '../support/builders/evidence.ts'
@@ -180,6 +181,14 @@ describe('files of the stages of a cohort', function () {
       await world.on.task(second.task_id),
     ]
     assert.deepEqual(await download(result.where), await download(before.where))
+
+    // Housekeeping keeps what the task of the first one names, which stays without end.
+    const { db } = world.on.api.database
+    await db.updateTable('task_upload').set({ signed_until: new Date(0) }).execute()
+    await createMaintenanceActivities(world.on.api.services).removeOutlivedFiles()
+    assert.equal((await db.selectFrom('task_upload').select('task_id').execute()).length, 0)
+    const { result: later } = await world.on.task(second.task_id)
+    assert.deepEqual(await download(later.where), await download(before.where))
   })
 
   it('are for their own cohort alone, and are removed with one that fails', async () => {

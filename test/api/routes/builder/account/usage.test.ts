@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import * as cohortRepository from '../../../../../db/repositories/cohorts/cohorts.ts'
 import * as cohortEndingRepository from '../../../../../db/repositories/cohorts/endings.ts'
 import { foldUsage } from '../../../../../db/repositories/platform/usage.ts'
@@ -109,8 +110,8 @@ describe('the usage of an account', () => {
       .execute()
     await db.deleteFrom('ledger_transfer').where('task_id', '=', cohort.task_id).execute()
     await db.transaction().execute(async (trx) => {
-      for (const priceMicro of [7, 70_001]) {
-        const stage = { price_micro: priceMicro, endpoint_id: endpoints[0]!.id, model_key: 'staged' }
+      for (const [i, priceMicro] of [7, 70_001].entries()) {
+        const stage = { price_micro: priceMicro, endpoint_id: endpoints[i + 1]!.id, model_key: 'staged' }
         const done = { status: 'succeeded' as const, node_id: newId(), result: Buffer.from('{}') }
         const { id } = await buildStage(trx, cohort, { ...stage, ...done })
         await cohortRepository.bookTransfers(trx, id, hold({ accountId, priceMicro: priceMicro + 5 }))
@@ -156,6 +157,20 @@ describe('the usage of an account', () => {
       )
       assert.deepEqual(sums, expected, group)
     }
+    // What a stage costs is at its own endpoint, though its task is at that of an output.
+    const { rows: booked } = await sql<{ group: string; cost_micro: number }>`
+      select work.endpoint_id as "group", -sum(amount_micro)::bigint as cost_micro
+      from ledger_line line join (
+        select id, endpoint_id from task union all select id, endpoint_id from cohort_stage
+      ) work on work.id = line.task_id
+      where purse = ${`account:${accountId}`} group by 1 order by 1`.execute(db)
+    const byEndpoint = (await usage(key, 'endpoint')).filter(({ cost_micro }) => cost_micro > 0)
+    assert.deepEqual(
+      byEndpoint
+        .map(({ group, cost_micro }) => ({ group, cost_micro }))
+        .toSorted((a, b) => String(a.group).localeCompare(String(b.group))),
+      booked.filter(({ cost_micro }) => cost_micro > 0),
+    )
     // The budgets of keys go by counts that are folded apart from the tasks.
     await Promise.all([foldUsage(db), foldUsage(db)])
     await foldUsage(db)
