@@ -27,11 +27,17 @@ import {
   waitingFor,
 } from './cohort/progress.ts'
 import { Room } from './cohort/room.ts'
+import { waitedFor } from './cohort/waited-for.ts'
 import { stageOverdue, stageStarted } from './contract/messages.ts'
 import { LOCAL, LONGEST_HISTORY, PAUSE } from './contract/policy.ts'
 
-const { openCohort, expireEdges, findRoom, putBackStages, cancelStages, endCohort } =
-  proxyLocalActivities<ControlActivities>(LOCAL.record)
+const record = proxyLocalActivities<ControlActivities>(LOCAL.record)
+const openCohort = waitedFor(record.openCohort)
+const expireEdges = waitedFor(record.expireEdges)
+const findRoom = waitedFor(record.findRoom)
+const putBackStages = waitedFor(record.putBackStages)
+const cancelStages = waitedFor(record.cancelStages)
+const endCohort = waitedFor(record.endCohort)
 
 export interface CohortRunInput {
   cohortId: string
@@ -67,7 +73,7 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
     const isOverdue = isCancellation(err) && Date.now() >= cohort.deadlineAt
     const fault = faultOf(err, isOverdue)
     const status = isCancellation(err) && !isOverdue ? 'cancelled' : 'failed'
-    await CancellationScope.nonCancellable(() => endCohort({ cohortId, ending: { status, fault } }))
+    await endCohort({ cohortId, ending: { status, fault } })
     const where = fault.stage_id === undefined ? '' : ` at stage "${fault.stage_id}"`
     say(`The cohort${ofTask} has ended without a result: ${fault.code}${where}.`)
     if (status === 'cancelled') throw err

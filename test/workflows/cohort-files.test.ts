@@ -184,7 +184,10 @@ describe('files of the stages of a cohort', function () {
 
     // Housekeeping keeps what the task of the first one names, which stays without end.
     const { db } = world.on.api.database
-    await db.updateTable('task_upload').set({ signed_until: new Date(0) }).execute()
+    await db
+      .updateTable('task_upload')
+      .set({ signed_until: new Date(0) })
+      .execute()
     await createMaintenanceActivities(world.on.api.services).removeOutlivedFiles()
     assert.equal((await db.selectFrom('task_upload').select('task_id').execute()).length, 0)
     const { result: later } = await world.on.task(second.task_id)

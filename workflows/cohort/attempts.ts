@@ -18,8 +18,11 @@ import type { NodeActivities } from '../../activities/node/index.ts'
 import { LOCAL, PAUSE, POLICY, QUEUES } from '../contract/policy.ts'
 import type { Call, Progress } from './progress.ts'
 import type { Room } from './room.ts'
+import { waitedFor } from './waited-for.ts'
 
-const { callStage, settleStage } = proxyLocalActivities<ControlActivities>(LOCAL.record)
+const record = proxyLocalActivities<ControlActivities>(LOCAL.record)
+const callStage = waitedFor(record.callStage)
+const settleStage = waitedFor(record.settleStage)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
 /** The message of a stage's fault is in its row, because it may quote an input. */
