@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from 'commander'
+import { InvalidArgumentError, Option } from 'commander'
 
 /** Parses an option that is a count. */
 export function wholeNumber(text: string): number {
@@ -65,3 +65,11 @@ export function timeOf(text: string): string {
   if (!Number.isNaN(time.getTime())) return time.toISOString()
   throw new InvalidArgumentError('It has to be a day or a time, such as 2026-11-30 or 2026-11-30T12:00:00Z.')
 }
+
+/** The option by what a list is sorted. */
+export const sortOption = (): Option =>
+  new Option('--sort <by>', 'by this, created_at unless told otherwise').choices(['created_at', 'name'])
+
+/** The option which way a list is sorted. */
+export const orderOption = (): Option =>
+  new Option('--order <order>', 'this way, desc unless told otherwise').choices(['asc', 'desc'])

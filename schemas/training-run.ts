@@ -144,6 +144,8 @@ export type TrainingRun = Static<typeof TrainingRun>
 export const TrainingRunListQuery = Type.Object({
   ...SortedPageQuery.properties,
   status: Type.Optional(TrainingRunStatus),
+  /** Only the runs that are paused, or only those that are not. */
+  paused: Type.Optional(Type.Boolean()),
 })
 export type TrainingRunListQuery = Static<typeof TrainingRunListQuery>
 

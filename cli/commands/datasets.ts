@@ -2,9 +2,10 @@ import { openAsBlob, type Stats, statSync } from 'node:fs'
 import { basename, extname, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { HearthError } from '../../client/index.ts'
+import type { SortedPageQuery } from '../../schemas/common.ts'
 import type { Dataset } from '../../schemas/dataset.ts'
 import { size } from '../amounts.ts'
-import { filled, wholeNumber } from '../arguments.ts'
+import { filled, orderOption, sortOption, wholeNumber } from '../arguments.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { CliError, usageError } from '../cli-error.ts'
 import { datasetId } from '../names.ts'
@@ -28,6 +29,11 @@ interface UploadOptions {
   description?: string
 }
 
+interface ListOptions extends Pick<SortedPageQuery, 'sort' | 'order'> {
+  status?: Dataset['status']
+  limit: number
+}
+
 /** Tables of the account. */
 export function datasetCommands(datasets: Command): void {
   datasets
@@ -48,14 +54,14 @@ export function datasetCommands(datasets: Command): void {
   datasets
     .command('ls')
     .alias('list')
-    .description('list datasets, newest first')
+    .description('list datasets, newest first unless told otherwise')
     .addOption(new Option('--status <status>', 'only these').choices(['pending', 'ready', 'failed']))
+    .addOption(sortOption())
+    .addOption(orderOption())
     .option('--limit <n>', 'how many', wholeNumber, 50)
     .action(
-      asAccount(async ({ h, json }, { status, limit }: { status?: Dataset['status']; limit: number }) => {
-        const list = await h.datasets
-          .list({ ...(status && { status }), limit: Math.min(100, limit) })
-          .all(limit)
+      asAccount(async ({ h, json }, { limit, ...query }: ListOptions) => {
+        const list = await h.datasets.list({ ...query, limit: Math.min(100, limit) }).all(limit)
         const rows = list.map((one) => [
           one.dataset_id,
           one.dataset_name,

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
-import type { TrainingRun, TrainingRunStatus } from '../../schemas/training-run.ts'
+import type { TrainingRun, TrainingRunListQuery, TrainingRunStatus } from '../../schemas/training-run.ts'
 import { measure } from '../amounts.ts'
-import { filled, wholeNumber } from '../arguments.ts'
+import { filled, orderOption, sortOption, wholeNumber } from '../arguments.ts'
 import { type AccountContext, asAccount } from '../as-account.ts'
 import { id } from '../ids.ts'
 import { datasetId } from '../names.ts'
@@ -9,7 +9,7 @@ import { inJson, plain, print, remark, say, table } from '../print.ts'
 import { curve, type Series } from '../runs/curve.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
 import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
-import { failureOf } from '../runs/watch.ts'
+import { failureOf, stateOf } from '../runs/watch.ts'
 import { watching } from '../screen.ts'
 import { acceptedInWords } from './train.ts'
 
@@ -20,6 +20,12 @@ interface AgainOptions {
   watch?: boolean
 }
 
+interface ListOptions extends Pick<TrainingRunListQuery, 'sort' | 'order'> {
+  status?: TrainingRunStatus | 'paused'
+  limit: number
+}
+
+const WATCH = 'show its curve until it has ended; what is shown goes to standard error'
 const CURVE = { width: 100, height: 12 }
 
 /** Training runs, and merges, which are runs too. */
@@ -27,25 +33,33 @@ export function runCommands(runs: Command): void {
   runs
     .command('ls')
     .alias('list')
-    .description('list runs and merges, newest first')
+    .description('list runs and merges, newest first unless told otherwise')
     .addOption(
       new Option('--status <status>', 'only these').choices([
         'pending',
         'running',
+        'paused',
         'completed',
         'failed',
         'cancelled',
       ]),
     )
+    .addOption(sortOption())
+    .addOption(orderOption())
     .option('--limit <n>', 'how many', wholeNumber, 20)
     .action(
-      asAccount(async ({ h, json }, { status, limit }: { status?: TrainingRunStatus; limit: number }) => {
-        const list = await h.runs.list({ ...(status && { status }), limit: Math.min(100, limit) }).all(limit)
+      asAccount(async ({ h, json }, { status, limit, ...sorted }: ListOptions) => {
+        const query: TrainingRunListQuery = {
+          ...(status === 'paused' ? { paused: true } : status && { status, paused: false }),
+          ...sorted,
+          limit: Math.min(100, limit),
+        }
+        const list = await h.runs.list(query).all(limit)
         const rows = list.map((run) => [
           run.job_id,
           run.job_name,
           run.job_type,
-          run.status,
+          stateOf(run),
           run.progress && `${run.progress.pct} %`,
           run.model_config_id,
           run.created_at,
@@ -83,14 +97,45 @@ export function runCommands(runs: Command): void {
       }),
     )
 
+  pauseCommands(runs)
+
   runs
     .command('again <run_id>')
     .description('start a run anew, with changes')
     .option('-p, --param <name=value>', 'another value of a hyperparameter (repeat it)', parameter)
     .option('--dataset <id or name>', 'another dataset')
     .option('--name <name>', 'another name', filled)
-    .option('--watch', 'show its curve until it has ended; what is shown goes to standard error')
+    .option('--watch', WATCH)
     .action(asAccount(again))
+}
+
+function pauseCommands(runs: Command): void {
+  runs
+    .command('pause <run_id>')
+    .description('stop a run after a checkpoint, until it is resumed')
+    .action(
+      asAccount(async ({ h, json }, runId: string) => {
+        const paused = await h.runs.pause(id(runId))
+        print({ json }, paused, `Run ${runId} is paused; npx hearth runs resume ${runId} goes on with it.`)
+      }),
+    )
+
+  runs
+    .command('resume <run_id>')
+    .description('go on with a paused run from its newest checkpoint')
+    .option('--watch', WATCH)
+    .action(
+      asAccount(async (context, runId: string, { watch }: { watch?: boolean }) => {
+        const { h, json } = context
+        const resumed = await h.runs.resume(id(runId))
+        if (watch) return followToEnd(context, { runId, name: (await h.runs.get(runId)).job_name })
+        print(
+          { json },
+          resumed,
+          `Run ${runId} is ${stateOf(resumed)}; npx hearth runs logs -f ${runId} follows it.`,
+        )
+      }),
+    )
 }
 
 /** Commands that follow the log and the metrics of a run. */
@@ -185,7 +230,7 @@ function inWords(run: TrainingRun): string {
   const { progress, waiting, queue_position: ahead } = run
   const rows: [string, string | null][] = [
     ['Run', `${run.job_id} (${run.job_name}), ${run.job_type}, attempt ${run.attempt}`],
-    ['Status', [run.status, run.error_message].filter(Boolean).join(': ')],
+    ['Status', [stateOf(run), run.error_message].filter(Boolean).join(': ')],
     ['Waits for', waiting && `${waiting.reason}, since ${waiting.since}`],
     ['Ahead of it', ahead === null || ahead === undefined ? null : `${ahead} in the queue`],
     ['Progress', progress && `${progress.pct} %, ${progress.step} of ${progress.of}`],

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { InferenceTask, TaskListQuery, TaskStatus } from '../../schemas/inference-task.ts'
-import { timeOf, wholeNumber } from '../arguments.ts'
+import { orderOption, timeOf, wholeNumber } from '../arguments.ts'
 import { asAccount } from '../as-account.ts'
 import { CliError } from '../cli-error.ts'
 import { id } from '../ids.ts'
@@ -12,6 +12,7 @@ interface ListOptions {
   endpoint?: string
   surface?: NonNullable<TaskListQuery['surface']>
   since?: string
+  order?: NonNullable<TaskListQuery['order']>
   limit: number
 }
 
@@ -20,7 +21,7 @@ export function taskCommands(tasks: Command): void {
   tasks
     .command('ls')
     .alias('list')
-    .description('list tasks, newest first')
+    .description('list tasks, newest first unless told otherwise')
     .option('--status <status>', 'only these, such as queued, running, succeeded or failed', word)
     .option('--endpoint <id>', 'only those of an endpoint', id)
     .addOption(
@@ -33,14 +34,16 @@ export function taskCommands(tasks: Command): void {
       ]),
     )
     .option('--since <time>', 'created at this time or later', timeOf)
+    .addOption(orderOption())
     .option('--limit <n>', 'how many', wholeNumber, 20)
     .action(
-      asAccount(async ({ h, json }, { status, endpoint, surface, since, limit }: ListOptions) => {
+      asAccount(async ({ h, json }, { status, endpoint, surface, since, order, limit }: ListOptions) => {
         const query = {
           ...(status && { status }),
           ...(endpoint !== undefined && { endpoint_id: endpoint }),
           ...(surface && { surface }),
           ...(since !== undefined && { since }),
+          ...(order && { order }),
           limit: Math.min(100, limit),
         }
         const list = await h.tasks.list(query).all(limit)

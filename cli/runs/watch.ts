@@ -25,11 +25,16 @@ export async function watchRun(
   return h.runs.get(runId)
 }
 
+/** Returns the status of a run in a word; that of a paused one is what it was when it was paused. */
+export const stateOf = ({ status, paused }: Pick<TrainingRun, 'status' | 'paused'>): string =>
+  paused ? 'paused' : status
+
 /** Makes the error of a run that has not completed, which ends the command with 1. */
-export function failureOf({ status, error_message: why }: TrainingRun): CliError | undefined {
+export function failureOf(run: TrainingRun): CliError | undefined {
+  const { status, error_message: why } = run
   if (status === 'completed') return undefined
   return new CliError(
-    status === 'failed' ? `the run has failed: ${why ?? 'no reason is known'}` : `the run is ${status}`,
+    status === 'failed' ? `the run has failed: ${why ?? 'no reason is known'}` : `the run is ${stateOf(run)}`,
   )
 }
 
@@ -58,8 +63,8 @@ function inOneLine(event: RunEvent): string | undefined {
     case 'event':
       return `${event.data.event_type}${event.data.detail === null ? '' : `: ${event.data.detail}`}`
     case 'status':
-      // A changed status of a run is an event as well.
-      return event.data.waiting ? `waits: ${event.data.waiting.reason}` : undefined
+      // A changed status of a run is an event as well, and so is a pause.
+      return event.data.waiting && !event.data.paused ? `waits: ${event.data.waiting.reason}` : undefined
     case 'progress':
     case 'done':
       return undefined
@@ -90,7 +95,7 @@ class Drawing {
     if (event.event === 'metric') this.#measured(event.data)
     else if (event.event === 'progress') this.#progress = event.data
     else if (event.event === 'log') this.#lines = [...this.#lines, event.data.message].slice(-LAST_LINES)
-    else if (event.event === 'status') this.#state = inOneLine(event) ?? event.data.status
+    else if (event.event === 'status') this.#state = inOneLine(event) ?? stateOf(event.data)
     else if (event.event === 'done') return this.#end(event.data)
     // Many events come at once; a terminal is drawn to a few times a second.
     this.#timer ??= setTimeout(() => this.#show(), DRAW_MS)

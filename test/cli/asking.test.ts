@@ -37,11 +37,15 @@ describe('hearth asking endpoints', () => {
     const waited = await hearth.run(['tasks', 'wait', accepted.task_id])
     const shown = await hearth.run(['tasks', 'get', accepted.task_id])
     const listed = await hearth.run(['tasks', 'ls', '--status', 'succeeded', '--endpoint', endpoint.id])
+    const [oldest] = await hearth.json(['tasks', 'ls', '--order', 'asc', '--limit', '1'])
+    const [newest] = await hearth.json(['tasks', 'ls', '--limit', '1'])
     const late = await hearth.run(['tasks', 'cancel', accepted.task_id])
 
     assert.deepEqual(JSON.parse(waited.out).predictions, ['later'])
     assert.match(shown.out, /^Task .* of endpoint .*\nStatus +succeeded\n[^]*"later"/)
     assert.match(listed.out, new RegExp(`${accepted.task_id} +succeeded +rest`))
+    assert.equal(newest.task_id, accepted.task_id)
+    assert.ok(oldest.task_id < newest.task_id)
     assert.deepEqual([late.code, /\(conflict\)/.test(late.err)], [1, true], late.err)
   })
 

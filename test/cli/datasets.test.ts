@@ -37,6 +37,16 @@ describe('hearth datasets', () => {
       file('people.csv', 'age,name\n31,Ada\n45,Grace\n'),
     ])
     const listed = await hearth.run(['datasets', 'ls'])
+    await hearth.run(['datasets', 'upload', file('zoo.csv', 'age\n31\n')])
+    const names = async (...args: string[]) =>
+      (await hearth.json(['datasets', 'ls', ...args])).map(
+        ({ dataset_name }: { dataset_name: string }) => dataset_name,
+      )
+    assert.deepEqual(await names(), ['zoo', 'people'])
+    assert.deepEqual(await names('--sort', 'name'), ['zoo', 'people'])
+    assert.deepEqual(await names('--sort', 'name', '--order', 'asc'), ['people', 'zoo'])
+    assert.deepEqual(await names('--order', 'asc'), ['people', 'zoo'])
+    await hearth.run(['datasets', 'rm', 'zoo'])
     const head = await hearth.run(['datasets', 'head', 'people', '-n', '1'])
     const rows = await hearth.json(['datasets', 'head', 'people'])
     const removed = await hearth.run(['datasets', 'rm', 'people'])

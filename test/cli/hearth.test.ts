@@ -119,7 +119,7 @@ describe('hearth', () => {
     const endpoint = await buildEndpoint(api.database.db, accountId)
 
     const set = await run(['endpoints', 'min-warm', endpoint.id, '2'])
-    const shown = await json(['endpoints', 'min-warm', endpoint.id])
+    const shown = await json(['endpoints', 'warm', endpoint.id])
 
     assert.match(
       set.out,

@@ -141,6 +141,8 @@ describe('hearth runs', () => {
       screen,
     )
     await until(() => drawn.some((text) => text.includes('train_loss 0.25')))
+    await hearth.run(['runs', 'pause', runId])
+    await until(() => drawn.some((text) => text.includes('fit: paused')))
     await end(runId)
 
     assert.equal((await watched).status, 'completed')
@@ -165,6 +167,49 @@ describe('hearth runs', () => {
     assert.match(metrics.out, /\* train_loss 4|\* val_loss 8[^]*EPOCH/)
     assert.match(cancelled.out, /is cancelled/)
     assert.deepEqual([repeated.job_name, repeated.hyperparameters.epochs], ['shorter', 3])
+  })
+
+  it('are paused, which lists and watches say, and go on when they are resumed', async () => {
+    const runId = await run()
+    const other = await run()
+    const ids = async (...args: string[]) =>
+      (await hearth.json(['runs', 'ls', ...args])).map(({ job_id }: { job_id: string }) => job_id)
+    const paused = await hearth.run(['runs', 'pause', runId])
+    const listed = await hearth.run(['runs', 'ls', '--status', 'paused'])
+    const shown = await hearth.run(['runs', 'get', runId])
+    const pending = await ids('--status', 'pending')
+    const watching = hearth.start(['runs', 'resume', runId, '--watch'])
+    let err = ''
+    watching.stderr?.on('data', (chunk: Buffer) => (err += chunk.toString()))
+    await until(() => err.includes('Resumed after a pause.'))
+    const resumed = await ids('--status', 'pending')
+    await begin(runId)
+    await end(runId)
+    const [code] = await once(watching, 'close')
+
+    assert.deepEqual([paused.code, paused.out.split(';')[0]], [0, `Run ${runId} is paused`], paused.err)
+    assert.match(listed.out, new RegExp(`${runId} +prices +training +paused`))
+    assert.doesNotMatch(listed.out, new RegExp(other))
+    assert.match(shown.out, /\nStatus +paused\n/)
+    assert.deepEqual(pending, [other])
+    assert.deepEqual(resumed, [other, runId])
+    assert.equal(code, 0, err)
+    assert.match(err, /paused\nPaused\.\n[^]*queued: after a pause/)
+    const late = await hearth.run(['runs', 'pause', runId])
+    assert.deepEqual([late.code, /has completed cannot be paused/.test(late.err)], [1, true], late.err)
+  })
+
+  it('are listed by name and oldest first', async () => {
+    for (const name of ['b', 'c', 'a']) {
+      await createRun(api, caller.key, { dataset_id: await dataset(), job_name: name })
+    }
+    const names = async (...args: string[]) =>
+      (await hearth.json(['runs', 'ls', ...args])).map(({ job_name }: { job_name: string }) => job_name)
+
+    assert.deepEqual(await names(), ['a', 'c', 'b'])
+    assert.deepEqual(await names('--order', 'asc'), ['b', 'c', 'a'])
+    assert.deepEqual(await names('--sort', 'name'), ['c', 'b', 'a'])
+    assert.deepEqual(await names('--sort', 'name', '--order', 'asc', '--limit', '2'), ['a', 'b'])
   })
 
   it('become models, which are listed, traced back, downloaded and served', async () => {
@@ -264,6 +309,10 @@ describe('hearth runs', () => {
     [['runs', 'logs', ID], /not_found/, 1],
     [['runs', 'again', ID], /not_found/, 1],
     [['runs', 'ls', '--limit', 'all'], /whole number/, 2],
+    [['runs', 'ls', '--sort', 'status'], /created_at, name/, 2],
+    [['runs', 'ls', '--order', 'up'], /asc, desc/, 2],
+    [['runs', 'pause', ID], /not_found/, 1],
+    [['runs', 'resume', ID], /not_found/, 1],
     [['merge', 'both', '--weight', 'x'], /a number, such as 0\.5/, 2],
     [['merge', 'both', '--source', 'hf:a/b'], /sources/, 2],
     [['models', 'show', 'nobody'], /no model called nobody; .*models ls/, 2],

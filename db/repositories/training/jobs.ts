@@ -11,6 +11,8 @@ import { takeLease } from '../nodes/leases.ts'
 export type JobView = JobRow & { version_id: string | null }
 
 const OPEN_STATUSES = ['pending', 'running'] as const satisfies TrainingRunStatus[]
+/** A run that was cancelled while it was paused is not paused any more. */
+const IS_PAUSED = sql<boolean>`(training_run.paused_at is not null and training_run.status in ('pending', 'running'))`
 
 export function insertJob(trx: Transaction<Database>, run: NewJob): Promise<JobRow> {
   return trx.insertInto('training_run').values(run).returningAll().executeTakeFirstOrThrow()
@@ -45,9 +47,15 @@ export function findJob(db: Kysely<Database>, id: string): Promise<JobRow | unde
 export function listJobs(
   db: Kysely<Database>,
   accountId: string,
-  { status, ...page }: SortedPage & { status: TrainingRunStatus | undefined },
+  {
+    status,
+    paused,
+    ...page
+  }: SortedPage & { status: TrainingRunStatus | undefined; paused: boolean | undefined },
 ): Promise<JobView[]> {
-  const query = status === undefined ? views(db) : views(db).where('training_run.status', '=', status)
+  let query = views(db)
+  if (status !== undefined) query = query.where('training_run.status', '=', status)
+  if (paused !== undefined) query = query.where(paused ? IS_PAUSED : sql<boolean>`not ${IS_PAUSED}`)
   return sortedPage(query, { table: 'training_run', accountId, name: 'job_name' }, page).execute()
 }
 

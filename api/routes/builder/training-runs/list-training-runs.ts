@@ -14,11 +14,11 @@ export const listTrainingRuns = route({
   success: { status: 200, schema: TrainingRunList },
 
   async handler({ caller: { accountId }, query }, { db }) {
-    const { status } = query
+    const { status, paused } = query
     const page = await readSortedPage(
       query,
-      ['runs', accountId, status],
-      (request) => jobRepository.listJobs(db, accountId, { ...request, status }),
+      ['runs', accountId, status, ...(paused === undefined ? [] : [{ paused }])],
+      (request) => jobRepository.listJobs(db, accountId, { ...request, status, paused }),
       (row) => row.job_name,
     )
     return { runs: page.items.map((run) => presentRun(run)), next_cursor: page.next_cursor }

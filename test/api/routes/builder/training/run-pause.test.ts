@@ -36,6 +36,13 @@ describe('pausing a training run', () => {
     assert.equal(status, 200)
     assert.deepEqual(body, { run_id: first, status: 'pending', paused: true })
     const run = await read(first)
+    const listed = async (query: string) =>
+      (await on.api.call('GET', `${RUNS}?${query}`, { key: on.key })).body.runs.map(
+        (one: { job_id: string }) => one.job_id,
+      )
+    assert.deepEqual(await listed('paused=true'), [first])
+    assert.ok((await listed('paused=false')).includes(behind))
+    assert.ok(!(await listed('paused=false&status=pending')).includes(first))
     assert.equal(run.status, 'pending')
     assert.equal(run.paused, true)
     assert.equal(run.waiting.reason, 'the run is paused')
