@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { newId } from '../../../../domain/ids.ts'
 import { OFFERED } from '../../../support/builders/build-endpoint.ts'
@@ -7,6 +8,7 @@ import { createRun, readyDataset } from '../../../support/builders/training.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../../../support/servers/api.ts'
 import { InferenceApi } from '../../../support/servers/inference-api.ts'
 import { addModel, until } from '../../../support/servers/node.ts'
+import { rawNode } from '../../../support/servers/raw-node.ts'
 import { signedNode } from '../../../support/servers/signed-node.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -207,8 +209,45 @@ describe('orders of operators', function () {
       assert.equal(state(modelKey), 'evicted')
       await until(() => on.api.services.links.placement.count(modelKey).warm === 0)
       const entries = await audited('evictNodeModel', on.node.nodeId)
-      assert.equal(entries[0].changes.evicted_model.to, modelKey)
+      assert.deepEqual(
+        entries.slice(0, 4).map(({ changes: { reason: _, ...rest } }) => rest),
+        ['evicted_model', 'ordered_eviction', 'refused_eviction', 'ordered_eviction'].map((name) => ({
+          [name]: { from: null, to: modelKey },
+        })),
+      )
+      assert.match(entries[2].changes.reason.to, /requests are using it: 1/)
       assert.equal((await of(modelKey, 'evict')).status, 200)
+    })
+
+    it('asks no node before the order is on record, and records that a node gave no answer', async () => {
+      const modelKey = await on.loadedModel()
+      const held = Promise.withResolvers<void>()
+      const locked = Promise.withResolvers<void>()
+      const blocking = on.api.database.db.transaction().execute(async (trx) => {
+        await sql`lock table audit_log in exclusive mode`.execute(trx)
+        locked.resolve()
+        await held.promise
+      })
+      await locked.promise
+      const evicting = of(modelKey, 'evict')
+      await sleep(500)
+      const meanwhile = state(modelKey)
+      held.resolve()
+      await blocking
+      assert.equal((await evicting).status, 200)
+      assert.deepEqual([meanwhile, state(modelKey)], ['warm', 'evicted'])
+
+      const silent = await rawNode(on.api.database.db)
+      using link = await silent.link(on.api.baseUrl)
+      await until(() => on.api.services.links.ownerOf(silent.nodeId) !== undefined)
+      link.socket.on('message', () => link.socket.terminate())
+      const lost = await of(modelKey, 'evict', silent.nodeId)
+
+      assert.deepEqual([lost.status, lost.body.error.code], [409, 'conflict'])
+      const [outcome, order] = await audited('evictNodeModel', silent.nodeId)
+      assert.equal(outcome.changes.unanswered_eviction.to, modelKey)
+      assert.match(outcome.changes.reason.to, /link/)
+      assert.equal(order.changes.ordered_eviction.to, modelKey)
     })
 
     it('takes a model in use from a node that drains, and loads none there', async () => {

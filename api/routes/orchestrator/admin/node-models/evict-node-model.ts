@@ -29,23 +29,33 @@ export const evictNodeModel = route({
       if (names.size === 0) throw nodeNotFound()
       throw new ApiError('conflict', 'this node is not connected to this gateway')
     }
-    const reason = await askNode(services, { accountId, nodeId, modelKey })
+    const record = (after: Record<string, string>) =>
+      db
+        .transaction()
+        .execute((trx) =>
+          audit(trx, { action: 'evictNodeModel', subject: { kind: 'node', id: nodeId }, accountId, after }),
+        )
+    // The order is not a row that could commit with its record, so the record comes first: no node is asked without one.
+    await record({ ordered_eviction: modelKey })
+    const { reason, error } = await askNode(services, { accountId, nodeId, modelKey })
+    if (error) {
+      await record({ unanswered_eviction: modelKey, reason: error.message })
+      throw new ApiError('conflict', `the node did not unload the model: ${error.message}`, { cause: error })
+    }
     if (reason !== undefined) {
+      await record({ refused_eviction: modelKey, reason })
       throw new ApiError('conflict', `the model stays loaded: ${reason}`, { details: { reason } })
     }
-    await db.transaction().execute((trx) => {
-      const subject = { kind: 'node', id: nodeId }
-      return audit(trx, { action: 'evictNodeModel', subject, accountId, after: { evicted_model: modelKey } })
-    })
+    await record({ evicted_model: modelKey })
     return { node_id: nodeId, model_key: modelKey, state: 'evicted' as const }
   },
 })
 
-/** Returns the reason of a node that does not unload the model. */
+/** Returns what a node says: nothing of a model that it has unloaded, else its reason, or why it gave no answer. */
 async function askNode(
   { links }: Services,
   { accountId, nodeId, modelKey }: { accountId: string; nodeId: string; modelKey: string },
-): Promise<string | undefined> {
+): Promise<{ reason?: string; error?: LinkError }> {
   const request = {
     accountId,
     modelKey,
@@ -57,9 +67,9 @@ async function askNode(
   try {
     const { body, room } = await links.ask(nodeId, request)
     room.release()
-    return (JSON.parse(body.toString()) as { reason?: string }).reason
+    return JSON.parse(body.toString()) as { reason?: string }
   } catch (err) {
     if (!(err instanceof LinkError)) throw err
-    throw new ApiError('conflict', `the node did not unload the model: ${err.message}`, { cause: err })
+    return { error: err }
   }
 }
