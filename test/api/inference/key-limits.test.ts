@@ -10,6 +10,8 @@ const BUILDER = '/api/builder/v1'
 const CHAT = '/v1/chat/completions'
 const PRICE = 1_000
 const GATEWAYS = 2
+/** From the commit of the change of a key on, whose answer comes after it. */
+const WITHIN_MS = 1_000
 
 describe('limits of a key', () => {
   let chat: ChatApi
@@ -142,5 +144,39 @@ describe('limits of a key', () => {
     await until(async () => (await ask(key, second)).status === 403, SOON_MS)
     await until(async () => (await ask(key)).status === 403, SOON_MS)
     assert.equal((await ask(key, chat.api, other.id)).status, 200)
+  })
+
+  it('are those of its row on every gateway within a second, and so is its end', async () => {
+    await withinMinute(20)
+    const refusedBy = async (key: string, status: number, from: number) => {
+      while ((await ask(key, second)).status !== status)
+        assert.ok(Date.now() - from < WITHIN_MS, `still admitted ${Date.now() - from} ms later`)
+    }
+    const changed = async (path: string, method: string, body?: object) => {
+      const { status, text } = await chat.api.call(method, `${BUILDER}/keys/${path}`, {
+        key: chat.caller.key,
+        ...(body && { body }),
+      })
+      assert.ok(status < 300, text)
+      return Date.now()
+    }
+
+    for (const [status, change] of [
+      [429, (id: string) => changed(id, 'PATCH', { limits: { requests_per_minute: 1 } })],
+      [401, (id: string) => changed(id, 'DELETE')],
+      [
+        401,
+        async (id: string) => {
+          const end = Date.now() + 1_500
+          await changed(id, 'PATCH', { expires_at: new Date(end).toISOString() })
+          await sleep(end - Date.now())
+          return end
+        },
+      ],
+    ] as const) {
+      const { key, id } = await keyWith({ requests_per_minute: 10_000 })
+      assert.equal((await ask(key, second)).status, 200)
+      await refusedBy(key, status, await change(id))
+    }
   })
 })
