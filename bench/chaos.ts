@@ -2,13 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
 import { sql } from 'kysely'
 import { AdminClient } from '../cli/admin-client.ts'
+import { hearth } from '../client/index.ts'
 import { openDatabase } from '../db/database.ts'
-import { builderClient } from '../embedded/demo/client.ts'
-import { uploadTable } from '../embedded/demo/steps.ts'
 import { chatsAgain, databaseUrl, FAKE_LLM_ENV, importChatModel } from '../test/faults/chats.ts'
 import { hurry, startInbox, verifiedEndpoint } from '../test/faults/deliveries.ts'
 import { makeModel } from '../test/faults/work.ts'
 import { regressionTable } from '../test/support/builders/tables.ts'
+import { builderClient, uploadTable } from '../test/support/servers/builder-client.ts'
 import {
   dataDirectory,
   processesOn,
@@ -145,6 +145,7 @@ async function anotherAccount(): Promise<TestPlatform> {
   return {
     ...platform,
     ready: { ...platform.ready, account_id, api_key },
+    h: hearth({ baseUrl: base_url, apiKey: api_key }),
     api: builderClient(base_url, api_key),
   }
 }

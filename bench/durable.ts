@@ -17,15 +17,9 @@ const ROUNDS = 3
 const POLL_MS = 4
 const CEILING = 1.3
 
-interface Task {
-  status: string
-  error?: string
-  inference_time_ms: number
-}
-
 await using platform = await startPlatform()
-const { api, endpoint } = platform
-await infer(api, endpoint)
+const { h, endpoint } = platform
+await infer(h, endpoint)
 
 const workers = ['control', 'node'].map((role) =>
   spawn(process.execPath, ['bench/bare/worker.ts', role, platform.temporalAddress], { stdio: 'ignore' }),
@@ -41,12 +35,11 @@ const client = new Client({ connection })
 
 async function platformTask(): Promise<number> {
   const began = performance.now()
-  const path = `/endpoints/${endpoint.endpoint_id}/infer:async`
-  const { task_id } = await api.post<{ task_id: string }>(path, { input: endpoint.example_input })
+  const { task_id } = await h.endpoints.inferAsync(endpoint.endpoint_id, { input: endpoint.example_input })
   for (;;) {
-    const task = await api.get<Task>(`/tasks/${task_id}`)
-    if (task.status === 'failed') throw new Error(task.error)
-    if (task.status === 'succeeded') return performance.now() - began - task.inference_time_ms
+    const task = await h.tasks.get(task_id)
+    if (task.status === 'failed') throw new Error(task.error ?? '')
+    if (task.status === 'succeeded') return performance.now() - began - (task.inference_time_ms ?? 0)
     await sleep(POLL_MS)
   }
 }

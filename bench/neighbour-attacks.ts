@@ -3,14 +3,15 @@ import { sql } from 'kysely'
 import pRetry from 'p-retry'
 import { Pool } from 'undici'
 import WebSocket from 'ws'
+import { hearth } from '../client/index.ts'
 import { openDatabase } from '../db/database.ts'
 import { newId } from '../domain/ids.ts'
-import { builderClient } from '../embedded/demo/client.ts'
 import { exportTable, register, train, uploadTable } from '../embedded/demo/steps.ts'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 import { encodeFrame } from '../platform/link/codec.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../platform/signing.ts'
+import type { UploadFields } from '../schemas/dataset.ts'
 import { FRAME } from '../schemas/link.ts'
 import { compressedTable, environmentOf, openSockets } from './neighbour-tools.ts'
 import type { BenchPlatform } from './platform.ts'
@@ -95,15 +96,15 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   if (databaseUrl === undefined) throw new Error('the environment of the gateway cannot be read')
   const db = openDatabase(databaseUrl, { max: 1 })
   stack.defer(() => db.destroy())
-  const api = builderClient(baseUrl, key)
+  const h = hearth({ baseUrl, apiKey: key, tries: 1 })
   const { python } = await ensurePythonEnv('tabular', {
     cacheDir: readConfig().HEARTH_CACHE_DIR,
     log: () => {},
   })
   const table = await exportTable(python)
-  const { dataset_id: datasetId } = await uploadTable(api, table)
-  const { jobId } = await train(api, datasetId, () => {})
-  const endpoint = await register(api, jobId)
+  const { dataset_id: datasetId } = await uploadTable(h, table)
+  const { jobId } = await train(h, datasetId, () => {})
+  const endpoint = await register(h, jobId)
 
   const ask = async (method: string, path: string, body?: unknown) =>
     (await send(method, `${BUILDER}${path}`, key, body)).status
@@ -117,12 +118,13 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   }
   const sockets = openSockets(baseUrl)
   stack.defer(() => sockets.end())
-  const upload = async (bytes: Buffer, format: string) => {
-    await api.upload(
-      '/datasets/upload',
-      { name: `table.${format}`, bytes },
-      { name: newId(), storage_format: format },
-    )
+  const upload = async (bytes: Buffer, format: UploadFields['storage_format']) => {
+    await h.datasets.uploadForm({
+      name: newId(),
+      storage_format: format,
+      file: new Blob([new Uint8Array(bytes)]),
+      filename: `table.${format}`,
+    })
     return 202
   }
 
@@ -152,9 +154,8 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   add('inputs that take long to check', 5, 400, {
     async prepare() {
       const made = { name: `costly-${newId()}`, input_schema: byDepth, example_input: { x: 1 } }
-      const path = `/training/runs/${jobId}/register-for-inference`
       // Work of the earlier attacks is ahead in the queue.
-      costly = (await patiently(() => api.post<{ endpoint_id: string }>(path, made))).endpoint_id
+      costly = (await patiently(() => h.runs.register(jobId, made))).endpoint_id
     },
     act: () => infer(costly, { x: nested(40) }),
     harmless: () => infer(endpoint.endpoint_id, endpoint.example_input),
@@ -186,11 +187,11 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   let putUrl = ''
   add('uploads that stand still', 20, 100, {
     async prepare() {
-      const { dataset_id } = await api.post<{ dataset_id: string }>('/datasets', {
+      const { dataset_id } = await h.datasets.create({
         dataset_name: 'idle',
         storage_format: 'csv',
       })
-      const { signed_url } = await api.post<{ signed_url: string }>(`/datasets/${dataset_id}/uploads/init`, {
+      const { signed_url } = await h.datasets.initUpload(dataset_id, {
         filename: 'a.csv',
         content_type: 'text/csv',
       })
@@ -252,8 +253,8 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   let tooLarge = ''
   add('tasks that no node can take, beyond the quota', 150, 400, {
     async prepare() {
-      const { jobId: other } = await train(api, datasetId, () => {})
-      tooLarge = (await register(api, other)).endpoint_id
+      const { jobId: other } = await train(h, datasetId, () => {})
+      tooLarge = (await register(h, other)).endpoint_id
       await db
         .updateTable('model_version')
         .from('endpoint')

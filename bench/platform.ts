@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSyn
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type BuilderClient, builderClient } from '../embedded/demo/client.ts'
+import { type Hearth, hearth } from '../client/index.ts'
 import { exportTable, register, train, uploadTable } from '../embedded/demo/steps.ts'
 import { readIdentity } from '../embedded/processes/pid-files.ts'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
@@ -18,7 +18,7 @@ export interface BenchPlatform extends AsyncDisposable {
   operationsKey: string
   /** The folder of its logs. */
   logs: string
-  api: BuilderClient
+  h: Hearth
   endpoint: Awaited<ReturnType<typeof register>>
   temporalAddress: string
   pidOf: (name: 'api' | 'gate' | 'node' | 'control' | 'postgres' | 'temporal') => number
@@ -43,7 +43,7 @@ export async function startPlatform(env: NodeJS.ProcessEnv = {}): Promise<BenchP
       await sleep(50)
     }
     const ready = JSON.parse(readFileSync(readyFile, 'utf8')) as Record<string, string>
-    const api = builderClient(ready['base_url']!, ready['api_key']!)
+    const h = hearth({ baseUrl: ready['base_url']!, apiKey: ready['api_key']! })
     return {
       baseUrl: ready['base_url']!,
       apiKey: ready['api_key']!,
@@ -51,8 +51,8 @@ export async function startPlatform(env: NodeJS.ProcessEnv = {}): Promise<BenchP
       operationsKey: ready['operations_key']!,
       logs: join(dataDir, 'logs'),
       temporalAddress: ready['temporal_address']!,
-      api,
-      endpoint: await trainEndpoint(api),
+      h,
+      endpoint: await trainEndpoint(h),
       pidOf(name) {
         const pid = readIdentity(join(dataDir, 'run', `${name}.pid`))?.pid
         if (pid === undefined) throw new Error(`${name} is not running`)
@@ -66,14 +66,14 @@ export async function startPlatform(env: NodeJS.ProcessEnv = {}): Promise<BenchP
   }
 }
 
-async function trainEndpoint(api: BuilderClient) {
+async function trainEndpoint(h: Hearth) {
   const { python } = await ensurePythonEnv('tabular', {
     cacheDir: readConfig().HEARTH_CACHE_DIR,
     log: () => {},
   })
-  const { dataset_id } = await uploadTable(api, await exportTable(python))
-  const { jobId } = await train(api, dataset_id, () => {})
-  return register(api, jobId)
+  const { dataset_id } = await uploadTable(h, await exportTable(python))
+  const { jobId } = await train(h, dataset_id, () => {})
+  return register(h, jobId)
 }
 
 const TICKS_PER_SECOND = 100

@@ -17,7 +17,7 @@ const AT_ONCE = 8
 const PROCESSES = ['temporal', 'control', 'postgres', 'api'] as const
 
 await using platform = await startPlatform()
-const { api, endpoint, accountId } = platform
+const { h, endpoint, accountId } = platform
 const admin = new AdminClient(platform.baseUrl, platform.operationsKey)
 await using db = openDatabase(environmentOf(platform.pidOf('api'), 'DATABASE_URL') ?? '', { max: 1 })
 const node = await db.selectFrom('node').select('id').where('status', '=', 'active').executeTakeFirstOrThrow()
@@ -40,10 +40,9 @@ console.log('seconds from the end of the drain:')
 console.table(delays)
 
 async function queue(count: number): Promise<void> {
-  const path = `/endpoints/${endpoint.endpoint_id}/infer:async`
   let left = count
   const one = async () => {
-    while (left-- > 0) await api.post(path, { input: endpoint.example_input })
+    while (left-- > 0) await h.endpoints.inferAsync(endpoint.endpoint_id, { input: endpoint.example_input })
   }
   await Promise.all(Array.from({ length: AT_ONCE }, one))
 }

@@ -1,10 +1,10 @@
 import { parseArgs } from 'node:util'
+import { type Hearth, hearth } from '../client/index.ts'
 import { ensurePackages } from '../node-runtime/environments/npm-env.ts'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 import type { Config } from '../platform/config.ts'
 import { chat, importTinyModel } from './demo/chat.ts'
-import { builderClient } from './demo/client.ts'
 import { Progress, type Rows } from './demo/progress.ts'
 import {
   type Described,
@@ -88,35 +88,35 @@ async function main(): Promise<void> {
 
 /** The main job, over HTTP alone. */
 async function mainJob({ ready }: Platform, csv: Buffer, progress: Progress): Promise<void> {
-  const api = builderClient(ready.base_url, ready.api_key)
+  const h = clientOf(ready)
   const dataset = await progress.step(
     'Upload the table',
-    () => uploadTable(api, csv),
+    () => uploadTable(h, csv),
     (set) => `${set.num_samples} rows`,
   )
   const { jobId } = await progress.step(
     'Train',
-    () => train(api, dataset.dataset_id, progress.say),
+    () => train(h, dataset.dataset_id, progress.say),
     ({ run }) => quality(run.metrics),
   )
   const endpoint = await progress.step(
     'Register the model',
-    () => register(api, jobId),
+    () => register(h, jobId),
     ({ name }) => name,
   )
   await progress.step(
     'Ask it cold, once',
-    () => infer(api, endpoint),
+    () => infer(h, endpoint),
     (task) => `${task.model_state}: ${brief(task.result)}`,
   )
   await progress.step(
     `Ask it warm, ${WARM_REQUESTS} times`,
-    () => inferMany(api, endpoint, WARM_REQUESTS),
+    () => inferMany(h, endpoint, WARM_REQUESTS),
     spread,
   )
   await progress.step(
     'Ask it asynchronously, once',
-    () => inferAsync(api, endpoint),
+    () => inferAsync(h, endpoint),
     (task) => task.status,
   )
 }
@@ -166,7 +166,7 @@ async function searchJob(
   } catch (err) {
     return progress.say(`no search: ${(err as Error).message}`)
   }
-  const api = builderClient(ready.base_url, ready.api_key)
+  const h = clientOf(ready)
   const all = describeRows(csv.toString())
   // The texts that the model has learnt from are not searched: it would find outcomes that it has been told.
   const [learnt, rows] = [0, 1].map((half) => all.filter((_, i) => i % 2 === half)) as [
@@ -181,13 +181,13 @@ async function searchJob(
   const texts = rows.map(({ text }) => text)
   const vectors = await progress.step(
     'Embed the other half',
-    () => embed(api, model, texts),
+    () => embed(h, model, texts),
     (found) => `${found.length} vectors of ${found[0]?.length} numbers`,
   )
   await progress.step(
     'Search it',
     async () => {
-      const found = await search(api, { model, rows, vectors }, { question: QUESTION, count: NEAREST })
+      const found = await search(h, { model, rows, vectors }, { question: QUESTION, count: NEAREST })
       progress.say(`"${QUESTION}", which no searched text says, is nearest to`)
       for (const { text, progression } of found.nearest.slice(0, 3))
         progress.say(`${text}: progression ${progression}`)
@@ -200,18 +200,21 @@ async function searchJob(
 
 /** Has a tool query the table; where nothing can confine tools, says so. */
 async function toolJob({ ready }: Platform, csv: Buffer, progress: Progress): Promise<void> {
-  const api = builderClient(ready.base_url, ready.api_key)
+  const h = clientOf(ready)
   await progress.step(
     'Have a tool query the table',
     async () => {
       progress.say(QUERY)
-      const answer = await queryTable(api, csv, QUERY)
+      const answer = await queryTable(h, csv, QUERY)
       progress.say('refused' in answer ? `no tool: ${answer.refused}` : JSON.stringify(answer.rows[0]))
       return answer
     },
     (answer) => ('refused' in answer ? 'refused on this machine' : brief(answer.rows[0])),
   )
 }
+
+const clientOf = ({ base_url: baseUrl, api_key: apiKey }: Platform['ready']): Hearth =>
+  hearth({ baseUrl, apiKey })
 
 const mean = (rows: readonly Described[]): string => meanProgression(rows).toFixed(0)
 

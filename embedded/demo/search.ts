@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks'
-import type { BuilderClient } from './client.ts'
+import type { Hearth } from '../../client/index.ts'
 import { importMadeModel, type Importing } from './import-model.ts'
 import { infer } from './steps.ts'
 import { learnWords, writeWordModel } from './word-vectors.ts'
@@ -65,23 +65,19 @@ export function importWordModel(platform: Importing, rows: readonly Described[])
 }
 
 /** Returns the vectors of texts. */
-export async function embed(
-  api: BuilderClient,
-  model: string,
-  texts: readonly string[],
-): Promise<number[][]> {
-  const { result } = await infer(api, { endpoint_id: model, name: model, example_input: { text: texts } })
-  return (result as { embeddings: number[][] }).embeddings
+export async function embed(h: Hearth, model: string, texts: readonly string[]): Promise<number[][]> {
+  const { result } = await infer(h, { endpoint_id: model, name: model, example_input: { text: texts } })
+  return (result as unknown as { embeddings: number[][] }).embeddings
 }
 
 /** Finds the rows whose vectors are nearest to that of a question. */
 export async function search(
-  api: BuilderClient,
+  h: Hearth,
   { model, rows, vectors }: { model: string; rows: readonly Described[]; vectors: readonly number[][] },
   { question, count }: { question: string; count: number },
 ): Promise<Found> {
   const started = performance.now()
-  const [asked = []] = await embed(api, model, [question])
+  const [asked = []] = await embed(h, model, [question])
   // All vectors are of length 1, so this is their cosine.
   const near = vectors.map((vector) => vector.reduce((sum, value, i) => sum + value * (asked[i] ?? 0), 0))
   const order = rows.map((_, row) => row).toSorted((a, b) => (near[b] ?? 0) - (near[a] ?? 0))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { LookupFunction } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, request } from 'undici'
-import { type BuilderClient, builderClient } from '../../embedded/demo/client.ts'
+import { type Hearth, hearth } from '../../client/index.ts'
 import { infer, inferAsync, register, train, uploadTable } from '../../embedded/demo/steps.ts'
 import { eventually } from '../support/assertions/until.ts'
 import { type Deployment, requireDeployment } from './deployment.ts'
@@ -15,7 +15,7 @@ const lookup: LookupFunction = (_, __, done) => done(null, [{ address: '127.0.0.
 
 describe('docker-compose.yml', () => {
   let deployment: Deployment
-  let api: BuilderClient
+  let h: Hearth
   let endpoint: Awaited<ReturnType<typeof register>>
   let jobId: string
   before(async function () {
@@ -35,7 +35,7 @@ describe('docker-compose.yml', () => {
     return Buffer.from(`size,rooms,target\n${rows.join('\n')}\n`)
   }
   const answers = async () => {
-    const { status } = await infer(api, endpoint)
+    const { status } = await infer(h, endpoint)
     return status === 'succeeded' ? true : undefined
   }
 
@@ -46,25 +46,23 @@ describe('docker-compose.yml', () => {
     const { api_key: key } = JSON.parse(log.slice(log.indexOf('{'), log.lastIndexOf('}') + 1)) as {
       api_key: string
     }
-    api = builderClient(BASE_URL, key)
-    assert.equal((await api.get<{ status: string }>('/health')).status, 'ok')
+    h = hearth({ baseUrl: BASE_URL, apiKey: key })
+    assert.equal((await h.platform.health()).status, 'ok')
   })
 
   it('does the main job for a client outside: data in, a trained model out, served cold, warm and asynchronously', async function () {
     this.timeout(10 * 60_000)
-    const { dataset_id: datasetId } = await uploadTable(api, table())
-    ;({ jobId } = await train(api, datasetId, () => {}))
-    endpoint = await register(api, jobId)
+    const { dataset_id: datasetId } = await uploadTable(h, table())
+    ;({ jobId } = await train(h, datasetId, () => {}))
+    endpoint = await register(h, jobId)
 
-    assert.equal((await infer(api, endpoint)).status, 'succeeded')
-    assert.equal((await infer(api, endpoint)).status, 'succeeded')
-    assert.equal((await inferAsync(api, endpoint)).status, 'succeeded')
+    assert.equal((await infer(h, endpoint)).status, 'succeeded')
+    assert.equal((await infer(h, endpoint)).status, 'succeeded')
+    assert.equal((await inferAsync(h, endpoint)).status, 'succeeded')
   })
 
   it('gives signed addresses that work outside', async () => {
-    const { download_urls: urls } = await api.get<{
-      download_urls: { download_url: string; size_bytes: number }[]
-    }>(`/training/runs/${jobId}/artifacts/download-urls`)
+    const { download_urls: urls } = await h.runs.downloadUrls(jobId)
     const [first] = urls
     assert.ok(first)
     const dispatcher = new Agent({ connect: { lookup } })
@@ -107,21 +105,21 @@ describe('docker-compose.yml', () => {
     await deployment.compose('stop', '--timeout', '15')
     await up()
 
-    assert.equal((await api.get<{ status: string }>(`/training/runs/${jobId}`)).status, 'completed')
+    assert.equal((await h.runs.get(jobId)).status, 'completed')
     await eventually('an answer', () => answers().catch(() => undefined))
   })
 
   for (const service of SERVICES) {
     it(`goes on after ${service} has crashed`, async function () {
       this.timeout(5 * 60_000)
-      const pending = await api.post<{ task_id: string }>(`/endpoints/${endpoint.endpoint_id}/infer:async`, {
+      const pending = await h.endpoints.inferAsync(endpoint.endpoint_id, {
         input: endpoint.example_input,
       })
       await deployment.crash(service)
 
       await eventually('an answer', () => answers().catch(() => undefined), 240_000)
       await eventually('the task that was under way', async () => {
-        const { status } = await api.get<{ status: string }>(`/tasks/${pending.task_id}`)
+        const { status } = await h.tasks.get(pending.task_id)
         await sleep(200)
         return status === 'succeeded' ? true : undefined
       })

@@ -37,9 +37,9 @@ describe('a cohort on three nodes', function () {
     ;[own = ''] = await nodeIds()
     await startNode('second')
     await startNode('third')
-    const table = await uploadTable(platform.api, regressionTable(200))
-    const { jobId } = await train(platform.api, table.dataset_id, () => {})
-    models['classifier'] = (await register(platform.api, jobId)).endpoint_id
+    const table = await uploadTable(platform.h, regressionTable(200))
+    const { jobId } = await train(platform.h, table.dataset_id, () => {})
+    models['classifier'] = (await register(platform.h, jobId)).endpoint_id
     models['draft-a'] = await importChat('draft-a', 'gguf', ['Dear ', 'Ann'])
     models['draft-b'] = await importChat('draft-b', 'folder', ['Dear', ' Bob'])
     models['judge'] = await importChat('judge', 'gguf', ['take ', 'the ', 'first'])

@@ -20,10 +20,6 @@ import type { TestPlatform } from '../support/servers/platform.ts'
 
 const LINUX = process.platform === 'linux'
 
-interface Run {
-  status: string
-}
-
 describe('the embedded platform', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
@@ -45,7 +41,7 @@ describe('the embedded platform', function () {
     assert.match(ready.base_url, /^http:\/\/127\.0\.0\.1:\d+$/)
     assert.match(ready.temporal_ui_url ?? '', /^http:\/\/127\.0\.0\.1:\d+$/)
     assert.equal(ready.pid, platform.supervisor.pid)
-    assert.deepEqual(await platform.api.get('/datasets'), { datasets: [], next_cursor: null })
+    assert.deepEqual(await platform.h.datasets.list().all(), [])
   })
 
   it('keeps its secrets to its owner', () => {
@@ -54,15 +50,15 @@ describe('the embedded platform', function () {
   })
 
   it('trains a model on an uploaded table and answers cold, warm and asynchronously', async () => {
-    const { api } = platform
-    const { dataset_id: datasetId, num_samples: rows } = await uploadTable(api, regressionTable(500))
+    const { h } = platform
+    const { dataset_id: datasetId, num_samples: rows } = await uploadTable(h, regressionTable(500))
     const lines: string[] = []
 
-    const { jobId, run } = await train(api, datasetId, (line) => lines.push(line))
-    endpoint = await register(api, jobId)
-    const cold = await infer(api, endpoint)
-    const times = await inferMany(api, endpoint, 20)
-    const later = await inferAsync(api, endpoint)
+    const { jobId, run } = await train(h, datasetId, (line) => lines.push(line))
+    endpoint = await register(h, jobId)
+    const cold = await infer(h, endpoint)
+    const times = await inferMany(h, endpoint, 20)
+    const later = await inferAsync(h, endpoint)
 
     assert.equal(rows, 500)
     assert.equal(lines.filter((line) => line.startsWith('epoch')).length, 40)
@@ -96,7 +92,7 @@ describe('the embedded platform', function () {
     platform = await startTestPlatform(data.path)
     assert.equal(platform.ready.api_key, before.api_key)
     assert.equal(platform.ready.account_id, before.account_id)
-    assert.equal((await infer(platform.api, endpoint)).status, 'succeeded')
+    assert.equal((await infer(platform.h, endpoint)).status, 'succeeded')
     const ended = await eventually('the end of the run', () => endedStatus(platform, run), 120_000)
     assert.equal(ended, 'completed')
   })
@@ -133,7 +129,7 @@ describe('the embedded platform', function () {
     platform = await startTestPlatform(data.path)
     const [again] = await nodes()
     assert.notEqual(again?.node_id, node.node_id)
-    assert.equal((await infer(platform.api, endpoint)).status, 'succeeded')
+    assert.equal((await infer(platform.h, endpoint)).status, 'succeeded')
   })
 
   it('leaves nothing running when the supervisor is killed, and starts again on its data', async () => {
@@ -146,7 +142,7 @@ describe('the embedded platform', function () {
       assert.deepEqual(processesOn(data.path), [])
     }
     platform = await startTestPlatform(data.path)
-    assert.equal((await infer(platform.api, endpoint)).status, 'succeeded')
+    assert.equal((await infer(platform.h, endpoint)).status, 'succeeded')
   })
 })
 
@@ -154,7 +150,7 @@ describe('npm start', function () {
   it('begins anew with --fresh, with a new account and nothing of the old', async () => {
     using data = dataDirectory()
     const first = await startTestPlatform(data.path)
-    await uploadTable(first.api, regressionTable(10))
+    await uploadTable(first.h, regressionTable(10))
     await first.stop()
 
     // The platform uses a configured address, and a namespace of its own.
@@ -170,9 +166,9 @@ describe('npm start', function () {
     assert.equal(second.ready.base_url, env.HEARTH_BASE_URL)
     assert.notEqual(second.ready.account_id, first.ready.account_id)
     assert.notEqual(second.ready.api_key, first.ready.api_key)
-    assert.deepEqual(await second.api.get('/datasets'), { datasets: [], next_cursor: null })
+    assert.deepEqual(await second.h.datasets.list().all(), [])
     // Its row is there once the workflow has read the file.
-    assert.equal((await uploadTable(second.api, regressionTable(10))).num_samples, 10)
+    assert.equal((await uploadTable(second.h, regressionTable(10))).num_samples, 10)
   })
 
   it('ends when npm is told to, although npm tells its scripts nothing', async () => {
@@ -221,9 +217,9 @@ async function runToEnd(args: string[], env: NodeJS.ProcessEnv): Promise<{ code:
 }
 
 /** Starts a run of some ten seconds with checkpoints. */
-async function longRun({ api }: TestPlatform): Promise<string> {
-  const { dataset_id: datasetId } = await uploadTable(api, regressionTable(4000))
-  const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
+async function longRun({ h }: TestPlatform): Promise<string> {
+  const { dataset_id: datasetId } = await uploadTable(h, regressionTable(4000))
+  const { job_id: jobId } = await h.runs.create({
     job_name: 'long',
     model_config_id: 'tabular-regression',
     dataset_id: datasetId,
@@ -232,8 +228,8 @@ async function longRun({ api }: TestPlatform): Promise<string> {
   return jobId
 }
 
-async function status({ api }: TestPlatform, run: string): Promise<string> {
-  return (await api.get<Run>(`/training/runs/${run}`)).status
+async function status({ h }: TestPlatform, run: string): Promise<string> {
+  return (await h.runs.get(run)).status
 }
 
 async function endedStatus(platform: TestPlatform, run: string): Promise<string | undefined> {

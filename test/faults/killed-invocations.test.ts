@@ -6,10 +6,10 @@ import { after, before, describe, it } from 'mocha'
 import { request } from 'undici'
 import { openDatabase } from '../../db/database.ts'
 import type { Database } from '../../db/tables.ts'
-import { uploadTable } from '../../embedded/demo/steps.ts'
 import type { Invocation } from '../../schemas/action.ts'
 import { eventually } from '../support/assertions/until.ts'
 import { regressionTable } from '../support/builders/tables.ts'
+import { uploadTable } from '../support/servers/builder-client.ts'
 import {
   dataDirectory,
   type Process,

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
-import type { BuilderClient } from '../../embedded/demo/client.ts'
-import { uploadTable } from '../../embedded/demo/steps.ts'
 import { eventually } from '../support/assertions/until.ts'
 import { regressionTable } from '../support/builders/tables.ts'
+import { type BuilderClient, uploadTable } from '../support/servers/builder-client.ts'
 
 const INPUT = { instances: [{ age: 40, income: 30_000, region: 'north' }] }
 const ENDED = new Set(['succeeded', 'failed'])

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { BuilderClient } from '../../../embedded/demo/client.ts'
+import type { Hearth } from '../../../client/index.ts'
 import { Progress } from '../../../embedded/demo/progress.ts'
 import { train } from '../../../embedded/demo/steps.ts'
 
@@ -23,25 +23,24 @@ describe('the progress of the demo', () => {
     let printed = ''
     const progress = new Progress(stop.signal, (text) => (printed += text))
     const epochs = [1, 2, 3].map((epoch) => ({ epoch, train_loss: 1, val_loss: 1 }))
-    let polls = 0
-    const api = {
-      post: () => Promise.resolve({ job_id: 'j' }),
-      get: (path: string) => {
-        if (!path.endsWith('/metrics'))
-          return Promise.resolve({ status: polls < 3 ? 'running' : 'completed' })
-        polls += 1
-        if (polls === 2) stop.abort(new Error('stopped'))
-        return Promise.resolve({ metrics: { epochs: epochs.slice(0, polls) } })
+    const runs = {
+      create: () => Promise.resolve({ job_id: 'j' }),
+      async *stream() {
+        for (const data of epochs) {
+          if (data.epoch === 2) stop.abort(new Error('stopped'))
+          yield await Promise.resolve({ event: 'metric', data })
+        }
+        yield { event: 'done', data: { status: 'completed' } }
       },
-    } as unknown as BuilderClient
+    } as unknown as Hearth['runs']
 
     await progress.step(
       'Train',
-      () => train(api, 'd', progress.say),
+      () => train({ runs }, 'd', progress.say),
       ({ run }) => run.status,
     )
 
-    assert.equal(polls, 4)
+    assert.equal(progress.rows.at(-1)?.[1], 'completed')
     assert.match(printed, /epoch {3}1/)
     assert.doesNotMatch(printed, /epoch {3}[23]/)
     await assert.rejects(

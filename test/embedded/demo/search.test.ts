@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { registerTools } from '../../../api/tools/register.ts'
-import { builderClient } from '../../../embedded/demo/client.ts'
+import { hearth } from '../../../client/index.ts'
 import { describeRows } from '../../../embedded/demo/search.ts'
 import { queryTable } from '../../../embedded/demo/tool.ts'
 import { learnWords, writeWordModel } from '../../../embedded/demo/word-vectors.ts'
@@ -61,7 +61,11 @@ describe('the search of the demo', function () {
     await registerTools(api.services)
     const { key } = await api.account()
 
-    const answer = await queryTable(builderClient(api.baseUrl, key), Buffer.from(CSV), 'select 1')
+    const answer = await queryTable(
+      hearth({ baseUrl: api.baseUrl, apiKey: key }),
+      Buffer.from(CSV),
+      'select 1',
+    )
 
     assert.ok('refused' in answer, JSON.stringify(answer))
     assert.match(answer.refused, /tool/)

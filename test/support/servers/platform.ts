@@ -5,10 +5,10 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { builderClient } from '../../../embedded/demo/client.ts'
-import type { BuilderClient } from '../../../embedded/demo/client.ts'
+import { type Hearth, hearth } from '../../../client/index.ts'
 import { readIdentity } from '../../../embedded/processes/pid-files.ts'
 import type { Ready } from '../../../embedded/supervisor.ts'
+import { type BuilderClient, builderClient } from './builder-client.ts'
 
 export type Process = 'api' | 'control' | 'gate' | 'node' | 'temporal' | 'postgres'
 
@@ -27,6 +27,8 @@ export function dataDirectory(): { path: string } & Disposable {
 /** A platform started as a user starts it. */
 export interface TestPlatform extends AsyncDisposable {
   ready: Ready
+  h: Hearth
+  /** Requests that are sent once, for what a platform has to stand. */
   api: BuilderClient
   supervisor: ChildProcess
   /** Everything that it printed. */
@@ -73,6 +75,7 @@ export async function startTestPlatform(
   }
   return {
     ready,
+    h: hearth({ baseUrl: ready.base_url, apiKey: ready.api_key }),
     api: builderClient(ready.base_url, ready.api_key),
     supervisor,
     output: () => text.join(''),
