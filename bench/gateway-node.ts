@@ -1,3 +1,4 @@
+import { RecentLines } from '../node-runtime/control/recent-lines.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
 import { createLogger } from '../platform/log.ts'
@@ -9,6 +10,7 @@ import { closeNode, openNode } from '../workers/node/parts.ts'
 const [, , catalogDir = '', modelKey = ''] = process.argv
 const parts = await openNode(readConfig(), createLogger('node', 'warn'), {
   catalog: loadCatalog(catalogDir),
+  lines: new RecentLines(),
   isDraining: () => false,
   onDraining: () => {},
   onSharing: () => {},

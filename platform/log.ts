@@ -10,10 +10,10 @@ export function createLogger(
   name: string,
   level: string,
   /**
-   * For processes that log thousands of lines a second: lines are written in whole blocks, at the latest
-   * after 100 ms and at exit.
+   * `buffered` is for processes that log thousands of lines a second: lines are written in whole blocks, at the latest
+   * after 100 ms and at exit. `onLine` gets every line, redacted, of a process that does not buffer.
    */
-  { buffered = false }: { buffered?: boolean } = {},
+  { buffered = false, onLine }: { buffered?: boolean; onLine?: (line: string) => void } = {},
 ): Logger {
   const options: LoggerOptions = {
     name,
@@ -35,7 +35,19 @@ export function createLogger(
       censor: '***',
     },
   }
+  if (onLine) return pino(options, told(onLine))
   return buffered ? pino(options, blocksOfLines()) : pino(options)
+}
+
+/** Writes lines as pino does by itself, and tells somebody each of them. */
+function told(onLine: (line: string) => void): DestinationStream {
+  const out = pino.destination({ fd: 1, sync: true })
+  return {
+    write(line) {
+      out.write(line)
+      onLine(line.trimEnd())
+    },
+  }
 }
 
 /** Half of a pipe's capacity, so that a block in progress at exit is still written whole. */

@@ -1,6 +1,13 @@
 import Type, { type Static } from 'typebox'
 import { Nullable } from './common.ts'
-import { NodeInventory, NodeModel, NodeReport, NodeSharing } from './node.ts'
+import {
+  NodeInventory,
+  type NodeLine,
+  type NodeLineSource,
+  NodeModel,
+  NodeReport,
+  NodeSharing,
+} from './node.ts'
 
 /**
  * Frame types of the link between a node and a gateway. A message of the WebSocket is one or more frames, each
@@ -32,7 +39,7 @@ export type FrameType = (typeof FRAME)[keyof typeof FRAME]
 export const LINK_VERSION = 2
 export const LINK_HEADER = 'x-hearth-link'
 /** The features that the `needs` of a stream may name for this version. */
-export const KNOWN_NEEDS: ReadonlySet<string> = new Set(['files', 'evict'])
+export const KNOWN_NEEDS: ReadonlySet<string> = new Set(['files', 'evict', 'lines'])
 
 /**
  * Features that the receiver of a stream must know. A receiver that does not know one ends that stream, and only that
@@ -90,10 +97,24 @@ export const RequestMeta = Type.Object({
   turn: Type.Optional(Type.String()),
   /** The node replaces these fields by `data:` URLs before the model server is asked; needs `files`. */
   files: Type.Optional(Type.Array(InputFile)),
-  /** With `evict` the model is not asked but unloaded; 409 with a reason when it is in use. */
+  /**
+   * With `evict` the model is not asked but unloaded; 409 with a reason when it is in use. With `lines` no model is asked:
+   * the body is a `LinesWanted`, the answer a `LinesTold` in one frame.
+   */
   needs: Needs,
 })
 export type RequestMeta = Static<typeof RequestMeta>
+
+/** The body of a request for lines that a node keeps of itself. */
+export interface LinesWanted {
+  source: NodeLineSource
+  limit: number
+}
+
+/** The newest of them, oldest first, as many as fit into a frame. */
+export interface LinesTold {
+  lines: NodeLine[]
+}
 
 /** `head` opens a streamed response. A short response is one `end` frame with the same meta. */
 export const HeadMeta = Type.Object({

@@ -260,22 +260,47 @@ export const NodeDetail = Type.Object(
 )
 export type NodeDetail = Static<typeof NodeDetail>
 
+/** The lines that a node keeps of itself: those of its process, and those of its model servers. */
+const NODE_LINE_SOURCES = ['node', 'models'] as const
+export type NodeLineSource = (typeof NODE_LINE_SOURCES)[number]
+
+/** A line that a node keeps. */
+export const NodeLine = Type.Object({
+  at: Timestamp,
+  message: Type.String(),
+  model_key: Type.Optional(Type.String({ description: 'The model whose server wrote it' })),
+})
+export type NodeLine = Static<typeof NodeLine>
+
 export const NodeLogsQuery = Type.Object({
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 5_000, default: 200 })),
+  source: Type.Optional({
+    ...Vocabulary('jobs', ...NODE_LINE_SOURCES),
+    default: 'jobs',
+    description:
+      'Lines of the jobs that the node ran last; or those that its process, or its model servers, wrote since its start, for which the node is asked',
+  }),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 5_000,
+      default: 200,
+      description: 'Of a node at most 1,000, in 60 KB',
+    }),
+  ),
 })
 
-/** The newest lines of the jobs that a node ran last, oldest first. */
+/** The newest lines of the jobs that a node ran last, or of the node itself, oldest first. */
 export const NodeLogs = Type.Object(
   {
     node_id: Uuid,
     logs: Type.Array(
       Type.Object({
-        job_id: Uuid,
-        attempt: Type.Integer(),
-        seq: Type.Integer(),
-        message: Type.String(),
-        at: Timestamp,
+        ...NodeLine.properties,
+        job_id: Type.Optional(Uuid),
+        attempt: Type.Optional(Type.Integer()),
+        seq: Type.Optional(Type.Integer()),
       }),
+      { description: '`job_id`, `attempt` and `seq` are told of lines of jobs' },
     ),
   },
   { $id: 'NodeLogs' },

@@ -1,6 +1,7 @@
 import { createNodeActivities } from '../activities/node/index.ts'
 import { DismissedError } from '../node-runtime/control/dismissal.ts'
 import { JoinError } from '../node-runtime/control/identity.ts'
+import { RecentLines } from '../node-runtime/control/recent-lines.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
@@ -21,7 +22,8 @@ const GRACE_MS = 3_000
 /** Runs a node until it is stopped: it joins, opens its links, and polls the queues that its hardware and models allow. */
 async function main(): Promise<void> {
   const config = readConfig()
-  const log = createLogger('node', config.HEARTH_LOG_LEVEL)
+  const lines = new RecentLines()
+  const log = createLogger('node', config.HEARTH_LOG_LEVEL, { onLine: (line) => lines.keep('node', line) })
   const stop = stopSignal()
   await using _runtime = openTemporalRuntime(log)
 
@@ -33,6 +35,7 @@ async function main(): Promise<void> {
   let renewCredentialSoon = () => {}
   const node = await openNode(config, log, {
     catalog: loadCatalog(),
+    lines,
     isDraining: () => drain.isDraining,
     onDraining: (draining) => {
       if (stop.signal.aborted || !drain.drain(draining)) return

@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { Static } from 'typebox'
 import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/node.ts'
 import { wholeNumber } from '../arguments.ts'
@@ -102,14 +102,24 @@ function lookCommands(nodes: Command): void {
 
   nodes
     .command('logs <node_id>')
-    .description('show the newest lines of the jobs that a node ran')
+    .description('show the newest lines of the jobs that a node ran, of its process, or of its model servers')
+    .addOption(
+      new Option('--source <source>', 'whose lines; all but those of jobs are asked of the node')
+        .choices(['jobs', 'node', 'models'])
+        .default('jobs'),
+    )
     .option('-n, --lines <n>', 'how many', wholeNumber, 200)
-    .action(async (nodeId: string, { lines }: { lines: number }, command: Command) => {
-      const context = open(command)
-      const path = `/nodes/${id(nodeId)}/logs?limit=${Math.max(1, lines)}`
-      const { logs } = await context.client.call<Static<typeof NodeLogs>>('GET', path)
-      print(context, logs, logs.map((line) => `${line.at} ${line.job_id} ${line.message}`).join('\n'))
-    })
+    .action(
+      async (nodeId: string, { source, lines }: { source: string; lines: number }, command: Command) => {
+        const context = open(command)
+        const path = `/nodes/${id(nodeId)}/logs?source=${source}&limit=${Math.max(1, lines)}`
+        const { logs } = await context.client.call<Static<typeof NodeLogs>>('GET', path)
+        const words = logs.map(({ at, job_id, model_key, message }) =>
+          [at, job_id ?? model_key, message].filter(Boolean).join(' '),
+        )
+        print(context, logs, words.join('\n'))
+      },
+    )
 }
 
 /** Returns the measures that isolate the node from its programs and are missing, or `full`. */

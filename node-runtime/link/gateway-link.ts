@@ -19,11 +19,15 @@ import {
   type HelloMeta,
   LINK_HEADER,
   LINK_VERSION,
+  type LinesTold,
+  type LinesWanted,
+  MAX_CHUNK,
   type RequestMeta,
 } from '../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
 import type { PayloadKeepers } from '../cohorts/payload-keepers.ts'
 import type { Identity } from '../control/identity.ts'
+import type { RecentLines } from '../control/recent-lines.ts'
 import type { Spool } from '../control/spool.ts'
 import type { WorkRegistry } from '../control/work-registry.ts'
 import { emit } from '../events.ts'
@@ -46,6 +50,8 @@ const isSealed = ({ protocol, hostname }: URL): boolean =>
 const HANDSHAKE_MS = 10_000
 /** A link that is down for less than this is not worth a warning: gateways restart, and announce when they close a link. */
 const BRIEF_MS = 10_000
+/** Of a frame's body, without what surrounds the lines. */
+const MOST_LINE_BYTES = MAX_CHUNK - 4_096
 
 export interface GatewayLinkOptions {
   url: string
@@ -57,6 +63,7 @@ export interface GatewayLinkOptions {
   spool: Spool
   work: WorkRegistry
   keepers: Pick<PayloadKeepers, 'release'>
+  lines: Pick<RecentLines, 'newest'>
   report: () => NodeReport
   onHello: (hello: HelloMeta) => void
   /** Called when the link broke, or the gateway refused it. */
@@ -199,9 +206,21 @@ export class GatewayLink {
       return this.#refuse(frame.stream, 'unsupported', `this node does not know ${unknown}`)
     }
     if (meta.needs?.includes('evict')) return void this.#evict(frame.stream, meta.model_key)
+    if (meta.needs?.includes('lines')) return this.#tellLines(frame)
     if (!meta.more) return this.#serve(frame.stream, meta, frame.body)
     this.#inbound.set(frame.stream, { meta, chunks: [] })
     this.#channel?.expect(frame.stream)
+  }
+
+  #tellLines({ stream, body }: Frame): void {
+    try {
+      const { source, limit } = JSON.parse(body.toString()) as LinesWanted
+      const told: LinesTold = { lines: this.#options.lines.newest(source, limit, MOST_LINE_BYTES) }
+      const meta = { status: 200, content_type: 'application/json' }
+      this.#channel?.send(FRAME.end, stream, JSON.stringify(meta), Buffer.from(JSON.stringify(told)))
+    } catch (err) {
+      this.#refuse(stream, 'internal', reasonOf(err))
+    }
   }
 
   async #evict(stream: number, modelKey: string): Promise<void> {

@@ -11,6 +11,8 @@ import { ModelServer } from './server.ts'
 
 export interface ModelLoaderOptions {
   catalog: Catalog
+  /** Called with each line that the server of a model writes. */
+  onLine?: (modelKey: string, line: string) => void
   cache: WeightsCache
   drivers: Drivers
   /** Requests the specification of a model from a gateway. */
@@ -179,7 +181,12 @@ export class ModelLoader {
       ramMb,
       gpus,
     }
-    const server = await ModelServer.start(this.#options.drivers, spec, { deadline, stopping, onPids })
+    const server = await ModelServer.start(this.#options.drivers, spec, {
+      deadline,
+      stopping,
+      onPids,
+      onLine: (line) => this.#options.onLine?.(cached.spec.model_key, line),
+    })
     try {
       onWarmUp()
       const signal = AbortSignal.any([stopping, deadline.signal])

@@ -41,6 +41,8 @@ export interface ServerStartOptions {
   stopping: AbortSignal
   /** Called with the process ids, also for a server that fails to start. */
   onPids?: (pids: readonly number[]) => void
+  /** Called with each line that the server writes, for as long as it lives. */
+  onLine?: (line: string) => void
 }
 
 /** One model server process and the pool of connections to it. */
@@ -69,7 +71,7 @@ export class ModelServer {
   static async start(
     drivers: Drivers,
     spec: ModelServerSpec,
-    { deadline, stopping, onPids = () => {} }: ServerStartOptions,
+    { deadline, stopping, onPids = () => {}, onLine = () => {} }: ServerStartOptions,
   ): Promise<ModelServer> {
     const launched = await launch(drivers, spec)
     const { process, address: chosen } = launched
@@ -82,7 +84,7 @@ export class ModelServer {
     deadline.watch(look)
     const signal = AbortSignal.any([deadline.signal, stopping])
     try {
-      const said = firstAddress(process, lastLines, deadline)
+      const said = firstAddress(process, { lastLines, deadline, onLine })
       const isByHealth = spec.profile.ready === 'health'
       const ready = isByHealth ? answersHealth(spec.profile, chosen, signal) : said
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
@@ -180,12 +182,16 @@ function poolOf(address: ServerAddress, connections: number): Pool {
 /** Returns the address of the ready line. It reads on for as long as the server lives, so that its pipes never fill. */
 function firstAddress(
   { stdout, stderr }: ServerProcess,
-  lastLines: string[],
-  deadline: LoadDeadline,
+  {
+    lastLines,
+    deadline,
+    onLine,
+  }: { lastLines: string[]; deadline: LoadDeadline; onLine: (line: string) => void },
 ): Promise<ServerAddress> {
   return new Promise((resolve) => {
     const keep = (line: string) => {
       deadline.heard()
+      onLine(line)
       lastLines.push(line)
       if (lastLines.length > LAST_LINES) lastLines.shift()
     }

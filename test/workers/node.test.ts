@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'mocha'
 import { freePorts } from '../../platform/free-ports.ts'
 import { eventually, until } from '../support/assertions/until.ts'
+import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
+import { type AnyBody, OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
 import { makeCertificates } from '../support/servers/certificates.ts'
 import { startGatedApi } from '../support/servers/gate.ts'
 import { type NodeProcess, startNodeProcess } from '../support/servers/node-process.ts'
@@ -44,6 +45,29 @@ describe('the process of a node', function () {
     const { status } = await api.call('DELETE', `/api/v1/admin/nodes/${nodeId}`, { key: OPERATIONS_KEY })
     assert.equal(status, 200)
   }
+
+  it('tells operators what it has logged, for as long as it is there', async () => {
+    await using node = await startNodeProcess(api, 'talker', { env: { HEARTH_LOG_LEVEL: 'info' } })
+    const nodeId = await working(node)
+    const logs = (query: string) =>
+      api.call('GET', `/api/v1/admin/nodes/${nodeId}/logs?${query}`, { key: OPERATIONS_KEY })
+    const { status, body, text } = await logs('source=node')
+
+    assert.equal(status, 200, text)
+    const lines = body.logs.map(({ message }: AnyBody) => JSON.parse(message) as AnyBody)
+    assert.equal(lines.find(({ event }: AnyBody) => event === 'link.opened')?.gateway, api.baseUrl, text)
+    assert.equal((await logs('source=node&limit=1')).body.logs.length, 1)
+    assert.deepEqual((await logs('source=models')).body.logs, [])
+    using hearth = new HearthRunner({ HEARTH_BASE_URL: api.baseUrl, HEARTH_OPERATIONS_KEY: OPERATIONS_KEY })
+    const shown = await hearth.run(['nodes', 'logs', nodeId, '--source', 'node'])
+    assert.match(shown.out, /^\d{4}-\S+Z \{.*link open/m, shown.err)
+
+    await node.kill('SIGTERM')
+    await until(() => api.services.links.ownerOf(nodeId) === undefined)
+    const away = await logs('source=node')
+    assert.deepEqual([away.status, away.body.error.code], [409, 'conflict'])
+    assert.match(away.body.error.message, /not connected to this gateway/)
+  })
 
   it('ends by itself, with one line, when the node is removed', async () => {
     await using node = await startNodeProcess(api, 'removed-at-work')

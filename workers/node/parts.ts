@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { PayloadKeepers } from '../../node-runtime/cohorts/payload-keepers.ts'
 import { ControlClient } from '../../node-runtime/control/client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../../node-runtime/control/identity.ts'
+import type { RecentLines } from '../../node-runtime/control/recent-lines.ts'
 import { Spool } from '../../node-runtime/control/spool.ts'
 import { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import { Edges, type EdgesOptions } from '../../node-runtime/edges/edges.ts'
@@ -39,6 +40,7 @@ export interface NodeParts {
   identity: Identity
   inventory: NodeInventory
   catalog: Catalog
+  lines: RecentLines
   control: ControlClient
   driver: ProcessDriver
   containers: ContainerDriver | undefined
@@ -67,6 +69,8 @@ const STOP_GRACE_MS = 500
 
 export interface NodeOptions {
   catalog: Catalog
+  /** Gets what model servers write, and tells gateways what it holds. */
+  lines: RecentLines
   isDraining: () => boolean
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
@@ -79,7 +83,7 @@ export interface NodeOptions {
 /** Ends processes that an earlier run left, joins if necessary, and opens the links. */
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
-  const { catalog, isDraining, onDraining, onNoLink, onSharing } = options
+  const { catalog, lines, isDraining, onDraining, onNoLink, onSharing } = options
   const python = { cacheDir: config.HEARTH_CACHE_DIR, log: environmentLog(log) }
   let found: Promise<string> | undefined
   const launcherPython = () => (found ??= findPython(python))
@@ -152,6 +156,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     pythonOf,
     hasPython: (environment) => environments.hasPython(environment),
     packagesOf: (environment) => environments.packages(environment),
+    onLine: (modelKey, line) => lines.keep('models', line, modelKey),
     log,
   })
   await models.init()
@@ -178,6 +183,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     spool,
     work,
     keepers,
+    lines,
     report,
     log,
     onGateways: (gateways) =>
@@ -199,6 +205,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     identity,
     inventory,
     catalog,
+    lines,
     control,
     driver,
     containers,

@@ -40,8 +40,8 @@ export interface LinkRequest {
   turn?: string | undefined
   /** The files of the body that the node fetches; none when empty or absent. */
   files?: readonly InputFile[] | undefined
-  /** Unloads the model in place of asking it. */
-  evict?: boolean
+  /** Is for the node in place of the model: to unload it, or to tell lines that the node keeps of itself. */
+  order?: 'evict' | 'lines'
   /** The request is cancelled on the node after this time. */
   deadlineMs?: number
   /** The signal of one request of a caller; it does not outlive that request. */

@@ -166,15 +166,15 @@ export class NodeLink {
   }
 
   #sendRequest(stream: number, request: LinkRequest): void {
-    const { modelKey, path, body, contentType = JSON_TYPE, turn, files, evict } = request
+    const { modelKey, path, body, contentType = JSON_TYPE, turn, files, order } = request
     const more = body.length > MAX_CHUNK
     const common = { model_key: modelKey, path, content_type: contentType, more }
     const own = {
       turn,
       ...(files?.length && { files, needs: ['files'] }),
-      ...(evict && { needs: ['evict'] }),
+      ...(order && { needs: [order] }),
     }
-    const isCommon = turn === undefined && !files?.length && !evict
+    const isCommon = turn === undefined && !files?.length && !order
     const meta = isCommon ? this.#meta(common) : JSON.stringify({ ...common, ...own })
     if (!more) return this.#channel.send(FRAME.request, stream, meta, body)
     this.#channel.send(FRAME.request, stream, meta)

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { WebSocketServer } from 'ws'
+import { RecentLines } from '../../../node-runtime/control/recent-lines.ts'
 import { Links } from '../../../node-runtime/link/links.ts'
 import { encodeFrame } from '../../../platform/link/codec.ts'
 import { createLogger } from '../../../platform/log.ts'
@@ -60,6 +61,7 @@ describe('links of a node', () => {
       spool,
       work,
       keepers,
+      lines: new RecentLines(),
       log: createLogger('test', 'silent'),
       report: () => ({
         memory_total_mb: 1,

@@ -2,22 +2,25 @@ import * as nodeViewRepository from '../../../../db/repositories/nodes/node-view
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { NodeLogs, NodeLogsQuery } from '../../../../schemas/node.ts'
 import { route } from '../../../http/route.ts'
+import { askForLines } from './ask-for-lines.ts'
 import { nodeNotFound, params } from './move.ts'
 
 export const getNodeLogs = route({
   operationId: 'getNodeLogs',
-  summary: 'Read the newest lines of the runs and merges that a node ran last',
+  summary: 'Read the newest lines of the jobs that a node ran last, or of its process or model servers',
   method: 'GET',
   path: '/admin/nodes/{node_id}/logs',
   auth: 'operations-key',
   params,
   query: NodeLogsQuery,
   success: { status: 200, schema: NodeLogs },
-  errors: ['not_found'],
+  errors: ['not_found', 'conflict'],
 
-  async handler({ params: { node_id }, query: { limit = 200 } }, { db }) {
+  async handler({ params: { node_id }, query: { source = 'jobs', limit = 200 } }, services) {
+    const { db } = services
     const names = await nodeRepository.nodeNames(db, [node_id])
     if (names.size === 0) throw nodeNotFound()
+    if (source !== 'jobs') return { node_id, logs: await askForLines(services, node_id, { source, limit }) }
     const lines = await nodeViewRepository.listNodeLogs(db, node_id, limit)
     return {
       node_id,

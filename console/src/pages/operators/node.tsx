@@ -155,7 +155,7 @@ function Log({ id }: { id: string }) {
           {data.logs.map(({ job_id, attempt, seq, at, message }) => (
             <div key={`${job_id} ${attempt} ${seq}`}>
               <time dateTime={at}>{at.slice(11, 19)}</time>
-              <span title={job_id}>{job_id.slice(0, 8)}</span> {message}
+              <span title={job_id}>{job_id?.slice(0, 8)}</span> {message}
             </div>
           ))}
         </pre>

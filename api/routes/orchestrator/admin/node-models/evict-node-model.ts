@@ -61,7 +61,7 @@ async function askNode(
     modelKey,
     path: '',
     body: Buffer.alloc(0),
-    evict: true,
+    order: 'evict' as const,
     deadlineMs: PATIENCE_MS,
   }
   try {

@@ -1,0 +1,63 @@
+import { ApiError } from '../../../../domain/errors.ts'
+import type { LinesTold, LinesWanted } from '../../../../schemas/link.ts'
+import type { NodeLine } from '../../../../schemas/node.ts'
+import { LinkError } from '../../../gateway/links/link-request.ts'
+import type { Services } from '../../../services.ts'
+
+const PATIENCE_MS = 5_000
+/** Longer than a node sends them. */
+const LONGEST = 4_000
+
+/** Asks a node over its link for lines that it keeps of itself; 409 when it does not answer. */
+export async function askForLines(
+  { links }: Services,
+  nodeId: string,
+  wanted: LinesWanted,
+): Promise<NodeLine[]> {
+  const accountId = links.ownerOf(nodeId)
+  if (accountId === undefined) {
+    throw new ApiError(
+      'conflict',
+      'this node is not connected to this gateway, and tells its lines over its link',
+    )
+  }
+  try {
+    const { body, room } = await links.ask(nodeId, {
+      accountId,
+      modelKey: '',
+      path: '',
+      body: Buffer.from(JSON.stringify(wanted)),
+      order: 'lines',
+      deadlineMs: PATIENCE_MS,
+    })
+    room.release()
+    return linesOf(body, wanted.limit)
+  } catch (err) {
+    if (!(err instanceof LinkError)) throw err
+    throw new ApiError('conflict', `the node did not tell its lines: ${err.message}`, { cause: err })
+  }
+}
+
+/** A node may answer anything; what is no line is left out. */
+function linesOf(body: Buffer, limit: number): NodeLine[] {
+  const { lines } = (parsed(body) ?? {}) as Partial<LinesTold>
+  if (!Array.isArray(lines)) throw new LinkError('internal', 'its answer has no lines')
+  return lines.slice(-limit).flatMap((line: Partial<NodeLine> | null) => {
+    const { at, message, model_key } = line ?? {}
+    const time = new Date(typeof at === 'string' ? at : Number.NaN)
+    if (typeof message !== 'string' || Number.isNaN(time.getTime())) return []
+    return {
+      at: time.toISOString(),
+      message: message.slice(0, LONGEST),
+      ...(typeof model_key === 'string' && { model_key: model_key.slice(0, LONGEST) }),
+    }
+  })
+}
+
+function parsed(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString())
+  } catch {
+    return undefined
+  }
+}

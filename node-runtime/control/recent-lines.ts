@@ -1,0 +1,38 @@
+import type { NodeLine, NodeLineSource } from '../../schemas/node.ts'
+
+const MOST_LINES = 1_000
+const LONGEST_LINE = 2_000
+const CUT = '…'
+/** Keys of accounts, and queries of URLs, which sign what they address. */
+const SECRETS = [
+  [/\bhkl?_[\w-]{20,}/g, '***'],
+  [/(\bhttps?:\/\/[^\s"'<>?]+)\?[^\s"'<>]*/g, '$1?***'],
+] as const
+
+/** The newest lines that a node process has logged, and its model servers have written; they end with the process. */
+export class RecentLines {
+  readonly #kept: Record<NodeLineSource, NodeLine[]> = { node: [], models: [] }
+
+  keep(source: NodeLineSource, message: string, modelKey?: string): void {
+    const lines = this.#kept[source]
+    const line = { at: new Date().toISOString(), message: told(message) }
+    lines.push(modelKey === undefined ? line : { ...line, model_key: modelKey })
+    // Dropping many at once costs less than one with each line.
+    if (lines.length >= 2 * MOST_LINES) lines.splice(0, lines.length - MOST_LINES)
+  }
+
+  /** Returns as many of the newest lines as are wanted, kept and fit into so many bytes of JSON, oldest first. */
+  newest(source: NodeLineSource, limit: number, mostBytes: number): NodeLine[] {
+    const lines = this.#kept[source].slice(-Math.min(limit, MOST_LINES))
+    let bytes = 0
+    const first = lines.findLastIndex(
+      (line) => (bytes += Buffer.byteLength(JSON.stringify(line)) + 1) > mostBytes,
+    )
+    return lines.slice(first + 1)
+  }
+}
+
+function told(message: string): string {
+  const short = message.length > LONGEST_LINE ? message.slice(0, LONGEST_LINE) + CUT : message
+  return SECRETS.reduce((text, [secret, instead]) => text.replaceAll(secret, instead), short)
+}

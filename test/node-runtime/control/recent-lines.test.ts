@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict'
+import { RecentLines } from '../../../node-runtime/control/recent-lines.ts'
+
+const MANY = 1_000_000
+
+describe('the lines that a node keeps', () => {
+  const messages = (lines: RecentLines, limit = 5_000, bytes = MANY) =>
+    lines.newest('node', limit, bytes).map(({ message }) => message)
+
+  it('are the newest thousand, each of a bounded length, and no more than fit', () => {
+    const lines = new RecentLines()
+    for (let n = 0; n < 4_500; n++) lines.keep('node', String(n))
+    const all = messages(lines)
+
+    assert.deepEqual([all.length, all[0], all.at(-1)], [1_000, '3500', '4499'])
+    assert.deepEqual(messages(lines, 2), ['4498', '4499'])
+    assert.deepEqual(messages(lines, 5_000, 10), [])
+    const some = lines.newest('node', 5_000, 2_000)
+    assert.equal(some.at(-1)?.message, '4499')
+    const bytes = Buffer.byteLength(JSON.stringify(some))
+    assert.ok(bytes > 1_900 && bytes <= 2_001, `${bytes}`)
+    lines.keep('node', 'x'.repeat(MANY))
+    assert.equal(messages(lines, 1)[0]?.length, 2_001)
+  })
+
+  it('tell the process from its model servers, and no key or signature', () => {
+    const lines = new RecentLines()
+    lines.keep('models', 'GET http://127.0.0.1/objects/a?expires=1&signature=abc gives 404', 'm')
+    lines.keep('node', `refused hk_${'a'.repeat(43)} and hkl_${'b'.repeat(43)}; see https://hearth.example/a`)
+
+    const [line] = lines.newest('models', 10, MANY)
+    assert.deepEqual([line?.model_key, line?.message], ['m', 'GET http://127.0.0.1/objects/a?*** gives 404'])
+    assert.deepEqual(messages(lines), ['refused *** and ***; see https://hearth.example/a'])
+  })
+})
