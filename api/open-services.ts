@@ -95,9 +95,9 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const edgeWaiters = stack.use(new EdgeWaiters(url, log, links))
   await edgeWaiters.start()
   const [runFollowers, eventFollowers] = [
-    stack.use(new Followers(url, log, { channel: RUN_CHANNEL, what: 'runs', mostPerAccount: 64 })),
+    stack.use(new Followers(url, log, { channel: RUN_CHANNEL, what: 'runs', mostPerFollower: 64 })),
     stack.use(
-      new Followers(url, log, { channel: EVENT_CHANNEL, what: 'streams of events', mostPerAccount: 16 }),
+      new Followers(url, log, { channel: EVENT_CHANNEL, what: 'streams of events', mostPerFollower: 16 }),
     ),
   ]
   await Promise.all([runFollowers.start(), eventFollowers.start()])

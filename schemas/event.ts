@@ -1,11 +1,9 @@
 import Type, { type Static } from 'typebox'
-import { PageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { PageQuery, pageOf, Timestamp, Uuid, valuesOf, Vocabulary } from './common.ts'
 import { TEST_EVENT, VERIFICATION_EVENT, WebhookEventType } from './webhook.ts'
 
 /** Tasks that succeed are listed among the tasks alone. */
-const fed = (WebhookEventType as unknown as { enum: string[] }).enum.filter(
-  (type) => type !== 'inference.task.succeeded',
-)
+const fed = valuesOf(WebhookEventType).filter((type) => type !== 'inference.task.succeeded')
 const FeedType = Vocabulary(...fed, VERIFICATION_EVENT, TEST_EVENT)
 
 /** An event with the body that webhooks get. */
@@ -34,6 +32,24 @@ export const EventStreamQuery = Type.Object({
     ...Uuid,
     description: 'The id of an event; the stream goes on behind it, and begins now without one',
   }),
+})
+
+const NodeEventType = Vocabulary(
+  'node.joined',
+  'node.connected',
+  'node.disconnected',
+  'node.draining',
+  'node.resumed',
+  'node.removed',
+)
+
+/** An event of an account or of a node; the status of a node is what has happened to it. */
+export type PlatformEvent = FeedEvent & { account_id: string }
+
+export const PlatformEventStreamQuery = Type.Object({
+  type: Type.Optional(Vocabulary(...valuesOf(FeedType), ...valuesOf(NodeEventType))),
+  account_id: Type.Optional({ ...Uuid, description: 'Only the events of an account and of its nodes' }),
+  after: EventStreamQuery.properties.after,
 })
 
 export const EventList = pageOf('events', FeedEvent)

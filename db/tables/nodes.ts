@@ -37,6 +37,15 @@ export interface NodeSignatureSeenTable {
   expires_at: Date
 }
 
+/** What has happened to a node; triggers write it. */
+export interface NodeEventTable {
+  id: Defaulted<string>
+  account_id: string
+  node_id: string
+  type: string
+  created_at: Defaulted<Date>
+}
+
 export interface NodeStateTable {
   node_id: string
   gateway_id: string
@@ -94,6 +103,7 @@ export interface NodeTables {
   node_token: NodeTokenTable
   node_signature_seen: NodeSignatureSeenTable
   node_state: NodeStateTable
+  node_event: NodeEventTable
   node_model_order: NodeModelOrderTable
   node_model_grant: NodeModelGrantTable
   node_dispatch: NodeDispatchTable

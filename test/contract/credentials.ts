@@ -129,6 +129,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listChatModels: 'viewer',
   getChatModel: 'viewer',
 
+  streamPlatformEvents: 'operations-key',
   listEndpointsForReview: 'operations-key',
   approveEndpoint: 'operations-key',
   rejectEndpoint: 'operations-key',

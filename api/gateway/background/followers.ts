@@ -9,11 +9,14 @@ const RETRY_AFTER_S = 5
 interface Followed {
   /** The channel on which the id of a subject is notified when there is news of it. */
   channel: string
-  /** The name of the streams of an account's events, in the plural. */
+  /** What a follower follows, in the plural. */
   what: string
   /** Each stream reads on its own whenever its subject has news. */
-  mostPerAccount: number
+  mostPerFollower: number
 }
+
+/** The subject that has news whenever any other has. */
+export const ALL = 'all'
 
 /** Wakes the streams of one kind. A NOTIFY may be lost, so streams read again from time to time. */
 export class Followers implements AsyncDisposable {
@@ -27,7 +30,10 @@ export class Followers implements AsyncDisposable {
     const { channel } = followed
     this.#listener = new Listener(url, {
       channel,
-      onNotify: (id) => this.#watches.wake(id),
+      onNotify: (id) => {
+        this.#watches.wake(id)
+        this.#watches.wake(ALL)
+      },
       onGap: () => this.#watches.wakeAll(),
       onError: (err) => emit(log, 'stream.notify_lost', { err, channel }),
     })
@@ -42,23 +48,23 @@ export class Followers implements AsyncDisposable {
     return this.#listener.start()
   }
 
-  /** Watches a subject for a stream of this account, until disposed; throws `rate_limited` when the account has too many. */
-  follow(accountId: string, id: string): Watch {
-    const { mostPerAccount, what } = this.#followed
-    const open = this.#open.get(accountId) ?? 0
-    if (open >= mostPerAccount) {
-      const why = `this account follows ${mostPerAccount} ${what} at this gateway already; end one of the streams`
+  /** Watches a subject for a stream of an account, or of the operators, until disposed; throws `rate_limited` when it has too many. */
+  follow(follower: string, id: string): Watch {
+    const { mostPerFollower, what } = this.#followed
+    const open = this.#open.get(follower) ?? 0
+    if (open >= mostPerFollower) {
+      const why = `no more than ${mostPerFollower} ${what} are followed at a gateway; end one of the streams`
       throw temporaryError('rate_limited', why, RETRY_AFTER_S)
     }
-    this.#open.set(accountId, open + 1)
+    this.#open.set(follower, open + 1)
     const watch = this.#watches.watch(id)
     return {
       next: (timeoutMs, signal) => watch.next(timeoutMs, signal),
       [Symbol.dispose]: () => {
         watch[Symbol.dispose]()
-        const left = (this.#open.get(accountId) ?? 1) - 1
-        if (left === 0) this.#open.delete(accountId)
-        else this.#open.set(accountId, left)
+        const left = (this.#open.get(follower) ?? 1) - 1
+        if (left === 0) this.#open.delete(follower)
+        else this.#open.set(follower, left)
       },
     }
   }

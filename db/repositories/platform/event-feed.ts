@@ -41,7 +41,7 @@ export function eventsQuery(
   return query
 }
 
-/** Notified with the id of an account once per statement that writes events for its feed. */
+/** Notified with the id of an account once per statement that writes events for its feed, or of its nodes. */
 export const EVENT_CHANNEL = 'hearth_event'
 
 interface Since {
@@ -71,4 +71,35 @@ export function listEventsSince(
     .limit(limit)
   if (type !== undefined) query = query.where('type', '=', type)
   return query.execute()
+}
+
+/** An event of any account, or of a node, whose payload is null. */
+export interface PlatformEventRow {
+  id: string
+  account_id: string
+  type: string
+  resource_id: string
+  payload: Buffer | null
+  created_at: Date
+}
+
+/** Lists the events of all accounts, or of one, and of its nodes, from an id on, oldest first, except for tasks that succeeded. */
+export async function listPlatformEventsSince(
+  db: Kysely<Database>,
+  { from, type, accountId, except, limit }: Since & { accountId: string | undefined },
+): Promise<PlatformEventRow[]> {
+  const conditions = [
+    sql`id >= ${from}::uuid and id <> all(${except}::uuid[])`,
+    ...(type === undefined ? [] : [sql`type = ${type}`]),
+    ...(accountId === undefined ? [] : [sql`account_id = ${accountId}::uuid`]),
+  ]
+  const wanted = sql.join(conditions, sql` and `)
+  const { rows } = await sql<PlatformEventRow>`
+    (select id, account_id, type, resource_id, payload, created_at from event
+     where type <> 'inference.task.succeeded' and ${wanted} order by id limit ${limit})
+    union all
+    (select id, account_id, type, node_id, null, created_at from node_event
+     where ${wanted} order by id limit ${limit})
+    order by id limit ${limit}`.execute(db)
+  return rows
 }

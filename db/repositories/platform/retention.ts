@@ -17,6 +17,7 @@ const BY_AGE = {
   cohort_plan: { column: 'expires_at', keep: '24 hours' },
   cohort_event: { column: 'created_at', keep: '30 days' },
   event: { column: 'created_at', keep: '30 days' },
+  node_event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '37 days' },
   // A redelivery may pin an expired secret for 48 hours.

@@ -1,11 +1,9 @@
 import type { ServerResponse } from 'node:http'
-import * as eventFeedRepository from '../../../../db/repositories/platform/event-feed.ts'
-import type { FedEvent } from '../../../../db/repositories/platform/event-feed.ts'
-import { firstIdAt, timeOfId } from '../../../../domain/uuid.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import { firstIdAt, isUuidV7, timeOfId } from '../../../../domain/uuid.ts'
 import type { Watch } from '../../../gateway/background/watches.ts'
 import { EventStreamWriter } from '../../../http/event-stream.ts'
 import type { Services } from '../../../services.ts'
-import { presentEvent } from './present-event.ts'
 
 /** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
 const MOST = 500
@@ -22,9 +20,18 @@ const READ_AGAIN_MS = 15_000
 /** A client comes back after this time, so that its key and its access are checked again. */
 const LONGEST_MS = 60 * 60_000
 
-interface Following {
-  accountId: string
-  type: string | undefined
+interface Range {
+  /** The least id. */
+  from: string
+  /** Ids that are left out. */
+  except: readonly string[]
+  limit: number
+}
+
+interface Following<T> {
+  /** Lists events, oldest first. */
+  read: (range: Range) => Promise<T[]>
+  present: (event: T) => unknown
   /** The event behind which the stream begins; now when undefined. */
   after: string | undefined
   watch: Watch
@@ -33,17 +40,32 @@ interface Following {
   signal: AbortSignal
 }
 
-/** Sends the events of an account as they come, until the client leaves, an hour is over or the gateway stops. */
-export async function followEvents(services: Services, following: Following): Promise<void> {
-  const { db, now, stopping, config } = services
-  const { accountId, type, after, watch, res } = following
+/** Returns the event behind which a stream begins. */
+export function placeOf(
+  query: { after?: string },
+  headers: { 'last-event-id'?: string },
+): string | undefined {
+  // A browser that comes back repeats the first address, and says in the header how far it came.
+  const last = headers['last-event-id']
+  const place = last ?? query.after
+  if (place === undefined || isUuidV7(place)) return place
+  const loc = last === undefined ? ['query', 'after'] : ['header', 'Last-Event-ID']
+  throw invalid(loc, 'must be the id of an event')
+}
+
+/** Sends events as they come, until the client leaves, an hour is over or the gateway stops. */
+export async function followEvents<T extends { id: string; type: string }>(
+  { now, stopping, config }: Services,
+  following: Following<T>,
+): Promise<void> {
+  const { present, after, watch, res } = following
   const signal = AbortSignal.any([following.signal, stopping.signal])
   const writer = new EventStreamWriter(res, signal)
   const until = performance.now() + LONGEST_MS
   const quietMs = config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
   const lateFrom = (time: number) => firstIdAt(new Date(time - LATE_MS))
-  const read = (from: string, seen: ReadonlySet<string>): Promise<FedEvent[]> =>
-    eventFeedRepository.listEventsSince(db, accountId, { from, type, except: [...seen], limit: MOST })
+  const read = (from: string, seen: ReadonlySet<string>) =>
+    following.read({ from, except: [...seen], limit: MOST })
 
   const place = after ?? firstIdAt(now())
   let from = lateFrom(timeOfId(place))
@@ -53,9 +75,7 @@ export async function followEvents(services: Services, following: Following): Pr
   while (!signal.aborted && performance.now() < until) {
     const events = await read(from, told)
     if (events.length > 0) {
-      await writer.send(
-        events.map((event) => ({ event: event.type, id: event.id, data: presentEvent(event) })),
-      )
+      await writer.send(events.map((event) => ({ event: event.type, id: event.id, data: present(event) })))
       for (const { id } of events) told.add(id)
       const newest = events.at(-1)
       if (newest) from = later(from, lateFrom(timeOfId(newest.id)))

@@ -1,5 +1,5 @@
-import type { FedEvent } from '../../../../db/repositories/platform/event-feed.ts'
-import type { FeedEvent } from '../../../../schemas/event.ts'
+import type { FedEvent, PlatformEventRow } from '../../../../db/repositories/platform/event-feed.ts'
+import type { FeedEvent, PlatformEvent } from '../../../../schemas/event.ts'
 
 /** The payload is final, so it is shown as webhooks get it. */
 export function presentEvent({ id, type, payload, created_at }: FedEvent): FeedEvent {
@@ -10,5 +10,19 @@ export function presentEvent({ id, type, payload, created_at }: FedEvent): FeedE
     created_at: created_at.toISOString(),
     resource: data.resource,
     resource_url: data.resource_url,
+  }
+}
+
+/** Presents an event to operators. */
+export function presentPlatformEvent({ payload, ...event }: PlatformEventRow): PlatformEvent {
+  const { id, account_id, type, resource_id, created_at } = event
+  if (payload) return { ...presentEvent({ ...event, payload }), account_id }
+  return {
+    id,
+    type,
+    created_at: created_at.toISOString(),
+    account_id,
+    resource: { id: resource_id, object: 'node', status: type.slice('node.'.length) },
+    resource_url: `/api/v1/admin/nodes/${resource_id}`,
   }
 }

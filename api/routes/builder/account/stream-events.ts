@@ -1,10 +1,10 @@
 import Type from 'typebox'
-import { invalid } from '../../../../domain/errors.ts'
-import { isUuidV7 } from '../../../../domain/uuid.ts'
+import * as eventFeedRepository from '../../../../db/repositories/platform/event-feed.ts'
 import { EventStreamQuery } from '../../../../schemas/event.ts'
 import { HANDLED } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
-import { followEvents } from './follow-events.ts'
+import { followEvents, placeOf } from './follow-events.ts'
+import { presentEvent } from './present-event.ts'
 
 export const streamEvents = route({
   operationId: 'streamEvents',
@@ -21,19 +21,14 @@ export const streamEvents = route({
   },
   errors: ['rate_limited', 'validation_failed'],
 
-  async handler({ caller: { accountId }, query: { type, after }, headers, res, signal }, services) {
-    // A browser that comes back repeats the first address, and says in the header how far it came.
-    const last = headers['last-event-id']
-    const place = last ?? after
-    if (place !== undefined && !isUuidV7(place)) {
-      const loc = last === undefined ? ['query', 'after'] : ['header', 'Last-Event-ID']
-      throw invalid(loc, 'must be the id of an event')
-    }
+  async handler({ caller: { accountId }, query, headers, res, signal }, services) {
+    const after = placeOf(query, headers)
     using watch = services.eventFollowers.follow(accountId, accountId)
     await followEvents(services, {
-      accountId,
-      type,
-      after: place,
+      read: (range) =>
+        eventFeedRepository.listEventsSince(services.db, accountId, { ...range, type: query.type }),
+      present: presentEvent,
+      after,
       watch,
       res,
       signal,

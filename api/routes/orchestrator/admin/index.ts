@@ -37,6 +37,7 @@ import { getPlatformUsage } from './platform/get-platform-usage.ts'
 import { getWebhookBacklog } from './platform/get-webhook-backlog.ts'
 import { listGateways } from './platform/list-gateways.ts'
 import { listWorkers } from './platform/list-workers.ts'
+import { streamPlatformEvents } from './platform/stream-platform-events.ts'
 import { addTool } from './tools/add-tool.ts'
 import { listTools } from './tools/list-tools.ts'
 import { removeTool } from './tools/remove-tool.ts'
@@ -57,6 +58,7 @@ export const admin = [
   listWorkers,
   getWebhookBacklog,
   getPlatformUsage,
+  streamPlatformEvents,
   getSettings,
   explainPlacement,
   activateKillSwitch,

@@ -1,0 +1,39 @@
+-- What happens to nodes, for whoever follows the whole platform. A link that moves to another gateway at once keeps its
+-- state, and is not told of.
+create table node_event (
+  id uuid primary key default uuidv7(),
+  account_id uuid not null references account,
+  node_id uuid not null references node,
+  type text not null check (type in
+    ('node.joined', 'node.connected', 'node.disconnected', 'node.draining', 'node.resumed', 'node.removed')),
+  created_at timestamptz not null default now()
+);
+create index node_event_created on node_event (created_at);
+
+-- The feed of all accounts; requests that succeed are not in it, as they are not in that of one.
+create index event_feed_of_all on event (id) where type <> 'inference.task.succeeded';
+
+create function node_told() returns trigger language plpgsql as $$
+begin
+  insert into node_event (account_id, node_id, type) values (new.account_id, new.id, case
+    when tg_op = 'INSERT' then 'node.joined'
+    when new.status = 'active' then 'node.resumed'
+    else 'node.' || new.status
+  end);
+  return null;
+end $$;
+create trigger node_joined after insert on node for each row execute function node_told();
+create trigger node_moved after update of status on node for each row
+  when (new.status is distinct from old.status) execute function node_told();
+
+create function node_link_told() returns trigger language plpgsql as $$
+begin
+  insert into node_event (account_id, node_id, type)
+  select account_id, id, case tg_op when 'INSERT' then 'node.connected' else 'node.disconnected' end
+  from node where id = coalesce(new.node_id, old.node_id);
+  return null;
+end $$;
+create trigger node_link_told after insert or delete on node_state for each row execute function node_link_told();
+
+create trigger event_news after insert on node_event referencing new table as fresh
+  for each statement execute function event_news();
