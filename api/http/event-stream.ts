@@ -30,15 +30,16 @@ export class EventStreamWriter {
    */
   open(retryMs: number, place?: string): Promise<void> {
     this.#res.writeHead(200, EVENT_STREAM_HEADERS)
-    return this.#write(`retry: ${retryMs}\n${place === undefined ? '' : `id: ${place}\n`}\n`)
+    return this.#write(`retry: ${retryMs}\n${idOf(place)}\n`)
   }
 
   send(events: readonly ServerEvent[]): Promise<void> {
     return this.#write(events.map(textOf).join(''))
   }
 
-  comment(text: string): Promise<void> {
-    return this.#write(`: ${text}\n\n`)
+  /** @param place replaces the last event that was told as that from which the client goes on. */
+  comment(text: string, place?: string): Promise<void> {
+    return this.#write(`: ${text}\n${idOf(place)}\n`)
   }
 
   async #write(text: string): Promise<void> {
@@ -48,6 +49,8 @@ export class EventStreamWriter {
     })
   }
 }
+
+const idOf = (place: string | undefined): string => (place === undefined ? '' : `id: ${place}\n`)
 
 /** JSON has no line breaks, so one line of data holds it. */
 const textOf = ({ event, id, data }: ServerEvent): string =>

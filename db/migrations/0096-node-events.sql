@@ -9,9 +9,13 @@ create table node_event (
   created_at timestamptz not null default now()
 );
 create index node_event_created on node_event (created_at);
+create index node_event_account on node_event (account_id, id);
 
 -- The feed of all accounts; requests that succeed are not in it, as they are not in that of one.
 create index event_feed_of_all on event (id) where type <> 'inference.task.succeeded';
+
+-- The lists of an account by type: a rare one is not looked for among all others.
+create index event_feed_type on event (account_id, type, id desc) where type <> 'inference.task.succeeded';
 
 create function node_told() returns trigger language plpgsql as $$
 begin

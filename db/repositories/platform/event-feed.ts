@@ -47,7 +47,6 @@ export const EVENT_CHANNEL = 'hearth_event'
 interface Since {
   /** The least id. */
   from: string
-  type: string | undefined
   /** Ids that are left out. */
   except: readonly string[]
   limit: number
@@ -57,9 +56,9 @@ interface Since {
 export function listEventsSince(
   db: Kysely<Database>,
   accountId: string,
-  { from, type, except, limit }: Since,
+  { from, except, limit }: Since,
 ): Promise<FedEvent[]> {
-  let query = db
+  return db
     .selectFrom('event')
     .select(['id', 'type', 'payload', 'created_at'])
     .where(ofAccount('account_id', accountId))
@@ -69,8 +68,7 @@ export function listEventsSince(
     .orderBy('account_id')
     .orderBy('id')
     .limit(limit)
-  if (type !== undefined) query = query.where('type', '=', type)
-  return query.execute()
+    .execute()
 }
 
 /** An event of any account, or of a node, whose payload is null. */
@@ -86,11 +84,11 @@ export interface PlatformEventRow {
 /** Lists the events of all accounts, or of one, and of its nodes, from an id on, oldest first, except for tasks that succeeded. */
 export async function listPlatformEventsSince(
   db: Kysely<Database>,
-  { from, type, accountId, except, limit }: Since & { accountId: string | undefined },
+  accountId: string | undefined,
+  { from, except, limit }: Since,
 ): Promise<PlatformEventRow[]> {
   const conditions = [
     sql`id >= ${from}::uuid and id <> all(${except}::uuid[])`,
-    ...(type === undefined ? [] : [sql`type = ${type}`]),
     ...(accountId === undefined ? [] : [sql`account_id = ${accountId}::uuid`]),
   ]
   const wanted = sql.join(conditions, sql` and `)

@@ -29,8 +29,10 @@ interface Range {
 }
 
 interface Following<T> {
-  /** Lists events, oldest first. */
+  /** Lists events of every type, oldest first, so that each read goes on behind all that the last one looked at. */
   read: (range: Range) => Promise<T[]>
+  /** The only type that is told; all when undefined. */
+  type: string | undefined
   present: (event: T) => unknown
   /** The event behind which the stream begins; now when undefined. */
   after: string | undefined
@@ -58,7 +60,7 @@ export async function followEvents<T extends { id: string; type: string }>(
   { now, stopping, config }: Services,
   following: Following<T>,
 ): Promise<void> {
-  const { present, after, watch, res } = following
+  const { type, present, after, watch, res } = following
   const signal = AbortSignal.any([following.signal, stopping.signal])
   const writer = new EventStreamWriter(res, signal)
   const until = performance.now() + LONGEST_MS
@@ -67,32 +69,33 @@ export async function followEvents<T extends { id: string; type: string }>(
   const read = (from: string, seen: ReadonlySet<string>) =>
     following.read({ from, except: [...seen], limit: MOST })
 
-  const place = after ?? firstIdAt(now())
+  let place = after ?? firstIdAt(now())
   let from = lateFrom(timeOfId(place))
   const told = new Set(after === undefined ? (await read(from, new Set())).map(({ id }) => id) : [after])
   await writer.open(RETRY_MS, place)
   let spokenAt = performance.now()
   while (!signal.aborted && performance.now() < until) {
     const events = await read(from, told)
-    if (events.length > 0) {
-      await writer.send(events.map((event) => ({ event: event.type, id: event.id, data: present(event) })))
+    const wanted = type === undefined ? events : events.filter((event) => event.type === type)
+    if (wanted.length > 0) {
+      await writer.send(wanted.map((event) => ({ event: event.type, id: event.id, data: present(event) })))
+      spokenAt = performance.now()
+    }
+    const newest = events.at(-1)
+    if (newest) {
+      place = later(place, newest.id)
       for (const { id } of events) told.add(id)
-      const newest = events.at(-1)
-      if (newest) from = later(from, lateFrom(timeOfId(newest.id)))
+      from = later(from, lateFrom(timeOfId(newest.id)))
       for (const id of told) {
         if (told.size > MOST_TOLD) from = later(from, id)
         if (id < from || told.size > MOST_TOLD) told.delete(id)
       }
-      spokenAt = performance.now()
-      continue
     }
     const silentMs = quietMs - (performance.now() - spokenAt)
     if (silentMs <= 0) {
-      await writer.comment('keep-alive')
+      await writer.comment('keep-alive', place)
       spokenAt = performance.now()
-      continue
-    }
-    await watch.next(Math.min(silentMs, READ_AGAIN_MS), signal)
+    } else if (!newest) await watch.next(Math.min(silentMs, READ_AGAIN_MS), signal)
   }
   res.end()
 }

@@ -25,8 +25,8 @@ export const streamEvents = route({
     const after = placeOf(query, headers)
     using watch = services.eventFollowers.follow(accountId, accountId)
     await followEvents(services, {
-      read: (range) =>
-        eventFeedRepository.listEventsSince(services.db, accountId, { ...range, type: query.type }),
+      read: (range) => eventFeedRepository.listEventsSince(services.db, accountId, range),
+      type: query.type,
       present: presentEvent,
       after,
       watch,

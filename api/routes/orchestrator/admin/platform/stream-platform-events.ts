@@ -31,8 +31,8 @@ export const streamPlatformEvents = route({
     const after = placeOf(query, headers)
     using watch = services.eventFollowers.follow(OPERATORS, accountId ?? ALL)
     await followEvents(services, {
-      read: (range) =>
-        eventFeedRepository.listPlatformEventsSince(services.db, { ...range, type, accountId }),
+      read: (range) => eventFeedRepository.listPlatformEventsSince(services.db, accountId, range),
+      type,
       present: presentPlatformEvent,
       after,
       watch,

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { sql } from 'kysely'
+import { followEvents } from '../../../../../api/routes/builder/account/follow-events.ts'
+import { presentEvent } from '../../../../../api/routes/builder/account/present-event.ts'
 import { hearth } from '../../../../../client/index.ts'
+import { listEventsSince } from '../../../../../db/repositories/platform/event-feed.ts'
 import * as webhookEventRepository from '../../../../../db/repositories/webhooks/events.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { firstIdAt, timeOfId } from '../../../../../domain/uuid.ts'
@@ -134,10 +140,58 @@ describe('the stream of events of an account', function () {
     const more = await api.call('GET', PATH, { key })
     assert.deepEqual([more.status, more.body.error.code], [429, 'rate_limited'])
     assert.ok(more.headers['retry-after'])
-    await until(() => streams[0]?.comments.includes(': keep-alive') ?? false, 5 * SOON_MS)
+    await until(
+      () => streams[0]?.comments.some((one) => one.startsWith(': keep-alive')) ?? false,
+      5 * SOON_MS,
+    )
     for (const stream of streams) stream[Symbol.dispose]()
 
     await until(() => eventFollowers.size === 0, SOON_MS)
+  })
+
+  it('looks at each event that its type leaves out once, and comes back behind them', async () => {
+    const { db } = api.database
+    const past = firstIdAt(new Date(Date.now() - 3_600_000))
+    await sql`insert into event (id, account_id, type, resource_id, payload)
+      select overlay(uuidv7(make_interval(secs => n - 3600))::text placing '7' from 15 for 1)::uuid, ${accountId},
+        'training.run.failed', uuidv7(), '\x7b7d'
+      from generate_series(1, 1200) n`.execute(db)
+    const reads: { from: string; count: number }[] = []
+    const server = createServer((_, res) => {
+      const leaving = new AbortController()
+      res.on('close', () => leaving.abort())
+      const watch = api.services.eventFollowers.follow(accountId, accountId)
+      void followEvents(api.services, {
+        async read(range) {
+          const events = await listEventsSince(db, accountId, range)
+          reads.push({ from: range.from, count: events.length })
+          return events
+        },
+        type: 'training.run.completed',
+        present: presentEvent,
+        after: past,
+        watch,
+        res,
+        signal: leaving.signal,
+      }).finally(() => watch[Symbol.dispose]())
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    using stream = await followRun(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, { key })
+    await until(() => stream.comments.length > 1, SOON_MS)
+
+    assert.deepEqual(
+      reads.map(({ count }) => count).filter((count) => count > 0),
+      [500, 500, 200],
+    )
+    const looked = timeOfId(reads.at(-1)!.from)
+    assert.ok(looked >= Date.now() - 2_415_000, new Date(looked).toISOString())
+    const place = /^: keep-alive\nid: (\S+)$/.exec(stream.comments.at(-1) ?? '')?.[1] ?? ''
+    assert.ok(timeOfId(place) - looked === 10_000, stream.comments.join('\n'))
+    const id = await write()
+    await until(() => stream.told.length > 0, SOON_MS)
+    assert.deepEqual(ids(stream), [id])
+    stream[Symbol.dispose]()
+    server.close()
   })
 
   it('loses nothing that happens while a client that has heard of no event yet comes back', async () => {

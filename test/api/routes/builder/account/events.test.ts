@@ -95,6 +95,11 @@ describe('the feed of an account', () => {
       assert.match(text, /event_feed/)
       assert.doesNotMatch(text, /Seq Scan|Rows Removed by Filter":[1-9]/)
     }
+    const rare = { ...ALL, type: 'training.run.completed', limit: 21 }
+    const [plan] = await eventsQuery(db, large.accountId, rare).explain('json', sql`analyze, buffers`)
+    const text = JSON.stringify(plan)
+    assert.match(text, /event_feed_type/)
+    assert.doesNotMatch(text, /Seq Scan|Rows Removed by Filter":[1-9]/)
     assert.equal((await listEvents(db, small.accountId, { ...ALL, limit: 21 })).length, 1)
     const { rows } = await sql<{ tuples: number }>`
       select reltuples::int as tuples from pg_class where relname = 'event_feed'`.execute(db)
