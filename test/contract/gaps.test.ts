@@ -9,12 +9,13 @@ const [gaps = '', unbuilt = ''] = readFileSync(new URL('docs/gaps.md', ROOT), 'u
   '## Not built yet',
 )
 
-/** The cells of every row of a table, without its head. */
+const isRule = (line = ''): boolean => line.startsWith('| ---')
+
+/** The cells of every row of all tables, without their heads. */
 const rowsOf = (text: string): string[][] =>
   text
     .split('\n')
-    .filter((line) => line.startsWith('| '))
-    .slice(2)
+    .filter((line, i, lines) => line.startsWith('| ') && !isRule(line) && !isRule(lines[i + 1]))
     .map((line) =>
       line
         .split('|')
