@@ -25,6 +25,9 @@ export type ModelState = Static<typeof ModelState>
 export const TaskSurface = Vocabulary('rest', 'openai', 'mcp', 'action')
 export type TaskSurface = Static<typeof TaskSurface>
 
+/** The surface of a task that is told of; that of a run of a cohort has a name of its own. */
+export const ListedSurface = Vocabulary('rest', 'openai', 'mcp', 'action', 'cohort')
+
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
 /** The progress of a task; the members of `metadata` depend on the step. */
@@ -85,6 +88,7 @@ export const InferenceTask = Type.Object(
   {
     task_id: Uuid,
     endpoint_id: Uuid,
+    surface: ListedSurface,
     status: TaskStatus,
     status_detail: Nullable(StatusDetail),
     model_state: Nullable(ModelState),
@@ -99,9 +103,6 @@ export const InferenceTask = Type.Object(
 export type InferenceTask = Static<typeof InferenceTask>
 
 export const TaskParams = Type.Object({ task_id: Uuid })
-
-/** The surface of a listed task; that of a run of a cohort has a name of its own. */
-export const ListedSurface = Vocabulary('rest', 'openai', 'mcp', 'action', 'cohort')
 
 export const TaskListQuery = Type.Object({
   ...OrderedPageQuery.properties,

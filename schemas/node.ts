@@ -13,6 +13,8 @@ export const NodeModelState = Vocabulary(
 )
 export type NodeModelState = Static<typeof NodeModelState>
 
+export const NodeStatus = Vocabulary('online', 'offline', 'draining', 'removed')
+
 /** The accounts that a node works for: its own account alone (`dedicated`), or every account (`shared`). */
 export const NodeSharing = Vocabulary('dedicated', 'shared')
 export type NodeSharing = Static<typeof NodeSharing>
@@ -202,7 +204,7 @@ export const NodeView = Type.Object({
   node_id: Uuid,
   account_id: Uuid,
   name: Type.String(),
-  status: Vocabulary('online', 'offline', 'draining', 'removed'),
+  status: NodeStatus,
   sharing: NodeSharing,
   inventory: NodeInventory,
   memory_free_mb: Nullable(Type.Integer()),

@@ -176,7 +176,7 @@ export type Placements = Static<typeof Placements>
 export const WorkItemKind = Vocabulary('task', 'run', 'merge', 'cohort')
 export type WorkItemKind = Static<typeof WorkItemKind>
 
-/** A piece of work that has not ended. */
+/** A piece of work, with its workflow. */
 export const WorkItem = Type.Object(
   {
     kind: WorkItemKind,
@@ -202,6 +202,7 @@ export const WorkQuery = Type.Object({
   ...PageQuery.properties,
   kind: WorkItemKind,
   account_id: Type.Optional(Uuid),
+  id: Type.Optional({ ...Uuid, description: 'Only the work with this id, though it has ended' }),
 })
 
 export const ModelCopiesQuery = Type.Object({

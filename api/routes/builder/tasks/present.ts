@@ -36,6 +36,7 @@ export async function presentTask(
   return {
     task_id: row.id,
     endpoint_id: row.endpoint_id,
+    surface: row.surface,
     status: step && canMoveTask(row.status, step) ? step : row.status,
     status_detail: live ?? row.status_detail,
     model_state: row.model_state,

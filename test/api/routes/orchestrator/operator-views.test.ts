@@ -174,7 +174,7 @@ describe('views of operators', () => {
     }
     const waiting = await addTask(one, { waiting_since: new Date() })
     const carried = await addTask(other, { status: 'running', gateway_id: api.services.gateway.id })
-    await addTask(one, { status: 'succeeded' })
+    const ended = await addTask(one, { status: 'succeeded' })
     const run = await buildRun(db, one, { status: 'pending', waiting_reason: 'no node with a GPU' })
     const merge = await buildRun(db, other, { status: 'running', job_type: 'merge' })
     const ids = async (query: string): Promise<string[]> =>
@@ -192,6 +192,8 @@ describe('views of operators', () => {
     assert.deepEqual([await ids('kind=run'), await ids('kind=merge')], [[run.id], [merge.id]])
     assert.equal((await read('/work?kind=run')).work[0].waiting_reason, 'no node with a GPU')
     assert.deepEqual(await ids('kind=cohort'), [])
+    assert.deepEqual(await ids(`kind=task&id=${ended}`), [ended])
+    assert.deepEqual(await ids(`kind=run&id=${merge.id}`), [])
     const first = await read('/work?kind=task&limit=1')
     const next = await read(`/work?kind=task&limit=1&cursor=${first.next_cursor}`)
     assert.deepEqual([first.work[0].id, next.work[0].id], [carried, waiting])

@@ -15,9 +15,9 @@ export const listOpenWork = route({
   success: { status: 200, schema: pageOf('work', WorkItem) },
 
   async handler({ query }, { db, config }) {
-    const { kind, account_id: accountId } = query
-    const { items, next_cursor } = await readPage(query, ['work', kind, accountId], (page) =>
-      openItemRepository.listOpenItems(db, { ...page, kind, accountId }),
+    const { kind, account_id: accountId, id } = query
+    const { items, next_cursor } = await readPage(query, ['work', kind, accountId, id], (page) =>
+      openItemRepository.listOpenItems(db, { ...page, kind, accountId, id }),
     )
     const work = items.map(({ created_at, ...item }) => ({
       kind,
