@@ -45,6 +45,7 @@ interface CallOptions {
   /** Sent as JSON. */
   body?: unknown
   key?: string | null
+  headers?: Record<string, string>
   signal?: AbortSignal
 }
 
@@ -56,13 +57,17 @@ export async function call<T>(path: string, options: CallOptions = {}): Promise<
   return (text === '' ? undefined : JSON.parse(text)) as T
 }
 
-async function open(path: string, { method = 'GET', body, key, signal }: CallOptions): Promise<Response> {
+async function open(
+  path: string,
+  { method = 'GET', body, key, headers, signal }: CallOptions,
+): Promise<Response> {
   const name: KeyName = path.startsWith(ADMIN) ? 'operations' : 'api'
   const credential = key ?? keyOf(name)
   const what = `${method} ${path}`
   const answer = await uncached(path, {
     method,
     headers: {
+      ...headers,
       ...(credential && { 'x-api-key': credential }),
       ...(body !== undefined && { 'content-type': 'application/json' }),
     },

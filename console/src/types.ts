@@ -13,6 +13,11 @@ export type {
 } from '../../schemas/admin.ts'
 export type { ApiKey, CreateApiKey, KeyLimits } from '../../schemas/api-key.ts'
 export type { AuditEntry } from '../../schemas/audit-log.ts'
+export type {
+  CohortSummary as Cohort,
+  EdgeSummary as CohortEdge,
+  StageSummary as CohortStage,
+} from '../../schemas/cohort.ts'
 export type { Dataset, DatasetPreview, PreviewValue, StorageFormat } from '../../schemas/dataset.ts'
 export type { Endpoint } from '../../schemas/endpoint.ts'
 export type { InferenceTask as Task, ListedTask, QueueStats } from '../../schemas/inference-task.ts'

@@ -5,10 +5,13 @@ import { call, HearthError, withQuery } from './api.ts'
 const LIST_MS = 4_000
 
 /** Reads an address again and again; `every: false` reads it once. */
-export function useApi<T>(path: string | null, { every = LIST_MS }: { every?: number | false } = {}) {
+export function useApi<T>(
+  path: string | null,
+  { every = LIST_MS, headers }: { every?: number | false; headers?: Record<string, string> } = {},
+) {
   return useQuery({
     queryKey: [path],
-    queryFn: ({ signal }) => call<T>(path ?? '', { signal }),
+    queryFn: ({ signal }) => call<T>(path ?? '', { signal, ...(headers && { headers }) }),
     enabled: path !== null,
     refetchInterval: every,
     retry: shouldRetry,

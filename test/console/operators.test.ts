@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { buildHeldTask } from '../support/builders/build-endpoint.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
 import { ConsoleTab } from '../support/servers/browser.ts'
@@ -7,9 +8,11 @@ import { ConsoleWorld } from '../support/servers/console-world.ts'
 describe('operators in the console', function () {
   this.timeout(60_000)
   let on: ConsoleWorld
+  let runId: string
   before(async function () {
-    on = await ConsoleWorld.start(this)
-    await createRun(on.api, on.caller.key, { dataset_id: await readyDataset(on.api, on.caller.accountId) })
+    on = await ConsoleWorld.start(this, { config: { TEMPORAL_UI_URL: 'http://temporal.test' } })
+    const dataset_id = await readyDataset(on.api, on.caller.accountId)
+    runId = await createRun(on.api, on.caller.key, { dataset_id })
   })
   after(() => on?.[Symbol.asyncDispose]())
 
@@ -39,6 +42,25 @@ describe('operators in the console', function () {
     await work.getByRole('row', { name: /^run 1 0/ }).waitFor()
     await tab.picture('queues-light')
     assert.deepEqual(await tab.barriers(), [])
+  })
+
+  it('find the workflow of a run and of a task, and accounts do not', async () => {
+    const { api, caller } = on
+    const taskId = await buildHeldTask(api.database.db, caller.accountId, { status: 'failed' })
+    for (const [path, id] of [
+      [`/runs/${runId}`, `job/${runId}`],
+      [`/tasks/${taskId}`, `task/${taskId}`],
+    ] as const) {
+      await using tab = await open(path)
+      const link = tab.page.getByRole('link', { name: id })
+      const place = `http://temporal.test/namespaces/default/workflows/${encodeURIComponent(id)}`
+      assert.equal(await link.getAttribute('href'), place)
+      assert.deepEqual(tab.faults, [])
+
+      await using plain = await on.open(path)
+      await plain.page.getByRole('region', { name: 'Details' }).waitFor()
+      assert.equal(await plain.page.getByText('Workflow', { exact: true }).count(), 0)
+    }
   })
 
   it('find an account by a part of its name, and who changed what', async () => {

@@ -8,7 +8,7 @@ import { Chart } from '../parts/chart.tsx'
 import { compareCurves } from '../parts/curves.ts'
 import { PageLink } from '../parts/link.tsx'
 import { Loading, Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
+import { RunState } from '../parts/state.tsx'
 import type { Epoch, Run } from '../types.ts'
 import { MOST_COMPARED } from './runs.tsx'
 
@@ -93,7 +93,7 @@ function Differences({ of }: { of: readonly Compared[] }) {
               <Table.Th scope="row">state</Table.Th>
               {of.map(({ run }) => (
                 <Table.Td key={run.job_id}>
-                  <State of={run.status} />
+                  <RunState of={run} />
                 </Table.Td>
               ))}
             </Table.Tr>

@@ -1,4 +1,4 @@
-import { Alert, Text } from '@mantine/core'
+import { Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { BUILDER } from '../api.ts'
@@ -6,11 +6,10 @@ import { bytes, measure, number } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts } from '../parts/facts.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
+import { State, StateNote } from '../parts/state.tsx'
 import type { Dataset, DatasetPreview, PreviewValue } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
-import { READING } from './datasets.tsx'
 
 const TrainForm = lazy(() => import('../parts/train-form.tsx'))
 
@@ -24,15 +23,8 @@ export function DatasetPage() {
   const mayTrain = useMay('operator')
   if (!data) return <Loading error={error} what="dataset" />
   return (
-    <Page
-      title={data.dataset_name}
-      lead={<State of={data.status} {...(data.status === 'pending' && { words: READING })} />}
-    >
-      {data.error_message && (
-        <Alert role="note" color="red" variant="outline" title="Why it failed">
-          {data.error_message}
-        </Alert>
-      )}
+    <Page title={data.dataset_name} lead={<State as="dataset" of={data.status} />}>
+      <StateNote as="dataset" of={data.status} why={data.error_message} />
       <Panel title="Details">
         <Facts
           of={{

@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, client, sendingClient } from '../api.ts'
 import { bytes, number } from '../format.ts'
-import { Choice } from '../parts/choice.tsx'
+import { StateChoice } from '../parts/choice.tsx'
 import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
@@ -21,8 +21,6 @@ const FORMATS: Record<string, StorageFormat> = {
 }
 /** Larger files go to the object store itself, which has to let this page do so where it is elsewhere. */
 const MOST_IN_A_FORM = 100_000_000
-/** What a dataset whose file is being read says. */
-export const READING = 'Reading the file'
 
 export function Datasets() {
   const mayUpload = useMay('operator')
@@ -34,18 +32,7 @@ export function Datasets() {
     order: sorted.order,
   })
   return (
-    <Page
-      title="Datasets"
-      actions={
-        <Choice
-          label="State"
-          any="Every state"
-          of={['pending', 'ready', 'failed']}
-          value={status}
-          onChange={setStatus}
-        />
-      }
-    >
+    <Page title="Datasets" actions={<StateChoice as="dataset" value={status} onChange={setStatus} />}>
       {mayUpload && <Upload />}
       <DataTable
         caption="datasets"
@@ -74,7 +61,7 @@ export function Datasets() {
           },
           {
             head: 'State',
-            cell: ({ status }) => <State of={status} {...(status === 'pending' && { words: READING })} />,
+            cell: ({ status }) => <State as="dataset" of={status} />,
           },
           { head: 'Format', cell: ({ storage_format }) => storage_format },
           { head: 'Rows', align: 'right', cell: ({ num_samples }) => number(num_samples) },

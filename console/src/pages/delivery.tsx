@@ -5,7 +5,7 @@ import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
+import { State, StateNote } from '../parts/state.tsx'
 import type { DeliveryDetail } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { useApi } from '../use-api.ts'
@@ -30,7 +30,7 @@ export function DeliveryPage() {
   return (
     <Page
       title={data.event_type}
-      lead={<State of={data.status} />}
+      lead={<State as="delivery" of={data.status} />}
       actions={
         maySend &&
         !OPEN.has(data.status) && (
@@ -41,6 +41,7 @@ export function DeliveryPage() {
       }
     >
       {problem && <Failure error={problem} what="delivery" />}
+      <StateNote as="delivery" of={data.status} />
       <Panel title="Attempts">
         <DataTable
           caption="attempts"
@@ -49,7 +50,7 @@ export function DeliveryPage() {
           empty="No attempt yet."
           columns={[
             { head: 'Attempt', cell: ({ attempt }) => attempt },
-            { head: 'Outcome', cell: ({ outcome }) => <State of={outcome ?? 'delivering'} /> },
+            { head: 'Outcome', cell: ({ outcome }) => <State as="attempt" of={outcome ?? 'open'} /> },
             {
               head: 'Answer',
               cell: ({ status_class, error_code }) => (

@@ -1,4 +1,4 @@
-import { Stack, Tabs } from '@mantine/core'
+import { Stack, Tabs, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { BUILDER } from '../api.ts'
@@ -6,11 +6,12 @@ import { number } from '../format.ts'
 import { CodeText, Json } from '../parts/code.tsx'
 import { Facts } from '../parts/facts.tsx'
 import { Loading, Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
+import { State, StateNote } from '../parts/state.tsx'
 import { Chat } from '../playground/chat.tsx'
 import { codeFor } from '../playground/code-for.ts'
 import type { Endpoint } from '../types.ts'
 import { useApi } from '../use-api.ts'
+import { useMay } from '../use-may.ts'
 
 const SchemaForm = lazy(() => import('../playground/schema-form.tsx'))
 const Embedder = lazy(() => import('../playground/embedder.tsx'))
@@ -22,10 +23,13 @@ const nodes = (count: number): string => (count === 1 ? '1 node' : `${number(cou
 export function EndpointPage() {
   const { endpointId } = useParams({ from: '/endpoints/$endpointId' })
   const { data, error } = useApi<Endpoint>(`${BUILDER}/endpoints/${endpointId}`)
+  const mayAsk = useMay('operator')
   if (!data) return <Loading error={error} what="endpoint" />
-  const isChat = CHATS.has(data.task_type)
   return (
     <Page title={data.display_name || data.name} lead={data.description}>
+      <StateNote as="endpoint" of={data.status} />
+      {data.owned && <StateNote as="review" of={data.review_status} why={data.review_note} />}
+      {data.status === 'active' && data.readiness && <StateNote as="readiness" of={data.readiness} />}
       <Tabs defaultValue="try" keepMounted={false}>
         <Tabs.List mb="md">
           <Tabs.Tab value="try">Try it</Tabs.Tab>
@@ -33,16 +37,10 @@ export function EndpointPage() {
           <Tabs.Tab value="schema">Schema</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="try">
-          {isChat ? (
-            <Chat endpoint={data} />
+          {mayAsk ? (
+            <Playground of={data} />
           ) : (
-            <Suspense fallback={<Loading error={null} what="form" />}>
-              {data.task_type === 'embeddings' ? (
-                <Embedder endpoint={data} />
-              ) : (
-                <SchemaForm endpoint={data} />
-              )}
-            </Suspense>
+            <Text c="dimmed">Only a key with the role operator or admin may ask it.</Text>
           )}
         </Tabs.Panel>
         <Tabs.Panel value="code">
@@ -62,9 +60,10 @@ export function EndpointPage() {
         <Facts
           of={{
             Name: <span className="mono">{data.name}</span>,
-            State: <State of={data.status} />,
-            Readiness: data.readiness ? <State of={data.readiness} /> : '–',
+            State: <State as="endpoint" of={data.status} />,
+            Readiness: data.readiness ? <State as="readiness" of={data.readiness} /> : '–',
             'Loaded on': `${nodes(data.warm_nodes ?? 0)}, on the disks of ${nodes(data.cached_nodes ?? 0)}`,
+            ...(data.owned && { Review: <State as="review" of={data.review_status} /> }),
             Kind: data.task_type,
             'Base model': data.base_model ?? '–',
             Visibility: data.visibility,
@@ -74,5 +73,14 @@ export function EndpointPage() {
         />
       </Panel>
     </Page>
+  )
+}
+
+function Playground({ of }: { of: Endpoint }) {
+  if (CHATS.has(of.task_type)) return <Chat endpoint={of} />
+  return (
+    <Suspense fallback={<Loading error={null} what="form" />}>
+      {of.task_type === 'embeddings' ? <Embedder endpoint={of} /> : <SchemaForm endpoint={of} />}
+    </Suspense>
   )
 }

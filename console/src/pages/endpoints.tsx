@@ -91,8 +91,11 @@ export function Endpoints() {
             ),
           },
           { head: 'Kind', cell: ({ task_type }) => task_type },
-          { head: 'Readiness', cell: ({ readiness }) => (readiness ? <State of={readiness} /> : '–') },
-          { head: 'State', cell: ({ status }) => <State of={status} /> },
+          {
+            head: 'Readiness',
+            cell: ({ readiness }) => (readiness ? <State as="readiness" of={readiness} /> : '–'),
+          },
+          { head: 'State', cell: ({ status }) => <State as="endpoint" of={status} /> },
           {
             head: 'Requests',
             align: 'right',

@@ -21,7 +21,7 @@ export function ModelPage() {
   const model = useApi<Model>(path)
   const versions = usePages<'versions', ModelVersion>(`${path}/versions`, 'versions')
   const lineage = useApi<Lineage>(`${path}/lineage`, { every: 15_000 })
-  const mayChange = useMay('operator')
+  const mayChange = useMay('admin')
   const { run, problem } = useAction()
   if (!model.data) return <Loading error={model.error} what="model" />
   const show = ({ version_id }: ModelVersion, visibility: 'public' | 'private') =>
@@ -43,7 +43,7 @@ export function ModelPage() {
               head: 'State',
               cell: ({ lifecycle_status, lifecycle_note }) => (
                 <>
-                  <State of={lifecycle_status} />
+                  <State as="version" of={lifecycle_status} />
                   {lifecycle_note && <Text size="xs">{lifecycle_note}</Text>}
                 </>
               ),

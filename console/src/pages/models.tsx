@@ -69,7 +69,7 @@ function OwnModels() {
         {
           head: 'State',
           cell: ({ latest_version }) =>
-            latest_version ? <State of={latest_version.lifecycle_status} /> : '–',
+            latest_version ? <State as="version" of={latest_version.lifecycle_status} /> : '–',
         },
         { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
       ]}

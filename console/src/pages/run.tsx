@@ -1,9 +1,9 @@
-import { Alert, Button, Table, Text } from '@mantine/core'
+import { Button, Table, Text } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useMemo, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
-import { bytes, lasted, measure } from '../format.ts'
+import { ago, bytes, lasted, measure, number } from '../format.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Json } from '../parts/code.tsx'
 import { lossCurves } from '../parts/curves.ts'
@@ -14,7 +14,9 @@ import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { RegisterForm } from '../parts/register-form.tsx'
 import { LINES, RunLog } from '../parts/run-log.tsx'
 import { RunProgress } from '../parts/run-progress.tsx'
-import { State } from '../parts/state.tsx'
+import { RunState, StateNote } from '../parts/state.tsx'
+import { useWorkflow } from '../parts/temporal-link.tsx'
+import { stateOfRun } from '../states.ts'
 import type { ArtifactList, Epoch, Run, RunEvents } from '../types.ts'
 import { useApi, useRead } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -29,6 +31,8 @@ export function RunPage() {
   const [error, setError] = useState<Error>()
   const run = useApi<Run>(path, { every: READ_AGAIN_MS })
   const mayChange = useMay('operator')
+  const kind = run.data?.job_type === 'merge' ? 'merge' : 'run'
+  const workflow = useWorkflow(run.data && { kind, id: runId })
   const isOpen = run.data?.status === 'pending' || run.data?.status === 'running'
   // Everything else is read behind the log, so that it lacks nothing of what comes after its last line.
   const log = useRead(['log of run', runId], () => client().runs.logs(runId, { limit: LINES }))
@@ -59,20 +63,11 @@ export function RunPage() {
   return (
     <Page
       title={run.data.job_name}
-      lead={
-        <State
-          of={run.data.status}
-          {...(run.data.waiting && { words: `Waiting: ${run.data.waiting.reason}` })}
-        />
-      }
+      lead={<RunState of={run.data} />}
       actions={mayChange && <Actions run={run.data} isOpen={isOpen} onError={setError} />}
     >
       {error && <Failure error={error} what="change" />}
-      {run.data.error_message && (
-        <Alert role="note" color="red" variant="outline" title="Why it failed">
-          {run.data.error_message}
-        </Alert>
-      )}
+      <StateNote {...stateOfRun(run.data)} why={run.data.error_message ?? whyItWaits(run.data)} />
       {isOpen && progress && <RunProgress of={progress} />}
       <Panel title="Losses">
         {x.length > 0 && curves.length > 0 ? (
@@ -138,6 +133,7 @@ export function RunPage() {
             'Mode and hardware': `${run.data.operating_mode}, ${run.data.hardware_preference}`,
             Attempt: run.data.attempt,
             Created: <Time at={run.data.created_at} />,
+            ...workflow,
             Took: lasted(run.data.started_at, run.data.completed_at),
           }}
         />
@@ -145,6 +141,12 @@ export function RunPage() {
       </Panel>
     </Page>
   )
+}
+
+/** Of a pending run: the reason why no node takes it, or its place behind other runs. */
+function whyItWaits({ waiting, queue_position: before }: Run): string | undefined {
+  if (waiting) return `Since ${ago(waiting.since)}: ${waiting.reason}.`
+  return before ? `${number(before)} before it on the same hardware.` : undefined
 }
 
 interface ActionsProps {
@@ -167,22 +169,30 @@ function Actions({ run, isOpen, onError }: ActionsProps) {
     await client().runs.cancel(run.job_id)
     await queries.invalidateQueries()
   }
+  const setPaused = async (isPaused: boolean) => {
+    const { pause, resume } = client().runs
+    await (isPaused ? pause : resume)(run.job_id)
+    await queries.invalidateQueries()
+  }
   const again = async () => {
     const { job_id } = await client().runs.again(run.job_id, {})
     await navigate({ to: '/runs/$runId', params: { runId: job_id } })
   }
 
-  return isOpen ? (
-    <Button variant="default" loading={isBusy} onClick={() => void attempt(cancel)}>
-      Cancel
+  const isTraining = run.job_type === 'training'
+  const offered: readonly (readonly [words: string, action: () => Promise<void>])[] = isOpen
+    ? [
+        ...(isTraining ? [[run.paused ? 'Resume' : 'Pause', () => setPaused(!run.paused)] as const] : []),
+        ['Cancel', cancel],
+      ]
+    : isTraining
+      ? [['Run again', again]]
+      : []
+  return offered.map(([words, action]) => (
+    <Button key={words} variant="default" loading={isBusy} onClick={() => void attempt(action)}>
+      {words}
     </Button>
-  ) : (
-    run.job_type === 'training' && (
-      <Button variant="default" loading={isBusy} onClick={() => void attempt(again)}>
-        Run again
-      </Button>
-    )
-  )
+  ))
 }
 
 function Download({

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { BUILDER } from '../api.ts'
-import { Choice } from '../parts/choice.tsx'
+import { StateChoice } from '../parts/choice.tsx'
 import { NEWEST } from '../parts/data-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { RunTable } from '../parts/run-table.tsx'
@@ -11,7 +11,6 @@ import { usePages } from '../use-api.ts'
 
 /** The chart has as many colours that one can tell apart. */
 export const MOST_COMPARED = 8
-const STATES = ['pending', 'running', 'completed', 'failed', 'cancelled']
 
 export function Runs() {
   const [status, setStatus] = useState<string | null>(null)
@@ -33,7 +32,7 @@ export function Runs() {
       lead="Training runs and merges."
       actions={
         <>
-          <Choice label="State" any="Every state" of={STATES} value={status} onChange={setStatus} />
+          <StateChoice as="run" value={status} onChange={setStatus} />
           <Button
             variant="default"
             disabled={chosen.size < 2 || chosen.size > MOST_COMPARED}

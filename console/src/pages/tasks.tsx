@@ -1,21 +1,22 @@
-import { Alert, Button, Group, TextInput } from '@mantine/core'
+import { Button, Group, TextInput } from '@mantine/core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
-import { number } from '../format.ts'
-import { Choice } from '../parts/choice.tsx'
+import { number, seconds } from '../format.ts'
+import { Choice, StateChoice } from '../parts/choice.tsx'
+import { Cohort } from '../parts/cohort.tsx'
 import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
+import { State, StateNote } from '../parts/state.tsx'
+import { useWorkflow } from '../parts/temporal-link.tsx'
 import { Outputs } from '../playground/outputs.tsx'
 import type { ListedTask, Task } from '../types.ts'
 import { useApi, usePages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 
-const STATES = ['queued', 'preparing', 'downloading_model', 'loading_model', 'running', 'succeeded', 'failed']
 const SURFACES = ['rest', 'openai', 'mcp', 'action', 'cohort']
 
 const HOUR_MS = 3_600_000
@@ -64,10 +65,8 @@ export function Tasks() {
         </Group>
       </form>
       <Group align="flex-end">
-        <Choice
-          label="State"
-          any="Every state"
-          of={STATES}
+        <StateChoice
+          as="task"
           value={filter.status}
           onChange={(status) => setFilter((now) => ({ ...now, status }))}
         />
@@ -109,7 +108,7 @@ export function Tasks() {
               </PageLink>
             ),
           },
-          { head: 'State', cell: ({ status }) => <State of={status} /> },
+          { head: 'State', cell: ({ status }) => <State as="task" of={status} /> },
           {
             head: 'Endpoint',
             cell: ({ endpoint_id }) => (
@@ -137,6 +136,20 @@ export function Tasks() {
   )
 }
 
+/** How far the step of an open task has come, with what its node says of it. */
+function progressOf({ status_detail: detail }: Task): string {
+  if (!detail) return '–'
+  const { message, eta_seconds: eta } = detail.metadata
+  return [
+    `${detail.progress_pct} %`,
+    ...(typeof message === 'string'
+      ? [message]
+      : typeof eta === 'number'
+        ? [`about ${seconds(eta)} to go`]
+        : []),
+  ].join(', ')
+}
+
 export function TaskPage() {
   const { taskId } = useParams({ from: '/tasks/$taskId' })
   const path = `${BUILDER}/tasks/${taskId}`
@@ -144,6 +157,7 @@ export function TaskPage() {
   const queries = useQueryClient()
   const [problem, setProblem] = useState<Error>()
   const mayCancel = useMay('operator')
+  const workflow = useWorkflow(data && data.surface !== 'cohort' ? { kind: 'task', id: taskId } : undefined)
   if (!data) return <Loading error={error} what="task" />
   const hasEnded = data.status === 'succeeded' || data.status === 'failed'
   const cancel = () =>
@@ -154,7 +168,7 @@ export function TaskPage() {
   return (
     <Page
       title={`Task ${data.task_id.slice(0, 13)}`}
-      lead={<State of={data.status} />}
+      lead={<State as="task" of={data.status} />}
       actions={
         !hasEnded &&
         mayCancel && (
@@ -165,29 +179,28 @@ export function TaskPage() {
       }
     >
       {problem && <Failure error={problem} what="change" />}
-      {data.error && (
-        <Alert role="note" color="red" variant="outline" title="Why it failed">
-          {data.error}
-        </Alert>
-      )}
+      {data.surface !== 'cohort' && <StateNote as="task" of={data.status} why={data.error} />}
       <Panel title="Details">
         <Facts
           of={{
             Id: <span className="mono">{data.task_id}</span>,
+            'Asked by': data.surface,
             Endpoint: (
               <PageLink to="/endpoints/$endpointId" params={{ endpointId: data.endpoint_id }}>
                 {data.endpoint_id}
               </PageLink>
             ),
-            Progress: data.status_detail ? `${data.status_detail.progress_pct} %` : '–',
-            'Model was': data.model_state ? <State of={data.model_state} /> : '–',
+            Progress: hasEnded ? '–' : progressOf(data),
+            'Model was': data.model_state ? <State as="found" of={data.model_state} /> : '–',
             'Inference took':
               data.inference_time_ms === null ? '–' : `${Math.round(data.inference_time_ms)} ms`,
             Created: <Time at={data.created_at} />,
             Completed: <Time at={data.completed_at} />,
+            ...workflow,
           }}
         />
       </Panel>
+      {data.surface === 'cohort' && <Cohort taskId={taskId} isOpen={!hasEnded} />}
       {data.result && (
         <Panel title="Result">
           <Outputs of={data.result} />

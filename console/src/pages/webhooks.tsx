@@ -1,7 +1,7 @@
 import { Alert, Group } from '@mantine/core'
 import { useState } from 'react'
 import { BUILDER, HearthError } from '../api.ts'
-import { Choice } from '../parts/choice.tsx'
+import { Choice, StateChoice } from '../parts/choice.tsx'
 import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
@@ -11,8 +11,6 @@ import { WebhookEndpoints } from '../parts/webhook-endpoints.tsx'
 import { EVENTS } from '../parts/webhook-form.tsx'
 import type { Delivery, WebhookEndpoint } from '../types.ts'
 import { usePages } from '../use-api.ts'
-
-const STATES = ['pending', 'delivering', 'retrying', 'succeeded', 'failed', 'dead_lettered', 'cancelled']
 
 export function Webhooks() {
   const endpoints = usePages<'webhook_endpoints', WebhookEndpoint>(
@@ -45,10 +43,8 @@ function Deliveries() {
       title="Deliveries"
       actions={
         <Group gap="xs">
-          <Choice
-            label="State"
-            any="Every state"
-            of={STATES}
+          <StateChoice
+            as="delivery"
             value={filter.status}
             onChange={(status) => setFilter((now) => ({ ...now, status }))}
           />
@@ -81,7 +77,7 @@ function Deliveries() {
               </PageLink>
             ),
           },
-          { head: 'State', cell: ({ status }) => <State of={status} /> },
+          { head: 'State', cell: ({ status }) => <State as="delivery" of={status} /> },
           { head: 'Attempts', align: 'right', cell: ({ attempt_count }) => attempt_count },
           { head: 'Next attempt', cell: ({ next_attempt_at }) => <Time at={next_attempt_at} /> },
           { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },

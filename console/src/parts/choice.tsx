@@ -1,10 +1,11 @@
 import { Select } from '@mantine/core'
+import { STATES, type Stateful, wordsOf } from '../states.ts'
 
 interface ChoiceProps {
   label: string
   /** The label of no choice. */
   any: string
-  of: readonly string[]
+  of: readonly (string | { value: string; label: string })[]
   value: string | null | undefined
   onChange: (value: string | null) => void
   w?: number
@@ -16,7 +17,9 @@ export function Choice({ label, any, of, value, onChange, w = 170 }: ChoiceProps
     <Select
       aria-label={label}
       placeholder={any}
-      data={of.map((each) => ({ value: each, label: each.replaceAll('_', ' ') }))}
+      data={of.map((each) =>
+        typeof each === 'string' ? { value: each, label: each.replaceAll('_', ' ') } : each,
+      )}
       value={value ?? null}
       onChange={onChange}
       clearable
@@ -24,4 +27,10 @@ export function Choice({ label, any, of, value, onChange, w = 170 }: ChoiceProps
       w={w}
     />
   )
+}
+
+/** A filter by state. */
+export function StateChoice({ as, ...rest }: Pick<ChoiceProps, 'value' | 'onChange'> & { as: Stateful }) {
+  const states = Object.keys(STATES[as]).map((value) => ({ value, label: wordsOf(as, value)[1] }))
+  return <Choice label="State" any="Every state" of={states} {...rest} w={200} />
 }

@@ -35,7 +35,7 @@ function StateOf({ model }: { model: NodeModel }) {
   const pct = got !== undefined && all ? (100 * got) / all : read
   return (
     <>
-      <State of={model.state} />
+      <State as="nodeModel" of={model.state} />
       {pct !== undefined && (model.state === 'downloading_model' || model.state === 'loading_model') && (
         <Progress value={pct} aria-label={`${Math.round(pct)} %`} />
       )}

@@ -1,6 +1,7 @@
 import { SegmentedControl } from '@mantine/core'
 import { useState } from 'react'
 import { ADMIN } from '../api.ts'
+import { waitingFor } from '../states.ts'
 import type { WorkItem } from '../types.ts'
 import { usePages } from '../use-api.ts'
 import { DataTable } from './data-table.tsx'
@@ -16,6 +17,8 @@ const KINDS = [
   { value: 'task', label: 'Tasks' },
   { value: 'cohort', label: 'Cohorts' },
 ]
+
+const STATE_OF = { run: 'run', merge: 'run', task: 'task', cohort: 'cohort' } as const
 
 /** The open work of all accounts, with the workflow of each. */
 export function OpenWorkItems() {
@@ -38,8 +41,8 @@ export function OpenWorkItems() {
           { head: 'What', cell: ({ subject }) => subject ?? '–' },
           {
             head: 'State',
-            cell: ({ status, waiting_reason }) => (
-              <State of={status} {...(waiting_reason && { words: `Waiting: ${waiting_reason}` })} />
+            cell: ({ kind: each, status, waiting_reason }) => (
+              <State as={STATE_OF[each]} of={status} words={waitingFor(waiting_reason)} />
             ),
           },
           {

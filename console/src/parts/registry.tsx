@@ -88,7 +88,7 @@ export function Registry() {
 function Lifecycle({ of }: { of: RegistryEntry }) {
   return (
     <>
-      <State of={of.lifecycle_status} />
+      <State as="version" of={of.lifecycle_status} />
       {of.lifecycle_note ? (
         <Text size="xs">{of.lifecycle_note}</Text>
       ) : (

@@ -1,51 +1,38 @@
-/** The words and the tone of each state that the API names; colour is never the only sign. */
-const STATES: Record<string, [tone: 'good' | 'busy' | 'wait' | 'bad' | 'off', words: string]> = {
-  pending: ['wait', 'Waiting'],
-  running: ['busy', 'Running'],
-  completed: ['good', 'Completed'],
-  succeeded: ['good', 'Succeeded'],
-  failed: ['bad', 'Failed'],
-  cancelled: ['off', 'Cancelled'],
-  queued: ['wait', 'Queued'],
-  assigned: ['busy', 'Assigned to a node'],
-  claimed: ['busy', 'Claimed by a node'],
-  preparing: ['busy', 'Preparing'],
-  downloading_model: ['busy', 'Downloading the model'],
-  loading_model: ['busy', 'Loading the model'],
-  generating: ['busy', 'Generating'],
-  uploading_output: ['busy', 'Uploading the output'],
-  warm: ['good', 'Warm: answers at once'],
-  idle: ['good', 'Loaded'],
-  evicted: ['off', 'Let go'],
-  cached: ['wait', 'Cached: loads from disk first'],
-  cold: ['off', 'Cold: downloads first'],
-  active: ['good', 'Active'],
-  paused: ['wait', 'Paused'],
-  inactive: ['off', 'Inactive'],
-  deprecated: ['wait', 'Deprecated'],
-  disabled: ['bad', 'Disabled'],
-  candidate: ['wait', 'Candidate: not tested yet'],
-  ready: ['good', 'Ready'],
-  preferred: ['good', 'Preferred'],
-  online: ['good', 'Online'],
-  offline: ['bad', 'Offline'],
-  draining: ['wait', 'Draining: takes no new work'],
-  removed: ['off', 'Removed'],
-  delivering: ['busy', 'Delivering'],
-  retrying: ['wait', 'Will be tried again'],
-  dead_lettered: ['bad', 'Given up'],
-  pending_verification: ['wait', 'Not verified yet'],
-  retryable: ['wait', 'Failed, may be tried again'],
-  permanent: ['bad', 'Failed for good'],
-  interrupted: ['wait', 'Interrupted'],
-  resident: ['good', 'Model was loaded'],
+import { Alert } from '@mantine/core'
+import type { ReactNode } from 'react'
+import { type Stateful, stateOfRun, waitingFor, wordsOf } from '../states.ts'
+import type { Run } from '../types.ts'
+
+interface StateProps {
+  as: Stateful
+  of: string
+  words?: string | undefined
 }
 
-export function State({ of, words }: { of: string; words?: string }) {
-  const [tone, usual] = STATES[of] ?? ['off', of.replaceAll('_', ' ')]
+/** A state in words; its colour is never the only sign. */
+export function State({ as, of, words }: StateProps) {
+  const [tone, usual, then] = wordsOf(as, of)
   return (
-    <span className="state" data-tone={tone}>
+    <span className="state" data-tone={tone} title={then}>
       {words ?? usual}
     </span>
+  )
+}
+
+export function RunState({ of }: { of: Run }) {
+  const state = stateOfRun(of)
+  const words = state.as === 'pause' ? undefined : waitingFor(of.waiting?.reason)
+  return <State {...state} words={words} />
+}
+
+/** Says of what waits or has failed why it does, as far as the API knows, and what to do. Other states need no words. */
+export function StateNote({ as, of, why }: Omit<StateProps, 'words'> & { why?: ReactNode }) {
+  const [tone, words, then] = wordsOf(as, of)
+  if (then === undefined) return null
+  return (
+    <Alert role="note" color={tone === 'bad' ? 'red' : 'yellow'} variant="outline" title={words}>
+      {why && <div>{why}</div>}
+      {then}
+    </Alert>
   )
 }

@@ -1,3 +1,9 @@
+import type { ReactNode } from 'react'
+import { ADMIN, withQuery } from '../api.ts'
+import { useKey } from '../session.ts'
+import type { WorkItem } from '../types.ts'
+import { useApi } from '../use-api.ts'
+
 /** Leads to the workflow of a piece of work, where the platform knows the address of the Temporal UI (TEMPORAL_UI_URL). */
 export function TemporalLink({ url, id }: { url: string | null; id: string | null }) {
   if (id === null) return <>none: it went to a node directly</>
@@ -7,4 +13,12 @@ export function TemporalLink({ url, id }: { url: string | null; id: string | nul
       {id}
     </a>
   )
+}
+
+/** The fact about the workflow of a piece of work, for a tab that has the operations key. */
+export function useWorkflow(of: Pick<WorkItem, 'kind' | 'id'> | undefined): Record<string, ReactNode> {
+  const key = useKey('operations')
+  const path = key !== null && of ? withQuery(`${ADMIN}/work`, { kind: of.kind, id: of.id }) : null
+  const [found] = useApi<{ work: WorkItem[] }>(path, { every: false }).data?.work ?? []
+  return found ? { Workflow: <TemporalLink id={found.workflow_id} url={found.temporal_url} /> } : {}
 }

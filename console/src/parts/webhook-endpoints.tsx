@@ -23,11 +23,12 @@ const COLUMNS: readonly Column<WebhookEndpoint>[] = [
     cell: ({ enabled, disabled_reason, verification_status, verification_error }) =>
       enabled ? (
         <State
+          as="receiver"
           of={verification_status}
-          {...(verification_error && { words: `Not verified: ${verification_error.message}` })}
+          words={verification_error ? `Not verified: ${verification_error.message}` : undefined}
         />
       ) : (
-        <State of="disabled" words={`Off: ${disabled_reason ?? 'by its owner'}`} />
+        <State as="receiver" of="disabled" words={`Off: ${disabled_reason ?? 'by its owner'}`} />
       ),
   },
   {
@@ -39,7 +40,8 @@ const COLUMNS: readonly Column<WebhookEndpoint>[] = [
 
 /** The receivers of an account: added, tried, switched off, given another secret, removed. */
 export function WebhookEndpoints({ of }: { of: Listed }) {
-  const mayChange = useMay('operator')
+  const maySend = useMay('operator')
+  const mayChange = useMay('admin')
   const { run, problem } = useAction()
   const [made, setMade] = useState<EndpointWithSecret>()
   const [asked, setAsked] = useState<string>()
@@ -50,8 +52,8 @@ export function WebhookEndpoints({ of }: { of: Listed }) {
   const change = {
     head: 'Change',
     cell: ({ endpoint_id: id, name, enabled }: WebhookEndpoint) => {
-      const buttons: readonly Act[] = [
-        ['Send a test', `Send a test event to ${name}`, () => run(() => api.test(id))],
+      const test: Act = ['Send a test', `Send a test event to ${name}`, () => run(() => api.test(id))]
+      const changes: readonly Act[] = [
         ['New secret', `Give ${name} a new secret`, () => rotate(id)],
         enabled
           ? ['Switch off', `Switch ${name} off`, () => run(() => api.update(id, { enabled: false }))]
@@ -62,7 +64,7 @@ export function WebhookEndpoints({ of }: { of: Listed }) {
       ]
       return (
         <Group gap={4}>
-          {buttons.map(([words, label, act]) => (
+          {[test, ...(mayChange ? changes : [])].map(([words, label, act]) => (
             <Button
               key={label}
               size="compact-sm"
@@ -105,7 +107,7 @@ export function WebhookEndpoints({ of }: { of: Listed }) {
           more={of}
           idOf={({ endpoint_id }) => endpoint_id}
           empty="No receiver yet."
-          columns={mayChange ? [...COLUMNS, change] : COLUMNS}
+          columns={maySend ? [...COLUMNS, change] : COLUMNS}
         />
       </Stack>
     </Panel>

@@ -1,11 +1,11 @@
-import { Alert, Button, Group, JsonInput, Stack, Switch, Text } from '@mantine/core'
+import { Button, Group, JsonInput, Stack, Switch, Text } from '@mantine/core'
 import Form from '@rjsf/mantine'
 import type { RJSFSchema } from '@rjsf/utils'
 import { useState } from 'react'
 import { BUILDER, client } from '../api.ts'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
+import { State, StateNote } from '../parts/state.tsx'
 import type { Endpoint, Task } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { FileOf } from './file-of.tsx'
@@ -108,18 +108,14 @@ function Result({ taskId }: { taskId: string }) {
   return (
     <Panel title="Result">
       <Group mb="sm">
-        <State of={data.status} />
+        <State as="task" of={data.status} />
         {data.status_detail && !ended && <Text size="sm">{data.status_detail.progress_pct} %</Text>}
         {data.inference_time_ms !== null && <Text size="sm">{Math.round(data.inference_time_ms)} ms</Text>}
         <PageLink to="/tasks/$taskId" params={{ taskId }}>
           The task
         </PageLink>
       </Group>
-      {data.error && (
-        <Alert role="note" color="red" variant="outline" title="Why it failed">
-          {data.error}
-        </Alert>
-      )}
+      {data.status === 'failed' && <StateNote as="task" of="failed" why={data.error} />}
       {data.result && <Outputs of={data.result} />}
     </Panel>
   )

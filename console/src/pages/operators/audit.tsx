@@ -114,7 +114,7 @@ function TaskLedger() {
         <Panel title="Ledger of the task">
           <Facts
             of={{
-              State: <State of={data.status} />,
+              State: <State as="task" of={data.status} />,
               Account: <span className="mono">{data.account_id}</span>,
               Endpoint: <span className="mono">{data.endpoint_id}</span>,
               Price: `${number(data.price_micro)} micro-credits`,

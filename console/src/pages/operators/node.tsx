@@ -8,7 +8,7 @@ import { NodeAction } from '../../parts/node-actions.tsx'
 import { NodeModels } from '../../parts/node-models.tsx'
 import { OperatorGate } from '../../parts/operator-gate.tsx'
 import { Failure, Loading, Page, Panel } from '../../parts/page.tsx'
-import { State } from '../../parts/state.tsx'
+import { State, StateNote } from '../../parts/state.tsx'
 import { TemporalLink } from '../../parts/temporal-link.tsx'
 import type { NodeDetail, NodeLogs } from '../../types.ts'
 import { useAction } from '../../use-action.ts'
@@ -30,8 +30,13 @@ function NodeOf({ id }: { id: string }) {
   const { run, problem } = useAction()
   if (!data) return <Loading error={error} what="node" />
   return (
-    <Page title={data.name} lead={<State of={data.status} />} actions={<NodeAction of={data} run={run} />}>
+    <Page
+      title={data.name}
+      lead={<State as="node" of={data.status} />}
+      actions={<NodeAction of={data} run={run} />}
+    >
       {problem && <Failure error={problem} what="change" />}
+      <StateNote as="node" of={data.status} />
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         <Machine of={data} />
         <Place of={data} />
@@ -125,7 +130,7 @@ function Environments({ of }: { of: NodeDetail['environments'] }) {
             head: 'State',
             cell: ({ state, progress, eta_s, error }) => (
               <>
-                <State of={state} words={state === 'installing' ? 'Is installed now' : state} />
+                <State as="environment" of={state} />
                 {progress !== undefined && state === 'installing' && (
                   <Progress value={100 * progress} aria-label={`${Math.round(100 * progress)} % installed`} />
                 )}

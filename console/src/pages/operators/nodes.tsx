@@ -67,7 +67,7 @@ function NodeList() {
               </PageLink>
             ),
           },
-          { head: 'State', cell: (node) => <State of={node.status} /> },
+          { head: 'State', cell: (node) => <State as="node" of={node.status} /> },
           { head: 'Sharing', cell: ({ sharing }) => sharing },
           {
             head: 'Processor',
