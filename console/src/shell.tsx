@@ -15,6 +15,7 @@ import { Link, Outlet, useRouterState } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { Icon, type IconName } from './parts/icon.tsx'
 import { setKey } from './session.ts'
+import { useMe } from './use-may.ts'
 
 const ACCOUNT = [
   ['/', 'Overview', 'overview'],
@@ -64,6 +65,7 @@ export function Shell() {
             <Text fw={700}>Hearth</Text>
           </Group>
           <Group gap="xs">
+            <Identity />
             <SchemeButton />
             <ActionIcon variant="default" size="lg" onClick={signOut} aria-label="Sign out" title="Sign out">
               <Icon name="out" />
@@ -88,6 +90,18 @@ export function Shell() {
         <Outlet />
       </AppShell.Main>
     </AppShell>
+  )
+}
+
+/** The account that the key is of, and its role, which says why a button is missing. */
+function Identity() {
+  const me = useMe().data
+  return (
+    me && (
+      <Text size="sm" c="dimmed" visibleFrom="sm">
+        {me.account.name}, {me.role}
+      </Text>
+    )
   )
 }
 
