@@ -22,7 +22,7 @@ export type { Dataset, DatasetPreview, PreviewValue, StorageFormat } from '../..
 export type { Endpoint } from '../../schemas/endpoint.ts'
 export type { InferenceTask as Task, ListedTask, QueueStats } from '../../schemas/inference-task.ts'
 export type { Lineage, Model, ModelVersion, RegistryEntry } from '../../schemas/model.ts'
-export type { ModelConfig } from '../../schemas/model-config.ts'
+export type { HyperparameterSchema } from '../../schemas/model-config.ts'
 export type { NodeDetail, NodeView } from '../../schemas/node.ts'
 export type { Attention, OpenWork, Overview, Queues, WorkItem } from '../../schemas/operations.ts'
 export type {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Browser } from 'playwright-core'
 import { openSignedIn } from '../support/builders/console.ts'
+import { readyDataset } from '../support/builders/training.ts'
 import { requireBrowser, requireConsole } from '../support/servers/browser.ts'
 import { CSV, DatasetApi } from '../support/servers/dataset-api.ts'
 
@@ -26,7 +27,7 @@ describe('datasets in the console', function () {
     await (await chooser).setFiles(file)
     assert.equal(await tab.page.getByLabel(/^Name/).inputValue(), 'people')
     await tab.page.getByRole('button', { name: 'Upload' }).click()
-    await tab.page.getByRole('link', { name: 'people' }).click()
+    await tab.page.getByRole('heading', { name: 'people', level: 1 }).waitFor()
 
     const rows = tab.page.getByRole('table', { name: 'first rows' })
     await rows.getByRole('row', { name: /31 Ada/ }).waitFor()
@@ -35,6 +36,25 @@ describe('datasets in the console', function () {
 
     await tab.picture('dataset-rows-light')
     assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('are trained on, with the column to predict as one of theirs', async () => {
+    const id = await readyDataset(on.api, on.accountId, { columns: ['age', 'income', 'price'] })
+    await using tab = await openSignedIn(browser, on.api, `/datasets/${id}`, on.key)
+    await tab.page.getByRole('combobox', { name: /^What to train/ }).click()
+    await tab.page.getByRole('option', { name: 'Tabular regression' }).click()
+    await tab.page.getByRole('combobox', { name: 'Column to predict' }).click()
+    await tab.page.getByRole('option', { name: 'income' }).click()
+    await tab.page.getByRole('button', { name: 'Settings' }).click()
+    await tab.page.getByLabel('epochs', { exact: true }).fill('7')
+    assert.deepEqual(await tab.barriers(), [])
+    await tab.page.getByRole('button', { name: 'Train', exact: true }).click()
+    await tab.page.getByLabel('hyperparameters', { exact: true }).waitFor()
+
+    const { body } = await on.api.call('GET', '/api/builder/v1/training/runs', { key: on.key })
+    const { target_column, epochs } = body.runs[0].hyperparameters
+    assert.deepEqual([target_column, epochs], ['income', 7])
     assert.deepEqual(tab.faults, [])
   })
 

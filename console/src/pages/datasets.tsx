@@ -1,5 +1,5 @@
 import { Button, FileInput, Group, Progress, Select, Text, TextInput } from '@mantine/core'
-import { useQueryClient } from '@tanstack/react-query'
+import { useNavigate } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, client, sendingClient } from '../api.ts'
 import { bytes, number } from '../format.ts'
@@ -74,7 +74,7 @@ export function Datasets() {
 }
 
 function Upload() {
-  const queries = useQueryClient()
+  const navigate = useNavigate()
   const [file, setFile] = useState<File | null>(null)
   const [name, setName] = useState('')
   const [format, setFormat] = useState<StorageFormat>('csv')
@@ -94,18 +94,16 @@ function Upload() {
     setSent(0)
     setProblem(undefined)
     try {
-      if (file.size <= MOST_IN_A_FORM)
-        await sendingClient(setSent).datasets.uploadForm({ name, storage_format: format, file })
-      else
-        await client().datasets.upload({
-          dataset_name: name,
-          storage_format: format,
-          file,
-          onProgress: (progress) => setSent(progress.sent / progress.total),
-        })
-      setFile(null)
-      setName('')
-      await queries.invalidateQueries()
+      const { dataset_id } =
+        file.size <= MOST_IN_A_FORM
+          ? await sendingClient(setSent).datasets.uploadForm({ name, storage_format: format, file })
+          : await client().datasets.upload({
+              dataset_name: name,
+              storage_format: format,
+              file,
+              onProgress: (progress) => setSent(progress.sent / progress.total),
+            })
+      await navigate({ to: '/datasets/$datasetId', params: { datasetId: dataset_id } })
     } catch (err) {
       setProblem(err as Error)
     }

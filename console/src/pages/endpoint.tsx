@@ -9,6 +9,7 @@ import { Loading, Page, Panel } from '../parts/page.tsx'
 import { State, StateNote } from '../parts/state.tsx'
 import { Chat } from '../playground/chat.tsx'
 import { codeFor } from '../playground/code-for.ts'
+import { wordsOf } from '../states.ts'
 import type { Endpoint } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -29,7 +30,6 @@ export function EndpointPage() {
     <Page title={data.display_name || data.name} lead={data.description}>
       <StateNote as="endpoint" of={data.status} />
       {data.owned && <StateNote as="review" of={data.review_status} why={data.review_note} />}
-      {data.status === 'active' && data.readiness && <StateNote as="readiness" of={data.readiness} />}
       <Tabs defaultValue="try" keepMounted={false}>
         <Tabs.List mb="md">
           <Tabs.Tab value="try">Try it</Tabs.Tab>
@@ -61,18 +61,29 @@ export function EndpointPage() {
           of={{
             Name: <span className="mono">{data.name}</span>,
             State: <State as="endpoint" of={data.status} />,
-            Readiness: data.readiness ? <State as="readiness" of={data.readiness} /> : '–',
+            Readiness: data.readiness ? <Readiness of={data.readiness} /> : '–',
             'Loaded on': `${nodes(data.warm_nodes ?? 0)}, on the disks of ${nodes(data.cached_nodes ?? 0)}`,
-            ...(data.owned && { Review: <State as="review" of={data.review_status} /> }),
             Kind: data.task_type,
             'Base model': data.base_model ?? '–',
             Visibility: data.visibility,
+            ...(data.review_status !== 'active' && {
+              Review: <State as="review" of={data.review_status} />,
+            }),
             Requests: number(data.total_requests),
             Price: `${data.price_per_request} USD a request`,
           }}
         />
       </Panel>
     </Page>
+  )
+}
+
+/** A cold model is no fault, so its words stand beside it and not on top of the page. */
+function Readiness({ of }: { of: NonNullable<Endpoint['readiness']> }) {
+  return (
+    <>
+      <State as="readiness" of={of} /> {wordsOf('readiness', of)[2]}
+    </>
   )
 }
 

@@ -27,7 +27,7 @@ export function ModelPage() {
   const show = ({ version_id }: ModelVersion, visibility: 'public' | 'private') =>
     run(() => client().models.updateVersion(modelId, version_id, { visibility }))
   return (
-    <Page title={model.data.name}>
+    <Page title={model.data.name} lead="The page of the run that made a version serves it as an endpoint.">
       {problem && <Failure error={problem} what="change" />}
       <Panel title="Versions">
         <DataTable

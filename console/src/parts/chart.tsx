@@ -20,6 +20,13 @@ const COLOURS = {
   dark: ['#9cc2ff', '#ffab70', '#7ddc96', '#d0a8ff', '#f2d06b', '#ff9dc0', '#6fd6dc', '#c9c9c9'],
 }
 const HEIGHT = 280
+/** A loss of billions has to fit beside the chart. */
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 4 })
+
+function showLast(plot: uPlot): void {
+  const last = (plot.data[0]?.length ?? 0) - 1
+  if (plot.cursor.idx === null && last >= 0 && plot.legend.idx !== last) plot.setLegend({ idx: last })
+}
 
 /** Lines over a common x; new points move the lines without drawing the whole page again. */
 export function Chart({ label, xName, x, curves }: ChartProps) {
@@ -41,8 +48,10 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
         scales: { x: { time: false } },
         axes: [
           { ...axis, label: xName, labelSize: 20 },
-          { ...axis, size: 60 },
+          { ...axis, size: 60, values: (_plot, ticks) => ticks.map((tick) => short.format(tick)) },
         ],
+        // Away from the chart the legend shows the end of each line.
+        hooks: { setLegend: [showLast] },
         series: [
           { label: xName },
           ...names.split('\n').map((name, at) => ({
@@ -69,6 +78,7 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
 
   useEffect(() => {
     plot.current?.setData([x, ...curves.map(({ values }) => values)])
+    if (plot.current) showLast(plot.current)
   }, [x, curves, scheme, names])
 
   return <div ref={place} className="chart" role="img" aria-label={label} data-points={x.length} />

@@ -49,7 +49,15 @@ export function RunTable({ chosen, onChoose, ...rest }: RunTableProps) {
       caption="runs"
       columns={onChoose ? [choice, ...COLUMNS] : COLUMNS}
       idOf={(run) => run.job_id}
-      empty="No runs yet. Upload a dataset, then POST /training/runs starts one; docs/concepts.md shows how."
+      empty={
+        <>
+          No runs yet. The page of a{' '}
+          <PageLink to="/datasets" className="link in-text">
+            dataset
+          </PageLink>{' '}
+          starts one.
+        </>
+      }
       {...rest}
     />
   )

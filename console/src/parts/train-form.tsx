@@ -1,4 +1,4 @@
-import { Box, Button, Collapse, Group, Select, Stack, Text, TextInput } from '@mantine/core'
+import { Autocomplete, Box, Button, Collapse, Group, Select, Stack, Text, TextInput } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import Form from '@rjsf/mantine'
 import type { RJSFSchema } from '@rjsf/utils'
@@ -7,7 +7,7 @@ import { type FormEvent, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
 import { uiOf } from '../playground/ui-of.ts'
 import validator from '../playground/validator.ts'
-import type { Dataset, Model, ModelConfig } from '../types.ts'
+import type { Dataset, HyperparameterSchema, Model } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { usePages, useRead } from '../use-api.ts'
 import { Failure, Panel } from './page.tsx'
@@ -26,6 +26,10 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
   const [isOpen, { toggle }] = useDisclosure()
   const offered = configs.data?.model_configs ?? []
   const config = offered.find(({ model_id }) => model_id === chosen)
+  const schema = useRead(['schema of config', chosen], () =>
+    chosen === null ? Promise.resolve(null) : client().modelConfigs.schema(chosen),
+  )
+  const data = config && schema.data
 
   function submit(event: FormEvent) {
     event.preventDefault()
@@ -69,6 +73,16 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
             <BaseChoice value={base} onChange={setBase} />
           </Group>
           {config && <Text size="sm">{config.description}</Text>}
+          {data && (
+            <Columns
+              key={chosen}
+              of={data.schema}
+              columns={dataset.columns?.map((column) => column.name) ?? []}
+              value={settings}
+              onChange={setSettings}
+            />
+          )}
+          {schema.error && <Failure error={schema.error} what="settings" />}
           {configs.error && <Failure error={configs.error} what="kinds of models" />}
           {problem && <Failure error={problem} what="run" />}
           <Group>
@@ -83,10 +97,10 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
           </Group>
         </Stack>
       </form>
-      {config && (
+      {data && (
         <Collapse expanded={isOpen}>
           <Box mt="md" maw={640}>
-            <SettingsForm key={config.model_id} of={config} value={settings} onChange={setSettings} />
+            <SettingsForm key={chosen} of={data.schema} value={settings} onChange={setSettings} />
           </Box>
         </Collapse>
       )}
@@ -95,20 +109,49 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
 }
 
 interface SettingsProps {
-  of: ModelConfig
+  of: HyperparameterSchema
   value: Settings
   onChange: (value: Settings) => void
 }
 
-/** The hyperparameters; each has a default, and only what was changed is sent. */
-function SettingsForm({ of: { model_id }, value, onChange }: SettingsProps) {
-  const { data, error } = useRead(['schema of config', model_id], () =>
-    client().modelConfigs.schema(model_id),
+/** A table may have thousands. */
+const OFFERED_COLUMNS = 50
+const isColumn = (name: string): boolean => name.endsWith('_column')
+
+/** The settings that name a column of the dataset; which one to predict is what a run is about. */
+function Columns({ of, columns, value, onChange }: SettingsProps & { columns: readonly string[] }) {
+  const named = Object.entries(of.properties).filter(([name]) => isColumn(name))
+  if (named.length === 0) return null
+  return (
+    <Group align="flex-end">
+      {named.map(([name, { description, default: usual }]) => (
+        <Autocomplete
+          key={name}
+          label={wordsOf(name)}
+          description={description}
+          placeholder={usual ? String(usual) : 'chosen by itself'}
+          data={columns}
+          limit={OFFERED_COLUMNS}
+          value={(value[name] as string | undefined) ?? ''}
+          onChange={(column) => onChange({ ...value, [name]: column || undefined })}
+          w={300}
+        />
+      ))}
+    </Group>
   )
-  if (!data) return error && <Failure error={error} what="settings" />
-  const schema = data.schema as unknown as RJSFSchema
+}
+
+function wordsOf(name: string): string {
+  const words = name.replaceAll('_', ' ')
+  return words === 'target column' ? 'Column to predict' : words[0]!.toUpperCase() + words.slice(1)
+}
+
+/** The other hyperparameters; each has a default, and only what was changed is sent. */
+function SettingsForm({ of, value, onChange }: SettingsProps) {
+  const properties = Object.fromEntries(Object.entries(of.properties).filter(([name]) => !isColumn(name)))
+  const schema = { ...of, properties } as unknown as RJSFSchema
   const usual = Object.fromEntries(
-    Object.entries(data.schema.properties).map(([name, { default: each }]) => [name, each]),
+    Object.entries(properties).map(([name, { default: each }]) => [name, each]),
   )
   return (
     <Form
@@ -117,12 +160,16 @@ function SettingsForm({ of: { model_id }, value, onChange }: SettingsProps) {
       uiSchema={uiOf(schema)}
       formData={{ ...usual, ...value }}
       validator={validator}
-      onChange={({ formData }) => onChange(changed(formData as Settings, usual))}
+      onChange={({ formData }) => onChange({ ...columnsOf(value), ...changed(formData as Settings, usual) })}
       liveValidate
       showErrorList={false}
     />
   )
 }
+
+/** The form drops what its schema lacks. */
+const columnsOf = (settings: Settings): Settings =>
+  Object.fromEntries(Object.entries(settings).filter(([name]) => isColumn(name)))
 
 const changed = (given: Settings, usual: Settings): Settings =>
   Object.fromEntries(
