@@ -36,7 +36,8 @@ export function bytes(count: number): string {
 
 export const number = (value: number): string => value.toLocaleString('en')
 
-export const shortId = (id: string): string => id.slice(0, 8)
+/** The end of an id: ids of one hour have the same beginning. */
+export const shortId = (id: string): string => `…${id.slice(-8)}`
 
 export function measure(value: unknown): string {
   if (typeof value !== 'number') return typeof value === 'string' ? value : JSON.stringify(value)

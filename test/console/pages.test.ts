@@ -23,6 +23,9 @@ const PAGES = [
   ['/audit', 'Audit'],
 ] as const
 
+/** The width of a small telephone. */
+const NARROW = 360
+
 describe('pages of the console', function () {
   this.timeout(60_000)
   let browser: Browser
@@ -111,16 +114,29 @@ describe('pages of the console', function () {
   }
 
   it('fits a narrow screen, where the pages are behind a button', async () => {
-    await using tab = await open('/runs', { width: 380 })
-    await settled(tab, 'Runs')
-    await tab.picture('runs-narrow')
-
-    const width = await tab.page.locator('html').evaluate((html: { scrollWidth: number }) => html.scrollWidth)
+    await using tab = await open('/', { width: NARROW })
+    const wide: string[] = []
+    const single = [
+      `/runs/${runId}`,
+      `/datasets/${datasetId}`,
+      `/endpoints/${endpoint.id}`,
+      `/endpoints/${form.id}`,
+    ]
+    for (const path of [...PAGES.map(([each]) => each), ...single]) {
+      await tab.page.goto(`/console${path}`)
+      await tab.page.getByRole('heading', { level: 1 }).waitFor()
+      await tab.page.locator('[role=status]').first().waitFor({ state: 'detached' })
+      const width = await tab.page
+        .locator('html')
+        .evaluate((html: { scrollWidth: number }) => html.scrollWidth)
+      await tab.picture(`narrow-${path.slice(1, 10).replaceAll('/', '-')}`)
+      if (width > NARROW) wide.push(`${path}: ${width}`)
+    }
     await tab.page.getByRole('button', { name: 'Pages' }).click()
-    await tab.page.getByRole('link', { name: 'Endpoints' }).click()
+    await tab.page.getByRole('link', { name: 'Runs' }).click()
 
-    await tab.page.getByRole('heading', { name: 'Endpoints', level: 1 }).waitFor()
-    assert.equal(width, 380)
+    await tab.page.getByRole('heading', { name: 'Runs', level: 1 }).waitFor()
+    assert.deepEqual(wide, [])
   })
 
   it('shows the answer of a language model while it comes', async () => {

@@ -1,7 +1,7 @@
 import { Alert, Select } from '@mantine/core'
 import { useState } from 'react'
 import { HearthError, BUILDER } from '../api.ts'
-import { number } from '../format.ts'
+import { number, shortId } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { Keys } from '../parts/keys.tsx'
@@ -110,7 +110,7 @@ function Ledger() {
                   reason
                 ) : (
                   <PageLink to="/tasks/$taskId" params={{ taskId: task_id }}>
-                    {task_id.slice(0, 13)}
+                    {shortId(task_id)}
                   </PageLink>
                 ),
             },

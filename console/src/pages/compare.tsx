@@ -74,7 +74,10 @@ function Differences({ of }: { of: readonly Compared[] }) {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
   return (
     <Panel title="Settings and metrics">
-      <Table.ScrollContainer minWidth={500} scrollAreaProps={{ viewportProps: { tabIndex: 0 } }}>
+      <Table.ScrollContainer
+        minWidth={500}
+        scrollAreaProps={{ viewportProps: { tabIndex: 0 }, offsetScrollbars: 'present' }}
+      >
         <Table aria-label="settings and metrics">
           <Table.Thead>
             <Table.Tr>

@@ -2,7 +2,7 @@ import { Button, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { BUILDER, client } from '../api.ts'
-import { bytes } from '../format.ts'
+import { bytes, shortId } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
@@ -54,7 +54,7 @@ export function ModelPage() {
               cell: ({ job_id }) =>
                 job_id ? (
                   <PageLink to="/runs/$runId" params={{ runId: job_id }}>
-                    run {job_id.slice(0, 8)}
+                    run {shortId(job_id)}
                   </PageLink>
                 ) : (
                   'import'

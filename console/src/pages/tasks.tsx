@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
-import { number, seconds } from '../format.ts'
+import { number, seconds, shortId } from '../format.ts'
 import { Choice, StateChoice } from '../parts/choice.tsx'
 import { Cohort } from '../parts/cohort.tsx'
 import { DataTable, NEWEST } from '../parts/data-table.tsx'
@@ -104,7 +104,7 @@ export function Tasks() {
             head: 'Task',
             cell: ({ task_id }) => (
               <PageLink to="/tasks/$taskId" params={{ taskId: task_id }}>
-                {task_id.slice(0, 13)}
+                {shortId(task_id)}
               </PageLink>
             ),
           },
@@ -113,13 +113,13 @@ export function Tasks() {
             head: 'Endpoint',
             cell: ({ endpoint_id }) => (
               <PageLink to="/endpoints/$endpointId" params={{ endpointId: endpoint_id }}>
-                {endpoint_id.slice(0, 8)}
+                {shortId(endpoint_id)}
               </PageLink>
             ),
           },
           { head: 'Asked by', cell: ({ surface }) => surface },
           {
-            head: 'Tokens',
+            head: 'Tokens in + out',
             align: 'right',
             cell: ({ tokens_in, tokens_out }) =>
               tokens_in === null ? '–' : `${number(tokens_in)} + ${number(tokens_out ?? 0)}`,
@@ -167,7 +167,7 @@ export function TaskPage() {
 
   return (
     <Page
-      title={`Task ${data.task_id.slice(0, 13)}`}
+      title={`Task ${shortId(data.task_id)}`}
       lead={<State as="task" of={data.status} />}
       actions={
         !hasEnded &&

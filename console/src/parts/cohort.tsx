@@ -1,5 +1,5 @@
 import { Alert, Stack, Text } from '@mantine/core'
-import { bytes, number, seconds } from '../format.ts'
+import { bytes, number, seconds, shortId } from '../format.ts'
 import type { Cohort as CohortView, CohortEdge, CohortStage } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { useMe } from '../use-may.ts'
@@ -64,11 +64,11 @@ function Stages({ of }: { of: readonly CohortStage[] }) {
           head: 'Endpoint',
           cell: ({ endpoint_id, model_name }) => (
             <PageLink to="/endpoints/$endpointId" params={{ endpointId: endpoint_id }}>
-              {model_name ?? endpoint_id.slice(0, 8)}
+              {model_name ?? shortId(endpoint_id)}
             </PageLink>
           ),
         },
-        { head: 'Node', cell: ({ node_name, node_id }) => node_name ?? node_id?.slice(0, 8) ?? '–' },
+        { head: 'Node', cell: ({ node_name, node_id }) => node_name ?? (node_id ? shortId(node_id) : '–') },
         { head: 'Attempt', align: 'right', cell: ({ attempt }) => attempt },
         { head: 'Waited', align: 'right', cell: ({ wait_ms }) => ms(wait_ms) },
         { head: 'Loaded', align: 'right', cell: ({ load_ms }) => ms(load_ms) },

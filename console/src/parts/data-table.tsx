@@ -51,7 +51,10 @@ export function DataTable<T>({
     )
   return (
     <>
-      <Table.ScrollContainer minWidth={560} scrollAreaProps={{ viewportProps: { tabIndex: 0 } }}>
+      <Table.ScrollContainer
+        minWidth={560}
+        scrollAreaProps={{ viewportProps: { tabIndex: 0 }, offsetScrollbars: 'present' }}
+      >
         {/* A component for each cell would take most of the time of a long list. */}
         <table className="rows" aria-label={caption}>
           <thead>

@@ -1,6 +1,7 @@
 import { SegmentedControl } from '@mantine/core'
 import { useState } from 'react'
 import { ADMIN } from '../api.ts'
+import { shortId } from '../format.ts'
 import { waitingFor } from '../states.ts'
 import type { WorkItem } from '../types.ts'
 import { usePages } from '../use-api.ts'
@@ -37,7 +38,7 @@ export function OpenWorkItems() {
         idOf={({ id }) => id}
         empty="Nothing of this kind is open."
         columns={[
-          { head: 'Id', cell: ({ id }) => <span className="mono">{id.slice(0, 13)}</span> },
+          { head: 'Id', cell: ({ id }) => <span className="mono">{shortId(id)}</span> },
           { head: 'What', cell: ({ subject }) => subject ?? '–' },
           {
             head: 'State',
@@ -47,14 +48,14 @@ export function OpenWorkItems() {
           },
           {
             head: 'Account',
-            cell: ({ account_id }) => <span className="mono">{account_id.slice(0, 8)}</span>,
+            cell: ({ account_id }) => <span className="mono">{shortId(account_id)}</span>,
           },
           {
             head: 'Node',
             cell: ({ node_id }) =>
               node_id ? (
                 <PageLink to="/nodes/$nodeId" params={{ nodeId: node_id }}>
-                  {node_id.slice(0, 8)}
+                  {shortId(node_id)}
                 </PageLink>
               ) : (
                 '–'

@@ -1,7 +1,7 @@
 import { Progress, SimpleGrid, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { ADMIN } from '../../api.ts'
-import { bytes, seconds } from '../../format.ts'
+import { bytes, seconds, shortId } from '../../format.ts'
 import { DataTable } from '../../parts/data-table.tsx'
 import { Facts, Time } from '../../parts/facts.tsx'
 import { NodeAction } from '../../parts/node-actions.tsx'
@@ -160,7 +160,7 @@ function Log({ id }: { id: string }) {
           {data.logs.map(({ job_id, attempt, seq, at, message }) => (
             <div key={`${job_id} ${attempt} ${seq}`}>
               <time dateTime={at}>{at.slice(11, 19)}</time>
-              <span title={job_id}>{job_id?.slice(0, 8)}</span> {message}
+              <span title={job_id ?? ''}>{job_id && shortId(job_id)}</span> {message}
             </div>
           ))}
         </pre>
