@@ -3,19 +3,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { run } from './run-command.ts'
 
-/** The pictures of `docs/pictures`, with those that tests of the console take of its pages. */
+/** The pictures of `docs/pictures`, with those that the walk through the console takes of a true run and its model. */
 const PICTURES = {
-  'console-run.png': 'run-light.png',
-  'console-endpoint.png': 'endpoint-form-light.png',
+  'console-run.png': 'readme-run.png',
+  'console-endpoint.png': 'readme-endpoint.png',
 } as const
-const TEST = 'test/console/pages.test.ts'
-const GREP = 'the pages of single things do neither in light colours'
+const TEST = 'test/e2e/console.test.ts'
 
 /** Takes the pictures anew, of the console as it is. */
 const folder = mkdtempSync(join(tmpdir(), 'hearth-pictures-'))
 try {
   const env = { ...process.env, HEARTH_TEST_PICTURES: folder }
-  const ok = await run(['npm', 'test', '--', TEST, '--grep', GREP], { env })
+  const ok = await run(['npm', 'test', '--', TEST], { env })
   if (!ok) throw new Error(`${TEST} has failed`)
   mkdirSync('docs/pictures', { recursive: true })
   for (const [name, taken] of Object.entries(PICTURES))

@@ -116,7 +116,7 @@ describe('the console of a platform', function () {
     const file = { name: 'houses.csv', mimeType: 'text/csv', buffer: regressionTable(4_000) }
     await (await chooser).setFiles(file)
     await press('Upload')
-    await tab.page.getByRole('link', { name: 'houses' }).click()
+    await heading('houses')
     await tab.page.getByRole('table', { name: 'columns' }).waitFor()
     await look('dataset')
   })
@@ -124,6 +124,7 @@ describe('the console of a platform', function () {
   it('trains on it while the curve moves', async () => {
     await tab.page.getByRole('combobox', { name: /^What to train/ }).click()
     await tab.page.getByRole('option', { name: 'Tabular regression' }).click()
+    await tab.page.getByRole('combobox', { name: 'Column to predict' }).fill('target')
     await press('Settings')
     await tab.page.getByLabel('epochs', { exact: true }).fill('600')
     await tab.page.getByLabel('learning_rate', { exact: true }).fill('0.02')
@@ -141,6 +142,7 @@ describe('the console of a platform', function () {
     await tab.page.locator('[data-points="600"]').waitFor()
     await tab.page.getByRole('table', { name: 'artifacts' }).waitFor()
     await look('run')
+    await tab.picture('readme-run', 900)
   })
 
   it('delivers what it told of the run once more', async () => {
@@ -181,9 +183,11 @@ describe('the console of a platform', function () {
     await tab.page.getByLabel(/^Name of the endpoint/).fill('house-prices')
     await press('Serve')
     await heading('house-prices')
+    await tab.page.getByRole('button', { name: 'Remove' }).last().click()
     await press('Run')
     await tab.page.getByRole('region', { name: 'Result' }).getByText('Succeeded').waitFor(LONG)
     await look('playground')
+    await tab.picture('readme-endpoint', 900)
     await tab.page.getByRole('tab', { name: 'Code' }).click()
     for (const language of ['curl', 'TypeScript', 'Python'])
       await tab.page.getByRole('region', { name: language }).waitFor()

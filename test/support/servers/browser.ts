@@ -91,11 +91,22 @@ export class ConsoleTab implements AsyncDisposable {
       .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`))
   }
 
-  async picture(name: string): Promise<void> {
+  /** Pictures the whole page, or what a window of this height shows of it. */
+  async picture(name: string, height?: number): Promise<void> {
     await mkdir(PICTURES, { recursive: true })
     // A part that stays in its place while the page scrolls would be pictured in the middle of it.
     await this.page.locator('html').evaluate((html: { scrollTop: number }) => (html.scrollTop = 0))
-    await this.page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true })
+    const path = join(PICTURES, `${name}.png`)
+    if (height === undefined) {
+      await this.page.screenshot({ path, fullPage: true })
+      return
+    }
+    const usual = this.page.viewportSize()
+    await this.page.setViewportSize({ width: usual?.width ?? height, height })
+    // The borders of fields are still on their way from the colours of another scheme.
+    await this.page.waitForTimeout(400)
+    await this.page.screenshot({ path })
+    if (usual) await this.page.setViewportSize(usual)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
