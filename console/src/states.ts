@@ -150,6 +150,7 @@ const ENVIRONMENT: Of<NodeDetail['environments'][number]['state']> = {
 }
 
 const COHORT: Of<Cohort['status']> = {
+  preparing: ['busy', 'Preparing its models'],
   queued: ['wait', 'Queued', 'Its first stages are called once its workflow has begun.'],
   running: ['busy', 'Running'],
   succeeded: ['good', 'Succeeded'],

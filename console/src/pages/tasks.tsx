@@ -108,7 +108,11 @@ export function Tasks() {
               </PageLink>
             ),
           },
-          { head: 'State', cell: ({ status }) => <State as="task" of={status} /> },
+          {
+            head: 'State',
+            cell: ({ status, cohort_status: of }) =>
+              of ? <State as="cohort" of={of} /> : <State as="task" of={status} />,
+          },
           {
             head: 'Endpoint',
             cell: ({ endpoint_id }) => (

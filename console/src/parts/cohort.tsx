@@ -28,9 +28,9 @@ export function Cohort({ taskId, isOpen }: { taskId: string; isOpen: boolean }) 
             {data.waiting_for}
           </Alert>
         )}
-        <Text size="sm">
-          {seconds(data.elapsed_ms / 1_000)} of about {seconds(data.estimated_latency_ms / 1_000)} by the
-          plan; {number(data.cost_credits)} credits.
+        <Text size="sm" component="div">
+          <State as="cohort" of={data.status} /> {seconds(data.elapsed_ms / 1_000)} of about{' '}
+          {seconds(data.estimated_latency_ms / 1_000)} by the plan; {number(data.cost_credits)} credits.
         </Text>
         <Facts of={workflow} />
         <Stages of={data.stages} />

@@ -129,7 +129,7 @@ function Columns({ of, columns, value, onChange }: SettingsProps & { columns: re
           key={name}
           label={wordsOf(name)}
           description={description}
-          placeholder={usual ? String(usual) : 'chosen by itself'}
+          placeholder={typeof usual === 'string' && usual ? usual : 'chosen by itself'}
           data={columns}
           limit={OFFERED_COLUMNS}
           value={(value[name] as string | undefined) ?? ''}
