@@ -5,6 +5,20 @@ const MOST_NAMES = 1_000
 const MOST_EDITS = 3
 /** The share of the longer name that may differ. */
 const MOST_SHARE = 0.4
+/** So many mistyped names of one request are compared: each is compared with all names, while nothing else is done. */
+const MOST_TYPED = 20
+
+/** Returns a function that asks what was meant by the mistyped names of one request; by the first of them, if there are many. */
+export function asker(names: readonly string[]): (typed: string) => string {
+  const asked = new Map<string, string>()
+  return (typed) => {
+    const before = asked.get(typed)
+    if (before !== undefined || asked.size >= MOST_TYPED) return before ?? ''
+    const question = didYouMean(typed, names)
+    asked.set(typed, question)
+    return question
+  }
+}
 
 /** Returns the question whether a name that is known was meant; an empty text where none is near. */
 export function didYouMean(typed: string, names: Iterable<string>): string {
@@ -22,30 +36,42 @@ function nearestName(typed: string, names: Iterable<string>): string | undefined
     if (compared++ === MOST_NAMES) break
     const longer = Math.max(name.length, typed.length)
     if (longer > LONGEST || Math.abs(name.length - typed.length) >= fewest) continue
-    const edits = editsBetween(typed.toLowerCase(), name.toLowerCase())
-    if (edits >= fewest || edits > MOST_SHARE * longer) continue
+    const most = Math.min(fewest - 1, Math.floor(MOST_SHARE * longer))
+    const edits = editsBetween(typed.toLowerCase(), name.toLowerCase(), most)
+    if (edits > most) continue
     nearest = name
     fewest = edits
   }
   return nearest
 }
 
-/** Counts the characters to add, drop, change or swap with their neighbour (optimal string alignment). */
-function editsBetween(a: string, b: string): number {
+/**
+ * Counts the characters to add, drop, change or swap with their neighbour (optimal string alignment); infinite when there are
+ * more than `most`. What differs by more places than that is passed over.
+ */
+function editsBetween(a: string, b: string, most: number): number {
   let twoBefore: number[] = []
   let before = Array.from({ length: b.length + 1 }, (_, j) => j)
+  let fewestBefore = 0
   for (let i = 1; i <= a.length; i++) {
-    const row = [i]
-    for (let j = 1; j <= b.length; j++) {
+    const row: number[] = Array.from({ length: b.length + 1 }, () => Infinity)
+    row[0] = i
+    let fewest = i
+    for (let j = Math.max(1, i - most); j <= Math.min(b.length, i + most); j++) {
       const isSame = a[i - 1] === b[j - 1]
       const isSwapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
-      row[j] = Math.min(
+      const edits = Math.min(
         before[j]! + 1,
         row[j - 1]! + 1,
         before[j - 1]! + (isSame ? 0 : 1),
         isSwapped ? twoBefore[j - 2]! + 1 : Infinity,
       )
+      row[j] = edits
+      fewest = Math.min(fewest, edits)
     }
+    // A swap goes on from the row before the last one.
+    if (Math.min(fewest, fewestBefore) > most) return Infinity
+    fewestBefore = fewest
     twoBefore = before
     before = row
   }

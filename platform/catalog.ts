@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
 import { faultInWords, short } from '../domain/fault-words.ts'
-import { didYouMean } from '../domain/nearest-name.ts'
+import { asker } from '../domain/nearest-name.ts'
 import {
   ModelConfigFile,
   type HyperparameterSchema,
@@ -124,11 +124,12 @@ function resolve(
   const known: Record<string, unknown> = {}
   const spelling: Record<string, string> = {}
   const warnings: string[] = []
+  const question = asker([...Object.keys(defaults), ...Object.keys(config.aliases)])
   const named = Object.entries(given).toSorted(([a], [b]) => Number(a in defaults) - Number(b in defaults))
   for (const [key, value] of named) {
     const name = Object.hasOwn(config.aliases, key) ? config.aliases[key] : key
     if (name === undefined || !Object.hasOwn(defaults, name)) {
-      const meant = didYouMean(key, [...Object.keys(defaults), ...Object.keys(config.aliases)])
+      const meant = question(key)
       const told = `Hyperparameter ${short(key)} is not known to ${config.model_id} and is ignored`
       warnings.push(meant ? `${told}; ${meant}` : `${told}.`)
       continue

@@ -4,7 +4,7 @@ import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
 import type { StageInput } from '../../../domain/cohorts/known-inputs.ts'
 import { accessTo } from '../../../domain/endpoint.ts'
 import { estimateMs } from '../../../domain/estimates.ts'
-import { didYouMean } from '../../../domain/nearest-name.ts'
+import { asker } from '../../../domain/nearest-name.ts'
 import type { PlanReason } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
 import type { EndpointRow } from '../../tables/models.ts'
@@ -49,7 +49,7 @@ export async function readStageModels(
     if (row) found.set(model_config_id, row)
   }
   const isMistyped = [...refs].some((ref) => !isKnown(found.get(ref), accountId))
-  const names = isMistyped ? await readNames(db, accountId) : []
+  const meant = asker(isMistyped ? await readNames(db, accountId) : [])
   const estimate = await estimator(db, [...found.values()])
   const result: StageModels = {
     models: new Map(),
@@ -60,17 +60,17 @@ export async function readStageModels(
   }
   for (const stage of stages) {
     const row = found.get(stage.endpoint_id ?? stage.model_config_id!)
-    const refusal = refusalOf(row, stage, { accountId, names })
+    const refusal = refusalOf(row, stage, { accountId, meant })
     if (refusal) result.reasons.push(refusal)
     for (const ref of stage.fallbacks)
-      if (!isKnown(found.get(ref), accountId)) result.reasons.push(unknownFallback(stage, ref, names))
+      if (!isKnown(found.get(ref), accountId)) result.reasons.push(unknownFallback(stage, ref, meant))
     if (!row || refusal) continue
     result.models.set(stage.stage_id, estimate(row))
     result.configs.set(stage.stage_id, row.version_id)
     result.inputs.set(stage.stage_id, row)
     const usable = stage.fallbacks.flatMap((ref) => {
       const fallback = found.get(ref)
-      if (!fallback || refusalOf(fallback, stage, { accountId, names })) return []
+      if (!fallback || refusalOf(fallback, stage, { accountId, meant })) return []
       return [{ ...estimate(fallback), ref, version_id: fallback.version_id }]
     })
     result.fallbacks.set(stage.stage_id, usable)
@@ -115,31 +115,28 @@ async function readNames(db: Kysely<Database>, accountId: string): Promise<strin
 const isKnown = (row: Found | undefined, accountId: string): row is Found =>
   row !== undefined && accessTo(row, accountId) !== 'none'
 
-const unknownFallback = (
-  { stage_id }: GraphStage,
-  fallback: string,
-  names: readonly string[],
-): PlanReason => ({
+const unknownFallback = ({ stage_id }: GraphStage, fallback: string, meant: Caller['meant']): PlanReason => ({
   code: 'unknown_endpoint',
-  message: `stage "${stage_id}": there is no endpoint "${fallback}", which it names as a fallback${question(fallback, names)}`,
+  message: `stage "${stage_id}": there is no endpoint "${fallback}", which it names as a fallback${question(fallback, meant)}`,
   stage_id,
 })
 
 interface Caller {
   accountId: string
-  names: readonly string[]
+  /** Asks what was meant by a name. */
+  meant: (name: string) => string
 }
 
 /** Continues a sentence about an endpoint that is not there. */
-function question(name: string, names: readonly string[]): string {
-  const meant = didYouMean(name, names)
-  return meant && `; ${meant}`
+function question(name: string, meant: Caller['meant']): string {
+  const asked = meant(name)
+  return asked && `; ${asked}`
 }
 
 function refusalOf(
   row: Found | undefined,
   stage: GraphStage,
-  { accountId, names }: Caller,
+  { accountId, meant }: Caller,
 ): PlanReason | undefined {
   const { stage_id, endpoint_id } = stage
   const reason = (code: PlanReason['code'], message: string): PlanReason => ({ code, message, stage_id })
@@ -151,7 +148,7 @@ function refusalOf(
         )
       : reason(
           'unknown_endpoint',
-          `stage "${stage_id}": there is no endpoint "${endpoint_id}"${question(endpoint_id, names)}`,
+          `stage "${stage_id}": there is no endpoint "${endpoint_id}"${question(endpoint_id, meant)}`,
         )
   }
   if (accessTo(row, accountId) === 'known')

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { asker, didYouMean } from '../../domain/nearest-name.ts'
+
+describe('didYouMean', () => {
+  it('asks for the name that is the fewest edits away, if that is near', () => {
+    const expected: [string, string[], string | undefined][] = [
+      ['epohcs', ['epoch', 'epochs'], 'epochs'],
+      ['Epochs', ['epochs'], 'epochs'],
+      ['abcdefgh', ['abcdefgh-12', 'bcdefghij'], 'abcdefgh-12'],
+      ['abcdefgh', ['abcdefgh-123'], undefined],
+      ['12abcdefgh', ['abcdefgh'], 'abcdefgh'],
+      ['badcfe78', ['abcdef78'], 'abcdef78'],
+      ['badcfehg', ['abcdefgh'], undefined],
+      ['ab', ['ba'], undefined],
+      ['xab', ['xba'], 'xba'],
+      ['', ['a', ''], ''],
+    ]
+
+    for (const [typed, names, near] of expected)
+      assert.equal(didYouMean(typed, names), near === undefined ? '' : `did you mean "${near}"?`, typed)
+  })
+
+  it('asks for the first names of a request alone, and holds nothing up however many there are', () => {
+    const names = Array.from({ length: 1_000 }, (_, i) => 'a'.repeat(58) + String(i).padStart(5, '0'))
+    const meant = asker(names)
+    const begun = performance.now()
+
+    const asked = Array.from({ length: 10_000 }, (_, i) => meant(`${names[i % 320]!.slice(0, -1)}x${i % 5}`))
+
+    assert.equal(new Set(asked).size > 1, true)
+    assert.equal(asked.at(-1), '')
+    assert.equal(
+      meant(`${names[0]!.slice(0, -1)}x0`),
+      'did you mean "' + names[0] + '"?',
+      'the same as before',
+    )
+    assert.ok(performance.now() - begun < 1_500, `took ${performance.now() - begun} ms`)
+  })
+})
