@@ -200,20 +200,27 @@ const forgetPayload = (trx: Transaction<Database>, { id }: Pick<EdgeFacts, 'id'>
     .where('id', '=', id)
     .execute()
 
-/** The edges that are read at once; in a minute each of them has gone on or has failed. */
+/** The edges that are read at once; the others are found once these have failed. */
 const MOST_EDGES = 500
 
 /** Finds open cohorts with attempts whose time has run out and that nobody has ended yet. */
 export async function findOverdueCohorts(db: Kysely<Database>): Promise<string[]> {
   const isReady = sql`producer.completed_at is not null and consumer.loaded_at is not null`
-  // Nothing runs out sooner, nor before both sides are ready or bytes flow, so that few edges are read: most wait for their
-  // producer. The states of the consumer are those of an index.
+  const readyAt = sql`case when ${isReady} then greatest(producer.completed_at, consumer.loaded_at) end`
+  const before = (seconds: number) => sql`now() - make_interval(secs => ${seconds})`
+  // Nothing runs out before both sides are ready or bytes flow, so that few edges are read: most wait for their producer. The
+  // times are those of `deadlineOf`: an edge that is read and has not run out, as that of a long transfer, would take the
+  // place of one that has. The states of the consumer are those of an index.
   const edges = await readEdges(
     db,
     sql`consumer.status in ('loading', 'waiting', 'running') and edge.state not in ('consumed', 'failed')
       and (${isReady} or edge.state = 'transferred' or (edge.state = 'open' and edge.sha256 is not null))
-      and least(tried.called_at, case when ${isReady} then greatest(producer.completed_at, consumer.loaded_at) end)
-        < now() - make_interval(secs => ${EDGE_SECONDS.silence})`,
+      and (cohort.deadline_at <= now() or case
+        when edge.state in ('planned', 'negotiating') then ${readyAt} < ${before(EDGE_SECONDS.negotiate)}
+        else coalesce(tried.called_at, ${readyAt}) < case edge.state
+          when 'open' then case when edge.sha256 is not null then ${before(EDGE_SECONDS.silence)} end
+          when 'transferred' then ${before(EDGE_SECONDS.consume)}
+          else ${before(EDGE_SECONDS.connect)} end end)`,
     sql`limit ${MOST_EDGES}`,
   )
   return [...new Set(edges.filter(failureOf).map(({ cohort_id }) => cohort_id))]

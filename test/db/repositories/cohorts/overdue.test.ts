@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { findOverdueCohorts } from '../../../../db/repositories/cohorts/edge-retries.ts'
 import { findOverdueStages, takeOverdueStage } from '../../../../db/repositories/cohorts/overdue.ts'
+import { sha256Hex } from '../../../../platform/signing.ts'
+import type { EdgeState } from '../../../../schemas/cohort-vocabulary.ts'
 import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
@@ -67,5 +69,55 @@ describe('what takes too long', () => {
 
     assert.deepEqual(await findOverdueCohorts(counted), [late])
     assert.deepEqual(read, [1])
+  })
+
+  it('is found behind any number of long transfers, and counts for each state from its own time', async () => {
+    const { db } = api.database
+    const { accountId } = await api.account()
+    const handOver = async (readyAgoS: number) => {
+      const at = new Date(Date.now() - 1_000 * readyAgoS)
+      const cohort = await buildCohort(db, accountId)
+      const from = await buildStage(db, cohort, { status: 'succeeded', completed_at: at })
+      const to = await buildStage(db, cohort, { position: 1, loaded_at: at })
+      return { id: cohort.id, between: [from, to] as const }
+    }
+    /** Adds a hand-over in a state, whose last call was so long ago. */
+    const add = async (
+      { between }: Awaited<ReturnType<typeof handOver>>,
+      state: EdgeState,
+      calledAgoS: number,
+    ) => {
+      const { id } = await buildEdge(db, between, { state, sha256: sha256Hex(state) })
+      await sql`insert into cohort_edge_attempt (edge_id, attempt, state, called_at)
+        values (${id}, 1, ${state}, now() - make_interval(secs => ${calledAgoS}))`.execute(db)
+    }
+    const known = new Set(await findOverdueCohorts(db))
+    const long = await handOver(600)
+    for (let i = 0; i < 510; i++) await add(long, 'open', 5)
+    const expected: string[] = []
+    for (const [state, readyAgoS, calledAgoS, isLate] of [
+      ['open', 600, 15, true],
+      ['open', 600, 5, false],
+      ['negotiating', 35, 0, true],
+      ['negotiating', 20, 600, false],
+      ['connecting', 600, 35, true],
+      ['negotiated', 600, 20, false],
+      ['transferred', 600, 65, true],
+      ['transferred', 600, 50, false],
+    ] as const) {
+      const made = await handOver(readyAgoS)
+      await add(made, state, calledAgoS)
+      if (isLate) expected.push(made.id)
+    }
+    const ended = await buildCohort(db, accountId, { deadline_at: new Date(Date.now() - 1_000) })
+    const [from, to] = [
+      await buildStage(db, ended, { status: 'succeeded', completed_at: new Date() }),
+      await buildStage(db, ended, { position: 1, loaded_at: new Date() }),
+    ]
+    await add({ id: ended.id, between: [from, to] }, 'open', 0)
+
+    const found = (await findOverdueCohorts(db)).filter((id) => !known.has(id))
+
+    assert.deepEqual(found.toSorted(), [...expected, ended.id].toSorted())
   })
 })
