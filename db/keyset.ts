@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type SelectQueryBuilder, sql } from 'kysely'
 import { ApiError } from '../domain/errors.ts'
+import { isStorable } from '../domain/storable-text.ts'
 import { isUuidV7 } from '../domain/uuid.ts'
 
 /** Returns a digest of a list's filters and order. A cursor is valid only for its own list. */
@@ -23,8 +24,11 @@ export function encodeCursor(scope: string, { id, name }: Place): string {
 export function decodeCursor(scope: string, cursor: string, { byName = false } = {}): Place {
   const [itsScope, id, name, ...rest] = Buffer.from(cursor, 'base64url').toString().split('.')
   const isWhole = rest.length === 0 && (name !== undefined) === byName
-  if (itsScope === scope && id && isUuidV7(id) && isWhole)
-    return { id, ...(name !== undefined && { name: Buffer.from(name, 'base64url').toString() }) }
+  const text = name === undefined ? undefined : Buffer.from(name, 'base64url').toString()
+  // Anybody can make a cursor, and no row has such a name.
+  const isName = text === undefined || isStorable(text)
+  if (itsScope === scope && id && isUuidV7(id) && isWhole && isName)
+    return { id, ...(text !== undefined && { name: text }) }
   throw new ApiError('validation_failed', 'cursor is not one that this list returned for this filter', {
     details: { issues: [{ loc: ['query', 'cursor'], msg: 'unknown cursor', type: 'cursor' }] },
   })

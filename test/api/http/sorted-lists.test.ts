@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
+import { encodeCursor } from '../../../db/keyset.ts'
 import * as datasetRepository from '../../../db/repositories/datasets/datasets.ts'
 import { newId } from '../../../domain/ids.ts'
 import { buildHeldTask } from '../../support/builders/build-endpoint.ts'
@@ -74,6 +75,18 @@ describe('lists in an order', () => {
       }
     })
   }
+
+  it('refuses a cursor whose name no row can have', async () => {
+    const path = `${BUILDER}/datasets?limit=2&sort=name`
+    const { body } = await api.call('GET', path, { key: caller.key })
+    const [scope, id] = Buffer.from(body.next_cursor, 'base64url').toString().split('.')
+    const cursor = encodeCursor(scope!, { id: id!, name: 'a\u0000b' })
+
+    const { status, body: refused } = await api.call('GET', `${path}&cursor=${cursor}`, { key: caller.key })
+
+    assert.equal(status, 422, JSON.stringify(refused))
+    assert.match(refused.error.message, /cursor is not one that this list returned/)
+  })
 
   it('/tasks runs oldest first when asked, and has no other order', async () => {
     const newest = await all('/tasks', '', 'tasks', 'task_id')
