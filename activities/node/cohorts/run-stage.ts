@@ -2,12 +2,12 @@ import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { filesOf } from '../../../domain/task-types/index.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import { filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { StageClaim } from '../../../schemas/cohort-stage.ts'
-import { type CompleteTask, LEASE_SECONDS } from '../../../schemas/lease.ts'
+import type { CompleteTask } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
@@ -24,7 +24,7 @@ export const createCohortActivities = (deps: NodeDeps) => ({
   async runStage({ cohortId, stageId }: { cohortId: string; stageId: string }): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(stageId, cancellationSignal())
-    const leaseS = leaseSecondsOf(deps.control)
+    const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claim = await claimStage(deps, { cohortId, stageId, leaseS }, work.signal)
     using lease = keepLease(deps.control, claim.lease_token, leaseS)
     const over = new AbortController()
@@ -41,10 +41,6 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     }
   },
 })
-
-/** A lease is renewed after a third of its term, and must not end while a call under it may still be repeated. */
-const leaseSecondsOf = ({ patienceMs }: NodeDeps['control']): number =>
-  Math.min(LEASE_SECONDS.maximum, Math.ceil((1.5 * patienceMs) / 1_000))
 
 async function claimStage(
   deps: NodeDeps,
