@@ -4,7 +4,13 @@ import { createMaintenanceActivities } from '../../activities/control/housekeepi
 import * as taskUploadRepository from '../../db/repositories/tasks/uploads.ts'
 import type { NewEvidence } from '../../db/tables/evaluator.ts'
 import { newId } from '../../domain/ids.ts'
-import { cohortFolder, evaluationFolder, evidenceKey, taskFolder } from '../../domain/object-keys.ts'
+import {
+  cohortFolder,
+  evaluationFolder,
+  EVIDENCE,
+  evidenceKey,
+  taskFolder,
+} from '../../domain/object-keys.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { twice } from '../support/assertions/at-least-once.ts'
 import { buildCohort, buildEdge, buildStage } from '../support/builders/cohorts.ts'
@@ -216,5 +222,30 @@ describe('folders of cohorts and of structured runs', function () {
     assert.equal((await left(keys)).length, 1)
     assert.equal((await keep.removeOutlivedFiles()).more, false)
     assert.deepEqual(await left(keys), [])
+  })
+
+  it('are read no further than the batch that goes', async () => {
+    const keys = await Promise.all(Array.from({ length: 700 }, () => put(evidenceKey(newId()))))
+    const { objects } = world.api.services
+    let read = 0
+    const counting = new Proxy(objects, {
+      get(target, name: keyof typeof objects) {
+        const member: unknown = target[name]
+        if (name !== 'list') return typeof member === 'function' ? (member.bind(target) as unknown) : member
+        return async function* (prefix: string) {
+          for await (const file of target.list(prefix)) {
+            if (prefix === EVIDENCE) read += 1
+            yield file
+          }
+        }
+      },
+    })
+    const later = { ...world.api.services, objects: counting, now: () => new Date(Date.now() + 25 * HOUR) }
+
+    const { more } = await createMaintenanceActivities(later).removeOutlivedFiles()
+
+    assert.equal(more, true)
+    assert.equal((await left(keys)).length, 500)
+    assert.ok(read < 500, `${read} files were read`)
   })
 })

@@ -148,18 +148,34 @@ interface AgedFolder {
   openAmong?: (ids: string[]) => Promise<ReadonlySet<string>>
 }
 
-/** Removes a batch of the files of a folder that are older than a day and that no open row needs; tells whether more are left. */
+/** A file that is older than a day, and the id of the row that may need it. */
+interface OldFile {
+  object_key: string
+  owner: string
+}
+
+/**
+ * Removes a batch of the files of a folder that are older than a day and that no open row needs; tells whether more are left.
+ * It reads no further than that, because each batch begins anew.
+ */
 async function removeDayOld(
   objects: ObjectStore,
   { folder, now, idAt = 0, openAmong = () => Promise.resolve(new Set()) }: AgedFolder,
 ): Promise<boolean> {
-  const old: { object_key: string; owner: string }[] = []
-  for await (const { key, lastModified } of objects.list(folder)) {
-    if (lastModified.getTime() < now.getTime() - DAY_MS)
-      old.push({ object_key: key, owner: key.split('/')[idAt] ?? '' })
+  const unneeded: OldFile[] = []
+  let old: OldFile[] = []
+  const examine = async () => {
+    const open = await openAmong([...new Set(old.map(({ owner }) => owner))])
+    unneeded.push(...old.filter(({ owner }) => !open.has(owner)))
+    old = []
   }
-  const open = await openAmong([...new Set(old.map(({ owner }) => owner))])
-  const unneeded = old.filter(({ owner }) => !open.has(owner))
+  for await (const { key, lastModified } of objects.list(folder)) {
+    if (lastModified.getTime() >= now.getTime() - DAY_MS) continue
+    old.push({ object_key: key, owner: key.split('/')[idAt] ?? '' })
+    if (old.length > FILE_BATCH) await examine()
+    if (unneeded.length > FILE_BATCH) break
+  }
+  await examine()
   await removeFiles(objects, unneeded.slice(0, FILE_BATCH))
   return unneeded.length > FILE_BATCH
 }
