@@ -2,52 +2,40 @@ import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { AnyBody } from '../support/servers/api.ts'
-import { CohortCaller } from '../support/servers/cohort-caller.ts'
-import {
-  type InferenceWorld,
-  startInferenceWorld,
-  type WorldNode,
-} from '../support/servers/inference-world.ts'
+import { CohortWorld } from '../support/servers/cohort-world.ts'
 
 describe('the admission of cohorts', function () {
   this.timeout(60_000)
-  let world: InferenceWorld
-  let cohorts: CohortCaller
-  let node: WorldNode
+  let world: CohortWorld
   before(async () => {
-    world = await startInferenceWorld()
-    cohorts = new CohortCaller(world)
-    node = await world.node()
+    world = await CohortWorld.start()
   })
-  after(async () => {
-    await node?.[Symbol.asyncDispose]()
-    await world?.[Symbol.asyncDispose]()
-  })
+  after(() => world?.[Symbol.asyncDispose]())
   const words = (to: string, path = '/instances') => ({
     from: { stage_id: 'input', path: '/words' },
     to: { stage_id: to, path },
   })
   /** Makes a cohort as it is when all its stages have succeeded and it was then cancelled. */
   async function finished(plan: PlanRequest, input: object): Promise<AnyBody> {
-    const accepted = await cohorts.run(plan, input)
-    const { db } = world.api.database
+    const accepted = await world.cohorts.run(plan, input)
+    const { db } = world.on.api.database
     await db
       .updateTable('cohort_stage')
       .set({
         status: 'succeeded',
         result: Buffer.from('{"predictions":["old"]}'),
         output_kept: true,
-        node_id: node.nodeId,
+        node_id: world.node.nodeId,
       })
       .where('cohort_id', '=', accepted.cohort_id)
       .execute()
-    const { status } = await cohorts.call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`)
+    const { status } = await world.cohorts.call('POST', `/api/builder/v1/tasks/${accepted.task_id}:cancel`)
     assert.equal(status, 200)
     return accepted
   }
 
   it('says what the input has in place of what an edge takes', async () => {
-    const { id } = await world.endpoint({ name: `lacking-${newId()}` })
+    const { id } = await world.on.endpoint({ name: `lacking-${newId()}` })
     const refusal = async (path: string, input: object) => {
       const edge = {
         edge_id: 'seventh',
@@ -55,7 +43,7 @@ describe('the admission of cohorts', function () {
         to: { stage_id: 'a', path: '/x' },
       }
       const plan = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [edge] }
-      const { status, body } = await cohorts.call('POST', '/api/v1/cohorts:run', { plan, input })
+      const { status, body } = await world.cohorts.call('POST', '/api/v1/cohorts:run', { plan, input })
       assert.equal(status, 422, JSON.stringify(body))
       assert.deepEqual(body.detail[0].loc, ['body', 'input'])
       return body.detail[0].msg.replace(/^has nothing at "([^"]*)", which edge "seventh" takes: /, '$1 | ')
@@ -74,17 +62,17 @@ describe('the admission of cohorts', function () {
   })
 
   it('refuses a budget that a fallback may exceed', async () => {
-    const cheap = await world.endpoint({ name: `cheap-${newId()}` }, { price_micro: 1_000_000 })
-    const dear = await world.endpoint({ name: `dear-${newId()}` }, { price_micro: 100_000_000 })
+    const cheap = await world.on.endpoint({ name: `cheap-${newId()}` }, { price_micro: 1_000_000 })
+    const dear = await world.on.endpoint({ name: `dear-${newId()}` }, { price_micro: 100_000_000 })
     const plan = {
       stages: [{ stage_id: 'a', endpoint_id: cheap.id, fallbacks: [dear.id] }],
       edges: [words('a')],
       constraints: { max_cost_credits: 5 },
     }
-    const { body } = await cohorts.call('POST', '/api/v1/cohorts:plan', plan)
-    const held = body.feasible ? await cohorts.run(plan, { words: ['x'] }) : undefined
+    const { body } = await world.cohorts.call('POST', '/api/v1/cohorts:plan', plan)
+    const held = body.feasible ? await world.cohorts.run(plan, { words: ['x'] }) : undefined
     const holds = held
-      ? await world.api.database.db
+      ? await world.on.api.database.db
           .selectFrom('ledger_transfer')
           .innerJoin('cohort_stage', 'cohort_stage.id', 'ledger_transfer.task_id')
           .select(['kind', 'amount_micro'])
@@ -98,50 +86,50 @@ describe('the admission of cohorts', function () {
   })
 
   it('takes over what was asked for alike, though prices have put other endpoints first', async () => {
-    const one = await world.endpoint({ name: `one-${newId()}` }, { price_micro: 2_000_000 })
-    const two = await world.endpoint({ name: `two-${newId()}` }, { price_micro: 1_000_000 })
+    const one = await world.on.endpoint({ name: `one-${newId()}` }, { price_micro: 2_000_000 })
+    const two = await world.on.endpoint({ name: `two-${newId()}` }, { price_micro: 1_000_000 })
     const plan: PlanRequest = {
       stages: [{ stage_id: 'a', endpoint_id: one.id, fallbacks: [two.id] }],
       edges: [words('a')],
       constraints: { objective: 'cost' },
     }
     const before = await finished(plan, { words: ['x'] })
-    assert.equal((await cohorts.stage(before, 'a')).endpoint_id, two.id)
-    await world.api.database.db
+    assert.equal((await world.cohorts.stage(before, 'a')).endpoint_id, two.id)
+    await world.on.api.database.db
       .updateTable('endpoint')
       .set({ price_micro: 3_000_000 })
       .where('id', '=', two.id)
       .execute()
 
-    const again = await cohorts.run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
-    const { endpoint_id, status, attempt } = await cohorts.stage(again, 'a')
+    const again = await world.cohorts.run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
+    const { endpoint_id, status, attempt } = await world.cohorts.stage(again, 'a')
     assert.deepEqual([endpoint_id, status, attempt], [one.id, 'succeeded', 0])
   })
 
   it('keeps the data of events below 2 KB', async () => {
-    const { id } = await world.endpoint({ name: `many-${newId()}` })
+    const { id } = await world.on.endpoint({ name: `many-${newId()}` })
     const stages = Array.from({ length: 60 }, (_, i) => ({
       stage_id: `s${i}-`.padEnd(63, 'x'),
       endpoint_id: id,
     }))
     const plan: PlanRequest = { stages, edges: stages.map(({ stage_id }) => words(stage_id)) }
     const before = await finished(plan, { words: ['x'] })
-    const again = await cohorts.run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
-    const { body } = await cohorts.call('GET', `/api/v1/tasks/${again.task_id}/cohort/events`)
+    const again = await world.cohorts.run(plan, { words: ['x'] }, { resume_of: before.cohort_id })
+    const { body } = await world.cohorts.call('GET', `/api/v1/tasks/${again.task_id}/cohort/events`)
     for (const { type, data } of body.events)
       assert.ok(Buffer.byteLength(JSON.stringify(data)) <= 2_048, `${type}: ${JSON.stringify(data).length}`)
   })
 
   it('shows its events page by page to the last one, and later those that have come since', async () => {
-    const { id } = await world.endpoint({ name: `paged-${newId()}` })
+    const { id } = await world.on.endpoint({ name: `paged-${newId()}` })
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a')] }
-    const accepted = await cohorts.run(plan, { words: ['x'] })
+    const accepted = await world.cohorts.run(plan, { words: ['x'] })
     const page = async (query: string) =>
-      (await cohorts.call('GET', `/api/v1/tasks/${accepted.task_id}/cohort/events?${query}`)).body
+      (await world.cohorts.call('GET', `/api/v1/tasks/${accepted.task_id}/cohort/events?${query}`)).body
     const { events: begun, next_cursor: none } = await page('limit=1')
     assert.deepEqual([begun.length, begun[0].type, none], [1, 'cohort.queued', null])
 
-    await cohorts.cancel(accepted)
+    await world.cohorts.cancel(accepted)
     const seen = []
     let cursor: string | null = begun[0].event_id
     while (cursor) {
@@ -159,16 +147,16 @@ describe('the admission of cohorts', function () {
   })
 
   it('takes any name, though the summary of its workflow has room for a part of it alone', async () => {
-    const { id } = await world.endpoint({ name: `named-${newId()}` })
+    const { id } = await world.on.endpoint({ name: `named-${newId()}` })
     const stages = [{ stage_id: 'a', endpoint_id: id }]
     for (const name of ['\u{1F600}'.repeat(100), `x${'\u{1F600}'.repeat(99)}`, '\u4E00'.repeat(200)])
-      await cohorts.run({ name, stages, edges: [] }, {})
+      await world.cohorts.run({ name, stages, edges: [] }, {})
   })
 
   it('refuses an input that an edge replaces by a text', async () => {
-    const { id } = await world.endpoint({ name: `whole-${newId()}` })
+    const { id } = await world.on.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a', '')] }
-    const { status, body } = await cohorts.call('POST', '/api/v1/cohorts:run', {
+    const { status, body } = await world.cohorts.call('POST', '/api/v1/cohorts:run', {
       plan,
       input: { words: 'a text' },
     })
@@ -176,14 +164,14 @@ describe('the admission of cohorts', function () {
   })
 
   it('does not hold the loop of the gateway for large values by many templates', async () => {
-    const { id } = await world.endpoint({ name: `large-${newId()}` })
+    const { id } = await world.on.endpoint({ name: `large-${newId()}` })
     const edges = Array.from({ length: 256 }, (_, i) => ({
       from: { stage_id: 'input', path: '' },
       to: { stage_id: 'a', path: `/k${i}`, template: '{{value}}' },
     }))
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges }
     const started = performance.now()
-    const { status, body } = await cohorts.call('POST', '/api/v1/cohorts:run', {
+    const { status, body } = await world.cohorts.call('POST', '/api/v1/cohorts:run', {
       plan,
       input: { x: 'y'.repeat(1_000_000) },
     })

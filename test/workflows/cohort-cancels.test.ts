@@ -3,34 +3,22 @@ import { sql } from 'kysely'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
-import { CohortCaller } from '../support/servers/cohort-caller.ts'
-import {
-  type InferenceWorld,
-  startInferenceWorld,
-  type WorldNode,
-} from '../support/servers/inference-world.ts'
+import { CohortWorld } from '../support/servers/cohort-world.ts'
 
 describe('cohorts under calls of callers', function () {
   this.timeout(60_000)
-  let world: InferenceWorld
-  let cohorts: CohortCaller
-  let node: WorldNode
+  let world: CohortWorld
   before(async () => {
-    world = await startInferenceWorld()
-    cohorts = new CohortCaller(world)
-    node = await world.node()
+    world = await CohortWorld.start()
   })
-  after(async () => {
-    await node?.[Symbol.asyncDispose]()
-    await world?.[Symbol.asyncDispose]()
-  })
+  after(() => world?.[Symbol.asyncDispose]())
   const words = (to: string, path = '/instances') => ({
     from: { stage_id: 'input', path: '/words' },
     to: { stage_id: to, path },
   })
   it('give a stage the members of its input in the order in which they were sent', async () => {
-    await using _control = await world.control()
-    const { id } = await world.endpoint({ name: `order-${newId()}` })
+    await using _control = await world.on.control()
+    const { id } = await world.on.endpoint({ name: `order-${newId()}` })
     const plan: PlanRequest = {
       stages: [{ stage_id: 'a', endpoint_id: id }],
       edges: [
@@ -42,14 +30,14 @@ describe('cohorts under calls of callers', function () {
       outputs: [{ name: 'seen', stage_id: 'a', path: '/predictions/0' }],
     }
     const schema = { reasoning: 1, answer: 2 }
-    const accepted = await cohorts.run(plan, { schema })
-    await cohorts.ended(accepted)
-    const task = await world.task(accepted.task_id)
+    const accepted = await world.cohorts.run(plan, { schema })
+    await world.cohorts.ended(accepted)
+    const task = await world.on.task(accepted.task_id)
     assert.equal(task.result.seen, JSON.stringify(schema))
   })
 
   it('settle once whoever ends them, with every hold refunded or paid', async () => {
-    const priced = await world.endpoint({ name: `race-${newId()}` }, { price_micro: 700 })
+    const priced = await world.on.endpoint({ name: `race-${newId()}` }, { price_micro: 700 })
     const plan: PlanRequest = {
       stages: [
         { stage_id: 'a', endpoint_id: priced.id },
@@ -60,14 +48,16 @@ describe('cohorts under calls of callers', function () {
         { from: { stage_id: 'a', path: '/predictions' }, to: { stage_id: 'b', path: '/instances' } },
       ],
     }
-    const control = await world.control()
+    const control = await world.on.control()
     try {
-      const all = await Promise.all(Array.from({ length: 12 }, () => cohorts.run(plan, { words: ['x'] })))
+      const all = await Promise.all(
+        Array.from({ length: 12 }, () => world.cohorts.run(plan, { words: ['x'] })),
+      )
       await Promise.all(
         all.map(async ({ task_id }, i) => {
           await new Promise((resolve) => setTimeout(resolve, 150 * i))
           const answers = await Promise.all(
-            [1, 2, 3].map(() => cohorts.call('POST', `/api/builder/v1/tasks/${task_id}:cancel`)),
+            [1, 2, 3].map(() => world.cohorts.call('POST', `/api/builder/v1/tasks/${task_id}:cancel`)),
           )
           for (const { status, text } of answers) assert.ok([200, 409].includes(status), text)
         }),
@@ -75,22 +65,22 @@ describe('cohorts under calls of callers', function () {
       const states = []
       for (const accepted of all) {
         const { task_id, cohort_id } = accepted
-        const seen = await cohorts.ended(accepted)
+        const seen = await world.cohorts.ended(accepted)
         states.push(seen.status)
         const { rows } = await sql<AnyBody>`select stage.id, array_agg(kind order by kind) as kinds,
           sum(case when kind = 'hold' then amount_micro else 0 end) - sum(case when kind in ('capture','payout','fee','refund') and from_purse like '%escrow%' then amount_micro else 0 end) as rest
           from cohort_stage stage join ledger_transfer l on l.task_id = stage.id where cohort_id = ${cohort_id} group by stage.id`.execute(
-          world.api.database.db,
+          world.on.api.database.db,
         )
         for (const row of rows) assert.equal(new Set(row.kinds).size, row.kinds.length, JSON.stringify(row))
-        const audit = await world.api.call<AnyBody>('GET', `/api/v1/admin/audit/task/${task_id}`, {
+        const audit = await world.on.api.call<AnyBody>('GET', `/api/v1/admin/audit/task/${task_id}`, {
           headers: { 'x-api-key': OPERATIONS_KEY },
         })
         assert.equal(audit.status, 200, audit.text)
       }
       const { rows } =
         await sql<AnyBody>`select deadlocks from pg_stat_database where datname = current_database()`.execute(
-          world.api.database.db,
+          world.on.api.database.db,
         )
       assert.equal(Number(rows[0]?.deadlocks), 0)
     } finally {

@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
-import { CohortCaller } from '../support/servers/cohort-caller.ts'
-import {
-  type InferenceWorld,
-  startInferenceWorld,
-  type WorldNode,
-} from '../support/servers/inference-world.ts'
+import { CohortWorld } from '../support/servers/cohort-world.ts'
 import { until } from '../support/servers/node.ts'
 
 /** The cause of a workflow task that has to be decided again, because something happened meanwhile. */
@@ -16,22 +11,15 @@ const STAGES = 6
 
 describe('cohorts whose stages fail at one time', function () {
   this.timeout(120_000)
-  let world: InferenceWorld
-  let cohorts: CohortCaller
-  let node: WorldNode
+  let world: CohortWorld
   before(async () => {
-    world = await startInferenceWorld()
-    cohorts = new CohortCaller(world)
-    node = await world.node()
+    world = await CohortWorld.start()
   })
-  after(async () => {
-    await node?.[Symbol.asyncDispose]()
-    await world?.[Symbol.asyncDispose]()
-  })
+  after(() => world?.[Symbol.asyncDispose]())
 
   it('end in one way, also where the server has their workflow decide again', async () => {
-    await using _control = await world.control()
-    const { id } = await world.endpoint({ name: `failing-${newId()}` })
+    await using _control = await world.on.control()
+    const { id } = await world.on.endpoint({ name: `failing-${newId()}` })
     const plan: PlanRequest = {
       stages: Array.from({ length: STAGES }, (_, i) => ({
         stage_id: `s${i}`,
@@ -40,11 +28,11 @@ describe('cohorts whose stages fail at one time', function () {
       })),
       edges: [],
     }
-    const all = await Promise.all(Array.from({ length: COHORTS }, () => cohorts.run(plan)))
+    const all = await Promise.all(Array.from({ length: COHORTS }, () => world.cohorts.run(plan)))
     for (const accepted of all) {
-      const seen = await cohorts.ended(accepted)
+      const seen = await world.cohorts.ended(accepted)
       assert.deepEqual([seen.status, seen.error.code], ['failed', 'input_refused'])
-      const workflow = cohorts.workflow(accepted)
+      const workflow = world.cohorts.workflow(accepted)
       const isOver = async () => (await workflow.describe()).status.name !== 'RUNNING'
       await until(isOver, 5_000)
       assert.equal((await workflow.describe()).status.name, 'FAILED')

@@ -1,39 +1,27 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
-import { CohortCaller } from '../support/servers/cohort-caller.ts'
-import {
-  type InferenceWorld,
-  startInferenceWorld,
-  type WorldNode,
-} from '../support/servers/inference-world.ts'
+import { CohortWorld } from '../support/servers/cohort-world.ts'
 
 describe('what a model says against its input', function () {
   this.timeout(60_000)
-  let world: InferenceWorld
-  let cohorts: CohortCaller
-  let node: WorldNode
+  let world: CohortWorld
   before(async () => {
-    world = await startInferenceWorld()
-    cohorts = new CohortCaller(world)
-    node = await world.node()
+    world = await CohortWorld.start()
   })
-  after(async () => {
-    await node?.[Symbol.asyncDispose]()
-    await world?.[Symbol.asyncDispose]()
-  })
+  after(() => world?.[Symbol.asyncDispose]())
   for (const shift of ['', 'x'])
     it(`is told at the first attempt, however its words are cut (${shift})`, async () => {
-      await using _control = await world.control()
-      const { id } = await world.endpoint({ name: `refusing-${newId()}` })
+      await using _control = await world.on.control()
+      const { id } = await world.on.endpoint({ name: `refusing-${newId()}` })
       const plan: PlanRequest = {
         stages: [
           { stage_id: 'a', endpoint_id: id, input: { refuse: `${shift}${'\u{1F600}'.repeat(3_000)}` } },
         ],
         edges: [],
       }
-      const accepted = await cohorts.run(plan, {})
-      const [stage] = (await cohorts.ended(accepted)).stages
+      const accepted = await world.cohorts.run(plan, {})
+      const [stage] = (await world.cohorts.ended(accepted)).stages
       assert.deepEqual(
         [stage.attempt, stage.error.code],
         [1, 'input_refused'],
@@ -43,8 +31,8 @@ describe('what a model says against its input', function () {
     })
 
   it('is not asked where what another stage hands over makes the input a text', async () => {
-    await using _control = await world.control()
-    const { id } = await world.endpoint({ name: `whole-${newId()}` })
+    await using _control = await world.on.control()
+    const { id } = await world.on.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = {
       stages: ['a', 'b'].map((stage_id) => ({ stage_id, endpoint_id: id })),
       edges: [
@@ -52,8 +40,8 @@ describe('what a model says against its input', function () {
         { from: { stage_id: 'a', path: '/predictions/0' }, to: { stage_id: 'b', path: '' } },
       ],
     }
-    const accepted = await cohorts.run(plan, { words: ['x'] })
-    const [, second] = (await cohorts.ended(accepted)).stages
+    const accepted = await world.cohorts.run(plan, { words: ['x'] })
+    const [, second] = (await world.cohorts.ended(accepted)).stages
     assert.deepEqual([second.attempt, second.error.code], [1, 'input_refused'], JSON.stringify(second.error))
     assert.match(second.error.message, /makes the whole input, and is no object/)
   })
@@ -68,8 +56,8 @@ describe('what a model says against its input', function () {
     ],
   ] as const)
     it(`is no result where it lacks what ${name} takes, and the next stage does not run without`, async () => {
-      await using _control = await world.control()
-      const { id } = await world.endpoint({ name: `lacking-${newId()}` })
+      await using _control = await world.on.control()
+      const { id } = await world.on.endpoint({ name: `lacking-${newId()}` })
       const plan: PlanRequest = {
         stages: ['a', 'b'].map((stage_id) => ({ stage_id, endpoint_id: id })),
         edges: [
@@ -78,7 +66,7 @@ describe('what a model says against its input', function () {
         ],
         ...(outputs && { outputs: [...outputs, { name: 'y', stage_id: 'b' }] }),
       }
-      const seen = await cohorts.ended(await cohorts.run(plan, { words: ['x'] }))
+      const seen = await world.cohorts.ended(await world.cohorts.run(plan, { words: ['x'] }))
       const [first, second] = seen.stages
       assert.deepEqual([seen.status, first.attempt, first.error?.code], ['failed', 1, 'result_refused'])
       assert.match(first.error.message, said)
