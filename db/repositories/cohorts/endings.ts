@@ -16,7 +16,7 @@ import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'
 import { settleTasks } from '../tasks/writes.ts'
 import { bookTransfers, isOpenCohort, type LockedCohort, lockCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
-import { recallStages } from './stage-leases.ts'
+import { recallStages, revokeStages } from './stage-leases.ts'
 
 /** How a cohort ends: with its outputs, or with a fault; a cancel is a fault of its own. */
 export type CohortEnding =
@@ -66,13 +66,7 @@ export async function endCohort(
   const atWork = stages.filter(isOpenStage)
   const ids = stages.map(({ id }) => id)
   if (isRecalled) await recallStages(trx, ids)
-  await trx
-    .updateTable('lease')
-    .set({ state: 'revoked', closed_at: now })
-    .where('kind', '=', 'stage')
-    .where('state', '=', 'active')
-    .where('subject_id', 'in', ids)
-    .execute()
+  else await revokeStages(trx, ids)
   await trx
     .updateTable('cohort_stage')
     .set({ status: 'cancelled', completed_at: now })

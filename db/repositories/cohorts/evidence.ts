@@ -72,18 +72,19 @@ export async function isDraining(db: Kysely<Database>, evidenceId: string): Prom
 }
 
 /**
- * Returns those of these ids whose map is still needed: the evidence counts or did so a day ago, an open hand-over goes by
- * it, or the run of this id may yet register it.
+ * Returns those of these names, which are ids of evidence, whose map is still needed: the evidence counts or did so a day
+ * ago, an open hand-over goes by it, or the run of this id may yet register it.
  */
-export async function neededMaps(db: Kysely<Database>, ids: readonly string[]): Promise<Set<string>> {
+export async function neededMaps(db: Kysely<Database>, names: readonly string[]): Promise<Set<string>> {
+  const ids = names.filter(isUuid)
   const { rows } = await sql<{ id: string }>`
-    select id from compatibility_evidence evidence where id = any(${ids.filter(isUuid)}::uuid[])
+    select id from compatibility_evidence evidence where id = any(${ids}::uuid[])
       and (coalesce(ended_at, valid_until) > now() - interval '1 day' or exists (
         select from cohort_edge edge join cohort on cohort.id = edge.cohort_id
         where edge.evidence_id = evidence.id and not edge.closed
           and cohort.status not in ('succeeded', 'failed', 'cancelled')))
     union all
-    select id from structured_run where id = any(${ids.filter(isUuid)}::uuid[])
+    select id from structured_run where id = any(${ids}::uuid[])
       and status not in ('registered', 'rejected', 'failed')`.execute(db)
   return new Set(rows.map(({ id }) => id))
 }

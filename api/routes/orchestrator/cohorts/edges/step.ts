@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import { againAfterDeadlock } from '../../../../../db/deadlocks.ts'
+import { isOpenCohort } from '../../../../../db/repositories/cohorts/cohorts.ts'
 import * as edgeCallRepository from '../../../../../db/repositories/cohorts/edge-calls.ts'
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
 import { appendCohortEvents, type NewCohortEvent } from '../../../../../db/repositories/cohorts/events.ts'
@@ -61,9 +62,6 @@ export interface EdgeStep {
   attempt: CohortEdgeAttemptRow
 }
 
-/** The states in which a cohort has ended. */
-const ENDED: ReadonlySet<string> = new Set(['succeeded', 'failed', 'cancelled'])
-
 const conflict = (message: string, details: Record<string, unknown>) =>
   new ApiError('conflict', message, { details })
 
@@ -112,7 +110,8 @@ async function openStep(trx: Transaction<Database>, call: EdgeCall): Promise<Edg
   const sides = await edgeRepository.lockSides(trx, locked, { decides: call.operation === 'consume' })
   if (!(await edgeRepository.holdsStage(trx, { stageId, role, nodeId, token: body.lease_token })))
     throw notFound()
-  if (ENDED.has(locked.cohort_status)) throw conflict('this cohort has ended', { state: 'closed' })
+  if (!isOpenCohort({ status: locked.cohort_status }))
+    throw conflict('this cohort has ended', { state: 'closed' })
   const { attempt, state } = locked
   if (body.attempt !== attempt) throw conflict('the edge is at another attempt', { attempt, state })
   const called = await edgeRepository.callAttempt(trx, locked, call)
