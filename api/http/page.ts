@@ -18,14 +18,12 @@ export interface Page<T> {
  * operation, filters); a cursor of another list is refused.
  */
 export const readPage = <T extends { id: string }>(
-  { limit, cursor }: PageQuery,
+  query: PageQuery,
   scope: readonly unknown[],
   read: (request: PageRequest) => Promise<readonly T[]>,
 ): Promise<Page<T>> =>
-  readSortedPage(
-    { ...(limit && { limit }), ...(cursor !== undefined && { cursor }) },
-    scope,
-    ({ limit, after }) => read({ limit, before: after?.id }),
+  readSortedPage({ ...query, sort: 'created_at', order: 'desc' }, scope, ({ limit, after }) =>
+    read({ limit, before: after?.id }),
   )
 
 /** Returns one page of a list that runs in the order that is asked for; by name, where its rows have one. */

@@ -3,6 +3,7 @@ import type { LinesTold, LinesWanted } from '../../../../schemas/link.ts'
 import type { NodeLine } from '../../../../schemas/node.ts'
 import { LinkError } from '../../../gateway/links/link-request.ts'
 import type { Services } from '../../../services.ts'
+import { orderNode } from './order-node.ts'
 
 const PATIENCE_MS = 5_000
 /** Longer than a node sends them. */
@@ -10,11 +11,11 @@ const LONGEST = 4_000
 
 /** Asks a node over its link for lines that it keeps of itself; 409 when it does not answer. */
 export async function askForLines(
-  { links }: Services,
+  services: Pick<Services, 'links'>,
   nodeId: string,
   wanted: LinesWanted,
 ): Promise<NodeLine[]> {
-  const accountId = links.ownerOf(nodeId)
+  const accountId = services.links.ownerOf(nodeId)
   if (accountId === undefined) {
     throw new ApiError(
       'conflict',
@@ -22,16 +23,9 @@ export async function askForLines(
     )
   }
   try {
-    const { body, room } = await links.ask(nodeId, {
-      accountId,
-      modelKey: '',
-      path: '',
-      body: Buffer.from(JSON.stringify(wanted)),
-      order: 'lines',
-      deadlineMs: PATIENCE_MS,
-    })
-    room.release()
-    return linesOf(body, wanted.limit)
+    const body = Buffer.from(JSON.stringify(wanted))
+    const order = { order: 'lines' as const, accountId, body, deadlineMs: PATIENCE_MS }
+    return linesOf(await orderNode(services, nodeId, order), wanted.limit)
   } catch (err) {
     if (!(err instanceof LinkError)) throw err
     throw new ApiError('conflict', `the node did not tell its lines: ${err.message}`, { cause: err })

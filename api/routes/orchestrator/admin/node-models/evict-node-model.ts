@@ -6,6 +6,7 @@ import { LinkError } from '../../../../gateway/links/link-request.ts'
 import { route } from '../../../../http/route.ts'
 import type { Services } from '../../../../services.ts'
 import { nodeNotFound } from '../../nodes/move.ts'
+import { orderNode } from '../../nodes/order-node.ts'
 import { params } from './params.ts'
 
 /** Longer than a node waits for the memory of a model that has ended. */
@@ -53,21 +54,13 @@ export const evictNodeModel = route({
 
 /** Returns what a node says: nothing of a model that it has unloaded, else its reason, or why it gave no answer. */
 async function askNode(
-  { links }: Services,
+  services: Pick<Services, 'links'>,
   { accountId, nodeId, modelKey }: { accountId: string; nodeId: string; modelKey: string },
 ): Promise<{ reason?: string; error?: LinkError }> {
-  const request = {
-    accountId,
-    modelKey,
-    path: '',
-    body: Buffer.alloc(0),
-    order: 'evict' as const,
-    deadlineMs: PATIENCE_MS,
-  }
+  const order = { order: 'evict' as const, accountId, modelKey, deadlineMs: PATIENCE_MS }
   try {
-    const { body, room } = await links.ask(nodeId, request)
-    room.release()
-    return JSON.parse(body.toString()) as { reason?: string }
+    const answer = await orderNode(services, nodeId, order)
+    return JSON.parse(answer.toString()) as { reason?: string }
   } catch (err) {
     if (!(err instanceof LinkError)) throw err
     return { error: err }

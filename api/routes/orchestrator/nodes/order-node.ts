@@ -1,0 +1,22 @@
+import type { LinkRequest } from '../../../gateway/links/link-request.ts'
+import type { Services } from '../../../services.ts'
+
+interface Order {
+  order: NonNullable<LinkRequest['order']>
+  /** The owner of the node. */
+  accountId: string
+  modelKey?: string
+  body?: Buffer
+  deadlineMs: number
+}
+
+/** Gives a node an order over its link and returns its answer; throws a `LinkError` where it gives none. */
+export async function orderNode(
+  { links }: Pick<Services, 'links'>,
+  nodeId: string,
+  { modelKey = '', body = Buffer.alloc(0), ...order }: Order,
+): Promise<Buffer> {
+  const { body: answer, room } = await links.ask(nodeId, { ...order, modelKey, path: '', body })
+  room.release()
+  return answer
+}
