@@ -1,5 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
 import { call, HearthError, withQuery } from './api.ts'
+import { NEWEST } from './parts/data-table.tsx'
 
 /** How often lists load again while their page is visible. */
 const LIST_MS = 4_000
@@ -41,6 +43,22 @@ export function usePages<K extends string, T>(
     retry: shouldRetry,
   })
   return { ...result, rows: result.data?.pages.flatMap((page) => page[name]) }
+}
+
+/**
+ * Reads a list in pages, newest first until the head of a column asks for another order; returns what a `DataTable` shows
+ * of it. `isNamed` is for lists that are also sorted by name.
+ */
+export function useSortedPages<K extends string, T>(
+  path: string,
+  name: K,
+  query: Record<string, string | null | undefined> = {},
+  { isNamed = false } = {},
+) {
+  const [sorted, onSort] = useState(NEWEST)
+  const order = { order: sorted.order, ...(isNamed && { sort: sorted.by }) }
+  const more = usePages<K, T>(path, name, { ...query, ...order })
+  return { rows: more.rows, error: more.error, more, sorted, onSort }
 }
 
 /** What the API refuses it refuses again. */

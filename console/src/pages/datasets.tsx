@@ -4,13 +4,13 @@ import { type FormEvent, useState } from 'react'
 import { BUILDER, client, sendingClient } from '../api.ts'
 import { bytes, number } from '../format.ts'
 import { StateChoice } from '../parts/choice.tsx'
-import { DataTable, NEWEST } from '../parts/data-table.tsx'
+import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Page, Panel } from '../parts/page.tsx'
 import { State } from '../parts/state.tsx'
 import type { Dataset, StorageFormat } from '../types.ts'
-import { usePages } from '../use-api.ts'
+import { useSortedPages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 
 const FORMATS: Record<string, StorageFormat> = {
@@ -25,22 +25,14 @@ const MOST_IN_A_FORM = 100_000_000
 export function Datasets() {
   const mayUpload = useMay('operator')
   const [status, setStatus] = useState<string | null>(null)
-  const [sorted, setSorted] = useState(NEWEST)
-  const datasets = usePages<'datasets', Dataset>(`${BUILDER}/datasets`, 'datasets', {
-    status,
-    sort: sorted.by,
-    order: sorted.order,
-  })
+  const path = `${BUILDER}/datasets`
+  const datasets = useSortedPages<'datasets', Dataset>(path, 'datasets', { status }, { isNamed: true })
   return (
     <Page title="Datasets" actions={<StateChoice as="dataset" value={status} onChange={setStatus} />}>
       {mayUpload && <Upload />}
       <DataTable
         caption="datasets"
-        rows={datasets.rows}
-        error={datasets.error}
-        more={datasets}
-        sorted={sorted}
-        onSort={setSorted}
+        {...datasets}
         idOf={({ dataset_id }) => dataset_id}
         empty={
           status

@@ -1,7 +1,6 @@
 import { Tabs } from '@mantine/core'
-import { useState } from 'react'
 import { BUILDER } from '../api.ts'
-import { DataTable, NEWEST } from '../parts/data-table.tsx'
+import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { MergeForm } from '../parts/merge-form.tsx'
@@ -9,7 +8,7 @@ import { Page } from '../parts/page.tsx'
 import { Registry } from '../parts/registry.tsx'
 import { State } from '../parts/state.tsx'
 import type { Model } from '../types.ts'
-import { usePages } from '../use-api.ts'
+import { useSortedPages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 
 export function Models() {
@@ -39,19 +38,11 @@ export function Models() {
 }
 
 function OwnModels() {
-  const [sorted, setSorted] = useState(NEWEST)
-  const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', {
-    sort: sorted.by,
-    order: sorted.order,
-  })
+  const models = useSortedPages<'models', Model>(`${BUILDER}/models`, 'models', {}, { isNamed: true })
   return (
     <DataTable
       caption="models"
-      rows={models.rows}
-      error={models.error}
-      more={models}
-      sorted={sorted}
-      onSort={setSorted}
+      {...models}
       idOf={({ model_id }) => model_id}
       empty="No models yet. The page of a completed run registers what it made as a model."
       columns={[

@@ -3,11 +3,10 @@ import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { BUILDER } from '../api.ts'
 import { StateChoice } from '../parts/choice.tsx'
-import { NEWEST } from '../parts/data-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { RunTable } from '../parts/run-table.tsx'
 import type { Run } from '../types.ts'
-import { usePages } from '../use-api.ts'
+import { useSortedPages } from '../use-api.ts'
 
 /** The chart has as many colours that one can tell apart. */
 export const MOST_COMPARED = 8
@@ -15,12 +14,8 @@ export const MOST_COMPARED = 8
 export function Runs() {
   const [status, setStatus] = useState<string | null>(null)
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
-  const [sorted, setSorted] = useState(NEWEST)
-  const runs = usePages<'runs', Run>(`${BUILDER}/training/runs`, 'runs', {
-    status,
-    sort: sorted.by,
-    order: sorted.order,
-  })
+  const path = `${BUILDER}/training/runs`
+  const runs = useSortedPages<'runs', Run>(path, 'runs', { status }, { isNamed: true })
   const navigate = useNavigate()
 
   const choose = (id: string, isChosen: boolean) =>
@@ -45,15 +40,7 @@ export function Runs() {
         </>
       }
     >
-      <RunTable
-        rows={runs.rows}
-        error={runs.error}
-        more={runs}
-        sorted={sorted}
-        onSort={setSorted}
-        chosen={chosen}
-        onChoose={choose}
-      />
+      <RunTable {...runs} chosen={chosen} onChoose={choose} />
     </Page>
   )
 }

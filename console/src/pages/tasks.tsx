@@ -6,7 +6,7 @@ import { BUILDER, client } from '../api.ts'
 import { number, seconds, shortId } from '../format.ts'
 import { Choice, StateChoice } from '../parts/choice.tsx'
 import { Cohort } from '../parts/cohort.tsx'
-import { DataTable, NEWEST } from '../parts/data-table.tsx'
+import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
@@ -14,7 +14,7 @@ import { State, StateNote } from '../parts/state.tsx'
 import { useWorkflow } from '../parts/temporal-link.tsx'
 import { Outputs } from '../playground/outputs.tsx'
 import type { ListedTask, Task } from '../types.ts'
-import { useApi, usePages } from '../use-api.ts'
+import { useApi, useSortedPages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 
 const SURFACES = ['rest', 'openai', 'mcp', 'action', 'cohort']
@@ -41,9 +41,7 @@ export function Tasks() {
   const navigate = useNavigate()
   const [id, setId] = useState('')
   const [{ span, ...filter }, setFilter] = useState<Filter>({})
-  const [sorted, setSorted] = useState(NEWEST)
-  const query = { ...filter, order: sorted.order }
-  const tasks = usePages<'tasks', ListedTask>(`${BUILDER}/tasks`, 'tasks', query)
+  const tasks = useSortedPages<'tasks', ListedTask>(`${BUILDER}/tasks`, 'tasks', { ...filter })
 
   function look(event: FormEvent) {
     event.preventDefault()
@@ -88,11 +86,7 @@ export function Tasks() {
       </Group>
       <DataTable
         caption="tasks"
-        rows={tasks.rows}
-        error={tasks.error}
-        more={tasks}
-        sorted={sorted}
-        onSort={setSorted}
+        {...tasks}
         idOf={({ task_id }) => task_id}
         empty={
           filter.status || filter.surface || filter.since
@@ -140,7 +134,7 @@ export function Tasks() {
   )
 }
 
-/** How far the step of an open task has come, with what its node says of it. */
+/** Returns the progress of an open task, with what its node says of it. */
 function progressOf({ status_detail: detail }: Task): string {
   if (!detail) return '–'
   const { message, eta_seconds: eta } = detail.metadata

@@ -2,7 +2,7 @@ import { Alert, Group } from '@mantine/core'
 import { useState } from 'react'
 import { BUILDER, HearthError } from '../api.ts'
 import { Choice, StateChoice } from '../parts/choice.tsx'
-import { DataTable, NEWEST } from '../parts/data-table.tsx'
+import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Page, Panel } from '../parts/page.tsx'
@@ -10,7 +10,7 @@ import { State } from '../parts/state.tsx'
 import { WebhookEndpoints } from '../parts/webhook-endpoints.tsx'
 import { EVENTS } from '../parts/webhook-form.tsx'
 import type { Delivery, WebhookEndpoint } from '../types.ts'
-import { usePages } from '../use-api.ts'
+import { usePages, useSortedPages } from '../use-api.ts'
 
 export function Webhooks() {
   const endpoints = usePages<'webhook_endpoints', WebhookEndpoint>(
@@ -35,9 +35,8 @@ export function Webhooks() {
 
 function Deliveries() {
   const [filter, setFilter] = useState<{ status?: string | null; event_type?: string | null }>({})
-  const [sorted, setSorted] = useState(NEWEST)
-  const query = { ...filter, order: sorted.order }
-  const deliveries = usePages<'deliveries', Delivery>(`${BUILDER}/webhook-deliveries`, 'deliveries', query)
+  const path = `${BUILDER}/webhook-deliveries`
+  const deliveries = useSortedPages<'deliveries', Delivery>(path, 'deliveries', filter)
   return (
     <Panel
       title="Deliveries"
@@ -61,11 +60,7 @@ function Deliveries() {
     >
       <DataTable
         caption="deliveries"
-        rows={deliveries.rows}
-        error={deliveries.error}
-        more={deliveries}
-        sorted={sorted}
-        onSort={setSorted}
+        {...deliveries}
         idOf={({ delivery_id }) => delivery_id}
         empty={filter.status || filter.event_type ? 'No delivery fits.' : 'Nothing has been delivered yet.'}
         columns={[
