@@ -138,7 +138,7 @@ export const PlanRequest = Type.Object(
 )
 export type PlanRequest = Static<typeof PlanRequest>
 
-/** Why a graph cannot run now; in a feasible plan, what may go wrong. */
+/** The reasons why a graph cannot run now; in a feasible plan, remarks on what may go wrong. */
 export const PlanReasonCode = Vocabulary(
   'cycle',
   'unknown_stage',

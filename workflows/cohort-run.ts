@@ -46,9 +46,10 @@ export interface CohortRunInput {
 }
 
 /**
- * queued -> preparing -> running -> succeeded | failed | cancelled; it runs once its first stage is called. A stage is called on its node as soon as its
- * producers have begun to work, so that its model loads meanwhile; values pass from node to node through the edge
- * routes and never through this history. `endOverdueWork` ends what takes too long, for all cohorts.
+ * queued -> preparing -> running -> succeeded | failed | cancelled; it runs once its first stage is called. A stage is
+ * called on its node as soon as its producers have begun to work, so that its model loads meanwhile; values pass from node
+ * to node through the edge routes and never through this history. `endOverdueWork` ends what takes too long, for all
+ * cohorts.
  */
 export async function cohortRun(input: CohortRunInput): Promise<void> {
   const { cohortId } = input

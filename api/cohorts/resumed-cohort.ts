@@ -58,7 +58,7 @@ export async function resumedCohort(
   return { cohort, stages: new Map(taken.map((row) => [row.name, row])), spare }
 }
 
-/** What is told of a resumed cohort. */
+/** Returns the data of the event that tells of a resumed cohort. */
 export function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {
   const { shown, ...left } = listed([...stages.keys()])
   return { resume_of: cohort.id, stages: shown, ...left, ...(reason !== undefined && { reason }) }

@@ -9,7 +9,7 @@ const LOOK_MS = 400
 const EVENTS_A_PAGE = 500
 /** How often a reason to wait is told that stays the same. */
 const AGAIN_MS = 30_000
-/** How long a platform that does not answer is asked again. */
+/** A platform that does not answer is asked again for so long. */
 const PATIENCE_MS = 60_000
 
 export const hasEnded = ({ status }: CohortSummary): boolean =>

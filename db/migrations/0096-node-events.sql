@@ -1,4 +1,4 @@
--- What happens to nodes, for whoever follows the whole platform. A link that moves to another gateway at once keeps its
+-- The events of nodes, for whoever follows the whole platform. A link that moves to another gateway at once keeps its
 -- state, and is not told of.
 create table node_event (
   id uuid primary key default uuidv7(),

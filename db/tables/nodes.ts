@@ -37,7 +37,7 @@ export interface NodeSignatureSeenTable {
   expires_at: Date
 }
 
-/** What has happened to a node; triggers write it. */
+/** An event of a node; triggers write it. */
 export interface NodeEventTable {
   id: Defaulted<string>
   account_id: string

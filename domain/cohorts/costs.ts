@@ -15,7 +15,7 @@ export interface StageModel {
   price_micro: number
   /** Expected milliseconds of one run, and of a load from disk and from the store. */
   run_ms: number
-  /** Whether `run_ms` is the mean of the calls of the endpoint itself, not an assumption. */
+  /** True where `run_ms` is the mean of the calls of the endpoint itself, not an assumption. */
   is_measured: boolean
   cached_ms: number
   cold_ms: number

@@ -19,7 +19,7 @@ const LOOKS = [
 ]
 const lookOf = (name: string): RegExp | undefined => LOOKS.find((look) => look.test(name))
 
-/** What only admins are offered; an operator would be refused it. */
+/** The buttons that only admins are offered; an operator would be refused. */
 const OF_ADMINS = [
   'Add a receiver',
   'Disable',

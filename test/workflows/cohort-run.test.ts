@@ -111,7 +111,7 @@ describe('cohortRun', () => {
     assert.equal(status, 200, JSON.stringify(body))
     return body
   }
-  /** What the account has paid for a run, in prices. */
+  /** Returns the account's payment for a run, in prices. */
   const spent = async (taskId: string): Promise<number> =>
     (0 - (await bookings(taskId)).sums.by_purse[`account:${world.accountId}`]) / PRICE
   const attempts = (seen: AnyBody) =>

@@ -51,7 +51,7 @@ export interface Of {
   repeat: (stageIds: readonly string[]) => void
   /** Shows the stages as they are now. */
   shown: () => void
-  /** Whether a node that is shown already is not shown again. */
+  /** True where a node that is shown already is not shown again. */
   isTerse: boolean
   /** The parts of executions that began after the platform had come to look after deadlines by itself. */
   swept:

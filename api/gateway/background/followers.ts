@@ -9,7 +9,7 @@ const RETRY_AFTER_S = 5
 interface Followed {
   /** The channel on which the id of a subject is notified when there is news of it. */
   channel: string
-  /** What a follower follows, in the plural. */
+  /** The name of what is followed, in the plural. */
   what: string
   /** Each stream reads on its own whenever its subject has news. */
   mostPerFollower: number

@@ -157,7 +157,7 @@ describe('the usage of an account', () => {
       )
       assert.deepEqual(sums, expected, group)
     }
-    // What a stage costs is at its own endpoint, though its task is at that of an output.
+    // The cost of a stage is at its own endpoint, though its task is at that of an output.
     const { rows: booked } = await sql<{ group: string; cost_micro: number }>`
       select work.endpoint_id as "group", -sum(amount_micro)::bigint as cost_micro
       from ledger_line line join (
