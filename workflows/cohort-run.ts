@@ -5,11 +5,9 @@ import {
   ContinueAsNew,
   continueAsNew,
   isCancellation,
-  patched,
   proxyLocalActivities,
   setCurrentDetails,
   setHandler,
-  sleep,
   workflowInfo,
 } from '@temporalio/workflow'
 import type { OpenedCohort } from '../activities/control/cohorts/cohorts.ts'
@@ -29,11 +27,10 @@ import {
 import { Room } from './cohort/room.ts'
 import { waitedFor } from './cohort/waited-for.ts'
 import { stageOverdue, stageStarted } from './contract/messages.ts'
-import { LOCAL, LONGEST_HISTORY, PAUSE } from './contract/policy.ts'
+import { LOCAL, LONGEST_HISTORY } from './contract/policy.ts'
 
 const record = proxyLocalActivities<ControlActivities>(LOCAL.record)
 const openCohort = waitedFor(record.openCohort)
-const expireEdges = waitedFor(record.expireEdges)
 const findRoom = waitedFor(record.findRoom)
 const putBackStages = waitedFor(record.putBackStages)
 const cancelStages = waitedFor(record.cancelStages)
@@ -53,8 +50,6 @@ export interface CohortRunInput {
  */
 export async function cohortRun(input: CohortRunInput): Promise<void> {
   const { cohortId } = input
-  // Asked before the first await. Executions of before look after the deadlines of their hand-overs themselves.
-  const isSwept = patched('swept-cohorts')
   const cohort = await openCohort({ cohortId })
   if (cohort.ended) return setCurrentDetails('The cohort had ended already.')
   const shown: Shown = { run: new Map(), said: '' }
@@ -65,7 +60,7 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
   const ofTask = cohort.taskId ? ` of task ${cohort.taskId}` : ''
   try {
     await CancellationScope.withTimeout(Math.max(1, cohort.deadlineAt - Date.now()), () =>
-      runAll(input, cohort, { shown, isSwept }),
+      runAll(input, cohort, shown),
     )
     await endCohort({ cohortId, ending: { status: 'succeeded' } })
     say(`The cohort${ofTask} has succeeded; its result is in the row of its task.`)
@@ -89,50 +84,22 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
   return { code: 'internal', message: 'the run of the cohort failed' }
 }
 
-interface News {
-  isThere: boolean
-}
-
 /** Runs the stages while what they wait for is looked for. */
-async function runAll(
-  input: CohortRunInput,
-  cohort: OpenedCohort,
-  { shown, isSwept }: { shown: Shown; isSwept: boolean },
-): Promise<void> {
+async function runAll(input: CohortRunInput, cohort: OpenedCohort, shown: Shown): Promise<void> {
   const { cohortId } = input
   const beside = new CancellationScope()
-  const news: News = { isThere: false }
-  const room = isSwept ? new Room((stages) => findRoom({ cohortId, stages })) : undefined
+  const room = new Room((stages) => findRoom({ cohortId, stages }))
   try {
-    await Promise.race([
-      runStages(input, cohort, { shown, news, room }),
-      beside.run(() => (room ? room.look() : lookAtEdges(cohortId, news))),
-    ])
+    await Promise.race([runStages(input, cohort, { shown, room }), beside.run(() => room.look())])
   } finally {
     beside.cancel()
   }
 }
 
-/**
- * Ends hand-overs whose time has run out. They end in seconds, so only what has gone wrong is still there at a look. News
- * cuts a long pause short but not the first, whose one timer lasts for all of a short run.
- */
-async function lookAtEdges(cohortId: string, news: News): Promise<never> {
-  const { firstMs, longestMs } = PAUSE.forEdges
-  let look: number = firstMs
-  for (;;) {
-    if (look === firstMs) await sleep(firstMs)
-    else if (await condition(() => news.isThere, look)) await sleep(firstMs)
-    await expireEdges({ cohortId })
-    look = news.isThere ? firstMs : Math.min(2 * look, longestMs)
-    news.isThere = false
-  }
-}
-
 async function runStages(
   input: CohortRunInput,
-  { accountId, stages, isTerse = false }: OpenedCohort,
-  { shown, news, room }: { shown: Shown; news: News; room: Room | undefined },
+  { accountId, stages }: OpenedCohort,
+  { shown, room }: { shown: Shown; room: Room },
 ): Promise<void> {
   const { cohortId, mostEvents = LONGEST_HISTORY } = input
   // Their scopes are within that of the deadline.
@@ -152,8 +119,9 @@ async function runStages(
     accountId,
     repeat,
     shown: () => show(shown),
-    isTerse,
-    swept: room && { room, makeWay: (stage) => makeWay(stage, run, repeat), isFull: () => isFull() },
+    room,
+    makeWay: (stage) => makeWay(stage, run, repeat),
+    isFull: () => isFull(),
   }
   setHandler(stageStarted, (stageName, isRunning = false) => {
     const stage = run.get(stageName)
@@ -165,17 +133,16 @@ async function runStages(
     const stage = run.get(stageName)
     const isEarlier =
       calledAt !== undefined && stage?.call?.calledAt !== undefined && stage.call.calledAt !== calledAt
-    // Workers of before pass over it in executions of theirs, so a replay of one has to do so as well.
-    if (room && stage?.attempt === attempt && !isEarlier) endCall(stage.call, 'overdue')
+    if (stage?.attempt === attempt && !isEarlier) endCall(stage.call, 'overdue')
   })
   const isAtRest = ({ state, isWaiting }: Progress) => state === 'done' || state === 'pending' || isWaiting
   // Nothing is at work, so nothing is lost when a long history begins anew.
   const mayBeginAnew = () =>
-    (workflowInfo().continueAsNewSuggested || isFull()) && !room?.isLooking && all().every(isAtRest)
+    (workflowInfo().continueAsNewSuggested || isFull()) && !room.isLooking && all().every(isAtRest)
   /** Of those at work, each is on a node, and none is on its way to the next step. */
   const mayPutBack = () =>
     isFull() && all().some(({ call }) => call) && all().every((stage) => stage.call || isAtRest(stage))
-  const isFull = () => room !== undefined && workflowInfo().historyLength >= mostEvents
+  const isFull = () => workflowInfo().historyLength >= mostEvents
 
   for (;;) {
     for (const stage of all()) {
@@ -225,7 +192,6 @@ async function runStages(
         all().some((stage) => (isReady(stage, run) && !isFull()) || isUnneeded(stage, run)) ||
         all().every(({ state }) => state === 'done'),
     )
-    news.isThere = true
   }
 }
 

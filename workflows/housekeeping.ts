@@ -1,7 +1,7 @@
-import { continueAsNew, patched, setCurrentDetails, sleep, workflowInfo } from '@temporalio/workflow'
+import { continueAsNew, setCurrentDetails, sleep, workflowInfo } from '@temporalio/workflow'
 import { PAUSE } from './contract/policy.ts'
 import { emit, workflowLog } from './events.ts'
-import { reconcilePass, type ReconcileState } from './reconcile.ts'
+import { reconcileCohortsPass, reconcilePass, type ReconcileState } from './reconcile.ts'
 import { retentionPass } from './retention.ts'
 
 export interface HousekeepingInput {
@@ -19,32 +19,51 @@ export interface HousekeepingInput {
  */
 export async function housekeeping(input: HousekeepingInput): Promise<void> {
   const { kind, everyMs = PAUSE.housekeeping[kind] } = input
-  // Called before the first await, so that an execution of an earlier version replays without.
-  const atCohorts = kind === 'reconcile' && patched('cohorts')
-  const atOverdueWork = kind === 'reconcile' && patched('overdue-work')
-  // One of an earlier version would go on without for more than an hour, while new cohorts rely on it.
-  const mayBeginAnew = () =>
-    workflowInfo().continueAsNewSuggested || (kind === 'reconcile' && !atOverdueWork && patched('begin-anew'))
   let known = input.state
-  while (!mayBeginAnew()) {
-    const failures = kind === 'reconcile' ? await reconcileOnce() : (await retentionPass()).failures
+  await repeatPasses(kind, everyMs, async () => {
+    if (kind === 'retention') return (await retentionPass()).failures
+    const { state, failures } = await reconcilePass(known)
+    known = state
+    return failures
+  })
+  await continueAsNew<typeof housekeeping>({ ...input, ...(known && { state: known }) })
+}
+
+export interface CohortHousekeepingInput {
+  /** The last cohort that the previous pass looked at; null or absent at the first. */
+  after?: string | null
+  /** The pause between two passes, if it differs from the policy. */
+  everyMs?: number
+}
+
+/**
+ * Does the same for cohorts, and ends what takes too long in them. It is a type of its own, so that the passes of
+ * `housekeeping` hold no step that a worker of 0.12 does not know and would refuse after a rollback.
+ */
+export async function cohortHousekeeping(input: CohortHousekeepingInput): Promise<void> {
+  const { everyMs = PAUSE.housekeeping.cohorts } = input
+  let { after = null } = input
+  await repeatPasses('cohorts', everyMs, async () => {
+    const pass = await reconcileCohortsPass(after)
+    after = pass.after
+    return pass.failures
+  })
+  await continueAsNew<typeof cohortHousekeeping>({ ...input, after })
+}
+
+/** Runs passes until the history is long. */
+async function repeatPasses(
+  kind: string,
+  everyMs: Parameters<typeof sleep>[0],
+  pass: () => Promise<readonly unknown[]>,
+): Promise<void> {
+  while (!workflowInfo().continueAsNewSuggested) {
+    const failures = await pass()
     if (failures.length > 0) {
       const [first] = failures
       emit(workflowLog, 'housekeeping.pass_failed', { kind, failures: failures.length, err: first })
       setCurrentDetails(`${failures.length} steps of the last pass have failed: ${String(first)}`)
     }
     await sleep(everyMs)
-  }
-  await continueAsNew<typeof housekeeping>({ ...input, ...(known && { state: known }) })
-
-  async function reconcileOnce(): Promise<readonly unknown[]> {
-    const pass = await reconcilePass(known, {
-      atCandidates: () => true,
-      atWaitingJobs: true,
-      atCohorts,
-      atOverdueWork,
-    })
-    known = pass.state
-    return pass.failures
   }
 }

@@ -4,6 +4,7 @@ import {
   type ActivityOptions,
   ApplicationFailure,
   CancellationScope,
+  condition,
   continueAsNew,
   ContinueAsNew,
   isCancellation,
@@ -94,10 +95,6 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   // `patched` is called before the first await. After one, a replay might call it in another workflow task than
   // the first execution did.
   const isOffered = patched('own-nodes-from-start')
-  // Workers of before pass over a pause, so a replay of an execution of theirs has to do so as well; claims are refused anyway.
-  const heedsPauses = patched('paused-runs')
-  // Those of before forget a withdrawal that comes between two attempts.
-  const heedsEarlyPauses = patched('early-withdrawals')
   const wait: Wait = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     wait.reason = null
@@ -109,8 +106,12 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
     setCurrentDetails(told(wait, 'Waits for a node to take it.'))
   })
   const offered = new Offered()
+  let run: RunToDo | undefined
   const withdrawAtRest = async () => {
-    if (!heedsPauses) return
+    await condition(() => run !== undefined)
+    // An execution that a worker of 0.12 opened has passed over its pauses, so a replay has to do so as well; claims are
+    // refused anyway. The record tells, and not a patch, whose marker such a worker would refuse after a rollback.
+    if (run?.paused === undefined) return
     // A failure here would end the workflow, and without an answer the node that takes the offer is refused.
     const isLeft = await CancellationScope.nonCancellable(() => isAtRest(jobId)).catch(() => false)
     if (isLeft) offered.withdraw()
@@ -120,11 +121,11 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   setHandler(jobResumed, () => {})
   let ending: Ending
   try {
-    const run = await openRun(jobId)
+    run = await openRun(jobId)
     if (isTerminal(run.status)) return
     ending = run.paused
       ? { status: 'paused' }
-      : await attemptUntilDone(input, run, { work: attempt, wait, offered, isOffered, heedsEarlyPauses })
+      : await attemptUntilDone(input, run, { work: attempt, wait, offered, isOffered })
     if (ending.status === 'ended') return
     if (ending.status === 'paused') return setCurrentDetails('The run is paused.')
     await finishRun({ jobId, ...ending })
@@ -145,13 +146,12 @@ interface Attempting {
   wait: Wait
   offered: Offered
   isOffered: boolean
-  heedsEarlyPauses: boolean
 }
 
 async function attemptUntilDone(
   { jobId, fruitless = 0 }: JobInput,
   run: RunToDo,
-  { work, wait, offered, isOffered, heedsEarlyPauses }: Attempting,
+  { work, wait, offered, isOffered }: Attempting,
 ): Promise<Ending> {
   let { attempt, epoch } = run
   let offers: JobOffer[] = []
@@ -169,10 +169,7 @@ async function attemptUntilDone(
       told(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
     )
     const offer = { taskQueue, ...(waitS !== undefined && { scheduleToStartTimeout: waitS * 1_000 }) }
-    const failure =
-      offered.takeWithdrawal() && heedsEarlyPauses
-        ? WITHDRAWN
-        : await attemptOnce(offered, () => work(run, offer))
+    const failure = offered.takeWithdrawal() ? WITHDRAWN : await attemptOnce(offered, () => work(run, offer))
     if (!failure) return { status: 'completed' }
     if (failure === 'not taken') continue
     offers = []

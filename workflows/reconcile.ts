@@ -35,7 +35,6 @@ export interface ReconcileState {
   deliveries: string | null
   candidates?: string | null
   waiting?: string | null
-  cohorts?: string | null
   /** The version of the kill switch of which its workflow was last signalled. */
   killSwitch: number | null
 }
@@ -45,12 +44,7 @@ const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null,
 /** Runs a single pass, as schedules of earlier versions start it; it fails when a step has failed. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
-  const looks = {
-    atCandidates: () => patched('candidate-tests'),
-    atWaitingJobs: false,
-    atCohorts: false,
-    atOverdueWork: false,
-  }
+  const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false }
   const { state, failures } = await reconcilePass(last, looks)
   if (failures.length > 0) throw failures[0]
   return state
@@ -62,22 +56,11 @@ export async function reconcile(): Promise<ReconcileState> {
  */
 export async function reconcilePass(
   last: ReconcileState | undefined,
-  looks: { atCandidates: () => boolean; atWaitingJobs: boolean; atCohorts: boolean; atOverdueWork: boolean },
+  looks = { atCandidates: () => true, atWaitingJobs: true },
 ): Promise<{ state: ReconcileState; failures: readonly unknown[] }> {
   const state = { ...NOTHING_YET, ...last }
   const done = { ended: 0, restarted: 0, folded: 0 }
-  const failures: unknown[] = []
-  const step = async (run: () => Promise<unknown>) => {
-    try {
-      await run()
-    } catch (err) {
-      if (isCancellation(err)) throw err
-      failures.push(err)
-    }
-  }
-
-  // First, because the work that it ends is noticed by callers.
-  if (looks.atOverdueWork) await step(endOverdueWork)
+  const { failures, step } = stepsOfPass()
   for (const [kind, reconcileOne] of [
     ['jobs', reconcileJobs],
     ['tasks', reconcileTasks],
@@ -107,14 +90,6 @@ export async function reconcilePass(
       state.candidates = swept.next
     })
   }
-  if (looks.atCohorts) {
-    await step(async () => {
-      const swept = await reconcileCohorts(state.cohorts ?? null)
-      done.ended += swept.ended
-      done.restarted += swept.restarted
-      state.cohorts = swept.next
-    })
-  }
   if (looks.atWaitingJobs) {
     await step(async () => {
       state.waiting = (await noteWaitingJobs(state.waiting ?? null)).next
@@ -139,4 +114,35 @@ export async function reconcilePass(
     `Ended ${done.ended} and restarted ${done.restarted} pieces of work that nobody had; added up ${done.folded} usage counts.`,
   )
   return { state, failures }
+}
+
+/**
+ * Ends what takes too long in cohorts, first because callers notice it, and then reconciles the cohorts behind `after` with
+ * their workflows.
+ */
+export async function reconcileCohortsPass(
+  after: string | null,
+): Promise<{ after: string | null; failures: readonly unknown[] }> {
+  const { failures, step } = stepsOfPass()
+  await step(endOverdueWork)
+  await step(async () => {
+    const { ended, restarted, next } = await reconcileCohorts(after)
+    after = next
+    setCurrentDetails(`Ended ${ended} and restarted ${restarted} cohorts that nobody had.`)
+  })
+  return { after, failures }
+}
+
+/** The steps of a pass, of which a failed one does not prevent the others. */
+function stepsOfPass() {
+  const failures: unknown[] = []
+  const step = async (run: () => Promise<unknown>) => {
+    try {
+      await run()
+    } catch (err) {
+      if (isCancellation(err)) throw err
+      failures.push(err)
+    }
+  }
+  return { failures, step }
 }

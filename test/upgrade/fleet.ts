@@ -10,7 +10,7 @@ import { eventually } from '../support/assertions/until.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { type BuilderClient, builderClient } from '../support/servers/builder-client.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
-import { startTemporal } from '../support/servers/temporal.ts'
+import { startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 import type { Checkout } from './checkouts.ts'
 
 const OPERATIONS_KEY = 'operations-key-of-the-upgrade-test'
@@ -42,6 +42,7 @@ interface Process {
 /** PostgreSQL, Temporal, one folder of objects, and on them the processes of several versions at once. */
 export class Fleet implements AsyncDisposable {
   readonly database: TestDatabase
+  readonly temporal: TestTemporal
   readonly #stack: AsyncDisposableStack
   readonly #env: NodeJS.ProcessEnv
   readonly #folder: string
@@ -54,10 +55,11 @@ export class Fleet implements AsyncDisposable {
 
   private constructor(
     stack: AsyncDisposableStack,
-    parts: { database: TestDatabase; env: NodeJS.ProcessEnv; folder: string },
+    parts: { database: TestDatabase; temporal: TestTemporal; env: NodeJS.ProcessEnv; folder: string },
   ) {
     this.#stack = stack
     this.database = parts.database
+    this.temporal = parts.temporal
     this.#env = parts.env
     this.#folder = parts.folder
   }
@@ -81,7 +83,7 @@ export class Fleet implements AsyncDisposable {
       HEARTH_NODE_MEMORY_MB: '2000',
     }
     mkdirSync(env.HEARTH_OBJECT_DIR)
-    const fleet = new Fleet(stack.move(), { database, env, folder })
+    const fleet = new Fleet(stack.move(), { database, temporal, env, folder })
     const balancer = await balance(gatePort, () => fleet.#gatePorts)
     fleet.#stack.defer(() => void balancer.close())
     return fleet

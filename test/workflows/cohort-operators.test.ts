@@ -230,10 +230,10 @@ describe('what operators do while a cohort runs', function () {
       db,
     )
 
-    const keeping = await world.temporal.client.workflow.start('housekeeping', {
-      workflowId: WORKFLOW_ID.housekeeping('reconcile'),
+    const keeping = await world.temporal.client.workflow.start('cohortHousekeeping', {
+      workflowId: WORKFLOW_ID.housekeeping('cohorts'),
       taskQueue: QUEUES.control,
-      args: [{ kind: 'reconcile', everyMs: 500 }],
+      args: [{ everyMs: 500 }],
     })
     const seen = await cohorts.ended(run)
     await keeping.terminate()

@@ -5,10 +5,10 @@ import { ensureSchedules } from '../../workers/schedules.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { until } from '../support/assertions/until.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
+import { type AnyBody, startApi, type TestApi } from '../support/servers/api.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 
-const KINDS = ['reconcile', 'retention'] as const
+const KINDS = ['cohorts', 'reconcile', 'retention'] as const
 
 describe('housekeeping', function () {
   this.timeout(120_000)
@@ -16,11 +16,12 @@ describe('housekeeping', function () {
   let temporal: TestTemporal
   let api: TestApi
   let passes = 0
+  let cohortPasses = 0
   let isBroken = false
   before(async () => {
     temporal = stack.use(await startTemporal())
     api = stack.use(await startApi({ env: { TEMPORAL_ADDRESS: temporal.address } }))
-    for (const name of KINDS) {
+    for (const name of ['reconcile', 'retention']) {
       await temporal.client.schedule.create({
         scheduleId: name,
         spec: { intervals: [{ every: '1h' }] },
@@ -38,15 +39,19 @@ describe('housekeeping', function () {
         if (isBroken) throw new Error('broken for a while')
         return activities.tidyLeases()
       },
+      async endOverdueWork() {
+        cohortPasses += 1
+        return activities.endOverdueWork()
+      },
     }))
   const standing = () =>
     ensureSchedules(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
   const handle = (kind: string) => temporal.client.workflow.getHandle(WORKFLOW_ID.housekeeping(kind))
   const start = (kind: (typeof KINDS)[number]) =>
-    temporal.client.workflow.start('housekeeping', {
+    temporal.client.workflow.start(kind === 'cohorts' ? 'cohortHousekeeping' : 'housekeeping', {
       workflowId: WORKFLOW_ID.housekeeping(kind),
       taskQueue: QUEUES.control,
-      args: [{ kind, everyMs: 10 }],
+      args: [kind === 'cohorts' ? { everyMs: 10 } : { kind, everyMs: 10 }],
     })
   const more = (count: number) => {
     const wanted = passes + count
@@ -59,7 +64,7 @@ describe('housekeeping', function () {
     return found.toSorted()
   }
 
-  it('is two executions after many passes and a change of workers, and schedules of earlier versions are gone', async () => {
+  it('is one execution of each kind after many passes and a change of workers, and schedules of earlier versions are gone', async () => {
     const first = await worker()
     for (const kind of KINDS) await start(kind)
     await standing()
@@ -70,9 +75,10 @@ describe('housekeeping', function () {
     await standing()
     await more(20)
 
-    const both = KINDS.map((kind) => `${WORKFLOW_ID.housekeeping(kind)} RUNNING`)
-    await until(async () => (await listed()).length === 2)
-    assert.deepEqual(await listed(), both)
+    const each = KINDS.map((kind) => `${WORKFLOW_ID.housekeeping(kind)} RUNNING`)
+    await until(async () => (await listed()).length === KINDS.length)
+    assert.deepEqual(await listed(), each)
+    assert.ok(cohortPasses > 1)
     for await (const { scheduleId } of temporal.client.schedule.list()) assert.fail(scheduleId)
   })
 
@@ -100,22 +106,28 @@ describe('housekeeping', function () {
     const limit = ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=100']
     const small = other.use(await startTemporal({ extraArgs: limit }))
     other.use(await startControlWorker(small, api.services))
-    const started = await small.client.workflow.start('housekeeping', {
-      workflowId: 'housekeeping/reconcile',
-      taskQueue: QUEUES.control,
-      args: [{ kind: 'reconcile', everyMs: 10 }],
-    })
-    const now = small.client.workflow.getHandle(started.workflowId)
+    const renewed = async (kind: string, workflow: string, arg: object) => {
+      const workflowId = WORKFLOW_ID.housekeeping(kind)
+      const { firstExecutionRunId } = await small.client.workflow.start(workflow, {
+        workflowId,
+        taskQueue: QUEUES.control,
+        args: [{ ...arg, everyMs: 10 }],
+      })
+      const now = small.client.workflow.getHandle(workflowId)
+      await until(async () => (await now.describe()).runId !== firstExecutionRunId, 60_000)
+      const { events } = await now.fetchHistory()
+      const [data] = events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? []
+      await recordHistory(
+        `housekeeping-${kind}-renewed`,
+        small.client.workflow.getHandle(workflowId, firstExecutionRunId),
+      )
+      return JSON.parse(Buffer.from(data?.data ?? []).toString()) as AnyBody
+    }
 
-    await until(async () => (await now.describe()).runId !== started.firstExecutionRunId, 60_000)
+    const { state } = await renewed('reconcile', 'housekeeping', { kind: 'reconcile' })
+    const cohorts = await renewed('cohorts', 'cohortHousekeeping', {})
 
-    const { events } = await now.fetchHistory()
-    const [data] = events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? []
-    const input = JSON.parse(Buffer.from(data?.data ?? []).toString()) as { state: { killSwitch: number } }
-    assert.equal(typeof input.state.killSwitch, 'number')
-    await recordHistory(
-      'housekeeping-reconcile',
-      small.client.workflow.getHandle(started.workflowId, started.firstExecutionRunId),
-    )
+    assert.equal(typeof state.killSwitch, 'number')
+    assert.deepEqual(cohorts, { after: null, everyMs: 10 })
   })
 })

@@ -51,29 +51,21 @@ export interface Of {
   repeat: (stageIds: readonly string[]) => void
   /** Shows the stages as they are now. */
   shown: () => void
-  /** True where a node that is shown already is not shown again. */
-  isTerse: boolean
-  /** The parts of executions that began after the platform had come to look after deadlines by itself. */
-  swept:
-    | {
-        room: Room
-        /** Has the stages that wait for this one give their slots back, in which it may have to work. */
-        makeWay: (stage: Progress) => Promise<void>
-        /** True once the history has room for nothing but the end of what is at work. */
-        isFull: () => boolean
-      }
-    | undefined
+  room: Room
+  /** Has the stages that wait for this one give their slots back, in which it may have to work. */
+  makeWay: (stage: Progress) => Promise<void>
+  /** True once the history has room for nothing but the end of what is at work. */
+  isFull: () => boolean
 }
 
 /** Calls a stage on one node after another, until it has a result or there is no further attempt. */
 export async function runStage(of: Of, stage: Progress): Promise<void> {
-  const { cohortId, swept } = of
+  const { cohortId } = of
   let avoid: string[] = []
-  let pause = 0
   let untaken = 0
   for (;;) {
     stage.isRepeated = false
-    if (swept?.isFull()) {
+    if (of.isFull()) {
       stage.isWaiting = true
       await condition(() => false)
     }
@@ -82,8 +74,7 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
     if (place.verdict === 'waits') {
       Object.assign(stage, { waitsFor: place.why, isWaiting: true })
       of.shown()
-      pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
-      await (swept ? swept.room.wait({ stageId: stage.id, avoid }) : sleep(pause))
+      await of.room.wait({ stageId: stage.id, avoid })
       stage.isWaiting = false
       continue
     }
@@ -100,7 +91,7 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
       waitsFor: '',
     })
     of.shown()
-    showNode(place.nodeId, of)
+    showNode(place.nodeId)
     const ended = await attemptOn(place, of, stage)
     if (ended === 'put back') {
       stage.isRepeated = true
@@ -110,8 +101,8 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
     if ((await settled(of, stage, { ...ended, attempt: place.attempt })) === 'ended') return
     avoid = [...new Set([...avoid, place.nodeId])]
     untaken = ended.isUntaken ? untaken + 1 : 0
-    if (swept && untaken > 0) {
-      await swept.makeWay(stage)
+    if (untaken > 0) {
+      await of.makeWay(stage)
       const { firstMs, longestMs } = PAUSE.forSlot
       stage.isWaiting = true
       await sleep(Math.min(longestMs, firstMs * 2 ** (untaken - 1)))
@@ -120,9 +111,9 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
   }
 }
 
-/** Shows the last node that was called; each change is an event of the history. */
-function showNode(nodeId: string, { isTerse }: Of): void {
-  if (isTerse && workflowInfo().typedSearchAttributes.get(HEARTH_NODE) === nodeId) return
+/** Shows the last node that was called, unless it is shown already: each change is an event of the history. */
+function showNode(nodeId: string): void {
+  if (workflowInfo().typedSearchAttributes.get(HEARTH_NODE) === nodeId) return
   upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
 }
 

@@ -27,7 +27,7 @@ export interface Progress extends StageOutline {
 /** A call of a stage on a node, which may be ended from here. */
 export interface Call {
   readonly scope: CancellationScope
-  /** When it began, in epoch milliseconds; unknown to histories of before. */
+  /** When it began, in epoch milliseconds; undefined where its node had begun before the call was repeated. */
   readonly calledAt: number | undefined
   /** The reason why it was ended: it took too long, or it holds a slot for nothing and is called again later. */
   ended?: 'overdue' | 'put_back'

@@ -145,11 +145,6 @@ export const PAUSE = {
   forNode: { firstMs: 1_000, longestMs: 30_000 },
   /** Before a stage is called again that no node took in time: the first pause and the longest, each twice the one before. */
   forSlot: { firstMs: 1_000, longestMs: 600_000 },
-  /**
-   * Before a cohort looks for hand-overs whose time has run out, in executions that began before `endOverdueWork` did:
-   * the first pause and the longest.
-   */
-  forEdges: { firstMs: 40_000, longestMs: 600_000 },
   /** While an endpoint has too many attempts in flight: the first pause and the longest. */
   forRoom: { firstMs: 5_000, longestMs: 600_000 },
   /**
@@ -160,7 +155,7 @@ export const PAUSE = {
   /** The times of the challenges within their window of 15 minutes. */
   challenges: [0, 30_000, 120_000, 600_000],
   /** Between two passes. */
-  housekeeping: { reconcile: '15s', retention: '5m' },
+  housekeeping: { reconcile: '15s', retention: '5m', cohorts: '15s' },
   /** After an attempt whose claim the gateways refused. */
   afterRefusal: '5s',
 } as const

@@ -266,16 +266,26 @@ export const killSwitchStart = {
   },
 }
 
-/** The start intents of the two housekeeping workflows; every worker ensures that they run. */
-export const housekeepingStarts = (
-  [
-    ['reconcile', 'Finishes or restarts work whose workflow is gone'],
-    ['retention', 'Removes what has outlived its time'],
-  ] as const
-).map(([kind, summary]) => ({
-  workflowId: WORKFLOW_ID.housekeeping(kind),
-  workflow: 'housekeeping',
-  taskQueue: QUEUES.control,
-  args: [{ kind }],
-  options: { search: { HearthKind: kind }, summary },
-}))
+/** The start intents of the housekeeping workflows; every worker ensures that they run. */
+export const housekeepingStarts = [
+  housekeepingStart('reconcile', 'Finishes or restarts work whose workflow is gone'),
+  housekeepingStart('retention', 'Removes what has outlived its time'),
+  {
+    ...housekeepingStart(
+      'cohorts',
+      'Ends what takes too long in cohorts; finishes or restarts those without a workflow',
+    ),
+    workflow: 'cohortHousekeeping',
+    args: [{}],
+  },
+]
+
+function housekeepingStart(kind: string, summary: string) {
+  return {
+    workflowId: WORKFLOW_ID.housekeeping(kind),
+    workflow: 'housekeeping',
+    taskQueue: QUEUES.control,
+    args: [{ kind }],
+    options: { search: { HearthKind: kind }, summary },
+  }
+}

@@ -1,5 +1,4 @@
 import * as cohortRepository from '../../../db/repositories/cohorts/cohorts.ts'
-import { expireEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
 import { type CohortEnding, endCohort } from '../../../db/repositories/cohorts/endings.ts'
 import { readPlanInput } from '../../../db/repositories/cohorts/plan-input.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
@@ -40,12 +39,10 @@ export interface OpenedCohort {
   /** Epoch milliseconds. */
   deadlineAt: number
   stages: StageOutline[]
-  /** True where the node of a stage is shown only if it is another than the last; absent from histories of before. */
-  isTerse?: boolean
 }
 
 export type CallResult =
-  /** `calledAt`, in epoch milliseconds, tells the calls of one attempt apart; absent from histories of before. */
+  /** `calledAt`, in epoch milliseconds, tells the calls of one attempt apart; absent where its node has begun already. */
   | { verdict: 'called'; nodeId: string; nodeName: string; attempt: number; calledAt?: number }
   | { verdict: 'waits'; why: string }
   /** Its endpoint may no longer be called. */
@@ -72,7 +69,6 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       ended: false,
       accountId: cohort.account_id,
       taskId: cohort.task_id,
-      isTerse: true,
       deadlineAt: cohort.deadline_at.getTime(),
       stages: rows.map((row) => {
         const { quorum } = specOf(row)
@@ -170,11 +166,6 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   /** Decides what follows the failed attempt of a stage. Safe to repeat because each attempt is settled once. */
   settleStage(attempt: EndedAttempt): Promise<Settled> {
     return db.transaction().execute((trx) => settleStage(trx, attempt))
-  },
-
-  /** Ends attempts at hand-overs whose time has run out. Safe to repeat because an attempt ends once. */
-  async expireEdges({ cohortId }: { cohortId: string }): Promise<void> {
-    await db.transaction().execute((trx) => expireEdges(trx, cohortId))
   },
 
   /** Ends stages whose result nobody waits for any more. Safe to repeat because a stage ends once. */
