@@ -3,9 +3,9 @@ import type { NodeLine, NodeLineSource } from '../../schemas/node.ts'
 const MOST_LINES = 1_000
 const LONGEST_LINE = 2_000
 const CUT = '…'
-/** Keys of accounts, and queries of URLs, which sign what they address. */
+/** Keys of accounts and operators, tokens of nodes and evaluators, secrets of webhooks, and queries of URLs, which sign what they address. */
 const SECRETS = [
-  [/\bhkl?_[\w-]{20,}/g, '***'],
+  [/\b(?:hkl?|hnt|hops|heval|whsec)_[\w-]{20,}/g, '***'],
   [/(\bhttps?:\/\/[^\s"'<>?]+)\?[^\s"'<>]*/g, '$1?***'],
 ] as const
 

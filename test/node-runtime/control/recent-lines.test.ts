@@ -31,5 +31,9 @@ describe('the lines that a node keeps', () => {
     const [line] = lines.newest('models', 10, MANY)
     assert.deepEqual([line?.model_key, line?.message], ['m', 'GET http://127.0.0.1/objects/a?*** gives 404'])
     assert.deepEqual(messages(lines), ['refused *** and ***; see https://hearth.example/a'])
+    for (const prefix of ['hnt', 'hops', 'heval', 'whsec']) {
+      lines.keep('node', `no ${prefix}_${'c'.repeat(32)} here`)
+      assert.equal(messages(lines, 1)[0], 'no *** here')
+    }
   })
 })
