@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { uiOf } from '../../console/src/playground/ui-of.ts'
+import { fieldsOf } from '../../console/src/playground/fields.ts'
 
 describe('the fields of the playground', () => {
   it('follow the columns of the table, and what may be left out comes last', () => {
@@ -15,15 +15,15 @@ describe('the fields of the playground', () => {
       required: ['instances'],
     }
 
-    const shown = uiOf(schema)
-
-    assert.deepEqual(shown['ui:order'], ['instances', '*'])
-    assert.deepEqual(shown['instances'].items['ui:order'], ['rooms', 'city', '*'])
-    assert.equal(shown['text']['ui:widget'], 'textarea')
+    assert.deepEqual(fieldsOf(schema), {
+      'ui:order': ['instances', '*'],
+      text: { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } },
+      instances: { items: { 'ui:order': ['rooms', 'city', '*'], age: {}, city: {}, rooms: {} } },
+    })
   })
 
   it('are those of the schema, whatever it requires beside them', () => {
-    const shown = uiOf({ properties: { a: { type: 'string' } }, required: ['a', 'gone'] })
+    const shown = fieldsOf({ properties: { a: { type: 'string' } }, required: ['a', 'gone'] })
 
     assert.deepEqual(shown['ui:order'], ['a', '*'])
   })
