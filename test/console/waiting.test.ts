@@ -30,6 +30,19 @@ describe('what waits or has failed in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
+  it('tells below a list, once and for every reader, what to do about the states in it', async () => {
+    const { db } = on.api.database
+    const failed = { status: 'failed', error: 'instances: age is missing', completed_at: new Date() } as const
+    for (let i = 0; i < 2; i++) await buildHeldTask(db, on.caller.accountId, failed)
+    await using tab = await on.open('/tasks')
+
+    const told = tab.page.getByLabel('What the states mean')
+    await told.getByText('Its price was given back').waitFor()
+    assert.equal(await told.getByText('Failed').count(), 1)
+    assert.equal(await told.getByText('Succeeded').count(), 0)
+    assert.deepEqual(await tab.barriers(), [])
+  })
+
   it('says why a task has failed, and what becomes of its price', async () => {
     const failed = { status: 'failed', error: 'instances: age is missing', completed_at: new Date() } as const
     const id = await buildHeldTask(on.api.database.db, on.caller.accountId, failed)

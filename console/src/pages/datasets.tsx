@@ -8,7 +8,6 @@ import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
 import type { Dataset, StorageFormat } from '../types.ts'
 import { useSortedPages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -53,7 +52,7 @@ export function Datasets() {
           },
           {
             head: 'State',
-            cell: ({ status }) => <State as="dataset" of={status} />,
+            state: ({ status }) => ({ as: 'dataset', of: status }),
           },
           { head: 'Format', cell: ({ storage_format }) => storage_format },
           { head: 'Rows', align: 'right', cell: ({ num_samples }) => number(num_samples) },

@@ -50,7 +50,7 @@ export function DeliveryPage() {
           empty="No attempt yet."
           columns={[
             { head: 'Attempt', cell: ({ attempt }) => attempt },
-            { head: 'Outcome', cell: ({ outcome }) => <State as="attempt" of={outcome ?? 'open'} /> },
+            { head: 'Outcome', state: ({ outcome }) => ({ as: 'attempt', of: outcome ?? 'open' }) },
             {
               head: 'Answer',
               cell: ({ status_class, error_code }) => (

@@ -8,7 +8,6 @@ import { DataTable, NEWEST } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Page } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
 import type { Endpoint } from '../types.ts'
 import { useApi } from '../use-api.ts'
 
@@ -93,9 +92,9 @@ export function Endpoints() {
           { head: 'Kind', cell: ({ task_type }) => task_type },
           {
             head: 'Readiness',
-            cell: ({ readiness }) => (readiness ? <State as="readiness" of={readiness} /> : '–'),
+            state: ({ readiness: of }) => (of ? { as: 'readiness', of } : undefined),
           },
-          { head: 'State', cell: ({ status }) => <State as="endpoint" of={status} /> },
+          { head: 'State', state: ({ status }) => ({ as: 'endpoint', of: status }) },
           {
             head: 'Requests',
             align: 'right',

@@ -7,7 +7,6 @@ import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
 import type { Lineage, Model, ModelVersion } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { useApi, usePages } from '../use-api.ts'
@@ -41,12 +40,8 @@ export function ModelPage() {
             { head: 'Name', cell: ({ name }) => name },
             {
               head: 'State',
-              cell: ({ lifecycle_status, lifecycle_note }) => (
-                <>
-                  <State as="version" of={lifecycle_status} />
-                  {lifecycle_note && <Text size="xs">{lifecycle_note}</Text>}
-                </>
-              ),
+              state: ({ lifecycle_status }) => ({ as: 'version', of: lifecycle_status }),
+              cell: ({ lifecycle_note: note }) => note && <Text size="xs">{note}</Text>,
             },
             { head: 'Visibility', cell: ({ visibility }) => visibility },
             {

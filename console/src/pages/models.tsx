@@ -6,7 +6,6 @@ import { PageLink } from '../parts/link.tsx'
 import { MergeForm } from '../parts/merge-form.tsx'
 import { Page } from '../parts/page.tsx'
 import { Registry } from '../parts/registry.tsx'
-import { State } from '../parts/state.tsx'
 import type { Model } from '../types.ts'
 import { useSortedPages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -59,8 +58,8 @@ function OwnModels() {
         { head: 'Latest', cell: ({ latest_version }) => latest_version?.name ?? '–' },
         {
           head: 'State',
-          cell: ({ latest_version }) =>
-            latest_version ? <State as="version" of={latest_version.lifecycle_status} /> : '–',
+          state: ({ latest_version: latest }) =>
+            latest ? { as: 'version', of: latest.lifecycle_status } : undefined,
         },
         { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
       ]}

@@ -104,8 +104,8 @@ export function Tasks() {
           },
           {
             head: 'State',
-            cell: ({ status, cohort_status: of }) =>
-              of ? <State as="cohort" of={of} /> : <State as="task" of={status} />,
+            state: ({ status, cohort_status: of }) =>
+              of ? { as: 'cohort', of } : { as: 'task', of: status },
           },
           {
             head: 'Endpoint',

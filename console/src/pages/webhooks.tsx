@@ -6,7 +6,6 @@ import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Page, Panel } from '../parts/page.tsx'
-import { State } from '../parts/state.tsx'
 import { WebhookEndpoints } from '../parts/webhook-endpoints.tsx'
 import { EVENTS } from '../parts/webhook-form.tsx'
 import type { Delivery, WebhookEndpoint } from '../types.ts'
@@ -72,7 +71,7 @@ function Deliveries() {
               </PageLink>
             ),
           },
-          { head: 'State', cell: ({ status }) => <State as="delivery" of={status} /> },
+          { head: 'State', state: ({ status }) => ({ as: 'delivery', of: status }) },
           { head: 'Attempts', align: 'right', cell: ({ attempt_count }) => attempt_count },
           { head: 'Next attempt', cell: ({ next_attempt_at }) => <Time at={next_attempt_at} /> },
           { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },

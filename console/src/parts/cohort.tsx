@@ -53,12 +53,8 @@ function Stages({ of }: { of: readonly CohortStage[] }) {
         { head: 'Stage', cell: ({ stage_id }) => stage_id },
         {
           head: 'State',
-          cell: ({ status, error }) => (
-            <>
-              <State as="stage" of={status} />
-              {error && <Text size="xs">{error.message}</Text>}
-            </>
-          ),
+          state: ({ status }) => ({ as: 'stage', of: status }),
+          cell: ({ error }) => error && <Text size="xs">{error.message}</Text>,
         },
         {
           head: 'Endpoint',
@@ -89,12 +85,8 @@ function Edges({ of }: { of: readonly CohortEdge[] }) {
         { head: 'Hand-over', cell: ({ from, to }) => `${from.stage_id} → ${to.stage_id}` },
         {
           head: 'State',
-          cell: ({ state, failure }) => (
-            <>
-              <State as="edge" of={state} />
-              {failure && <Text size="xs">{failure.replaceAll('_', ' ')}</Text>}
-            </>
-          ),
+          state: ({ state }) => ({ as: 'edge', of: state }),
+          cell: ({ failure }) => failure && <Text size="xs">{failure.replaceAll('_', ' ')}</Text>,
         },
         { head: 'Of', cell: ({ kind }) => kind.replaceAll('_', ' ') },
         { head: 'Way', cell: ({ transport, mode }) => (transport ? `${transport}, ${mode}` : '–') },

@@ -1,10 +1,13 @@
 import { Button, Group, Table, Text, UnstyledButton } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { Loading } from './page.tsx'
+import { State, type StateProps, StatesToldOf } from './state.tsx'
 
 export interface Column<T> {
   head: string
-  cell: (row: T) => ReactNode
+  /** The state of a row; what to do about those on the page is told below the table. */
+  state?: (row: T) => StateProps | undefined
+  cell?: (row: T) => ReactNode
   align?: 'right'
   /** The API's name of this order; the head of the column is then a button. */
   sort?: string
@@ -67,9 +70,10 @@ export function DataTable<T>({
           <tbody>
             {rows.map((row) => (
               <tr key={idOf(row)}>
-                {columns.map(({ head, cell, align }) => (
+                {columns.map(({ head, state, cell, align }) => (
                   <td key={head} data-align={align}>
-                    {cell(row)}
+                    {state && <StateOrNone of={state(row)} />}
+                    {cell?.(row)}
                   </td>
                 ))}
               </tr>
@@ -77,6 +81,7 @@ export function DataTable<T>({
           </tbody>
         </table>
       </Table.ScrollContainer>
+      <StatesToldOf of={columns.flatMap(({ state }) => (state ? rows.map(state) : []))} />
       {more?.hasNextPage && (
         <Group justify="center">
           <Button variant="default" loading={more.isFetchingNextPage} onClick={() => more.fetchNextPage()}>
@@ -87,6 +92,8 @@ export function DataTable<T>({
     </>
   )
 }
+
+const StateOrNone = ({ of }: { of: StateProps | undefined }) => (of ? <State {...of} /> : '–')
 
 interface HeadProps {
   of: Pick<Column<never>, 'head' | 'align' | 'sort'>

@@ -3,7 +3,6 @@ import { bytes, seconds } from '../format.ts'
 import type { NodeDetail } from '../types.ts'
 import { DataTable } from './data-table.tsx'
 import { Panel } from './page.tsx'
-import { State } from './state.tsx'
 
 type NodeModel = NodeDetail['models'][number]
 
@@ -19,7 +18,11 @@ export function NodeModels({ of }: { of: NodeDetail }) {
         empty="It has no model. The first request for one loads it."
         columns={[
           { head: 'Model', cell: ({ model_key }) => <span className="mono">{model_key}</span> },
-          { head: 'State', cell: (model) => <StateOf model={model} /> },
+          {
+            head: 'State',
+            state: ({ state }) => ({ as: 'nodeModel', of: state }),
+            cell: (model) => <Loads model={model} />,
+          },
           { head: 'At work on', align: 'right', cell: ({ in_flight }) => in_flight },
           { head: 'Memory', align: 'right', cell: ({ memory_mb }) => bytes(memory_mb * 1_000_000) },
           { head: 'GPUs', cell: ({ gpus }) => gpus?.join(', ') ?? '–' },
@@ -30,12 +33,11 @@ export function NodeModels({ of }: { of: NodeDetail }) {
   )
 }
 
-function StateOf({ model }: { model: NodeModel }) {
+function Loads({ model }: { model: NodeModel }) {
   const { bytes_downloaded: got, bytes_total: all, load_progress_pct: read, eta_seconds: eta, error } = model
   const pct = got !== undefined && all ? (100 * got) / all : read
   return (
     <>
-      <State as="nodeModel" of={model.state} />
       {pct !== undefined && (model.state === 'downloading_model' || model.state === 'loading_model') && (
         <Progress value={pct} aria-label={`${Math.round(pct)} %`} />
       )}

@@ -9,7 +9,6 @@ import { DataTable } from './data-table.tsx'
 import { Time } from './facts.tsx'
 import { PageLink } from './link.tsx'
 import { Panel } from './page.tsx'
-import { State } from './state.tsx'
 import { TemporalLink } from './temporal-link.tsx'
 
 const KINDS = [
@@ -42,9 +41,11 @@ export function OpenWorkItems() {
           { head: 'What', cell: ({ subject }) => subject ?? '–' },
           {
             head: 'State',
-            cell: ({ kind: each, status, waiting_reason }) => (
-              <State as={STATE_OF[each]} of={status} words={waitingFor(waiting_reason)} />
-            ),
+            state: ({ kind: each, status, waiting_reason }) => ({
+              as: STATE_OF[each],
+              of: status,
+              words: waitingFor(waiting_reason),
+            }),
           },
           {
             head: 'Account',

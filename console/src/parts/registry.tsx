@@ -7,7 +7,6 @@ import { usePages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 import { DataTable } from './data-table.tsx'
 import { Failure } from './page.tsx'
-import { State } from './state.tsx'
 
 type Status = RegistryEntry['lifecycle_status']
 
@@ -63,7 +62,11 @@ export function Registry() {
           { head: 'Kind', cell: ({ task_type }) => task_type.replaceAll('_', ' ') },
           { head: 'Source', cell: ({ source, repo_id }) => repo_id ?? source },
           { head: 'Licence', cell: ({ licence }) => licence ?? '–' },
-          { head: 'State', cell: (entry) => <Lifecycle of={entry} /> },
+          {
+            head: 'State',
+            state: (entry) => ({ as: 'version', of: entry.lifecycle_status }),
+            cell: (entry) => <Note of={entry} />,
+          },
           ...(mayMove
             ? [
                 {
@@ -85,17 +88,9 @@ export function Registry() {
   )
 }
 
-function Lifecycle({ of }: { of: RegistryEntry }) {
-  return (
-    <>
-      <State as="version" of={of.lifecycle_status} />
-      {of.lifecycle_note ? (
-        <Text size="xs">{of.lifecycle_note}</Text>
-      ) : (
-        of.lifecycle_status === 'candidate' && <Text size="xs">Its test has not ended.</Text>
-      )}
-    </>
-  )
+function Note({ of: { lifecycle_status: status, lifecycle_note: note } }: { of: RegistryEntry }) {
+  const words = note ?? (status === 'candidate' ? 'Its test has not ended.' : undefined)
+  return words && <Text size="xs">{words}</Text>
 }
 
 function Steps({ of, onStep }: { of: RegistryEntry; onStep: (to: Status) => void }) {

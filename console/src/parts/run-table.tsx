@@ -3,7 +3,7 @@ import type { Run } from '../types.ts'
 import { type Column, DataTable } from './data-table.tsx'
 import { Time } from './facts.tsx'
 import { PageLink } from './link.tsx'
-import { RunState } from './state.tsx'
+import { runStateOf } from './state.tsx'
 
 type TableProps = Parameters<typeof DataTable<Run>>[0]
 
@@ -24,7 +24,7 @@ const COLUMNS: Column<Run>[] = [
   },
   {
     head: 'State',
-    cell: (run) => <RunState of={run} />,
+    state: runStateOf,
   },
   { head: 'Kind', cell: (run) => run.job_type },
   { head: 'Model', cell: (run) => <span className="mono">{run.model_config_id}</span> },

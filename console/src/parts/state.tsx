@@ -3,7 +3,7 @@ import type { ReactNode } from 'react'
 import { type Stateful, stateOfRun, waitingFor, wordsOf } from '../states.ts'
 import type { Run } from '../types.ts'
 
-interface StateProps {
+export interface StateProps {
   as: Stateful
   of: string
   words?: string | undefined
@@ -11,18 +11,39 @@ interface StateProps {
 
 /** A state in words; its colour is never the only sign. */
 export function State({ as, of, words }: StateProps) {
-  const [tone, usual, then] = wordsOf(as, of)
+  const [tone, usual] = wordsOf(as, of)
   return (
-    <span className="state" data-tone={tone} title={then}>
+    <span className="state" data-tone={tone}>
       {words ?? usual}
     </span>
   )
 }
 
-export function RunState({ of }: { of: Run }) {
-  const state = stateOfRun(of)
-  const words = state.as === 'pause' ? undefined : waitingFor(of.waiting?.reason)
-  return <State {...state} words={words} />
+export const RunState = ({ of }: { of: Run }) => <State {...runStateOf(of)} />
+
+export function runStateOf(run: Run): StateProps {
+  const state = stateOfRun(run)
+  return { ...state, words: state.as === 'pause' ? undefined : waitingFor(run.waiting?.reason) }
+}
+
+/** Says once of each state that waits or has failed what happens next, or what to do. */
+export function StatesToldOf({ of: states }: { of: readonly (StateProps | undefined)[] }) {
+  const told = new Map<string, StateProps>()
+  for (const state of states) if (state) told.set(`${state.as} ${state.of}`, { as: state.as, of: state.of })
+  const unsettled = [...told.values()].filter(({ as, of }) => wordsOf(as, of)[2] !== undefined)
+  if (unsettled.length === 0) return null
+  return (
+    <dl className="told" aria-label="What the states mean">
+      {unsettled.map((state) => (
+        <div key={`${state.as} ${state.of}`}>
+          <dt>
+            <State {...state} />
+          </dt>
+          <dd>{wordsOf(state.as, state.of)[2]}</dd>
+        </div>
+      ))}
+    </dl>
+  )
 }
 
 /** Says of what waits or has failed why it does, as far as the API knows, and what to do. Other states need no words. */

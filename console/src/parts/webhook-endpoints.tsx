@@ -7,7 +7,6 @@ import { useMay } from '../use-may.ts'
 import { CodeText } from './code.tsx'
 import { type Column, DataTable } from './data-table.tsx'
 import { Failure, Panel } from './page.tsx'
-import { State } from './state.tsx'
 import { WebhookForm } from './webhook-form.tsx'
 
 type Listed = Pick<Parameters<typeof DataTable<WebhookEndpoint>>[0], 'rows' | 'error'> &
@@ -20,16 +19,14 @@ const COLUMNS: readonly Column<WebhookEndpoint>[] = [
   { head: 'Receiver', cell: ({ url_origin }) => <span className="mono">{url_origin}</span> },
   {
     head: 'State',
-    cell: ({ enabled, disabled_reason, verification_status, verification_error }) =>
-      enabled ? (
-        <State
-          as="receiver"
-          of={verification_status}
-          words={verification_error ? `Not verified: ${verification_error.message}` : undefined}
-        />
-      ) : (
-        <State as="receiver" of="disabled" words={`Off: ${disabled_reason ?? 'by its owner'}`} />
-      ),
+    state: ({ enabled, disabled_reason, verification_status, verification_error: error }) =>
+      enabled
+        ? {
+            as: 'receiver',
+            of: verification_status,
+            words: error ? `Not verified: ${error.message}` : undefined,
+          }
+        : { as: 'receiver', of: 'disabled', words: `Off: ${disabled_reason ?? 'by its owner'}` },
   },
   {
     head: 'Events',

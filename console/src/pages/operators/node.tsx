@@ -128,9 +128,9 @@ function Environments({ of }: { of: NodeDetail['environments'] }) {
           { head: 'Name', cell: ({ name }) => name },
           {
             head: 'State',
+            state: ({ state }) => ({ as: 'environment', of: state }),
             cell: ({ state, progress, eta_s, error }) => (
               <>
-                <State as="environment" of={state} />
                 {progress !== undefined && state === 'installing' && (
                   <Progress value={100 * progress} aria-label={`${Math.round(100 * progress)} % installed`} />
                 )}

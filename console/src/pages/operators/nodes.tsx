@@ -10,7 +10,6 @@ import { PageLink } from '../../parts/link.tsx'
 import { NodeAction } from '../../parts/node-actions.tsx'
 import { OperatorGate } from '../../parts/operator-gate.tsx'
 import { Failure, Page } from '../../parts/page.tsx'
-import { State } from '../../parts/state.tsx'
 import type { NodeView } from '../../types.ts'
 import { useAction } from '../../use-action.ts'
 import { usePages } from '../../use-api.ts'
@@ -67,7 +66,7 @@ function NodeList() {
               </PageLink>
             ),
           },
-          { head: 'State', cell: (node) => <State as="node" of={node.status} /> },
+          { head: 'State', state: ({ status }) => ({ as: 'node', of: status }) },
           { head: 'Sharing', cell: ({ sharing }) => sharing },
           {
             head: 'Processor',
