@@ -90,6 +90,9 @@ export interface CohortStageTable {
   overdue_at: Optional<Date>
   waiting_for: Optional<string>
   run_ms: Optional<number>
+  /** Null where its model counts none. */
+  tokens_in: Optional<number>
+  tokens_out: Optional<number>
   result: Optional<Buffer>
   /** The files of its result, which names them by their addresses. */
   outputs: NullableJson<StageFile[]>
@@ -100,7 +103,10 @@ export interface CohortStageTable {
 }
 export type CohortStageRow = Selectable<CohortStageTable>
 /** A stage without its result, which may have megabytes, and its files. */
-export type StageFacts = Omit<CohortStageRow, 'result' | 'outputs' | 'overdue_at'>
+export type StageFacts = Omit<
+  CohortStageRow,
+  'result' | 'outputs' | 'overdue_at' | 'tokens_in' | 'tokens_out'
+>
 export type NewCohortStage = Insertable<CohortStageTable>
 
 export interface CohortEdgeTable {

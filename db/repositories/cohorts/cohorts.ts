@@ -69,6 +69,17 @@ async function countCosts(
     where stage.id = ${stageId} and task.key_id is not null`.execute(trx)
 }
 
+/** Returns the key that asked for the run of a cohort; null where it was not recorded. */
+export async function keyOfCohort(db: Kysely<Database>, cohortId: string): Promise<string | null> {
+  const task = await db
+    .selectFrom('cohort')
+    .innerJoin('task', 'task.id', 'cohort.task_id')
+    .select('task.key_id')
+    .where('cohort.id', '=', cohortId)
+    .executeTakeFirst()
+  return task?.key_id ?? null
+}
+
 /** Finds the cohort of an account's task. */
 export function findCohortOfTask(
   db: Kysely<Database>,

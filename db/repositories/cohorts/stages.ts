@@ -1,4 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import { NO_TOKENS, type TokenCounts } from '../../../domain/chat/chat.ts'
 import type { Graph } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
@@ -223,6 +224,7 @@ export async function completeStage(
     files,
     runMs,
     modelState,
+    tokens = NO_TOKENS,
   }: {
     result: Record<string, unknown>
     /** Those of the result, where they have been made already. */
@@ -230,6 +232,7 @@ export async function completeStage(
     files: readonly StageFile[] | undefined
     runMs: number
     modelState: CohortStageRow['model_state']
+    tokens?: TokenCounts
   },
 ): Promise<void> {
   await trx
@@ -241,6 +244,7 @@ export async function completeStage(
       output_kept: true,
       run_ms: runMs,
       model_state: modelState,
+      ...(tokens !== NO_TOKENS && { tokens_in: tokens.in, tokens_out: tokens.out }),
       started_at: sql<Date>`coalesce(started_at, now())`,
       completed_at: sql<Date>`clock_timestamp()`,
       error: null,

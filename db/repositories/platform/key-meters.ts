@@ -28,7 +28,7 @@ export async function addUses(db: Kysely<Database>, uses: readonly KeyUse[], min
       set requests = k.requests + excluded.requests, tokens = k.tokens + excluded.tokens`.execute(db)
 }
 
-/** Adds the tokens of a task that a workflow ran to its key, if that is held to a number of tokens. */
+/** Adds the tokens of work that a workflow ran to its key, if that is held to a number of tokens. */
 export async function addTokens(
   trx: Transaction<Database>,
   keyId: string,

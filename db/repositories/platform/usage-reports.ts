@@ -29,10 +29,25 @@ const GROUPS: Record<UsageGroup, { key: string; name: string }> = {
   model: { key: 'model_key', name: 'null::text' },
 }
 
+/** Groups to which the stages of a cohort belong each by itself, and its task only through them. */
+const OF_STAGES: ReadonlySet<UsageGroup | PlatformUsageGroup> = new Set(['endpoint', 'model', 'node'])
+
+/** How many requests and failures a row counts as: a cohort is one request, or one of each stage that was at work for it. */
+function counted(group: UsageGroup | PlatformUsageGroup) {
+  const isOfStages = OF_STAGES.has(group)
+  const [task, stage] = isOfStages
+    ? [sql`surface <> 'cohort'`, sql`s.attempt > 0 and s.status in ('succeeded', 'failed')`]
+    : [sql`true`, sql`false`]
+  return {
+    task: sql`(${task})::int as request, (status = 'failed' and ${task})::int as failure`,
+    stage: sql`(${stage})::int, (s.status = 'failed' and ${stage})::int`,
+  }
+}
+
 /**
- * Returns the usage of an account in a period, by the time of its tasks. A run of a cohort is one request of its last
- * stage's endpoint, and its cost is that of its stages, each at its own endpoint and model. Costs are read from the
- * ledger, so they are always those that it has: what is held counts, and a refund takes it back.
+ * Returns the usage of an account in a period, by the time of its tasks. The costs and tokens of a cohort are those of its
+ * stages, each at its own endpoint and model. Costs are read from the ledger, so they are always those that it has: what is
+ * held counts, and a refund takes it back.
  */
 export async function readUsage(
   db: Kysely<Database>,
@@ -41,14 +56,16 @@ export async function readUsage(
 ): Promise<UsageRow[]> {
   const { low, high } = boundsOf(period)
   const { key, name } = GROUPS[group]
+  const work = counted(group)
   const purse = `account:${accountId}`
   const { rows } = await sql<UsageRow>`
     with work as (
-      select id, created_at, endpoint_id, key_id, model_key, 1 as request, (status = 'failed')::int as failure,
+      select id, created_at, endpoint_id, key_id, model_key, ${work.task},
         coalesce(tokens_in, 0) as tokens_in, coalesce(tokens_out, 0) as tokens_out, price_micro > 0 as is_paid
       from task where account_id = any(array[${accountId}]::uuid[]) and id >= ${low} and id < ${high}
       union all
-      select s.id, t.created_at, s.endpoint_id, t.key_id, s.model_key, 0, 0, 0, 0, true
+      select s.id, t.created_at, s.endpoint_id, t.key_id, s.model_key, ${work.stage},
+        coalesce(s.tokens_in, 0), coalesce(s.tokens_out, 0), true
       from cohort_stage s join cohort c on c.id = s.cohort_id join task t on t.id = c.task_id
       where s.account_id = any(array[${accountId}]::uuid[]) and s.id >= ${low} and s.id < ${high}
     ), costs as (
@@ -92,13 +109,15 @@ export async function readPlatformUsage(
 ): Promise<UsageRow[]> {
   const { low, high } = boundsOf(period)
   const { key, name } = PLATFORM_GROUPS[group]
+  const work = counted(group)
   const { rows } = await sql<UsageRow>`
     with work as (
-      select id, account_id, created_at, node_id, model_key, 1 as request, (status = 'failed')::int as failure,
+      select id, account_id, created_at, node_id, model_key, ${work.task},
         coalesce(tokens_in, 0) as tokens_in, coalesce(tokens_out, 0) as tokens_out, price_micro > 0 as is_paid
       from task where id >= ${low} and id < ${high}
       union all
-      select s.id, s.account_id, t.created_at, s.node_id, s.model_key, 0, 0, 0, 0, true
+      select s.id, s.account_id, t.created_at, s.node_id, s.model_key, ${work.stage},
+        coalesce(s.tokens_in, 0), coalesce(s.tokens_out, 0), true
       from cohort_stage s join cohort c on c.id = s.cohort_id join task t on t.id = c.task_id
       where s.id >= ${low} and s.id < ${high}
     ), costs as (

@@ -1,3 +1,4 @@
+import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import {
   ResultPayloads,
   type ValuePayload,
@@ -7,10 +8,12 @@ import {
 import * as cohortStageRepository from '../../../../db/repositories/cohorts/stages.ts'
 import * as cohortStartRepository from '../../../../db/repositories/cohorts/starts.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
+import * as keyMeterRepository from '../../../../db/repositories/platform/key-meters.ts'
 import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
 import type { EdgeFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
+import { NO_TOKENS, tokensIn } from '../../../../domain/chat/chat.ts'
 import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { valueAt } from '../../../../domain/cohorts/pointer.ts'
@@ -118,16 +121,26 @@ export const stageWork = {
     return { ...checked, payloads }
   },
 
-  async complete({ trx, lease, body }, checked) {
+  async complete({ trx, lease, body, services }, checked) {
     const { inference_time_ms, model_state } = taskResult(body)
     const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
     if (!locked || !isOpenStage(locked.stage)) return
+    const tokens = tokensIn(checked.result)
     await cohortStageRepository.completeStage(trx, locked.stage, locked.outgoing, {
       ...checked,
       runMs: inference_time_ms,
       modelState: model_state,
+      tokens,
     })
-    const { account_id: accountId, endpoint_id: endpointId, specification } = locked.stage
+    const {
+      account_id: accountId,
+      cohort_id: cohortId,
+      endpoint_id: endpointId,
+      specification,
+    } = locked.stage
+    const keyId = tokens === NO_TOKENS ? null : await cohortRepository.keyOfCohort(trx, cohortId)
+    if (keyId !== null)
+      await keyMeterRepository.addTokens(trx, keyId, { tokens: tokens.in + tokens.out, now: services.now() })
     // A part of an inference tells nothing of a whole one.
     if ((specification as unknown as GraphStage).operation === 'infer')
       await usageRepository.noteLatency(trx, { accountId, endpointId, ms: inference_time_ms })

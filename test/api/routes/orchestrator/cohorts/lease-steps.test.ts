@@ -31,4 +31,37 @@ describe('the lease of a stage', () => {
       assert.equal(row.status, 'running')
       assert.ok(row.started_at)
     })
+
+  it('counts the tokens of its model for the stage, and against the limit of the key that asked', async () => {
+    const { db } = api.database
+    const { accountId } = await api.account()
+    const limits = JSON.stringify({ tokens_per_minute: 100 })
+    const { id: keyId } = await db
+      .updateTable('api_key')
+      .set({ limits })
+      .where('account_id', '=', accountId)
+      .returning('id')
+      .executeTakeFirstOrThrow()
+    const node = await signedNode(api)
+    const cohort = await buildCohort(db, accountId)
+    await db.updateTable('task').set({ key_id: keyId }).where('id', '=', cohort.task_id).execute()
+    const stage = await buildStage(db, cohort, { status: 'running' })
+    const token = await leaseStage(db, stage, node.nodeId)
+    const result = { usage: { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 } }
+
+    for (let twice = 0; twice < 2; twice++) {
+      const body = { result, inference_time_ms: 5, model_state: 'resident' }
+      const { status, text } = await node.post(`/api/v1/leases/${token}:complete`, body)
+      assert.equal(status, 200, text)
+    }
+
+    const row = await db
+      .selectFrom('cohort_stage')
+      .select(['status', 'tokens_in', 'tokens_out'])
+      .where('id', '=', stage.id)
+      .executeTakeFirstOrThrow()
+    assert.deepEqual(row, { status: 'succeeded', tokens_in: 12, tokens_out: 30 })
+    const minutes = await db.selectFrom('key_minute').select('tokens').where('key_id', '=', keyId).execute()
+    assert.deepEqual(minutes, [{ tokens: 42 }])
+  })
 })
