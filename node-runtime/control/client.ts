@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Pool } from 'undici'
+import { type Dispatcher, Pool, request } from 'undici'
 import { backoff } from '../../platform/async/retry.ts'
 import type { NodeTools } from '../../schemas/node-tools.ts'
 import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../../schemas/node.ts'
@@ -117,14 +117,33 @@ export class ControlClient {
     return this.call('GET', path, undefined, options)
   }
 
+  /** Reads what a gateway has signed a URL for; repeated, and refused, like a call. */
+  download(
+    url: string,
+    options?: CallOptions,
+  ): Promise<Pick<Dispatcher.ResponseData, 'headers'> & { body: Buffer }> {
+    return this.#repeatedly(options, async (signal) => {
+      const answer = await request(url, signal && { signal })
+      const body = Buffer.from(await answer.body.arrayBuffer())
+      if (answer.statusCode !== 200) throw toControlError(answer.statusCode, body.toString())
+      return { headers: answer.headers, body }
+    })
+  }
+
   /** Calls a route; throws a `ControlError` for a refusal, and the last error when the time is up. */
-  async call<T>(method: 'GET' | 'POST', path: string, body?: object, options: CallOptions = {}): Promise<T> {
-    const { signal, patienceMs = this.patienceMs } = options
+  call<T>(method: 'GET' | 'POST', path: string, body?: object, options?: CallOptions): Promise<T> {
+    return this.#repeatedly(options, (signal) => this.#once<T>(method, path, body, signal))
+  }
+
+  async #repeatedly<T>(
+    { signal, patienceMs = this.patienceMs }: CallOptions = {},
+    once: (signal?: AbortSignal) => Promise<T>,
+  ): Promise<T> {
     const deadline = performance.now() + patienceMs
     for (let attempt = 0; ; attempt++) {
       signal?.throwIfAborted()
       try {
-        return await this.#once<T>(method, path, body, signal)
+        return await once(signal)
       } catch (err) {
         const refused = err instanceof ControlError && !RETRY_STATUS.has(err.status)
         if (refused || signal?.aborted || performance.now() > deadline) throw err

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict'
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { openDatabase } from '../../db/database.ts'
+import { eventually } from '../support/assertions/until.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { dataDirectory, startTestPlatform } from '../support/servers/platform.ts'
 import type { TestPlatform } from '../support/servers/platform.ts'
-import { type ChatModel, chatsAgain, FAKE_LLM_ENV, importChatModel } from './chats.ts'
+import { type ChatModel, chatsAgain, databaseUrl, FAKE_LLM_ENV, importChatModel } from './chats.ts'
 import { assertPaidOnce, chain, Cohorts } from './cohorts.ts'
 
 /** The time for which nodes repeat their calls, which is 60 s where nothing is set. */
@@ -15,7 +17,7 @@ const LONG_S = RETRY_S + 10
 /** The server needs up to 5 s more to be started again. */
 const SHORT_S = RETRY_S / 2
 
-describe('a cohort under way while Postgres is away', function () {
+describe('work under way while Postgres is away', function () {
   this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
@@ -46,7 +48,7 @@ describe('a cohort under way while Postgres is away', function () {
   }
   const attempts = ({ stages }: AnyBody) => stages.map(({ attempt }: AnyBody) => attempt)
 
-  it('goes on as if nothing had happened when that is for less than nodes retry', async () => {
+  it('goes on as if nothing had happened in a cohort when that is for less than nodes retry', async () => {
     const taskId = await cohorts.run(chain(model), 'short')
     await cohorts.begun(taskId, 1)
 
@@ -58,7 +60,7 @@ describe('a cohort under way while Postgres is away', function () {
     await assertPaidOnce(cohorts, taskId)
   })
 
-  it('repeats what was at work when that is for longer, keeps what was finished, and pays once', async () => {
+  it('repeats what was at work in a cohort when that is for longer, keeps what was finished, and pays once', async () => {
     const taskId = await cohorts.run(chain(model), 'long')
     await cohorts.begun(taskId, 1)
 
@@ -73,5 +75,27 @@ describe('a cohort under way while Postgres is away', function () {
     )
     assert.equal(retried?.data.code, 'platform_unavailable')
     await assertPaidOnce(cohorts, taskId)
+  })
+
+  it('goes on as if nothing had happened to a task when that is for less than nodes retry', async () => {
+    const input = { messages: [{ role: 'user', content: 'hi' }], fake: { delay_ms: 3_000 } }
+    const path = `/endpoints/${model.endpointId}/infer:async`
+    const { task_id: id } = await platform.api.post<AnyBody>(path, { input })
+    const taskIn = async (...among: string[]) => {
+      await using db = openDatabase(databaseUrl(platform), { max: 1 })
+      const query = db.selectFrom('task').select(['status', 'attempt', 'error'])
+      const task = await query.where('id', '=', id).executeTakeFirstOrThrow()
+      return among.includes(task.status) ? task : undefined
+    }
+    await eventually('its start', () => taskIn('claimed', 'generating'))
+
+    await awayFor(SHORT_S)
+    const ended = await eventually(
+      'its end',
+      () => taskIn('succeeded', 'failed').catch(() => undefined),
+      180_000,
+    )
+
+    assert.deepEqual(ended, { status: 'succeeded', attempt: 1, error: null })
   })
 })

@@ -1,9 +1,8 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
-import { request } from 'undici'
 import { isInputRefused } from '../../../domain/models/answer.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import { filesOfClaim, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
@@ -13,8 +12,6 @@ import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { askModel, handBack, type Held, InferenceError, readAnswer } from './ask-model.ts'
 
-const LEASE_S = 30
-
 export const createInferActivities = (deps: NodeDeps) => ({
   /**
    * Claims a task, loads its model, runs the inference, and completes the lease with the result. Safe to repeat because
@@ -23,8 +20,9 @@ export const createInferActivities = (deps: NodeDeps) => ({
   async inferTask({ taskId }: { taskId: string }): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
-    const claim = await claimTask(deps, taskId, work.signal)
-    using lease = keepLease(deps.control, claim.lease_token, LEASE_S)
+    const leaseS = leaseSecondsFor(deps.control.patienceMs)
+    const claim = await claimTask(deps, { taskId, leaseS }, work.signal)
+    using lease = keepLease(deps.control, claim.lease_token, leaseS)
     const signal = AbortSignal.any([work.signal, lease.lost])
     const { lease_token: leaseToken, model_key: modelKey } = claim
     const held = { subjectId: taskId, leaseToken, modelKey, lease }
@@ -37,9 +35,13 @@ export const createInferActivities = (deps: NodeDeps) => ({
   },
 })
 
-async function claimTask(deps: NodeDeps, taskId: string, signal: AbortSignal): Promise<TaskClaim> {
+async function claimTask(
+  deps: NodeDeps,
+  { taskId, leaseS }: { taskId: string; leaseS: number },
+  signal: AbortSignal,
+): Promise<TaskClaim> {
   try {
-    return await deps.control.claimTask<TaskClaim>(taskId, { lease_s: LEASE_S }, { signal })
+    return await deps.control.claimTask<TaskClaim>(taskId, { lease_s: leaseS }, { signal })
   } catch (err) {
     // Another node has claimed the task, or it has ended.
     if (err instanceof ControlError && err.status < 500) {
@@ -71,7 +73,7 @@ async function infer(
   if (hasMemory && isInputRefused(answer.statusCode)) {
     // Memory is no reason for a task to fail: the input goes without it.
     await answer.body.dump()
-    const bare = await fetchInput(`${claim.input_url}&memory=refused`, signal)
+    const bare = await fetchInput(deps, `${claim.input_url}&memory=refused`, signal)
     answer = await askModel(use.server, { path, body: bare.body }, signal)
   }
   const answered = await readAnswer(deps, held, answer, signal)
@@ -88,7 +90,7 @@ async function infer(
 }
 
 async function runTool(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
-  const { body } = await fetchInput(claim.input_url, signal)
+  const { body } = await fetchInput(deps, claim.input_url, signal)
   const startedAt = performance.now()
   const text = await deps.tools.run(claim.model_key, body, signal)
   return {
@@ -100,22 +102,24 @@ async function runTool(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): P
 
 /** Reads the input of a task, with its files. */
 async function readInput(
-  { inputs }: NodeDeps,
+  deps: NodeDeps,
   claim: TaskClaim,
   signal: AbortSignal,
 ): Promise<{ body: Buffer; hasMemory: boolean }> {
-  const { body, hasMemory } = await fetchInput(claim.input_url, signal)
+  const { body, hasMemory } = await fetchInput(deps, claim.input_url, signal)
   try {
-    return { body: await inputs.fetch(filesOfClaim(claim), body, signal), hasMemory }
+    return { body: await deps.inputs.fetch(filesOfClaim(claim), body, signal), hasMemory }
   } catch (err) {
     if (err instanceof InputFileError) throw new InferenceError(err.message, err.retryable)
     throw err
   }
 }
 
-async function fetchInput(url: string, signal: AbortSignal): Promise<{ body: Buffer; hasMemory: boolean }> {
-  const answer = await request(url, { signal })
-  const body = Buffer.from(await answer.body.arrayBuffer())
-  if (answer.statusCode !== 200) throw new Error(`the input could not be read (${answer.statusCode})`)
-  return { body, hasMemory: answer.headers[MEMORY_HEADER] !== undefined }
+async function fetchInput(
+  { control }: NodeDeps,
+  url: string,
+  signal: AbortSignal,
+): Promise<{ body: Buffer; hasMemory: boolean }> {
+  const { body, headers } = await control.download(url, { signal })
+  return { body, hasMemory: headers[MEMORY_HEADER] !== undefined }
 }
