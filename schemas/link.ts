@@ -140,6 +140,11 @@ export type ErrorMeta = Static<typeof ErrorMeta>
 export const CancelMeta = Type.Object({
   job_id: Type.Optional(Type.String()),
   task_id: Type.Optional(Type.String()),
+  /**
+   * Only this attempt at the task, or an earlier one: a node may work on a stage anew. Nodes that ignore it cancel whichever
+   * attempt they are at.
+   */
+  attempt: Type.Optional(Type.Integer({ minimum: 1 })),
   /** The job is stopped after a checkpoint. A node that ignores it finds out when it renews the lease or stores a checkpoint. */
   paused_job_id: Type.Optional(Type.String()),
   /** Nobody will ask for the payload of this attempt, or of an earlier one, again. Nodes that ignore it find out by asking. */

@@ -4,12 +4,20 @@ export interface RegisteredWork extends Disposable {
   readonly signal: AbortSignal
   /** Aborts when the work is to stop where it can go on later. */
   readonly pausing: AbortSignal
+  /** Tells the attempt of the claim, so that a late cancel of an earlier one does not end this work. */
+  claimed(attempt: number): void
 }
 
 interface Controls {
   readonly cancel: AbortController
   readonly pause: AbortController
+  /** The attempt of the claim; undefined before it is claimed, and of work that is cancelled as a whole. */
+  attempt?: number
+  /** The last attempt that was cancelled before the work was claimed. */
+  cancelledUpTo: number
 }
+
+const cancel = (controls: Controls) => controls.cancel.abort(new Error('cancelled over the link'))
 
 /** The jobs and tasks that run on this node, so that a `cancel` frame reaches them before Temporal does. */
 export class WorkRegistry {
@@ -22,12 +30,20 @@ export class WorkRegistry {
 
   /** Registers work under its job or task id, until it has ended; `signal` is Temporal's. */
   begin(id: string, signal?: AbortSignal): RegisteredWork {
-    const controls = { cancel: new AbortController(), pause: new AbortController() }
+    const controls: Controls = {
+      cancel: new AbortController(),
+      pause: new AbortController(),
+      cancelledUpTo: 0,
+    }
     const set = this.#work.get(id) ?? new Set()
     this.#work.set(id, set.add(controls))
     return {
       signal: signal ? AbortSignal.any([signal, controls.cancel.signal]) : controls.cancel.signal,
       pausing: controls.pause.signal,
+      claimed(attempt) {
+        controls.attempt = attempt
+        if (attempt <= controls.cancelledUpTo) cancel(controls)
+      },
       [Symbol.dispose]: () => {
         set.delete(controls)
         if (set.size === 0) this.#work.delete(id)
@@ -35,11 +51,12 @@ export class WorkRegistry {
     }
   }
 
-  /** Cancels the work of an id; false when there is none. */
-  cancel(id: string): boolean {
-    const set = this.#work.get(id)
-    for (const { cancel } of set ?? []) cancel.abort(new Error('cancelled over the link'))
-    return set !== undefined
+  /** Cancels the work of an id; with an attempt only that one and earlier ones. */
+  cancel(id: string, upTo = Infinity): void {
+    for (const controls of this.#work.get(id) ?? []) {
+      if ((controls.attempt ?? Infinity) <= upTo) cancel(controls)
+      else controls.cancelledUpTo = Math.max(controls.cancelledUpTo, upTo)
+    }
   }
 
   /** Stops the work of an id where it can go on later. */

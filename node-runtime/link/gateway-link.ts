@@ -293,9 +293,10 @@ export class GatewayLink {
     this.#channel?.forget(stream)
   }
 
-  #cancelWork({ job_id, task_id, paused_job_id, edge }: CancelMeta): void {
+  #cancelWork({ job_id, task_id, attempt, paused_job_id, edge }: CancelMeta): void {
     if (edge) this.#options.keepers.release({ edgeId: edge.edge_id, attempt: edge.attempt })
-    for (const id of [job_id, task_id]) if (id !== undefined) this.#options.work.cancel(id)
+    if (job_id !== undefined) this.#options.work.cancel(job_id)
+    if (task_id !== undefined) this.#options.work.cancel(task_id, attempt)
     if (paused_job_id !== undefined) this.#options.work.pause(paused_job_id)
   }
 

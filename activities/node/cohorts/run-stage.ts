@@ -26,6 +26,7 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     using work = deps.work.begin(stageId, cancellationSignal())
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claim = await claimStage(deps, { cohortId, stageId, leaseS }, work.signal)
+    work.claimed(claim.attempt)
     using lease = keepLease(deps.control, claim.lease_token, leaseS)
     const over = new AbortController()
     const signal = AbortSignal.any([work.signal, lease.lost, over.signal])

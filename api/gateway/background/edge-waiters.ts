@@ -1,5 +1,6 @@
 import { Listener } from '../../../db/listener.ts'
 import { EDGE_CHANNEL } from '../../../db/repositories/cohorts/edges.ts'
+import { STAGE } from '../../../db/repositories/cohorts/stage-leases.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 import type { NodeLinks } from '../links/node-links.ts'
@@ -19,10 +20,10 @@ export class EdgeWaiters implements AsyncDisposable {
       channel: EDGE_CHANNEL,
       onNotify: (text) => {
         const words = text.split(' ')
-        const [id = '', attempt] = words
-        const nodeId = words.at(-1)!
-        if (words.length === 1) this.#watches.wake(id)
-        else if (words.length === 2) links.cancelOn(nodeId, { task_id: id })
+        const isOfStage = words[0] === STAGE
+        const [id = '', attempt, nodeId] = isOfStage ? words.slice(1) : words
+        if (nodeId === undefined) this.#watches.wake(id)
+        else if (isOfStage) links.cancelOn(nodeId, { task_id: id, attempt: Number(attempt) })
         else links.cancelOn(nodeId, { edge: { edge_id: id, attempt: Number(attempt) } })
       },
       onGap: () => this.#watches.wakeAll(),

@@ -124,7 +124,7 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /** Tells a node, if it is linked, that nobody waits for its work on a stage, or for a payload, any more. */
-  cancelOn(nodeId: string, meta: Pick<CancelMeta, 'task_id' | 'edge'>): void {
+  cancelOn(nodeId: string, meta: Pick<CancelMeta, 'task_id' | 'attempt' | 'edge'>): void {
     this.#nodes.get(nodeId)?.link.cancelWork(meta)
   }
 

@@ -4,9 +4,12 @@ import { request } from 'undici'
 import WebSocket from 'ws'
 import type { LinkAnswer } from '../../../../api/gateway/links/buffered-response.ts'
 import { LinkError } from '../../../../api/gateway/links/link-request.ts'
+import { recallStages } from '../../../../db/repositories/cohorts/stage-leases.ts'
+import { openLease } from '../../../../db/repositories/nodes/leases.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { NodeModel } from '../../../../schemas/node.ts'
 import { SOON_MS } from '../../../support/assertions/until.ts'
+import { buildCohortRows } from '../../../support/builders/cohort-rows.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../../support/servers/node.ts'
 
@@ -253,6 +256,30 @@ describe('links', () => {
     api.services.links.cancelJob(jobId)
 
     await until(() => work.signal.aborted)
+  })
+
+  it('take an attempt at a stage from its node, and leave it the next one', async () => {
+    const { db } = api.database
+    const [stageId] = (await buildCohortRows(api, [])).stages
+    const { accountId } = await api.account()
+    const { nodeId } = node
+    const lease = { kind: 'stage', subjectId: stageId, accountId, nodeId, leaseS: 30 } as const
+    using work = node.parts.work.begin(stageId)
+    const recalled = (attempt: number) =>
+      db.transaction().execute(async (trx) => {
+        assert.equal((await openLease(trx, lease))?.attempt, attempt)
+        await recallStages(trx, [stageId])
+      })
+
+    // The node has ended the first attempt by itself, and is at the second one by the time that it is told.
+    work.claimed(2)
+    await recalled(1)
+    await sleep(300)
+    const afterFirst = work.signal.aborted
+    await recalled(2)
+    await until(() => work.signal.aborted)
+
+    assert.equal(afterFirst, false)
   })
 
   describe('signatures', () => {

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import { WorkRegistry } from '../../../node-runtime/control/work-registry.ts'
+
+describe('work of a node that is cancelled', () => {
+  it('goes on when a late cancel names an earlier attempt', () => {
+    const registry = new WorkRegistry()
+    using work = registry.begin('a-stage')
+    work.claimed(2)
+
+    registry.cancel('a-stage', 1)
+    const before = work.signal.aborted
+    registry.cancel('a-stage', 2)
+
+    assert.deepEqual([before, work.signal.aborted], [false, true])
+  })
+
+  it('ends as soon as it is claimed when that attempt has been cancelled, and not when it is a later one', () => {
+    const registry = new WorkRegistry()
+    const ends = [1, 2].map((attempt) => {
+      using work = registry.begin('a-stage')
+      registry.cancel('a-stage', 1)
+      const before = work.signal.aborted
+      work.claimed(attempt)
+      return [before, work.signal.aborted]
+    })
+
+    assert.deepEqual(ends, [
+      [false, true],
+      [false, false],
+    ])
+  })
+
+  it('ends whichever attempt it is at when none is named', () => {
+    const registry = new WorkRegistry()
+    using work = registry.begin('a-task')
+    using other = registry.begin('another')
+    work.claimed(3)
+
+    registry.cancel('a-task')
+
+    assert.deepEqual([work.signal.aborted, other.signal.aborted], [true, false])
+  })
+})
