@@ -1,5 +1,6 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
+import { MOST_PATIENCE_S } from '../schemas/lease.ts'
 import { type Kind, type KindName, KINDS, type ValueOf } from './config/kinds.ts'
 
 interface Setting {
@@ -196,9 +197,9 @@ export const SETTINGS = {
     'Node: host:port at which other nodes fetch what its stages hand over, 0.0.0.0:0 for every address of the machine; when empty everything goes through the object store.',
   ),
   HEARTH_NODE_RETRY_S: setting(
-    'count',
+    'patience',
     '60',
-    'Node: seconds for which it repeats a call that no gateway can answer, as while the database is away; after that the stage or task fails, and is tried anew.',
+    `Node: seconds, at most ${MOST_PATIENCE_S}, for which it repeats a call that no gateway can answer, as while the database is away; after that the stage or task fails, and is tried anew.`,
   ),
   HEARTH_NODE_PINNED: setting(
     'list',

@@ -19,6 +19,11 @@ export const MOST_INFERENCE_MS = 24 * 3_600_000
 /** Seconds a lease lasts unless it is renewed. */
 export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
 
+/** A lease is renewed after a third of its term, and then outlives a call under it that is repeated for all of its patience. */
+export const TERM_PER_PATIENCE = 1.5
+/** The longest time in seconds for which calls are repeated under a lease of the longest term. */
+export const MOST_PATIENCE_S = LEASE_SECONDS.maximum / TERM_PER_PATIENCE
+
 const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
 
 /** The body of both claims. */

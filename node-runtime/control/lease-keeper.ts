@@ -1,5 +1,5 @@
 import type { StatusDetail } from '../../schemas/inference-task.ts'
-import { LEASE_SECONDS, type LeaseRenewed } from '../../schemas/lease.ts'
+import { LEASE_SECONDS, type LeaseRenewed, TERM_PER_PATIENCE } from '../../schemas/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
 
 /** A lease that is renewed until it is disposed of; `lost` aborts when it is refused or expires. */
@@ -15,11 +15,14 @@ export interface KeptLease extends Disposable {
 const REPORT_MS = 200
 
 /**
- * Returns the term of a lease under which calls are repeated for so long. As it is renewed after a third of its term, it does
- * not end while one of them may still be repeated, up to 200 s of patience.
+ * Returns the term of a lease under which calls are repeated for so long. It does not end while one of them may still be
+ * repeated, up to `MOST_PATIENCE_S`, beyond which no node is started.
  */
 export const leaseSecondsFor = (patienceMs: number): number =>
-  Math.min(LEASE_SECONDS.maximum, Math.max(LEASE_SECONDS.default, Math.ceil((1.5 * patienceMs) / 1_000)))
+  Math.min(
+    LEASE_SECONDS.maximum,
+    Math.max(LEASE_SECONDS.default, Math.ceil((TERM_PER_PATIENCE * patienceMs) / 1_000)),
+  )
 
 /** Renews a lease three times per term. Gateways that do not respond are retried until the term is over. */
 export function keepLease(control: ControlClient, leaseToken: string, leaseS: number): KeptLease {

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { valuesOf } from '../../schemas/common.ts'
+import { MOST_PATIENCE_S } from '../../schemas/lease.ts'
 import { ToolKind, ToolStability } from '../../schemas/tool.ts'
 
 /** A kind of setting: it parses the text of an environment variable. */
@@ -42,6 +43,10 @@ export const KINDS = {
 
   integer: { expected: 'a whole number of at least 0', read: numbers(/^\d{1,12}$/) },
   count: { expected: 'a whole number of at least 1', read: numbers(/^[1-9]\d{0,11}$/) },
+  patience: {
+    expected: `a whole number from 1 to ${MOST_PATIENCE_S}`,
+    read: numbers(/^[1-9]\d{0,2}$/, MOST_PATIENCE_S),
+  },
   amount: {
     expected: 'a number above 0, for example 0.01',
     read: numbers(/^(?=.*[1-9])\d{1,9}(\.\d{1,9})?$/),

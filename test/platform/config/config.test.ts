@@ -42,6 +42,8 @@ describe('configuration', () => {
     ['HEARTH_BODY_MEMORY_MB', '0', /HEARTH_BODY_MEMORY_MB must be a whole number of at least 1/],
     ['HEARTH_CREDIT_USD', '0', /HEARTH_CREDIT_USD must be a number above 0, for example 0.01, not "0"/],
     ['HEARTH_RATE_BURST', '1e3', /HEARTH_RATE_BURST must be a whole number of at least 1/],
+    ['HEARTH_NODE_RETRY_S', '201', /HEARTH_NODE_RETRY_S must be a whole number from 1 to 200, not "201"/],
+    ['HEARTH_NODE_RETRY_S', '0', /HEARTH_NODE_RETRY_S must be a whole number from 1 to 200, not "0"/],
     ['TEMPORAL_ADDRESS', 'http://temporal:7233', /TEMPORAL_ADDRESS must be host:port, without a scheme/],
     ['TEMPORAL_ADDRESS', 'temporal', /TEMPORAL_ADDRESS must be host:port/],
     ['DATABASE_URL', 'nonsense', /DATABASE_URL must be a URL with postgres:\/\/$/],
