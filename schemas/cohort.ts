@@ -19,6 +19,9 @@ const JsonObject = Type.Record(Type.String(), Type.Unknown())
 /** The largest `input` of a run; larger inputs are uploaded to an endpoint and named by their URL. */
 export const MAX_RUN_INPUT_BYTES = 1024 * 1024
 
+/** The characters of the `X-User-ID` for whom a cohort runs. */
+export const USER_ID_LENGTH = { minLength: 1, maxLength: 200 } as const
+
 export const RunRequest = Type.Object(
   {
     plan_id: Type.Optional(Uuid),

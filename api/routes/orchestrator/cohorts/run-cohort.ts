@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { ApiError } from '../../../../domain/errors.ts'
-import { CohortAccepted, RunRequest } from '../../../../schemas/cohort.ts'
+import { CohortAccepted, RunRequest, USER_ID_LENGTH } from '../../../../schemas/cohort.ts'
 import { admitRun } from '../../../cohorts/admit-run.ts'
 import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { route } from '../../../http/route.ts'
@@ -16,7 +16,7 @@ export const runCohort = route({
   auth: 'cohort',
   idempotent: true,
   admitsWork: true,
-  headers: Type.Object({ 'x-user-id': Type.String({ minLength: 1, maxLength: 200 }) }),
+  headers: Type.Object({ 'x-user-id': Type.String(USER_ID_LENGTH) }),
   body: RunRequest,
   maxBodyBytes: MAX_BODY_BYTES,
   success: { status: 202, schema: CohortAccepted },

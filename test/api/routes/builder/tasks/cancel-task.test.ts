@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { buildCohort, buildStage } from '../../../../support/builders/cohorts.ts'
+import { InferenceApi } from '../../../../support/servers/inference-api.ts'
+
+describe('a task is cancelled', () => {
+  let on: InferenceApi
+  before(async () => {
+    on = await InferenceApi.start()
+  })
+  after(() => on?.[Symbol.asyncDispose]())
+
+  const cancel = (taskId: string, key: string, userId: string) =>
+    on.api.call('POST', `/api/builder/v1/tasks/${taskId}:cancel`, { key, headers: { 'x-user-id': userId } })
+
+  it('whatever the request says of its user, which only a cohort keeps', async () => {
+    const { key } = await on.api.account()
+    const endpoint = await on.endpointOver(await on.loadedModel(), OFFERED)
+    const queued = await on.infer(endpoint.id, { input: { instances: [1] }, sync: false }, key)
+
+    const { status, text } = await cancel(queued.body.task_id, key, 'u'.repeat(201))
+
+    assert.equal(status, 200, text)
+  })
+
+  it('with a cohort, whose events say who has done it in at most 200 characters', async () => {
+    const { db } = on.api.database
+    const { accountId, key } = await on.api.account()
+    const cohort = await buildCohort(db, accountId)
+    await buildStage(db, cohort)
+    await db.updateTable('task').set({ surface: 'cohort' }).where('id', '=', cohort.task_id).execute()
+
+    const { status, text } = await cancel(cohort.task_id, key, 'u'.repeat(201))
+
+    assert.equal(status, 200, text)
+    const event = await db
+      .selectFrom('cohort_event')
+      .select('data')
+      .where('cohort_id', '=', cohort.id)
+      .where('type', '=', 'cohort.cancel_requested')
+      .executeTakeFirst()
+    assert.deepEqual(event?.data, { user_id: 'u'.repeat(200) })
+  })
+})
