@@ -16,7 +16,7 @@ const SENTENCES: Readonly<Record<string, readonly string[]>> = {
   'draft-a': ['It is', ' on its', ' way.'],
   'draft-b': ['We are', ' looking', ' for it.'],
   judge: ['Take', ' the first.'],
-  tiny: ['I have', ' read', ' all of', ' it,', ' and go', ' on', ' here.'],
+  reader: ['I have', ' read', ' all of', ' it,', ' and go', ' on', ' here.'],
 }
 /** The numbers of a vector of each encoder. */
 const ENCODERS: Readonly<Record<string, number>> = { old: 32, new: 48 }

@@ -35,3 +35,28 @@ describe('the graphs of docs/cohorts.md', () => {
     })
   }
 })
+
+describe('the commands of the pages', () => {
+  const PAGES = ['README.md', ...globSync('docs/*.md')]
+  const commands = PAGES.flatMap((page) => blocksOf('sh', page)).join('')
+
+  it('give no model a name that another page has given', () => {
+    const names = [...commands.matchAll(/ --name ([a-z][\w-]*) --path/g)].map(([, name]) => name)
+
+    assert.ok(names.length > 2)
+    assert.deepEqual(names, [...new Set(names)])
+  })
+
+  it('find the data directory wherever it is', () => {
+    assert.doesNotMatch(commands.replaceAll('${HEARTH_DATA_DIR:-.hearth}', ''), /\.hearth\b/)
+  })
+
+  it('call functions of which docs/cohorts.md has a list', () => {
+    const script = readFileSync('docs/examples/cohorts/functions.sh', 'utf8')
+    const defined = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name)
+    const page = readFileSync('docs/cohorts.md', 'utf8')
+
+    assert.ok(defined.length > 5)
+    for (const name of defined) assert.match(page, new RegExp(`^\\|.*\`${name} [A-Z]`, 'm'))
+  })
+})

@@ -32,15 +32,14 @@ describe('docs/cohorts.md, followed word for word', function () {
     data?.[Symbol.dispose]()
   })
 
-  /** Types the block of a page that has these words into a shell; the data directory of the test takes the place of `.hearth`. */
+  /** Types the block of a page that has these words into a shell, whose `HEARTH_DATA_DIR` is that of the test. */
   function typed(
     words: string,
     page = 'docs/cohorts.md',
   ): { child: ChildProcess; said: () => string; output: Promise<string> } {
     const found = blocksOf('sh', page).filter((text) => text.includes(words))
     assert.equal(found.length, 1, words)
-    const block = (found[0] ?? '').replaceAll('./.hearth', '.hearth').replaceAll('.hearth', data.path)
-    const child = spawn('bash', ['-c', `. ${FUNCTIONS}\n${block}`], {
+    const child = spawn('bash', ['-c', `. ${FUNCTIONS}\n${found[0]}`], {
       env: { ...process.env, HEARTH_DATA_DIR: data.path },
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,

@@ -1,8 +1,11 @@
 # The curl calls of docs/cohorts.md, as functions for sh, bash and zsh: `. docs/examples/cohorts/functions.sh` in the folder
 # of the checkout. They reach the platform that `npm start` keeps up.
 
+# DATA: the data directory of the platform.
+DATA=${HEARTH_DATA_DIR:-.hearth}
+
 # ready FIELD: an address or a key of the platform.
-ready() { field "$1" < "${HEARTH_DATA_DIR:-.hearth}/ready.json"; }
+ready() { field "$1" < "$DATA/ready.json"; }
 
 # field NAME: a member of the JSON object on standard input. What lacks it is an error of the platform, and is shown.
 field() {
