@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { TOKEN_PREFIX } from '../domain/token-prefixes.ts'
 
 /** The secrets that an embedded platform generates once and stores in its data directory. */
 export interface Secrets {
@@ -18,8 +19,8 @@ export function loadSecrets(file: string): Secrets {
   const secrets: Secrets = {
     postgres_password: randomBytes(18).toString('base64url'),
     encryption_key: randomBytes(32).toString('base64'),
-    operations_key: `hops_${randomBytes(24).toString('base64url')}`,
-    evaluator_token: `heval_${randomBytes(24).toString('base64url')}`,
+    operations_key: `${TOKEN_PREFIX.operationsKey}${randomBytes(24).toString('base64url')}`,
+    evaluator_token: `${TOKEN_PREFIX.evaluatorToken}${randomBytes(24).toString('base64url')}`,
     ...known,
   }
   if (known?.evaluator_token === undefined) saveSecrets(file, secrets)

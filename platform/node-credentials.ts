@@ -1,4 +1,5 @@
 import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
+import { TOKEN_PREFIX } from '../domain/token-prefixes.ts'
 import { ConfigError } from './config.ts'
 
 /** The lifetime of a credential; nodes renew it well before. */
@@ -6,7 +7,7 @@ export const CREDENTIAL_LIFETIME_MS = 600_000
 
 const ID_BYTES = 4
 const MAC_BYTES = 32
-const TOKEN = /^hgt_([\w-]+)$/
+const TOKEN = new RegExp(`^${TOKEN_PREFIX.nodeCredential}([\\w-]+)$`)
 
 interface RingKey {
   id: Buffer
@@ -39,7 +40,7 @@ export class NodeCredentials {
 
   issue(credential: Credential): string {
     const body = Buffer.from(JSON.stringify(credential))
-    return `hgt_${this.#sign('credential', body).toString('base64url')}`
+    return `${TOKEN_PREFIX.nodeCredential}${this.#sign('credential', body).toString('base64url')}`
   }
 
   /** Returns undefined for a token with an invalid signature; the caller must check `expiresAt`. */

@@ -1,7 +1,9 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { TOKEN_PREFIX } from '../domain/token-prefixes.ts'
 
 /** Makes a signing secret: 32 random bytes after the prefix. The whole text is the key. */
-export const newWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`
+export const newWebhookSecret = (): string =>
+  `${TOKEN_PREFIX.webhookSecret}${randomBytes(32).toString('base64url')}`
 
 /**
  * Builds `Service-Signature`: HMAC-SHA256 in hex over `<unix seconds>.<raw body>`, with one `v1` for each

@@ -1,11 +1,12 @@
+import { TOKEN_PREFIX } from '../../domain/token-prefixes.ts'
 import type { NodeLine, NodeLineSource } from '../../schemas/node.ts'
 
 const MOST_LINES = 1_000
 const LONGEST_LINE = 2_000
 const CUT = '…'
-/** Keys of accounts and operators, tokens of nodes and evaluators, secrets of webhooks, and queries of URLs, which sign what they address. */
+/** Whatever the platform issues, and queries of URLs, which sign what they address. */
 const SECRETS = [
-  [/\b(?:hkl?|hnt|hops|heval|whsec)_[\w-]{20,}/g, '***'],
+  [new RegExp(`\\b(?:${Object.values(TOKEN_PREFIX).join('|')})[\\w-]{20,}`, 'g'), '***'],
   [/(\bhttps?:\/\/[^\s"'<>?]+)\?[^\s"'<>]*/g, '$1?***'],
 ] as const
 

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
+import { TOKEN_PREFIX } from '../../../domain/token-prefixes.ts'
 import type { NodeInventory, NodeSharing } from '../../../schemas/node.ts'
 import type { Database } from '../../tables.ts'
 import type { NodeRow } from '../../tables/nodes.ts'
@@ -14,7 +15,7 @@ export async function createNodeToken(
   db: Kysely<Database>,
   { accountId, sharing }: { accountId: string; sharing: NodeSharing },
 ): Promise<string> {
-  const token = `hnt_${randomBytes(24).toString('base64url')}`
+  const token = `${TOKEN_PREFIX.nodeToken}${randomBytes(24).toString('base64url')}`
   await db
     .insertInto('node_token')
     .values({

@@ -1,6 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
+import { TOKEN_PREFIX } from '../../../domain/token-prefixes.ts'
 import type { KeyLimits } from '../../../schemas/api-key.ts'
 import type { Database } from '../../tables.ts'
 import type { ApiKeyRow } from '../../tables/accounts.ts'
@@ -8,15 +9,12 @@ import { bumpCache } from './cache-versions.ts'
 
 type Role = ApiKeyRow['role']
 
-const PREFIX = 'hk_'
-const LIMITED_PREFIX = 'hkl_'
-
 /**
  * Returns the digest of a key, which is stored and looked up in its place. That of a limited key differs from what
  * gateways of earlier versions compute: they know no limits, so they must not know these keys.
  */
 export const hashApiKey = (key: string): Buffer =>
-  hash('sha256', key.startsWith(LIMITED_PREFIX) ? `limited:${key}` : key, 'buffer')
+  hash('sha256', key.startsWith(TOKEN_PREFIX.limitedApiKey) ? `limited:${key}` : key, 'buffer')
 
 interface NewKey {
   accountId: string
@@ -46,7 +44,7 @@ export async function createApiKey(
     .limit(1)
     .executeTakeFirst()
 
-  const key = `${tools ? LIMITED_PREFIX : PREFIX}${randomBytes(32).toString('base64url')}`
+  const key = `${tools ? TOKEN_PREFIX.limitedApiKey : TOKEN_PREFIX.apiKey}${randomBytes(32).toString('base64url')}`
   const row = await trx
     .insertInto('api_key')
     .values({

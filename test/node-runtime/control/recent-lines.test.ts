@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { TOKEN_PREFIX } from '../../../domain/token-prefixes.ts'
 import { RecentLines } from '../../../node-runtime/control/recent-lines.ts'
 
 const MANY = 1_000_000
@@ -31,8 +32,8 @@ describe('the lines that a node keeps', () => {
     const [line] = lines.newest('models', 10, MANY)
     assert.deepEqual([line?.model_key, line?.message], ['m', 'GET http://127.0.0.1/objects/a?*** gives 404'])
     assert.deepEqual(messages(lines), ['refused *** and ***; see https://hearth.example/a'])
-    for (const prefix of ['hnt', 'hops', 'heval', 'whsec']) {
-      lines.keep('node', `no ${prefix}_${'c'.repeat(32)} here`)
+    for (const prefix of Object.values(TOKEN_PREFIX)) {
+      lines.keep('node', `no ${prefix}${'c'.repeat(32)} here`)
       assert.equal(messages(lines, 1)[0], 'no *** here')
     }
   })
