@@ -1,8 +1,26 @@
 import assert from 'node:assert/strict'
-import { fieldsOf } from '../../console/src/playground/fields.ts'
+import { fieldsOf, inOrder } from '../../console/src/playground/fields.ts'
 
 describe('the fields of the playground', () => {
-  it('follow the columns of the table, and what may be left out comes last', () => {
+  it('follow the columns of the table, which `x-order` names, also those that may be left out', () => {
+    const instance = {
+      properties: { age: {}, city: {}, rooms: {} },
+      required: ['rooms', 'city'],
+      'x-order': ['rooms', 'age', 'city', 'gone'],
+    }
+    const schema = { properties: { instances: { items: instance } } }
+    const example = { instances: [{ age: 1, city: 'Oslo', extra: [2], rooms: null }], note: 'x' }
+
+    assert.deepEqual(fieldsOf(schema)['instances'], {
+      items: { 'ui:order': ['rooms', 'age', 'city', '*'], age: {}, city: {}, rooms: {} },
+    })
+    assert.equal(
+      JSON.stringify(inOrder(example, schema)),
+      '{"instances":[{"rooms":null,"age":1,"city":"Oslo","extra":[2]}],"note":"x"}',
+    )
+  })
+
+  it('of models of before 0.13 follow the columns too, and what may be left out comes last', () => {
     // The database keeps the members of an object by the length of their names.
     const instance = {
       type: 'object',

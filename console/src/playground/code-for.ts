@@ -1,5 +1,6 @@
 import { BUILDER } from '../api.ts'
 import type { Endpoint } from '../types.ts'
+import { inOrder } from './fields.ts'
 
 type Code = readonly [language: string, text: string]
 interface Asked {
@@ -29,7 +30,7 @@ export function codeFor(endpoint: Endpoint): Code[] {
   }
   const asked = {
     path: `${BUILDER}/endpoints/${endpoint.name}/infer`,
-    body: { input: endpoint.example_input ?? {} },
+    body: { input: inOrder(endpoint.example_input ?? {}, endpoint.input_schema) },
   }
   return [
     ['curl', curl(asked)],

@@ -9,23 +9,44 @@ export interface Fields {
   readonly [name: string]: unknown
 }
 
-/**
- * Returns how the fields of a schema are shown. Required ones come first, at every level, in the order in which `required`
- * names them: for a model of a table that of its columns, which `properties` has lost on its way through the database.
- */
+/** Returns how the fields of a schema are shown, in their order at every level. */
 export function fieldsOf(schema: JsonSchema): Fields {
-  const properties = Object.entries((schema['properties'] ?? {}) as Record<string, JsonSchema>)
-  const names = new Set(properties.map(([name]) => name))
-  const required = ((schema['required'] ?? []) as string[]).filter((name) => names.has(name))
-  const { items } = schema
+  const properties = Object.entries(propertiesOf(schema))
+  const items = itemsOf(schema)
   return {
-    ...(names.size > 0 && { 'ui:order': [...required, '*'] }),
-    ...(typeof items === 'object' && items !== null && { items: fieldsOf(items as JsonSchema) }),
+    ...(properties.length > 0 && { 'ui:order': [...orderOf(schema), '*'] }),
+    ...(items && { items: fieldsOf(items) }),
     ...Object.fromEntries(
       properties.map(([name, field]) => [name, isLong(name, field) ? TEXT : fieldsOf(field)]),
     ),
   }
 }
+
+/** Returns an input with the members of its objects in the order of their fields. */
+export function inOrder(value: unknown, schema: JsonSchema): unknown {
+  if (Array.isArray(value)) return value.map((each) => inOrder(each, itemsOf(schema) ?? {}))
+  if (typeof value !== 'object' || value === null) return value
+  const properties = propertiesOf(schema)
+  const members = value as Record<string, unknown>
+  const names = new Set([...orderOf(schema).filter((name) => name in members), ...Object.keys(members)])
+  return Object.fromEntries([...names].map((name) => [name, inOrder(members[name], properties[name] ?? {})]))
+}
+
+/**
+ * Returns the fields that come first. Members of an object lose their order in the database; `x-order` has that of the columns
+ * of a table, and where it is absent, as in models of before 0.13, required fields come first, in the order of `required`.
+ */
+function orderOf(schema: JsonSchema): string[] {
+  const names = propertiesOf(schema)
+  const order = [schema['x-order'], schema['required']].find((each) => Array.isArray(each)) ?? []
+  return [...new Set(order as string[])].filter((name) => Object.hasOwn(names, name))
+}
+
+const propertiesOf = ({ properties }: JsonSchema): Record<string, JsonSchema> =>
+  (properties ?? {}) as Record<string, JsonSchema>
+
+const itemsOf = ({ items }: JsonSchema): JsonSchema | undefined =>
+  typeof items === 'object' && items !== null ? (items as JsonSchema) : undefined
 
 const isLong = (name: string, { type, enum: of }: JsonSchema): boolean =>
   LONG.has(name) && type === 'string' && !of

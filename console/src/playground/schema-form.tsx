@@ -8,6 +8,7 @@ import { Failure, Panel } from '../parts/page.tsx'
 import { State, StateNote } from '../parts/state.tsx'
 import type { Endpoint, Task } from '../types.ts'
 import { useApi } from '../use-api.ts'
+import { inOrder } from './fields.ts'
 import { FileOf } from './file-of.tsx'
 import { Outputs } from './outputs.tsx'
 import { uiOf } from './ui-of.ts'
@@ -15,7 +16,9 @@ import validator from './validator.ts'
 
 /** A form made from the endpoint's schema, or the same input as text, and the result. */
 export default function SchemaForm({ endpoint }: { endpoint: Endpoint }) {
-  const [input, setInput] = useState<unknown>(endpoint.example_input ?? {})
+  const [input, setInput] = useState<unknown>(() =>
+    inOrder(endpoint.example_input ?? {}, endpoint.input_schema),
+  )
   const [text, setText] = useState<string>()
   const [taskId, setTaskId] = useState<string>()
   const [problem, setProblem] = useState<Error>()

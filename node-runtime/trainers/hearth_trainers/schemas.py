@@ -28,9 +28,12 @@ def predictions_schema(item: dict[str, Any]) -> dict[str, Any]:
 
 def columns_schema(features: Sequence[Feature]) -> dict[str, Any]:
     """Returns the input schema of a model over columns. A column without missing values
-    in training is required."""
+    in training is required. `x-order` names the columns in the order of the table, which members
+    of an object lose in the database."""
     properties = {feature.name: _column(feature) for feature in features}
-    return instances_schema(properties, [feature.name for feature in features if feature.required])
+    schema = instances_schema(properties, [feature.name for feature in features if feature.required])
+    schema["properties"]["instances"]["items"]["x-order"] = list(properties)
+    return schema
 
 
 def class_schema(classes: Sequence[Any]) -> dict[str, Any]:

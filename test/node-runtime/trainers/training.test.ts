@@ -63,6 +63,11 @@ describe('the trainers', () => {
     assert.ok(r2 > 0.95 && mae < rmse, JSON.stringify({ mae, rmse, r2 }))
     const [first] = run.result.example_input.instances
     assert.deepEqual(Object.keys(first ?? {}), ['size', 'age', 'town', 'garden'])
+    // A list keeps its order in the database, where the members of an object do not.
+    assert.deepEqual(
+      run.result.input_schema.properties['instances']?.items['x-order'],
+      Object.keys(first ?? {}),
+    )
     await checkServed(run)
   })
 

@@ -17,7 +17,7 @@ interface TrainerEvent {
 
 interface TrainerResult {
   metrics: Record<string, number> & { epochs: { epoch: number; train_loss: number; val_loss: number }[] }
-  input_schema: object
+  input_schema: { properties: Record<string, { items: Record<string, unknown> }> }
   output_schema: object
   example_input: { instances: Record<string, unknown>[] }
   example_output: { predictions: unknown[] }
