@@ -4,6 +4,7 @@ import type { NodeLine, NodeLineSource } from '../../schemas/node.ts'
 const MOST_LINES = 1_000
 const LONGEST_LINE = 2_000
 const CUT = '…'
+const LONGEST_SECRET = 500
 /** Whatever the platform issues, and queries of URLs, which sign what they address. */
 const SECRETS = [
   [new RegExp(`\\b(?:${Object.values(TOKEN_PREFIX).join('|')})[\\w-]{20,}`, 'g'), '***'],
@@ -34,6 +35,10 @@ export class RecentLines {
 }
 
 function told(message: string): string {
-  const short = message.length > LONGEST_LINE ? message.slice(0, LONGEST_LINE) + CUT : message
-  return SECRETS.reduce((text, [secret, instead]) => text.replaceAll(secret, instead), short)
+  // Cut after that, so that no part of a secret at the cut is left; a long line is not searched whole.
+  const text = SECRETS.reduce(
+    (line, [secret, instead]) => line.replaceAll(secret, instead),
+    message.slice(0, LONGEST_LINE + LONGEST_SECRET),
+  )
+  return text.length > LONGEST_LINE ? text.slice(0, LONGEST_LINE) + CUT : text
 }

@@ -1,4 +1,5 @@
 import { cancellationSignal } from '@temporalio/activity'
+import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import type { JobReport } from '../../../node-runtime/control/spool.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
@@ -17,7 +18,7 @@ export interface Attempt<Claim> {
 }
 
 /** The term is long, so that a job survives a short absence of all gateways. A lost node is detected by its heartbeat. */
-const LEASE_S = 60
+const SHORTEST_LEASE_S = 60
 
 /**
  * Claims a job and executes `run` under heartbeats. Every failure leaves as an `ApplicationFailure` whose type is a
@@ -31,14 +32,15 @@ export async function attemptJob<Claim extends { attempt: number }>(
   using _alive = sendHeartbeats()
   using work = deps.work.begin(jobId, cancellationSignal())
   try {
-    const claim = await deps.control.claimJob<Claim>(jobId, { lease_s: LEASE_S }, { signal: work.signal })
+    const leaseS = Math.max(SHORTEST_LEASE_S, leaseSecondsFor(deps.control.patienceMs))
+    const claim = await deps.control.claimJob<Claim>(jobId, { lease_s: leaseS }, { signal: work.signal })
     emit(deps.log, 'job.attempt_started', { job_id: jobId, attempt: claim.attempt })
     await run({
       claim,
       report: deps.spool.job(jobId, claim.attempt),
       cancelled: work.signal,
       pausing: work.pausing,
-      leaseS: LEASE_S,
+      leaseS,
     })
   } catch (err) {
     const failure = failureOf(err)

@@ -22,6 +22,8 @@ describe('the lines that a node keeps', () => {
     assert.ok(bytes > 1_900 && bytes <= 2_001, `${bytes}`)
     lines.keep('node', 'x'.repeat(MANY))
     assert.equal(messages(lines, 1)[0]?.length, 2_001)
+    lines.keep('node', `${'x'.repeat(1_990)} hk_${'a'.repeat(43)}`)
+    assert.equal(messages(lines, 1)[0], `${'x'.repeat(1_990)} ***`)
   })
 
   it('tell the process from its model servers, and no key or signature', () => {

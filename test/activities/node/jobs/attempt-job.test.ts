@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { MockActivityEnvironment } from '@temporalio/testing'
+import type { NodeDeps } from '../../../../activities/node/deps.ts'
+import { attemptJob } from '../../../../activities/node/jobs/attempt-job.ts'
+import { ControlClient } from '../../../../node-runtime/control/client.ts'
+import type { Identity } from '../../../../node-runtime/control/identity.ts'
+import { WorkRegistry } from '../../../../node-runtime/control/work-registry.ts'
+import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
+
+describe('an attempt at a job on a node', () => {
+  for (const [patienceS, leaseS] of [
+    [10, 60],
+    [60, 90],
+    [200, 300],
+  ] as const)
+    it(`has a lease of ${leaseS} s where calls under it are repeated for ${patienceS} s`, async () => {
+      using gateway = await gatewayAwayFor(0, /^$/)
+      const identity = { sign: () => ({}) } as unknown as Identity
+      const gateways = () => [gateway.origin]
+      const control = new ControlClient({ identity, gateways, patienceMs: 1_000 * patienceS })
+      const log = { info: () => {} }
+      const spool = { job: () => ({}) }
+      const deps = { control, work: new WorkRegistry(), spool, log } as unknown as NodeDeps
+      const kept: number[] = []
+      try {
+        await new MockActivityEnvironment().run(() =>
+          attemptJob(deps, randomUUID(), async (attempt) => void kept.push(attempt.leaseS)),
+        )
+      } finally {
+        await control.close()
+      }
+
+      assert.deepEqual([gateway.bodies.get('claim')?.lease_s, ...kept], [leaseS, leaseS])
+    })
+})

@@ -1,0 +1,30 @@
+import { randomUUID } from 'node:crypto'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
+import type { AnyBody } from './api.ts'
+
+/** A gateway whose database is away for the first calls to these routes. */
+export async function gatewayAwayFor(calls: number, routes: RegExp) {
+  const bodies = new Map<string, AnyBody>()
+  let left = calls
+  const serve: (...of: Parameters<RequestListener>) => Promise<void> = async (req, res) => {
+    const url = req.url ?? ''
+    const route = url.split('?')[0]!.split(/[/:]/).at(-1)!
+    if (req.method === 'POST') bodies.set(route, await json(req))
+    const isAway = routes.test(route) && left-- > 0
+    const told = isAway ? { error: { code: 'internal', message: 'no database' } } : answers[route]
+    res.writeHead(isAway ? 503 : 200, { 'content-type': 'application/json' }).end(JSON.stringify(told))
+  }
+  const server = createServer((req, res) => void serve(req, res)).listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const answers: Record<string, object> = {
+    claim: { lease_token: randomUUID(), model_key: 'a-tool', input_url: `${origin}/input?lease_token=x` },
+    input: { text: 'hi' },
+    complete: { state: 'completed' },
+    fail: { state: 'failed' },
+  }
+  const close = () => server.close().closeAllConnections()
+  return { origin, bodies, [Symbol.dispose]: close }
+}
