@@ -15,7 +15,7 @@ import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
 import type { Transport } from '../../schemas/cohort-vocabulary.ts'
 import type { RunRequest } from '../../schemas/cohort.ts'
 import type { PlannedRequest } from './plan-request.ts'
-import type { Source } from './resumed-cohort.ts'
+import { madeAs, type Source } from './resumed-cohort.ts'
 
 interface Order {
   accountId: string
@@ -53,8 +53,10 @@ export function rowsOf(
     const place = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
     const kept = source?.stages.get(stage.stage_id)
     const isSpare = source?.spare.has(stage.stage_id)
+    // A run that failed or was cancelled has paid nothing for what is taken over of it.
+    const owed = kept && !source?.paid.has(stage.stage_id) ? Number(kept.price_micro) : 0
     return {
-      price: kept || isSpare ? 0 : price,
+      price: kept || isSpare ? owed : price,
       row: {
         id: newId(),
         cohort_id: cohortId,
@@ -64,12 +66,13 @@ export function rowsOf(
         specification: JSON.stringify(stage),
         endpoint_id: model.endpoint_id,
         model_key: model.model_key,
-        price_micro: kept || isSpare ? 0 : model.price_micro,
+        price_micro: kept || isSpare ? owed : model.price_micro,
         planned_node_id: place?.node_id ?? null,
         ...(isSpare && { status: 'skipped' as const, attempt: 0, completed_at: now }),
         ...(kept && {
           status: 'succeeded' as const,
           attempt: 0,
+          taken_from: madeAs(kept),
           result: kept.result,
           ...(kept.outputs && { outputs: JSON.stringify(kept.outputs) }),
           output_kept: true,

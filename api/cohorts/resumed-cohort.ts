@@ -19,6 +19,8 @@ export interface Source {
   stages: Map<string, CohortStageRow>
   /** The stages that need not run, because their consumers had gone on without them; by name. */
   spare: ReadonlySet<string>
+  /** Those that were paid for already, by name. */
+  paid: ReadonlySet<string>
   /** The reason why nothing is taken over, where nothing is. */
   reason?: string
 }
@@ -41,7 +43,7 @@ export async function resumedCohort(
   const rows = await cohortRepository.readResults(trx, cohort.id, COHORT_LIMITS.valueBytes)
   // The files of a cohort that failed are gone.
   const kept = rows.filter(({ outputs }) => !outputs || cohort.status === 'succeeded')
-  const none = { cohort, stages: new Map(), spare: new Set<string>() }
+  const none = { cohort, stages: new Map(), spare: new Set<string>(), paid: new Set<string>() }
   if (kept.length === 0) return { ...none, reason: 'no result of its stages was kept' }
   if (canonicalJson(cohort.input) !== canonicalJson(body.input))
     return { ...none, reason: 'its input was another one' }
@@ -55,8 +57,14 @@ export async function resumedCohort(
   if (standing.size === 0)
     return { ...none, reason: 'each of its finished stages is another one now, or is fed by one that is' }
   const taken = kept.filter(({ name }) => standing.has(name))
-  return { cohort, stages: new Map(taken.map((row) => [row.name, row])), spare }
+  const elsewhere = await cohortRepository.paidElsewhere(trx, taken.map(madeAs))
+  const paid = taken.filter((row) => cohort.status === 'succeeded' || elsewhere.has(madeAs(row)))
+  const names = new Set(paid.map(({ name }) => name))
+  return { cohort, stages: new Map(taken.map((row) => [row.name, row])), spare, paid: names }
 }
+
+/** Returns the stage for which a node made a result, by its id. */
+export const madeAs = ({ id, taken_from }: CohortStageRow): string => taken_from ?? id
 
 /** Returns the data of the event that tells of a resumed cohort. */
 export function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {

@@ -100,6 +100,8 @@ export interface CohortStageTable {
   error: NullableJson<CohortFault>
   /** The account that was paid for the attempt that counted. */
   paid_to: Optional<string>
+  /** The stage for which a node made the result that this one has taken over. */
+  taken_from: Optional<string>
 }
 export type CohortStageRow = Selectable<CohortStageTable>
 /** A stage without its result, which may have megabytes, and its files. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { isDeepStrictEqual } from 'node:util'
+import { sql } from 'kysely'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
@@ -91,6 +92,56 @@ describe('a cohort that takes finished stages over', function () {
     assert.ok(isDeepStrictEqual((await world.task(again.task_id)).result.out, input.words))
     assert.equal(seen.edges.find(({ name }: AnyBody) => name === 'large').transport, 'relay')
     await until(async () => (await stored()).length === 0)
+  })
+
+  it('pays once for what it takes over, whoever of those that failed or succeeded had it first', async () => {
+    await using _control = await world.control()
+    await using node = await world.node()
+    const owner = await world.api.account()
+    const { db } = world.api.database
+    await db.updateTable('node').set({ account_id: owner.accountId }).where('id', '=', node.nodeId).execute()
+    const { id } = await world.endpoint({ name: 'priced' }, { price_micro: 1_000 })
+    const plan = (wait_s: number): PlanRequest => ({
+      stages: [
+        { stage_id: 'first', endpoint_id: id, input: { instances: ['x'] } },
+        { stage_id: 'second', endpoint_id: id, input: { wait_s } },
+      ],
+      edges: [
+        { from: { stage_id: 'first', path: '/predictions' }, to: { stage_id: 'second', path: '/instances' } },
+      ],
+    })
+    const paidBy = async ({ cohort_id }: AnyBody) => {
+      const { rows } = await sql<{ name: string; kinds: string[]; sum: number; owner: number }>`
+        select stage.name, array_agg(kind order by kind) as kinds,
+          sum(case when from_purse like 'account:%' then amount_micro when to_purse like 'account:%' then -amount_micro
+            else 0 end)::int as sum,
+          sum(case when to_purse = ${`owner:${owner.accountId}`} then amount_micro else 0 end)::int as owner
+        from cohort_stage stage join ledger_transfer l on l.task_id = stage.id
+        where cohort_id = ${cohort_id} group by stage.name order by stage.name`.execute(db)
+      return Object.fromEntries(rows.map(({ name, sum: paid, owner: earned }) => [name, [paid, earned]]))
+    }
+    const cutShort = async (run: AnyBody) => {
+      await until(async () => {
+        const { stages } = await call(`/tasks/${run.task_id}/cohort`)
+        return stages.find(({ stage_id }: AnyBody) => stage_id === 'first').status === 'succeeded'
+      }, 60_000)
+      await world.api.call('POST', `/api/builder/v1/tasks/${run.task_id}:cancel`, { key: world.key })
+      return run
+    }
+
+    const first = await cutShort(await call('/cohorts:run', { plan: plan(600), input: {} }))
+    const resume = (of: AnyBody, wait_s: number) =>
+      call('/cohorts:run', { plan: plan(wait_s), input: {}, resume_of: of.cohort_id })
+    const again = await cutShort(await resume(first, 600))
+    const third = await resume(again, 0)
+    assert.equal((await ended(third)).status, 'succeeded')
+    const fourth = await resume(first, 0)
+    assert.equal((await ended(fourth)).status, 'succeeded')
+
+    assert.deepEqual(await paidBy(first), { first: [0, 0], second: [0, 0] })
+    assert.deepEqual(await paidBy(again), { first: [0, 0], second: [0, 0] })
+    assert.deepEqual(await paidBy(third), { first: [1_000, 800], second: [1_000, 800] })
+    assert.deepEqual(await paidBy(fourth), { second: [1_000, 800] })
   })
 
   it('does not run the producers again that its finished stages had gone on without', async () => {

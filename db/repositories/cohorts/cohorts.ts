@@ -138,6 +138,7 @@ export const STAGE_FACTS = [
   'output_kept',
   'error',
   'paid_to',
+  'taken_from',
 ] as const
 
 /** The columns of a hand-over that are small. */
@@ -213,6 +214,18 @@ export function readResults(
     .where('sized.bytes', '<=', String(mostBytes))
     .orderBy('position')
     .execute()
+}
+
+/** Returns which of these stages were paid for by a run that took their results over. */
+export async function paidElsewhere(db: Kysely<Database>, stageIds: readonly string[]): Promise<Set<string>> {
+  if (stageIds.length === 0) return new Set()
+  const rows = await db
+    .selectFrom('cohort_stage')
+    .select('taken_from')
+    .where('taken_from', 'in', stageIds)
+    .where('paid_to', 'is not', null)
+    .execute()
+  return new Set(rows.flatMap(({ taken_from }) => taken_from ?? []))
 }
 
 /** A hand-over with the mode that its attempt has agreed on. */

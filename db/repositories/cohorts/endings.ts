@@ -209,11 +209,11 @@ async function settleMoney(
     .execute()
   const held = new Map(holds.map(({ task_id, amount_micro }) => [task_id, Number(amount_micro)]))
   const owners = await ownersOf(trx, stages)
-  for (const { id, status, price_micro, node_id } of stages) {
+  for (const { id, status, price_micro, node_id, taken_from } of stages) {
     const amount = held.get(id) ?? 0
-    const isPaid = isDone && status === 'succeeded' && node_id !== null
+    const isPaid = isDone && status === 'succeeded' && (node_id ?? taken_from) !== null
     const price = isPaid ? Math.min(amount, Number(price_micro)) : 0
-    const owner = node_id === null ? undefined : owners.get(node_id)
+    const owner = price > 0 || taken_from === null ? owners.get(id) : undefined
     const transfers: Transfer[] = [
       ...(isPaid ? capture({ accountId, priceMicro: price }, owner) : []),
       ...refund({ accountId, priceMicro: amount - price }),
@@ -224,12 +224,20 @@ async function settleMoney(
   }
 }
 
+/** Returns the owner of the node that made the result of each stage, be it for an earlier run, by the stage's id. */
 async function ownersOf(
   trx: Transaction<Database>,
   stages: readonly EndedStage[],
 ): Promise<Map<string, string>> {
-  const ids = stages.flatMap(({ node_id }) => node_id ?? [])
-  if (ids.length === 0) return new Map()
-  const rows = await trx.selectFrom('node').select(['id', 'account_id']).where('id', 'in', ids).execute()
+  const ids = stages.map(({ id }) => id)
+  const rows = await trx
+    .selectFrom('cohort_stage as stage')
+    .innerJoin('cohort_stage as made', (join) =>
+      join.on(sql<boolean>`made.id = coalesce(stage.taken_from, stage.id)`),
+    )
+    .innerJoin('node', 'node.id', 'made.node_id')
+    .select(['stage.id', 'node.account_id'])
+    .where('stage.id', 'in', ids)
+    .execute()
   return new Map(rows.map(({ id, account_id }) => [id, account_id]))
 }
