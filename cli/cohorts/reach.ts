@@ -17,13 +17,13 @@ interface CohortOptions extends GlobalOptions {
 export async function reached(command: Command): Promise<{ client: PlatformClient; json: boolean }> {
   const options = command.optsWithGlobals<CohortOptions>()
   const config = cliConfig()
-  const { baseUrl, apiKey, readyAccount } = findPlatform(options, config)
+  const { baseUrl, apiKey } = findPlatform(options, config)
   if (!apiKey) {
     // A wrong address is the nearer reason to have no key.
     await new PlatformClient(baseUrl, { prefix: '', headers: {}, credential: 'requests' }).probe()
     throw noKeyFor(baseUrl)
   }
-  const named = options.account ?? (config.HEARTH_ACCOUNT_ID || readyAccount)
+  const named = options.account ?? (config.HEARTH_ACCOUNT_ID || undefined)
   const account = named === undefined ? await accountOf(baseUrl, apiKey) : id(named)
   const client = new PlatformClient(baseUrl, {
     prefix: '',

@@ -188,6 +188,39 @@ describe('placements of cohorts', function () {
     return called.verdict === 'called' ? called.nodeId : undefined
   }
 
+  it('calls a stage that every node has lost on the one that lost it longest ago', async () => {
+    const { db } = world.api.database
+    const { id, model_key } = await world.endpoint({ name: `lost-${newId()}` })
+    const request = { name: null, stages: [], edges: [], outputs: [], constraints: {}, sample_sizes: {} }
+    const cohort = await buildCohort(db, world.accountId, { request: JSON.stringify(request) })
+    const spec = {
+      stage_id: 'a',
+      endpoint_id: id,
+      operation: 'infer',
+      input: {},
+      required: true,
+      fallbacks: [],
+    }
+    const limits = { max_attempts: 3, timeout_s: 60, placement: {} }
+    const stage = await buildStage(db, cohort, {
+      name: 'a',
+      specification: JSON.stringify({ ...spec, ...limits }),
+      endpoint_id: id,
+      model_key,
+      status: 'pending',
+      node_id: null,
+    })
+    const steps = createCohortActivities({ db, now: () => new Date() } as ControlDeps)
+
+    for (const avoid of [
+      [node.nodeId, other.nodeId],
+      [other.nodeId, node.nodeId],
+    ]) {
+      const called = await steps.callStage({ cohortId: cohort.id, stageId: stage.id, avoid })
+      assert.equal(called.verdict === 'called' && called.nodeId, avoid[0], JSON.stringify(called))
+    }
+  })
+
   it('calls a stage on the node of the one that it is tied to, even where it was lost before', async () => {
     const there = { status: 'running', node_id: node.nodeId } as const
     assert.equal(await nodeOfSecond(there, 'name'), node.nodeId)

@@ -99,7 +99,7 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
     }
     if (!ended) return
     if ((await settled(of, stage, { ...ended, attempt: place.attempt })) === 'ended') return
-    avoid = [...new Set([...avoid, place.nodeId])]
+    avoid = [...avoid.filter((nodeId) => nodeId !== place.nodeId), place.nodeId]
     untaken = ended.isUntaken ? untaken + 1 : 0
     if (untaken > 0) {
       await of.makeWay(stage)

@@ -273,8 +273,8 @@ async function choosePlace(
     .toSorted((a, b) => a.isForeign - b.isForeign || a.end - b.end)
   const chosen = able.find(({ nodeId }) => nodeId === stage.planned_node_id) ?? able[0]
   if (!chosen) {
-    // A node that has lost the stage is better than none.
-    if (avoid.length > 0) return choosePlace({ db, now }, { cohortId, stageId, avoid: [] })
+    // A node that has lost the stage is better than none, and the longer ago the better.
+    if (avoid.length > 0) return choosePlace({ db, now }, { cohortId, stageId, avoid: avoid.slice(1) })
     const { excluded } = costs
     const reason =
       whyNoNode(spec.placement?.node_ids, { names: nodeNames, nodes, excluded }) ||

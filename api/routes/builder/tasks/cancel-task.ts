@@ -36,8 +36,13 @@ export const cancelTask = route({
       })
       // Clients may send the header with every request; only a run of a cohort needs it to be right.
       const userId = headers['x-user-id']?.slice(0, USER_ID_LENGTH.maxLength)
-      if (!cohort || !(await cancelCohort(services, cohort.id, { userId })))
-        throw new ApiError('conflict', `this task has ${task.status} already`)
+      if (!cohort || !(await cancelCohort(services, cohort.id, { userId }))) {
+        const { status } = (cohort && (await cohortRepository.readCohort(services.db, cohort.id))) ?? task
+        throw new ApiError(
+          'conflict',
+          `this task ${status === 'cancelled' ? 'was' : 'has'} ${status} already`,
+        )
+      }
       return { task_id: task.id, status: 'failed' as const }
     }
     const before = await cancel(services, task.id, CANCELLED_BY_CALLER)
