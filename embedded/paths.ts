@@ -14,6 +14,8 @@ export interface Layout {
   objects: string
   node: string
   secrets: string
+  /** The port of the gate, which stays the same where it can. */
+  gatePort: string
   /** The content of `--ready-file`, present while the platform is up; `npx hearth` reads it. */
   ready: string
 }
@@ -29,6 +31,7 @@ export function layoutOf(data: string): Layout {
     objects: join(data, 'objects'),
     node: join(data, 'node'),
     secrets: join(data, 'secrets.json'),
+    gatePort: join(data, 'gate-port'),
     ready: join(data, 'ready.json'),
   }
 }

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import type { Config } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
 import { buildConsole } from '../platform/console-build.ts'
-import { freePorts } from '../platform/free-ports.ts'
+import { freePorts, keptPort } from '../platform/free-ports.ts'
 import { localUrl } from '../platform/listening.ts'
 import { temporalAccess } from '../platform/temporal.ts'
 import { type EmbeddedOptions, StartError } from './options.ts'
@@ -142,7 +142,8 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
   const baseUrl = config.HEARTH_BASE_URL ?? localBase
   provideConsole(context)
   const [databaseUrl, temporal] = await Promise.all([startPostgres(context, secrets), startTemporal(context)])
-  const [gatePort = 0] = await freePorts(1)
+  // Nodes that were started beside this platform find its gate again after a restart.
+  const gatePort = await keptPort(layout.gatePort)
   signal?.throwIfAborted()
 
   const identity = await prepareDatabase(databaseUrl, layout, secrets)

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { clearLockedPorts } from 'get-port'
+import { keptPort } from '../../platform/free-ports.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+
+/** As a later process asks, to which get-port has given none yet. */
+const later = (file: string): Promise<number> => {
+  clearLockedPorts()
+  return keptPort(file)
+}
+
+describe('a port that is kept', () => {
+  it('is the same after a restart, and another one where something else has taken it', async () => {
+    using folder = temporaryFolder()
+    const file = join(folder.path, 'port')
+    const port = await later(file)
+    assert.equal(await later(file), port)
+
+    const other = createServer().listen(port, '127.0.0.1')
+    await once(other, 'listening')
+    try {
+      const next = await later(file)
+      assert.notEqual(next, port)
+      assert.equal(readFileSync(file, 'utf8'), `${next}\n`)
+    } finally {
+      other.close()
+    }
+  })
+
+  it('is chosen anew where the file holds none', async () => {
+    using folder = temporaryFolder()
+    const file = join(folder.path, 'port')
+    for (const text of ['', 'abc', '80', '99999']) {
+      writeFileSync(file, text)
+      const port = await later(file)
+      assert.ok(port >= 20_000 && port < 32_000, `${port}`)
+    }
+  })
+})
