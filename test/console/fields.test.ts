@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { fieldsOf, inOrder } from '../../console/src/playground/fields.ts'
 
+const NUMBER = { 'ui:options': { inputType: 'number' } }
+
 describe('the fields of the playground', () => {
   it('follow the columns of the table, which `x-order` names, also those that may be left out', () => {
     const instance = {
-      properties: { age: {}, city: {}, rooms: {} },
+      properties: { age: { type: ['number', 'null'] }, city: {}, rooms: {} },
       required: ['rooms', 'city'],
       'x-order': ['rooms', 'age', 'city', 'gone'],
     }
@@ -12,7 +14,8 @@ describe('the fields of the playground', () => {
     const example = { instances: [{ age: 1, city: 'Oslo', extra: [2], rooms: null }], note: 'x' }
 
     assert.deepEqual(fieldsOf(schema)['instances'], {
-      items: { 'ui:order': ['rooms', 'age', 'city', '*'], age: {}, city: {}, rooms: {} },
+      'ui:title': 'Rows',
+      items: { 'ui:title': '', 'ui:order': ['rooms', 'age', 'city', '*'], age: NUMBER, city: {}, rooms: {} },
     })
     assert.equal(
       JSON.stringify(inOrder(example, schema)),
@@ -36,7 +39,10 @@ describe('the fields of the playground', () => {
     assert.deepEqual(fieldsOf(schema), {
       'ui:order': ['instances', '*'],
       text: { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } },
-      instances: { items: { 'ui:order': ['rooms', 'city', '*'], age: {}, city: {}, rooms: {} } },
+      instances: {
+        'ui:title': 'Rows',
+        items: { 'ui:title': '', 'ui:order': ['rooms', 'city', '*'], age: {}, city: {}, rooms: {} },
+      },
     })
   })
 

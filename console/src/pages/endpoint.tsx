@@ -1,10 +1,11 @@
 import { Stack, Tabs, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
-import { lazy, Suspense } from 'react'
+import { lazy, Suspense, useState } from 'react'
 import { BUILDER } from '../api.ts'
 import { number } from '../format.ts'
 import { CodeText, Json } from '../parts/code.tsx'
 import { Facts } from '../parts/facts.tsx'
+import { PageLink } from '../parts/link.tsx'
 import { Loading, Page, Panel } from '../parts/page.tsx'
 import { State, StateNote } from '../parts/state.tsx'
 import { Chat } from '../playground/chat.tsx'
@@ -24,38 +25,12 @@ const nodes = (count: number): string => (count === 1 ? '1 node' : `${number(cou
 export function EndpointPage() {
   const { endpointId } = useParams({ from: '/endpoints/$endpointId' })
   const { data, error } = useApi<Endpoint>(`${BUILDER}/endpoints/${endpointId}`)
-  const mayAsk = useMay('operator')
   if (!data) return <Loading error={error} what="endpoint" />
   return (
     <Page title={data.display_name || data.name} lead={data.description}>
       <StateNote as="endpoint" of={data.status} />
       {data.owned && <StateNote as="review" of={data.review_status} why={data.review_note} />}
-      <Tabs defaultValue="try" keepMounted={false}>
-        <Tabs.List mb="md">
-          <Tabs.Tab value="try">Try it</Tabs.Tab>
-          <Tabs.Tab value="code">Code</Tabs.Tab>
-          <Tabs.Tab value="schema">Schema</Tabs.Tab>
-        </Tabs.List>
-        <Tabs.Panel value="try">
-          {mayAsk ? (
-            <Playground of={data} />
-          ) : (
-            <Text c="dimmed">Only a key with the role operator or admin may ask it.</Text>
-          )}
-        </Tabs.Panel>
-        <Tabs.Panel value="code">
-          <Stack>
-            {codeFor(data).map(([name, text]) => (
-              <Panel key={name} title={name}>
-                <CodeText text={text} label={`${name} code`} />
-              </Panel>
-            ))}
-          </Stack>
-        </Tabs.Panel>
-        <Tabs.Panel value="schema">
-          <Json of={data.input_schema} label="input schema" />
-        </Tabs.Panel>
-      </Tabs>
+      <Parts key={data.endpoint_id} of={data} />
       <Panel title="Details">
         <Facts
           of={{
@@ -78,6 +53,47 @@ export function EndpointPage() {
   )
 }
 
+/** The ways to use an endpoint. What was typed to try it stays, and the code asks the same. */
+function Parts({ of }: { of: Endpoint }) {
+  const mayAsk = useMay('operator')
+  const [input, setInput] = useState<unknown>()
+  return (
+    <Tabs defaultValue="try" keepMounted={false}>
+      <Tabs.List mb="md">
+        <Tabs.Tab value="try">Try it</Tabs.Tab>
+        <Tabs.Tab value="code">Code</Tabs.Tab>
+        <Tabs.Tab value="schema">Schema</Tabs.Tab>
+      </Tabs.List>
+      <Tabs.Panel value="try" keepMounted>
+        {mayAsk ? (
+          <Playground of={of} input={input} onInput={setInput} />
+        ) : (
+          <Text c="dimmed">Only a key with the role operator or admin may ask it.</Text>
+        )}
+      </Tabs.Panel>
+      <Tabs.Panel value="code">
+        <Stack>
+          <Text size="sm">
+            <span className="mono">$HEARTH_API_KEY</span> is a key of this account:{' '}
+            <PageLink to="/account" className="link in-text">
+              Keys and usage
+            </PageLink>{' '}
+            makes one.
+          </Text>
+          {codeFor(of, input).map(([name, text]) => (
+            <Panel key={name} title={name}>
+              <CodeText text={text} label={`${name} code`} />
+            </Panel>
+          ))}
+        </Stack>
+      </Tabs.Panel>
+      <Tabs.Panel value="schema">
+        <Json of={of.input_schema} label="input schema" />
+      </Tabs.Panel>
+    </Tabs>
+  )
+}
+
 /** A cold model is no fault, so its words stand beside it and not on top of the page. */
 function Readiness({ of }: { of: NonNullable<Endpoint['readiness']> }) {
   return (
@@ -87,11 +103,17 @@ function Readiness({ of }: { of: NonNullable<Endpoint['readiness']> }) {
   )
 }
 
-function Playground({ of }: { of: Endpoint }) {
+interface PlaygroundProps {
+  of: Endpoint
+  input: unknown
+  onInput: (input: unknown) => void
+}
+
+function Playground({ of, ...typed }: PlaygroundProps) {
   if (CHATS.has(of.task_type)) return <Chat endpoint={of} />
   return (
     <Suspense fallback={<Loading error={null} what="form" />}>
-      {of.task_type === 'embeddings' ? <Embedder endpoint={of} /> : <SchemaForm endpoint={of} />}
+      {of.task_type === 'embeddings' ? <Embedder endpoint={of} /> : <SchemaForm endpoint={of} {...typed} />}
     </Suspense>
   )
 }

@@ -1,6 +1,6 @@
 import { BUILDER } from '../api.ts'
 import type { Endpoint } from '../types.ts'
-import { inOrder } from './fields.ts'
+import { startOf } from './rows.ts'
 
 type Code = readonly [language: string, text: string]
 interface Asked {
@@ -17,8 +17,11 @@ const OPENAI: Record<string, (name: string) => Asked> = {
 }
 const CHATS = new Set(['chat', 'code', 'text-generation'])
 
-/** Returns programs that call an endpoint; the key comes from the environment, so that none is copied with the text. */
-export function codeFor(endpoint: Endpoint): Code[] {
+/**
+ * Returns programs that call an endpoint with what its form holds; the key comes from the environment, so that none is copied
+ * with the text.
+ */
+export function codeFor(endpoint: Endpoint, input: unknown = startOf(endpoint)): Code[] {
   const openai = OPENAI[CHATS.has(endpoint.task_type) ? 'chat' : endpoint.task_type]
   if (openai) {
     const asked = openai(endpoint.name)
@@ -30,7 +33,7 @@ export function codeFor(endpoint: Endpoint): Code[] {
   }
   const asked = {
     path: `${BUILDER}/endpoints/${endpoint.name}/infer`,
-    body: { input: inOrder(endpoint.example_input ?? {}, endpoint.input_schema) },
+    body: { input },
   }
   return [
     ['curl', curl(asked)],

@@ -3,6 +3,8 @@ import type { JsonSchema } from '../types.ts'
 /** Fields with these names hold text of several lines. */
 const LONG = new Set(['code', 'prompt', 'negative_prompt', 'sql', 'text', 'query'])
 const TEXT = { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } }
+/** A number that may be left out would else be a text. */
+const NUMBER = { 'ui:options': { inputType: 'number' } }
 
 /** How fields are shown, by their names and by keywords of the form library's UI schema. */
 export interface Fields {
@@ -15,11 +17,18 @@ export function fieldsOf(schema: JsonSchema): Fields {
   const items = itemsOf(schema)
   return {
     ...(properties.length > 0 && { 'ui:order': [...orderOf(schema), '*'] }),
-    ...(items && { items: fieldsOf(items) }),
-    ...Object.fromEntries(
-      properties.map(([name, field]) => [name, isLong(name, field) ? TEXT : fieldsOf(field)]),
-    ),
+    // A row has its number above it.
+    ...(items && {
+      items: { ...fieldsOf(items), ...(items['properties'] !== undefined && { 'ui:title': '' }) },
+    }),
+    ...Object.fromEntries(properties.map(([name, field]) => [name, fieldOf(name, field)])),
   }
+}
+
+function fieldOf(name: string, field: JsonSchema): Fields {
+  if (isLong(name, field)) return TEXT
+  if (isNumberOrNone(field)) return NUMBER
+  return { ...fieldsOf(field), ...(name === 'instances' && { 'ui:title': 'Rows' }) }
 }
 
 /** Returns an input with the members of its objects in the order of their fields. */
@@ -42,11 +51,14 @@ function orderOf(schema: JsonSchema): string[] {
   return [...new Set(order as string[])].filter((name) => Object.hasOwn(names, name))
 }
 
-const propertiesOf = ({ properties }: JsonSchema): Record<string, JsonSchema> =>
+export const propertiesOf = ({ properties }: JsonSchema): Record<string, JsonSchema> =>
   (properties ?? {}) as Record<string, JsonSchema>
 
-const itemsOf = ({ items }: JsonSchema): JsonSchema | undefined =>
+export const itemsOf = ({ items }: JsonSchema): JsonSchema | undefined =>
   typeof items === 'object' && items !== null ? (items as JsonSchema) : undefined
 
 const isLong = (name: string, { type, enum: of }: JsonSchema): boolean =>
   LONG.has(name) && type === 'string' && !of
+
+const isNumberOrNone = ({ type }: JsonSchema): boolean =>
+  Array.isArray(type) && type.includes('null') && (type.includes('number') || type.includes('integer'))

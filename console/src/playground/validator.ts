@@ -9,6 +9,7 @@ import {
   validationDataMerge,
   type ValidatorType,
 } from '@rjsf/utils'
+import { faultOf } from './faults.ts'
 
 /** Checks forms without compiling schemas to code, which the policy of the page refuses. */
 const validator: ValidatorType = {
@@ -21,20 +22,17 @@ const validator: ValidatorType = {
   },
   rawValidation: (schema, formData) => ({ errors: faultsOf(formData, schema) as never }),
   isValid: (schema, formData, root) =>
-    new Validator({ ...schema, definitions: root.definitions ?? {} } as Schema, '2020-12').validate(formData)
-      .valid,
+    new Validator({ ...schema, definitions: root.definitions ?? {} } as Schema, '2020-12').validate(
+      withoutGaps(formData),
+    ).valid,
 }
 
 function faultsOf(formData: unknown, schema: RJSFSchema): RJSFValidationError[] {
-  const { errors } = new Validator(schema as Schema, '2020-12', false).validate(formData)
-  return errors
-    .filter(({ keyword }) => keyword !== 'properties' && keyword !== 'items')
-    .map(({ keyword, error, instanceLocation }) => ({
-      name: keyword,
-      message: error,
-      property: instanceLocation.replace(/^#/, '').replaceAll('/', '.'),
-      stack: error,
-    }))
+  const { errors } = new Validator(schema as Schema, '2020-12', false).validate(withoutGaps(formData))
+  return errors.filter(({ keyword }) => keyword !== 'properties' && keyword !== 'items').map(faultOf)
 }
+
+/** A field that was emptied is a member without a value: the validator throws at one, and a request has none. */
+const withoutGaps = (formData: unknown): unknown => JSON.parse(JSON.stringify(formData ?? null))
 
 export default validator

@@ -1,0 +1,50 @@
+import type { JsonSchema } from '../types.ts'
+import type { Cell, Row, RowSchema } from './rows.ts'
+
+/** Returns the rows of a table whose first line names the columns. Columns that the model does not take are left out. */
+export function rowsOfTable(text: string, { columns, required, most }: RowSchema): Row[] {
+  const [head = [], ...lines] = cellsOf(text.replace(/^\uFEFF/, ''))
+  const missing = required.filter((name) => !head.includes(name))
+  if (missing.length > 0)
+    throw new Error(`The first line has to name the columns; it lacks ${missing.join(', ')}.`)
+  if (lines.length === 0) throw new Error('There are no rows below the names of the columns.')
+  if (lines.length > most)
+    throw new Error(`These are ${lines.length} rows; the model takes at most ${most} at once.`)
+  const taken = columns.filter(([name]) => head.includes(name))
+  return lines.map((cells) =>
+    Object.fromEntries(
+      taken.map(([name, schema]) => [name, valueOf(cells[head.indexOf(name)] ?? '', schema)]),
+    ),
+  )
+}
+
+/** Splits a table at commas, or at tabs or semicolons where its first line has one. Lines without text are left out. */
+function cellsOf(text: string): string[][] {
+  const [first = ''] = text.split('\n', 1)
+  const mark = ['\t', ';'].find((each) => first.includes(each)) ?? ','
+  const cell = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|(?!")([^${mark}\\r\\n]*))(${mark}|\\r?\\n|$)`, 'y')
+  const lines: string[][] = [[]]
+  while (cell.lastIndex < text.length) {
+    const found = cell.exec(text)
+    if (!found) throw new Error(`Line ${lines.length} has a quotation mark that nothing ends.`)
+    const [, quoted, plain = '', end] = found
+    lines.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain.trim())
+    if (end !== mark) lines.push([])
+  }
+  return lines.filter((cells) => cells.some((each) => each !== ''))
+}
+
+/** Returns the value of a cell, or the cell itself where it is none of its column; the check of the form says so then. */
+function valueOf(cell: string, { type }: JsonSchema): Cell {
+  const types = [type].flat()
+  if (cell === '') return undefined
+  if (types.includes('boolean'))
+    return (
+      new Map([
+        ['true', true],
+        ['false', false],
+      ]).get(cell.toLowerCase()) ?? cell
+    )
+  const isNumber = types.includes('number') || types.includes('integer')
+  return isNumber && !Number.isNaN(Number(cell)) ? Number(cell) : cell
+}

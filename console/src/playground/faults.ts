@@ -1,0 +1,76 @@
+/** A fault as the validator tells it; the location is a JSON pointer. */
+interface Found {
+  keyword: string
+  error: string
+  instanceLocation: string
+}
+/** A fault in plain words, as the form library takes it. */
+export interface Fault {
+  name: string
+  /** The field that it is shown at, in the notation of the form library. */
+  property: string
+  message: string
+  /** The same words with the number of the row. */
+  stack: string
+}
+
+const KINDS: Record<string, string> = {
+  number: 'a number',
+  integer: 'a whole number',
+  string: 'a text',
+  boolean: 'true or false',
+  array: 'a list',
+  object: 'an object',
+}
+/** What the validator says, and the same after the name of a field. */
+const WORDS: readonly (readonly [RegExp, (part: string) => string])[] = [
+  [/required property (".*")\.$/s, () => 'is needed'],
+  [/ Expected "(.*)"\.$/, (types) => `has to be ${kindsOf(types)}`],
+  [/ any of (\[.*\])\.$/s, (values) => `has to be one of ${(JSON.parse(values) as unknown[]).join(', ')}`],
+  [/ is less than (\S+)\.$/, (least) => `has to be at least ${least}`],
+  [/ is greater than (\S+)\.$/, (most) => `has to be at most ${most}`],
+  [/ too few items \(\d+ < (\d+)\)/, (least) => `needs at least ${least}`],
+  [/ too many items \(\d+ > (\d+)\)/, (most) => `takes at most ${most}`],
+]
+
+/** Says a fault of the validator in plain words, at the field that it is about. */
+export function faultOf({ keyword, error, instanceLocation }: Found): Fault {
+  const path = pathOf(instanceLocation)
+  const missing = / required property "(.*)"\.$/s.exec(error)?.[1]
+  if (keyword === 'required' && missing !== undefined) path.push(missing)
+  const row = path.findIndex(isIndex)
+  const message = `${nameOf(path.at(-1))} ${inWords(error)}`
+  return {
+    name: keyword,
+    property: path.map((part) => `[${JSON.stringify(part)}]`).join(''),
+    message,
+    stack: row === -1 || row === path.length - 1 ? message : `${nameOf(path[row])}: ${message}`,
+  }
+}
+
+function inWords(error: string): string {
+  for (const [pattern, words] of WORDS) {
+    const found = pattern.exec(error)
+    if (found) return words(found[1] ?? '')
+  }
+  return `is not right: ${error}`
+}
+
+const kindsOf = (types: string): string =>
+  types
+    .split('", "')
+    .flatMap((type) => (type === 'null' ? [] : [KINDS[type] ?? type]))
+    .join(' or ')
+
+const isIndex = (part: string): boolean => /^\d+$/.test(part)
+
+function nameOf(part: string | undefined): string {
+  if (part === undefined) return 'The input'
+  return isIndex(part) ? `Row ${Number(part) + 1}` : part
+}
+
+const pathOf = (pointer: string): string[] =>
+  pointer
+    .split('/')
+    .slice(1)
+    .map((part) => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'))
