@@ -21,7 +21,7 @@ export type {
 export type { Dataset, DatasetPreview, PreviewValue, StorageFormat } from '../../schemas/dataset.ts'
 export type { Endpoint } from '../../schemas/endpoint.ts'
 export type { InferenceTask as Task, ListedTask, QueueStats } from '../../schemas/inference-task.ts'
-export type { Lineage, Model, ModelVersion, RegistryEntry } from '../../schemas/model.ts'
+export type { Lineage, Model, ModelUsage, ModelVersion, RegistryEntry } from '../../schemas/model.ts'
 export type { HyperparameterSchema } from '../../schemas/model-config.ts'
 export type { NodeDetail, NodeView } from '../../schemas/node.ts'
 export type { Attention, OpenWork, Overview, Queues, WorkItem } from '../../schemas/operations.ts'

@@ -7,7 +7,8 @@ import { DataTable } from '../parts/data-table.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
-import type { Lineage, Model, ModelVersion } from '../types.ts'
+import { ServeForm } from '../parts/serve-form.tsx'
+import type { Lineage, Model, ModelUsage, ModelVersion } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { useApi, usePages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -20,13 +21,18 @@ export function ModelPage() {
   const model = useApi<Model>(path)
   const versions = usePages<'versions', ModelVersion>(`${path}/versions`, 'versions')
   const lineage = useApi<Lineage>(`${path}/lineage`, { every: 15_000 })
+  const usage = useApi<ModelUsage>(`${path}/usage`, { every: 15_000 })
+  const mayServe = useMay('operator')
   const mayChange = useMay('admin')
   const { run, problem } = useAction()
   if (!model.data) return <Loading error={model.error} what="model" />
   const show = ({ version_id }: ModelVersion, visibility: 'public' | 'private') =>
     run(() => client().models.updateVersion(modelId, version_id, { visibility }))
   return (
-    <Page title={model.data.name} lead="The page of the run that made a version serves it as an endpoint.">
+    <Page
+      title={model.data.name}
+      lead="A model is a name with versions, each made by a run or an import; an endpoint lets one version answer requests; the registry lists the kinds of models that runs begin with."
+    >
       {problem && <Failure error={problem} what="change" />}
       <Panel title="Versions">
         <DataTable
@@ -80,10 +86,11 @@ export function ModelPage() {
           ]}
         />
       </Panel>
+      {mayServe && versions.rows && <ServeForm model={model.data.name} versions={versions.rows} />}
       <Panel title="Lineage">
         {lineage.data ? (
           <Suspense fallback={<Loading error={null} what="graph" />}>
-            <LineageGraph of={lineage.data} />
+            <LineageGraph of={lineage.data} endpoints={usage.data?.endpoints} />
           </Suspense>
         ) : (
           <Loading error={lineage.error} what="lineage" />

@@ -3,17 +3,24 @@ import { useComputedColorScheme } from '@mantine/core'
 import { Background, Controls, type Edge, type Node, Position, ReactFlow } from '@xyflow/react'
 import '@xyflow/react/dist/style.css'
 import { useMemo, useState } from 'react'
-import type { Lineage } from '../types.ts'
+import type { Lineage, ModelUsage } from '../types.ts'
+import { type Graph, versionOf, withEndpoints } from './graph.ts'
 import { LineageStep } from './lineage-step.tsx'
 
 const WIDTH = 210
 const HEIGHT = 58
 
-/** What a model was made from, left to right. A click, or a button below it, goes to the next thing. */
-export default function LineageGraph({ of }: { of: Lineage }) {
+interface LineageGraphProps {
+  of: Lineage
+  /** What serves the versions, once it is known. */
+  endpoints: ModelUsage['endpoints'] | undefined
+}
+
+/** What a model was made from and is served as, left to right. A click, or a button below it, goes to the next thing. */
+export default function LineageGraph({ of: lineage, endpoints }: LineageGraphProps) {
+  const of = useMemo(() => withEndpoints(lineage, endpoints), [lineage, endpoints])
   const scheme = useComputedColorScheme('light')
-  const last = of.nodes.find(({ id }) => !of.edges.some(({ from }) => from === id))
-  const [chosen, choose] = useState(last?.id)
+  const [chosen, choose] = useState(versionOf(of))
   const { nodes, edges } = useMemo(() => placed(of), [of])
   return (
     <>
@@ -40,7 +47,7 @@ export default function LineageGraph({ of }: { of: Lineage }) {
   )
 }
 
-function placed(lineage: Lineage): { nodes: Node[]; edges: Edge[] } {
+function placed(lineage: Graph): { nodes: Node[]; edges: Edge[] } {
   const graph = new graphlib.Graph()
     .setGraph({ rankdir: 'LR', ranksep: 90, nodesep: 24 })
     .setDefaultEdgeLabel(() => ({}))

@@ -1,10 +1,10 @@
 import { Button, Group, SimpleGrid, Stack, Text } from '@mantine/core'
-import type { Lineage } from '../types.ts'
 import { Facts } from './facts.tsx'
+import type { Graph } from './graph.ts'
 import { PageLink } from './link.tsx'
 
 interface StepProps {
-  of: Lineage
+  of: Graph
   at: string
   onGo: (id: string) => void
 }
@@ -84,9 +84,9 @@ function Ways({ of, title, ways, onGo }: WaysProps) {
   )
 }
 
-/** Runs, merges and datasets have pages of their own. */
-function OwnPage({ of: { details } }: { of: Lineage['nodes'][number] }) {
-  const { job_id, dataset_id } = details
+/** Runs, merges, datasets and endpoints have pages of their own. */
+function OwnPage({ of: { details } }: { of: Graph['nodes'][number] }) {
+  const { job_id, dataset_id, endpoint_id } = details
   if (typeof job_id === 'string')
     return (
       <PageLink to="/runs/$runId" params={{ runId: job_id }}>
@@ -97,6 +97,12 @@ function OwnPage({ of: { details } }: { of: Lineage['nodes'][number] }) {
     return (
       <PageLink to="/datasets/$datasetId" params={{ datasetId: dataset_id }}>
         Open the dataset
+      </PageLink>
+    )
+  if (typeof endpoint_id === 'string')
+    return (
+      <PageLink to="/endpoints/$endpointId" params={{ endpointId: endpoint_id }}>
+        Open the endpoint
       </PageLink>
     )
   return null

@@ -7,7 +7,7 @@ import { useAction } from '../use-action.ts'
 import { Failure, Panel } from './page.tsx'
 
 /** The name of an endpoint has fewer characters than that of a run. */
-const endpointName = (text: string): string =>
+export const endpointName = (text: string): string =>
   text
     .toLowerCase()
     .replaceAll(/[^a-z0-9._-]+/g, '-')

@@ -1,0 +1,63 @@
+import { Button, Group, Select, TextInput } from '@mantine/core'
+import { useNavigate } from '@tanstack/react-router'
+import { type FormEvent, useState } from 'react'
+import { client } from '../api.ts'
+import type { ModelVersion } from '../types.ts'
+import { useAction } from '../use-action.ts'
+import { Failure, Panel } from './page.tsx'
+import { endpointName } from './register-form.tsx'
+
+interface ServeFormProps {
+  model: string
+  versions: readonly ModelVersion[]
+}
+
+/** Serves a version that a run made as an endpoint; an import has one already. */
+export function ServeForm({ model, versions }: ServeFormProps) {
+  const navigate = useNavigate()
+  const { run, isBusy, problem } = useAction()
+  const [name, setName] = useState(endpointName(model))
+  const offered = versions.flatMap(({ job_id, name, lifecycle_status: status }) =>
+    job_id !== null && status !== 'disabled' ? [{ value: job_id, label: name }] : [],
+  )
+  const [chosen = offered[0]?.value, choose] = useState<string>()
+  if (chosen === undefined) return null
+  const jobId = chosen
+
+  async function serve() {
+    const { endpoint_id } = await client().runs.register(jobId, { name })
+    await navigate({ to: '/endpoints/$endpointId', params: { endpointId: endpoint_id } })
+  }
+  function submit(event: FormEvent) {
+    event.preventDefault()
+    void run(serve)
+  }
+  return (
+    <Panel title="Serve a version">
+      <form onSubmit={submit}>
+        <Group align="flex-end">
+          <Select
+            label="Version"
+            data={offered}
+            value={jobId}
+            onChange={(value) => value && choose(value)}
+            allowDeselect={false}
+            w={240}
+          />
+          <TextInput
+            label="Name of the endpoint"
+            description="Lower-case letters, digits, . _ and -; nobody else has it"
+            value={name}
+            onChange={(event) => setName(event.currentTarget.value)}
+            required
+            w={320}
+          />
+          <Button type="submit" loading={isBusy}>
+            Serve
+          </Button>
+        </Group>
+      </form>
+      {problem && <Failure error={problem} what="serving" />}
+    </Panel>
+  )
+}
