@@ -47,7 +47,7 @@ export const router = createRouter({
   defaultPreload: 'intent',
   defaultPendingComponent: () => <Loading error={null} what="this page" />,
   defaultErrorComponent: ({ error }) => (
-    <Failure error={new Error(String(error))} what="page; load it again" />
+    <Failure error={new Error(`${String(error)}. Load it again.`)} what="page" />
   ),
   defaultNotFoundComponent: () => <p>There is no such page. The pages are listed on the left.</p>,
 })

@@ -67,7 +67,7 @@ describe('datasets in the console', function () {
     ).setFiles({ name: 'broken.parquet', mimeType: 'x/y', buffer: Buffer.from('no parquet') })
     await tab.page.getByRole('button', { name: 'Upload' }).click()
 
-    await tab.page.getByText('No upload').waitFor()
+    await tab.page.getByText('The upload failed').waitFor()
     assert.match((await tab.page.getByRole('alert').textContent()) ?? '', /parquet/i)
   })
 })

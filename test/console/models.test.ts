@@ -52,6 +52,30 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
+  it('serves a version from its page, and names the endpoint among what it is used for', async () => {
+    const { modelId } = await registered('Served one')
+    await using tab = await on.open(`/models/${modelId}`)
+    await tab.page.getByLabel(/^Name of the endpoint/).fill('Not a name')
+    await tab.page.getByRole('button', { name: 'Serve', exact: true }).click()
+    const told = tab.page.getByRole('alert')
+    await told.getByText('The model was not served').waitFor()
+    assert.match((await told.textContent()) ?? '', /servedname: /)
+
+    await tab.page.getByLabel(/^Name of the endpoint/).fill('served-one')
+    await tab.page.getByRole('button', { name: 'Serve', exact: true }).click()
+    await tab.page.getByRole('heading', { name: 'served-one', level: 1 }).waitFor()
+
+    await tab.page.goto(`/console/models/${modelId}`)
+    const step = tab.page.getByRole('group', { name: 'The chosen thing' })
+    await step.getByText(/^version: llm/).waitFor()
+    await step.getByRole('button', { name: 'served as: served-one' }).click()
+    await tab.picture('model-served')
+    assert.deepEqual(await tab.barriers(), [])
+    await step.getByRole('link', { name: 'Open the endpoint' }).click()
+    await tab.page.getByRole('heading', { name: 'served-one', level: 1 }).waitFor()
+    assert.deepEqual(tab.faults, [])
+  })
+
   it('merges models by a form', async () => {
     const names = ['first part', 'second part']
     for (const name of names) await registered(name)
@@ -95,7 +119,7 @@ describe('models in the console', function () {
     const key = await on.api.key(on.caller.accountId, 'viewer')
     await using tab = await on.open(`/models/${modelId}`, key)
     await tab.page.getByRole('cell', { name: 'private' }).waitFor()
-    assert.equal(await tab.page.getByRole('button', { name: /^Make / }).count(), 0)
+    assert.equal(await tab.page.getByRole('button', { name: /^(?:Make |Serve)/ }).count(), 0)
 
     await tab.page.goto('/console/models')
     await tab.page.getByRole('tab', { name: 'Registry' }).click()

@@ -14,6 +14,13 @@ describe('what waits or has failed in the console', function () {
 
   const note = ({ page }: ConsoleTab, title: string) => page.getByRole('note').filter({ hasText: title })
 
+  it('says that webhooks are off, and who turns them on', async () => {
+    await using tab = await on.open('/webhooks')
+    await note(tab, 'Webhooks are off').getByText('An operator turns that on').waitFor()
+
+    assert.deepEqual(tab.faults, [])
+  })
+
   it('says why a run waits, and that a paused one goes on when it is resumed', async () => {
     const { db } = on.api.database
     const waiting_reason = 'there is no node with a GPU that works for this account'

@@ -20,7 +20,8 @@ export function Webhooks() {
     return (
       <Page title="Webhooks">
         <Alert role="note" variant="outline" color="gray" title="Webhooks are off">
-          {endpoints.error.message}
+          This platform tells no other addresses of what happens. An operator turns that on with
+          HEARTH_FEATURES=webhooks.
         </Alert>
       </Page>
     )

@@ -57,7 +57,7 @@ export function Panel({
 
 /** Says what went wrong in the words of the API, or that something is still loading. */
 export function Loading({ error, what }: { error: Error | null; what: string }) {
-  if (error) return <Failure error={error} what={what} />
+  if (error) return <Problem error={error} title={`The ${what} could not be loaded`} />
   return (
     <Group gap="xs" role="status">
       <Loader size="xs" />
@@ -66,12 +66,35 @@ export function Loading({ error, what }: { error: Error | null; what: string }) 
   )
 }
 
-export function Failure({ error, what }: { error: Error; what: string }) {
+/** What was tried, and what to say when it went wrong. Everything else is something that is read. */
+const FAILED: Record<string, string> = {
+  answer: 'The answer did not come',
+  change: 'The change was not made',
+  delivery: 'The delivery was not made again',
+  key: 'The key was not made',
+  merge: 'The merge did not start',
+  receiver: 'The receiver was not added',
+  registration: 'The result was not registered',
+  result: 'The request failed',
+  run: 'The run did not start',
+  serving: 'The model was not served',
+  upload: 'The upload failed',
+  vectors: 'The vectors were not made',
+}
+
+export const Failure = ({ error, what }: { error: Error; what: string }) => (
+  <Problem error={error} title={FAILED[what] ?? `The ${what} could not be loaded`} />
+)
+
+function Problem({ error, title }: { error: Error; title: string }) {
   const isRefused = error instanceof HearthError && (error.status === 401 || error.status === 403)
   return (
-    <Alert color="red" variant="outline" title={`No ${what}`} role="alert">
-      {error.message}
+    <Alert color="red" variant="outline" title={title} role="alert">
+      {withoutBody(error.message)}
       {isRefused && ' The key in use may have been revoked, or its role may not allow this.'}
     </Alert>
   )
 }
+
+/** The API names a field by its place in the body of the request; a form has only its fields. */
+const withoutBody = (message: string): string => message.replaceAll(/(?<=^|[;,] )body\.(?=[\w.[\]-]+: )/g, '')
