@@ -95,7 +95,13 @@ export async function insertJobEpochs(
   nodeId: string,
   entries: readonly MetricEntry[],
 ): Promise<void> {
+  const jobIds = [...new Set(entries.map(({ job_id }) => job_id))]
+  // The epochs of a job are counted once, and not for each entry.
   await sql`
+    with full_job as materialized (
+      select job_id from job_epoch where job_id = any(${jobIds}::uuid[])
+      group by job_id having count(*) >= ${MAX_EPOCHS}
+    )
     insert into job_epoch (job_id, epoch, attempt, train_loss, val_loss, eval_loss, eval_perplexity, created_at)
     select distinct on (e.job_id, e.epoch) e.job_id, e.epoch, e.attempt, e.train_loss, e.val_loss,
       e.eval_loss, e.eval_perplexity, e.at
@@ -103,7 +109,7 @@ export async function insertJobEpochs(
       as e(job_id uuid, epoch integer, attempt integer, train_loss float8, val_loss float8,
         eval_loss float8, eval_perplexity float8, at timestamptz)
     where exists (${leaseOf(nodeId)}) and (
-      (select count(*) from job_epoch known where known.job_id = e.job_id) < ${MAX_EPOCHS}
+      e.job_id not in (select job_id from full_job)
       or exists (select 1 from job_epoch known where known.job_id = e.job_id and known.epoch = e.epoch)
     )
     order by e.job_id, e.epoch, e.attempt desc, e.at desc

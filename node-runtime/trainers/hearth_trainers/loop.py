@@ -14,6 +14,8 @@ from .job import Job
 from .protocol import emit
 
 PROGRESS_INTERVAL_S = 0.5
+# A chart shows no more epochs than this, and each that is told is a row of the control plane.
+TOLD_EPOCHS = 2_000
 # The largest share of the time for writing checkpoints.
 CHECKPOINT_SHARE = 0.05
 
@@ -45,6 +47,7 @@ class EpochLoop:
         self._patience = int(job.param("early_stopping_epochs"))
         self._every = int(job.param("checkpoint_every_epochs"))
         self.epochs = int(job.param("epochs"))
+        self._stride = -(-self.epochs // TOLD_EPOCHS)
         self.history: list[dict[str, Any]] = []
         self._saved_epoch = 0
         self._saved_at = time.monotonic()
@@ -94,7 +97,8 @@ class EpochLoop:
         `Stopped` after a SIGTERM."""
         entry = {"epoch": self.epoch + 1, "train_loss": train_loss, "val_loss": val_loss}
         self.history.append({**entry, **internal})
-        emit("metric", **entry)
+        if self._is_told(self.epoch):
+            emit("metric", **entry)
         self._report_progress()
         if self._stop.requested:
             self._save(save)
@@ -103,8 +107,19 @@ class EpochLoop:
             self._save(save)
 
     def losses(self) -> list[dict[str, Any]]:
-        """Returns `{epoch, train_loss, val_loss}` for all epochs so far."""
-        return [{name: entry[name] for name in ("epoch", "train_loss", "val_loss")} for entry in self.history]
+        """Returns `{epoch, train_loss, val_loss}` for the epochs that are told, and for the one with
+        the lowest validation loss."""
+        losses = [entry["val_loss"] for entry in self.history]
+        lowest = losses.index(min(losses)) + 1 if losses else 0
+        return [
+            {name: entry[name] for name in ("epoch", "train_loss", "val_loss")}
+            for entry in self.history
+            if entry["epoch"] == lowest or self._is_told(entry["epoch"])
+        ]
+
+    def _is_told(self, epoch: int) -> bool:
+        """Of a long training every n-th epoch is told, and always the first and the last."""
+        return epoch % self._stride == 0 or epoch == 1 or (epoch == self.epoch and self.is_over)
 
     def _is_due(self) -> bool:
         if self._every and self.epoch % self._every == 0:

@@ -48,6 +48,24 @@ function closeTo(actual: unknown, expected: unknown): void {
 }
 
 describe('the trainers', () => {
+  it('tell of a long training some epochs from the first to the last, and the best', async () => {
+    using folder = temporaryFolder()
+    const file = await writeCsv(folder.path, houses(60))
+    const run = await runTrainer({
+      folder: folder.path,
+      model: 'tabular-regression',
+      file,
+      hyperparameters: { epochs: 4_001, num_leaves: 2 },
+    })
+
+    assert.equal(run.code, 0, run.error?.message)
+    const told = run.events.flatMap(({ event, epoch }) => (event === 'metric' ? [epoch] : []))
+    assert.deepEqual([told.length, told[0], told[1], told.at(-1)], [1_335, 1, 3, 4_001])
+    const { epochs } = run.result.metrics
+    assert.ok(epochs.length - told.length <= 1, `${epochs.length} epochs`)
+    assert.equal(epochs.at(-1)?.epoch, 4_001)
+  })
+
   it('train a regression on a table with texts, missing values and booleans', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(400))
