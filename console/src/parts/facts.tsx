@@ -1,6 +1,7 @@
 import { Table } from '@mantine/core'
 import type { ReactNode } from 'react'
-import { ago, fullTime } from '../format.ts'
+import { ago, fullTime, lasted } from '../format.ts'
+import { useTick } from '../use-tick.ts'
 
 /** Names with their values. */
 export function Facts({ of }: { of: Readonly<Record<string, ReactNode>> }) {
@@ -20,7 +21,9 @@ export function Facts({ of }: { of: Readonly<Record<string, ReactNode>> }) {
   )
 }
 
+/** How long ago a moment was; it goes on by itself. */
 export function Time({ at }: { at: string | null | undefined }) {
+  useTick()
   return at ? (
     <time dateTime={at} title={fullTime(at)}>
       {ago(at)}
@@ -28,4 +31,10 @@ export function Time({ at }: { at: string | null | undefined }) {
   ) : (
     <>–</>
   )
+}
+
+/** The time between two moments, or until now; it goes on by itself. */
+export function Lasted({ from, to }: { from: string | null; to: string | null }) {
+  useTick()
+  return <>{lasted(from, to)}</>
 }

@@ -1,7 +1,7 @@
-import { lasted, shortId } from '../format.ts'
+import { shortId } from '../format.ts'
 import type { Run } from '../types.ts'
 import { type Column, DataTable } from './data-table.tsx'
-import { Time } from './facts.tsx'
+import { Lasted, Time } from './facts.tsx'
 import { PageLink } from './link.tsx'
 import { runStateOf } from './state.tsx'
 
@@ -28,7 +28,7 @@ const COLUMNS: Column<Run>[] = [
   },
   { head: 'Kind', cell: (run) => run.job_type },
   { head: 'Model', cell: (run) => <span className="mono">{run.model_config_id}</span> },
-  { head: 'Took', cell: (run) => lasted(run.started_at, run.completed_at) },
+  { head: 'Took', cell: (run) => <Lasted from={run.started_at} to={run.completed_at} /> },
   { head: 'Created', sort: 'created_at', cell: (run) => <Time at={run.created_at} /> },
 ]
 

@@ -1,0 +1,39 @@
+import { useSyncExternalStore } from 'react'
+
+const TICK_MS = 15_000
+
+const drawn = new Set<() => void>()
+let ticks = 0
+let timer: ReturnType<typeof setInterval> | undefined
+
+function tick(): void {
+  ticks += 1
+  for (const draw of drawn) draw()
+}
+
+/** One timer serves all times of the page; it stands still while nobody sees them. */
+function arrange(): void {
+  const isNeeded = drawn.size > 0 && document.visibilityState === 'visible'
+  if (isNeeded) timer ??= setInterval(tick, TICK_MS)
+  else {
+    clearInterval(timer)
+    timer = undefined
+  }
+}
+
+document.addEventListener('visibilitychange', () => {
+  if (document.visibilityState === 'visible') tick()
+  arrange()
+})
+
+function subscribe(draw: () => void): () => void {
+  drawn.add(draw)
+  arrange()
+  return () => {
+    drawn.delete(draw)
+    arrange()
+  }
+}
+
+/** Has a component drawn again every few seconds. */
+export const useTick = (): number => useSyncExternalStore(subscribe, () => ticks)
