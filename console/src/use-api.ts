@@ -1,4 +1,4 @@
-import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { call, HearthError, withQuery } from './api.ts'
 import { NEWEST } from './parts/data-table.tsx'
@@ -11,15 +11,20 @@ export function useApi<T>(
   path: string | null,
   { every = LIST_MS, headers }: { every?: number | false; headers?: Record<string, string> } = {},
 ) {
-  return useQuery({
+  return useQuery<T>({
     queryKey: [path],
     queryFn: ({ signal }) => call<T>(path ?? '', { signal, ...(headers && { headers }) }),
     enabled: path !== null,
     refetchInterval: every,
     retry: shouldRetry,
-    placeholderData: keepPreviousData,
+    // What another thing has is not shown as this one's until it is read.
+    placeholderData: (previous, query) =>
+      placeOf(query?.queryKey[0]) === placeOf(path) ? previous : undefined,
   })
 }
+
+/** An address without its query. */
+const placeOf = (path: unknown): string => String(path).split('?')[0] ?? ''
 
 /** Reads once what a method of the client returns. */
 export function useRead<T>(key: readonly unknown[], read: () => Promise<T>) {

@@ -1,4 +1,4 @@
-import { useQueryClient } from '@tanstack/react-query'
+import { type QueryClient, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
 import type { RunEvent } from '../../client/index.ts'
 import { BUILDER, client } from './api.ts'
@@ -25,14 +25,20 @@ const KEPT_LINES = 1_000
 /** The page is drawn anew this often at most. */
 const DRAW_MS = 250
 
-/** Follows a run from a place in its log on; a change of its state loads what is known of it again. */
+/**
+ * Follows a run from a place in its log on; a change of its state loads what is known of it again. A run that ends is
+ * followed to the end of what it has told, which may be later.
+ */
 export function useRunFeed(runId: string, after: string | null | undefined, isOpen: boolean): RunFeed {
+  const [opened, setOpened] = useState('')
+  if (isOpen && opened !== runId) setOpened(runId)
+  const isFollowed = opened === runId
   const [{ of, feed }, setFeed] = useState({ of: '', feed: NOTHING })
   const place = `${runId} ${after}`
   const queries = useQueryClient()
 
   useEffect(() => {
-    if (!isOpen || !after) return
+    if (!isFollowed || !after) return
     const control = new AbortController()
     let waiting: RunEvent[] = []
     let timer: ReturnType<typeof setTimeout> | undefined
@@ -41,8 +47,7 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
       waiting = []
       timer = undefined
       setFeed((now) => ({ of: place, feed: extended(now.of === place ? now.feed : NOTHING, news) }))
-      if (news.some(({ event }) => event === 'status' || event === 'done'))
-        void queries.invalidateQueries({ predicate: ({ queryKey: [path] }) => isOf(path, runId) })
+      if (news.some(({ event }) => event === 'status' || event === 'done')) void readAgain(queries, runId)
     }
     async function follow(after: string) {
       for await (const event of client().runs.stream(runId, { after }, { signal: control.signal })) {
@@ -56,9 +61,17 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
       control.abort()
       clearTimeout(timer)
     }
-  }, [runId, after, place, isOpen, queries])
+  }, [runId, after, place, isFollowed, queries])
+
+  const isEnded = isFollowed && !isOpen
+  useEffect(() => {
+    if (isEnded) void readAgain(queries, runId)
+  }, [isEnded, runId, queries])
   return of === place ? feed : NOTHING
 }
+
+const readAgain = (queries: QueryClient, runId: string): Promise<void> =>
+  queries.invalidateQueries({ predicate: ({ queryKey: [path] }) => isOf(path, runId) })
 
 const isOf = (path: unknown, runId: string): boolean =>
   typeof path === 'string' && path.startsWith(`${BUILDER}/training/runs/${runId}`)

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { newId } from '../../domain/ids.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { ConsoleTab } from '../support/servers/browser.ts'
 import { ConsoleWorld } from '../support/servers/console-world.ts'
@@ -115,11 +116,66 @@ describe('runs in the console', function () {
     await tab.picture('compare-light')
   })
 
+  it('shows of a run that has ended what came after its end was known', async () => {
+    const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'hasty' })
+    await begin(jobId)
+    await epoch(jobId, 0)
+    await using tab = await on.open(`/runs/${jobId}`, caller.key)
+    await tab.page.locator('[data-points="1"] canvas').waitFor()
+
+    const epochs = [0, 1, 2, 3, 4, 5].map((at) => ({ epoch: at, train_loss: 1, val_loss: 1 }))
+    await on.api.database.db
+      .updateTable('training_run')
+      .set({ status: 'completed', completed_at: new Date(), metrics: JSON.stringify({ mae: 2, epochs }) })
+      .where('id', '=', jobId)
+      .execute()
+    await tab.page.locator('[data-points="6"] canvas').waitFor()
+    await epoch(jobId, 6)
+
+    await tab.page.locator('[data-points="7"] canvas').waitFor()
+    await tab.page.getByText('epoch 6 has ended').waitFor()
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('runs one again under a name of its own, and shows nothing of the earlier one', async () => {
+    const { db } = on.api.database
+    const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'houses' })
+    await db
+      .insertInto('job_event')
+      .values({
+        id: newId(),
+        job_id: jobId,
+        event_type: 'failed',
+        dedupe: 'failed',
+        detail: 'of the earlier one',
+      })
+      .execute()
+    await epoch(jobId, 0)
+    await db.updateTable('training_run').set({ status: 'failed' }).where('id', '=', jobId).execute()
+    await using tab = await on.open(`/runs/${jobId}`, caller.key)
+    const events = tab.page.getByRole('table', { name: 'events' })
+    await events.getByText('of the earlier one').waitFor()
+
+    await tab.page.getByRole('button', { name: 'Run again' }).click()
+    await tab.page.getByLabel('epochs', { exact: true }).fill('7')
+    await tab.page.getByRole('button', { name: 'Start the run' }).click()
+    await tab.page.getByRole('heading', { name: 'houses 2', level: 1 }).waitFor()
+
+    await events.getByText('queued').waitFor()
+    assert.equal(await events.getByText('of the earlier one').count(), 0)
+    assert.equal(await tab.page.locator('canvas').count(), 0)
+    const { body } = await on.api.call('GET', '/api/builder/v1/training/runs', { key: caller.key })
+    assert.equal(body.runs[0].hyperparameters.epochs, 7)
+    assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
   it('cancels a run', async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'unwanted' })
     await using tab = await on.open(`/runs/${jobId}`, caller.key)
 
     await tab.page.getByRole('button', { name: 'Cancel' }).click()
+    await tab.page.getByRole('button', { name: 'Cancel for good' }).click()
 
     await tab.page.getByText('Cancelled').first().waitFor()
     assert.deepEqual(tab.faults, [])

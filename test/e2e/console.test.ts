@@ -260,6 +260,7 @@ describe('the console of a platform', function () {
     await goTo('Runs')
     await tab.page.getByRole('link', { name: 'houses' }).click()
     await press('Run again')
+    await press('Start the run')
     await tab.page
       .getByRole('alert')
       .getByText(/stopped by an operator/)
@@ -272,6 +273,7 @@ describe('the console of a platform', function () {
     await goTo('Runs')
     await tab.page.getByRole('link', { name: 'houses' }).click()
     await press('Run again')
+    await press('Start the run')
     await tab.page.getByRole('button', { name: 'Cancel' }).waitFor()
     await goTo('Queues')
     const workflow = tab.page

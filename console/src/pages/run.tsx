@@ -1,17 +1,17 @@
 import { Button, Table, Text } from '@mantine/core'
-import { useQueryClient } from '@tanstack/react-query'
-import { useNavigate, useParams } from '@tanstack/react-router'
-import { useMemo, useState } from 'react'
+import { useParams } from '@tanstack/react-router'
+import { lazy, type ReactNode, Suspense, useMemo, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
-import { ago, bytes, lasted, measure, number } from '../format.ts'
+import { bytes, measure, number } from '../format.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Json } from '../parts/code.tsx'
 import { lossCurves } from '../parts/curves.ts'
 import { DataTable } from '../parts/data-table.tsx'
-import { Facts, Time } from '../parts/facts.tsx'
+import { Facts, Lasted, Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { RegisterForm } from '../parts/register-form.tsx'
+import { RunActions } from '../parts/run-actions.tsx'
 import { LINES, RunLog } from '../parts/run-log.tsx'
 import { RunProgress } from '../parts/run-progress.tsx'
 import { RunState, StateNote } from '../parts/state.tsx'
@@ -22,13 +22,21 @@ import { useApi, useRead } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 import { joined, useRunFeed } from '../use-run-feed.ts'
 
+const AgainForm = lazy(() => import('../parts/again-form.tsx'))
+
 /** The events of a stream that was cut off are read again this often. */
 const READ_AGAIN_MS = 10_000
 
+/** Each run has a page of its own, so that nothing of another one stays on it. */
 export function RunPage() {
   const { runId } = useParams({ from: '/runs/$runId' })
+  return <PageOfRun key={runId} runId={runId} />
+}
+
+function PageOfRun({ runId }: { runId: string }) {
   const path = `${BUILDER}/training/runs/${runId}`
   const [error, setError] = useState<Error>()
+  const [isRepeated, setRepeated] = useState(false)
   const run = useApi<Run>(path, { every: READ_AGAIN_MS })
   const mayChange = useMay('operator')
   const kind = run.data?.job_type === 'merge' ? 'merge' : 'run'
@@ -64,9 +72,18 @@ export function RunPage() {
     <Page
       title={run.data.job_name}
       lead={<RunState of={run.data} />}
-      actions={mayChange && <Actions run={run.data} isOpen={isOpen} onError={setError} />}
+      actions={
+        mayChange && (
+          <RunActions run={run.data} isOpen={isOpen} onAgain={() => setRepeated(true)} onError={setError} />
+        )
+      }
     >
       {error && <Failure error={error} what="change" />}
+      {isRepeated && (
+        <Suspense fallback={<Loading error={null} what="form" />}>
+          <AgainForm run={run.data} onClose={() => setRepeated(false)} />
+        </Suspense>
+      )}
       <StateNote {...stateOfRun(run.data)} why={run.data.error_message ?? whyItWaits(run.data)} />
       {isOpen && progress && <RunProgress of={progress} />}
       <Panel title="Losses">
@@ -134,7 +151,7 @@ export function RunPage() {
             Attempt: run.data.attempt,
             Created: <Time at={run.data.created_at} />,
             ...workflow,
-            Took: lasted(run.data.started_at, run.data.completed_at),
+            Took: <Lasted from={run.data.started_at} to={run.data.completed_at} />,
           }}
         />
         <Json of={run.data.hyperparameters} label="hyperparameters" />
@@ -144,55 +161,17 @@ export function RunPage() {
 }
 
 /** Of a pending run: the reason why no node takes it, or its place behind other runs. */
-function whyItWaits({ waiting, queue_position: before }: Run): string | undefined {
-  if (waiting) return `Since ${ago(waiting.since)}: ${waiting.reason}.`
-  return before ? `${number(before)} before it on the same hardware.` : undefined
-}
-
-interface ActionsProps {
-  run: Run
-  isOpen: boolean
-  onError: (error: Error) => void
-}
-
-function Actions({ run, isOpen, onError }: ActionsProps) {
-  const queries = useQueryClient()
-  const navigate = useNavigate()
-  const [isBusy, setBusy] = useState(false)
-
-  async function attempt(action: () => Promise<void>) {
-    setBusy(true)
-    await action().catch(onError)
-    setBusy(false)
-  }
-  const cancel = async () => {
-    await client().runs.cancel(run.job_id)
-    await queries.invalidateQueries()
-  }
-  const setPaused = async (isPaused: boolean) => {
-    const { pause, resume } = client().runs
-    await (isPaused ? pause : resume)(run.job_id)
-    await queries.invalidateQueries()
-  }
-  const again = async () => {
-    const { job_id } = await client().runs.again(run.job_id, {})
-    await navigate({ to: '/runs/$runId', params: { runId: job_id } })
-  }
-
-  const isTraining = run.job_type === 'training'
-  const offered: readonly (readonly [words: string, action: () => Promise<void>])[] = isOpen
-    ? [
-        ...(isTraining ? [[run.paused ? 'Resume' : 'Pause', () => setPaused(!run.paused)] as const] : []),
-        ['Cancel', cancel],
-      ]
-    : isTraining
-      ? [['Run again', again]]
-      : []
-  return offered.map(([words, action]) => (
-    <Button key={words} variant="default" loading={isBusy} onClick={() => void attempt(action)}>
-      {words}
-    </Button>
-  ))
+function whyItWaits({ status, paused, waiting, queue_position: before }: Run): ReactNode {
+  if (waiting)
+    return (
+      <>
+        Since <Time at={waiting.since} />: {waiting.reason}.
+      </>
+    )
+  if (status !== 'pending' || paused) return undefined
+  if (before)
+    return `${number(before)} ${before === 1 ? 'run is' : 'runs are'} before it on the same hardware.`
+  return before === 0 ? 'It is the next on its hardware.' : undefined
 }
 
 function Download({

@@ -1,18 +1,13 @@
-import { Autocomplete, Box, Button, Collapse, Group, Select, Stack, Text, TextInput } from '@mantine/core'
+import { Box, Button, Collapse, Group, Select, Stack, Text, TextInput } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import Form from '@rjsf/mantine'
-import type { RJSFSchema } from '@rjsf/utils'
 import { useNavigate } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
-import { uiOf } from '../playground/ui-of.ts'
-import validator from '../playground/validator.ts'
-import type { Dataset, HyperparameterSchema, Model } from '../types.ts'
+import type { Dataset, Model } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { usePages, useRead } from '../use-api.ts'
 import { Failure, Panel } from './page.tsx'
-
-type Settings = Record<string, unknown>
+import { Columns, defaultsOf, faultsOf, SettingFaults, type Settings, SettingsForm } from './run-settings.tsx'
 
 /** Starts a run on a dataset, and opens its page. */
 export default function TrainForm({ dataset }: { dataset: Dataset }) {
@@ -30,6 +25,11 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
     chosen === null ? Promise.resolve(null) : client().modelConfigs.schema(chosen),
   )
   const data = config && schema.data
+  const usual = data ? defaultsOf(data.schema) : {}
+  const faults = data ? faultsOf(data.schema, { ...usual, ...settings }) : []
+  // Trees begin with nothing; to go on from earlier ones is a setting as others are.
+  const isTable = config?.category === 'ml_classical'
+  const begin = <BaseChoice value={base} onChange={setBase} />
 
   function submit(event: FormEvent) {
     event.preventDefault()
@@ -54,10 +54,21 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
               label="What to train"
               placeholder="Choose a kind of model"
               data={offered.map(({ model_id, display_name }) => ({ value: model_id, label: display_name }))}
+              renderOption={({ option }) => (
+                <div>
+                  <div>{option.label}</div>
+                  <Text size="xs" c="dimmed">
+                    {offered.find(({ model_id }) => model_id === option.value)?.description}
+                  </Text>
+                </div>
+              )}
+              comboboxProps={{ width: 480, position: 'bottom-start' }}
+              maxDropdownHeight={480}
               value={chosen}
               onChange={(id) => {
                 choose(id)
                 setSettings({})
+                setBase(null)
               }}
               searchable
               required
@@ -70,13 +81,14 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
               required
               w={300}
             />
-            <BaseChoice value={base} onChange={setBase} />
+            {config && !isTable && begin}
           </Group>
           {config && <Text size="sm">{config.description}</Text>}
           {data && (
             <Columns
               key={chosen}
               of={data.schema}
+              usual={usual}
               columns={dataset.columns?.map((column) => column.name) ?? []}
               value={settings}
               onChange={setSettings}
@@ -85,8 +97,9 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
           {schema.error && <Failure error={schema.error} what="settings" />}
           {configs.error && <Failure error={configs.error} what="kinds of models" />}
           {problem && <Failure error={problem} what="run" />}
+          <SettingFaults of={faults} />
           <Group>
-            <Button type="submit" loading={isBusy} disabled={!config}>
+            <Button type="submit" loading={isBusy} disabled={!config || faults.length > 0}>
               Train
             </Button>
             {config && (
@@ -100,7 +113,14 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
       {data && (
         <Collapse expanded={isOpen}>
           <Box mt="md" maw={640}>
-            <SettingsForm key={chosen} of={data.schema} value={settings} onChange={setSettings} />
+            {isTable && begin}
+            <SettingsForm
+              key={chosen}
+              of={data.schema}
+              usual={usual}
+              value={settings}
+              onChange={setSettings}
+            />
           </Box>
         </Collapse>
       )}
@@ -108,83 +128,13 @@ export default function TrainForm({ dataset }: { dataset: Dataset }) {
   )
 }
 
-interface SettingsProps {
-  of: HyperparameterSchema
-  value: Settings
-  onChange: (value: Settings) => void
-}
-
-/** A table may have thousands. */
-const OFFERED_COLUMNS = 50
-const isColumn = (name: string): boolean => name.endsWith('_column')
-
-/** The settings that name a column of the dataset; which one to predict is what a run is about. */
-function Columns({ of, columns, value, onChange }: SettingsProps & { columns: readonly string[] }) {
-  const named = Object.entries(of.properties).filter(([name]) => isColumn(name))
-  if (named.length === 0) return null
-  return (
-    <Group align="flex-end">
-      {named.map(([name, { description, default: usual }]) => (
-        <Autocomplete
-          key={name}
-          label={wordsOf(name)}
-          description={description}
-          placeholder={typeof usual === 'string' && usual ? usual : 'chosen by itself'}
-          data={columns}
-          limit={OFFERED_COLUMNS}
-          value={(value[name] as string | undefined) ?? ''}
-          onChange={(column) => onChange({ ...value, [name]: column || undefined })}
-          w={300}
-        />
-      ))}
-    </Group>
-  )
-}
-
-function wordsOf(name: string): string {
-  const words = name.replaceAll('_', ' ')
-  return words === 'target column' ? 'Column to predict' : words[0]!.toUpperCase() + words.slice(1)
-}
-
-/** The other hyperparameters; each has a default, and only what was changed is sent. */
-function SettingsForm({ of, value, onChange }: SettingsProps) {
-  const properties = Object.fromEntries(Object.entries(of.properties).filter(([name]) => !isColumn(name)))
-  const schema = { ...of, properties } as unknown as RJSFSchema
-  const usual = Object.fromEntries(
-    Object.entries(properties).map(([name, { default: each }]) => [name, each]),
-  )
-  return (
-    <Form
-      tagName="div"
-      schema={schema}
-      uiSchema={uiOf(schema)}
-      formData={{ ...usual, ...value }}
-      validator={validator}
-      onChange={({ formData }) => onChange({ ...columnsOf(value), ...changed(formData as Settings, usual) })}
-      liveValidate
-      showErrorList={false}
-    />
-  )
-}
-
-/** The form drops what its schema lacks. */
-const columnsOf = (settings: Settings): Settings =>
-  Object.fromEntries(Object.entries(settings).filter(([name]) => isColumn(name)))
-
-const changed = (given: Settings, usual: Settings): Settings =>
-  Object.fromEntries(
-    Object.entries(given).filter(
-      ([name, value]) => value !== undefined && JSON.stringify(value) !== JSON.stringify(usual[name]),
-    ),
-  )
-
-/** The model that training begins with; most tables need none. */
+/** The model that training begins with. */
 function BaseChoice({ value, onChange }: { value: string | null; onChange: (id: string | null) => void }) {
   const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', { limit: 100 })
   return (
     <Select
       label="Begin with"
-      placeholder="nothing, or the usual base"
+      placeholder="the usual base, or nothing"
       data={(models.rows ?? []).flatMap(({ name, latest_version: latest }) =>
         latest ? [{ value: latest.version_id, label: `${name}: ${latest.name}` }] : [],
       )}
