@@ -47,6 +47,14 @@ describe('datasets in the console', function () {
     await tab.page.getByRole('combobox', { name: 'Column to predict' }).click()
     await tab.page.getByRole('option', { name: 'income' }).click()
     await tab.page.getByRole('button', { name: 'Settings' }).click()
+    await tab.page.getByLabel('epochs', { exact: true }).fill('10000000')
+    await tab.page.getByLabel('epochs', { exact: true }).blur()
+    await tab.page
+      .getByRole('alert')
+      .getByText(/^epochs: /)
+      .waitFor()
+    assert.ok(await tab.page.getByRole('button', { name: 'Train', exact: true }).isDisabled())
+    assert.equal(await tab.page.getByText('From 1 to 100,000.').first().isVisible(), true)
     await tab.page.getByLabel('epochs', { exact: true }).fill('7')
     assert.deepEqual(await tab.barriers(), [])
     await tab.page.getByRole('button', { name: 'Train', exact: true }).click()
@@ -55,6 +63,27 @@ describe('datasets in the console', function () {
     const { body } = await on.api.call('GET', '/api/builder/v1/training/runs', { key: on.key })
     const { target_column, epochs } = body.runs[0].hyperparameters
     assert.deepEqual([target_column, epochs], ['income', 7])
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('of a name that is taken are told before they are uploaded, and those that failed are deleted', async () => {
+    const failed = await readyDataset(on.api, on.accountId, { status: 'failed' })
+    await readyDataset(on.api, on.accountId)
+    await using tab = await openSignedIn(browser, on.api, '/datasets', on.key)
+    const chooser = tab.page.waitForEvent('filechooser')
+    await tab.page.getByRole('button', { name: 'File' }).click()
+    await (
+      await chooser
+    ).setFiles({ name: 'table.csv', mimeType: 'text/csv', buffer: Buffer.from('a,b\n1,2\n') })
+    await tab.page.getByText('There is a dataset named table already.').waitFor()
+
+    await tab.page.getByRole('button', { name: 'Delete table' }).click()
+    await tab.page.getByRole('button', { name: 'Delete table for good' }).click()
+    await tab.page.getByRole('button', { name: 'Delete table for good' }).waitFor({ state: 'detached' })
+
+    const { status } = await on.api.call('GET', `/api/builder/v1/datasets/${failed}`, { key: on.key })
+    assert.equal(status, 404)
+    assert.deepEqual(await tab.barriers(), [])
     assert.deepEqual(tab.faults, [])
   })
 

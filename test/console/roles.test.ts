@@ -22,6 +22,7 @@ const lookOf = (name: string): RegExp | undefined => LOOKS.find((look) => look.t
 /** The buttons that only admins are offered; an operator would be refused. */
 const OF_ADMINS = [
   'Add a receiver',
+  'Delete',
   'Disable',
   'Give mine a new secret',
   'Make a key',
@@ -136,7 +137,7 @@ describe('roles in the console', function () {
   it('show an admin what only admins may do', async () => {
     await using tab = await on.open('/webhooks')
     const seen: string[] = []
-    for (const [path, part] of [['webhooks'], ['account'], ['models', 'Registry']] as const) {
+    for (const [path, part] of [['webhooks'], ['account'], ['datasets'], ['models', 'Registry']] as const) {
       await visit(tab, 'admin', path, part)
       seen.push(...(await names(tab)))
     }

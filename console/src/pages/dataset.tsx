@@ -1,9 +1,10 @@
 import { Text } from '@mantine/core'
-import { useParams } from '@tanstack/react-router'
+import { useNavigate, useParams } from '@tanstack/react-router'
 import { lazy, Suspense } from 'react'
 import { BUILDER } from '../api.ts'
 import { bytes, measure, number } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
+import { DeleteDataset } from '../parts/delete-dataset.tsx'
 import { Facts } from '../parts/facts.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { State, StateNote } from '../parts/state.tsx'
@@ -21,9 +22,15 @@ export function DatasetPage() {
   const path = `${BUILDER}/datasets/${datasetId}`
   const { data, error } = useApi<Dataset>(path)
   const mayTrain = useMay('operator')
+  const mayDelete = useMay('admin')
+  const navigate = useNavigate()
   if (!data) return <Loading error={error} what="dataset" />
   return (
-    <Page title={data.dataset_name} lead={<State as="dataset" of={data.status} />}>
+    <Page
+      title={data.dataset_name}
+      lead={<State as="dataset" of={data.status} />}
+      actions={mayDelete && <DeleteDataset dataset={data} onDone={() => navigate({ to: '/datasets' })} />}
+    >
       <StateNote as="dataset" of={data.status} why={data.error_message} />
       <Panel title="Details">
         <Facts
@@ -70,9 +77,9 @@ function ProfileOf({ path }: { path: string }) {
               { head: 'Type', cell: ({ type }) => type },
               { head: 'Missing', align: 'right', cell: ({ missing }) => number(missing) },
               { head: 'Different', align: 'right', cell: ({ distinct }) => number(distinct) },
-              { head: 'Least', align: 'right', cell: ({ min }) => figure(min) },
+              { head: 'Min', align: 'right', cell: ({ min }) => figure(min) },
               { head: 'Mean', align: 'right', cell: ({ mean }) => figure(mean) },
-              { head: 'Most', align: 'right', cell: ({ max }) => figure(max) },
+              { head: 'Max', align: 'right', cell: ({ max }) => figure(max) },
               {
                 head: 'Most frequent',
                 cell: ({ common }) =>
@@ -113,7 +120,11 @@ function FirstRows({ path }: { path: string }) {
   )
 }
 
-const figure = (value: number | null): string => (value === null ? '–' : measure(value))
+/** Years have no separators, and other numbers of four digits need none. */
+function figure(value: number | null): string {
+  if (value === null) return '–'
+  return Math.abs(value) >= 1_000 && Math.abs(value) < 10_000 ? value.toFixed(0) : measure(value)
+}
 
 const cellOf = (value: PreviewValue | undefined): string =>
   value === null || value === undefined ? '–' : String(value)

@@ -4,12 +4,13 @@ import { type FormEvent, useState } from 'react'
 import { BUILDER, client, sendingClient } from '../api.ts'
 import { bytes, number } from '../format.ts'
 import { StateChoice } from '../parts/choice.tsx'
-import { DataTable } from '../parts/data-table.tsx'
+import { type Column, DataTable } from '../parts/data-table.tsx'
+import { DeleteDataset } from '../parts/delete-dataset.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Page, Panel } from '../parts/page.tsx'
 import type { Dataset, StorageFormat } from '../types.ts'
-import { useSortedPages } from '../use-api.ts'
+import { useApi, useSortedPages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
 
 const FORMATS: Record<string, StorageFormat> = {
@@ -23,6 +24,7 @@ const MOST_IN_A_FORM = 100_000_000
 
 export function Datasets() {
   const mayUpload = useMay('operator')
+  const mayDelete = useMay('admin')
   const [status, setStatus] = useState<string | null>(null)
   const path = `${BUILDER}/datasets`
   const datasets = useSortedPages<'datasets', Dataset>(path, 'datasets', { status }, { isNamed: true })
@@ -58,10 +60,19 @@ export function Datasets() {
           { head: 'Rows', align: 'right', cell: ({ num_samples }) => number(num_samples) },
           { head: 'Size', align: 'right', cell: ({ total_size_bytes }) => bytes(total_size_bytes) },
           { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
+          ...(mayDelete && datasets.rows?.some(isFailed) ? [CHANGE] : []),
         ]}
       />
     </Page>
   )
+}
+
+const isFailed = ({ status }: Dataset): boolean => status === 'failed'
+
+/** What can be trained on is deleted on its page. */
+const CHANGE: Column<Dataset> = {
+  head: 'Change',
+  cell: (dataset) => isFailed(dataset) && <DeleteDataset dataset={dataset} />,
 }
 
 function Upload() {
@@ -72,6 +83,8 @@ function Upload() {
   const [problem, setProblem] = useState<Error>()
   const [sent, setSent] = useState<number>()
   const isBusy = sent !== undefined
+  const known = useApi<{ datasets: Dataset[] }>(file && `${BUILDER}/datasets?limit=100`)
+  const isTaken = known.data?.datasets.some((each) => each.dataset_name === name && !isFailed(each))
 
   function choose(chosen: File | null) {
     setFile(chosen)
@@ -113,6 +126,7 @@ function Upload() {
             onChange={choose}
             w={240}
             clearable
+            clearButtonProps={{ 'aria-label': 'No file' }}
           />
           <TextInput
             label="Name"
@@ -133,6 +147,11 @@ function Upload() {
           </Button>
         </Group>
       </form>
+      {isTaken && !isBusy && (
+        <Text size="sm" mt="sm">
+          There is a dataset named {name} already. This file becomes another one of the same name.
+        </Text>
+      )}
       {isBusy && (
         <>
           <Progress value={100 * sent} mt="md" aria-label={`Sent ${Math.floor(100 * sent)} %`} />
