@@ -14,6 +14,7 @@ import { MOST_COMPARED } from './runs.tsx'
 
 interface Compared {
   run: Run
+  dataset: string | null
   epochs: Epoch[]
 }
 
@@ -65,10 +66,10 @@ export function Compare() {
 const isEnded = ({ status }: Run): boolean => status !== 'pending' && status !== 'running'
 
 function Differences({ of }: { of: readonly Compared[] }) {
-  const rows = of.map(({ run }) => ({
+  const rows = of.map(({ run, dataset }) => ({
     'model config': run.model_config_id,
-    dataset: run.dataset_id,
-    ...run.hyperparameters,
+    dataset,
+    ...Object.fromEntries(Object.entries(run.hyperparameters).map(([name, value]) => [name, asGiven(value)])),
     ...Object.fromEntries(Object.entries(run.metrics).filter(([, value]) => typeof value !== 'object')),
   })) as Record<string, unknown>[]
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
@@ -119,8 +120,20 @@ function Differences({ of }: { of: readonly Compared[] }) {
   )
 }
 
+/** A setting is shown as it was given: a seed has no separators. */
+const asGiven = (value: unknown): unknown => (typeof value === 'number' ? String(value) : value)
+
 async function read(id: string): Promise<Compared> {
   const { runs } = client()
   const [run, { metrics }] = await Promise.all([runs.get(id), runs.metrics(id)])
-  return { run, epochs: metrics.epochs as Epoch[] }
+  return { run, dataset: await nameOf(run.dataset_id), epochs: metrics.epochs as Epoch[] }
+}
+
+/** A dataset that is deleted is known by its id alone. */
+async function nameOf(id: string | null): Promise<string | null> {
+  if (id === null) return null
+  const found = await client()
+    .datasets.get(id)
+    .catch(() => null)
+  return found?.dataset_name ?? id
 }

@@ -2,7 +2,7 @@ import { Button, Table, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { lazy, type ReactNode, Suspense, useMemo, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
-import { bytes, measure, number } from '../format.ts'
+import { bytes, number } from '../format.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Json } from '../parts/code.tsx'
 import { lossCurves } from '../parts/curves.ts'
@@ -13,6 +13,7 @@ import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { RegisterForm } from '../parts/register-form.tsx'
 import { RunActions } from '../parts/run-actions.tsx'
 import { LINES, RunLog } from '../parts/run-log.tsx'
+import { RunMeasures } from '../parts/run-measures.tsx'
 import { RunProgress } from '../parts/run-progress.tsx'
 import { RunState, StateNote } from '../parts/state.tsx'
 import { useWorkflow } from '../parts/temporal-link.tsx'
@@ -53,10 +54,14 @@ function PageOfRun({ runId }: { runId: string }) {
     every: false,
   })
   const feed = useRunFeed(runId, log.data?.after, isOpen)
-  const { x, curves } = useMemo(
-    () => lossCurves(joined(metrics.data?.metrics.epochs ?? [], feed.epochs, ({ epoch }) => epoch)),
+  const epochs = useMemo(
+    () =>
+      joined(metrics.data?.metrics.epochs ?? [], feed.epochs, ({ epoch }) => epoch).toSorted(
+        (a, b) => a.epoch - b.epoch,
+      ),
     [metrics.data, feed.epochs],
   )
+  const { x, curves } = useMemo(() => lossCurves(epochs), [epochs])
   const told = joined(
     events.data?.events ?? [],
     feed.events,
@@ -92,13 +97,7 @@ function PageOfRun({ runId }: { runId: string }) {
         ) : (
           <Text c="dimmed">{isOpen ? 'The first epoch has not ended yet.' : 'This run has no losses.'}</Text>
         )}
-        {scalars.length > 0 && (
-          <Facts
-            of={Object.fromEntries(
-              scalars.map(([name, value]) => [name.replaceAll('_', ' '), measure(value)]),
-            )}
-          />
-        )}
+        <RunMeasures run={run.data} epochs={epochs} scalars={scalars} />
       </Panel>
       {mayChange && run.data.version_id !== null && <RegisterForm run={run.data} />}
       <RunLog runId={runId} read={log.data} live={feed.lines} isOpen={isOpen} />

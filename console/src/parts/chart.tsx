@@ -21,7 +21,25 @@ const COLOURS = {
 }
 const HEIGHT = 280
 /** A loss of billions has to fit beside the chart. */
-const short = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 4 })
+const short = new Intl.NumberFormat('en', {
+  notation: 'compact',
+  compactDisplay: 'long',
+  maximumSignificantDigits: 4,
+})
+/** uPlot leaves out some of the figures of a logarithmic scale. */
+const figure = (value: number | null): string =>
+  value === null ? '' : Math.abs(value) < 0.001 && value !== 0 ? value.toExponential(2) : short.format(value)
+
+const WIDE = 100
+
+/** Tells whether the first losses would leave of all others a flat line. */
+function isWide(curves: readonly Curve[]): boolean {
+  let [least, most] = [Number.POSITIVE_INFINITY, 0]
+  for (const { values } of curves)
+    for (const value of values)
+      if (value !== null) [least, most] = [Math.min(least, value), Math.max(most, value)]
+  return least > 0 && most > WIDE * least
+}
 
 function showLast(plot: uPlot): void {
   const last = (plot.data[0]?.length ?? 0) - 1
@@ -33,6 +51,7 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(null)
   const scheme = useComputedColorScheme('light')
+  const isLog = isWide(curves)
   const names = curves.map(({ name }) => name).join('\n')
 
   useEffect(() => {
@@ -45,10 +64,15 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
       {
         width: element.clientWidth,
         height: HEIGHT,
-        scales: { x: { time: false } },
+        scales: { x: { time: false }, ...(isLog && { y: { distr: 3 } }) },
         axes: [
           { ...axis, label: xName, labelSize: 20 },
-          { ...axis, size: 60, values: (_plot, ticks) => ticks.map((tick) => short.format(tick)) },
+          {
+            ...axis,
+            size: 80,
+            values: (_plot, ticks) => ticks.map(figure),
+            ...(isLog && { label: 'Logarithmic', labelSize: 20 }),
+          },
         ],
         // Away from the chart the legend shows the end of each line.
         hooks: { setLegend: [showLast] },
@@ -56,6 +80,7 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
           { label: xName },
           ...names.split('\n').map((name, at) => ({
             label: name,
+            value: (_plot: uPlot, value: number | null) => figure(value) || '–',
             stroke: COLOURS[scheme][at % COLOURS[scheme].length] ?? ink,
             width: 2,
             spanGaps: true,
@@ -74,12 +99,12 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
       made.destroy()
       plot.current = null
     }
-  }, [scheme, names, xName])
+  }, [scheme, names, xName, isLog])
 
   useEffect(() => {
     plot.current?.setData([x, ...curves.map(({ values }) => values)])
     if (plot.current) showLast(plot.current)
-  }, [x, curves, scheme, names])
+  }, [x, curves, scheme, names, isLog])
 
   return <div ref={place} className="chart" role="img" aria-label={label} data-points={x.length} />
 }

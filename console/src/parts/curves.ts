@@ -33,3 +33,14 @@ export function compareCurves(runs: readonly { name: string; epochs: readonly Ep
   })
   return { x, curves }
 }
+
+/** Of epochs that end long after the lowest validation loss: that one. */
+export function bestOf(epochs: readonly Epoch[]): Epoch | undefined {
+  const last = epochs.at(-1)
+  let best: Epoch | undefined
+  for (const epoch of epochs)
+    if (typeof epoch.val_loss === 'number' && epoch.val_loss < (best?.val_loss ?? Number.POSITIVE_INFINITY))
+      best = epoch
+  return best && last && best.epoch < LONG_BEFORE * last.epoch ? best : undefined
+}
+const LONG_BEFORE = 0.8

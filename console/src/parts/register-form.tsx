@@ -1,4 +1,4 @@
-import { Button, Group, TextInput } from '@mantine/core'
+import { Button, Group, Text, TextInput } from '@mantine/core'
 import { useNavigate } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { client } from '../api.ts'
@@ -34,23 +34,11 @@ export function RegisterForm({ run: of }: { run: Run }) {
   }
   return (
     <Panel title="Use the result">
-      <form onSubmit={submit(register)}>
-        <Group align="flex-end">
-          <TextInput
-            label="Name of the model"
-            description="A known name gets one more version"
-            value={name}
-            onChange={(event) => setName(event.currentTarget.value)}
-            required
-            w={320}
-          />
-          <Button type="submit" loading={isBusy}>
-            Register
-          </Button>
-        </Group>
-      </form>
+      <Text size="sm" mb="xs">
+        Serve makes an endpoint that answers with predictions.
+      </Text>
       <form onSubmit={submit(serve)}>
-        <Group align="flex-end" mt="md">
+        <Group align="flex-end">
           <TextInput
             label="Name of the endpoint"
             description="Lower-case letters, digits, . _ and -; nobody else has it"
@@ -59,8 +47,26 @@ export function RegisterForm({ run: of }: { run: Run }) {
             required
             w={320}
           />
-          <Button type="submit" variant="default" loading={isBusy}>
+          <Button type="submit" loading={isBusy}>
             Serve
+          </Button>
+        </Group>
+      </form>
+      <Text size="sm" mt="lg">
+        Register keeps it as a version of a model, to share, merge or train further; it answers nothing yet.
+      </Text>
+      <form onSubmit={submit(register)}>
+        <Group align="flex-end" mt="xs">
+          <TextInput
+            label="Name of the model"
+            description="A known name gets one more version"
+            value={name}
+            onChange={(event) => setName(event.currentTarget.value)}
+            required
+            w={320}
+          />
+          <Button type="submit" variant="default" loading={isBusy}>
+            Register
           </Button>
         </Group>
       </form>
