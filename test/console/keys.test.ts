@@ -15,9 +15,14 @@ describe('keys in the console', function () {
     await using tab = await on.open('/account')
     await tab.page.getByLabel(/^Name of the new key/).fill('for the shop')
     await tab.page.getByLabel('Requests a minute').fill('5')
+    await tab.page.getByLabel('Days it is for').fill('3o')
+    await tab.page.getByText('A whole number from 1 on').waitFor()
+    assert.ok(await tab.page.getByRole('button', { name: 'Make a key' }).isDisabled())
     await tab.page.getByLabel('Days it is for').fill('30')
     await tab.page.getByRole('button', { name: 'Make a key' }).click()
     await tab.page.getByText('it is not shown again').waitFor()
+    const box = await tab.page.locator('pre').boundingBox()
+    assert.ok(box && box.y >= 0 && box.y + box.height <= 900, JSON.stringify(box))
     const key = (await tab.page.locator('pre').textContent()) ?? ''
 
     const { body } = await me(key)

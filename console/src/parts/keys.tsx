@@ -1,4 +1,4 @@
-import { Alert, Button, Code, Group, NumberInput, Select, Stack, Text, TextInput } from '@mantine/core'
+import { Alert, Button, Code, Group, Select, Stack, Text, TextInput } from '@mantine/core'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
 import { number } from '../format.ts'
@@ -90,58 +90,78 @@ function wordsOf(limits: KeyLimits | null): string {
     .join('; ')
 }
 
-const ROLES = ['viewer', 'operator', 'admin'] as const
+const ROLES = {
+  viewer: 'reads everything of the account, and changes nothing',
+  operator: 'also uploads, trains, serves and asks models',
+  admin: 'also deletes, and changes keys and webhooks',
+}
+type Role = keyof typeof ROLES
 
+/** Numbers are kept as they were typed. */
 interface Wanted {
   name: string
-  role: (typeof ROLES)[number]
-  days: number | undefined
-  requests: number | undefined
-  tokens: number | undefined
-  credits: number | undefined
+  role: Role
+  days: string
+  requests: string
+  tokens: string
+  credits: string
   models: string
 }
 
 const BLANK: Wanted = {
   name: '',
   role: 'viewer',
-  days: undefined,
-  requests: undefined,
-  tokens: undefined,
-  credits: undefined,
+  days: '',
+  requests: '',
+  tokens: '',
+  credits: '',
   models: '',
+}
+
+const COUNTS = ['days', 'requests', 'tokens', 'credits'] as const
+type Count = (typeof COUNTS)[number]
+
+/** Says what is wrong with a number; an empty field is no limit. */
+function faultOf(member: Count, typed: string): string | undefined {
+  if (typed === '') return undefined
+  if (member === 'credits') return /^\d+(?:\.\d+)?$/.test(typed) ? undefined : 'A number, such as 2.5'
+  const isCount = member === 'days' ? /^[1-9]\d{0,4}$/ : /^[1-9]\d{0,8}$/
+  return isCount.test(typed) ? undefined : 'A whole number from 1 on'
 }
 
 /** Members that were left empty are no limits. */
 function bodyOf({ name, role, days, requests, tokens, credits, models }: Wanted): CreateApiKey {
   const named = models.split(',').flatMap((text) => text.trim() || [])
   const limits: KeyLimits = {
-    ...(requests !== undefined && { requests_per_minute: requests }),
-    ...(tokens !== undefined && { tokens_per_minute: tokens }),
-    ...(credits !== undefined && { budget_credits_per_month: credits }),
+    ...(requests !== '' && { requests_per_minute: Number(requests) }),
+    ...(tokens !== '' && { tokens_per_minute: Number(tokens) }),
+    ...(credits !== '' && { budget_credits_per_month: Number(credits) }),
     ...(named.length > 0 && { models: named }),
   }
   return {
     name,
     role,
     ...(Object.keys(limits).length > 0 && { limits }),
-    ...(days !== undefined && { expires_at: new Date(Date.now() + days * DAY_MS).toISOString() }),
+    ...(days !== '' && { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() }),
   }
 }
+
+/** The page is long, and the key is seen only once. */
+const show = (element: HTMLElement | null): void => element?.scrollIntoView({ block: 'center' })
 
 function NewKey() {
   const { run, isBusy, problem } = useAction()
   const [wanted, setWanted] = useState(BLANK)
   const [made, setMade] = useState<string>()
   const set = (change: Partial<Wanted>) => setWanted((now) => ({ ...now, ...change }))
-  const count = (member: 'days' | 'requests' | 'tokens' | 'credits', label: string) => (
-    <NumberInput
+  const isWrong = COUNTS.some((member) => faultOf(member, wanted[member]) !== undefined)
+  const count = (member: Count, label: string) => (
+    <TextInput
       label={label}
-      value={wanted[member] ?? ''}
-      onChange={(value) => set({ [member]: typeof value === 'number' ? value : undefined })}
-      min={member === 'credits' ? 0 : 1}
-      allowDecimal={member === 'credits'}
-      hideControls
+      value={wanted[member]}
+      onChange={(event) => set({ [member]: event.currentTarget.value.trim() })}
+      error={faultOf(member, wanted[member])}
+      inputMode="decimal"
       w={150}
     />
   )
@@ -155,8 +175,21 @@ function NewKey() {
   }
   return (
     <Stack mb="lg">
+      {made && (
+        <Alert
+          ref={show}
+          role="note"
+          variant="outline"
+          title="Copy the key now: it is not shown again"
+          withCloseButton
+          closeButtonLabel="Forget the key"
+          onClose={() => setMade(undefined)}
+        >
+          <Code block>{made}</Code>
+        </Alert>
+      )}
       <form onSubmit={submit}>
-        <Group align="flex-end">
+        <Group align="flex-start">
           <TextInput
             label="Name of the new key"
             value={wanted.name}
@@ -165,7 +198,16 @@ function NewKey() {
           />
           <Select
             label="Role"
-            data={ROLES}
+            data={Object.keys(ROLES) as Role[]}
+            renderOption={({ option }) => (
+              <div>
+                {option.label}
+                <Text size="xs" c="dimmed">
+                  {ROLES[option.value as Role]}
+                </Text>
+              </div>
+            )}
+            comboboxProps={{ width: 320, position: 'bottom-start' }}
             value={wanted.role}
             onChange={(role) => role && set({ role })}
             allowDeselect={false}
@@ -181,24 +223,15 @@ function NewKey() {
             value={wanted.models}
             onChange={(event) => set({ models: event.currentTarget.value })}
           />
-          <Button type="submit" loading={isBusy} disabled={wanted.name.trim() === ''}>
-            Make a key
-          </Button>
         </Group>
+        <Text size="sm" c="dimmed" my="xs">
+          {wanted.role}: {ROLES[wanted.role]}.
+        </Text>
+        <Button type="submit" loading={isBusy} disabled={wanted.name.trim() === '' || isWrong}>
+          Make a key
+        </Button>
       </form>
       {problem && <Failure error={problem} what="key" />}
-      {made && (
-        <Alert
-          role="note"
-          variant="outline"
-          title="Copy the key now: it is not shown again"
-          withCloseButton
-          closeButtonLabel="Forget the key"
-          onClose={() => setMade(undefined)}
-        >
-          <Code block>{made}</Code>
-        </Alert>
-      )}
     </Stack>
   )
 }
