@@ -137,6 +137,25 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
+  it('says how long ago an ended run was made, while its page is open', async () => {
+    const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'old' })
+    await on.api.database.db
+      .updateTable('training_run')
+      .set({ status: 'cancelled', completed_at: new Date() })
+      .where('id', '=', jobId)
+      .execute()
+    await using tab = await on.open('/', caller.key)
+    await tab.page.clock.install()
+    await tab.page.goto(`/console/runs/${jobId}`)
+    const created = tab.page.getByRole('row', { name: /^Created/ })
+    await created.getByText(/second|now/).waitFor()
+
+    await tab.page.clock.fastForward('31:00')
+
+    await created.getByText('31 minutes ago').waitFor()
+    assert.deepEqual(tab.faults, [])
+  })
+
   it('runs one again under a name of its own, and shows nothing of the earlier one', async () => {
     const { db } = on.api.database
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'houses' })

@@ -2,11 +2,7 @@ import { useComputedColorScheme } from '@mantine/core'
 import { useEffect, useRef } from 'react'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-
-export interface Curve {
-  name: string
-  values: (number | null)[]
-}
+import type { Curve } from './curves.ts'
 
 interface ChartProps {
   label: string

@@ -1,5 +1,9 @@
 import type { Epoch } from '../types.ts'
-import type { Curve } from './chart.tsx'
+
+export interface Curve {
+  name: string
+  values: (number | null)[]
+}
 
 const NAMES: Record<string, string> = {
   train_loss: 'Training loss',
