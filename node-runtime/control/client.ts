@@ -83,15 +83,19 @@ export class ControlClient {
     return this.call('POST', `/api/v1/cohorts/${cohortId}/edges/${edgeId}:${verb}`, body, options)
   }
 
-  /** Calls one of the lease routes. Paths are removed from the reason of a failure. */
+  /**
+   * Calls one of the lease routes. Paths on the disk are removed from the reason of a failure; those in what the platform has
+   * said of a result are places in it.
+   */
   lease<T>(
     verb: 'renew' | 'urls' | 'files' | 'checkpoint' | 'complete' | 'fail',
     leaseToken: string,
     body: object,
     options?: CallOptions,
   ): Promise<T> {
+    const isOfPlatform = 'code' in body && body.code === 'result_refused'
     const redacted =
-      'message' in body && typeof body.message === 'string'
+      'message' in body && typeof body.message === 'string' && !isOfPlatform
         ? { ...body, message: withoutPaths(body.message) }
         : body
     return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, redacted, options)

@@ -47,12 +47,17 @@ describe('what a model says against its input', function () {
   })
 
   for (const [name, path, outputs, said] of [
-    ['an edge', '/predictions/7', undefined, /has nothing at the path of edge "a-b-2"/],
+    [
+      'an edge',
+      '/predictions/7',
+      undefined,
+      /^edge "a-b-2" takes "\/predictions\/7", .* has nothing: "\/predictions" is a list of 1$/,
+    ],
     [
       'an output',
       '/predictions/0',
       [{ name: 'x', stage_id: 'a', path: '/none' }],
-      /has nothing at the path of output "x"/,
+      /^output "x" takes "\/none", .* has nothing: it has "predictions"/,
     ],
   ] as const)
     it(`is no result where it lacks what ${name} takes, and the next stage does not run without`, async () => {

@@ -16,10 +16,10 @@ import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { NO_TOKENS, tokensIn } from '../../../../domain/chat/chat.ts'
 import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
-import { valueAt } from '../../../../domain/cohorts/pointer.ts'
+import { valueAt, whereItEnds } from '../../../../domain/cohorts/pointer.ts'
 import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
 import { isByValue } from '../../../../domain/cohorts/values.ts'
-import { type ApiError, invalid } from '../../../../domain/errors.ts'
+import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import type { CompleteLease } from '../../../../schemas/lease.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
@@ -65,12 +65,20 @@ function handedOver(payloads: ResultPayloads, edge: EdgeFacts): ValuePayload | u
   try {
     return payloads.of(edge)
   } catch (err) {
-    throw err instanceof UnfitValuesError ? invalid(['body', 'result'], err.message) : err
+    throw err instanceof UnfitValuesError ? refused(err.message) : err
   }
 }
 
-/** Nodes leave paths out of what they pass on, so the path is named by whose it is. */
-const nothingAt = (whose: string): ApiError => invalid(['body', 'result'], `has nothing at the path ${whose}`)
+const nothingAt = (whose: string, path: string, result: unknown): ApiError =>
+  refused(
+    `${whose} takes "${path}", where the result of this stage has nothing: ${whereItEnds(result, path)}`,
+  )
+
+/** The message becomes the error of the stage, whose readers know nothing of the request that the issue names. */
+function refused(message: string): ApiError {
+  const issue: Issue = { loc: ['body', 'result'], msg: message, type: 'value_error' }
+  return new ApiError('validation_failed', message, { details: { issues: [issue] } })
+}
 
 /** The rules of a lease on a stage. Completing it ends the stage and hands its values over; the workflow ends the cohort. */
 export const stageWork = {
@@ -108,10 +116,12 @@ export const stageWork = {
     const outgoing = await cohortStageRepository.outgoingOf(db, lease.subject_id)
     for (const edge of outgoing) {
       const value = handedOver(payloads, edge)
-      if (!value && isByValue(edge.kind) && !edge.has_quorum) throw nothingAt(`of edge "${edge.name}"`)
+      if (!value && isByValue(edge.kind) && !edge.has_quorum)
+        throw nothingAt(`edge "${edge.name}"`, edge.from_path, checked.result)
     }
     for (const { name, path } of await cohortStageRepository.outputsFrom(db, lease.subject_id))
-      if (valueAt(checked.result, path) === undefined) throw nothingAt(`of output "${name}"`)
+      if (valueAt(checked.result, path) === undefined)
+        throw nothingAt(`output "${name}"`, path, checked.result)
     for (const edge of outgoing) {
       const value = handedOver(payloads, edge)
       if (!value) continue
