@@ -162,6 +162,7 @@ export const PlanReasonCode = Vocabulary(
   'two_writers',
   'dead_end',
   'unknown_input',
+  'unknown_output',
 )
 export type PlanReasonCode = Static<typeof PlanReasonCode>
 

@@ -1,5 +1,5 @@
 /** The members of chat requests that servers read: those of OpenAI, and those of vLLM beside them. */
-const MEMBERS = new Set(
+export const CHAT_MEMBERS: ReadonlySet<string> = new Set(
   `messages model max_tokens max_completion_tokens min_tokens temperature top_p top_k min_p n best_of stop stop_token_ids
   stream stream_options seed frequency_penalty presence_penalty repetition_penalty length_penalty logit_bias logprobs
   top_logprobs prompt_logprobs tools tool_choice parallel_tool_calls functions function_call response_format
@@ -14,4 +14,4 @@ const MEMBERS = new Set(
 )
 
 /** Returns whether a chat request may have a member of this name. */
-export const isChatMember = (name: string): boolean => MEMBERS.has(name)
+export const isChatMember = (name: string): boolean => CHAT_MEMBERS.has(name)

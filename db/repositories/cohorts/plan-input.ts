@@ -1,7 +1,8 @@
 import type { Kysely } from 'kysely'
 import { costsOf, isAble } from '../../../domain/cohorts/costs.ts'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
-import { unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
+import { unfitFallbacks, unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
+import { unknownOutputs } from '../../../domain/cohorts/known-outputs.ts'
 import { cheapestFirst } from '../../../domain/cohorts/objective.ts'
 import { LATER, operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
@@ -53,7 +54,9 @@ export async function readPlanInput(
     reasons: [
       ...faultsOf(graph),
       ...stageModels.reasons,
-      ...unknownInputs(graph, stageModels.inputs),
+      ...unknownInputs(graph, stageModels.listings),
+      ...unfitFallbacks(graph, stageModels.listings, stageModels.fallbacks),
+      ...unknownOutputs(graph, stageModels.listings),
       ...unsupported(graph, stageModels),
       ...unmadeKinds(graph, handOvers, stageModels),
       ...severalSpaces(graph, handOvers),

@@ -2,6 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import type { StageModel } from '../../../domain/cohorts/costs.ts'
 import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
 import type { StageInput } from '../../../domain/cohorts/known-inputs.ts'
+import type { StageOutput } from '../../../domain/cohorts/known-outputs.ts'
 import { accessTo } from '../../../domain/endpoint.ts'
 import { estimateMs } from '../../../domain/estimates.ts'
 import { asker } from '../../../domain/nearest-name.ts'
@@ -15,7 +16,7 @@ import { readMeasured, readModelFacts } from '../tasks/estimates.ts'
 const MOST_NAMES = 1_000
 
 /** The model of a fallback that can be called. */
-export interface FallbackModel extends StageModel {
+export interface FallbackModel extends StageModel, StageInput {
   /** Its endpoint, as the request names it. */
   ref: string
   version_id: string
@@ -28,12 +29,12 @@ export interface StageModels {
   fallbacks: Map<string, FallbackModel[]>
   /** The versions behind the stages, whose spaces are registered. */
   configs: Map<string, string>
-  /** What the endpoints of the stages take. */
-  inputs: Map<string, StageInput>
+  /** What the endpoints of the stages take and give. */
+  listings: Map<string, StageInput & StageOutput>
   reasons: PlanReason[]
 }
 
-type Found = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms'>
+type Found = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms' | 'output_schema'>
 
 /** Reads the models that the stages of a graph call on behalf of an account, with what each is expected to take. */
 export async function readStageModels(
@@ -55,7 +56,7 @@ export async function readStageModels(
     models: new Map(),
     fallbacks: new Map(),
     configs: new Map(),
-    inputs: new Map(),
+    listings: new Map(),
     reasons: [],
   }
   for (const stage of stages) {
@@ -67,11 +68,12 @@ export async function readStageModels(
     if (!row || refusal) continue
     result.models.set(stage.stage_id, estimate(row))
     result.configs.set(stage.stage_id, row.version_id)
-    result.inputs.set(stage.stage_id, row)
+    result.listings.set(stage.stage_id, row)
     const usable = stage.fallbacks.flatMap((ref) => {
       const fallback = found.get(ref)
       if (!fallback || refusalOf(fallback, stage, { accountId, meant })) return []
-      return [{ ...estimate(fallback), ref, version_id: fallback.version_id }]
+      const { version_id, input_schema } = fallback
+      return [{ ...estimate(fallback), ref, version_id, input_schema }]
     })
     result.fallbacks.set(stage.stage_id, usable)
   }

@@ -9,13 +9,13 @@ export const findCallableEndpoint = (db: Kysely<Database>, idOrName: string) =>
     .where(isUuid(idOrName) ? 'endpoint.id' : 'endpoint.name', '=', idOrName.toLowerCase())
     .executeTakeFirst()
 
-/** Reads the same of many endpoints, with what their stages of cohorts are expected to take, by the ids or names as they are given. */
+/** Reads the same of many endpoints, with what their stages of cohorts give and are expected to take, by the ids or names as they are given. */
 export async function findCallableEndpoints(db: Kysely<Database>, idsOrNames: readonly string[]) {
   const [ids, names] = [true, false].map((wantsId) =>
     idsOrNames.filter((one) => isUuid(one) === wantsId).map((one) => one.toLowerCase()),
   )
   const rows = await callableEndpoints(db)
-    .select(['endpoint.version_id', 'endpoint.latency_ms'])
+    .select(['endpoint.version_id', 'endpoint.latency_ms', 'endpoint.output_schema'])
     .where(sql<boolean>`(endpoint.id = any(${ids}::uuid[]) or endpoint.name = any(${names}::text[]))`)
     .execute()
   return new Map(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
 import { graphOf } from '../../../domain/cohorts/graph.ts'
-import { unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
+import { unfitFallbacks, unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
 
 const CHAT = { task_type: 'chat', input_schema: CHAT_LISTING.input_schema }
 const CLOSED = {
@@ -9,32 +9,96 @@ const CLOSED = {
   input_schema: { type: 'object', properties: { code: {} }, additionalProperties: false },
 }
 const OPEN = { task_type: 'classification', input_schema: { type: 'object', properties: { instances: {} } } }
-
-const found = (path: string, input: typeof CHAT | typeof CLOSED | typeof OPEN, more: object = {}) => {
-  const edge = { edge_id: 'in', from: { stage_id: 'input' }, to: { stage_id: 'a', path }, ...more }
-  const graph = graphOf({ stages: [{ stage_id: 'a', endpoint_id: 'x' }], edges: [edge] })
-  return unknownInputs(graph, new Map([['a', input]]))
+const TABLE = {
+  task_type: 'regression',
+  input_schema: { type: 'object', properties: { instances: {} }, required: ['instances'] },
 }
+type Input = typeof CHAT | typeof CLOSED | typeof OPEN | typeof TABLE
 
-describe('edges into members that an input does not have', () => {
-  it('are refused for chats, with what the input has', () => {
-    const [reason, ...more] = found('/mesages/0/content', CHAT)
+const given = (asked: { paths?: string[]; input?: object; space?: object; fallbacks?: string[] }) => {
+  const { paths = [], input = {}, space, fallbacks = [] } = asked
+  const edges = paths.map((path, i) => ({
+    edge_id: `in-${i}`,
+    from: { stage_id: space ? 'b' : 'input' },
+    to: { stage_id: 'a', path },
+    ...(space && { space }),
+  }))
+  return graphOf({ stages: [{ stage_id: 'a', endpoint_id: 'x', input, fallbacks }], edges } as never)
+}
+const found = (input: Input, asked: Parameters<typeof given>[0]) =>
+  unknownInputs(given(asked), new Map([['a', input]]))
 
-    assert.deepEqual([reason?.code, reason?.edge_id, more], ['unknown_input', 'in', []])
-    assert.match(reason?.message ?? '', /has no "mesages"; it has messages, max_tokens/)
-    assert.deepEqual(found('/messages/0/content', CHAT), [])
-    assert.deepEqual(found('/seed', CHAT), [])
-    assert.deepEqual(found('', CHAT), [])
+describe('members that an input does not have', () => {
+  it('are refused of edges into chats, with what was meant and what there is', () => {
+    const [reason, ...more] = found(CHAT, { paths: ['/mesages/0/content'] })
+
+    assert.deepEqual([reason?.code, reason?.edge_id, more], ['unknown_input', 'in-0', []])
+    assert.match(
+      reason?.message ?? '',
+      /^edge "in-0": .* takes no "mesages"; did you mean "messages"\? It takes messages, max_tokens/,
+    )
+    for (const path of ['/messages/0/content', '/seed', ''])
+      assert.deepEqual(found(CHAT, { paths: [path] }), [], path)
   })
 
-  it('are refused where the schema closes its members, and nowhere else', () => {
-    assert.equal(found('/cod', CLOSED).length, 1)
-    assert.deepEqual(found('/code', CLOSED), [])
-    assert.deepEqual(found('/instnces/0', OPEN), [])
+  it('are refused of what is given with the graph', () => {
+    const [reason, ...more] = found(CHAT, { input: { messages: [], max_tokns: 5, seed: 1 } })
+
+    assert.deepEqual([reason?.code, reason?.stage_id, more], ['unknown_input', 'a', []])
+    assert.match(
+      reason?.message ?? '',
+      /^stage "a": its endpoint takes no "max_tokns"; did you mean "max_tokens"\?/,
+    )
+    assert.equal(found(CLOSED, { input: { code: '', cod: '' } }).length, 1)
+  })
+
+  it('are refused where the schema closes its members', () => {
+    assert.equal(found(CLOSED, { paths: ['/cod'] }).length, 1)
+    assert.deepEqual(found(CLOSED, { paths: ['/code'] }), [])
+    assert.deepEqual(found(OPEN, { paths: ['/instnces/0'] }), [])
+  })
+
+  it('are refused of an open schema where nobody gives what it requires', () => {
+    const [reason, ...more] = found(TABLE, { paths: ['/instnces/0'] })
+
+    assert.deepEqual([reason?.edge_id, more], ['in-0', []])
+    assert.match(
+      reason?.message ?? '',
+      /did you mean "instances"\? .* nothing gives it instances, which it needs$/,
+    )
+    assert.equal(found(TABLE, { input: { instnces: [] } }).length, 1)
+    for (const asked of [
+      { paths: ['/instances/0', '/more'] },
+      { paths: ['/more'], input: { instances: [] } },
+      { paths: ['', '/more'] },
+      { paths: [] },
+    ])
+      assert.deepEqual(found(TABLE, asked), [], JSON.stringify(asked))
   })
 
   it('are no matter of what goes between spaces', () => {
-    const spaces = { from: { stage_id: 'b' }, space: { source: 'kv', target: 'kv' } }
-    assert.deepEqual(found('/cache', CHAT, spaces), [])
+    assert.deepEqual(found(CHAT, { paths: ['/cache'], space: { source: 'kv', target: 'kv' } }), [])
+  })
+})
+
+describe('a fallback for another task', () => {
+  const refused = (own: Input, fallback: Input, asked: Parameters<typeof given>[0]) =>
+    unfitFallbacks(given(asked), new Map([['a', own]]), new Map([['a', [{ ...fallback, ref: 'draft' }]]]))
+
+  it('is refused where it takes nothing of what the stage is given', () => {
+    const [reason, ...more] = refused(TABLE, CHAT, { paths: ['/instances/0'] })
+
+    assert.deepEqual([reason?.code, reason?.stage_id, more], ['unknown_input', 'a', []])
+    assert.match(reason?.message ?? '', /"draft" serves chat and takes messages, .*: instances$/)
+    assert.equal(refused(CHAT, TABLE, { input: { messages: [], max_tokens: 5 } }).length, 1)
+  })
+
+  it('is left alone where it takes some of it, or where that is not known', () => {
+    assert.deepEqual(refused(TABLE, OPEN, { paths: ['/instances/0'] }), [])
+    assert.deepEqual(refused(TABLE, TABLE, { paths: ['/more'] }), [])
+    assert.deepEqual(refused(TABLE, CHAT, { paths: [''] }), [])
+    assert.deepEqual(refused(TABLE, CHAT, {}), [])
+    const unnamed = { task_type: 'other', input_schema: { type: 'object' } } as unknown as typeof OPEN
+    assert.deepEqual(refused(TABLE, unnamed, { paths: ['/instances/0'] }), [])
   })
 })
