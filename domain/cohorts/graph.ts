@@ -1,6 +1,7 @@
 import type { Edge, PlanReason, PlanRequest, Stage, StageOperation } from '../../schemas/cohort-plan.ts'
 import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
 import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
+import { asker } from '../nearest-name.ts'
 import { overlap, PointerError, withValueAt } from './pointer.ts'
 
 /** The `stage_id` that stands for the input of the run. */
@@ -109,27 +110,31 @@ export function faultsOf(graph: Graph): PlanReason[] {
 function unknownStages({ stages, edges, outputs }: Graph): PlanReason[] {
   const known = new Set(stages.map(({ stage_id }) => stage_id))
   const reasons: PlanReason[] = []
+  const meant = asker([...known])
+  const meantFrom = asker([...known, RUN_INPUT])
+  const report = (
+    what: string,
+    name: string,
+    { ask = meant, ...where }: Pick<PlanReason, 'stage_id' | 'edge_id'> & { ask?: typeof meant } = {},
+  ) => {
+    const question = ask(name)
+    const message = `${what} "${name}", and no stage has this stage_id${question && `; ${question}`}`
+    reasons.push({ code: 'unknown_stage', message, ...where })
+  }
   for (const { edge_id, from, to } of edges) {
     if (from.stage_id !== RUN_INPUT && !known.has(from.stage_id))
-      reasons.push(unknown(`edge "${edge_id}" begins at "${from.stage_id}"`, { edge_id }))
-    if (!known.has(to.stage_id))
-      reasons.push(unknown(`edge "${edge_id}" ends at "${to.stage_id}"`, { edge_id }))
+      report(`edge "${edge_id}" begins at`, from.stage_id, { edge_id, ask: meantFrom })
+    if (!known.has(to.stage_id)) report(`edge "${edge_id}" ends at`, to.stage_id, { edge_id })
   }
   for (const { name, stage_id } of outputs)
-    if (!known.has(stage_id)) reasons.push(unknown(`output "${name}" comes from "${stage_id}"`, {}))
+    if (!known.has(stage_id)) report(`output "${name}" comes from`, stage_id)
   for (const { stage_id, placement } of stages) {
     const other = placement?.same_node_as
     if (other !== undefined && !known.has(other))
-      reasons.push(unknown(`stage "${stage_id}" wants the node of "${other}"`, { stage_id }))
+      report(`stage "${stage_id}" wants the node of`, other, { stage_id })
   }
   return reasons
 }
-
-const unknown = (what: string, where: Pick<PlanReason, 'stage_id' | 'edge_id'>): PlanReason => ({
-  code: 'unknown_stage',
-  message: `${what}, and no stage has this stage_id`,
-  ...where,
-})
 
 function cycles({ stages, edges }: Graph): PlanReason[] {
   const before = new Set<string>()

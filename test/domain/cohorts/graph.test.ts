@@ -67,4 +67,20 @@ describe('faults of a graph', () => {
       ['unknown_stage'],
     )
   })
+
+  it('ask which stage was meant', () => {
+    const misspelled = graphOf({
+      stages: [
+        { stage_id: 'classifier', endpoint_id: 'e' },
+        { stage_id: 'judge', endpoint_id: 'e', placement: { same_node_as: 'clasifier' } },
+      ],
+      edges: [
+        { from: { stage_id: 'inptu' }, to: { stage_id: 'clasifier', path: '/x' } },
+        { from: { stage_id: 'ghost' }, to: { stage_id: 'judge', path: '/x' } },
+      ],
+      outputs: [{ name: 'out', stage_id: 'jugde' }],
+    })
+    const asked = faultsOf(misspelled).map(({ message }) => /did you mean "(\w+)"\?$/.exec(message)?.[1])
+    assert.deepEqual(asked, ['input', 'classifier', undefined, 'judge', 'classifier'])
+  })
 })
