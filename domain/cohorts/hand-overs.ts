@@ -53,12 +53,14 @@ export function valueHandOver({ to }: Pick<GraphEdge, 'to'>): HandOver {
   }
 }
 
-interface Sides {
+export interface Sides {
   source: readonly KnownSpace[]
   target: readonly KnownSpace[]
   /** Evidence between the two spaces that the edge names. */
   evidence: readonly KnownEvidence[]
   minScore: number
+  /** The endpoints of both sides; nobody reads of them in a run that goes on. */
+  endpoints?: { source: string; target: string } | undefined
 }
 
 /** Returns the space of a side by its name, or the reason why the edge cannot use it. */
@@ -92,7 +94,7 @@ function kindsDiffer(from: KnownSpace, to: KnownSpace): string {
  */
 export function spaceHandOver(
   edge: Pick<GraphEdge, 'edge_id' | 'space' | 'min_score'>,
-  { source, target, evidence, minScore }: Sides,
+  { source, target, evidence, minScore, endpoints }: Sides,
 ): HandOver | PlanReason {
   const { edge_id } = edge
   const from = spaceOf(edge, source, { name: edge.space!.source, side: 'source' })
@@ -100,6 +102,9 @@ export function spaceHandOver(
   const to = spaceOf(edge, target, { name: edge.space!.target, side: 'target' })
   if ('code' in to) return to
   if (from.kind !== to.kind) return because('space_mismatch', edge_id, kindsDiffer(from, to))
+  const both = endpoints
+    ? `"${from.name}" of "${endpoints.source}" and "${to.name}" of "${endpoints.target}"`
+    : `"${from.name}" and "${to.name}"`
   const handOver = {
     kind: to.kind,
     source_space_id: from.id,
@@ -115,14 +120,14 @@ export function spaceHandOver(
     return because(
       'space_mismatch',
       edge_id,
-      `"${from.name}" and "${to.name}" are different spaces of ${from.kind}${from.kind === 'tokens' ? ': their tokenizers are not the same' : ''}`,
+      `${both} are different spaces of ${from.kind}${from.kind === 'tokens' ? ': their tokenizers are not the same' : ''}`,
     )
   const deciding = decidingEvidence(evidence.filter(({ adapter }) => !adapter || MAPPED.includes(to.kind)))
   if (!deciding)
     return because(
       'evidence_missing',
       edge_id,
-      `"${from.name}" and "${to.name}" are different spaces, and nothing shows that one may stand for the other; ${MAPPED.includes(to.kind) ? 'let a structured run measure it' : 'an evaluator may register evidence of their identity'}`,
+      `${both} are different spaces, and nothing shows that one may stand for the other; ${MAPPED.includes(to.kind) ? 'let a structured run measure it' : 'an evaluator may register evidence of their identity'}`,
     )
   if (deciding.status === 'expired' || deciding.status === 'revoked')
     return because(

@@ -3,6 +3,7 @@ import { type Graph, type GraphEdge, RUN_INPUT } from '../../../domain/cohorts/g
 import {
   type HandOver,
   type KnownSpace,
+  type Sides,
   spaceHandOver,
   spaceOf,
   valueHandOver,
@@ -23,13 +24,14 @@ export interface HandOvers {
 export async function readHandOvers(
   db: Kysely<Database>,
   { edges, constraints }: Pick<Graph, 'edges' | 'constraints'>,
-  { configs, fallbacks }: Pick<StageModels, 'configs' | 'fallbacks'>,
+  { configs, models, fallbacks }: Pick<StageModels, 'configs' | 'models' | 'fallbacks'>,
 ): Promise<HandOvers> {
   const between = edges.filter(({ space }) => space)
   const others = [...fallbacks.values()].flatMap((all) => all.map(({ version_id }) => version_id))
   const spaces =
     between.length > 0 ? await readSpaces(db, [...new Set([...configs.values(), ...others])]) : new Map()
   const spacesOf = (stage: string): readonly KnownSpace[] => spaces.get(configs.get(stage) ?? '') ?? []
+  const nameOf = (stage: string) => models.get(stage)?.model_name ?? stage
   const minScore = constraints.min_score
   const result: HandOvers = { handOvers: new Map(), reasons: [] }
   for (const edge of edges) {
@@ -39,7 +41,8 @@ export async function readHandOvers(
       continue
     }
     const [source, target] = [spacesOf(from.stage_id), spacesOf(to.stage_id)]
-    const found = await connect(db, edge, { source, target, minScore })
+    const endpoints = { source: nameOf(from.stage_id), target: nameOf(to.stage_id) }
+    const found = await connect(db, edge, { source, target, minScore, endpoints })
     if ('code' in found) {
       result.reasons.push(found)
       continue
@@ -48,7 +51,10 @@ export async function readHandOvers(
     for (const side of ['from', 'to'] as const)
       for (const { ref, version_id } of fallbacks.get(edge[side].stage_id) ?? []) {
         const its = spaces.get(version_id) ?? []
-        const sides = side === 'from' ? { source: its, target } : { source, target: its }
+        const sides =
+          side === 'from'
+            ? { source: its, target, endpoints: { ...endpoints, source: ref } }
+            : { source, target: its, endpoints: { ...endpoints, target: ref } }
         const instead = insteadOf(found, side, await connect(db, edge, { ...sides, minScore }), edge_id)
         if ('code' in instead)
           result.reasons.push({
@@ -128,17 +134,14 @@ function insteadOf(
 async function connect(
   db: Kysely<Database>,
   edge: Pick<GraphEdge, 'edge_id' | 'space' | 'min_score'>,
-  {
-    source,
-    target,
-    minScore,
-  }: { source: readonly KnownSpace[]; target: readonly KnownSpace[]; minScore: number },
+  sides: Omit<Sides, 'evidence'>,
 ): Promise<HandOver | PlanReason> {
+  const { source, target } = sides
   const evidence = await evidenceOf(db, [
     spaceOf(edge, source, { name: edge.space!.source, side: 'source' }),
     spaceOf(edge, target, { name: edge.space!.target, side: 'target' }),
   ])
-  return spaceHandOver(edge, { source, target, evidence, minScore })
+  return spaceHandOver(edge, { ...sides, evidence })
 }
 
 const evidenceOf = (

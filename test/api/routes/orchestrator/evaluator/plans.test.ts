@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { PlanReason } from '../../../../../schemas/cohort-plan.ts'
 import { buildEndpoint, buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { embeddingSpace, evaluate, evidenceBody } from '../../../../support/builders/evidence.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -31,11 +32,11 @@ describe('a plan with vectors', () => {
     return { id, endpoint: endpoint.id, space: body.spaces[0].space_id as string }
   }
 
-  /** The codes that a plan gives for its only hand-over. */
-  async function reasons(
+  /** What a plan says of its only hand-over. */
+  async function told(
     from: { endpoint: string },
     to: { endpoint: string; fallbacks?: string[] },
-  ): Promise<string[]> {
+  ): Promise<PlanReason[]> {
     const { status, body, text } = await api.call('POST', '/api/v1/cohorts:plan', {
       key,
       headers: { 'x-account-id': accountId },
@@ -54,10 +55,27 @@ describe('a plan with vectors', () => {
       },
     })
     assert.equal(status, 200, text)
-    return body.reasons.flatMap(({ code, edge_id }: { code: string; edge_id?: string }) =>
-      edge_id ? [code] : [],
-    )
+    return body.reasons.filter(({ edge_id }: PlanReason) => edge_id)
   }
+
+  const reasons = async (...sides: Parameters<typeof told>) => (await told(...sides)).map(({ code }) => code)
+
+  it('names the endpoints of both sides, and the fallback in the place of one', async () => {
+    const from = await model(embeddingSpace(4))
+    const to = await model(embeddingSpace(6, { name: 'input', role: 'accepts' }))
+    const fallback = await model(embeddingSpace(4, { name: 'input', role: 'accepts' }))
+
+    const [reason] = await told(from, to)
+    assert.match(
+      reason?.message ?? '',
+      new RegExp(
+        `"output" of "endpoint-${from.endpoint}" and "input" of "endpoint-${to.endpoint}" are different`,
+      ),
+    )
+    await evaluate(api, 'evidence', evidenceBody({ source_space_id: from.space, target_space_id: to.space }))
+    const [ofFallback] = await told(from, { ...to, fallbacks: [fallback.endpoint] })
+    assert.match(ofFallback?.message ?? '', new RegExp(`"input" of "${fallback.endpoint}" are different`))
+  })
 
   it('says what is missing, until there is evidence, and when it has ended', async () => {
     const from = await model(embeddingSpace(4))
