@@ -1,4 +1,5 @@
 import { HearthError } from '../client/index.ts'
+import type { Issue } from '../domain/errors.ts'
 import { CliError, WRONG_USE } from './cli-error.ts'
 import type { Found } from './platform.ts'
 
@@ -8,7 +9,7 @@ const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
 /** Returns the error that a command ends with: what has failed, and what to do. */
 export function inWordsOf(err: unknown, { baseUrl, key }: { baseUrl: string; key: Found }): unknown {
   if (!(err instanceof HearthError)) return err
-  const { status, code, message, retryAfter, requestId } = err
+  const { status, code, message, retryAfter, requestId, details } = err
   if (code === 'unreachable')
     return new CliError(
       `Nothing answers at ${baseUrl} (${message}). Is the platform running? \`npm start\` starts one here; --base-url names another.`,
@@ -25,5 +26,6 @@ export function inWordsOf(err: unknown, { baseUrl, key }: { baseUrl: string; key
     ...(status >= 500 && requestId !== undefined ? [`request ${requestId}`] : []),
   ]
   const isWrong = WRONG_REQUESTS.has(status) || code === 'account_mismatch'
-  return new CliError([`${message} (${code})`, ...more].join('; '), isWrong ? WRONG_USE : 1)
+  const issues = details['issues'] as readonly Issue[] | undefined
+  return new CliError([`${message} (${code})`, ...more].join('; '), isWrong ? WRONG_USE : 1, issues)
 }

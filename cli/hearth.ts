@@ -34,11 +34,20 @@ process.stdout.on('error', (err: NodeJS.ErrnoException) => {
   process.exit(0)
 })
 
+/** Tells the faults of a refused request beyond the one that the message tells. */
+function othersIn({ message, issues }: CliError): string[] {
+  const faults = issues.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`)
+  return faults.filter((fault) => !message.includes(fault))
+}
+
 main(process.argv.slice(2)).catch((err: unknown) => {
   // The class is not imported: with the settings it would double what a start costs.
   const isSetting = err instanceof Error && err.name === 'ConfigError'
   const isTold = err instanceof CliError || isSetting
-  if (isTold) remark(`hearth: ${err.message}`)
+  if (isTold) {
+    remark(`hearth: ${err.message}`)
+    if (err instanceof CliError) for (const words of othersIn(err)) remark(`        ${words}`)
+  }
   // oxlint-disable-next-line no-console -- the stack of a fault of this program
   else console.error(err)
   process.exitCode = err instanceof CliError ? err.exitCode : isSetting ? WRONG_USE : FAULT

@@ -28,9 +28,12 @@ const UNREADABLE: Readonly<Record<string, string>> = {
 
 const whyUnreadable = ({ code = '', message }: NodeJS.ErrnoException): string => UNREADABLE[code] ?? message
 
+/** What begins as JSON does; a file of such a name is given as `./5`. */
+const JSON_TEXT = /^\s*(?:[{["]|(?:-?\d+(?:\.\d+)?|true|false|null)\s*$)/
+
 /** Reads the input of a run, which is given as JSON or as the name of a file that holds it. */
 export const readInput = (given: string): JsonObject =>
-  /^\s*[{["]/.test(given) ? objectIn(given, '--input') : readObject(given)
+  JSON_TEXT.test(given) ? objectIn(given, '--input') : readObject(given)
 
 function objectIn(text: string, place: string): JsonObject {
   let value: unknown

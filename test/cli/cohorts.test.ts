@@ -176,6 +176,8 @@ describe('hearth cohorts', () => {
     ['a file that holds no graph', ['plan', 'package.json'], /package\.json is no graph: it needs "stages"/],
     ['a file that holds no run', ['run', 'package.json'], /package\.json is no run/],
     ['an input that is not JSON', ['run', 'package.json', '--input', '{words}'], /--input is not JSON/],
+    ['an input that is a list', ['run', 'package.json', '--input', '[1]'], /--input must hold a JSON object/],
+    ['an input that is a number', ['run', 'package.json', '--input', '5'], /--input must hold a JSON object/],
     [
       'both from standard input',
       ['run', '-', '--input', '-'],
@@ -234,5 +236,19 @@ describe('hearth cohorts', () => {
 
     assert.equal(code, 2)
     assert.match(err, /body\.stages\.0\.stage_id: .*lower-case letter/)
+  })
+
+  it('names every fault of a graph that the platform refuses', async () => {
+    const edge = { from: { stage_id: 'input' }, to: { stage_id: 'a', path: '/x' }, spaces: {} }
+    const graph = {
+      stages: [{ stage_id: 'a', endpoint_id: 'x', timeout: 5 }],
+      edges: [edge],
+      constraints: { deadline: 5 },
+    }
+    const { code, err } = await cohorts('plan', file(graph))
+
+    assert.equal(code, 2)
+    for (const place of ['stages.0.timeout', 'edges.0.spaces', 'constraints.deadline'])
+      assert.equal(err.split(`body.${place}: Unknown field`).length, 2, err)
   })
 })
