@@ -29,7 +29,7 @@ export function nodeCommands(nodes: Command): void {
         node.account_id,
         node.inventory.hardware,
         node.memory_free_mb === null ? null : `${node.memory_free_mb} of ${node.inventory.memory_mb} MB`,
-        `${node.models.filter(({ state }) => state !== 'evicted').length} of ${node.ordered_models.length} ordered`,
+        `holds ${node.models.filter(({ state }) => state !== 'evicted').length} of ${node.ordered_models.length} sent to it`,
         isolationOf(node),
         node.last_seen_at,
       ])

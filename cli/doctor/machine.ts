@@ -103,12 +103,14 @@ async function checkPort({
   HEARTH_DATA_DIR: data,
 }: Config): Promise<Check> {
   const about = 'Port'
+  const ready = readReady(join(data, 'ready.json'))
+  const running = ready && new URL(ready.base_url)
+  const address = running?.hostname.replaceAll(/[[\]]/g, '')
+  if (address && (await whyNotListening(address, Number(running?.port))) === 'EADDRINUSE')
+    return ok(about, `${running?.port} on ${address} is that of the platform running here`)
   if (port === 0) return ok(about, 'any free one (HEARTH_PORT=0)')
   const why = await whyNotListening(host, port)
   if (why === undefined) return ok(about, `${port} on ${host} is free for \`npm start\``)
-  const ready = readReady(join(data, 'ready.json'))
-  if (why === 'EADDRINUSE' && ready && new URL(ready.base_url).port === String(port))
-    return ok(about, `${port} on ${host} is that of the platform running here`)
   return why === 'EADDRINUSE'
     ? warning(
         about,

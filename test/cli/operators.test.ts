@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { newId } from '../../domain/ids.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 import { startNode } from '../support/servers/node.ts'
@@ -154,6 +155,30 @@ describe('hearth for operators', () => {
       ['wrong', 'npx hearth login takes another key'],
     )
     assert.match(about('Nodes')[0]?.message ?? '', /refuses this operations key/)
+  })
+
+  it('finds the port of the platform that runs on the data directory, whatever else is configured', async () => {
+    const servers = [createServer(), createServer()]
+    const [other, own] = await Promise.all(
+      servers.map(async (server) => {
+        server.listen(0, '127.0.0.1')
+        await once(server, 'listening')
+        return (server.address() as AddressInfo).port
+      }),
+    )
+    const ready = {
+      base_url: `http://127.0.0.1:${own}`,
+      api_key: 'k',
+      operations_key: 'o',
+      account_id: newId(),
+    }
+    writeFileSync(join(hearth.folder, 'ready.json'), JSON.stringify(ready))
+    const { about } = await checks({ HEARTH_PORT: String(other), HEARTH_DATA_DIR: hearth.folder })
+    for (const server of servers) server.close()
+
+    assert.deepEqual(about('Port'), [
+      { about: 'Port', state: 'ok', message: `${own} on 127.0.0.1 is that of the platform running here` },
+    ])
   })
 
   it('finds clocks that differ, what answers and is no platform, and what does not answer', async () => {
