@@ -2,6 +2,7 @@ import type { ErrorObject as AjvError } from 'ajv/dist/2020.js'
 import type { Issue } from '../../domain/errors.ts'
 import { faultInWords, oneOf, short } from '../../domain/fault-words.ts'
 import { didYouMean } from '../../domain/nearest-name.ts'
+import { belongsTo } from './known-places.ts'
 
 type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'parentSchema'>
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
@@ -11,11 +12,13 @@ const UNKNOWN_FIELD = 'Unknown field'
 /** Each error is compared with all others, so no more than these are looked at. */
 const MOST_COMPARED = 1_000
 
-/** Converts ajv's errors to the `detail` of a 422. */
-export function toIssues(where: Where, all: readonly ErrorObject[]): Issue[] {
+/** Converts ajv's errors to the `detail` of a 422. In the whole schema a misplaced field may be found. */
+export function toIssues(where: Where, all: readonly ErrorObject[], schema?: object): Issue[] {
   const errors = all.slice(0, MOST_COMPARED)
   const telling = errors.filter((error) => !isNoise(error, errors))
-  const issues = (telling.length ? telling : errors).slice(0, MOST).map((error) => toIssue(where, error))
+  const issues = (telling.length ? telling : errors)
+    .slice(0, MOST)
+    .map((error) => toIssue(where, error, schema))
   // A mistyped field explains the one that is missing, and the first fault is the message of the whole.
   return [...issues.filter(isTypo), ...issues.filter((issue) => !isTypo(issue))]
 }
@@ -58,7 +61,7 @@ const isBranchOf = ({ keyword, parentSchema }: ErrorObject, union: ErrorObject):
   membersToChoose(union) !== undefined &&
   branchesOf(union).some((branch) => branch === parentSchema)
 
-function toIssue(where: Where, error: ErrorObject): Issue {
+function toIssue(where: Where, error: ErrorObject, schema?: object): Issue {
   const loc: (string | number)[] = [where, ...pointer(error.instancePath)]
   const choice = membersToChoose(error)
   if (choice) {
@@ -80,7 +83,7 @@ function toIssue(where: Where, error: ErrorObject): Issue {
     case 'unevaluatedProperties': {
       const { additionalProperty, unevaluatedProperty } = error.params
       const name = short(additionalProperty ?? unevaluatedProperty)
-      const meant = didYouMean(name, membersOf(error))
+      const meant = didYouMean(name, membersOf(error)) || belongsTo(schema, name)
       return {
         loc: [...loc, name],
         msg: `${UNKNOWN_FIELD}${meant && `; ${meant}`}`,

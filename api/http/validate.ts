@@ -49,11 +49,11 @@ class Compiler {
     return (value, large = false) => {
       first ??= this.#first.compile(schema)
       if (first(value)) return value
-      if (large) throw invalidFor(toIssues(where, first.errors ?? []), where)
+      if (large) throw invalidFor(toIssues(where, first.errors ?? [], schema), where)
 
       all ??= this.#all.compile(schema)
       const { errors } = all(value) ? first : all
-      throw invalidFor(toIssues(where, errors ?? []), where)
+      throw invalidFor(toIssues(where, errors ?? [], schema), where)
     }
   }
 }

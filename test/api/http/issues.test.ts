@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import Type from 'typebox'
+import Type, { type TSchema } from 'typebox'
 import { jsonCheck } from '../../../api/http/validate.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
@@ -30,6 +30,36 @@ describe('what is wrong with a body', () => {
         return true
       },
     )
+  })
+
+  it('says where an unknown field belongs, unless many objects have one of its name', () => {
+    const of = (fields: Record<string, TSchema>) => Type.Object(fields, { additionalProperties: false })
+    const text = Type.Optional(Type.String())
+    const edge = of({ space: Type.Optional(of({ source: text })), least: text, ways: text, id: text })
+    const places = ['a', 'b', 'c'].map((name) => [name, Type.Optional(of({ id: text }))])
+    const schema = of({
+      edges: Type.Optional(Type.Array(edge)),
+      limits: Type.Optional(of({ least: text, until: text })),
+      ...Object.fromEntries(places),
+    })
+    const said = (value: object): unknown => {
+      try {
+        return jsonCheck('body', schema)(value)
+      } catch (err) {
+        return (err as ApiError).message
+      }
+    }
+    assert.equal(said({ limits: { ways: 'x' } }), 'body.limits.ways: Unknown field; it belongs to edges[]')
+    assert.equal(
+      said({ edges: [{ space: { least: 'x' } }] }),
+      'body.edges.0.space.least: Unknown field; it belongs to edges[] or limits',
+    )
+    assert.equal(
+      said({ limits: { edges: [] } }),
+      'body.limits.edges: Unknown field; it belongs to the outermost object',
+    )
+    assert.equal(said({ limits: { id: 'x' } }), 'body.limits.id: Unknown field')
+    assert.equal(said({ limits: { other: 'x' } }), 'body.limits.other: Unknown field')
   })
 
   it('names one of several members that would do with everything else that is wrong', () => {

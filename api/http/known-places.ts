@@ -1,0 +1,32 @@
+const DEEPEST = 12
+/** A name that more objects have than these tells nothing of where it was meant to be. */
+const MOST_PLACES = 3
+
+/** Says which objects of a schema have a member of this name, such as `edges[]`; an empty text where none or many have. */
+export function belongsTo(schema: unknown, name: string): string {
+  const places = new Set<string>()
+  collect(schema, { name, place: '', depth: 0, places })
+  if (places.size === 0 || places.size > MOST_PLACES) return ''
+  return `it belongs to ${[...places].map((place) => place || 'the outermost object').join(' or ')}`
+}
+
+interface Walk {
+  name: string
+  place: string
+  depth: number
+  places: Set<string>
+}
+
+function collect(schema: unknown, walk: Walk): void {
+  if (typeof schema !== 'object' || schema === null || walk.depth > DEEPEST) return
+  const { properties, items, anyOf, oneOf, allOf } = schema as Record<string, unknown>
+  const into = (inner: unknown, place: string) => collect(inner, { ...walk, place, depth: walk.depth + 1 })
+  if (typeof properties === 'object' && properties !== null) {
+    if (Object.hasOwn(properties, walk.name)) walk.places.add(walk.place)
+    for (const [member, inner] of Object.entries(properties))
+      into(inner, walk.place === '' ? member : `${walk.place}.${member}`)
+  }
+  if (items !== undefined) into(items, `${walk.place}[]`)
+  for (const branches of [anyOf, oneOf, allOf])
+    if (Array.isArray(branches)) for (const branch of branches) into(branch, walk.place)
+}
