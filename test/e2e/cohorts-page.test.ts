@@ -50,7 +50,7 @@ describe('docs/cohorts.md, followed word for word', function () {
   }
 
   it('gives the verdict of a panel (S1)', async () => {
-    const output = await typed('panel.json').output
+    const output = await typed('train urgency').output
 
     assert.match(output, /urgency: (?:pending|running), 0 s[^]*Endpoint urgency serves it/)
     assert.match(output, /cohort\.queued[^]*cohort\.started[^]*stage\.called classifier attempt 1/)
@@ -58,10 +58,17 @@ describe('docs/cohorts.md, followed word for word', function () {
     assert.match(output, /"verdict": "Take the first\."/)
   })
 
+  it('gives the same by HTTP', async () => {
+    const output = await typed('cohorts:run').output
+
+    assert.match(output, /"feasible":true[^]*"verdict": "Take the first\."/)
+  })
+
   it('puts a new encoder before an old classifier, once evidence is there (S2)', async () => {
     const refused = await typed('vectors.mjs').output
     const registered = await typed('same_as').output
     const measured = await typed('measure').output
+    const revoked = await typed('revoke').output
 
     assert.match(refused, /space_mismatch: .*same_as/)
     assert.match(registered, /"label": "warm"[^]*evidence_missing/)
@@ -69,6 +76,7 @@ describe('docs/cohorts.md, followed word for word', function () {
       measured,
       /measure: judging, \d+ s[^]*status: 'registered'[^]*vector +embedding[^]*"label": "warm"/,
     )
+    assert.match(revoked, /evidence_revoked/)
   })
 
   it('registers evidence of a program of its own (docs/cohorts-evaluator.md)', async () => {
