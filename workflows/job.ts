@@ -108,11 +108,11 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const offered = new Offered()
   let run: RunToDo | undefined
   const withdrawAtRest = async () => {
-    await condition(() => run !== undefined)
+    // A failure here would end the workflow, and without an answer the node that takes the offer is refused.
+    await CancellationScope.nonCancellable(() => condition(() => run !== undefined))
     // An execution that a worker of 0.12 opened has passed over its pauses, so a replay has to do so as well; claims are
     // refused anyway. The record tells, and not a patch, whose marker such a worker would refuse after a rollback.
     if (run?.paused === undefined) return
-    // A failure here would end the workflow, and without an answer the node that takes the offer is refused.
     const isLeft = await CancellationScope.nonCancellable(() => isAtRest(jobId)).catch(() => false)
     if (isLeft) offered.withdraw()
   }

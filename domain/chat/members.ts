@@ -14,4 +14,4 @@ export const CHAT_MEMBERS: ReadonlySet<string> = new Set(
 )
 
 /** Returns whether a chat request may have a member of this name. */
-export const isChatMember = (name: string): boolean => CHAT_MEMBERS.has(name)
+const isChatMember = (name: string): boolean => CHAT_MEMBERS.has(name)

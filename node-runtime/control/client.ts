@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Dispatcher, Pool, request } from 'undici'
+import { type Dispatcher, Pool } from 'undici'
 import { backoff } from '../../platform/async/retry.ts'
 import type { NodeTools } from '../../schemas/node-tools.ts'
 import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../../schemas/node.ts'
@@ -41,6 +41,7 @@ interface ControlClientOptions {
 
 const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
+const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const PAUSES_MS = { first: 100, longest: 5_000 }
 
 /**
@@ -121,13 +122,20 @@ export class ControlClient {
     return this.call('GET', path, undefined, options)
   }
 
-  /** Reads what a gateway has signed a URL for; repeated, and refused, like a call. */
+  /** Reads what a gateway has named by a URL of its own, from any gateway; repeated, and refused, like a call. */
   download(
     url: string,
     options?: CallOptions,
   ): Promise<Pick<Dispatcher.ResponseData, 'headers'> & { body: Buffer }> {
     return this.#repeatedly(options, async (signal) => {
-      const answer = await request(url, signal && { signal })
+      const base = this.#base()
+      const path = base.pathname.replace(/\/$/, '') + url.slice(url.indexOf('/api/v1/'))
+      const answer = await this.#pool(base.origin).request({
+        method: 'GET',
+        path,
+        ...TIMEOUTS,
+        ...(signal && { signal }),
+      })
       const body = Buffer.from(await answer.body.arrayBuffer())
       if (answer.statusCode !== 200) throw toControlError(answer.statusCode, body.toString())
       return { headers: answer.headers, body }
@@ -170,10 +178,7 @@ export class ControlClient {
     body: object | undefined,
     signal?: AbortSignal,
   ): Promise<T> {
-    const gateways = this.#gateways()
-    const gateway = gateways[this.#preferred % Math.max(1, gateways.length)]
-    if (!gateway) throw new ControlError(503, 'no_capacity', 'no gateway is known')
-    const base = new URL(gateway)
+    const base = this.#base()
     const fullPath = base.pathname.replace(/\/$/, '') + path
     const text = body === undefined ? '' : JSON.stringify(body)
     const answer = await this.#pool(base.origin).request({
@@ -184,13 +189,20 @@ export class ControlClient {
         ...(text && { 'content-type': 'application/json' }),
       },
       body: text || null,
-      headersTimeout: CALL_TIMEOUT_MS,
-      bodyTimeout: CALL_TIMEOUT_MS,
+      ...TIMEOUTS,
       ...(signal && { signal }),
     })
     const reply = await answer.body.text()
     if (answer.statusCode >= 300) throw toControlError(answer.statusCode, reply)
     return (reply ? JSON.parse(reply) : undefined) as T
+  }
+
+  /** Returns the address of the gateway whose turn it is. */
+  #base(): URL {
+    const gateways = this.#gateways()
+    const gateway = gateways[this.#preferred % Math.max(1, gateways.length)]
+    if (!gateway) throw new ControlError(503, 'no_capacity', 'no gateway is known')
+    return new URL(gateway)
   }
 
   #pool(origin: string): Pool {

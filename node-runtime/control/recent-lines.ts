@@ -7,8 +7,8 @@ const CUT = '…'
 const LONGEST_SECRET = 500
 /** Whatever the platform issues, and queries of URLs, which sign what they address. */
 const SECRETS = [
-  [new RegExp(`\\b(?:${Object.values(TOKEN_PREFIX).join('|')})[\\w-]{20,}`, 'g'), '***'],
-  [/(\bhttps?:\/\/[^\s"'<>?]+)\?[^\s"'<>]*/g, '$1?***'],
+  [new RegExp(`(?:${Object.values(TOKEN_PREFIX).join('|')})[\\w-]{20,}`, 'g'), '***'],
+  [/(\b(?:http|ws)s?:\/\/[^\s"'<>?]+)\?[^\s"'<>]*/g, '$1?***'],
 ] as const
 
 /** The newest lines that a node process has logged, and its model servers have written; they end with the process. */

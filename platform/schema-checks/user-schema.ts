@@ -101,13 +101,13 @@ function openCompiler(): Ajv2020 {
   return ajv
 }
 
-/** Keywords that would make ajv load other schemas, or respond asynchronously. */
-const IDENTITY = new Set(['$schema', '$id', '$async'])
+/** Keywords that would make ajv load other schemas, or respond asynchronously, and one that is only for who shows the fields. */
+const LEFT_OUT = new Set(['$schema', '$id', '$async', 'x-order'])
 
 function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
   if (depth > DEEPEST) throw new UserSchemaError(`is nested deeper than ${DEEPEST} levels`)
   if (Array.isArray(value)) return value.map((item) => visit(item, depth)) as never
-  const entries = Object.entries(value as object).filter(([name]) => !IDENTITY.has(name))
+  const entries = Object.entries(value as object).filter(([name]) => !LEFT_OUT.has(name))
   return Object.fromEntries(entries.map(([name, member]) => [name, visit(member, depth)]))
 }
 

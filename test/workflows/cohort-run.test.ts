@@ -289,7 +289,7 @@ describe('cohortRun', () => {
     const resumed = await ended(again.task_id)
     assert.equal(resumed.status, 'succeeded', JSON.stringify(resumed))
     assert.deepEqual(attempts(resumed), { quick: 'succeeded 0', slow: 'succeeded 1' })
-    assert.equal(resumed.cost_credits, PRICE / 1e6)
+    assert.equal(resumed.cost_credits, (2 * PRICE) / 1e6)
     await recorded('cohort-run-deadline', accepted.cohort_id)
   })
 

@@ -233,6 +233,18 @@ describe('a paused run', function () {
     assert.deepEqual([(await read(jobId)).status, (await read(jobId)).attempt], ['pending', 0])
   })
 
+  it('is recorded as cancelled also when it is paused and cancelled before anything of it was read', async () => {
+    const jobId = await createRun(world.api, key, { dataset_id })
+    await until(async () => (await workflowOf(jobId)) === 'RUNNING')
+    // The signal and the cancellation come first, as where no worker was there.
+    await world.workflow(jobId).signal('paused')
+    await world.workflow(jobId).cancel()
+    await using _workers = await world.work(() => Promise.reject(new Error('must not run')))
+
+    await workflowIs(jobId, 'CANCELLED')
+    assert.equal((await read(jobId)).status, 'cancelled')
+  })
+
   it('ends for good when it is cancelled', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     await using _workers = await world.work(() => Promise.reject(new Error('must not run')))

@@ -6,6 +6,9 @@ const TEXT = { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } }
 /** A number that may be left out would else be a text. */
 const NUMBER = { 'ui:options': { inputType: 'number' } }
 
+/** Where all other fields go. */
+const REST = '*'
+
 /** How fields are shown, by their names and by keywords of the form library's UI schema. */
 export interface Fields {
   readonly [name: string]: unknown
@@ -16,7 +19,7 @@ export function fieldsOf(schema: JsonSchema): Fields {
   const properties = Object.entries(propertiesOf(schema))
   const items = itemsOf(schema)
   return {
-    ...(properties.length > 0 && { 'ui:order': [...orderOf(schema), '*'] }),
+    ...(properties.length > 0 && { 'ui:order': [...orderOf(schema), REST] }),
     // A row has its number above it.
     ...(items && {
       items: { ...fieldsOf(items), ...(items['properties'] !== undefined && { 'ui:title': '' }) },
@@ -48,7 +51,7 @@ export function inOrder(value: unknown, schema: JsonSchema): unknown {
 function orderOf(schema: JsonSchema): string[] {
   const names = propertiesOf(schema)
   const order = [schema['x-order'], schema['required']].find((each) => Array.isArray(each)) ?? []
-  return [...new Set(order as string[])].filter((name) => Object.hasOwn(names, name))
+  return [...new Set(order as string[])].filter((name) => Object.hasOwn(names, name) && name !== REST)
 }
 
 export const propertiesOf = ({ properties }: JsonSchema): Record<string, JsonSchema> =>

@@ -29,6 +29,9 @@ const GROUPS: Record<UsageGroup, { key: string; name: string }> = {
   model: { key: 'model_key', name: 'null::text' },
 }
 
+/** A stage that never was at work belongs to a group of which there may be nothing to tell. */
+const IS_USED = sql`sum(request) > 0 or sum(tokens_in) > 0 or sum(tokens_out) > 0 or coalesce(sum(micro), 0) <> 0`
+
 /** Groups to which the stages of a cohort belong each by itself, and its task only through them. */
 const OF_STAGES: ReadonlySet<UsageGroup | PlatformUsageGroup> = new Set(['endpoint', 'model', 'node'])
 
@@ -81,7 +84,7 @@ export async function readUsage(
         sum(tokens_in)::bigint as tokens_in, sum(tokens_out)::bigint as tokens_out,
         coalesce(sum(micro), 0)::bigint as cost_micro
       from work left join costs on costs.task_id = work.id
-      group by 1
+      group by 1 having ${IS_USED}
     )
     select grouped.*, ${sql.raw(name)} as name from grouped order by "group" desc nulls last`.execute(db)
   return rows
@@ -132,7 +135,7 @@ export async function readPlatformUsage(
         sum(tokens_in)::bigint as tokens_in, sum(tokens_out)::bigint as tokens_out,
         coalesce(sum(micro), 0)::bigint as cost_micro
       from work left join costs on costs.task_id = work.id
-      group by 1 order by requests desc, "group" limit ${MOST_GROUPS}
+      group by 1 having ${IS_USED} order by requests desc, "group" limit ${MOST_GROUPS}
     )
     select grouped.*, ${sql.raw(name)} as name from grouped
     order by ${group === 'day' ? sql`"group" desc` : sql`requests desc, "group"`}`.execute(db)

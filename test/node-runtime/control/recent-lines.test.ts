@@ -34,6 +34,10 @@ describe('the lines that a node keeps', () => {
     const [line] = lines.newest('models', 10, MANY)
     assert.deepEqual([line?.model_key, line?.message], ['m', 'GET http://127.0.0.1/objects/a?*** gives 404'])
     assert.deepEqual(messages(lines), ['refused *** and ***; see https://hearth.example/a'])
+    for (const before of [JSON.stringify('\n').slice(1, -1), '\u001b[32m', 'KEY_', '%3D']) {
+      lines.keep('node', `${before}hk_${'d'.repeat(43)}`)
+      assert.equal(messages(lines, 1)[0], `${before}***`)
+    }
     for (const prefix of Object.values(TOKEN_PREFIX)) {
       lines.keep('node', `no ${prefix}${'c'.repeat(32)} here`)
       assert.equal(messages(lines, 1)[0], 'no *** here')

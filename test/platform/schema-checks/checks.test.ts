@@ -85,6 +85,16 @@ describe('checks of what callers wrote', () => {
     assert.ok('unusable' in circle && circle.unusable.includes('circle'))
   })
 
+  it('take the schema of a very wide table, which names all of its columns in order', async () => {
+    await using checks = new SchemaChecks()
+    const names = Array.from({ length: 6_000 }, (_, i) => `a column of the table ${i}`)
+    const properties = Object.fromEntries(names.map((name) => [name, { type: 'number' }]))
+    const schema = { type: 'object', properties, 'x-order': names }
+    const value = json({ [names[0]!]: 1 })
+
+    assert.deepEqual(await checks.check({ owner: 'a', key: 'wide', schema, value }), { faults: [] })
+  })
+
   it('stop what takes too long, keep this thread free and leave room for others', async () => {
     await using checks = new SchemaChecks({ deadlineMs: 1_500, restMs: 1_000 })
     const small = { schema: { type: 'object' }, value: json({}) }
