@@ -53,11 +53,11 @@ const OPTIONS: Options = {
  * properties, which the model itself checks. Throws a `UserSchemaError` for a schema that is too large or too deep.
  */
 export function prepareUserSchema(given: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const schema = withoutWideObjects(given)
+  const schema = withoutWideObjects(withoutLeftOut(given))
   if (JSON.stringify(schema).length > LARGEST_BYTES) {
     throw new UserSchemaError(`is larger than ${LARGEST_BYTES / 1024} KiB`)
   }
-  return withoutIdentity(schema)
+  return schema
 }
 
 /**
@@ -104,7 +104,7 @@ function openCompiler(): Ajv2020 {
 /** Keywords that would make ajv load other schemas, or respond asynchronously, and one that is only for who shows the fields. */
 const LEFT_OUT = new Set(['$schema', '$id', '$async', 'x-order'])
 
-function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
+function withoutLeftOut(value: unknown, depth = 0): Record<string, unknown> {
   if (depth > DEEPEST) throw new UserSchemaError(`is nested deeper than ${DEEPEST} levels`)
   if (Array.isArray(value)) return value.map((item) => visit(item, depth)) as never
   const entries = Object.entries(value as object).filter(([name]) => !LEFT_OUT.has(name))
@@ -112,7 +112,7 @@ function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
 }
 
 const visit = (value: unknown, depth: number): unknown =>
-  typeof value === 'object' && value !== null ? withoutIdentity(value, depth + 1) : value
+  typeof value === 'object' && value !== null ? withoutLeftOut(value, depth + 1) : value
 
 /** Keywords about the members of an object. */
 const ABOUT_MEMBERS = new Set([
