@@ -49,10 +49,7 @@ describe('datasets in the console', function () {
     await tab.page.getByRole('button', { name: 'Settings' }).click()
     await tab.page.getByLabel('epochs', { exact: true }).fill('10000000')
     await tab.page.getByLabel('epochs', { exact: true }).blur()
-    await tab.page
-      .getByRole('alert')
-      .getByText(/^epochs: /)
-      .waitFor()
+    await tab.page.getByRole('alert').getByText('epochs has to be at most 100000', { exact: true }).waitFor()
     assert.ok(await tab.page.getByRole('button', { name: 'Train', exact: true }).isDisabled())
     assert.equal(await tab.page.getByText('From 1 to 100,000.').first().isVisible(), true)
     await tab.page.getByLabel('epochs', { exact: true }).fill('7')

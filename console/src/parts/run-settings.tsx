@@ -104,9 +104,7 @@ export function SettingFaults({ of }: { of: readonly string[] }) {
 
 export function faultsOf(of: HyperparameterSchema, settings: Settings): string[] {
   const schema = formOf(of)
-  return validator
-    .validateFormData(shown(schema, settings), schema)
-    .errors.map(({ property = '', stack }) => `${property.replace(/^\./, '').replaceAll('_', ' ')}: ${stack}`)
+  return validator.validateFormData(shown(schema, settings), schema).errors.map(({ stack }) => stack)
 }
 
 /** The schema without columns, whose descriptions say what is allowed. */
