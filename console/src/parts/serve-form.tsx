@@ -1,28 +1,32 @@
 import { Button, Group, Select, TextInput } from '@mantine/core'
 import { useNavigate } from '@tanstack/react-router'
-import { type FormEvent, useState } from 'react'
+import { type FormEvent, type ReactNode, useState } from 'react'
 import { client } from '../api.ts'
 import type { ModelVersion } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { Failure, Panel } from './page.tsx'
-import { endpointName } from './register-form.tsx'
 
-interface ServeFormProps {
-  model: string
-  versions: readonly ModelVersion[]
+/** The name of an endpoint has fewer characters than that of a run. */
+const endpointName = (text: string): string =>
+  text
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]+/g, '-')
+    .replaceAll(/^[._-]+|[._-]+$/g, '')
+
+interface ServeProps {
+  /** The run that made what is served. */
+  jobId: string
+  /** The name that is proposed for the endpoint. */
+  name: string
+  /** What stands before the name in the form. */
+  children?: ReactNode
 }
 
-/** Serves a version that a run made as an endpoint; an import has one already. */
-export function ServeForm({ model, versions }: ServeFormProps) {
+/** Serves the result of a run as an endpoint, and goes there. */
+export function Serve({ jobId, name: proposed, children }: ServeProps) {
   const navigate = useNavigate()
   const { run, isBusy, problem } = useAction()
-  const [name, setName] = useState(endpointName(model))
-  const offered = versions.flatMap(({ job_id, name, lifecycle_status: status }) =>
-    job_id !== null && status !== 'disabled' ? [{ value: job_id, label: name }] : [],
-  )
-  const [chosen = offered[0]?.value, choose] = useState<string>()
-  if (chosen === undefined) return null
-  const jobId = chosen
+  const [name, setName] = useState(endpointName(proposed))
 
   async function serve() {
     const { endpoint_id } = await client().runs.register(jobId, { name })
@@ -33,17 +37,10 @@ export function ServeForm({ model, versions }: ServeFormProps) {
     void run(serve)
   }
   return (
-    <Panel title="Serve a version">
+    <>
       <form onSubmit={submit}>
         <Group align="flex-end">
-          <Select
-            label="Version"
-            data={offered}
-            value={jobId}
-            onChange={(value) => value && choose(value)}
-            allowDeselect={false}
-            w={240}
-          />
+          {children}
           <TextInput
             label="Name of the endpoint"
             description="Lower-case letters, digits, . _ and -; nobody else has it"
@@ -58,6 +55,34 @@ export function ServeForm({ model, versions }: ServeFormProps) {
         </Group>
       </form>
       {problem && <Failure error={problem} what="serving" />}
+    </>
+  )
+}
+
+interface ServeFormProps {
+  model: string
+  versions: readonly ModelVersion[]
+}
+
+/** Serves a version that a run made as an endpoint; an import has one already. */
+export function ServeForm({ model, versions }: ServeFormProps) {
+  const offered = versions.flatMap(({ job_id, name, lifecycle_status: status }) =>
+    job_id !== null && status !== 'disabled' ? [{ value: job_id, label: name }] : [],
+  )
+  const [chosen = offered[0]?.value, choose] = useState<string>()
+  if (chosen === undefined) return null
+  return (
+    <Panel title="Serve a version">
+      <Serve jobId={chosen} name={model}>
+        <Select
+          label="Version"
+          data={offered}
+          value={chosen}
+          onChange={(value) => value && choose(value)}
+          allowDeselect={false}
+          w={240}
+        />
+      </Serve>
     </Panel>
   )
 }
