@@ -4,6 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import type { AnyBody } from './api.ts'
 
+/** The gateway that named it is gone, so it is read from any other. */
+const INPUT_URL = 'http://127.0.0.1:1/api/v1/tasks/1/input?lease_token=x'
+
 /** A gateway whose database is away for the first calls to these routes. */
 export async function gatewayAwayFor(calls: number, routes: RegExp) {
   const bodies = new Map<string, AnyBody>()
@@ -20,7 +23,7 @@ export async function gatewayAwayFor(calls: number, routes: RegExp) {
   await new Promise((resolve) => server.once('listening', resolve))
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const answers: Record<string, object> = {
-    claim: { lease_token: randomUUID(), model_key: 'a-tool', input_url: `${origin}/input?lease_token=x` },
+    claim: { lease_token: randomUUID(), model_key: 'a-tool', input_url: INPUT_URL },
     input: { text: 'hi' },
     complete: { state: 'completed' },
     fail: { state: 'failed' },
