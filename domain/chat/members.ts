@@ -13,5 +13,3 @@ export const CHAT_MEMBERS: ReadonlySet<string> = new Set(
   prompt system input web_search_options`.split(/\s+/),
 )
 
-/** Returns whether a chat request may have a member of this name. */
-const isChatMember = (name: string): boolean => CHAT_MEMBERS.has(name)
