@@ -12,4 +12,3 @@ export const CHAT_MEMBERS: ReadonlySet<string> = new Set(
   return_token_ids return_tokens_as_token_ids request_id prompt_cache_key safety_identifier image_url audio_url
   prompt system input web_search_options`.split(/\s+/),
 )
-

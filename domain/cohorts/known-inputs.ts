@@ -33,19 +33,26 @@ export function unknownInputs(
     if (!isClosed && (lacking.length === 0 || known.size === 0)) return []
     const meant = asker([...known])
     const needs = lacking.length > 0 ? `; nothing gives it ${listed(lacking)}, which it needs` : ''
-    return given
-      .filter(({ member, isSpace }) => member !== undefined && !isSpace && !known.has(member))
-      .slice(0, MOST_TOLD)
-      .map(({ member = '', edge_id }): PlanReason => {
-        const whose =
-          edge_id === undefined
-            ? `stage "${stage_id}": its endpoint`
-            : `edge "${edge_id}": the endpoint of stage "${stage_id}"`
-        const question = meant(member)
-        const takes = question ? `${question} It takes` : 'it takes'
-        const message = `${whose} takes no "${short(member)}"; ${takes} ${listed(named)}${needs}`
-        return { code: 'unknown_input', message, stage_id, ...(edge_id !== undefined && { edge_id }) }
-      })
+    return (
+      given
+        .filter(({ member, isSpace }) => member !== undefined && !isSpace && !known.has(member))
+        // Servers of chats have settings of their own, so only what looks misspelt is refused beside the edges.
+        .filter(
+          ({ member = '', edge_id }) =>
+            edge_id !== undefined || !isChatCapable(input.task_type) || meant(member),
+        )
+        .slice(0, MOST_TOLD)
+        .map(({ member = '', edge_id }): PlanReason => {
+          const whose =
+            edge_id === undefined
+              ? `stage "${stage_id}": its endpoint`
+              : `edge "${edge_id}": the endpoint of stage "${stage_id}"`
+          const question = meant(member)
+          const takes = question ? `${question} It takes` : 'it takes'
+          const message = `${whose} takes no "${short(member)}"; ${takes} ${listed(named)}${needs}`
+          return { code: 'unknown_input', message, stage_id, ...(edge_id !== undefined && { edge_id }) }
+        })
+    )
   })
 }
 

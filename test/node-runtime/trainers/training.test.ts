@@ -175,7 +175,7 @@ describe('the trainers', () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(60))
     const hyperparameters = {
-      epochs: 5000,
+      epochs: 2000,
       early_stopping_epochs: 10,
       learning_rate: 0.3,
       min_child_samples: 1,
