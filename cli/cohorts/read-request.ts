@@ -28,7 +28,7 @@ const UNREADABLE: Readonly<Record<string, string>> = {
 
 const whyUnreadable = ({ code = '', message }: NodeJS.ErrnoException): string => UNREADABLE[code] ?? message
 
-/** What begins as JSON does; a file of such a name is given as `./5`. */
+/** Matches a text that begins as JSON does; a file of such a name is given as `./5`. */
 const JSON_TEXT = /^\s*(?:[{["]|(?:-?\d+(?:\.\d+)?|true|false|null)\s*$)/
 
 /** Reads the input of a run, which is given as JSON or as the name of a file that holds it. */

@@ -17,7 +17,7 @@ export function useApi<T>(
     enabled: path !== null,
     refetchInterval: every,
     retry: shouldRetry,
-    // What another thing has is not shown as this one's until it is read.
+    // Data of another resource are not shown as those of this one until it is read.
     placeholderData: (previous, query) =>
       placeOf(query?.queryKey[0]) === placeOf(path) ? previous : undefined,
   })

@@ -81,7 +81,7 @@ export function unfitFallbacks(
 interface Given {
   member: string | undefined
   edge_id?: string
-  /** What goes between spaces need not be a member of the input. */
+  /** A value that goes between spaces need not be a member of the input. */
   isSpace?: boolean
 }
 

@@ -7,7 +7,7 @@ import type { Graph } from './graph.ts'
 import { listed, propertiesOf } from './known-inputs.ts'
 import { tokensOf } from './pointer.ts'
 
-/** What an endpoint gives, and what serves it. */
+/** The result of an endpoint, and the runtime profile that serves it. */
 export interface StageOutput {
   task_type: string
   runtime_profile: string

@@ -69,7 +69,7 @@ export function Datasets() {
 
 const isFailed = ({ status }: Dataset): boolean => status === 'failed'
 
-/** What can be trained on is deleted on its page. */
+/** A failed dataset is deleted in the list; one that can be trained on is deleted on its page. */
 const CHANGE: Column<Dataset> = {
   head: 'Change',
   cell: (dataset) => isFailed(dataset) && <DeleteDataset dataset={dataset} />,

@@ -12,11 +12,11 @@ const HEIGHT = 58
 
 interface LineageGraphProps {
   of: Lineage
-  /** What serves the versions, once it is known. */
+  /** The endpoints of the versions, once they are known. */
   endpoints: ModelUsage['endpoints'] | undefined
 }
 
-/** What a model was made from and is served as, left to right. A click, or a button below it, goes to the next thing. */
+/** Draws the sources and the endpoints of a model, left to right. A click, or a button below it, goes to the next thing. */
 export default function LineageGraph({ of: lineage, endpoints }: LineageGraphProps) {
   const of = useMemo(() => withEndpoints(lineage, endpoints), [lineage, endpoints])
   const scheme = useComputedColorScheme('light')

@@ -66,10 +66,11 @@ export function Loading({ error, what }: { error: Error | null; what: string }) 
   )
 }
 
-/** What was tried, and what to say when it went wrong. Everything else is something that is read. */
+/** The title of a failure, by the action that was tried. Every other failure is one of reading. */
 const FAILED: Record<string, string> = {
   answer: 'The answer did not come',
   change: 'The change was not made',
+  deletion: 'The dataset was not deleted',
   delivery: 'The delivery was not made again',
   key: 'The key was not made',
   merge: 'The merge did not start',

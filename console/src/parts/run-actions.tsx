@@ -11,7 +11,7 @@ interface RunActionsProps {
   onError: (error: Error) => void
 }
 
-/** What may be done with a run as it is; a second press cancels it, for what it has learnt is then lost. */
+/** Offers the actions on a run in its present state; a second press cancels it, because its training is lost then. */
 export function RunActions({ run, isOpen, onAgain, onError }: RunActionsProps) {
   const queries = useQueryClient()
   const [isBusy, setBusy] = useState(false)

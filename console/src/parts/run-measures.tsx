@@ -4,7 +4,7 @@ import type { Epoch, Run } from '../types.ts'
 import { bestOf } from './curves.ts'
 import { Facts } from './facts.tsx'
 
-/** What the measures of a model say, by their names in the API. */
+/** The meaning of each measure of a model, by its name in the API. */
 const MEANING: Record<string, readonly [name: string, meaning: string]> = {
   mae: ['MAE', 'how far a prediction is off on average, in the unit of the column'],
   rmse: ['RMSE', 'the same, where large errors count for more'],

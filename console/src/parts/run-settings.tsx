@@ -10,7 +10,7 @@ export type Settings = Record<string, unknown>
 
 interface SettingsProps {
   of: HyperparameterSchema
-  /** What holds where nothing is changed. */
+  /** The values of the settings that nobody changes. */
   usual: Settings
   value: Settings
   onChange: (value: Settings) => void

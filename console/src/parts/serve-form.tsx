@@ -18,7 +18,7 @@ interface ServeProps {
   jobId: string
   /** The name that is proposed for the endpoint. */
   name: string
-  /** What stands before the name in the form. */
+  /** Further fields, which come before the name. */
   children?: ReactNode
 }
 

@@ -22,7 +22,7 @@ const KINDS: Record<string, string> = {
   array: 'a list',
   object: 'an object',
 }
-/** What the validator says, and the same after the name of a field. */
+/** Patterns of the validator's messages, each with the words that follow the name of a field in its place. */
 const WORDS: readonly (readonly [RegExp, (part: string) => string])[] = [
   [/required property (".*")\.$/s, () => 'is needed'],
   [/ Expected "(.*)"\.$/, (types) => `has to be ${kindsOf(types)}`],

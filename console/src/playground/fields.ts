@@ -6,10 +6,10 @@ const TEXT = { 'ui:widget': 'textarea', 'ui:options': { rows: 4 } }
 /** A number that may be left out would else be a text. */
 const NUMBER = { 'ui:options': { inputType: 'number' } }
 
-/** Where all other fields go. */
+/** The wildcard of the form library's order, which stands for all other fields. */
 const REST = '*'
 
-/** How fields are shown, by their names and by keywords of the form library's UI schema. */
+/** The UI schema of fields, by their names and by keywords of the form library. */
 export interface Fields {
   readonly [name: string]: unknown
 }

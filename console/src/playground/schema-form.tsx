@@ -19,7 +19,7 @@ import validator from './validator.ts'
 
 interface SchemaFormProps {
   endpoint: Endpoint
-  /** What has been typed; undefined before that. */
+  /** The input as it was typed; undefined before that. */
   input: unknown
   onInput: (input: unknown) => void
 }

@@ -76,7 +76,7 @@ interface RowTableProps {
   caption: string
   of: RowSchema
   rows: readonly Row[]
-  /** What is said of each row, before its cells. */
+  /** The words about each row, which come before its cells. */
   first?: { head: string; cellOf: (at: number) => string }
 }
 

@@ -29,7 +29,7 @@ export interface StageModels {
   fallbacks: Map<string, FallbackModel[]>
   /** The versions behind the stages, whose spaces are registered. */
   configs: Map<string, string>
-  /** What the endpoints of the stages take and give. */
+  /** The input and output schemas of the endpoints of the stages. */
   listings: Map<string, StageInput & StageOutput>
   reasons: PlanReason[]
 }

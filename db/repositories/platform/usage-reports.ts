@@ -35,7 +35,7 @@ const IS_USED = sql`sum(request) > 0 or sum(tokens_in) > 0 or sum(tokens_out) > 
 /** Groups to which the stages of a cohort belong each by itself, and its task only through them. */
 const OF_STAGES: ReadonlySet<UsageGroup | PlatformUsageGroup> = new Set(['endpoint', 'model', 'node'])
 
-/** How many requests and failures a row counts as: a cohort is one request, or one of each stage that was at work for it. */
+/** Counts the requests and failures of a row: a cohort is one request, or one of each stage that was at work for it. */
 function counted(group: UsageGroup | PlatformUsageGroup) {
   const isOfStages = OF_STAGES.has(group)
   const [task, stage] = isOfStages

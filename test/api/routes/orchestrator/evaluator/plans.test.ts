@@ -32,7 +32,7 @@ describe('a plan with vectors', () => {
     return { id, endpoint: endpoint.id, space: body.spaces[0].space_id as string }
   }
 
-  /** What a plan says of its only hand-over. */
+  /** Returns the reasons of a plan about its only hand-over. */
   async function told(
     from: { endpoint: string },
     to: { endpoint: string; fallbacks?: string[] },
