@@ -55,7 +55,11 @@ export async function resumedCohort(
   }
   const { standing, spare } = takeOver(asked, earlier, (edge) => isByValue(handOvers.get(edge)!.kind))
   if (standing.size === 0)
-    return { ...none, reason: 'each of its finished stages is another one now, or is fed by one that is' }
+    return {
+      ...none,
+      reason:
+        'each of its finished stages is another one now, is fed by one that runs again, or hands on what only its node held, such as embeddings or a KV cache',
+    }
   const taken = kept.filter(({ name }) => standing.has(name))
   const elsewhere = await cohortRepository.paidElsewhere(trx, taken.map(madeAs))
   const paid = taken.filter((row) => cohort.status === 'succeeded' || elsewhere.has(madeAs(row)))

@@ -34,8 +34,8 @@ export function findRevocation(
 }
 
 /**
- * Revokes the spaces of a locked version and all evidence about spaces like them; returns all such evidence. It is not
- * undone: a later registration makes a new generation.
+ * Revokes the spaces of a locked version and all evidence about spaces like them; returns the evidence that ended with
+ * them. It is not undone: a later registration makes a new generation.
  */
 export async function revokeSpaces(trx: Transaction<Database>, versionId: string): Promise<string[]> {
   const spaces = await trx
@@ -47,14 +47,7 @@ export async function revokeSpaces(trx: Transaction<Database>, versionId: string
     .execute()
   const fingerprints = spaces.map(({ fingerprint }) => fingerprint)
   const about = sql<boolean>`(source_fingerprint = any(${fingerprints}::text[]) or target_fingerprint = any(${fingerprints}::text[]))`
-  // Evidence that was revoked before may still drain, which ends with its model.
-  const before = await trx
-    .selectFrom('compatibility_evidence')
-    .select('id')
-    .where(about)
-    .where('status', '=', 'revoked')
-    .execute()
-  return [...before.map(({ id }) => id), ...(await endEvidence(trx, about))].toSorted()
+  return endEvidence(trx, about)
 }
 
 /** Revokes one evidence; returns its id, or nothing when it was revoked before. */
@@ -81,18 +74,25 @@ export interface Stopped {
 export const failEdgesOf = (trx: Transaction<Database>, evidence: readonly string[]): Promise<Stopped> =>
   failEdges(trx, 'evidence_revoked', sql<boolean>`evidence_id = any(${evidence}::uuid[])`)
 
-/** Fails those that begin or end in a space of this version, or rely on this evidence. */
+/**
+ * Fails those that begin or end in a space of this version, or rely on this evidence or on other that is about its newest
+ * spaces: such as was revoked before may still drain.
+ */
 export function failEdgesAt(
   trx: Transaction<Database>,
   versionId: string,
   evidence: readonly string[],
 ): Promise<Stopped> {
   const spaces = sql`(select id from model_space where version_id = ${versionId})`
+  const newest = sql`(select fingerprint from model_space where version_id = ${versionId}
+    and generation = (select max(generation) from model_space where version_id = ${versionId}))`
+  const about = sql`(select id from compatibility_evidence
+    where source_fingerprint in ${newest} or target_fingerprint in ${newest})`
   return failEdges(
     trx,
     'space_revoked',
     sql<boolean>`(source_space_id in ${spaces} or target_space_id in ${spaces}
-      or evidence_id = any(${evidence}::uuid[]))`,
+      or evidence_id = any(${evidence}::uuid[]) or evidence_id in ${about})`,
   )
 }
 

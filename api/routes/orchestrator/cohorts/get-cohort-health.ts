@@ -25,7 +25,7 @@ export const getCohortHealth = route({
       ...(killSwitch.active ? ['an operator has stopped new work'] : []),
       ...(isTemporalUp ? [] : ['Temporal is down: runs are accepted, and begin when it is back']),
       ...(online.length > 0 ? [] : ['no node that works for this account is connected']),
-      ...(counts.cohorts.stalled > 0 ? [`${counts.cohorts.stalled} cohorts wait for a node`] : []),
+      ...(counts.cohorts.stalled > 0 ? [`cohorts that wait for a node: ${counts.cohorts.stalled}`] : []),
     ]
     return {
       status: killSwitch.active

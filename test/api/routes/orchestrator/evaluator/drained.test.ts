@@ -37,5 +37,7 @@ describe('evidence that drains', () => {
       .where('cohort_id', '=', cohortId)
       .executeTakeFirstOrThrow()
     assert.deepEqual([revoked.status, state], [200, 'failed'], JSON.stringify(revoked.body))
+    // It had ended before.
+    assert.deepEqual(revoked.body.evidence_revoked, [])
   })
 })
