@@ -80,12 +80,12 @@ export async function putTable(
 }
 
 /** A run of many short epochs, which checkpoints on its way. */
-export async function startRun({ api }: Served, datasetId: string): Promise<string> {
+export async function startRun({ api }: Served, datasetId: string, epochs = 1500): Promise<string> {
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
     job_name: 'under-fire',
     model_config_id: 'tabular-regression',
     dataset_id: datasetId,
-    hyperparameters: { epochs: 1500, learning_rate: 0.01, num_leaves: 63, checkpoint_every_epochs: 100 },
+    hyperparameters: { epochs, learning_rate: 0.01, num_leaves: 63, checkpoint_every_epochs: 100 },
   })
   return jobId
 }
