@@ -82,12 +82,18 @@ export const EpochLoss = Type.Object({
 })
 export type EpochLoss = Static<typeof EpochLoss>
 
+/** A column of the dataset from which the model did not learn. */
+export const LeftOutColumn = Type.Object({ column: Type.String(), reason: Type.String() })
+export type LeftOutColumn = Static<typeof LeftOutColumn>
+
 /** The set of metrics depends on the model; `epochs` grows while the run is in progress. */
 export const TrainingMetrics = Type.Object(
   {
     mae: Type.Optional(Type.Number()),
     rmse: Type.Optional(Type.Number()),
     r2: Type.Optional(Type.Number()),
+    /** Of models over tables, at most 50 of them; absent in runs of before 0.13. */
+    left_out_columns: Type.Optional(Type.Array(LeftOutColumn)),
     epochs: Type.Array(EpochLoss),
   },
   { $id: 'TrainingMetrics', additionalProperties: true },

@@ -8,6 +8,7 @@ import { datasetId } from '../names.ts'
 import { inJson, plain, print, remark, say, table } from '../print.ts'
 import { curve, type Series } from '../runs/curve.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
+import { leftOutOf } from '../runs/left-out.ts'
 import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
 import { failureOf, stateOf } from '../runs/watch.ts'
 import { watching } from '../screen.ts'
@@ -228,7 +229,7 @@ const figuresOf = (metrics: Readonly<Record<string, unknown>>): string =>
 
 function inWords(run: TrainingRun): string {
   const { progress, waiting, queue_position: ahead } = run
-  const rows: [string, string | null][] = [
+  const rows: [string, string | null | undefined][] = [
     ['Run', `${run.job_id} (${run.job_name}), ${run.job_type}, attempt ${run.attempt}`],
     ['Status', [stateOf(run), run.error_message].filter(Boolean).join(': ')],
     ['Waits for', waiting && `${waiting.reason}, since ${waiting.since}`],
@@ -238,6 +239,7 @@ function inWords(run: TrainingRun): string {
     ['Dataset', run.dataset_id],
     ['Base', run.base && JSON.stringify(run.base)],
     ['Measures', figuresOf(run.metrics) || null],
+    ['Left out', leftOutOf(run)],
     ['Version', run.version_id],
     ['Times', [run.created_at, run.started_at, run.completed_at].filter(Boolean).join(' -> ')],
   ]

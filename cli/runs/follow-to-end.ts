@@ -3,6 +3,7 @@ import { measure } from '../amounts.ts'
 import type { AccountContext } from '../as-account.ts'
 import { print } from '../print.ts'
 import { watching } from '../screen.ts'
+import { leftOutOf } from './left-out.ts'
 import { failureOf, watchRun } from './watch.ts'
 
 interface Begun {
@@ -22,12 +23,15 @@ export async function followToEnd({ h, json }: AccountContext, begun: Begun): Pr
   if (failure) throw failure
 }
 
-function inWords({ job_id, job_name, metrics, version_id }: TrainingRun): string {
+function inWords(run: TrainingRun): string {
+  const { job_id, job_name, metrics, version_id } = run
+  const leftOut = leftOutOf(run)
   const figures = Object.entries(metrics).flatMap(([name, value]) =>
     typeof value === 'number' ? [`${name} ${measure(value)}`] : [],
   )
   return [
     `Run ${job_id} (${job_name}) is completed${figures.length > 0 ? `: ${figures.join(', ')}` : ''}.`,
+    ...(leftOut === undefined ? [] : [`Columns left out: ${leftOut}.`]),
     `Its model is version ${version_id}; npx hearth endpoints create <name> --run ${job_id} serves it.`,
   ].join('\n')
 }

@@ -19,6 +19,8 @@ interface Version {
   job_base_model: string | null
   /** The commit at which the run downloaded its base from the hub. */
   job_base_revision: string | null
+  /** The columns that the run left out, as its metrics name them. */
+  left_out_columns?: unknown
   merge_method: string | null
   parent_id: string | null
   parent_type: 'training' | 'merge' | null
@@ -148,8 +150,9 @@ class Drawing {
     return id
   }
 
-  version({ id, name, lifecycle_status }: Version): string {
-    return this.node('version', id, name, { version_id: id, lifecycle_status })
+  version({ id, name, lifecycle_status, left_out_columns: leftOut }: Version): string {
+    const details = { version_id: id, lifecycle_status }
+    return this.node('version', id, name, leftOut ? { ...details, left_out_columns: leftOut } : details)
   }
 
   job({ id, type, name }: { id: string; type: Version['job_type']; name: string | null }): string {

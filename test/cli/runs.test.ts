@@ -108,6 +108,32 @@ describe('hearth runs', () => {
     assert.equal(out, '')
   })
 
+  it('name the columns that they left out, at the end of a watch and when they are shown', async () => {
+    const id = await dataset()
+    const watching = hearth.start(['train', 'tabular-regression', '--dataset', id, '--watch'])
+    let out = ''
+    watching.stdout?.on('data', (chunk: Buffer) => (out += chunk.toString()))
+    const { db } = api.database
+    const begun = () =>
+      db.selectFrom('training_run').select('id').where('account_id', '=', caller.accountId).executeTakeFirst()
+    await until(async () => (await begun()) !== undefined)
+    const runId = (await begun())?.id ?? ''
+    const left_out_columns = [
+      { column: 'id', reason: 'it is a text with 60 different values' },
+      { column: 'empty', reason: 'it has no values' },
+    ]
+    const metrics = JSON.stringify({ mae: 2, left_out_columns })
+    await begin(runId)
+    await db.updateTable('training_run').set({ metrics }).where('id', '=', runId).execute()
+    await end(runId)
+    await once(watching, 'close')
+    const shown = await hearth.run(['runs', 'show', runId])
+
+    const words = /'id' \(it is a text with 60 different values\), 'empty' \(it has no values\)/.source
+    assert.match(out, new RegExp(`mae 2\\.\nColumns left out: ${words}\\.\n`))
+    assert.match(shown.out, new RegExp(`\nMeasures +mae 2\nLeft out +${words}\n`))
+  })
+
   it('go on when a watch is left, which says so', async () => {
     const runId = await run()
     await begin(runId)

@@ -52,6 +52,28 @@ describe('models in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
+  it('names the columns that a version did not learn from', async () => {
+    const { jobId, versionId } = await madeVersion('picky')
+    const left_out_columns = [{ column: 'id', reason: 'it is a text with 60 different values' }]
+    await on.api.database.db
+      .updateTable('training_run')
+      .set({ metrics: JSON.stringify({ mae: 2, left_out_columns }) })
+      .where('id', '=', jobId)
+      .execute()
+    const body = { name: 'picky', version_id: versionId }
+    const made = await on.api.call('POST', '/api/builder/v1/models', { key: on.caller.key, body })
+    await using tab = await on.open(`/models/${made.body.model_id}`)
+    const step = tab.page.getByRole('group', { name: 'The chosen thing' })
+
+    await step.getByText('The model did not learn from this column of the table:').waitFor()
+
+    const named = step.getByRole('list', { name: 'Columns left out' }).getByRole('listitem')
+    assert.deepEqual(await named.allTextContents(), ['id: it is a text with 60 different values'])
+    assert.equal(await step.getByText('left out columns').count(), 0)
+    assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
   it('serves a version from its page, and names the endpoint among what it is used for', async () => {
     const { modelId } = await registered('Served one')
     await using tab = await on.open(`/models/${modelId}`)

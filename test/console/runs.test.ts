@@ -134,6 +134,32 @@ describe('runs in the console', function () {
 
     await tab.page.locator('[data-points="7"] canvas').waitFor()
     await tab.page.getByText('epoch 6 has ended').waitFor()
+    assert.equal(await tab.page.getByRole('list', { name: 'Columns left out' }).count(), 0)
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('names the columns that a run left out, with the reasons', async () => {
+    const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'picky' })
+    const left_out_columns = [
+      { column: 'id', reason: 'it is a text with 60 different values' },
+      { column: '', reason: 'it has no values' },
+    ]
+    const metrics = JSON.stringify({ mae: 2, left_out_columns, epochs: [] })
+    await on.api.database.db
+      .updateTable('training_run')
+      .set({ status: 'completed', completed_at: new Date(), metrics })
+      .where('id', '=', jobId)
+      .execute()
+    await using tab = await on.open(`/runs/${jobId}`, caller.key)
+    const named = tab.page.getByRole('list', { name: 'Columns left out' }).getByRole('listitem')
+    await named.first().waitFor()
+
+    assert.deepEqual(await named.allTextContents(), [
+      'id: it is a text with 60 different values',
+      '(no name): it has no values',
+    ])
+    assert.equal(await tab.page.getByRole('row', { name: /left out/i }).count(), 0)
+    assert.deepEqual(await tab.barriers(), [])
     assert.deepEqual(tab.faults, [])
   })
 

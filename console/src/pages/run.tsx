@@ -8,6 +8,7 @@ import { Json } from '../parts/code.tsx'
 import { lossCurves } from '../parts/curves.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Lasted, Time } from '../parts/facts.tsx'
+import { LeftOutColumns } from '../parts/left-out.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { RegisterForm } from '../parts/register-form.tsx'
@@ -70,9 +71,8 @@ function PageOfRun({ runId }: { runId: string }) {
   const progress = feed.progress ?? run.data?.progress
 
   if (!run.data) return <Loading error={run.error} what="run" />
-  const scalars = Object.entries({ ...run.data.metrics, ...metrics.data?.metrics }).filter(
-    ([, value]) => typeof value !== 'object',
-  )
+  const measured = { ...run.data.metrics, ...metrics.data?.metrics }
+  const scalars = Object.entries(measured).filter(([, value]) => typeof value !== 'object')
   return (
     <Page
       title={run.data.job_name}
@@ -98,6 +98,7 @@ function PageOfRun({ runId }: { runId: string }) {
           <Text c="dimmed">{isOpen ? 'The first epoch has not ended yet.' : 'This run has no losses.'}</Text>
         )}
         <RunMeasures run={run.data} epochs={epochs} scalars={scalars} />
+        <LeftOutColumns of={measured['left_out_columns']} />
       </Panel>
       {mayChange && run.data.version_id !== null && <RegisterForm run={run.data} />}
       <RunLog runId={runId} read={log.data} live={feed.lines} isOpen={isOpen} />

@@ -1,6 +1,7 @@
 import { Button, Group, SimpleGrid, Stack, Text } from '@mantine/core'
 import { Facts } from './facts.tsx'
 import type { Graph } from './graph.ts'
+import { LeftOutColumns } from './left-out.tsx'
 import { PageLink } from './link.tsx'
 
 interface StepProps {
@@ -15,7 +16,8 @@ export function LineageStep({ of, at, onGo }: StepProps) {
   if (!node) return null
   const inputs = of.edges.filter(({ to }) => to === at)
   const uses = of.edges.filter(({ from }) => from === at)
-  const details = Object.entries(node.details).filter(([, value]) => value !== null)
+  const { left_out_columns: leftOut, ...rest } = node.details
+  const details = Object.entries(rest).filter(([, value]) => value !== null)
   return (
     <Stack gap="xs" mt="md" role="group" aria-label="The chosen thing">
       <Text fw={600} aria-live="polite">
@@ -33,6 +35,7 @@ export function LineageStep({ of, at, onGo }: StepProps) {
           )}
         />
       )}
+      <LeftOutColumns of={leftOut} />
       <SimpleGrid cols={{ base: 1, sm: 2 }}>
         <Ways
           of={of}

@@ -22,6 +22,7 @@ export interface LineageVersion {
   job_base: ExternalRef | null
   job_base_model: string | null
   job_base_revision: string | null
+  left_out_columns: unknown
   merge_method: string | null
   parent_id: string | null
   parent_type: 'training' | 'merge' | null
@@ -68,7 +69,7 @@ export async function walkLineage(
       version.base_model_version_id,
       job.id as job_id, job.job_type, job.job_name, job.base as job_base,
       job.hyperparameters ->> 'base_model' as job_base_model, job.base_revision as job_base_revision,
-      job.hyperparameters ->> 'method' as merge_method,
+      job.hyperparameters ->> 'method' as merge_method, job.metrics -> 'left_out_columns' as left_out_columns,
       parent.id as parent_id, parent.job_type as parent_type, parent.job_name as parent_name,
       version.dataset_id,
       case when dataset.account_id = ${accountId} or dataset.visibility = 'public'

@@ -99,7 +99,7 @@ def _train_on_table(job: Job, trainer: ModuleType, stop: StopSignal) -> None:
     write_artifacts(job.output_dir, outcome)
     emit(
         "result",
-        metrics={**outcome.metrics, "epochs": run.loop.losses()},
+        metrics={**outcome.metrics, "left_out_columns": outcome.left_out, "epochs": run.loop.losses()},
         input_schema=outcome.input_schema,
         output_schema=outcome.output_schema,
         example_input=outcome.example_input,

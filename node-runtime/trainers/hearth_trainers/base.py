@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ import pyarrow as pa
 from .errors import JobError
 from .features import Feature
 from .files import BadModelFile, model_file, read_json, unheard
-from .fitting import fit_features
 from .protocol import log
 from .run import Run
 
@@ -50,12 +50,12 @@ def read_base(run: Run, task: str) -> Base | None:
     return base
 
 
-def features_of(base: Base, table: pa.Table, target: str) -> list[Feature]:
+def features_of(base: Base, table: pa.Table, target: str, fitted: Sequence[Feature]) -> list[Feature]:
     """Returns the columns of the base; raises an error unless the table has
-    them all, of the same kinds."""
+    them all, of the same kinds as those that were fitted to it."""
     if target != base.target:
         raise _mismatch(f"The base predicts '{base.target}', this run '{target}'.", target)
-    found = {one.name: one for one in fit_features(table, target, [])}
+    found = {one.name: one for one in fitted}
     for feature in base.features:
         if feature.name not in table.column_names:
             raise _mismatch(f"The base learnt from a column '{feature.name}' that the dataset lacks.", feature.name)

@@ -9,33 +9,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import JobError, no_such_column
+from .errors import no_such_column
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
-from .protocol import log
+from .left_out import LeftOut
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
 MOST_CATEGORIES = 500
 _DAY_US = 86_400_000_000
 
 
-def fit_features(table: pa.Table, target: str, ignore: Sequence[str]) -> list[Feature]:
-    """Returns the columns that the model uses; columns that are left out are
-    reported with the reason."""
+def fit_features(table: pa.Table, target: str, ignore: Sequence[str]) -> tuple[list[Feature], list[LeftOut]]:
+    """Returns the columns that the model uses, and those that it does not."""
     for name in ignore:
         if name not in table.column_names:
             raise no_such_column(name, table.column_names, "ignore_columns")
     features: list[Feature] = []
+    left_out: list[LeftOut] = []
     for name in table.column_names:
-        if name == target or name in ignore:
+        if name == target:
             continue
-        feature = _feature(name, table.column(name))
+        feature = "ignore_columns names it" if name in ignore else _feature(name, table.column(name))
         if isinstance(feature, str):
-            log(f"Column '{name}' is left out: {feature}.")
+            left_out.append(LeftOut(name, feature))
         else:
             features.append(feature)
-    if not features:
-        raise JobError("The dataset has no column to learn from besides the target.", code="no_features")
-    return features
+    return features, left_out
 
 
 def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:

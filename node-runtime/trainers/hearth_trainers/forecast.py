@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from .boosting import Rows, boost, predict
 from .errors import JobError, no_such_column
 from .fitting import to_floats
+from .left_out import all_but, tell_left_out
 from .protocol import log, warn
 from .regression import number_column, number_metrics
 from .run import Outcome, Run
@@ -40,7 +41,11 @@ def train(run: Run) -> Outcome:
     squared error over all steps."""
     job = run.job
     target = _target(run.table, job.param("target_column"))
-    y = _series(run.table, target, job.param("time_column"))
+    order = _order(run.table, target, job.param("time_column"))
+    y = _series(run.table, target, order)
+    used = [target, order or target]
+    left_out = all_but(run.table.column_names, used, "a forecast learns from the past values of one column alone")
+    told = tell_left_out(left_out)
     plan = _plan(y, job.param("horizon"), job.param("lags"), job.param("val_set_size"))
 
     # A window may reach back into training, but the values that it predicts may not.
@@ -74,6 +79,7 @@ def train(run: Run) -> Outcome:
         example_output={"predictions": forecasts(newest, changes).tolist()},
         model_file="model.txt",
         files={"model.txt": booster.model_to_string(num_iteration=-1).encode()},
+        left_out=told,
         extra={"horizon": plan.horizon, "lags": lags, "season": plan.season},
     )
 
@@ -89,12 +95,16 @@ def _target(table: pa.Table, named: str) -> str:
     return numeric[-1]
 
 
-def _series(table: pa.Table, target: str, time_column: str) -> np.ndarray:
+def _order(table: pa.Table, target: str, time_column: str) -> str:
+    """Returns the column by which the rows are sorted; empty for rows that are in order."""
     names = table.column_names
     if time_column and time_column not in names:
         raise no_such_column(time_column, names, "time_column")
     dated = [name for name in names if pa.types.is_timestamp(table.column(name).type) and name != target]
-    order = time_column or (dated[0] if dated else "")
+    return time_column or (dated[0] if dated else "")
+
+
+def _series(table: pa.Table, target: str, order: str) -> np.ndarray:
     values = to_floats(number_column(table, target))
     if order:
         log(f"The rows are sorted by '{order}'.")

@@ -12,6 +12,7 @@ from .base import Base, features_of
 from .errors import JobError, no_such_column
 from .features import Feature
 from .fitting import categorical_positions, encode_table, fit_features
+from .left_out import all_but, tell_left_out
 from .protocol import warn
 from .run import Run
 
@@ -28,6 +29,8 @@ class TabularData:
     features: list[Feature]
     x: np.ndarray
     categorical: list[int]
+    # As the metrics of the run name them.
+    left_out: list[dict[str, str]]
 
 
 def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target",)) -> str:
@@ -59,11 +62,16 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
 def prepare(run: Run, target: str, base: Base | None) -> TabularData:
     """Chooses and encodes the columns; with a base, the columns of the base."""
     table = rows_with(run.table, target)
+    features, left_out = fit_features(table, target, [] if base else run.job.param("ignore_columns"))
+    is_usable = len(features) > 0
     if base:
-        features = features_of(base, table, target)
-    else:
-        features = fit_features(table, target, run.job.param("ignore_columns"))
-    return TabularData(table, target, features, encode_table(table, features), categorical_positions(features))
+        features = features_of(base, table, target, features)
+        used = [target, *(feature.name for feature in features)]
+        left_out = all_but(table.column_names, used, "the base model did not learn from it")
+    told = tell_left_out(left_out)
+    if not is_usable:
+        raise JobError("The dataset has no column to learn from besides the target.", code="no_features")
+    return TabularData(table, target, features, encode_table(table, features), categorical_positions(features), told)
 
 
 def split_rows(count: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from .errors import JobError, no_such_column
 from .labels import Labels, class_metrics, class_weights, present, read_labels, split_by_class
+from .left_out import all_but, tell_left_out
 from .run import Outcome, Run
 from .schemas import class_schema, example_text, instances_schema, predictions_schema, with_text_input, with_text_output
 from .tabular import EXAMPLES, rows_with, target_column
@@ -34,6 +35,8 @@ def train(run: Run) -> Outcome:
     if others.num_columns == 0:
         raise JobError("The dataset has no column with the class besides the text.", code="no_features")
     target = target_column(others, job.param("target_column"), ("label", "target"))
+    left_out = all_but(run.table.column_names, [column, target], f"the model learns from '{column}' alone")
+    told = tell_left_out(left_out)
     table = rows_with(run.table, target)
     texts = [text or "" for text in table.column(column).to_pylist()]
     labels = read_labels(table.column(target), target)
@@ -71,6 +74,7 @@ def train(run: Run) -> Outcome:
             "model.npz": _npz(idf=vectorizer.idf_, coef=learner.coef_, intercept=learner.intercept_),
             "vocabulary.json": json.dumps(vocabulary, ensure_ascii=False).encode(),
         },
+        left_out=told,
         extra={"classes": labels.classes, "text": {"column": column, "ngram_max": longest}},
     )
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { houses, sales, writeCsv } from '../../support/builders/sample-data.ts'
+import { houses, reviews, sales, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer } from '../../support/servers/trainer.ts'
 
@@ -130,7 +130,7 @@ describe('data that is odd but good', () => {
     )
   })
 
-  it('columns that say nothing are left out, with the reason in the log', async () => {
+  it('columns that say nothing are left out, with the reason in the log and among the metrics', async () => {
     using folder = temporaryFolder()
     const rows = houses(60).map((row, index) => ({ id: `house-${index}`, empty: null, ...row }))
     const file = await writeCsv(folder.path, rows)
@@ -139,13 +139,72 @@ describe('data that is odd but good', () => {
       folder: folder.path,
       model: 'tabular-regression',
       file,
-      hyperparameters: { epochs: 3 },
+      hyperparameters: { epochs: 3, ignore_columns: ['age'] },
     })
 
+    assert.deepEqual(run.result.metrics.left_out_columns, [
+      { column: 'id', reason: 'it is a text with 60 different values' },
+      { column: 'empty', reason: 'it has no values' },
+      { column: 'age', reason: 'ignore_columns names it' },
+    ])
     const said = run.events.map(({ message }) => message).join('\n')
-    assert.match(said, /'id' is left out: it is a text with 60 different values/)
-    assert.match(said, /'empty' is left out: it has no values/)
+    assert.match(said, /'id' is left out: it is a text with 60 different values\./)
+    assert.match(said, /'empty' is left out: it has no values\./)
     assert.ok(!('id' in (run.result.example_input.instances[0] ?? {})))
+  })
+
+  it('of many columns that are left out the metrics name the first, and the log all', async () => {
+    using folder = temporaryFolder()
+    const empty = Object.fromEntries(Array.from({ length: 60 }, (_, at) => [`${'e'.repeat(300)}${at}`, null]))
+    const file = await writeJsonl(
+      folder.path,
+      houses(60).map((row) => ({ ...row, ...empty })),
+    )
+
+    const run = await runTrainer({
+      folder: folder.path,
+      model: 'tabular-classification',
+      format: 'jsonl',
+      file,
+      hyperparameters: { epochs: 3, target_column: 'town' },
+    })
+
+    assert.equal(run.code, 0, run.error?.message)
+    const told = run.result.metrics.left_out_columns
+    assert.deepEqual([told.length, told[0]?.column], [50, 'e'.repeat(200)])
+    assert.equal(run.events.filter(({ message }) => /is left out/.test(String(message))).length, 60)
+  })
+
+  it('a text and a series name the columns that stand beside them', async () => {
+    using folder = temporaryFolder()
+    const texts = await writeCsv(
+      folder.path,
+      reviews(60).map((row, index) => ({ ...row, shop: index % 3 })),
+      'texts.csv',
+    )
+    const series = await writeCsv(
+      folder.path,
+      sales(120).map((row, index) => ({ '': index, ...row })),
+      'series.csv',
+    )
+
+    const text = await runTrainer({
+      folder: join(folder.path, 'text'),
+      model: 'text-classification',
+      file: texts,
+      hyperparameters: { epochs: 2 },
+    })
+    const forecast = await runTrainer({
+      folder: join(folder.path, 'forecast'),
+      model: 'time-series-forecast',
+      file: series,
+      hyperparameters: { epochs: 2, target_column: 'sales', horizon: 3 },
+    })
+
+    const [beside, first] = [text, forecast].map(({ result }) => result.metrics.left_out_columns)
+    assert.deepEqual(beside, [{ column: 'shop', reason: "the model learns from 'text' alone" }])
+    const reason = 'a forecast learns from the past values of one column alone'
+    assert.deepEqual(first, [{ column: '', reason }])
   })
 
   it('gaps in a series are filled in', async () => {

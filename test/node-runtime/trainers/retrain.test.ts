@@ -67,6 +67,24 @@ describe('training on from an earlier model', () => {
     assert.deepEqual(resumed.result.metrics, straight.result.metrics)
   })
 
+  it('leaves out what the base did not learn from, and nothing that it did', async () => {
+    const [first = ''] = await files()
+    const base = await runTrainer(job('known', first))
+    const rows = houses(100).map((row) => ({ ...row, age: null, floor: 1 }))
+
+    const run = await runTrainer(
+      job('more', await writeCsv(folder.path, rows, 'more.csv'), {
+        baseDir: base.outputDir,
+        hyperparameters: { ...QUICK, target_column: 'price' },
+      }),
+    )
+
+    const reason = 'the base model did not learn from it'
+    assert.deepEqual(base.result.metrics.left_out_columns, [])
+    assert.deepEqual(run.result.metrics.left_out_columns, [{ column: 'floor', reason }])
+    assert.ok(!run.events.some(({ message }) => /'age' is left out/.test(String(message))))
+  })
+
   it('names the column in which the dataset and the base differ', async () => {
     const [first = ''] = await files()
     const base = await runTrainer(job('mismatch-base', first))

@@ -16,7 +16,10 @@ interface TrainerEvent {
 }
 
 interface TrainerResult {
-  metrics: Record<string, number> & { epochs: { epoch: number; train_loss: number; val_loss: number }[] }
+  metrics: Record<string, number> & {
+    epochs: { epoch: number; train_loss: number; val_loss: number }[]
+    left_out_columns: { column: string; reason: string }[]
+  }
   input_schema: { properties: Record<string, { items: Record<string, unknown> }> }
   output_schema: object
   example_input: { instances: Record<string, unknown>[] }

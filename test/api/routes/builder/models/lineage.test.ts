@@ -144,6 +144,30 @@ describe('lineage tells the truth (4.4)', function () {
     )
   })
 
+  it('of the columns that a run left out, which other accounts do not see', async () => {
+    const dataset = await world.dataset(stranger, 'table', 'public')
+    const { db } = api.database
+    const left_out_columns = [{ column: 'id', reason: 'it has no values' }]
+    const leaveOut = ({ jobId }: Made) =>
+      db
+        .updateTable('training_run')
+        .set({ metrics: JSON.stringify({ mae: 1, left_out_columns }) })
+        .where('id', '=', jobId ?? '')
+        .execute()
+    const base = await world.run(stranger, { dataset, base: null, body: {} })
+    await leaveOut(base)
+    await publish(base)
+    const made = await world.run(own, { dataset, base, body: { base: refOf(base) } })
+    await leaveOut(made)
+
+    const { nodes } = await world.lineageOf(made)
+
+    const leftOutOf = ({ versionId }: Made) =>
+      nodes.find(({ id }) => id === `version:${versionId}`)?.details.left_out_columns
+    assert.deepEqual(leftOutOf(made), left_out_columns)
+    assert.equal(leftOutOf(base), undefined)
+  })
+
   it('of models at addresses of the object store and of repositories that a merge is made of', async () => {
     const parts = [await world.store(own), world.advance('acme/fetched'), await world.store(own)]
     const merged = await world.merge(own, {

@@ -1,0 +1,36 @@
+"""Names the columns of a dataset that a model does not learn from, with the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .protocol import log
+
+# The metrics of a run are shown in full wherever the run is, so they name no more columns than this;
+# the log names all.
+MOST_TOLD = 50
+_MOST_CHARS = 200
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that the model does not learn from."""
+
+    column: str
+    reason: str
+
+
+def tell_left_out(columns: Sequence[LeftOut]) -> list[dict[str, str]]:
+    """Logs the columns, and returns them as the metrics of the run hold them."""
+    for one in columns:
+        log(f"Column '{one.column}' is left out: {one.reason}.")
+    return [
+        {"column": one.column[:_MOST_CHARS], "reason": one.reason[:_MOST_CHARS]} for one in columns[:MOST_TOLD]
+    ]
+
+
+def all_but(names: Sequence[str], used: Sequence[str], reason: str) -> list[LeftOut]:
+    """Returns the columns that are not among the used ones."""
+    kept = set(used)
+    return [LeftOut(name, reason) for name in names if name not in kept]
