@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 
 MOST_INSTANCES = 10_000
 MOST_EXAMPLE_CHARS = 500
+# An endpoint answers no request when its schema is longer.
+_MOST_SCHEMA_CHARS = 128 * 1024
+_LISTED_VALUES = 20
+_LISTED_CHARS = 80
 _TYPES = {NUMBER: "number", BOOLEAN: "boolean", CATEGORY: "string", DATETIME: "string"}
 
 
@@ -29,8 +34,15 @@ def predictions_schema(item: dict[str, Any]) -> dict[str, Any]:
 def columns_schema(features: Sequence[Feature]) -> dict[str, Any]:
     """Returns the input schema of a model over columns. A column without missing values
     in training is required. `x-order` names the columns in the order of the table, which members
-    of an object lose in the database."""
-    properties = {feature.name: _column(feature) for feature in features}
+    of an object lose in the database. Of a schema that would be too long the values that were seen are dropped."""
+    schema = _columns(features, _seen_values)
+    if _length(schema) <= _MOST_SCHEMA_CHARS:
+        return schema
+    return _columns(features, lambda _: "A text that was seen in training; any other counts as missing.")
+
+
+def _columns(features: Sequence[Feature], words_of: Callable[[Feature], str]) -> dict[str, Any]:
+    properties = {feature.name: _column(feature, words_of) for feature in features}
     schema = instances_schema(properties, [feature.name for feature in features if feature.required])
     schema["properties"]["instances"]["items"]["x-order"] = list(properties)
     return schema
@@ -88,12 +100,27 @@ def label_name(label: Any) -> str:
     return str(label)
 
 
-def _column(feature: Feature) -> dict[str, Any]:
+def _column(feature: Feature, words_of: Callable[[Feature], str]) -> dict[str, Any]:
     kind = _TYPES[feature.kind]
     schema: dict[str, Any] = {"type": kind if feature.required else [kind, "null"]}
     if feature.kind == DATETIME:
         schema["description"] = "A date such as 2026-03-01 or 2026-03-01T12:00:00Z."
     if feature.kind == CATEGORY:
-        listed = ", ".join(feature.categories[:20]) + (", ..." if len(feature.categories) > 20 else "")
-        schema["description"] = f"Seen in training: {listed}. Any other text counts as missing."
+        schema["description"] = words_of(feature)
     return schema
+
+
+def _seen_values(feature: Feature) -> str:
+    values = feature.categories
+    listed = ", ".join(_start_of(value) for value in values[:_LISTED_VALUES])
+    more = ", ..." if len(values) > _LISTED_VALUES else ""
+    return f"Seen in training: {listed}{more}. Any other text counts as missing."
+
+
+def _start_of(value: str) -> str:
+    return value if len(value) <= _LISTED_CHARS else f"{value[:_LISTED_CHARS]}..."
+
+
+def _length(schema: dict[str, Any]) -> int:
+    """Returns the length as JavaScript counts it, at most by the blanks too long."""
+    return len(json.dumps(schema, ensure_ascii=False).encode("utf-16-le")) // 2

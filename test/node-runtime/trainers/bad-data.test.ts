@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { prepareUserSchema } from '../../../platform/schema-checks/user-schema.ts'
 import { houses, reviews, sales, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer } from '../../support/servers/trainer.ts'
@@ -205,6 +206,34 @@ describe('data that is odd but good', () => {
     assert.deepEqual(beside, [{ column: 'shop', reason: "the model learns from 'text' alone" }])
     const reason = 'a forecast learns from the past values of one column alone'
     assert.deepEqual(first, [{ column: '', reason }])
+  })
+
+  it('long texts, and many of them, leave the schema within the limit of an endpoint', async () => {
+    using folder = temporaryFolder()
+    const columns = Array.from({ length: 150 }, (_, at) => `c${at}`)
+    const long = houses(60).map((row, index) => ({ ...row, notes: `${index % 15}${'x'.repeat(20_000)}` }))
+    const many = houses(60).map((row, index) => ({
+      ...row,
+      ...Object.fromEntries(columns.map((name) => [name, `${index % 20}${'y'.repeat(70)}`])),
+    }))
+    const schemaOf = async (rows: ReturnType<typeof houses>, name: string) => {
+      const run = await runTrainer({
+        folder: join(folder.path, name),
+        model: 'tabular-regression',
+        file: await writeCsv(folder.path, rows, `${name}.csv`),
+        hyperparameters: { epochs: 2, target_column: 'price' },
+      })
+      prepareUserSchema(run.result.input_schema)
+      const rowSchema = run.result.input_schema.properties['instances']?.items
+      return rowSchema?.['properties'] as Record<string, { description?: string }>
+    }
+
+    const { notes } = await schemaOf(long, 'long')
+    const { c0, town } = await schemaOf(many, 'many')
+
+    assert.match(notes?.description ?? '', /^Seen in training: 0x{79}\.\.\., 10x{78}\.\.\., /)
+    const words = 'A text that was seen in training; any other counts as missing.'
+    assert.deepEqual([c0?.description, town?.description], [words, words])
   })
 
   it('gaps in a series are filled in', async () => {
