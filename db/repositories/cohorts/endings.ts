@@ -14,7 +14,7 @@ import type { Database } from '../../tables.ts'
 import type { CohortFault, CohortRow } from '../../tables/cohorts.ts'
 import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'
 import { settleTasks } from '../tasks/writes.ts'
-import { bookTransfers, isOpenCohort, type LockedCohort, lockCohort } from './cohorts.ts'
+import { bookTransfers, isOpenCohort, type LockedCohort, lockCohort, paidElsewhere } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 import { recallStages, revokeStages } from './stage-leases.ts'
 
@@ -209,9 +209,11 @@ async function settleMoney(
     .execute()
   const held = new Map(holds.map(({ task_id, amount_micro }) => [task_id, Number(amount_micro)]))
   const owners = await ownersOf(trx, stages)
+  const paid = isDone ? await paidMeanwhile(trx, stages) : new Set()
   for (const { id, status, price_micro, node_id, taken_from } of stages) {
     const amount = held.get(id) ?? 0
-    const isPaid = isDone && status === 'succeeded' && (node_id ?? taken_from) !== null
+    const isPaid =
+      isDone && status === 'succeeded' && (node_id ?? taken_from) !== null && !paid.has(taken_from)
     const price = isPaid ? Math.min(amount, Number(price_micro)) : 0
     const owner = price > 0 || taken_from === null ? owners.get(id) : undefined
     const transfers: Transfer[] = [
@@ -221,7 +223,30 @@ async function settleMoney(
     await bookTransfers(trx, id, transfers)
     if (isPaid && owner !== undefined)
       await trx.updateTable('cohort_stage').set({ paid_to: owner }).where('id', '=', id).execute()
+    if (paid.has(taken_from))
+      await trx.updateTable('cohort_stage').set({ price_micro: 0 }).where('id', '=', id).execute()
   }
+}
+
+/**
+ * Returns which results that were taken over have been paid for by now. Runs that took the same ones over end one after
+ * the other, because each locks the stages that made them, in the order of `lockCohort`.
+ */
+async function paidMeanwhile(
+  trx: Transaction<Database>,
+  stages: readonly EndedStage[],
+): Promise<Set<string | null>> {
+  const taken = stages.flatMap(({ taken_from }) => taken_from ?? [])
+  if (taken.length === 0) return new Set()
+  await trx
+    .selectFrom('cohort_stage')
+    .select('id')
+    .where('id', 'in', taken)
+    .orderBy('cohort_id')
+    .orderBy('position')
+    .forUpdate()
+    .execute()
+  return paidElsewhere(trx, taken)
 }
 
 /** Returns the owner of the node that made the result of each stage, be it for an earlier run, by the stage's id. */

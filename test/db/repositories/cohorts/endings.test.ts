@@ -6,6 +6,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { hold } from '../../../../domain/ledger.ts'
 import { buildCohort, buildStage } from '../../../support/builders/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
+import { until } from '../../../support/servers/node.ts'
 
 describe('the end of a cohort whose results are large', function () {
   this.timeout(60_000)
@@ -84,5 +85,106 @@ describe('the end of a cohort whose results are large', function () {
 
     assert.equal(status, 'succeeded')
     assert.deepEqual(JSON.parse(String(task.result)), { out0: 1, out1: null })
+  })
+})
+
+describe('the ends of two runs that have taken the same results over', function () {
+  this.timeout(60_000)
+  let database: TestDatabase
+  let accountId: string
+  let nodeId: string
+  before(async () => {
+    database = await startDatabase()
+    const { db } = database
+    accountId = newId()
+    nodeId = newId()
+    await db.insertInto('account').values({ id: accountId, name: 'test' }).execute()
+    await db
+      .insertInto('node')
+      .values({
+        id: nodeId,
+        account_id: accountId,
+        name: 'maker',
+        public_key: Buffer.from(nodeId),
+        status: 'active',
+        hardware: 'cpu',
+        inventory: '{}',
+        runtime_version: '0.0.0',
+      })
+      .execute()
+  })
+  after(() => database[Symbol.asyncDispose]())
+
+  const NAMES = ['a', 'b']
+
+  /** Builds a run of two stages that have taken results over, for which it holds what they cost. */
+  async function resumed(made: readonly string[]) {
+    const { db } = database
+    const cohort = await buildCohort(db, accountId, {
+      request: JSON.stringify({ stages: [], edges: [], outputs: [] }),
+    })
+    const stages: string[] = []
+    for (const [position, name] of NAMES.entries()) {
+      const { id } = await buildStage(db, cohort, {
+        name,
+        position,
+        status: 'succeeded',
+        attempt: 0,
+        price_micro: 10,
+        taken_from: made[position]!,
+      })
+      await db
+        .transaction()
+        .execute((trx) => cohortRepository.bookTransfers(trx, id, hold({ accountId, priceMicro: 10 })))
+      stages.push(id)
+    }
+    const kinds = async () => {
+      const rows = await db
+        .selectFrom('ledger_transfer')
+        .select(['kind', 'amount_micro'])
+        .where('task_id', 'in', stages)
+        .orderBy('task_id')
+        .orderBy('kind')
+        .execute()
+      return rows.map(({ kind, amount_micro }) => `${kind} ${amount_micro}`)
+    }
+    const prices = async () =>
+      (await cohortRepository.readStages(db, cohort.id)).map(({ price_micro }) => Number(price_micro))
+    return { id: cohort.id, kinds, prices }
+  }
+
+  it('pay for them once, at the end that comes first', async () => {
+    const { db } = database
+    const failed = await buildCohort(db, accountId, { status: 'failed' })
+    const made: string[] = []
+    for (const [position, name] of NAMES.entries()) {
+      const { id } = await buildStage(db, failed, { name, position, status: 'succeeded', node_id: nodeId })
+      made.push(id)
+    }
+    const [one, other] = [await resumed(made), await resumed(made.toReversed())]
+
+    const end = (id: string, ended: () => Promise<void> = async () => {}) =>
+      db.transaction().execute(async (trx) => {
+        await endCohort(trx, id, { status: 'succeeded' }, new Date())
+        await ended()
+      })
+    let isOver = false
+    let second: Promise<void> | undefined
+    await end(one.id, async () => {
+      second = end(other.id).finally(() => (isOver = true))
+      await until(async () => {
+        const { rows } = await sql`select from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`.execute(db)
+        return isOver || rows.length > 0
+      })
+    })
+    await second
+
+    const paid = ['capture 10', 'hold 10', 'payout 8']
+    assert.deepEqual(await one.kinds(), [...paid, ...paid])
+    assert.deepEqual(await one.prices(), [10, 10])
+    const refunded = ['hold 10', 'refund 10']
+    assert.deepEqual(await other.kinds(), [...refunded, ...refunded])
+    assert.deepEqual(await other.prices(), [0, 0])
   })
 })
