@@ -2,11 +2,14 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
 import { endCohort } from '../../../../db/repositories/cohorts/endings.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { hold } from '../../../../domain/ledger.ts'
 import { buildCohort, buildStage } from '../../../support/builders/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 import { until } from '../../../support/servers/node.ts'
+import { type RawNode, rawNode } from '../../../support/servers/raw-node.ts'
 
 describe('the end of a cohort whose results are large', function () {
   this.timeout(60_000)
@@ -88,34 +91,31 @@ describe('the end of a cohort whose results are large', function () {
   })
 })
 
-describe('the ends of two runs that have taken the same results over', function () {
+describe('the money of a cohort that ends', function () {
   this.timeout(60_000)
   let database: TestDatabase
   let accountId: string
-  let nodeId: string
+  let node: RawNode
   before(async () => {
     database = await startDatabase()
-    const { db } = database
     accountId = newId()
-    nodeId = newId()
-    await db.insertInto('account').values({ id: accountId, name: 'test' }).execute()
-    await db
-      .insertInto('node')
-      .values({
-        id: nodeId,
-        account_id: accountId,
-        name: 'maker',
-        public_key: Buffer.from(nodeId),
-        status: 'active',
-        hardware: 'cpu',
-        inventory: '{}',
-        runtime_version: '0.0.0',
-      })
-      .execute()
+    await database.db.insertInto('account').values({ id: accountId, name: 'test' }).execute()
+    node = await rawNode(database.db)
   })
   after(() => database[Symbol.asyncDispose]())
 
   const NAMES = ['a', 'b']
+
+  /** Builds a run that failed after both of its stages had succeeded; returns these. */
+  async function failedRun(): Promise<string[]> {
+    const cohort = await buildCohort(database.db, accountId, { status: 'failed' })
+    const made: string[] = []
+    for (const [position, name] of NAMES.entries()) {
+      const stage = { name, position, status: 'succeeded', node_id: node.nodeId } as const
+      made.push((await buildStage(database.db, cohort, stage)).id)
+    }
+    return made
+  }
 
   /** Builds a run of two stages that have taken results over, for which it holds what they cost. */
   async function resumed(made: readonly string[]) {
@@ -153,21 +153,17 @@ describe('the ends of two runs that have taken the same results over', function 
     return { id: cohort.id, kinds, prices }
   }
 
-  it('pay for them once, at the end that comes first', async () => {
+  const end = (id: string, ended: () => Promise<void> = async () => {}) =>
+    database.db.transaction().execute(async (trx) => {
+      await endCohort(trx, id, { status: 'succeeded' }, new Date())
+      await ended()
+    })
+
+  it('is paid by the first of two runs that have taken the same results over', async () => {
     const { db } = database
-    const failed = await buildCohort(db, accountId, { status: 'failed' })
-    const made: string[] = []
-    for (const [position, name] of NAMES.entries()) {
-      const { id } = await buildStage(db, failed, { name, position, status: 'succeeded', node_id: nodeId })
-      made.push(id)
-    }
+    const made = await failedRun()
     const [one, other] = [await resumed(made), await resumed(made.toReversed())]
 
-    const end = (id: string, ended: () => Promise<void> = async () => {}) =>
-      db.transaction().execute(async (trx) => {
-        await endCohort(trx, id, { status: 'succeeded' }, new Date())
-        await ended()
-      })
     let isOver = false
     let second: Promise<void> | undefined
     await end(one.id, async () => {
@@ -186,5 +182,23 @@ describe('the ends of two runs that have taken the same results over', function 
     const refunded = ['hold 10', 'refund 10']
     assert.deepEqual(await other.kinds(), [...refunded, ...refunded])
     assert.deepEqual(await other.prices(), [0, 0])
+  })
+
+  it('goes to the owner of a node that has been removed meanwhile', async () => {
+    const { db } = database
+    const run = await resumed(await failedRun())
+    await db.transaction().execute((trx) => nodeRepository.moveNode(trx, node.nodeId, 'removed'))
+
+    await end(run.id)
+
+    const paid = ['capture 10', 'hold 10', 'payout 8']
+    assert.deepEqual(await run.kinds(), [...paid, ...paid])
+    const stages = await cohortRepository.readStages(db, run.id)
+    assert.deepEqual(
+      stages.map(({ paid_to }) => paid_to),
+      [node.accountId, node.accountId],
+    )
+    // The owner of a node that has done a task is asked for in this way.
+    assert.equal((await taskRepository.findNodeOwner(db, node.nodeId))?.account_id, node.accountId)
   })
 })
