@@ -105,10 +105,7 @@ export interface CohortStageTable {
 }
 export type CohortStageRow = Selectable<CohortStageTable>
 /** A stage without its result, which may have megabytes, and its files. */
-export type StageFacts = Omit<
-  CohortStageRow,
-  'result' | 'outputs' | 'overdue_at' | 'tokens_in' | 'tokens_out'
->
+export type StageFacts = Omit<CohortStageRow, 'result' | 'outputs' | 'overdue_at'>
 export type NewCohortStage = Insertable<CohortStageTable>
 
 export interface CohortEdgeTable {

@@ -99,13 +99,26 @@ describe('a prompt read on one node, and continued on another', function () {
     assert.equal(status, 202, JSON.stringify(body))
     return body.task_id
   }
-  async function undivided(): Promise<string> {
+  /** What one node says, and the tokens that it has read and written. */
+  async function undivided(): Promise<{ answer: string; read: number; written: number }> {
     const headers = { authorization: `Bearer ${world.key}` }
     const body = { model: model.endpoint_id, messages: MESSAGES, ...GREEDY }
     const answer = await world.api.call('POST', '/v1/chat/completions', { headers, body })
     assert.equal(answer.status, 200, JSON.stringify(answer.body))
-    return (answer.body as AnyBody).choices[0].message.content
+    const { choices, usage } = answer.body as AnyBody
+    return {
+      answer: choices[0].message.content,
+      read: usage.prompt_tokens,
+      written: usage.completion_tokens,
+    }
   }
+  const tokensOf = ({ cohort_id }: AnyBody) =>
+    world.api.database.db
+      .selectFrom('cohort_stage')
+      .select(['name', 'tokens_in', 'tokens_out'])
+      .where('cohort_id', '=', cohort_id)
+      .orderBy('position')
+      .execute()
   async function answerOf(taskId: string): Promise<string> {
     return (await world.task(taskId)).result.answer
   }
@@ -126,7 +139,11 @@ describe('a prompt read on one node, and continued on another', function () {
       const [edge] = seen.edges
       assert.deepEqual([edge.state, edge.transport, edge.attempt], ['consumed', transport, 1])
       assert.ok(edge.bytes > 1_000_000)
-      assert.equal(await answerOf(task), wanted)
+      assert.equal(await answerOf(task), wanted.answer)
+      assert.deepEqual(await tokensOf(seen), [
+        { name: 'prefill', tokens_in: wanted.read, tokens_out: 0 },
+        { name: 'decode', tokens_in: 0, tokens_out: wanted.written },
+      ])
       // Nothing stays behind on either node.
       await until(() => [a, b].every(({ parts }) => parts.edges.store.usedBytes === 0))
     }
@@ -160,7 +177,7 @@ describe('a prompt read on one node, and continued on another', function () {
       [used.state, used.attempt, used.consumer_node_id],
       ['consumed', 2, (first === b ? c : b).nodeId],
     )
-    assert.equal(await answerOf(task), wanted)
+    assert.equal(await answerOf(task), wanted.answer)
   })
 })
 

@@ -135,6 +135,8 @@ export const STAGE_FACTS = [
   'completed_at',
   'waiting_for',
   'run_ms',
+  'tokens_in',
+  'tokens_out',
   'output_kept',
   'error',
   'paid_to',

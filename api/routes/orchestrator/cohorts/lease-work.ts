@@ -13,11 +13,12 @@ import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
 import type { EdgeFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
-import { NO_TOKENS, tokensIn } from '../../../../domain/chat/chat.ts'
+import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { valueAt, whereItEnds } from '../../../../domain/cohorts/pointer.ts'
 import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
+import { tokensOfStage } from '../../../../domain/cohorts/stage-tokens.ts'
 import { isByValue } from '../../../../domain/cohorts/values.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
@@ -135,24 +136,24 @@ export const stageWork = {
     const { inference_time_ms, model_state } = taskResult(body)
     const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
     if (!locked || !isOpenStage(locked.stage)) return
-    const tokens = tokensIn(checked.result)
+    const { account_id: accountId, cohort_id: cohortId, endpoint_id: endpointId } = locked.stage
+    const { operation } = locked.stage.specification as unknown as GraphStage
+    const tokens = tokensOfStage(operation, checked.result)
     await cohortStageRepository.completeStage(trx, locked.stage, locked.outgoing, {
       ...checked,
       runMs: inference_time_ms,
       modelState: model_state,
       tokens,
     })
-    const {
-      account_id: accountId,
-      cohort_id: cohortId,
-      endpoint_id: endpointId,
-      specification,
-    } = locked.stage
     const keyId = tokens === NO_TOKENS ? null : await cohortRepository.keyOfCohort(trx, cohortId)
-    if (keyId !== null)
-      await keyMeterRepository.addTokens(trx, keyId, { tokens: tokens.in + tokens.out, now: services.now() })
+    if (keyId !== null) {
+      // A stage that is repeated counts once.
+      const { tokens_in, tokens_out } = locked.stage
+      const fresh = tokens.in + tokens.out - Number(tokens_in ?? 0) - Number(tokens_out ?? 0)
+      await keyMeterRepository.addTokens(trx, keyId, { tokens: Math.max(0, fresh), now: services.now() })
+    }
     // A part of an inference tells nothing of a whole one.
-    if ((specification as unknown as GraphStage).operation === 'infer')
+    if (operation === 'infer')
       await usageRepository.noteLatency(trx, { accountId, endpointId, ms: inference_time_ms })
   },
 

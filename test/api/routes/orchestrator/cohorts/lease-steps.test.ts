@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { StageOperation } from '../../../../../schemas/cohort-plan.ts'
 import { buildCohort, buildStage, leaseStage } from '../../../../support/builders/cohorts.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { signedNode } from '../../../../support/servers/signed-node.ts'
@@ -32,7 +33,8 @@ describe('the lease of a stage', () => {
       assert.ok(row.started_at)
     })
 
-  it('counts the tokens of its model for the stage, and against the limit of the key that asked', async () => {
+  /** A stage at work with this operation, whose cohort a key with a limit of tokens has asked for. */
+  async function metered(operation: StageOperation) {
     const { db } = api.database
     const { accountId } = await api.account()
     const limits = JSON.stringify({ tokens_per_minute: 100 })
@@ -45,23 +47,65 @@ describe('the lease of a stage', () => {
     const node = await signedNode(api)
     const cohort = await buildCohort(db, accountId)
     await db.updateTable('task').set({ key_id: keyId }).where('id', '=', cohort.task_id).execute()
-    const stage = await buildStage(db, cohort, { status: 'running' })
-    const token = await leaseStage(db, stage, node.nodeId)
-    const result = { usage: { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 } }
-
-    for (let twice = 0; twice < 2; twice++) {
-      const body = { result, inference_time_ms: 5, model_state: 'resident' }
-      const { status, text } = await node.post(`/api/v1/leases/${token}:complete`, body)
-      assert.equal(status, 200, text)
+    const specification = JSON.stringify({ operation })
+    const stage = await buildStage(db, cohort, { status: 'running', specification })
+    return {
+      stage,
+      lease: () => leaseStage(db, stage, node.nodeId),
+      complete: async (token: string, result: object) => {
+        const body = { result, inference_time_ms: 5, model_state: 'resident' }
+        const { status, text } = await node.post(`/api/v1/leases/${token}:complete`, body)
+        assert.equal(status, 200, text)
+      },
+      counted: async () => {
+        const row = await db
+          .selectFrom('cohort_stage')
+          .select(['status', 'tokens_in', 'tokens_out'])
+          .where('id', '=', stage.id)
+          .executeTakeFirstOrThrow()
+        assert.equal(row.status, 'succeeded')
+        const minutes = await db
+          .selectFrom('key_minute')
+          .select('tokens')
+          .where('key_id', '=', keyId)
+          .execute()
+        const tokens = minutes.reduce((sum, minute) => sum + Number(minute.tokens), 0)
+        return [row.tokens_in, row.tokens_out, tokens]
+      },
     }
+  }
+  const USAGE = { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 }
 
-    const row = await db
-      .selectFrom('cohort_stage')
-      .select(['status', 'tokens_in', 'tokens_out'])
+  it('counts the tokens of its model for the stage, and against the limit of the key that asked', async () => {
+    const { lease, complete, counted } = await metered('infer')
+    const token = await lease()
+
+    for (let twice = 0; twice < 2; twice++) await complete(token, { usage: USAGE })
+
+    assert.deepEqual(await counted(), [12, 30, 42])
+  })
+
+  it('counts a prompt where it is read, and where it is continued what is written', async () => {
+    const [reader, writer] = [await metered('prefill'), await metered('decode')]
+
+    await reader.complete(await reader.lease(), { tokens: 12, size_bytes: 4_096 })
+    await writer.complete(await writer.lease(), { usage: USAGE })
+
+    assert.deepEqual(await reader.counted(), [12, 0, 12])
+    assert.deepEqual(await writer.counted(), [0, 30, 30])
+  })
+
+  it('counts once what is repeated because its payload is gone', async () => {
+    const { stage, lease, complete, counted } = await metered('prefill')
+    await complete(await lease(), { tokens: 12, size_bytes: 4_096 })
+    await api.database.db
+      .updateTable('cohort_stage')
+      .set({ status: 'running', attempt: 2 })
       .where('id', '=', stage.id)
-      .executeTakeFirstOrThrow()
-    assert.deepEqual(row, { status: 'succeeded', tokens_in: 12, tokens_out: 30 })
-    const minutes = await db.selectFrom('key_minute').select('tokens').where('key_id', '=', keyId).execute()
-    assert.deepEqual(minutes, [{ tokens: 42 }])
+      .execute()
+
+    await complete(await lease(), { tokens: 12, size_bytes: 4_096 })
+
+    assert.deepEqual(await counted(), [12, 0, 12])
   })
 })
