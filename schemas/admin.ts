@@ -111,6 +111,7 @@ export type KillSwitchStatus = Static<typeof KillSwitchStatus>
 
 export const LedgerEntry = Type.Object({
   entry_id: Type.String({ description: 'Unique within the task' }),
+  stage: Nullable(Type.String({ description: 'The stage of a cohort, which is paid for by itself' })),
   kind: Vocabulary('hold', 'capture', 'payout', 'refund', 'credit'),
   purse: Type.String({ description: '`account:<id>`, `escrow`, `platform` or `owner:<account id>`' }),
   amount_micro: Type.Integer({ description: 'Micro-credits; negative leaves the purse' }),

@@ -13,6 +13,7 @@ export function auditCommand(audit: Command): void {
       const found = await context.client.call<TaskAudit>('GET', `/audit/task/${id(taskId)}`)
       const rows = found.entries.map((entry) => [
         entry.created_at,
+        entry.stage,
         entry.kind,
         entry.purse,
         entry.amount_micro,
@@ -23,6 +24,10 @@ export function auditCommand(audit: Command): void {
       const given = memory
         ? `\nMemory ${memory.outcome}${why}: snapshot ${memory.snapshot_id ?? 'none'}.`
         : '\nNo memory was asked for: no grant, memory switched off, or no language model.'
-      print(context, found, `${table(['TIME', 'KIND', 'PURSE', 'MICRO-CREDITS'], rows)}\n${sum}${given}`)
+      print(
+        context,
+        found,
+        `${table(['TIME', 'STAGE', 'KIND', 'PURSE', 'MICRO-CREDITS'], rows)}\n${sum}${given}`,
+      )
     })
 }

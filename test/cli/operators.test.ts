@@ -4,7 +4,10 @@ import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
 import { newId } from '../../domain/ids.ts'
+import { hold } from '../../domain/ledger.ts'
+import { buildCohort, buildStage } from '../support/builders/cohorts.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 import { startNode } from '../support/servers/node.ts'
@@ -54,6 +57,41 @@ describe('hearth for operators', () => {
     )
     assert.match(queues.out, /^WORK +WAITING[^]*task +0[^]*Temporal cannot be reached\.\n$/)
     assert.ok(Array.isArray(work))
+  })
+
+  it('shows the entries of a cohort by its stages, each in the order of the graph', async () => {
+    const { db } = api.database
+    const { accountId } = caller
+    const cohort = await buildCohort(db, accountId)
+    const prices = { read: 7, judge: 20 }
+    for (const [position, [name, priceMicro]] of Object.entries(prices).entries()) {
+      const { id } = await buildStage(db, cohort, { name, position })
+      await db
+        .transaction()
+        .execute((trx) => cohortRepository.bookTransfers(trx, id, hold({ accountId, priceMicro })))
+    }
+
+    const { out, err } = await hearth.run(['audit', cohort.task_id])
+    const { entries } = await hearth.json(['audit', cohort.task_id])
+
+    const [headings, ...rows] = out.split('\n').map((line) => line.split(/ {2,}/).slice(1))
+    assert.deepEqual(headings, ['STAGE', 'KIND', 'PURSE', 'MICRO-CREDITS'], err)
+    const purse = `account:${accountId}`
+    assert.deepEqual(
+      rows.filter(([stage]) => stage && stage in prices),
+      [
+        ['read', 'hold', purse, '-7'],
+        ['read', 'hold', 'escrow', '7'],
+        ['judge', 'hold', purse, '-20'],
+        ['judge', 'hold', 'escrow', '20'],
+      ],
+    )
+    const own = rows.find(([stage]) => stage === '-')
+    assert.equal(own?.[1], 'hold', 'the entries of the task itself have no stage')
+    assert.deepEqual(
+      entries.flatMap(({ stage }: { stage: string | null }) => stage ?? []),
+      ['read', 'read', 'judge', 'judge'],
+    )
   })
 
   it('lets an account manage its own keys, and an operator those of any', async () => {

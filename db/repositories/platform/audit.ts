@@ -8,11 +8,14 @@ type Audited = Pick<
   'account_id' | 'endpoint_id' | 'status' | 'price_micro' | 'created_at' | 'completed_at'
 >
 
+/** An entry of a task; that of a stage of a cohort with its name. */
+export type AuditedLine = LedgerLineRow & { stage: string | null }
+
 /** Returns a task without its contents, with its memory and all its ledger entries in order. */
 export async function findTaskAudit(
   db: Kysely<Database>,
   taskId: string,
-): Promise<{ task: Audited; entries: LedgerLineRow[]; memory: TaskMemoryRow | undefined } | undefined> {
+): Promise<{ task: Audited; entries: AuditedLine[]; memory: TaskMemoryRow | undefined } | undefined> {
   const task = await db
     .selectFrom('task')
     .select(['account_id', 'endpoint_id', 'status', 'price_micro', 'created_at', 'completed_at'])
@@ -29,6 +32,7 @@ export async function findTaskAudit(
     .selectFrom('ledger_line')
     .leftJoin('cohort_stage', 'cohort_stage.id', 'ledger_line.task_id')
     .selectAll('ledger_line')
+    .select('cohort_stage.name as stage')
     // The stages of a cohort book under their own ids; each entry of theirs carries the name of its stage.
     .select(sql<string>`coalesce(cohort_stage.name || '.', '') || ledger_line.id`.as('id'))
     .where('ledger_line.task_id', 'in', [taskId, ...stages.map(({ id }) => id)])

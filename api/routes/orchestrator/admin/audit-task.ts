@@ -33,6 +33,7 @@ export const auditTask = route({
       price_micro: task.price_micro,
       entries: entries.map((entry) => ({
         entry_id: entry.id,
+        stage: entry.stage,
         kind: entry.kind,
         purse: entry.purse,
         amount_micro: entry.amount_micro,
