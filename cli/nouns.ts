@@ -90,7 +90,7 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'endpoints',
-    about: 'put models behind names, pause and remove them; review public ones',
+    about: 'put models behind names, price, pause and remove them; review public ones',
     group: ASK,
     load: async () => {
       const [{ endpointCommands }, { reviewCommands }] = await Promise.all([

@@ -1,13 +1,13 @@
 import { type Command, Option } from 'commander'
-import type { Endpoint, EndpointQuery } from '../../schemas/endpoint.ts'
+import type { Endpoint, EndpointQuery, UpdateEndpoint } from '../../schemas/endpoint.ts'
 import { amount, filled, wholeNumber } from '../arguments.ts'
 import { asAccount } from '../as-account.ts'
+import { usageError } from '../cli-error.ts'
 import { endpointName } from '../endpoint-name.ts'
 import { id } from '../ids.ts'
 import { print, table } from '../print.ts'
 
-interface CreateOptions {
-  run: string
+interface ListingOptions {
   displayName?: string
   description?: string
   price?: number
@@ -31,23 +31,16 @@ export function endpointCommands(endpoints: Command): void {
     .option('--description <text>', 'what it does', filled)
     .option('--price <usd>', 'of a request', amount)
     .action(
-      asAccount(
-        async ({ h, json }, name: string, { run, displayName, description, price }: CreateOptions) => {
-          const endpoint = await h.runs.register(run, {
-            name,
-            ...(displayName !== undefined && { display_name: displayName }),
-            ...(description !== undefined && { description }),
-            ...(price !== undefined && { price_per_request: price }),
-          })
-          const input = JSON.stringify(endpoint.example_input)
-          const example = input === '{}' ? "-d '{...}'" : `-d '${input}'`
-          print(
-            { json },
-            endpoint,
-            `Endpoint ${endpoint.name} (${endpoint.endpoint_id}) is ${endpoint.status}.\nnpx hearth infer ${endpoint.name} ${example} asks it.`,
-          )
-        },
-      ),
+      asAccount(async ({ h, json }, name: string, { run, ...options }: ListingOptions & { run: string }) => {
+        const endpoint = await h.runs.register(run, { name, ...listingOf(options) })
+        const input = JSON.stringify(endpoint.example_input)
+        const example = input === '{}' ? "-d '{...}'" : `-d '${input}'`
+        print(
+          { json },
+          endpoint,
+          `Endpoint ${endpoint.name} (${endpoint.endpoint_id}) is ${endpoint.status}.\nnpx hearth infer ${endpoint.name} ${example} asks it.`,
+        )
+      }),
     )
 
   endpoints
@@ -104,6 +97,24 @@ export function endpointCommands(endpoints: Command): void {
       }),
     )
 
+  endpoints
+    .command('update <endpoint>')
+    .description('change the price or the words of an endpoint; a public one is reviewed anew')
+    .option('--display-name <text>', 'for people', filled)
+    .option('--description <text>', 'what it does', filled)
+    .option('--price <usd>', 'of a request, from the next one on', amount)
+    .action(
+      asAccount(async ({ h, json }, given: string, options: ListingOptions) => {
+        const change = listingOf(options)
+        if (Object.keys(change).length === 0)
+          throw usageError('nothing is to be changed: pass --price, --display-name or --description')
+        const endpoint = await h.endpoints.update(given, change)
+        const review = endpoint.review_status === 'pending_review' ? ' It waits for a review.' : ''
+        const words = `${endpoint.name} costs ${endpoint.price_per_request} USD a request.${review}`
+        print({ json }, endpoint, words)
+      }),
+    )
+
   for (const [verb, status, description] of [
     ['pause', 'paused', 'refuse requests to an endpoint until it is resumed'],
     ['resume', 'active', 'take requests to a paused endpoint again'],
@@ -129,6 +140,16 @@ export function endpointCommands(endpoints: Command): void {
       }),
     )
 }
+
+const listingOf = ({
+  displayName,
+  description,
+  price,
+}: ListingOptions): Pick<UpdateEndpoint, 'display_name' | 'description' | 'price_per_request'> => ({
+  ...(displayName !== undefined && { display_name: displayName }),
+  ...(description !== undefined && { description }),
+  ...(price !== undefined && { price_per_request: price }),
+})
 
 function inWords(endpoint: Endpoint): string {
   const rows = [

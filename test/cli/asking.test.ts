@@ -97,6 +97,26 @@ describe('hearth asking endpoints', () => {
     assert.match(removed.out, /is deleted/)
   })
 
+  it('changes the price and the words of an endpoint, and says when that waits for a review', async () => {
+    const { id } = await world.endpoint({ name: 'dear' }, { name: 'dear-one' })
+    const listing = ['--display-name', 'Dear', '--description', 'Says what it is told.']
+    const priced = await hearth.run(['endpoints', 'update', 'dear-one', '--price', '0.25'])
+    const worded = await hearth.json(['endpoints', 'update', 'dear-one', ...listing])
+    await world.api.database.db
+      .updateTable('endpoint')
+      .set({ visibility: 'public', review_status: 'approved', tags: ['echo'] })
+      .where('id', '=', id)
+      .execute()
+    const free = await hearth.run(['endpoints', 'update', id, '--price', '0'])
+
+    assert.equal(priced.out, 'dear-one costs 0.25 USD a request.\n', priced.err)
+    assert.deepEqual(
+      [worded.display_name, worded.description, worded.price_per_request],
+      ['Dear', 'Says what it is told.', 0.25],
+    )
+    assert.equal(free.out, 'dear-one costs 0 USD a request. It waits for a review.\n', free.err)
+  })
+
   const ID = newId()
   for (const [args, said, exit] of [
     [['infer', 'echo-one'], /--data/, 2],
@@ -111,6 +131,9 @@ describe('hearth asking endpoints', () => {
     [['tasks', 'ls', '--since', 'yesterday'], /2026-11-30/, 2],
     [['usage', '--by', 'moon'], /day, endpoint, key, model/, 2],
     [['endpoints', 'pause', 'nobody'], /not_found/, 1],
+    [['endpoints', 'update', 'echo-one'], /--price, --display-name or --description/, 2],
+    [['endpoints', 'update', 'echo-one', '--price', '-1'], /at least 0/, 2],
+    [['endpoints', 'update', 'nobody', '--price', '1'], /not_found/, 1],
     [['endpoints', 'ls', '--source', 'x'], /catalog, trained/, 2],
   ] as const) {
     it(`says what to do about ${args.join(' ').replaceAll(ID, 'ID')}`, async () => {
