@@ -146,6 +146,12 @@ export const NOUNS: readonly Noun[] = [
     load: async () => (await import('./commands/usage.ts')).usageCommand,
   },
   {
+    name: 'ledger',
+    about: 'show what the account has paid, got back and been given, and its balance',
+    group: ACCOUNT,
+    load: async () => (await import('./commands/ledger.ts')).ledgerCommand,
+  },
+  {
     name: 'webhooks',
     about: 'make webhook endpoints, test them, see and repeat deliveries',
     group: ACCOUNT,

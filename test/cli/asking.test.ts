@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { newId } from '../../domain/ids.ts'
+import { buildHeldTask } from '../support/builders/build-endpoint.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 
@@ -80,6 +81,33 @@ describe('hearth asking endpoints', () => {
     )
   })
 
+  it('shows what was paid, page after page, and the balance', async () => {
+    const { db } = world.api.database
+    const { accountId, key } = await world.api.account()
+    const env = { HEARTH_API_KEY: key }
+    const spent = 103
+    for (let i = 0; i < spent; i++) await buildHeldTask(db, accountId)
+
+    const all = await hearth.json(['ledger', '--limit', '500'], { env })
+    const few = await hearth.run(['ledger', '--limit', '2'], { env })
+    const later = await hearth.json(['ledger', '--from', '2099-01-01'], { env })
+
+    assert.equal(all.entries.length, spent)
+    assert.equal(new Set(all.entries.map(({ task_id }: { task_id: string }) => task_id)).size, spent)
+    assert.equal(all.balance.micro, -all.period.spent_micro)
+    const [headings, first, second, sum, ...rest] = few.out.split('\n')
+    assert.match(headings ?? '', /^TIME +KIND +CREDITS +TASK +STAGE/)
+    assert.match(first ?? '', new RegExp(`hold +-[\\d.e-]+ +${all.entries[0].task_id} `))
+    assert.match(second ?? '', new RegExp(all.entries[1].task_id))
+    const { period, balance } = all
+    assert.equal(
+      sum,
+      `${period.spent_credits} credits spent in the period; the balance is ${balance.credits}.`,
+    )
+    assert.deepEqual(rest, [''])
+    assert.deepEqual([later.entries, later.period.spent_micro], [[], 0])
+  })
+
   it('lists, shows, pauses, resumes and deletes endpoints', async () => {
     await world.endpoint({ name: 'gone' }, { name: 'gone-soon' })
     const listed = await hearth.run(['endpoints', 'ls', '--search', 'soon'])
@@ -129,6 +157,7 @@ describe('hearth asking endpoints', () => {
     [['tasks', 'wait', ID], /not_found/, 1],
     [['tasks', 'ls', '--status', 'gone'], /status/, 2],
     [['tasks', 'ls', '--since', 'yesterday'], /2026-11-30/, 2],
+    [['ledger', '--to', 'tomorrow'], /2026-11-30/, 2],
     [['usage', '--by', 'moon'], /day, endpoint, key, model/, 2],
     [['endpoints', 'pause', 'nobody'], /not_found/, 1],
     [['endpoints', 'update', 'echo-one'], /--price, --display-name or --description/, 2],
