@@ -1,6 +1,6 @@
 import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { EDGE_SECONDS, overdueAs } from '../../../domain/cohorts/edges/deadlines.ts'
-import { moveEdge } from '../../../domain/cohorts/edges/transitions.ts'
+import { EDGE_TRANSITIONS, moveEdge } from '../../../domain/cohorts/edges/transitions.ts'
 import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { EdgeFacts } from '../../tables/cohorts.ts'
@@ -175,6 +175,47 @@ export async function endAttempt(
     .where('edge_id', '=', id)
     .where('attempt', '=', attempt)
     .execute()
+}
+
+/**
+ * Ends the edges of a cohort that ends, with the attempts at them that go on; nothing is handed over any more. Returns the
+ * events of those attempts: an edge that nobody had come to has none. Safe to repeat: an edge that has ended stays as it is.
+ */
+export async function cancelEdges(trx: Transaction<Database>, cohortId: string): Promise<NewCohortEvent[]> {
+  const { from, to } = EDGE_TRANSITIONS.fail
+  const failure: EdgeFailure = 'cancelled'
+  const ended = { state: to, failure }
+  await trx
+    .updateTable('cohort_edge_attempt as tried')
+    .from('cohort_edge as edge')
+    .set(ended)
+    .whereRef('edge.id', '=', 'tried.edge_id')
+    .whereRef('edge.attempt', '=', 'tried.attempt')
+    .where('edge.cohort_id', '=', cohortId)
+    .where('edge.state', 'in', from)
+    .execute()
+  const edges = await trx
+    .updateTable('cohort_edge as edge')
+    .from('cohort_edge as was')
+    .set(ended)
+    .whereRef('was.id', '=', 'edge.id')
+    .where('edge.cohort_id', '=', cohortId)
+    .where('edge.state', 'in', from)
+    .returning(['edge.id', 'edge.attempt', 'was.state'])
+    .execute()
+  await trx
+    .updateTable('cohort_edge')
+    .set({ closed: true, payload: null })
+    .where('cohort_id', '=', cohortId)
+    .execute()
+  return edges
+    .filter(({ state }) => state !== 'planned')
+    .map(({ id, attempt }) => ({
+      type: 'edge.failed',
+      edgeId: id,
+      attempt,
+      data: { failure },
+    }))
 }
 
 /** Returns the state after a step of the platform, which the table allows. */

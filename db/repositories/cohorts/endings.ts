@@ -15,6 +15,7 @@ import type { CohortFault, CohortRow } from '../../tables/cohorts.ts'
 import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'
 import { settleTasks } from '../tasks/writes.ts'
 import { bookTransfers, isOpenCohort, type LockedCohort, lockCohort, paidElsewhere } from './cohorts.ts'
+import { cancelEdges } from './edge-retries.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 import { recallStages, revokeStages } from './stage-leases.ts'
 
@@ -47,7 +48,7 @@ function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEn
 }
 
 /**
- * Ends a cohort with its task, its stages, its ledger entries and its events in one transaction. Every finished stage is
+ * Ends a cohort with its task, its stages, its hand-overs, its ledger entries and its events in one transaction. Every finished stage is
  * paid for when the run succeeds; otherwise every hold is refunded. `isRecalled` tells its nodes at once. Safe to repeat:
  * returns false for a cohort that has ended.
  */
@@ -73,11 +74,7 @@ export async function endCohort(
     .where('cohort_id', '=', cohortId)
     .where('status', 'not in', ['succeeded', 'failed', 'skipped', 'cancelled'])
     .execute()
-  await trx
-    .updateTable('cohort_edge')
-    .set({ closed: true, payload: null })
-    .where('cohort_id', '=', cohortId)
-    .execute()
+  const edgeEvents = await cancelEdges(trx, cohortId)
   await settleMoney(trx, cohort, stages, isDone)
   if (isDone && !cohort.keep_outputs)
     await trx
@@ -101,6 +98,7 @@ export async function endCohort(
   const request = 'request' in wanted ? wanted.request : undefined
   await appendCohortEvents(trx, cohortId, [
     ...(request ? [{ type: 'cohort.cancel_requested' as const, data: { ...request } }] : []),
+    ...edgeEvents,
     ...atWork.map(cancelledEvent),
     {
       type: `cohort.${ending.status}`,

@@ -16,6 +16,7 @@ export async function countCohorts(db: Kysely<Database>, accountId: string): Pro
       select type from cohort_event join cohort on cohort.id = cohort_event.cohort_id
       where cohort.account_id = ${accountId}::uuid and cohort_event.type in ('edge.failed', 'edge.relayed')
         and cohort_event.created_at > now() - interval '1 hour'
+        and cohort_event.data->>'failure' is distinct from 'cancelled'
     )
     select
       (select count(*) from open where status = 'queued') as queued,
