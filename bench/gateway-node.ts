@@ -12,6 +12,7 @@ const parts = await openNode(readConfig(), createLogger('node', 'warn'), {
   catalog: loadCatalog(catalogDir),
   lines: new RecentLines(),
   isDraining: () => false,
+  gateFault: () => undefined,
   onDraining: () => {},
   onSharing: () => {},
   onNoLink: () => {},

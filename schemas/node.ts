@@ -121,6 +121,15 @@ export const SplitProfile = Type.Object({
 })
 export type SplitProfile = Static<typeof SplitProfile>
 
+/** Tells since when a node cannot reach the gate, by which all its durable work comes: runs, stages, and tasks that wait. */
+export const GateFault = Type.Object({
+  /** The address that gateways have told it; null where none could. */
+  address: Nullable(Type.String({ maxLength: 300 })),
+  since: Timestamp,
+  reason: Type.String({ maxLength: 300 }),
+})
+export type GateFault = Static<typeof GateFault>
+
 /** A node's report on its link. The node sends it often enough for placement, and always in full. */
 export const NodeReport = Type.Object({
   memory_total_mb: Megabytes,
@@ -132,6 +141,8 @@ export const NodeReport = Type.Object({
   load: Type.Number({ minimum: 0, maximum: 1 }),
   draining: Type.Boolean(),
   jobs: Type.Integer({ minimum: 0 }),
+  /** Absent while the node reaches the gate, and on nodes of earlier versions. */
+  gate_fault: Type.Optional(GateFault),
   models: Type.Array(NodeModel),
   environments: Type.Optional(Type.Array(NodeEnvironment, { maxItems: 64 })),
 })
@@ -217,6 +228,8 @@ export const NodeView = Type.Object({
   ordered_models: Type.Array(Type.String()),
   models: Type.Array(NodeModel),
   environments: Type.Array(NodeEnvironment),
+  /** Null while the node reaches the gate. */
+  gate_fault: Nullable(GateFault),
   joined_at: Timestamp,
   last_seen_at: Timestamp,
 })

@@ -6,7 +6,7 @@ import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
-import type { NodeSharing } from '../schemas/node.ts'
+import type { GateFault, NodeSharing } from '../schemas/node.ts'
 import { ActivityQueues } from './node/activity-queues.ts'
 import { DrainController } from './node/drain-controller.ts'
 import { emit } from './node/events.ts'
@@ -33,10 +33,12 @@ async function main(): Promise<void> {
   let followModels = () => {}
   let sharing: NodeSharing | undefined
   let renewCredentialSoon = () => {}
+  let gateFault: GateFault | undefined
   const node = await openNode(config, log, {
     catalog: loadCatalog(),
     lines,
     isDraining: () => drain.isDraining,
+    gateFault: () => gateFault,
     onDraining: (draining) => {
       if (stop.signal.aborted || !drain.drain(draining)) return
       emit(log, draining ? 'node.draining' : 'node.resumed')
@@ -54,7 +56,13 @@ async function main(): Promise<void> {
   await using stack = new AsyncDisposableStack()
   stack.defer(() => emit(log, 'node.stopped'))
   stack.defer(() => closeNode(node))
-  const { queues, access } = await openQueues(node, stack, { config, log, stop, drain })
+  const { queues, access } = await openQueues(node, stack, {
+    config,
+    log,
+    stop,
+    drain,
+    onFault: (fault) => (gateFault = fault),
+  })
   renewCredentialSoon = () => access.renewSoon()
   followModels = () => queues.want(wantedQueues(node, { draining: drain.isDraining, sharing }))
   node.models.onChange(() => followModels())
@@ -73,18 +81,22 @@ interface NodeWorkerOptions {
   log: Logger
   stop: AbortController
   drain: DrainController
+  onFault: (fault: GateFault | undefined) => void
 }
 
 /** Opens the connection to Temporal without polling. It closes with the stack, before the node itself. */
 async function openQueues(
   node: NodeParts,
   stack: AsyncDisposableStack,
-  { config, log, stop, drain }: NodeWorkerOptions,
+  { config, log, stop, drain, onFault }: NodeWorkerOptions,
 ): Promise<{ queues: ActivityQueues; access: GateAccess }> {
   const { identity, control } = node
   const onDismissed = (why: DismissedError) => stop.abort(why)
   const access = stack.use(
-    await GateAccess.open({ config, identity, control, log, onDismissed }, stop.signal),
+    await GateAccess.open(
+      { config, identity, control, log, onDismissed, onFault, onMoved: (moved) => queues.moveTo(moved) },
+      stop.signal,
+    ),
   )
   const { connection, namespace } = access
   const { nodeId } = identity

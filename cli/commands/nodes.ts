@@ -3,6 +3,7 @@ import type { Static } from 'typebox'
 import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/node.ts'
 import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
+import { GATE_TODO, gateFaultInWords } from '../gate-fault.ts'
 import { id } from '../ids.ts'
 import { print, table } from '../print.ts'
 
@@ -24,7 +25,7 @@ export function nodeCommands(nodes: Command): void {
       const rows = list.map((node) => [
         node.node_id,
         node.name,
-        node.status,
+        node.gate_fault ? `${node.status}, no gate` : node.status,
         node.sharing,
         node.account_id,
         node.inventory.hardware,
@@ -45,7 +46,10 @@ export function nodeCommands(nodes: Command): void {
         'ISOLATION',
         'LAST SEEN',
       ]
-      print(context, list, table(headings, rows))
+      const faults = list.flatMap(({ name, gate_fault }) =>
+        gate_fault ? [`Node ${name}: ${gateFaultInWords(gate_fault)}. To do: ${GATE_TODO}.`] : [],
+      )
+      print(context, list, [table(headings, rows), ...faults].join('\n'))
     })
 
   lookCommands(nodes)
@@ -93,6 +97,7 @@ function lookCommands(nodes: Command): void {
         node,
         [
           `Node ${node.name} is ${node.status}, ${node.sharing}, last seen ${node.last_seen_at}, on ${node.inventory.hardware}.`,
+          ...(node.gate_fault ? [`But ${gateFaultInWords(node.gate_fault)}. To do: ${GATE_TODO}.`] : []),
           table(['MODEL', 'STATE', 'MB', 'IN FLIGHT', 'ERROR'], models),
           table(['ENVIRONMENT', 'STATE', 'ERROR'], environments),
           table(['WORK', 'ID', 'ATTEMPT', 'SINCE'], work),

@@ -6,6 +6,7 @@ import type { NodeView } from '../../schemas/node.ts'
 import type { Overview } from '../../schemas/operations.ts'
 import { AdminClient } from '../admin-client.ts'
 import { CliError } from '../cli-error.ts'
+import { GATE_TODO, gateFaultInWords } from '../gate-fault.ts'
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 
@@ -173,6 +174,8 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
     const message = `${node.status}, last seen ${node.last_seen_at}`
     if (node.status === 'offline')
       return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
+    if (node.gate_fault)
+      return wrong(about, `${message}, but ${gateFaultInWords(node.gate_fault)}`, GATE_TODO)
     if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
     return faults.length > 0
       ? warning(about, `${message}; ${faults.join('; ')}`, `npx hearth nodes show ${node.node_id}`)

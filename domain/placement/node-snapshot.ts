@@ -1,4 +1,11 @@
-import type { GpuRoom, NodeEnvironment, NodeModel, NodeSharing, SplitProfile } from '../../schemas/node.ts'
+import type {
+  GateFault,
+  GpuRoom,
+  NodeEnvironment,
+  NodeModel,
+  NodeSharing,
+  SplitProfile,
+} from '../../schemas/node.ts'
 
 /** The view that placement has of a node: its inventory and its latest report, as stored in `node_state.snapshot`. */
 export interface NodeSnapshot {
@@ -23,6 +30,8 @@ export interface NodeSnapshot {
   readonly gpus?: readonly GpuRoom[]
   /** The profiles that run on several GPUs at once. */
   readonly split_profiles?: readonly SplitProfile[]
+  /** Present while the node cannot reach the gate. */
+  readonly gate_fault?: GateFault
 }
 
 /** Returns the environment that a node must install before it can run a profile; of several, the one that takes longest. */

@@ -24,6 +24,9 @@ const RETRY_MS = 1_000
 export class ActivityQueues implements AsyncDisposable {
   readonly #options: ActivityQueuesOptions
   readonly #open = new Map<string, Open>()
+  /** The workers of all queues, those included that are closing. */
+  readonly #workers = new Set<Worker>()
+  #connection: NativeConnection
   readonly #closing = new Set<Promise<void>>()
   #wanted = new Map<string, number>()
   #settling: Promise<void> | undefined
@@ -31,6 +34,13 @@ export class ActivityQueues implements AsyncDisposable {
 
   constructor(options: ActivityQueuesOptions) {
     this.#options = options
+    this.#connection = options.connection
+  }
+
+  /** Polls over another connection from now on; work goes on, and is answered over it. */
+  moveTo(connection: NativeConnection): void {
+    this.#connection = connection
+    for (const worker of this.#workers) worker.connection = connection
   }
 
   /** Sets the queues to poll, with the number of concurrent activities; work of a closed queue continues. */
@@ -77,7 +87,8 @@ export class ActivityQueues implements AsyncDisposable {
   }
 
   async #poll(queue: string, slots: number): Promise<void> {
-    const { connection, namespace, activities, graceMs, log } = this.#options
+    const { namespace, activities, graceMs, log } = this.#options
+    const connection = this.#connection
     // A worker that fails to start stays in memory, so the server is checked first.
     await connection.workflowService.describeNamespace({ namespace })
     const worker = await Worker.create({
@@ -92,16 +103,19 @@ export class ActivityQueues implements AsyncDisposable {
       shutdownGraceTime: graceMs,
       shutdownForceTime: graceMs + 1_000,
     })
-    const ended = worker.run().then(
-      () => {},
-      (err: unknown) => {
+    // It may have moved meanwhile.
+    worker.connection = this.#connection
+    this.#workers.add(worker)
+    const ended = worker
+      .run()
+      .catch((err: unknown) => {
         emit(log, 'queue.poll_ended', { err, queue })
         if (this.#open.get(queue)?.worker === worker) {
           this.#open.delete(queue)
           setTimeout(() => this.want(this.#wanted), RETRY_MS)
         }
-      },
-    )
+      })
+      .finally(() => this.#workers.delete(worker))
     this.#open.set(queue, { worker, ended })
   }
 

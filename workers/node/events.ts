@@ -31,10 +31,15 @@ export const emit = defineEvents({
   ),
   'node.gateways_save_failed': warn(undefined, { err: 'error' }),
   'gate.awaited': warn('waiting for the way to Temporal', { reason: 'string' }),
-  'gate.moved': warn('the gate to Temporal has moved: this node follows when it is started again', {
+  'gate.moved': info('the gate to Temporal has moved, and this node has followed', {
     from: 'string',
     to: 'string',
   }),
+  'gate.unreachable': warn('the gate to Temporal does not answer: this node takes no durable work', {
+    address: 'string',
+    reason: 'string',
+  }),
+  'gate.reached': info('the gate to Temporal answers again', { address: 'string' }),
   'gate.credential_failed': warn('the credential for Temporal could not be renewed; trying again', {
     reason: 'string',
   }),

@@ -8,8 +8,9 @@ import type { Config } from '../../platform/config.ts'
 import { readPem } from '../../platform/config/pem.ts'
 import type { Logger } from '../../platform/log.ts'
 import { reasonOf } from '../../platform/reason.ts'
-import type { TemporalCredential } from '../../schemas/node.ts'
+import type { GateFault, TemporalCredential } from '../../schemas/node.ts'
 import { emit } from './events.ts'
+import { GateWatch, LONGEST_REASON } from './gate-watch.ts'
 
 export interface GateAccessOptions {
   config: Config
@@ -18,6 +19,10 @@ export interface GateAccessOptions {
   log: Logger
   /** Called when the platform has dismissed this node. */
   onDismissed: (why: DismissedError) => void
+  /** Called with the connection to another gate; the one before is closed right after. */
+  onMoved: (connection: NativeConnection) => void
+  /** Called when the way to Temporal is lost, and with nothing once it is there. */
+  onFault: (fault: GateFault | undefined) => void
 }
 
 const CONNECT_PAUSES_MS = { first: 100, longest: 2_000 }
@@ -32,18 +37,25 @@ const PATIENCE_MS = 10_000
 /** The interval for checking whether the machine was joined anew. */
 const IDENTITY_CHECK_MS = 2_000
 
+/** A connection to a gate, and where it is. */
+interface Gate {
+  connection: NativeConnection
+  address: string
+  tls: boolean
+}
+
 /**
  * The node's access to Temporal: a connection to the gate, and a credential for it. Any gateway issues the
  * credential for the node's signature, and it is renewed long before it expires. The same request informs a
- * node that it was removed.
+ * node that it was removed, or that the gate is elsewhere now.
  */
 export class GateAccess implements AsyncDisposable {
-  readonly connection: NativeConnection
   readonly namespace: string
   readonly #options: GateAccessOptions
-  readonly #address: string
   readonly #instanceId: string
   readonly #identityTimer: NodeJS.Timeout
+  readonly #watch: GateWatch
+  #gate: Gate
   #timer: NodeJS.Timeout | undefined
   #renewal: Promise<void> | undefined
   #renewedAt = performance.now()
@@ -51,47 +63,64 @@ export class GateAccess implements AsyncDisposable {
 
   private constructor(
     options: GateAccessOptions,
-    connection: NativeConnection,
+    gate: Gate,
     credential: TemporalCredential,
     instanceId: string,
   ) {
     this.#options = options
     this.#instanceId = instanceId
-    this.connection = connection
+    this.#gate = gate
     this.#identityTimer = setInterval(() => void this.#checkIdentity(), IDENTITY_CHECK_MS)
     this.namespace = credential.namespace
-    this.#address = credential.address
+    this.#watch = new GateWatch({
+      gate: () => this.#gate,
+      log: options.log,
+      onFault: (fault) => {
+        options.onFault(fault)
+        // It may be elsewhere.
+        if (fault) this.renewSoon()
+      },
+    })
     this.#schedule(untilRenewal(credential))
   }
 
   /** Waits for a gateway that knows the gate, and for the gate. Throws a `DismissedError` when the node was dismissed. */
   static async open(options: GateAccessOptions, signal: AbortSignal): Promise<GateAccess> {
-    const { control, config, log } = options
+    const { control, config, log, onFault } = options
     const instanceId = randomUUID()
     let isStart = true
+    let address: string | null = null
     const connect = async () => {
       const body = { instance_id: instanceId, is_start: isStart }
       const credential = await control.temporalCredential(body, { signal, patienceMs: 0 })
       isStart = false
-      const { address, tls, token } = credential
-      const { HEARTH_GATE_TLS_CA: ca } = config
-      const serverRootCACertificate = ca === undefined ? undefined : readPem('HEARTH_GATE_TLS_CA', ca)
-      const connection = await NativeConnection.connect({
-        address,
-        tls: tls && { ...(serverRootCACertificate && { serverRootCACertificate }) },
-        metadata: metadataOf(token),
-      })
-      return new GateAccess(options, connection, credential, instanceId)
+      address = credential.address
+      const gate = await connectTo(credential, config)
+      onFault(undefined)
+      return new GateAccess(options, gate, credential, instanceId)
     }
+    const since = new Date().toISOString()
     return retryUntilAborted(connect, {
       ...CONNECT_PAUSES_MS,
       signal,
       onFailure(err, failuresBefore) {
         const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
         if (dismissal) throw dismissal
-        if (failuresBefore % 10 === 0) emit(log, 'gate.awaited', { reason: reasonOf(err) })
+        const reason = reasonOf(err).slice(0, LONGEST_REASON)
+        onFault({ address, since, reason })
+        if (failuresBefore % 10 === 0) emit(log, 'gate.awaited', { reason })
       },
     })
+  }
+
+  /** The connection to the gate, until `onMoved` is called with another. */
+  get connection(): NativeConnection {
+    return this.#gate.connection
+  }
+
+  /** The address of that gate. */
+  get address(): string {
+    return this.#gate.address
   }
 
   /** Requests a new credential soon, and so finds out whether this node may stay; never twice at once. */
@@ -105,6 +134,7 @@ export class GateAccess implements AsyncDisposable {
     this.#isClosed = true
     clearTimeout(this.#timer)
     clearInterval(this.#identityTimer)
+    this.#watch.close()
     await this.connection.close()
   }
 
@@ -124,9 +154,8 @@ export class GateAccess implements AsyncDisposable {
       const credential = await control.temporalCredential(body, { patienceMs: PATIENCE_MS })
       if (this.#isClosed) return
       await this.connection.setMetadata(metadataOf(credential.token))
-      if (credential.address !== this.#address) {
-        emit(log, 'gate.moved', { from: this.#address, to: credential.address })
-      }
+      const { address, tls } = credential
+      if (address !== this.#gate.address || tls !== this.#gate.tls) await this.#moveTo(credential)
       this.#schedule(untilRenewal(credential))
     } catch (err) {
       const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
@@ -136,11 +165,35 @@ export class GateAccess implements AsyncDisposable {
     }
   }
 
+  /** Stays where it is, and tries again with the next credential, while nothing answers there. */
+  async #moveTo(credential: TemporalCredential): Promise<void> {
+    const { config, log, onMoved } = this.#options
+    const left = this.#gate
+    const gate = await connectTo(credential, config)
+    if (this.#isClosed) return gate.connection.close()
+    this.#gate = gate
+    onMoved(gate.connection)
+    await left.connection.close()
+    emit(log, 'gate.moved', { from: left.address, to: gate.address })
+    this.#watch.lookNow()
+  }
+
   async #checkIdentity(): Promise<void> {
     const { config, identity, onDismissed } = this.#options
     const successor = await successorOf(config.HEARTH_NODE_DIR, identity).catch(() => undefined)
     if (successor && !this.#isClosed) onDismissed(successor)
   }
+}
+
+async function connectTo({ address, tls, token }: TemporalCredential, config: Config): Promise<Gate> {
+  const { HEARTH_GATE_TLS_CA: ca } = config
+  const serverRootCACertificate = ca === undefined ? undefined : readPem('HEARTH_GATE_TLS_CA', ca)
+  const connection = await NativeConnection.connect({
+    address,
+    tls: tls && { ...(serverRootCACertificate && { serverRootCACertificate }) },
+    metadata: metadataOf(token),
+  })
+  return { connection, address, tls }
 }
 
 const metadataOf = (token: string) => ({ authorization: `Bearer ${token}` })

@@ -32,7 +32,7 @@ import { openEgressPolicy } from '../../platform/egress/policy.ts'
 import { PublicConnections } from '../../platform/egress/public-connections.ts'
 import type { Logger } from '../../platform/log.ts'
 import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
-import type { NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
+import type { GateFault, NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
 import { emit } from './events.ts'
 
 /** The parts of a node after it has joined; none of them accepts work yet. */
@@ -72,6 +72,8 @@ export interface NodeOptions {
   /** Gets what model servers write, and tells gateways what it holds. */
   lines: RecentLines
   isDraining: () => boolean
+  /** Present while the gate cannot be reached. */
+  gateFault: () => GateFault | undefined
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
   /** Called when a link broke, or a gateway refused one. */
@@ -83,7 +85,7 @@ export interface NodeOptions {
 /** Ends processes that an earlier run left, joins if necessary, and opens the links. */
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
-  const { catalog, lines, isDraining, onDraining, onNoLink, onSharing } = options
+  const { catalog, lines, isDraining, gateFault, onDraining, onNoLink, onSharing } = options
   const python = { cacheDir: config.HEARTH_CACHE_DIR, log: environmentLog(log) }
   let found: Promise<string> | undefined
   const launcherPython = () => (found ??= findPython(python))
@@ -160,7 +162,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
   })
   await models.init()
-  const report = reporter({ catalog, memory, models, tools, work, environments, isDraining })
+  const report = reporter({ catalog, memory, models, tools, work, environments, isDraining, gateFault })
   const workDir = join(dir, 'work')
   // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
   await rm(workDir, { recursive: true, force: true })
@@ -260,23 +262,27 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
 
 function reporter(
   parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
-    Pick<NodeOptions, 'isDraining'>,
+    Pick<NodeOptions, 'isDraining' | 'gateFault'>,
 ) {
   const load = loadMeter()
   const split_profiles = parts.catalog.profiles.flatMap(({ profile_id, tensor_parallel = 1 }) =>
     tensor_parallel > 1 ? [{ profile_id, tensor_parallel }] : [],
   )
-  return (): NodeReport => ({
-    memory_total_mb: parts.memory.totalMb,
-    memory_free_mb: Math.floor(parts.memory.freeMb),
-    ...gpusOf(parts.memory),
-    ...(split_profiles.length > 0 && { split_profiles }),
-    load: load(),
-    draining: parts.isDraining(),
-    jobs: parts.work.size,
-    models: [...parts.models.report(), ...parts.tools.report()],
-    environments: parts.environments.report(),
-  })
+  return (): NodeReport => {
+    const gate_fault = parts.gateFault()
+    return {
+      memory_total_mb: parts.memory.totalMb,
+      memory_free_mb: Math.floor(parts.memory.freeMb),
+      ...gpusOf(parts.memory),
+      ...(split_profiles.length > 0 && { split_profiles }),
+      load: load(),
+      draining: parts.isDraining(),
+      jobs: parts.work.size,
+      ...(gate_fault && { gate_fault }),
+      models: [...parts.models.report(), ...parts.tools.report()],
+      environments: parts.environments.report(),
+    }
+  }
 }
 
 function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {

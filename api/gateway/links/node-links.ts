@@ -262,7 +262,7 @@ export class NodeLinks implements AsyncDisposable {
     node.report = { ...report, models: told }
     if (!inventory || !decided) return
     this.#join(node, told, decided)
-    const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles } = report
+    const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles, gate_fault } = report
     const models = told.filter(({ model_key }) => decided.ordered.has(model_key))
     const { hardware, profiles, cpus } = inventory
     const draining = report.draining || decided.draining
@@ -283,6 +283,7 @@ export class NodeLinks implements AsyncDisposable {
       ...(environments && { environments }),
       ...(gpus && { gpus }),
       ...(split_profiles && { split_profiles }),
+      ...(gate_fault && { gate_fault }),
     }
     this.#put(node, snapshot, { soon: soon || isFirst })
   }

@@ -6,6 +6,7 @@ import { importModel } from '../../../cli/commands/models.ts'
 import type { EndpointRow, NewEndpoint } from '../../../db/tables/models.ts'
 import { createLogger } from '../../../platform/log.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import type { OpenGate } from '../../../workers/gate/open-gate.ts'
 import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
 import { GateAccess } from '../../../workers/node/gate-access.ts'
 import { QUEUES, WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
@@ -21,6 +22,7 @@ type Order = Omit<Parameters<typeof importModel>[1], 'accountId'>
 /** A gateway, Temporal, and as many real nodes as a test starts. */
 export interface InferenceWorld extends AsyncDisposable {
   readonly api: TestApi
+  readonly gate: OpenGate
   readonly temporal: TestTemporal
   readonly accountId: string
   readonly key: string
@@ -39,16 +41,18 @@ export interface InferenceWorld extends AsyncDisposable {
 export interface WorldNode extends TestNode {
   /** Ends like a lost machine: its queues close without an end of their work. */
   readonly queues: ActivityQueues
+  readonly access: GateAccess
 }
 
 export async function startInferenceWorld(env: NodeJS.ProcessEnv = {}): Promise<InferenceWorld> {
   await using stack = new AsyncDisposableStack()
   const temporal = stack.use(await startTemporal())
-  const { api } = await startGatedApi(stack, temporal, { env })
+  const { api, gate } = await startGatedApi(stack, temporal, { env })
   const { accountId, key } = await api.account()
   const opened = stack.move()
   return {
     api,
+    gate,
     temporal,
     accountId,
     key,
@@ -99,6 +103,8 @@ async function startWorldNode(
         control,
         log,
         onDismissed: () => {},
+        onMoved: (moved) => queues.moveTo(moved),
+        onFault: () => {},
       },
       AbortSignal.timeout(30_000),
     ),
@@ -126,5 +132,5 @@ async function startWorldNode(
     return row !== undefined
   })
   const opened = stack.move()
-  return { ...node, queues, [Symbol.asyncDispose]: () => opened.disposeAsync() }
+  return { ...node, queues, access, [Symbol.asyncDispose]: () => opened.disposeAsync() }
 }

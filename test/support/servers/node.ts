@@ -103,6 +103,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     lines: new RecentLines(),
     locksDir: options.locksDir,
     isDraining: () => draining,
+    gateFault: () => undefined,
     onDraining: (value) => (draining = value),
     onSharing: () => {},
     onNoLink: () => {},

@@ -1,4 +1,4 @@
-import { Progress, SimpleGrid, Text } from '@mantine/core'
+import { Alert, Progress, SimpleGrid, Text } from '@mantine/core'
 import { useParams } from '@tanstack/react-router'
 import { ADMIN } from '../../api.ts'
 import { bytes, seconds, shortId } from '../../format.ts'
@@ -37,6 +37,7 @@ function NodeOf({ id }: { id: string }) {
     >
       {problem && <Failure error={problem} what="change" />}
       <StateNote as="node" of={data.status} />
+      {data.gate_fault && <NoGate of={data.gate_fault} />}
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         <Machine of={data} />
         <Place of={data} />
@@ -46,6 +47,16 @@ function NodeOf({ id }: { id: string }) {
       <Environments of={data.environments} />
       <Log id={id} />
     </Page>
+  )
+}
+
+function NoGate({ of: { address, since, reason } }: { of: NonNullable<NodeDetail['gate_fault']> }) {
+  return (
+    <Alert role="note" color="red" variant="outline" title="Does not reach the gate to Temporal">
+      It takes no runs, stages and queued tasks since <Time at={since} />: {address ?? 'no address'}, {reason}
+      . See that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the network
+      lets the node reach it.
+    </Alert>
   )
 }
 

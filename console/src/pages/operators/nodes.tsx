@@ -1,4 +1,4 @@
-import { Group, TextInput } from '@mantine/core'
+import { Group, Text, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { useState } from 'react'
 import { ADMIN } from '../../api.ts'
@@ -66,7 +66,11 @@ function NodeList() {
               </PageLink>
             ),
           },
-          { head: 'State', state: ({ status }) => ({ as: 'node', of: status }) },
+          {
+            head: 'State',
+            state: ({ status }) => ({ as: 'node', of: status }),
+            cell: ({ gate_fault }) => gate_fault && <Text size="xs">does not reach the gate</Text>,
+          },
           { head: 'Sharing', cell: ({ sharing }) => sharing },
           {
             head: 'Processor',

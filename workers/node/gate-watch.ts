@@ -1,0 +1,77 @@
+import type { NativeConnection } from '@temporalio/worker'
+import type { Logger } from '../../platform/log.ts'
+import { reasonOf } from '../../platform/reason.ts'
+import type { GateFault } from '../../schemas/node.ts'
+import { emit } from './events.ts'
+
+export interface GateWatchOptions {
+  /** The gate of now, which may be another at the next look. */
+  gate: () => { connection: NativeConnection; address: string }
+  log: Logger
+  /** Called at each look that finds a fault, and with nothing at the first one that finds none again. */
+  onFault: (fault: GateFault | undefined) => void
+}
+
+const LOOK_MS = 5_000
+/** The SDK tries again for some 10 s where nothing listens. */
+const ANSWER_MS = 5_000
+const SERVING = 1
+/** What gateways take of a reason. */
+export const LONGEST_REASON = 300
+
+/**
+ * Looks from time to time at whether the gate answers. The SDK repeats polls for ever and tells nobody, and links to
+ * gateways say nothing of the gate.
+ */
+export class GateWatch {
+  readonly #options: GateWatchOptions
+  #timer: NodeJS.Timeout
+  #fault: GateFault | undefined
+  #isClosed = false
+
+  constructor(options: GateWatchOptions) {
+    this.#options = options
+    this.#timer = setTimeout(() => void this.#look(), LOOK_MS)
+  }
+
+  lookNow(): void {
+    clearTimeout(this.#timer)
+    if (!this.#isClosed) void this.#look()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+  }
+
+  async #look(): Promise<void> {
+    const { gate, log, onFault } = this.#options
+    const { connection, address } = gate()
+    const reason = await faultOf(connection)
+    // A gate that was left meanwhile says nothing of the one that is used now.
+    if (this.#isClosed || gate().connection !== connection) return
+    const was = this.#fault
+    if (reason !== undefined) {
+      const since = was?.since ?? new Date().toISOString()
+      this.#fault = { address, since, reason }
+      if (!was) emit(log, 'gate.unreachable', { address, reason })
+    } else {
+      this.#fault = undefined
+      if (was) emit(log, 'gate.reached', { address })
+    }
+    if (was || this.#fault) onFault(this.#fault)
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => void this.#look(), LOOK_MS)
+  }
+}
+
+/** Asks the gate how it is; only the gate itself is asked, and not Temporal behind it. */
+async function faultOf(connection: NativeConnection): Promise<string | undefined> {
+  try {
+    const ask = () => connection.healthService.check({})
+    const { status } = await connection.withDeadline(Date.now() + ANSWER_MS, ask)
+    return status === SERVING ? undefined : 'it answers, and cannot see the database'
+  } catch (err) {
+    return reasonOf(err).slice(0, LONGEST_REASON)
+  }
+}
