@@ -17,12 +17,13 @@ export async function resultOf(
   started: StartedTool,
   { timeS, signal }: { timeS: number; signal: AbortSignal },
 ): Promise<Buffer> {
-  let ended: string | undefined
-  const end = (why: string) => {
-    ended ??= why
+  let ended: ToolError | undefined
+  const end = (why: string, isLate = false) => {
+    ended ??= new ToolError(`the tool ${why}`, { isLate })
     started.kill()
   }
-  const timer = setTimeout(() => end(`was ended after ${timeS} s, its time limit`), timeS * 1_000)
+  const late = `was ended after ${timeS} s, its time limit`
+  const timer = setTimeout(() => end(late, true), timeS * 1_000)
   const abort = () => end('was stopped')
   signal.addEventListener('abort', abort, { once: true })
   if (signal.aborted) abort()
@@ -36,7 +37,7 @@ export async function resultOf(
       started.exited,
     ])
     signal.throwIfAborted()
-    if (ended !== undefined) throw new ToolError(`the tool ${ended}`)
+    if (ended !== undefined) throw ended
     if (started.excess !== undefined) throw new ToolError(`the tool was ended because ${started.excess}`)
     return tool.output === 'streams' ? streams(code, stdout, stderr) : jsonResult(tool, code, stdout, stderr)
   } finally {

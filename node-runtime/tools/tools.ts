@@ -91,6 +91,11 @@ export class Tools implements AsyncDisposable {
     return installed && inputRefusal(installed.tool, input)
   }
 
+  /** Returns the member of its input that gives a tool more or less time, where it has one. */
+  timeFieldOf(modelKey: string): string | undefined {
+    return this.#tools.get(modelKey)?.tool.time_field
+  }
+
   /** Returns the tools as models that are always loaded, because a request needs nothing else of a node. */
   report(): NodeModel[] {
     const running = [...this.#running.values()]

@@ -100,4 +100,27 @@ describe('tools as stages of a cohort', function () {
     assert.match(tooLong.error.message, /timeout_s must be <= 300/)
     assert.equal(attempts(tooLong)[1], 'failed 1')
   })
+  it('tell the time limit of the tool as one, once, and what to do', async () => {
+    const late = await run(
+      {
+        ...PLAN,
+        stages: [PLAN.stages[0]!, { ...PLAN.stages[1]!, input: { timeout_s: 1 } }],
+        edges: [
+          PLAN.edges[0]!,
+          { ...PLAN.edges[1]!, to: { ...PLAN.edges[1]!.to, template: 'while {{value}}: pass' } },
+        ],
+      },
+      { sum: '1' },
+    )
+
+    assert.deepEqual(
+      [late.status, late.error.code, late.error.message],
+      [
+        'failed',
+        'timeout',
+        'the tool was ended after 1 s, its time limit: give it less to do, or more time by "timeout_s" of its input',
+      ],
+    )
+    assert.equal(attempts(late)[1], 'failed 1')
+  })
 })

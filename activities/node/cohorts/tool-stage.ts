@@ -1,3 +1,5 @@
+import { ToolTimeoutError } from '../../../domain/cohorts/stage-timeout.ts'
+import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import type { StageClaim } from '../../../schemas/cohort-stage.ts'
 import type { CompleteTask } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
@@ -28,7 +30,12 @@ export async function runToolStage(
     const refusal = tools.refusalOf(model_key, input)
     if (refusal !== undefined) throw new InferenceError(refusal, false)
     const startedAt = performance.now()
-    const text = await tools.run(model_key, Buffer.from(JSON.stringify(input)), limited)
+    const text = await tools
+      .run(model_key, Buffer.from(JSON.stringify(input)), limited)
+      .catch((cause: unknown) => {
+        if (!(cause instanceof ToolError) || !cause.isLate) throw cause
+        throw new ToolTimeoutError(cause.message, tools.timeFieldOf(model_key), { cause })
+      })
     return {
       result: JSON.parse(text.toString()) as CompleteTask['result'],
       inference_time_ms: Math.round((performance.now() - startedAt) * 100) / 100,

@@ -5,7 +5,7 @@ import { cancellationSignal, ApplicationFailure } from '@temporalio/activity'
 import type { Dispatcher } from 'undici'
 import { EdgeError } from '../../../domain/cohorts/edge-error.ts'
 import { QUORUM_NOT_MET, QuorumError } from '../../../domain/cohorts/quorum.ts'
-import { STAGE_TIMEOUT, StageTimeoutError } from '../../../domain/cohorts/stage-timeout.ts'
+import { STAGE_TIMEOUT, StageTimeoutError, ToolTimeoutError } from '../../../domain/cohorts/stage-timeout.ts'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
 import { storable } from '../../../domain/storable-text.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
@@ -146,6 +146,7 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
     const code = err.isOfNode ? 'no_capacity' : 'input_refused'
     return { code, message, retryable: err.isOfNode }
   }
+  if (err instanceof ToolTimeoutError) return { code: STAGE_TIMEOUT, message, retryable: false }
   if (err instanceof StageTimeoutError) return { code: STAGE_TIMEOUT, message, retryable: true }
   if (err instanceof QuorumError) return { code: QUORUM_NOT_MET, message, retryable: false }
   if (err instanceof EdgeError) return { code: err.failure, message, retryable: err.retryable }
