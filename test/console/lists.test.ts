@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { Locator } from 'playwright-core'
 import { until } from '../support/assertions/until.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
@@ -6,6 +7,14 @@ import type { ConsoleTab } from '../support/servers/browser.ts'
 import { ConsoleWorld } from '../support/servers/console-world.ts'
 
 const LINES = 1_200
+
+const backgroundOf = (element: Locator): Promise<string> =>
+  element.evaluate((styled) => {
+    const { getComputedStyle } = globalThis as unknown as {
+      getComputedStyle: (of: unknown) => { backgroundColor: string }
+    }
+    return getComputedStyle(styled).backgroundColor
+  })
 
 describe('long lists in the console', function () {
   this.timeout(120_000)
@@ -63,6 +72,10 @@ describe('long lists in the console', function () {
       await tab.page.getByRole('button', { name: new RegExp(`^${head}`) }).click()
       await until(async () => (await firstName(tab)) === first)
     }
+    const row = tab.page.locator('tbody tr').first()
+    const plain = await backgroundOf(row)
+    await row.hover()
+    assert.notEqual(await backgroundOf(row), plain)
     assert.deepEqual(tab.faults, [])
   })
 
@@ -90,6 +103,7 @@ describe('long lists in the console', function () {
     const lines = tab.page.getByRole('log').locator('div')
     await lines.getByText(`line ${LINES} of`).waitFor()
     assert.equal(await lines.count(), 500)
+    assert.notEqual(await backgroundOf(tab.page.getByRole('log')), 'rgba(0, 0, 0, 0)')
 
     await write(LINES + 1, 3)
     await lines.getByText(`line ${LINES + 3} of`).waitFor()

@@ -9,6 +9,7 @@ import { compareCurves } from '../parts/curves.ts'
 import { PageLink } from '../parts/link.tsx'
 import { Loading, Page, Panel } from '../parts/page.tsx'
 import { RunState } from '../parts/state.tsx'
+import { Wide } from '../parts/wide.tsx'
 import type { Epoch, Run } from '../types.ts'
 import { MOST_COMPARED } from './runs.tsx'
 
@@ -75,10 +76,7 @@ function Differences({ of }: { of: readonly Compared[] }) {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
   return (
     <Panel title="Settings and metrics">
-      <Table.ScrollContainer
-        minWidth={500}
-        scrollAreaProps={{ viewportProps: { tabIndex: 0 }, offsetScrollbars: 'present' }}
-      >
+      <Wide label="settings and metrics">
         <Table aria-label="settings and metrics">
           <Table.Thead>
             <Table.Tr>
@@ -115,7 +113,7 @@ function Differences({ of }: { of: readonly Compared[] }) {
             })}
           </Table.Tbody>
         </Table>
-      </Table.ScrollContainer>
+      </Wide>
     </Panel>
   )
 }

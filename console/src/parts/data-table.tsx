@@ -1,7 +1,8 @@
-import { Button, Group, Table, Text, UnstyledButton } from '@mantine/core'
+import { Button, Group, Text, UnstyledButton } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { Loading } from './page.tsx'
 import { State, type StateProps, StatesToldOf } from './state.tsx'
+import { Wide } from './wide.tsx'
 
 export interface Column<T> {
   head: string
@@ -54,10 +55,7 @@ export function DataTable<T>({
     )
   return (
     <>
-      <Table.ScrollContainer
-        minWidth={560}
-        scrollAreaProps={{ viewportProps: { tabIndex: 0 }, offsetScrollbars: 'present' }}
-      >
+      <Wide label={caption}>
         {/* A component for each cell would take most of the time of a long list. */}
         <table className="rows" aria-label={caption}>
           <thead>
@@ -80,7 +78,7 @@ export function DataTable<T>({
             ))}
           </tbody>
         </table>
-      </Table.ScrollContainer>
+      </Wide>
       <StatesToldOf of={columns.flatMap(({ state }) => (state ? rows.map(state) : []))} />
       {more?.hasNextPage && (
         <Group justify="center">
