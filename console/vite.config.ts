@@ -1,9 +1,10 @@
 import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vite'
+import { mantineStyles } from './mantine-styles.ts'
 
 export default defineConfig({
   base: '/console/',
-  plugins: [react()],
+  plugins: [react(), mantineStyles()],
   // @rjsf/core imports it for its own tests; it compiles schemas to code, which the policy of the page refuses.
   resolve: {
     alias: { '@rjsf/validator-ajv8': new URL('src/playground/validator.ts', import.meta.url).pathname },

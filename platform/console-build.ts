@@ -58,7 +58,7 @@ export async function checkConsole(cacheDir: string, say: (line: string) => void
 }
 
 /** Runs an action in a copy of the sources that lies below their installed packages, beside what they import. */
-async function inConsolePackages(
+export async function inConsolePackages(
   cacheDir: string,
   say: (line: string) => void,
   action: (draft: string) => Promise<void>,

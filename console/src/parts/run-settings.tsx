@@ -1,7 +1,7 @@
 import { Alert, Autocomplete, Group } from '@mantine/core'
-import Form from '@rjsf/mantine'
 import type { RJSFSchema, UiSchema } from '@rjsf/utils'
 import { number } from '../format.ts'
+import { Form } from '../playground/form.ts'
 import { uiOf } from '../playground/ui-of.ts'
 import validator from '../playground/validator.ts'
 import type { HyperparameterSchema } from '../types.ts'

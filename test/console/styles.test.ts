@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict'
+import { appendFile, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { readConfig } from '../../platform/config.ts'
+import { inConsolePackages } from '../../platform/console-build.ts'
+import { runProgram } from '../../platform/processes/run-program.ts'
+import { requireConsole } from '../support/servers/browser.ts'
+
+describe('a build of the console', function () {
+  this.timeout(180_000)
+  before(async function () {
+    await requireConsole(this)
+  })
+
+  /** Builds a copy of the console with a change, and returns what the build says. */
+  async function buildWith(change: (sources: string) => Promise<void>): Promise<string> {
+    let said = 'built'
+    await inConsolePackages(
+      readConfig().HEARTH_CACHE_DIR,
+      () => {},
+      async (draft) => {
+        await change(join(draft, 'src'))
+        try {
+          await runProgram(process.execPath, ['../../node_modules/vite/bin/vite.js', 'build'], { cwd: draft })
+        } catch (err) {
+          const { stdout = '', stderr = '', message } = err as Error & { stdout?: string; stderr?: string }
+          said = `${stdout}${stderr}${message}`
+        }
+      },
+    )
+    return said
+  }
+  const replaceIn = async (file: string, from: string, to: string): Promise<void> => {
+    const text = await readFile(file, 'utf8')
+    assert.ok(text.includes(from), `${file} has no ${from}`)
+    await writeFile(file, text.replace(from, to))
+  }
+  const badge = `import '@mantine/core/styles/Badge.css'\n`
+
+  it('fails where the styles of a component that is used are missing', async () => {
+    const said = await buildWith((sources) => replaceIn(join(sources, 'mantine.ts'), badge, ''))
+
+    assert.match(said, /Badge has no styles in index/)
+  })
+
+  it('fails where a page uses a component whose styles come with other pages', async () => {
+    const page = `import { Slider } from '@mantine/core'\ndocument.title = String(<Slider />)\n`
+    const said = await buildWith((sources) => appendFile(join(sources, 'pages/operators/audit.tsx'), page))
+
+    assert.match(said, /Slider has no styles in /)
+  })
+
+  it('fails where styles are in another order than those of Mantine, or nothing uses them', async () => {
+    const said = await buildWith(async (sources) => {
+      await replaceIn(join(sources, 'mantine.ts'), badge, '')
+      await appendFile(join(sources, 'mantine.ts'), badge)
+      await appendFile(join(sources, 'mantine.ts'), `import '@mantine/core/styles/Tree.css'\n`)
+    })
+
+    assert.match(said, /the styles of Badge belong before those of Title/)
+    assert.match(said, /nothing uses the styles of Tree/)
+  })
+})
