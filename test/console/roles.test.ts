@@ -22,7 +22,7 @@ const lookOf = (name: string): RegExp | undefined => LOOKS.find((look) => look.t
 /** The buttons that only admins are offered; an operator would be refused. */
 const OF_ADMINS = [
   'Add a receiver',
-  'Delete',
+  'Delete table',
   'Disable',
   'Give mine a new secret',
   'Make a key',
@@ -128,6 +128,7 @@ describe('roles in the console', function () {
       'Resume',
       'Deliver again',
       'Register',
+      'Delete broken',
     ])
       assert.ok(seen.includes(name), `${name} is not among ${String(seen)}`)
     const ofAdmins = seen.filter((name) => OF_ADMINS.some((each) => name.startsWith(each)))
@@ -137,7 +138,8 @@ describe('roles in the console', function () {
   it('show an admin what only admins may do', async () => {
     await using tab = await on.open('/webhooks')
     const seen: string[] = []
-    for (const [path, part] of [['webhooks'], ['account'], ['datasets'], ['models', 'Registry']] as const) {
+    const dataset = paths.find((path) => path.startsWith('datasets/')) ?? ''
+    for (const [path, part] of [['webhooks'], ['account'], [dataset], ['models', 'Registry']] as const) {
       await visit(tab, 'admin', path, part)
       seen.push(...(await names(tab)))
     }
@@ -191,7 +193,7 @@ async function things({ api, caller: { accountId, key } }: ConsoleWorld): Promis
     `models/${model.body.model_id}`,
     ...endpoints.map(({ id }) => `endpoints/${id}`),
     `datasets/${dataset_id}`,
-    `datasets/${await readyDataset(api, accountId, { status: 'failed' })}`,
+    `datasets/${await readyDataset(api, accountId, { status: 'failed', name: 'broken' })}`,
     ...tasks.map((id) => `tasks/${id}`),
     `webhooks/${delivery.delivery_id}`,
   ]

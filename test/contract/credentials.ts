@@ -39,7 +39,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getDatasetRows: 'viewer',
   getDatasetProfile: 'viewer',
   getDataset: 'viewer',
-  deleteDataset: 'admin',
+  deleteDataset: 'operator',
   deleteModel: 'admin',
   deleteModelVersion: 'admin',
 

@@ -22,14 +22,13 @@ export function DatasetPage() {
   const path = `${BUILDER}/datasets/${datasetId}`
   const { data, error } = useApi<Dataset>(path)
   const mayTrain = useMay('operator')
-  const mayDelete = useMay('admin')
   const navigate = useNavigate()
   if (!data) return <Loading error={error} what="dataset" />
   return (
     <Page
       title={data.dataset_name}
       lead={<State as="dataset" of={data.status} />}
-      actions={mayDelete && <DeleteDataset dataset={data} onDone={() => navigate({ to: '/datasets' })} />}
+      actions={<DeleteDataset dataset={data} onDone={() => navigate({ to: '/datasets' })} />}
     >
       <StateNote as="dataset" of={data.status} why={data.error_message} />
       <Panel title="Details">

@@ -24,7 +24,6 @@ const MOST_IN_A_FORM = 100_000_000
 
 export function Datasets() {
   const mayUpload = useMay('operator')
-  const mayDelete = useMay('admin')
   const [status, setStatus] = useState<string | null>(null)
   const path = `${BUILDER}/datasets`
   const datasets = useSortedPages<'datasets', Dataset>(path, 'datasets', { status }, { isNamed: true })
@@ -60,7 +59,7 @@ export function Datasets() {
           { head: 'Rows', align: 'right', cell: ({ num_samples }) => number(num_samples) },
           { head: 'Size', align: 'right', cell: ({ total_size_bytes }) => bytes(total_size_bytes) },
           { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
-          ...(mayDelete && datasets.rows?.some(isFailed) ? [CHANGE] : []),
+          ...(mayUpload && datasets.rows?.some(isFailed) ? [CHANGE] : []),
         ]}
       />
     </Page>

@@ -3,17 +3,20 @@ import { useState } from 'react'
 import { client } from '../api.ts'
 import type { Dataset } from '../types.ts'
 import { useAction } from '../use-action.ts'
+import { useMay } from '../use-may.ts'
 import { Failure } from './page.tsx'
 
-/** Deletes a dataset with its files at the second press. */
+/** Deletes a dataset with its files at the second press. An operator clears away what failed, an admin anything. */
 export function DeleteDataset({ dataset: of, onDone }: { dataset: Dataset; onDone?: () => unknown }) {
   const { run, isBusy, problem } = useAction()
   const [isSure, setSure] = useState(false)
+  const mayDelete = useMay(of.status === 'failed' ? 'operator' : 'admin')
   const remove = () =>
     run(async () => {
       await client().datasets.delete(of.dataset_id)
       await onDone?.()
     })
+  if (!mayDelete) return null
   return (
     <>
       {isSure ? (

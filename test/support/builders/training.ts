@@ -15,6 +15,7 @@ export async function readyDataset(
   api: TestApi,
   accountId: string,
   overrides: {
+    name?: string
     rows?: number
     status?: 'pending' | 'ready' | 'failed'
     visibility?: 'private' | 'public'
@@ -22,7 +23,13 @@ export async function readyDataset(
   } = {},
 ): Promise<string> {
   const { db, objects } = api.services
-  const { rows = 200, status = 'ready', visibility = 'private', columns = COLUMNS } = overrides
+  const {
+    name = 'table',
+    rows = 200,
+    status = 'ready',
+    visibility = 'private',
+    columns = COLUMNS,
+  } = overrides
   const id = newId()
   const object_key = `accounts/${accountId}/datasets/${id}/table.csv`
   const table = regressionTable(rows)
@@ -32,7 +39,7 @@ export async function readyDataset(
     .values({
       id,
       account_id: accountId,
-      dataset_name: 'table',
+      dataset_name: name,
       description: '',
       status,
       storage_format: 'csv',

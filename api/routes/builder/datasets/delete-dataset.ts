@@ -3,23 +3,29 @@ import * as workflowStartRepository from '../../../../db/repositories/platform/w
 import { ApiError } from '../../../../domain/errors.ts'
 import { DatasetParams } from '../../../../schemas/dataset.ts'
 import { datasetRemovalStart } from '../../../../workflows/contract/starts.ts'
+import { requireRole } from '../../../http/auth.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import { noDataset } from './present.ts'
 
 export const deleteDataset = route({
   operationId: 'deleteDataset',
-  summary: 'Delete a dataset and its files',
+  summary: 'Delete a dataset and its files; an operator deletes one whose upload failed, an admin any',
   method: 'DELETE',
   path: '/datasets/{dataset_id}',
   auth: 'api-key',
+  // A failed dataset never had content, so whoever may upload may clear it away; any other needs an admin.
+  role: 'operator',
   params: DatasetParams,
   success: { status: 204 },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller: { accountId }, params: { dataset_id: datasetId } }, { db, now, outbox }) {
+  async handler({ caller, params: { dataset_id: datasetId } }, { db, now, outbox }) {
+    const { accountId } = caller
     await db.transaction().execute(async (trx) => {
-      if (!(await datasetRepository.lockOwnDataset(trx, accountId, datasetId))) throw noDataset()
+      const dataset = await datasetRepository.lockOwnDataset(trx, accountId, datasetId)
+      if (!dataset) throw noDataset()
+      if (dataset.status !== 'failed') requireRole(caller, 'admin')
       if (await datasetRepository.isDatasetInUse(trx, datasetId)) {
         throw new ApiError('conflict', 'a pending or running job uses this dataset; cancel it first')
       }

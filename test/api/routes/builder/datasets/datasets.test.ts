@@ -134,6 +134,19 @@ describe('datasets', () => {
       assert.equal((await on.api.call('POST', DATASETS, { key: viewer, body })).status, 403)
     })
 
+    it('lets an operator delete a dataset whose upload failed, and nobody with less', async () => {
+      const viewer = await on.api.key(on.accountId, 'viewer')
+      const operator = await on.api.key(on.accountId, 'operator')
+      const { body } = await on.upload({ name: 'broken', storage_format: 'parquet' }, { text: CSV })
+      const { dataset_id: id } = body.error.details
+      const remove = (key: string) => on.api.call('DELETE', `${DATASETS}/${id}`, { key })
+
+      assert.equal((await on.call('GET', `/${id}`)).body.status, 'failed')
+      assert.equal((await remove(viewer)).status, 403)
+      assert.equal((await remove(operator)).status, 204)
+      assert.equal((await on.call('GET', `/${id}`)).status, 404)
+    })
+
     it('keeps a dataset that a pending or running job uses', async () => {
       const { body } = await on.upload({ name: 'used', storage_format: 'csv' }, { text: CSV })
       const job = {
