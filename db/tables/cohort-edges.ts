@@ -30,6 +30,8 @@ export interface CohortEdgeAttemptTable {
   hold_until: Optional<Date>
   /** The last call of either side. */
   called_at: Defaulted<Date>
+  /** Since when the consumer calls, without a break, and the producer does not. */
+  alone_since: Optional<Date>
   opened_at: Optional<Date>
   progress_at: Optional<Date>
   progress_events: Defaulted<number>

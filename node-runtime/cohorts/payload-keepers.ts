@@ -17,6 +17,8 @@ const HOLD_MS = 120_000
 /** The pause before a failed attempt is asked about again; the platform begins the next one. */
 const FAILED_PAUSE_MS = 500
 const BEGIN_WITHIN_MS = 60_000
+/** How often the platform is told that a payload is still on its way to the object store. */
+const SIGN_MS = 10_000
 
 /** A payload that a stage has produced. */
 export interface Produced {
@@ -264,10 +266,14 @@ export class PayloadKeepers implements AsyncDisposable {
     } else if (agreed?.transport === 'relay' && payload) {
       const { relay } = await end.rendezvous({}, signal)
       if (relay?.put_url === undefined) return
+      // The consumer counts the time for which it hears nothing of this node.
+      const sign = setInterval(() => void end.rendezvous({}, signal).catch(() => {}), SIGN_MS)
       try {
         await this.#edges.relay(end.at, { url: relay.put_url, headers: relay.headers ?? {} }, signal)
       } catch (err) {
         return end.fail(err, 'relay')
+      } finally {
+        clearInterval(sign)
       }
       const { sizeBytes: bytes, sha256 } = payload
       await end.transfer({ phase: 'end', transport: 'relay', bytes, sha256 }, signal)

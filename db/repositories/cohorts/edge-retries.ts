@@ -16,6 +16,7 @@ interface TriedEdge extends EdgeFacts {
   is_ready: boolean
   ready_at: Date | null
   called_at: Date | null
+  alone_since: Date | null
   deadline_at: Date
   now: Date
 }
@@ -27,7 +28,7 @@ async function readEdges(
   then: RawBuilder<unknown>,
 ): Promise<TriedEdge[]> {
   const { rows } = await sql<TriedEdge>`
-    select ${sql.join(EDGE_FACTS.map((name) => sql.ref(`edge.${name}`)))}, edge.payload is not null as is_inline, cohort.deadline_at, clock_timestamp() as now, tried.called_at,
+    select ${sql.join(EDGE_FACTS.map((name) => sql.ref(`edge.${name}`)))}, edge.payload is not null as is_inline, cohort.deadline_at, clock_timestamp() as now, tried.called_at, tried.alone_since,
       tried.producer_offer is not null as is_offered,
       coalesce(tried.hold_until > now(), true) as is_held,
       producer.status = 'succeeded' as is_producer_done,
@@ -298,7 +299,10 @@ const failureOf = (edge: TriedEdge): EdgeFailure | undefined =>
       // A consumer may never have called: a value is put into the row by the platform.
       calledAt: edge.called_at ?? (edge.is_ready ? edge.ready_at : null) ?? edge.now,
       readyAt: edge.is_ready ? edge.ready_at : null,
+      aloneSince: edge.alone_since,
+      isOffered: edge.is_offered,
       isStated: edge.sha256 !== null,
+      isStored: edge.is_inline || edge.payload_key !== null,
       latest: edge.deadline_at,
     },
     edge.now,

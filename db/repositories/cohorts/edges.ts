@@ -156,7 +156,11 @@ export async function callAttempt(
       clock_timestamp() + make_interval(secs => ${EDGE_SECONDS.hold}))
     on conflict (edge_id, attempt) do update set
       ${node} = excluded.${node}, hold_until = excluded.hold_until,
-      called_at = case when ${isOthersTurn}::boolean then cohort_edge_attempt.called_at else excluded.called_at end
+      called_at = case when ${isOthersTurn}::boolean then cohort_edge_attempt.called_at else excluded.called_at end,
+      alone_since = case
+        when ${role === 'producer'}::boolean then null
+        when cohort_edge_attempt.called_at < excluded.called_at - make_interval(secs => ${EDGE_SECONDS.pause}) then excluded.called_at
+        else coalesce(cohort_edge_attempt.alone_since, excluded.called_at) end
     returning *, (select called_at from before) as was_called_at,
       coalesce((select hold_until > clock_timestamp() from before), true) as was_held`.execute(trx)
   const [row] = rows

@@ -6,6 +6,10 @@ export const EDGE_SECONDS = {
   negotiate: 30,
   /** Until a candidate has answered, or none. */
   connect: 30,
+  /** Without a call of the node that keeps the payload, while the consumer goes on calling: that asks every 10 s. */
+  alone: 30,
+  /** A consumer that waits and has not called for so long has not been alone meanwhile: perhaps nobody could call. */
+  pause: 20,
   /** Without a call about a transfer. */
   silence: 10,
   /** Until arrived bytes are consumed. */
@@ -24,8 +28,14 @@ interface Standing {
   calledAt: Date
   /** When the payload and both models were there; null before. */
   readyAt: Date | null
+  /** Since when the consumer calls, without a break, and the producer does not. */
+  aloneSince: Date | null
+  /** The producer has called at this attempt. */
+  isOffered: boolean
   /** Before its payload is stated, a connection may be open and silent. */
   isStated: boolean
+  /** The payload is in the row or the object store. */
+  isStored: boolean
   /** The cohort's own deadline. */
   latest: Date
 }
@@ -61,6 +71,27 @@ const OVERDUE: Partial<Record<EdgeState, EdgeFailure>> = {
   transferred: 'expired',
 }
 
-/** Returns the failure of an attempt whose time has run out. */
-export const overdueAs = (standing: Standing, now: Date): EdgeFailure | undefined =>
-  deadlineOf(standing) <= now ? OVERDUE[standing.state] : undefined
+/**
+ * Returns whether the node that keeps the payload is silent for too long. Its process may have ended and started again in
+ * between, so that the node is there and what it kept is not.
+ */
+function isKeeperSilent(standing: Standing, now: Date): boolean {
+  const { state, calledAt, aloneSince } = standing
+  if (!standing.readyAt || !standing.isStated || standing.isStored) return false
+  switch (state) {
+    case 'planned':
+    case 'negotiating':
+      return !standing.isOffered && deadlineOf(standing) <= now
+    case 'negotiated':
+    case 'connecting':
+      return aloneSince !== null && calledAt.getTime() - aloneSince.getTime() >= EDGE_SECONDS.alone * 1_000
+    default:
+      return false
+  }
+}
+
+/** Returns the failure of an attempt whose time has run out, or whose payload nobody seems to have any more. */
+export function overdueAs(standing: Standing, now: Date): EdgeFailure | undefined {
+  if (isKeeperSilent(standing, now)) return 'payload_gone'
+  return deadlineOf(standing) <= now ? OVERDUE[standing.state] : undefined
+}

@@ -228,8 +228,11 @@ function timesOf({ edge, attempt, locked, sides }: EdgeStep) {
   return {
     state: edge.state,
     calledAt: attempt.called_at,
+    aloneSince: attempt.alone_since,
+    isOffered: attempt.producer_offer !== null,
     readyAt: completedAt && loadedAt ? new Date(Math.max(completedAt.getTime(), loadedAt.getTime())) : null,
     isStated: edge.sha256 !== null,
+    isStored: edge.payload !== null || edge.payload_key !== null,
     latest: locked.cohort_deadline_at,
   }
 }
@@ -247,17 +250,18 @@ export function tell(step: EdgeStep, type: CohortEventType, data: Record<string,
 /** Returns where the edge stands after the steps so far. */
 export function standingOf(step: EdgeStep): EdgeStanding {
   const { edge, attempt, sides } = step
+  const times = timesOf(step)
   return {
     state: edge.state,
     attempt: edge.attempt,
     failure: edge.failure,
     isClosed: edge.closed,
     transport: edge.transport,
-    isStated: edge.sha256 !== null,
-    isStored: edge.payload !== null || edge.payload_key !== null,
+    isStated: times.isStated,
+    isStored: times.isStored,
     isListening: attempt.candidates !== null,
     isDone: sides.consumer.status === 'succeeded',
     holdUntil: attempt.hold_until,
-    deadline: deadlineOf(timesOf(step)),
+    deadline: deadlineOf(times),
   }
 }

@@ -14,6 +14,7 @@ import { leaseStage } from '../../../../../support/builders/cohorts.ts'
 import { startApi, type TestApi } from '../../../../../support/servers/api.ts'
 import { signedNode } from '../../../../../support/servers/signed-node.ts'
 
+const LONG_AGO = new Date(Date.now() - 61_000)
 const ARRIVED = { bytes: STATED.size_bytes, sha256: STATED.sha256 }
 
 describe('attempts at edges (3)', () => {
@@ -171,6 +172,53 @@ describe('attempts at edges (3)', () => {
       ['expired'],
     ])
     assert.equal((await edgeOf(arrived)).state, 'failed')
+  })
+
+  /** Both models have been there for longer than an attempt may take. */
+  const readyLongAgo = ({ stages }: EdgeWorld) =>
+    api.database.db
+      .updateTable('cohort_stage')
+      .set({ completed_at: LONG_AGO, loaded_at: LONG_AGO, status: 'running' })
+      .where(
+        'id',
+        'in',
+        stages.map(({ id }) => id),
+      )
+      .execute()
+
+  it('need the producer anew when its node says nothing of a payload that it kept', async () => {
+    const world = await edgeWorld(api)
+    await world.producer.negotiate(STATED)
+    await world.consumer.negotiate()
+    await retry(world.stages[1].id)
+    const other = await otherConsumer(world)
+    await readyLongAgo(world)
+    await other.negotiate()
+
+    const { body } = await other.negotiate()
+    const gone = await retry(world.stages[1].id)
+
+    assert.deepEqual([body.state, body.failure], ['failed', 'payload_gone'])
+    assert.deepEqual(gone, [world.stages[0].id])
+  })
+
+  it('end when only the consumer goes on calling after both had agreed', async () => {
+    const ago = (seconds: number) => new Date(Date.now() - seconds * 1_000)
+    const after = async (aloneS: number, calledS: number, { isProducerThere = false } = {}) => {
+      const world = await edgeWorld(api)
+      await world.producer.negotiate(STATED)
+      await world.consumer.negotiate()
+      await readyLongAgo(world)
+      await attempted(world, { alone_since: ago(aloneS), called_at: ago(calledS) })
+      if (isProducerThere) await world.producer.negotiate(STATED)
+      await world.consumer.negotiate()
+      return (await edgeOf(world)).failure
+    }
+    assert.equal(await after(40, 5), 'payload_gone')
+    assert.equal(await after(40, 5, { isProducerThere: true }), null)
+    assert.equal(await after(20, 5), null)
+    // Nobody could call for a while, the producer neither.
+    assert.equal(await after(40, 25), null)
   })
 
   it('send bytes that were broken twice through the object store', async () => {
