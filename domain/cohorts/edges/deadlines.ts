@@ -85,7 +85,10 @@ function isKeeperSilent(standing: Standing, now: Date): boolean {
     case 'negotiated':
     case 'connecting':
       return aloneSince !== null && calledAt.getTime() - aloneSince.getTime() >= EDGE_SECONDS.alone * 1_000
-    default:
+    case 'open':
+    case 'transferred':
+    case 'consumed':
+    case 'failed':
       return false
   }
 }
