@@ -31,6 +31,7 @@ export const emit = defineEvents({
     rpc_method: 'string?',
     tool: 'string?',
     status: 'number',
+    code: 'string?',
     ms: 'number',
   }),
   'request.malformed': info('{message}', { request_id: 'string', status: 'number', reason: 'string?' }),

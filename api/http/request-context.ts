@@ -56,6 +56,8 @@ export class RequestContext implements AnyRequest {
   /** The memory that `hold` has reserved. */
   kept: Held | undefined
   trx: Transaction<Database> | undefined
+  /** The code of the error that is answered. */
+  errorCode: string | undefined
   /** The encoded result of the handler, unless it has responded itself. */
   outgoing: Outgoing | undefined
   readonly #parentLog: Logger

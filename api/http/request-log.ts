@@ -20,6 +20,8 @@ export interface RequestLine {
   accountId: string | undefined
   call: LoggedCall | undefined
   status: number
+  /** The code of the error that was answered. */
+  code: string | undefined
   ms: number
 }
 
@@ -38,12 +40,13 @@ export function requestLog(log: Logger): (line: RequestLine) => void {
   const { [symbols.streamSym]: stream, [symbols.chindingsSym]: bindings } = log as unknown as Insides
   const head = `{"level":${log.levels.values[LEVEL]},"time":`
   const name = `${bindings},"event":"${EVENT}"`
-  return ({ requestId, method, path, operation, accountId, call, status, ms }) => {
+  return ({ requestId, method, path, operation, accountId, call, status, code, ms }) => {
     const who = accountId === undefined ? '' : `,"account_id":"${accountId}"`
+    const why = code === undefined ? '' : `,"code":"${code}"`
     const what = operation === undefined ? '' : `,"operation":"${operation}"`
     stream.write(
       `${head}${Date.now()}${name},"request_id":"${requestId}","method":"${method}",` +
-        `"path":${JSON.stringify(path)}${what}${who}${call ? callFields(call) : ''},"status":${status},"ms":${ms}}\n`,
+        `"path":${JSON.stringify(path)}${what}${who}${call ? callFields(call) : ''},"status":${status}${why},"ms":${ms}}\n`,
     )
   }
 }

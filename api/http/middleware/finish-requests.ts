@@ -25,6 +25,7 @@ export function finishRequests(log: Logger, bodies: BodyBudget): Middleware {
       accountId,
       call,
       status: response.headersSent ? response.statusCode : CLIENT_GONE,
+      code: state.errorCode,
       ms: Math.round((performance.now() - startedAt) * 10) / 10,
     })
   }

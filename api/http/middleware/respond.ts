@@ -90,11 +90,9 @@ function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
 }
 
 /** Writes an error in the family's format; after the head was sent, an error can only close the connection. */
-export function sendError(
-  { req, response, head, requestId }: RequestContext,
-  family: Family['errors'],
-  error: ApiError,
-): void {
+export function sendError(state: RequestContext, family: Family['errors'], error: ApiError): void {
+  const { req, response, head, requestId } = state
+  state.errorCode = error.code
   if (response.headersSent) {
     response.destroy()
     return

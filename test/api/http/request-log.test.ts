@@ -10,7 +10,8 @@ const WHOLE = {
   operation: 'getIt',
   accountId: 'a1',
   call: { rpcMethod: 'tools/call', tool: 'a"b' },
-  status: 200,
+  status: 503,
+  code: 'no_capacity',
   ms: 1.5,
 }
 
@@ -21,7 +22,7 @@ describe('the line of a request', () => {
     const write = requestLog(log)
 
     write(WHOLE)
-    write({ ...WHOLE, operation: undefined, accountId: undefined, call: undefined })
+    write({ ...WHOLE, operation: undefined, accountId: undefined, call: undefined, code: undefined })
 
     const [whole = {}, stranger = {}] = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
     const { time: _time, ...rest } = whole
@@ -36,14 +37,16 @@ describe('the line of a request', () => {
       account_id: 'a1',
       rpc_method: 'tools/call',
       tool: 'a"b',
-      status: 200,
+      status: 503,
+      code: 'no_capacity',
       ms: 1.5,
     })
     assert.deepEqual(
       Object.keys(emit.events['request.answered'].fields),
       Object.keys(rest).filter((field) => !['level', 'zone', 'event'].includes(field)),
     )
-    for (const field of ['operation', 'account_id', 'rpc_method', 'tool']) assert.ok(!(field in stranger))
+    for (const field of ['operation', 'account_id', 'rpc_method', 'tool', 'code'])
+      assert.ok(!(field in stranger))
   })
 
   it('is not written by a log that takes warnings only', () => {
