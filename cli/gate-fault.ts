@@ -2,7 +2,12 @@ import type { GateFault } from '../schemas/node.ts'
 
 /** Says that a node cannot reach the gate, and what that means. */
 export const gateFaultInWords = ({ address, since, reason }: GateFault): string =>
-  `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, and takes no runs, stages and queued tasks (${reason})`
+  inOneLine(
+    `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, and takes no runs, stages and queued tasks (${reason})`,
+  )
+
+/** The words of a node make no line of their own. */
+const inOneLine = (text: string): string => text.replaceAll(/\s+/g, ' ')
 
 /** The remedy; a node that is told another address follows by itself. */
 export const GATE_TODO =

@@ -2,7 +2,8 @@ import { ConfigError } from './config.ts'
 
 interface Fault {
   message?: string
-  details?: string
+  /** The text of an error of gRPC; those of the API have an object there. */
+  details?: unknown
   code?: unknown
   errors?: readonly unknown[]
 }
@@ -13,7 +14,10 @@ interface Fault {
  */
 export function reasonOf(err: unknown): string {
   const { message, details, code, errors = [] } = err as Fault
-  const text = details || message || (errors.length > 0 ? reasonOf(errors[0]) : String(code ?? err))
+  const text =
+    (typeof details === 'string' && details) ||
+    message ||
+    (errors.length > 0 ? reasonOf(errors[0]) : String(code ?? err))
   return text.split('\n')[0] ?? text
 }
 

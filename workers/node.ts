@@ -92,7 +92,7 @@ async function openQueues(
 ): Promise<{ queues: ActivityQueues; access: GateAccess }> {
   const { identity, control } = node
   const onDismissed = (why: DismissedError) => stop.abort(why)
-  const access = stack.use(
+  const access: GateAccess = stack.use(
     await GateAccess.open(
       { config, identity, control, log, onDismissed, onFault, onMoved: (moved) => queues.moveTo(moved) },
       stop.signal,
@@ -101,7 +101,9 @@ async function openQueues(
   const { connection, namespace } = access
   const { nodeId } = identity
   const activities = createNodeActivities({ ...node, nodeId, stopping: () => drain.signal, log })
-  const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: GRACE_MS, log }))
+  const queues: ActivityQueues = stack.use(
+    new ActivityQueues({ connection, namespace, activities, graceMs: GRACE_MS, log }),
+  )
   return { queues, access }
 }
 

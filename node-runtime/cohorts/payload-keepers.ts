@@ -17,7 +17,7 @@ const HOLD_MS = 120_000
 /** The pause before a failed attempt is asked about again; the platform begins the next one. */
 const FAILED_PAUSE_MS = 500
 const BEGIN_WITHIN_MS = 60_000
-/** How often the platform is told that a payload is still on its way to the object store. */
+/** The interval at which the platform is told that a payload is still on its way to the object store. */
 const SIGN_MS = 10_000
 
 /** A payload that a stage has produced. */

@@ -9,7 +9,7 @@ import { ConsoleWorld } from '../support/servers/console-world.ts'
 /** The width of most telephones. */
 const NARROW = 390
 
-/** What the test reads of a region in the page. */
+/** The members of a region in the page that the test reads. */
 interface Scrolled {
   scrollLeft: number
   scrollWidth: number

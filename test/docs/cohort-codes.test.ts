@@ -29,7 +29,7 @@ const SOURCES = [
   'workflows/cohort',
   'workflows/cohort-run.ts',
 ]
-/** What follows on a line that gives a code, up to its message, and constants that say they are one. */
+/** The rest of a line that gives a code, up to its message, and constants that say they are one. */
 const GIVEN =
   /\bcode(?:: | = )((?:(?!message)[^\n])*)|\/\*\* The code of [^\n]*\n(?:export )?const \w+ = ([^\n]*)/g
 const WORD = /(?<!\[)'([a-z]+(?:_[a-z]+)*)'/g

@@ -99,7 +99,7 @@ describe('a prompt read on one node, and continued on another', function () {
     assert.equal(status, 202, JSON.stringify(body))
     return body.task_id
   }
-  /** What one node says, and the tokens that it has read and written. */
+  /** The text that one node says, and the tokens that it has read and written. */
   async function undivided(): Promise<{ answer: string; read: number; written: number }> {
     const headers = { authorization: `Bearer ${world.key}` }
     const body = { model: model.endpoint_id, messages: MESSAGES, ...GREEDY }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type NativeConnection, Worker } from '@temporalio/worker'
+import { IllegalStateError, type NativeConnection, Worker } from '@temporalio/worker'
 import type { NodeActivities } from '../../activities/node/index.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from './events.ts'
@@ -24,8 +24,8 @@ const RETRY_MS = 1_000
 export class ActivityQueues implements AsyncDisposable {
   readonly #options: ActivityQueuesOptions
   readonly #open = new Map<string, Open>()
-  /** The workers of all queues, those included that are closing. */
-  readonly #workers = new Set<Worker>()
+  /** The workers of all queues, those included that are closing, with their ends. */
+  readonly #workers = new Map<Worker, Promise<void>>()
   #connection: NativeConnection
   readonly #closing = new Set<Promise<void>>()
   #wanted = new Map<string, number>()
@@ -37,10 +37,14 @@ export class ActivityQueues implements AsyncDisposable {
     this.#connection = options.connection
   }
 
-  /** Polls over another connection from now on; work goes on, and is answered over it. */
-  moveTo(connection: NativeConnection): void {
+  /**
+   * Polls over another connection from now on; work goes on, and is answered over it. Resolves once no worker holds the
+   * connection before: one that is just ending keeps it for a moment.
+   */
+  async moveTo(connection: NativeConnection): Promise<void> {
     this.#connection = connection
-    for (const worker of this.#workers) worker.connection = connection
+    const left = [...this.#workers].filter(([worker]) => !moveWorker(worker, connection))
+    await Promise.all(left.map(([, ended]) => ended))
   }
 
   /** Sets the queues to poll, with the number of concurrent activities; work of a closed queue continues. */
@@ -104,8 +108,7 @@ export class ActivityQueues implements AsyncDisposable {
       shutdownForceTime: graceMs + 1_000,
     })
     // It may have moved meanwhile.
-    worker.connection = this.#connection
-    this.#workers.add(worker)
+    moveWorker(worker, this.#connection)
     const ended = worker
       .run()
       .catch((err: unknown) => {
@@ -116,6 +119,7 @@ export class ActivityQueues implements AsyncDisposable {
         }
       })
       .finally(() => this.#workers.delete(worker))
+    this.#workers.set(worker, ended)
     this.#open.set(queue, { worker, ended })
   }
 
@@ -126,5 +130,16 @@ export class ActivityQueues implements AsyncDisposable {
     if (open.worker.getState() === 'RUNNING') open.worker.shutdown()
     const ended = open.ended.finally(() => this.#closing.delete(ended))
     this.#closing.add(ended)
+  }
+}
+
+/** Gives a worker another connection; returns false for one that has just ended all its work, which needs none. */
+function moveWorker(worker: Worker, connection: NativeConnection): boolean {
+  try {
+    worker.connection = connection
+    return true
+  } catch (err) {
+    if (err instanceof IllegalStateError) return false
+    throw err
   }
 }

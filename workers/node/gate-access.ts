@@ -19,8 +19,8 @@ export interface GateAccessOptions {
   log: Logger
   /** Called when the platform has dismissed this node. */
   onDismissed: (why: DismissedError) => void
-  /** Called with the connection to another gate; the one before is closed right after. */
-  onMoved: (connection: NativeConnection) => void
+  /** Called with the connection to another gate; resolves once the one before may be closed. */
+  onMoved: (connection: NativeConnection) => Promise<void>
   /** Called when the way to Temporal is lost, and with nothing once it is there. */
   onFault: (fault: GateFault | undefined) => void
 }
@@ -34,6 +34,8 @@ const RENEW_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
  */
 const RENEW_AGAIN_MS = 2_000
 const PATIENCE_MS = 10_000
+/** The pauses between requests for the address of a gate that does not answer. */
+const ASK_WHERE_MS = { first: 2_000, longest: 20_000 }
 /** The interval for checking whether the machine was joined anew. */
 const IDENTITY_CHECK_MS = 2_000
 
@@ -59,6 +61,8 @@ export class GateAccess implements AsyncDisposable {
   #timer: NodeJS.Timeout | undefined
   #renewal: Promise<void> | undefined
   #renewedAt = performance.now()
+  /** When the gateways may be asked for the gate again, and the pause before that. */
+  #asking = { pauseMs: 0, at: 0 }
   #isClosed = false
 
   private constructor(
@@ -77,8 +81,8 @@ export class GateAccess implements AsyncDisposable {
       log: options.log,
       onFault: (fault) => {
         options.onFault(fault)
-        // It may be elsewhere.
-        if (fault) this.renewSoon()
+        if (fault) this.#askWhereItIs()
+        else this.#asking = { pauseMs: 0, at: 0 }
       },
     })
     this.#schedule(untilRenewal(credential))
@@ -172,10 +176,20 @@ export class GateAccess implements AsyncDisposable {
     const gate = await connectTo(credential, config)
     if (this.#isClosed) return gate.connection.close()
     this.#gate = gate
-    onMoved(gate.connection)
-    await left.connection.close()
+    const isLeft = onMoved(gate.connection)
     emit(log, 'gate.moved', { from: left.address, to: gate.address })
     this.#watch.lookNow()
+    await isLeft
+    await left.connection.close()
+  }
+
+  /** The gate may be elsewhere. A pool of nodes that have all lost it asks less and less often. */
+  #askWhereItIs(): void {
+    const now = performance.now()
+    if (now < this.#asking.at) return
+    const pauseMs = Math.min(ASK_WHERE_MS.longest, Math.max(ASK_WHERE_MS.first, this.#asking.pauseMs * 2))
+    this.#asking = { pauseMs, at: now + pauseMs * (0.5 + Math.random() / 2) }
+    this.renewSoon()
   }
 
   async #checkIdentity(): Promise<void> {

@@ -16,7 +16,7 @@ const LOOK_MS = 5_000
 /** The SDK tries again for some 10 s where nothing listens. */
 const ANSWER_MS = 5_000
 const SERVING = 1
-/** What gateways take of a reason. */
+/** The longest reason that gateways take. */
 export const LONGEST_REASON = 300
 
 /**
@@ -48,8 +48,9 @@ export class GateWatch {
     const { gate, log, onFault } = this.#options
     const { connection, address } = gate()
     const reason = await faultOf(connection)
+    if (this.#isClosed) return
     // A gate that was left meanwhile says nothing of the one that is used now.
-    if (this.#isClosed || gate().connection !== connection) return
+    if (gate().connection !== connection) return this.lookNow()
     const was = this.#fault
     if (reason !== undefined) {
       const since = was?.since ?? new Date().toISOString()

@@ -48,9 +48,9 @@ function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEn
 }
 
 /**
- * Ends a cohort with its task, its stages, its hand-overs, its ledger entries and its events in one transaction. Every finished stage is
- * paid for when the run succeeds; otherwise every hold is refunded. `isRecalled` tells its nodes at once. Safe to repeat:
- * returns false for a cohort that has ended.
+ * Ends a cohort with its task, its stages, its hand-overs, its ledger entries and its events in one transaction. Every
+ * finished stage is paid for when the run succeeds; otherwise every hold is refunded. `isRecalled` tells its nodes at once.
+ * Safe to repeat: returns false for a cohort that has ended.
  */
 export async function endCohort(
   trx: Transaction<Database>,

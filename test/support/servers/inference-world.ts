@@ -95,7 +95,7 @@ async function startWorldNode(
     createNodeActivities({ ...parts, nodeId, stopping: () => new AbortController().signal, log }),
   )
   const { identity, control } = parts
-  const access = stack.use(
+  const access: GateAccess = stack.use(
     await GateAccess.open(
       {
         config: { ...api.services.config, HEARTH_NODE_DIR: node.dir },
@@ -110,7 +110,9 @@ async function startWorldNode(
     ),
   )
   const { connection, namespace } = access
-  const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }))
+  const queues: ActivityQueues = stack.use(
+    new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }),
+  )
   const open = () => {
     const wanted = new Map([[QUEUES.node(nodeId), options?.slots ?? 16]])
     // Polls as a dedicated node does (workers/node/queues.ts).

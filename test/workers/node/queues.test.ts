@@ -107,6 +107,23 @@ describe('task queues of a node', () => {
     assert.equal((await polled()).length, 5)
   })
 
+  it('are all polled over another connection, also while one is closing', async () => {
+    const first = temporal.connection
+    for (const waitMs of [0, 1, 2, 3]) {
+      const next = await NativeConnection.connect({ address: temporal.address })
+      await queues.moveTo(next)
+      queues.want(new Map(['stays', `brief-${waitMs}`].map((queue) => [queue, 1])))
+      await queues.settled()
+      queues.want(new Map([['stays', 1]]))
+      await sleep(waitMs)
+
+      await queues.moveTo(first)
+      await next.close()
+    }
+
+    assert.ok((await polled()).includes('train.cpu'))
+  })
+
   it('are polled soon after Temporal was away when they were wanted', async () => {
     await using way = await startWay(temporal.address)
     const connection = await NativeConnection.connect({ address: way.address })
