@@ -13,21 +13,15 @@ export interface ActivityQueuesOptions {
   log: Logger
 }
 
-interface Open {
-  worker: Worker
-  ended: Promise<void>
-}
-
 const RETRY_MS = 1_000
 
 /** The task queues that this node polls, each with a small worker, opened and closed as models load and unload. */
 export class ActivityQueues implements AsyncDisposable {
   readonly #options: ActivityQueuesOptions
-  readonly #open = new Map<string, Open>()
+  readonly #open = new Map<string, Worker>()
   /** The workers of all queues, those included that are closing, with their ends. */
   readonly #workers = new Map<Worker, Promise<void>>()
   #connection: NativeConnection
-  readonly #closing = new Set<Promise<void>>()
   #wanted = new Map<string, number>()
   #settling: Promise<void> | undefined
   #isDisposed = false
@@ -68,7 +62,7 @@ export class ActivityQueues implements AsyncDisposable {
     this.want(new Map())
     this.#isDisposed = true
     await this.#settling
-    await Promise.all(this.#closing)
+    await Promise.all(this.#workers.values())
   }
 
   async #settle(): Promise<void> {
@@ -113,23 +107,21 @@ export class ActivityQueues implements AsyncDisposable {
       .run()
       .catch((err: unknown) => {
         emit(log, 'queue.poll_ended', { err, queue })
-        if (this.#open.get(queue)?.worker === worker) {
+        if (this.#open.get(queue) === worker) {
           this.#open.delete(queue)
           setTimeout(() => this.want(this.#wanted), RETRY_MS)
         }
       })
       .finally(() => this.#workers.delete(worker))
     this.#workers.set(worker, ended)
-    this.#open.set(queue, { worker, ended })
+    this.#open.set(queue, worker)
   }
 
   #close(queue: string): void {
-    const open = this.#open.get(queue)
-    if (!open) return
+    const worker = this.#open.get(queue)
+    if (!worker) return
     this.#open.delete(queue)
-    if (open.worker.getState() === 'RUNNING') open.worker.shutdown()
-    const ended = open.ended.finally(() => this.#closing.delete(ended))
-    this.#closing.add(ended)
+    if (worker.getState() === 'RUNNING') worker.shutdown()
   }
 }
 

@@ -75,7 +75,7 @@ export async function retryEdges(
     const isIncoming = edge.to_stage_id === stageId
     // To the edges out of a stage whose node is lost, that was the producer.
     const why = !isIncoming && failure === 'consumer_lost' ? 'producer_lost' : failure
-    const isStored = edge.is_inline || edge.payload_key !== null
+    const isStored = isInStore(edge)
     const isLost = edge.payload_node_id !== null && lostNodeIds.includes(edge.payload_node_id)
     const isDropped = edge.failure === 'payload_gone' || !edge.is_held
     const isGone = !isStored && (edge.sha256 === null ? edge.is_producer_done : isLost || isDropped)
@@ -91,6 +91,9 @@ export async function retryEdges(
   if (first) await appendCohortEvents(trx, first.cohort_id, events)
   return [...gone]
 }
+
+/** Returns whether the payload is in the row or the object store, where no node is needed for it. */
+const isInStore = (edge: TriedEdge): boolean => edge.is_inline || edge.payload_key !== null
 
 const hasArrived = ({ state }: EdgeFacts) => state === 'transferred' || state === 'consumed'
 
@@ -302,7 +305,7 @@ const failureOf = (edge: TriedEdge): EdgeFailure | undefined =>
       aloneSince: edge.alone_since,
       isOffered: edge.is_offered,
       isStated: edge.sha256 !== null,
-      isStored: edge.is_inline || edge.payload_key !== null,
+      isStored: isInStore(edge),
       latest: edge.deadline_at,
     },
     edge.now,
