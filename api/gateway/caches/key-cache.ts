@@ -63,7 +63,7 @@ export class KeyCache implements AsyncDisposable {
   /** Returns the caller of a key if it is cached; otherwise a function that queries the database when it is called. */
   find(key: string): AccountCaller | undefined | (() => Promise<AccountCaller | undefined>) {
     if (key.length > LONGEST_KEY) return undefined
-    const keyHash = apiKeyRepository.hashApiKey(key).toString('hex')
+    const keyHash = apiKeyRepository.hexHashOfApiKey(key)
     const known = this.#known.get(keyHash)
     if (known && this.#watch.isFresh()) {
       known.isUsed = true

@@ -30,10 +30,13 @@ export function finishRequests(log: Logger, bodies: BodyBudget): Middleware {
     })
   }
 
-  return ({ state }, next) =>
-    next().finally(() => {
+  return async ({ state }, next) => {
+    try {
+      await next()
+    } finally {
       const { response } = state
       if (response.writableEnded || response.destroyed) finish(state)
       else response.once('close', () => finish(state))
-    })
+    }
+  }
 }

@@ -13,8 +13,11 @@ type Role = ApiKeyRow['role']
  * Returns the digest of a key, which is stored and looked up in its place. That of a limited key differs from what
  * gateways of earlier versions compute: they know no limits, so they must not know these keys.
  */
-export const hashApiKey = (key: string): Buffer =>
-  hash('sha256', key.startsWith(TOKEN_PREFIX.limitedApiKey) ? `limited:${key}` : key, 'buffer')
+export const hashApiKey = (key: string): Buffer => Buffer.from(hexHashOfApiKey(key), 'hex')
+
+/** Returns the same digest in hexadecimal, in half the time: each request looks up its key by it. */
+export const hexHashOfApiKey = (key: string): string =>
+  hash('sha256', key.startsWith(TOKEN_PREFIX.limitedApiKey) ? `limited:${key}` : key)
 
 interface NewKey {
   accountId: string
