@@ -39,7 +39,7 @@ function check(
   { accountId, model }: Wanted,
   { serves, words }: Purpose,
 ): CallableEndpointRow {
-  if (!endpoint) throw noModel(model)
+  if (!endpoint || accessTo(endpoint, accountId) === 'none') throw noModel(model)
   if (!serves(endpoint.task_type)) {
     throw endpoint.account_id === accountId ? unfit(endpoint, words) : noModel(model)
   }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { newId } from '../../../../domain/ids.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { OFFERED } from '../../../support/builders/build-endpoint.ts'
 import { ChatApi, eventsOf } from '../../../support/servers/chat-api.ts'
@@ -106,6 +107,22 @@ describe('chat completions', () => {
     assert.equal(await statuses(offered.name), 404)
     assert.equal(await statuses(own.id), 404)
     assert.equal((await chat.chat(own.name)).status, 200)
+  })
+
+  it("answer for another account's endpoint as for one that does not exist", async () => {
+    const { key } = await chat.api.account()
+    const { id, name } = await chat.warm()
+    const answer = async (model: string, stream: boolean) => {
+      const { status, text } = await chat.chat(model, { stream }, key)
+      return { status, text: text.replace(model, 'MODEL') }
+    }
+
+    for (const stream of [false, true]) {
+      const unknown = await answer(newId(), stream)
+      assert.equal(unknown.status, 404)
+      assert.deepEqual(await answer(id, stream), unknown)
+      assert.deepEqual(await answer(name, stream), unknown)
+    }
   })
 
   it('take the roles of the OpenAI API and no others, and leave other members of a message alone', async () => {
