@@ -13,7 +13,7 @@ import socket
 import struct
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
-MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_RDONLY = 442, -100, 0x8000, 1
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
@@ -32,6 +32,8 @@ SYSTEM = """/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /gnu/store /proc 
 /etc/ld.so.conf.d /etc/localtime /etc/timezone /etc/passwd /etc/group /etc/nsswitch.conf /etc/hosts /etc/alternatives
 /etc/ssl/openssl.cnf /etc/pki/tls/openssl.cnf /etc/crypto-policies /etc/mime.types /etc/OpenCL /etc/vulkan /etc/nvidia
 /dev/zero /dev/random /dev/urandom""".split()
+# Examples of files of /proc with which root changes the whole machine.
+MACHINE_FILES = ["/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"]
 DEVICES = ["/dev/null", "/dev/full", "/dev/shm", "/dev/dri", "/dev/kfd"]
 SHARED_MEMORY = "size=256m,mode=1777"
 
@@ -66,7 +68,7 @@ def confine(order):
     if attempt(drop_privileges):
         held["privileges"] = "dropped"
     version = landlock_version()
-    if version and attempt(restrict, order, version):
+    if version and attempt(restrict, order, version, held["mounts"] == "read_only"):
         held["files"] = "landlock"
         if held["network"] == "none" and version >= 4:
             held["network"] = "landlock"
@@ -145,11 +147,40 @@ def mount_read_only(order):
     writable = [path for path in order["writes"] if os.path.exists(path)]
     for path in writable:
         mount(path, path, None, MS_BIND | MS_REC)
+    has_separate_files = bool(order.get("gpu")) and attempt(separate_process_files)
     change_mount("/", AT_RECURSIVE, add=MOUNT_RDONLY)
     for path in ["/dev/shm", *writable]:
         change_mount(path, 0, remove=MOUNT_RDONLY)
+    if has_separate_files:
+        # A user namespace cannot make a /proc writable that was read-only before it.
+        attempt(change_mount, "/proc", 0, 0, MOUNT_RDONLY)
     # The current folder still belongs to the previous mount.
     os.chdir(order.get("cwd", "/"))
+
+
+def separate_process_files():
+    """Prepares /proc so that the files of processes alone can become writable. NVIDIA's drivers from
+    570 on name their threads in /proc/self/task/<tid>/comm, and cuInit fails if they cannot. The
+    workers of a server do the same, so opening this process's own folder would be too narrow.
+
+    runc lists five folders that stay read-only. Here every entry that isn't a process becomes a
+    mount of its own and stays read-only, so entries of other kernels are covered too."""
+    if not has_mounts_below_proc():
+        # Only root may mount this. It shows the processes that this one could trace, and Landlock
+        # restricts those to its own descendants.
+        attempt(mount, "proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=ptraceable")
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() or entry.is_symlink():
+            continue
+        if entry.is_dir() or entry.stat().st_mode & 0o222:
+            mount(entry.path, entry.path, None, MS_BIND | MS_REC)
+
+
+def has_mounts_below_proc():
+    """Container engines mask files with such mounts, and a second /proc would reveal those files."""
+    with open("/proc/self/mountinfo") as mounts:
+        points = [line.split()[4] for line in mounts]
+    return any(point.startswith("/proc/") and point != "/proc/sys/fs/binfmt_misc" for point in points)
 
 
 def hide_neighbours(folder):
@@ -188,7 +219,7 @@ def landlock_version():
     return max(0, libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
-def restrict(order, version):
+def restrict(order, version, has_mounts):
     """Allows only the listed paths. A second name for a file in another folder
     gives no further rights."""
     known = (1 << RIGHTS_OF[min(version, len(RIGHTS_OF)) - 1]) - 1
@@ -208,6 +239,10 @@ def restrict(order, version):
         gpus = [entry.path for entry in os.scandir("/dev") if entry.name.startswith("nvidia")]
         for path in [*DEVICES, *gpus, *order["writes"]]:
             allow(ruleset, path, known)
+        if order.get("gpu"):
+            # A Landlock rule cannot exclude files below its folder, so something else must protect the machine's.
+            is_safe = has_mounts or not any(os.access(path, os.W_OK) for path in MACHINE_FILES)
+            allow(ruleset, "/proc" if is_safe else "/proc/self/task", known & (WRITE | TRUNCATE))
         call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         call("syscall", LANDLOCK_RESTRICT, ruleset, 0)
     finally:

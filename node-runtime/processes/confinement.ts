@@ -18,7 +18,10 @@ export interface Confinement {
   network: 'none' | 'listen'
   /** The process is ended when it uses more memory. */
   memoryMb: number
-  /** A GPU's driver reserves more address space than it ever uses, so that is not limited. */
+  /**
+   * Whether it computes on a GPU. The driver reserves more address space than it ever uses, so that is not limited, and
+   * it writes the names of its threads to `/proc`.
+   */
   hasGpu: boolean
   /** When memory is short, the kernel ends the processes with the highest score first, up to 1,000. */
   oomScore: number
@@ -44,6 +47,8 @@ export interface Order {
   oom_score: number
   data_mb?: number
   file_mb?: number
+  /** Lets it write the files of its processes in `/proc`. */
+  gpu?: boolean
   require: Partial<Held>
 }
 
@@ -79,7 +84,7 @@ export function orderOf(
     cwd,
     oom_score: confinement.oomScore,
     // A limit above that of the memory watch, which polls: a program that allocates everything at once is refused.
-    ...(!confinement.hasGpu && { data_mb: 2 * confinement.memoryMb + 2_048 }),
+    ...(confinement.hasGpu ? { gpu: true } : { data_mb: 2 * confinement.memoryMb + 2_048 }),
     ...(confinement.fileMb !== undefined && { file_mb: confinement.fileMb }),
     require,
   }

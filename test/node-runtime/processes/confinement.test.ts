@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { chmodSync, linkSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, linkSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer as createHttp } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
@@ -205,6 +205,116 @@ describe('what a child of a node is kept from', function () {
     assert.match(status, /CapPrm:\\t0+\\n/)
     assert.match(status, /CapBnd:\\t0+\\n/)
     assert.match(status, /NoNewPrivs:\\t1\\n/)
+  })
+
+  describe('with a GPU', () => {
+    const gpu = { hasGpu: true, memoryMb: 500 }
+    /** Python that opens the name of its own thread for writing, as NVIDIA's driver does, and prints the outcome. */
+    const NAME = `
+def name(mode='r+'):
+    with open(f'/proc/self/task/{threading.get_native_id()}/comm', mode) as comm:
+        return comm.write('cuda')`
+    const RUN = `
+import os, subprocess, sys, threading
+${NAME}
+def thread():
+    named = []
+    worker = threading.Thread(target=lambda: named.append(name('w')))
+    worker.start(); worker.join()
+    return named
+def grandchild(code):
+    return int(subprocess.run([sys.executable, '-c', 'import threading' + code], capture_output=True).stdout or 0)
+def forked():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(name())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print([name(), name('w'), thread(), forked(), grandchild(${JSON.stringify(`${NAME}
+print(name())`)})])`
+
+    async function names(more: Partial<Confinement>): Promise<string> {
+      const child = await driver.start({
+        name: `names-${Math.random()}`,
+        command: realPython(),
+        args: ['-c', RUN],
+        confinement: confinement(more),
+      })
+      const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)])
+      const { code } = await child.exited
+      return code === 0 ? out.trim() : (err.trim().split('\n').at(-1) ?? '')
+    }
+
+    it('names its threads in /proc, and so do its threads and descendants', async () => {
+      assert.equal(await names(gpu), '[4, 4, [4], 4, 4]')
+      assert.equal(await names({ ...gpu, network: 'listen' }), '[4, 4, [4], 4, 4]')
+    })
+
+    it('cannot name them without a GPU, where nothing needs it', async function () {
+      await needs(this, 'files')
+      assert.match(await names({ hasGpu: false }), /^(?:PermissionError|OSError)/)
+    })
+
+    it('cannot write the files of the machine in /proc', async function () {
+      await needs(this, 'mounts')
+      const below = (folder: string) => readdirSync(folder).map((name) => join(folder, name))
+      const machine = [
+        '/proc/sys/kernel/core_pattern',
+        '/proc/sys/kernel/modprobe',
+        '/proc/sys/vm/overcommit_memory',
+        '/proc/sys/vm/drop_caches',
+        '/proc/sysrq-trigger',
+        '/proc/irq/default_smp_affinity',
+        ...below('/proc/irq').flatMap((path) =>
+          statSync(path).isDirectory() ? [join(path, 'smp_affinity')] : [],
+        ),
+        ...below('/proc/pressure'),
+        '/proc/mtrr',
+      ]
+      const answers = await tried(
+        machine.map((path) => open(path, 'r+')),
+        gpu,
+      )
+
+      for (const [at, answer] of answers.entries()) assert.match(answer, DENIED, machine[at])
+    })
+
+    it('cannot write the files of other processes in /proc that its node could protect', async function () {
+      await needs(this, 'mounts')
+      const other = await driver.start({
+        name: 'other',
+        command: realPython(),
+        args: ['-c', 'import time; time.sleep(60)'],
+        confinement: confinement(gpu),
+      })
+      try {
+        const pids = ['1', process.pid, process.ppid, await other.pid()].map(String)
+        const files = ['mem', 'environ', 'comm', 'maps', 'fd/0']
+        const scores = pids.map((pid) => open(`/proc/${pid}/oom_score_adj`, 'r+'))
+        const contents = pids.flatMap((pid) =>
+          files.map((file) => `${open(`/proc/${pid}/${file}`, 'r+')}.write('x')`),
+        )
+        const answers = await tried([...contents, ...(process.getuid?.() === 0 ? scores : [])], gpu)
+
+        for (const answer of answers) assert.match(answer, DENIED)
+      } finally {
+        await other.stop({ graceMs: 0 })
+      }
+    })
+
+    it('still reads what its libraries read of the machine', async () => {
+      const answers = await tried(
+        [
+          '/proc/meminfo',
+          '/proc/cpuinfo',
+          '/proc/self/maps',
+          '/proc/sys/vm/overcommit_memory',
+          '/proc/devices',
+        ].map((path) => `len(${open(path)}.read()) > 0`),
+        gpu,
+      )
+
+      assert.deepEqual(new Set(answers), new Set(['True']))
+    })
   })
 
   it('is the memory of the machine: it is ended, and its node says what it held and might have', async () => {
