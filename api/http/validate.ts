@@ -64,8 +64,34 @@ const coercing = new Compiler('array')
 /** Validates JSON, with types as sent. */
 export const jsonCheck = (where: Where, schema: TSchema): Check => strict.check(where, schema)
 
-/** Validates input that arrives as text (query, path, headers), coerced to numbers and booleans by the schema. */
-export const textCheck = (where: Where, schema: TSchema): Check => coercing.check(where, schema)
+/** The spellings of a boolean that FastAPI takes in a query, besides those of JSON. Python writes `True`, curl users `1`. */
+const BOOLEANS: ReadonlyMap<string, string> = new Map([
+  ...['true', '1', 'yes', 'on', 't', 'y'].map((word) => [word, 'true'] as const),
+  ...['false', '0', 'no', 'off', 'f', 'n'].map((word) => [word, 'false'] as const),
+])
+
+/**
+ * Validates input that arrives as text (query, path, headers, fields of forms), coerced to numbers and booleans by the
+ * schema. A boolean may be spelled in any way of `BOOLEANS`, in upper or lower case.
+ */
+export function textCheck(where: Where, schema: TSchema): Check {
+  const check = coercing.check(where, schema)
+  const properties = (schema as { properties?: Record<string, { type?: unknown }> }).properties ?? {}
+  const booleans = Object.keys(properties).filter((name) => properties[name]?.type === 'boolean')
+  if (booleans.length === 0) return check
+  return (value, large) => {
+    if (typeof value === 'object' && value !== null) spellBooleans(value as Record<string, unknown>, booleans)
+    return check(value, large)
+  }
+}
+
+/** Spells the named members as JSON does, in place. */
+function spellBooleans(value: Record<string, unknown>, names: readonly string[]): void {
+  for (const name of names) {
+    const given = value[name]
+    if (typeof given === 'string') value[name] = BOOLEANS.get(given.toLowerCase()) ?? given
+  }
+}
 
 const DEEPEST = 64
 

@@ -141,8 +141,20 @@ describe('the kernel', () => {
     assert.deepEqual(body, { name: 'x', limit: 7, loud: true })
   })
 
+  it('takes the spellings of a boolean that FastAPI takes', async () => {
+    const loud = async (word: string) =>
+      (await api.call('GET', `/api/builder/v1/things/x?loud=${word}`)).body.loud
+    for (const word of ['true', 'True', 'TRUE', '1', 'yes', 'Yes', 'on', 'ON', 't', 'y', 'Y']) {
+      assert.equal(await loud(word), true, word)
+    }
+    for (const word of ['false', 'False', '0', 'no', 'NO', 'off', 'f', 'F', 'n']) {
+      assert.equal(await loud(word), false, word)
+    }
+  })
+
   it('refuses a query that cannot be coerced, and one given twice', async () => {
-    for (const query of ['limit=many', 'limit=0', 'limit=101', 'limit=1&limit=2', 'limit=', 'loud=perhaps']) {
+    const booleans = ['loud=perhaps', 'loud=', 'loud=2', 'loud=null', 'loud=%20true', 'loud=1&loud=True']
+    for (const query of ['limit=many', 'limit=0', 'limit=101', 'limit=1&limit=2', 'limit=', ...booleans]) {
       const { status, body } = await api.call('GET', `/api/builder/v1/things/x?${query}`)
 
       assert.equal(status, 422, query)
