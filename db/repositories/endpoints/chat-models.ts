@@ -27,20 +27,15 @@ export async function listModels(
   }
 }
 
-/** Finds a model to chat with by id or name. Of other accounts' endpoints only base models have a name here. */
+/** Finds a model to chat with by id or name, among those that `listModels` lists. */
 export function findChatModel(
   db: Kysely<Database>,
   accountId: string,
   by: { id: string } | { name: string },
 ): Promise<ChatModelRow | undefined> {
   const rows = offeredModels(db, accountId, CHAT_TASK_TYPES)
-  if ('id' in by) return rows.where('endpoint.id', '=', by.id).executeTakeFirst()
-  return rows
-    .where('endpoint.name', '=', by.name)
-    .where((eb) =>
-      eb.or([eb('endpoint.account_id', '=', accountId), eb('endpoint.is_base_model', '=', true)]),
-    )
-    .executeTakeFirst()
+  const found = 'id' in by ? rows.where('endpoint.id', '=', by.id) : rows.where('endpoint.name', '=', by.name)
+  return found.executeTakeFirst()
 }
 
 function offeredModels(db: Kysely<Database>, accountId: string, taskTypes: readonly string[]) {

@@ -13,6 +13,8 @@ export interface Purpose {
   words: string
 }
 
+const ANSWERING: ReadonlySet<string> = new Set(['active', 'deprecated'])
+
 /** A caller's account and the model that it names. */
 interface Wanted {
   accountId: string
@@ -20,8 +22,8 @@ interface Wanted {
 }
 
 /**
- * Returns the endpoint behind `model`: any that the account may use by its id; by name one of its own, otherwise an
- * active base model. Returns no promise when it is cached.
+ * Returns the endpoint behind `model`, an id or a name: one of the account's own, or an approved public one of any other
+ * account. Returns no promise when it is cached.
  */
 export function modelEndpoint(
   { endpoints }: Pick<Services, 'endpoints'>,
@@ -43,9 +45,9 @@ function check(
   if (!serves(endpoint.task_type)) {
     throw endpoint.account_id === accountId ? unfit(endpoint, words) : noModel(model)
   }
+  // A name resolves only while its endpoint answers, so a paused model of another account looks absent (4.7).
   if (endpoint.account_id !== accountId && !isUuid(model)) {
-    const isOffered = endpoint.is_base_model && endpoint.status === 'active'
-    if (!isOffered || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
+    if (!ANSWERING.has(endpoint.status) || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
   }
   return checkCallable(endpoint, accountId)
 }

@@ -94,18 +94,26 @@ describe('chat completions', () => {
     assert.deepEqual(body.usage, { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 })
   })
 
-  it('take a base model by its name, and other accounts endpoints by id only', async () => {
+  it('take a model of another account by its name once it is offered to all (4.7)', async () => {
     const { key } = await chat.api.account()
     const base = await chat.warm({ ...OFFERED, is_base_model: true })
     const offered = await chat.warm(OFFERED)
+    const deprecated = await chat.warm({ ...OFFERED, status: 'deprecated' })
+    const inReview = await chat.warm({ visibility: 'public', review_status: 'pending_review' })
+    const paused = await chat.warm({ ...OFFERED, status: 'paused' })
     const own = await chat.warm()
 
     const statuses = async (model: string) => (await chat.chat(model, {}, key)).status
 
     assert.equal(await statuses(base.name), 200)
     assert.equal(await statuses(offered.id), 200)
-    assert.equal(await statuses(offered.name), 404)
+    assert.equal(await statuses(offered.name), 200)
+    assert.equal(await statuses(offered.name.toUpperCase()), 200)
+    assert.equal(await statuses(deprecated.name), 200)
+    assert.equal(await statuses(inReview.name), 404)
+    assert.equal(await statuses(paused.name), 404)
     assert.equal(await statuses(own.id), 404)
+    assert.equal(await statuses(own.name), 404)
     assert.equal((await chat.chat(own.name)).status, 200)
   })
 

@@ -69,7 +69,7 @@ describe('models to chat with (4.7)', () => {
     })
   })
 
-  it('are found by their id, and by their name where they are own ones or base models', async () => {
+  it('are found by their id and by their name, whichever account offers them', async () => {
     const statuses = async (rows: Record<string, EndpointRow>) => {
       const asked = Object.entries(rows).map(async ([what, { id, name }]) => {
         const answers = [await retrieve(id), await retrieve(name)]
@@ -90,7 +90,7 @@ describe('models to chat with (4.7)', () => {
       hidden: [404, 404],
       inReview: [404, 404],
       rejected: [404, 404],
-      offered: [200, 404],
+      offered: [200, 200],
       regression: [404, 404],
       base: [200, 200],
       pausedBase: [404, 404],
@@ -127,6 +127,27 @@ describe('models to chat with (4.7)', () => {
       assert.equal(active.body.error.code, 'no_capacity')
     })
   }
+
+  it('answer by name on every route, also those of another account (4.7)', async () => {
+    const stranger = await api.account()
+    const bodies: Record<string, [taskType: string, body: object]> = {
+      '/v1/completions': ['code', { prompt: 'x' }],
+      '/v1/responses': ['text-generation', { input: 'x' }],
+      '/v1/embeddings': ['embeddings', { input: 'x' }],
+      '/v1/rerank': ['rerank', { query: 'x', documents: ['x'] }],
+      '/v1/moderations': ['moderation', { input: 'x' }],
+    }
+    for (const [path, [task_type, body]] of Object.entries(bodies)) {
+      const ask = async (model: string) =>
+        (await api.call('POST', path, { body: { ...body, model }, headers: headers() })).body.error.code
+      const build = (overrides: Partial<NewEndpoint>) =>
+        buildEndpoint(api.database.db, stranger.accountId, { task_type, ...overrides })
+      const [open, closed] = [await build(OFFERED), await build(IN_REVIEW)]
+      // No node serves it here, so this error shows that it was found.
+      assert.equal(await ask(open.name), 'no_capacity', path)
+      assert.equal(await ask(closed.name), 'not_found', path)
+    }
+  })
 
   it('are only those that a limited key may ask', async () => {
     const limited = async (models: string[]) => {
