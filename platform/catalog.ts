@@ -96,6 +96,9 @@ function catalogModel(file: string, config: ModelConfigFile, profile: RuntimePro
     if (!(name in properties)) throw badFile(file, `/aliases/${alias}`, `names no hyperparameter: ${name}`)
     if (alias in properties) throw badFile(file, `/aliases/${alias}`, 'is also the name of a hyperparameter')
   }
+  for (const name of config.auto ?? []) {
+    if (!(name in properties)) throw badFile(file, '/auto', `names no hyperparameter: ${name}`)
+  }
   const validate = compile(file, config.hyperparameters)
   const defaults = Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, one.default]))
   if (!validate(defaults))
@@ -137,7 +140,7 @@ function resolve(
     // Proper names come last, so they override their aliases.
     if (name in known)
       warnings.push(`Hyperparameter ${spelling[name]} is ignored because ${key} is given too.`)
-    known[name] = value
+    known[name] = value === 'auto' && config.auto?.includes(name) ? defaults[name] : value
     spelling[name] = key
   }
 

@@ -114,6 +114,8 @@ export const ModelConfigFile = Type.Object(
     /** Values of hyperparameters that need a CUDA device. */
     cuda_only: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String()))),
     hyperparameters: HyperparameterSchema,
+    /** The hyperparameters for whose default a run may also say `auto`, as the contract's table does (4.3). */
+    auto: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
     /** Alternative spellings of hyperparameters; each maps to the hyperparameter's name. */
     aliases: Type.Record(Type.String(), Type.String()),
   },

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import type { TSchema } from 'typebox'
+import Type, { type TSchema } from 'typebox'
 import { FAMILIES } from '../../api/app.ts'
 import { errorCodesOf } from '../../api/http/implied-errors.ts'
 import { toOpenApi } from '../../api/http/openapi.ts'
@@ -50,6 +50,23 @@ describe('route declarations', () => {
       asked.filter((pattern) => formInWords(pattern) === undefined),
       [],
     )
+  })
+
+  it('have no default that they refuse themselves', () => {
+    const fields = (schema: unknown): TSchema[] => {
+      if (typeof schema !== 'object' || schema === null) return []
+      return [...('default' in schema ? [schema as TSchema] : []), ...Object.values(schema).flatMap(fields)]
+    }
+    const defaults = SERVED.flatMap(({ route: { operationId, query, headers, body } }) =>
+      fields([query, headers, body]).map((schema) => ({ operationId, schema })),
+    )
+
+    assert.ok(defaults.length > 20)
+    for (const { operationId, schema } of defaults) {
+      const value = (schema as { default: unknown }).default
+      const check = jsonCheck('body', Type.Object({ value: schema }))
+      assert.doesNotThrow(() => check({ value }), `${operationId}: ${JSON.stringify(value)}`)
+    }
   })
 
   for (const { route, path } of SERVED) {

@@ -12,6 +12,35 @@ const PROFILES = new Map([
   ['text-classification-finetune', 'specialist-onnx'],
 ])
 
+/** The defaults of the contract's table, but those that it does not spell out. */
+const TABLE = {
+  adapter: 'qlora',
+  epochs: 3,
+  max_steps: 0,
+  learning_rate: 0.0002,
+  sequence_len: 8192,
+  micro_batch_size: 1,
+  gradient_accumulation_steps: 4,
+  lora_r: 16,
+  lora_alpha: 32,
+  lora_dropout: 0.05,
+  val_set_size: 0,
+  save_steps: 'auto',
+  seed: 1234,
+  optimizer: 'adamw_torch',
+  lr_scheduler: 'cosine',
+  warmup_ratio: 0.03,
+  max_grad_norm: 1,
+  flash_attention: 'auto',
+  gradient_checkpointing: true,
+  group_by_length: true,
+  sample_packing: false,
+  pad_to_sequence_len: false,
+  tokenizer_cache: true,
+  dataset_type: 'alpaca',
+  text_column: 'text',
+}
+
 describe('the catalog', () => {
   it('holds the seven trainable configs, each with the runtime profile of its models', () => {
     const catalog = loadCatalog()
@@ -50,6 +79,44 @@ describe('the catalog', () => {
     assert.equal(resolved.values['num_leaves'], 31)
     assert.match(resolved.warnings.join(), /colour is not known/)
     assert.deepEqual(resolved.issues.map(({ path }) => path).toSorted(), ['/eta', '/ignore_columns/1'])
+  })
+
+  it('takes every default and every named value of the fine-tuning table (4.3)', () => {
+    const model = loadCatalog().model('llm-qlora-finetune')
+    assert.ok(model)
+    const { base_model: _, chat_template: __, ...defaults } = model.resolveHyperparameters({}).values
+
+    assert.deepEqual({ ...defaults, save_steps: 'auto' }, TABLE)
+    const values: [string, unknown[]][] = [
+      ...Object.entries(TABLE).map(([name, value]): [string, unknown[]] => [name, [value]]),
+      ['adapter', ['qlora', 'lora', 'none']],
+      ['num_epochs', [3]],
+      ['checkpoint_every_steps', ['auto', 200]],
+      ['optimizer', ['adamw_torch', 'adamw_8bit', 'paged_adamw_8bit']],
+      ['lr_scheduler', ['cosine', 'constant']],
+      ['flash_attention', ['auto', 'on', 'off', true, false]],
+      ['dataset_type', ['alpaca', 'chat', 'text']],
+      ['val_set_size', [0, 0.999]],
+    ]
+    for (const [name, all] of values) {
+      for (const value of all) {
+        const { issues, warnings } = model.resolveHyperparameters({ [name]: value })
+        assert.deepEqual({ issues, warnings }, { issues: [], warnings: [] }, `${name} ${String(value)}`)
+      }
+    }
+  })
+
+  it('gives a node the number behind auto, under every spelling of the interval of checkpoints', () => {
+    for (const model of loadCatalog().models) {
+      const [name] = model.config.auto ?? []
+      assert.ok(name, model.config.model_id)
+      for (const spelling of [name, 'save_steps', 'checkpoint_every_steps']) {
+        const { values, issues } = model.resolveHyperparameters({ [spelling]: 'auto' })
+        assert.deepEqual([values[name], issues], [0, []], `${model.config.model_id} ${spelling}`)
+      }
+      const refused = model.resolveHyperparameters({ epochs: 'auto', save_steps: 'often' })
+      assert.deepEqual(refused.issues.map(({ path }) => path).toSorted(), ['/epochs', '/save_steps'])
+    }
   })
 
   it('lets the proper name win over its alias', () => {

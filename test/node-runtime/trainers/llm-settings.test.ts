@@ -11,7 +11,7 @@ interface Settings {
 }
 
 describe('hyperparameters of fine-tuning (4.3)', () => {
-  let seen: Record<'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant', Settings>
+  let seen: Record<'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant' | 'auto', Settings>
 
   before(requireLlm)
   before(async () => {
@@ -21,15 +21,19 @@ describe('hyperparameters of fine-tuning (4.3)', () => {
       steps,
       hyperparameters: loadCatalog().model('llm-qlora-finetune')?.resolveHyperparameters(given).values,
     })
-    const [cuda, xpu, plain, packed, long, constant] = await probeLlm<Settings[]>([
+    const long = ask('cpu', {}, 10_000)
+    const auto = { ...long, hyperparameters: { ...long.hyperparameters, save_steps: 'auto' } }
+    const kinds = ['cuda', 'xpu', 'plain', 'packed', 'long', 'constant', 'auto']
+    const settings = await probeLlm<Settings[]>([
       ask('cuda', { optimizer: 'paged_adamw_8bit', flash_attention: false, warmup_ratio: 0.1 }, 100),
       ask('xpu', {}, 100),
       { ...ask('cpu', {}, 100), hardware: 'xpu' },
       ask('cpu', { group_by_length: false, sample_packing: true }, 100),
-      ask('cpu', {}, 10_000),
+      long,
       ask('cpu', { lr_scheduler: 'constant', save_steps: 7 }, 100),
+      auto,
     ])
-    seen = { cuda, xpu, plain, packed, long, constant } as typeof seen
+    seen = Object.fromEntries(kinds.map((kind, i) => [kind, settings[i]])) as typeof seen
   })
 
   it('caps sequence_len on XPU nodes and nowhere else', () => {
@@ -47,6 +51,7 @@ describe('hyperparameters of fine-tuning (4.3)', () => {
 
   it('writes a checkpoint every twentieth of the steps, at least 200, or as told', () => {
     assert.deepEqual([seen.cuda.save_every, seen.long.save_every, seen.constant.save_every], [200, 500, 7])
+    assert.equal(seen.auto.save_every, seen.long.save_every)
   })
 
   it('warms up, then falls along a cosine to a tenth of the peak; constant stays', () => {

@@ -29,7 +29,7 @@ class LoopSettings:
     lora_alpha: int
     lora_dropout: float
     val_set_size: float
-    save_steps: int
+    save_steps: int | str
     seed: int
     optimizer: str
     lr_scheduler: str
@@ -38,8 +38,9 @@ class LoopSettings:
 
     def save_every(self, total_steps: int) -> int:
         """Returns the steps between checkpoints: as requested, otherwise about a twentieth of
-        the run and at least 200."""
-        return self.save_steps or max(200, round(total_steps / 20))
+        the run and at least 200. `auto` and 0 request nothing."""
+        requested = 0 if self.save_steps == "auto" else int(self.save_steps)
+        return requested or max(200, round(total_steps / 20))
 
 
 def read_loop_settings(job: Job, device: str) -> LoopSettings:
