@@ -18,10 +18,13 @@ import {
   orderOf,
   probeConfinement,
 } from './confinement.ts'
+import { sandboxMb } from './sandbox-usage.ts'
 import { type Sandbox, sandboxOrder } from './sandbox.ts'
 
 /** The longest path of a Unix socket that every system accepts. */
 const LONGEST_SOCKET = 100
+/** Code of callers fills memory faster than models do. */
+const SANDBOX_INTERVAL_MS = 100
 
 export interface ProcessSpec {
   /** Unique on this node; names the pid file. */
@@ -95,14 +98,15 @@ export class ManagedProcess {
     return this.#gone
   }
 
-  /** Ends the whole tree as soon as it uses more memory than this. */
-  limitMemory(limitMb: number): void {
+  /** Ends the whole tree as soon as it uses more memory than this, in a sandbox whatever that is made of. */
+  limitMemory(limitMb: number, { isSandbox = false } = {}): void {
     this.#watch = new MemoryWatch({
       pids: async () => {
         const pid = await this.pid()
-        return pid === undefined ? [] : treeOf(pid)
+        return pid === undefined ? [] : treeOf(pid, { everyThread: isSandbox })
       },
       limitMb,
+      ...(isSandbox && { usedMb: (pids) => sandboxMb(pids[0] ?? 0, pids), intervalMs: SANDBOX_INTERVAL_MS }),
       onOver: (found) => {
         this.excess = found
         void this.stop({ graceMs: 0 })
@@ -220,7 +224,7 @@ export class ProcessDriver {
     })
     this.#running.add(managed)
     if (confinement) managed.limitMemory(confinement.memoryMb)
-    if (spec.sandbox) managed.limitMemory(spec.sandbox.memoryMb)
+    if (spec.sandbox) managed.limitMemory(spec.sandbox.memoryMb, { isSandbox: true })
     await writePidFile(pidFile, child, await group)
     return managed
   }

@@ -10,13 +10,15 @@ import os
 import resource
 import struct
 
+from call_filter import filter_tool
+
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x00020000, 0x02000000, 0x04000000
 CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
 APART = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
 MNT_DETACH, AT_FDCWD, AT_RECURSIVE = 2, -100, 0x8000
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 SIGKILL = 9
 MOUNT_SETATTR = 442
@@ -44,11 +46,17 @@ OWN_FILES = {
     "/etc/hosts": "127.0.0.1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-DEVICES = ["null", "zero", "full", "random", "urandom"]
+DEVICES = ["null", "full", "random", "urandom"]
+# Shared mappings of the device /dev/zero are memory that belongs to no process, so a file of holes stands in for it.
+ZERO_BYTES = 1 << 50
 NOBODY = 65534
 # Users from here on belong to no file, and each run gets another one, so its processes are counted alone.
 FIRST_USER = 0x30000000
-MOST_OPEN_FILES = 512
+# Times the default buffer of a socket (208 KB), for 64 processes, this is 1.7 GB.
+MAX_OPEN_FILES = 128
+MAX_PENDING_SIGNALS = 1_024
+# The kernel ends tools before anything else when memory runs out.
+OOM_SCORE = "1000"
 MB = 1 << 20
 
 libc = None
@@ -102,7 +110,7 @@ def apart(order, command):
         new_root(order)
         set_user(order, user if is_root else None)
         libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-        refuse_calls()
+        filter_tool()
         os.chdir("/tmp")
         os.execve(command[0], command, order["env"])
     except (Refused, OSError) as error:
@@ -128,25 +136,34 @@ def set_limits(order):
     for limit, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, order["data_mb"] * MB),
-        (resource.RLIMIT_FSIZE, order["temporary_mb"] * MB),
-        (resource.RLIMIT_NOFILE, MOST_OPEN_FILES),
+        (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
+        (resource.RLIMIT_SIGPENDING, MAX_PENDING_SIGNALS),
         (resource.RLIMIT_CPU, order["cpu_s"]),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
     ):
-        _, hard = resource.getrlimit(limit)
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-        resource.setrlimit(limit, (most, most))
+        lower(limit, most)
     os.nice(order["nice"])
+    try:
+        # Where the scheduler groups by session, the nice value counts within the group alone.
+        write("/proc/self/autogroup", str(order["nice"]))
+    except OSError:
+        pass
     allowed = sorted(os.sched_getaffinity(0))
     if order["cpus"] < len(allowed):
         first = order["first_cpu"] % len(allowed)
         os.sched_setaffinity(0, (allowed + allowed)[first : first + order["cpus"]])
     try:
-        write("/proc/self/oom_score_adj", "900")
+        write("/proc/self/oom_score_adj", OOM_SCORE)
     except OSError:
         pass
+
+
+def lower(limit, most):
+    _, hard = resource.getrlimit(limit)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(limit, (most, most))
 
 
 def new_root(order):
@@ -154,7 +171,7 @@ def new_root(order):
     # The folders of the root are for another user than this one, whatever this one keeps to itself.
     os.umask(0o022)
     mount("none", "/", None, MS_REC | MS_PRIVATE)
-    mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755,nr_inodes=4k")
+    mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755,nr_inodes=4k,huge=never")
     for path in SYSTEM:
         if os.path.islink(path):
             os.symlink(os.readlink(path), root + path)
@@ -169,6 +186,8 @@ def new_root(order):
     os.mkdir(f"{root}/dev")
     for name in DEVICES:
         bind(f"/dev/{name}", f"{root}/dev/{name}", is_device=True)
+    with open(f"{root}/dev/zero", "w") as zero:
+        zero.truncate(ZERO_BYTES)
     for name, target in {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
         os.symlink(f"/proc/self/{target}", f"{root}/dev/{name}")
     # One quota for all files that the tool writes.
@@ -176,11 +195,13 @@ def new_root(order):
     for source, target in order["mounts"]:
         bind(source, root + target)
     os.mkdir(f"{root}/tmp")
-    options = f"size={order['temporary_mb']}m,mode=1777,nr_inodes=20k"
+    options = f"size={order['temporary_mb']}m,mode=1777,nr_inodes=20k,huge=never"
     mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)
     os.mkdir(f"{root}/proc")
-    # A container that runs the node may cover parts of its own /proc, and then no other may be mounted.
-    libc.mount(b"proc", f"{root}/proc".encode(), b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+    # A container that runs the node may cover parts of its own /proc, and then no other may be mounted. Read-only,
+    # because a process could otherwise take back its score for the kernel's choice when memory runs out.
+    flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+    libc.mount(b"proc", f"{root}/proc".encode(), b"proc", ctypes.c_ulong(flags), None)
     os.chdir(root)
     call("syscall", PIVOT_ROOT, b".", b".")
     call("umount2", b".", MNT_DETACH)
@@ -217,6 +238,7 @@ def set_user(order, user):
     while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    lower(resource.RLIMIT_FSIZE, order["temporary_mb"] * MB)
     resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
     if user is not None:
         os.setgroups([])
@@ -225,48 +247,3 @@ def set_user(order, user):
     header = struct.pack("II", 0x20080522, 0)
     call("syscall", CAPSET, header, struct.pack("6I", *[0] * 6))
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-
-
-# The calls by which programs reach other parts of the kernel, and no tool needs; by machine.
-REFUSED_CALLS = {
-    "x86_64": """101 103 134 136 153 154 155 156 159 161 163 164 165 166 167 168 169 170 171 172 173 175 176 179 212
-        227 246 248 249 250 272 298 303 304 305 308 310 311 312 313 320 321 323 425 426 427 428 429 430 431 432 433 442""",
-    "aarch64": """39 40 41 51 58 60 89 97 104 105 106 112 116 117 142 161 162 170 171 217 218 219 224 225 241 264 265 266 268
-        270 271 272 273 280 282 294 425 426 427 428 429 430 431 432 433 442""",
-}
-AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-CLONE, CLONE3 = {"x86_64": (56, 435), "aarch64": (220, 435)}.get(MACHINE, (0, 0))
-EPERM, ENOSYS = 1, 38
-LOAD, JUMP_EQUAL, JUMP_ANY, JUMP_FROM, RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
-ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-# Numbers of the x32 calls begin here.
-X32 = 0x40000000
-
-
-def refuse_calls():
-    """Refuses system calls with an error rather than by the end of the process, so that libraries go on without
-    them. `clone3` hides its flags from this filter, and libraries use `clone` where it does not exist."""
-    numbers = [int(number) for number in REFUSED_CALLS[MACHINE].split()]
-    steps = [
-        (LOAD, 0, 0, 4),
-        (JUMP_EQUAL, 1, 0, AUDIT[MACHINE]),
-        (RETURN, 0, 0, KILL),
-        (LOAD, 0, 0, 0),
-        (JUMP_FROM, 0, 1, X32),
-        (RETURN, 0, 0, ERROR | EPERM),
-    ]
-    for number in numbers:
-        steps += [(JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | EPERM)]
-    steps += [
-        (JUMP_EQUAL, 0, 1, CLONE3),
-        (RETURN, 0, 0, ERROR | ENOSYS),
-        (JUMP_EQUAL, 0, 3, CLONE),
-        (LOAD, 0, 0, 16),
-        (JUMP_ANY, 0, 1, CLONE_NEWUSER | CLONE_NEWNS | APART | CLONE_NEWCGROUP),
-        (RETURN, 0, 0, ERROR | EPERM),
-        (RETURN, 0, 0, ALLOW),
-    ]
-    code = b"".join(struct.pack("HBBI", *step) for step in steps)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(buffer))
-    call("prctl", PR_SET_SECCOMP, 2, program, 0, 0)

@@ -75,7 +75,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
   const kill = () => void child.kill('SIGKILL')
   let excess: string | undefined
   using _watch = new MemoryWatch({
-    pids: async () => (child.pid === undefined ? [] : treeOf(child.pid)),
+    pids: async () => (child.pid === undefined ? [] : treeOf(child.pid, { everyThread: true })),
     limitMb: memoryMb,
     onOver: (found) => {
       excess = found

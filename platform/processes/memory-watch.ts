@@ -1,16 +1,20 @@
 import { readFile } from 'node:fs/promises'
+import { threadsOf } from './process-tree.ts'
 
-const SAMPLE_MS = 200
+const DEFAULT_INTERVAL_MS = 200
 /**
  * No legitimate program here starts more processes; a run that forks without end is ended like
  * one that uses all memory.
  */
-const MOST_PROCESSES = 1_024
+const MAX_PROCESSES = 1_024
 
 export interface MemoryWatchOptions {
   /** Returns the current processes that are counted together. */
   pids: () => Promise<readonly number[]>
+  /** Returns their memory in MB; by default that of `ownMb`. */
+  usedMb?: (pids: readonly number[]) => Promise<number>
   limitMb: number
+  intervalMs?: number
   /** Called once, with a description of the excess. */
   onOver: (found: string) => void
 }
@@ -25,7 +29,7 @@ export class MemoryWatch implements Disposable {
 
   constructor(options: MemoryWatchOptions) {
     this.#options = options
-    this.#timer = setInterval(() => void this.#sample(), SAMPLE_MS)
+    this.#timer = setInterval(() => void this.#sample(), options.intervalMs ?? DEFAULT_INTERVAL_MS)
     this.#timer.unref()
   }
 
@@ -37,12 +41,12 @@ export class MemoryWatch implements Disposable {
     if (this.#isSampling) return
     this.#isSampling = true
     try {
-      const { limitMb } = this.#options
+      const { limitMb, usedMb: measure = ownMb } = this.#options
       const pids = await this.#options.pids()
-      const usedMb = await ownMb(pids)
+      const usedMb = await measure(pids)
       this.peakMb = Math.max(this.peakMb, usedMb)
-      if (usedMb > limitMb) this.#over(`it held ${Math.ceil(usedMb)} MB of memory and may have ${limitMb} MB`)
-      else if (pids.length > MOST_PROCESSES) this.#over(`it started more than ${MOST_PROCESSES} processes`)
+      if (usedMb > limitMb) this.#over(excessOf(usedMb, limitMb))
+      else if (pids.length > MAX_PROCESSES) this.#over(`it started more than ${MAX_PROCESSES} processes`)
     } finally {
       this.#isSampling = false
     }
@@ -54,18 +58,36 @@ export class MemoryWatch implements Disposable {
   }
 }
 
+/** Describes memory above its limit. */
+export const excessOf = (usedMb: number, limitMb: number): string =>
+  `it held ${Math.ceil(usedMb)} MB of memory and may have ${limitMb} MB`
+
 /**
- * Returns the memory in MB that is freed with these processes. Mapped files do not count, because the kernel
- * reclaims those by itself.
+ * Returns the memory in MB that is freed with these processes, page tables included. Mapped files do not count,
+ * because the kernel reclaims those by itself.
  */
-export async function ownMb(pids: readonly number[]): Promise<number> {
-  const each = await Promise.all(pids.map(ownKbOf))
+export const ownMb = (pids: readonly number[]): Promise<number> =>
+  sumMb(pids, /^(?:RssAnon|RssShmem|VmSwap|VmPTE):\s+(\d+) kB$/gm)
+
+/** Returns the memory in MB of these processes without what they map of files in memory. */
+export const privateMb = (pids: readonly number[]): Promise<number> =>
+  sumMb(pids, /^(?:RssAnon|VmSwap|VmPTE):\s+(\d+) kB$/gm)
+
+async function sumMb(pids: readonly number[], fields: RegExp): Promise<number> {
+  const each = await Promise.all(pids.map((pid) => kbOf(pid, fields)))
   return each.reduce((sum, kb) => sum + kb, 0) / 1024
 }
 
-async function ownKbOf(pid: number): Promise<number> {
-  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
+async function kbOf(pid: number, fields: RegExp): Promise<number> {
+  let status = await statusOf(`${pid}`)
+  // A process whose first thread has ended reports memory under its other threads only.
+  if (/^State:\s+Z/m.test(status)) {
+    const others = (await threadsOf(pid)).filter((thread) => thread !== String(pid))
+    status = others[0] === undefined ? status : await statusOf(`${pid}/task/${others[0]}`)
+  }
   let sum = 0
-  for (const [, kb] of status.matchAll(/^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB$/gm)) sum += Number(kb)
+  for (const [, kb] of status.matchAll(fields)) sum += Number(kb)
   return sum
 }
+
+const statusOf = (path: string): Promise<string> => readFile(`/proc/${path}/status`, 'utf8').catch(() => '')

@@ -1,8 +1,18 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 
-/** Returns a process and all its descendants, as far as Linux reports them. */
-export async function treeOf(pid: number): Promise<number[]> {
-  const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
-  const below = await Promise.all(text.split(' ').filter(Boolean).map(Number).map(treeOf))
+/**
+ * Returns a process and all its descendants, as far as Linux reports them. `everyThread` also finds what threads
+ * other than the first have forked, which costs a read per thread.
+ */
+export async function treeOf(pid: number, { everyThread = false } = {}): Promise<number[]> {
+  const threads = everyThread ? await threadsOf(pid) : [String(pid)]
+  const lists = await Promise.all(
+    threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/children`, 'utf8').catch(() => '')),
+  )
+  const children = lists.flatMap((list) => list.split(' ').filter(Boolean).map(Number))
+  const below = await Promise.all(children.map((child) => treeOf(child, { everyThread })))
   return [pid, ...below.flat()]
 }
+
+/** Returns the thread ids of a process; empty once it is gone. */
+export const threadsOf = (pid: number): Promise<string[]> => readdir(`/proc/${pid}/task`).catch(() => [])

@@ -1,0 +1,187 @@
+"""Builds and installs the filters of system calls (seccomp) of confined processes.
+
+A refused call fails with an error instead of ending the process, so that libraries fall back to
+other means. Both filters refuse the numbers of other ABIs (32 bits, x32), which would avoid them."""
+
+import ctypes
+import os
+import struct
+
+MACHINE = os.uname().machine
+AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+PR_SET_SECCOMP = 22
+EPERM, EINVAL, ENOSYS = 1, 22, 38
+LOAD, JUMP_EQUAL, JUMP_ANY, JUMP_FROM, AND, RETURN = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
+ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+# Numbers of the x32 calls begin here.
+X32 = 0x40000000
+# The first number that this table does not know: calls of later kernels do not exist in a tool.
+FIRST_UNKNOWN = 463
+
+# Calls by which programs reach other parts of the kernel, and no tool needs; by machine.
+REFUSED_CALLS = {
+    "x86_64": """101 103 134 136 153 154 155 156 159 161 163 164 165 166 167 168 169 170 171 172 173 175 176 179 212
+        227 246 248 249 250 272 298 303 304 305 308 310 311 312 313 320 321 323 425 426 427 428 429 430 431 432 433 442""",
+    "aarch64": """39 40 41 51 58 60 89 97 104 105 106 112 116 117 142 161 162 170 171 217 218 219 224 225 241 264 265 266 268
+        270 271 272 273 280 282 294 425 426 427 428 429 430 431 432 433 442""",
+}
+
+# Calls whose memory or processor time the kernel counts for no process, with the numbers of x86_64 and aarch64.
+# Files in /tmp, which has a quota, replace shared memory.
+UNCOUNTED_CALLS = {
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
+    "io_setup": (206, 0),
+    # Rulesets hold files by the hundred thousand.
+    "landlock_create_ruleset": (444, 444),
+    "landlock_add_rule": (445, 445),
+    "landlock_restrict_self": (446, 446),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    # The scheduler gives each session an equal share (autogroup), whatever its nice value.
+    "setsid": (112, 157),
+}
+
+# Pages that these calls put into a pipe or socket stay in memory after their file or mapping is gone, a huge page for
+# one byte. EINVAL is the error of files that do not support them, after which programs copy instead.
+PINNING_CALLS = {
+    "sendfile": (40, 71),
+    "splice": (275, 76),
+    "tee": (276, 77),
+    "vmsplice": (278, 75),
+}
+
+# Calls that are filtered by an argument.
+NUMBERS = {
+    "mmap": (9, 222),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "setsockopt": (54, 208),
+    "clone": (56, 220),
+    "fcntl": (72, 25),
+    "prctl": (157, 167),
+    "clone3": (435, 435),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+}
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_VSOCK = 1, 2, 10, 16, 40
+TOOL_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+SOL_SOCKET = 1
+# SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
+BUFFER_OPTIONS = (7, 8, 32, 33)
+F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
+# PR_SCHED_CORE keeps other processes off a core; PR_FUTEX_HASH allocates up to 2 GB.
+PRCTLS = (62, 78)
+MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 1, 0x20, 0x40000
+NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+
+
+def number_of(numbers):
+    return numbers[0 if MACHINE == "x86_64" else 1]
+
+
+def argument(index):
+    """Loads the lower half of an argument, which is all that the kernel reads of an int."""
+    return (LOAD, 0, 0, 16 + 8 * index)
+
+
+def preamble(other_abi):
+    return [
+        (LOAD, 0, 0, 4),
+        (JUMP_EQUAL, 1, 0, AUDIT[MACHINE]),
+        (RETURN, 0, 0, other_abi),
+        (LOAD, 0, 0, 0),
+        (JUMP_FROM, 0, 1, X32),
+        (RETURN, 0, 0, ERROR | EPERM),
+    ]
+
+
+def refuse(numbers, error):
+    return [step for number in numbers for step in ((JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error))]
+
+
+def rule(name, steps):
+    """Runs `steps` for this call alone. They end with a decision, because they replace the loaded number."""
+    return [(JUMP_EQUAL, 0, len(steps), number_of(NUMBERS[name])), *steps]
+
+
+def unless_any(index, allowed, error):
+    """Allows the call when the argument is among `allowed`."""
+    tests = [(JUMP_EQUAL, len(allowed) - nth, 0, value) for nth, value in enumerate(allowed)]
+    return [argument(index), *tests, (RETURN, 0, 0, ERROR | error), (RETURN, 0, 0, ALLOW)]
+
+
+def if_any(index, refused, error):
+    """Answers `error` when the argument is among `refused`; 0 skips the call and reports success."""
+    tests = [(JUMP_EQUAL, len(refused) - nth, 0, value) for nth, value in enumerate(refused)]
+    return [argument(index), *tests, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | error)]
+
+
+def filter_tool():
+    """Refuses what no tool needs, and what holds memory or processors outside of the node's count.
+
+    `clone3` hides its flags from this filter, and libraries use `clone` where it does not exist."""
+    refused = [int(number) for number in REFUSED_CALLS[MACHINE].split()]
+    refused += [number for number in map(number_of, UNCOUNTED_CALLS.values()) if number is not None]
+    mapping = [
+        argument(3),
+        (JUMP_ANY, 3, 0, MAP_HUGETLB),
+        # Also MAP_SHARED_VALIDATE. Its pages stay when they are unmapped from the process.
+        (AND, 0, 0, MAP_SHARED | MAP_ANONYMOUS),
+        (JUMP_EQUAL, 1, 0, MAP_SHARED | MAP_ANONYMOUS),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, ERROR | EPERM),
+    ]
+    socket_option = [argument(1), (JUMP_EQUAL, 1, 0, SOL_SOCKET), (RETURN, 0, 0, ALLOW)]
+    flags = [argument(0), (JUMP_ANY, 1, 0, NAMESPACES), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | EPERM)]
+    install(
+        [
+            *preamble(KILL),
+            (JUMP_FROM, 0, 1, FIRST_UNKNOWN),
+            (RETURN, 0, 0, ERROR | ENOSYS),
+            *refuse(refused, EPERM),
+            *refuse(map(number_of, PINNING_CALLS.values()), EINVAL),
+            *refuse([number_of(NUMBERS["clone3"])], ENOSYS),
+            *rule("socket", unless_any(0, TOOL_FAMILIES, EPERM)),
+            *rule("socketpair", unless_any(0, TOOL_FAMILIES, EPERM)),
+            # Buffers keep their default size, as the kernel itself does with a size above its own limit.
+            *rule("setsockopt", [*socket_option, *if_any(2, BUFFER_OPTIONS, 0)]),
+            *rule("fcntl", if_any(1, (F_NOTIFY, F_SETPIPE_SZ), EPERM)),
+            *rule("prctl", if_any(0, PRCTLS, EINVAL)),
+            *rule("mmap", mapping),
+            *rule("clone", flags),
+            (RETURN, 0, 0, ALLOW),
+        ]
+    )
+
+
+def filter_sockets():
+    """Refuses AF_VSOCK, which no network namespace holds, and io_uring, which opens sockets by other means."""
+    rings = [number_of(NUMBERS[name]) for name in ("io_uring_setup", "io_uring_enter")]
+    install(
+        [
+            *preamble(ERROR | EPERM),
+            *refuse(rings, EPERM),
+            *rule("socket", if_any(0, (AF_VSOCK,), EPERM)),
+            (RETURN, 0, 0, ALLOW),
+        ]
+    )
+
+
+def install(steps):
+    """Holds this process and all that it starts to the filter. Needs no_new_privs."""
+    code = b"".join(struct.pack("HBBI", *step) for step in steps)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_SECCOMP, 2, program, 0, 0) < 0:
+        raise OSError(ctypes.get_errno(), "seccomp")

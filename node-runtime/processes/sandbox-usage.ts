@@ -1,0 +1,51 @@
+import { readFile, readlink, stat, statfs } from 'node:fs/promises'
+import { privateMb } from '../../platform/processes/memory-watch.ts'
+
+const MB = 1024 * 1024
+/** The kernel's own default, for machines that do not say theirs. */
+const DEFAULT_BUFFER_BYTES = 212_992
+
+let bufferBytes: Promise<number> | undefined
+
+/**
+ * Returns the memory in MB of a sandbox: its processes' own, the files of its `/tmp`, and its sockets, each counted
+ * as a full buffer because the kernel does not report what Unix sockets hold. `outer` is the process that made its
+ * namespaces.
+ */
+export async function sandboxMb(outer: number, pids: readonly number[]): Promise<number> {
+  const parts = await Promise.all([privateMb(pids), temporaryMb(outer), socketsMb(outer)])
+  return parts.reduce((sum, mb) => sum + mb, 0)
+}
+
+/** Returns the size of the files in `/tmp`, also of deleted ones that are open; 0 before the sandbox has its root. */
+async function temporaryMb(outer: number): Promise<number> {
+  try {
+    const root = `/proc/${outer}/root`
+    const [own, its] = await Promise.all([stat('/'), stat(root)])
+    if (own.dev === its.dev) return 0
+    const { blocks, bfree, bsize } = await statfs(`${root}/tmp`)
+    return ((blocks - bfree) * bsize) / MB
+  } catch {
+    return 0
+  }
+}
+
+/** Counts also sockets that no process has open any more: their data waits at another one. */
+async function socketsMb(outer: number): Promise<number> {
+  try {
+    const [own, its] = await Promise.all(['self', outer].map((pid) => readlink(`/proc/${pid}/ns/net`)))
+    if (own === its) return 0
+    const text = await readFile(`/proc/${outer}/net/sockstat`, 'utf8')
+    return (Number(/sockets: used (\d+)/.exec(text)?.[1] ?? 0) * (await defaultBuffer())) / MB
+  } catch {
+    return 0
+  }
+}
+
+function defaultBuffer(): Promise<number> {
+  bufferBytes ??= readFile('/proc/sys/net/core/wmem_default', 'utf8').then(
+    (text) => Number(text) || DEFAULT_BUFFER_BYTES,
+    () => DEFAULT_BUFFER_BYTES,
+  )
+  return bufferBytes
+}

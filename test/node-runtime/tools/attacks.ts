@@ -1,0 +1,208 @@
+/** A program that tries to hold memory or processors outside of its tool's limits. */
+export interface Attack {
+  name: string
+  code: string
+}
+
+/** An attack that the kernel refuses, with its whole output. */
+export interface RefusedAttack extends Attack {
+  refused: string
+}
+
+/** Calls the kernel directly, by the number of x86_64 or of aarch64. */
+const CALLS = `
+import ctypes, errno, mmap, os, platform, socket, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.syscall.argtypes = [ctypes.c_long] * 7
+def call(x86, arm, *arguments):
+    number = x86 if platform.machine() == "x86_64" else arm
+    ctypes.set_errno(0)
+    result = libc.syscall(number, *(list(arguments) + [0] * 6)[:6])
+    return errno.errorcode[ctypes.get_errno()] if result < 0 else "done"
+def attempt(work):
+    try:
+        work()
+        return "done"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+MB, X32 = 1 << 20, 0x40000000
+`
+
+/** Waits for the node to look; the line that follows is printed only where it does not end the run. */
+const HOLD = `
+time.sleep(3)
+print("held")
+`
+
+export const REFUSED_ATTACKS: readonly RefusedAttack[] = [
+  {
+    name: 'files that memfd_create and memfd_secret make of memory',
+    code: `
+print(attempt(lambda: os.memfd_create("x")), call(319, 279, 0, 0), call(447, 447, 0))`,
+    refused: 'EPERM EPERM EPERM\n',
+  },
+  {
+    name: 'System V shared memory, queues and semaphores, and POSIX queues',
+    code: `
+print(call(29, 194, 0, 100 * MB, 0o1600), call(68, 186, 0, 0o1600), call(64, 190, 0, 32000, 0o1600))
+libc.mq_open.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+ctypes.set_errno(0)
+print(libc.mq_open(b"/x", os.O_CREAT | os.O_RDWR, 0o600, None), errno.errorcode[ctypes.get_errno()])`,
+    refused: 'EPERM EPERM EPERM\n-1 EPERM\n',
+  },
+  {
+    name: 'shared mappings without a file, also of /dev/zero, and huge pages',
+    code: `
+print(attempt(lambda: mmap.mmap(-1, MB)))
+print(attempt(lambda: mmap.mmap(-1, MB, flags=3 | mmap.MAP_ANONYMOUS)))
+print(attempt(lambda: mmap.mmap(-1, 2 * MB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)))
+print(attempt(lambda: open("/dev/zero", "r+b")))
+with mmap.mmap(-1, MB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as own, open("/tmp/f", "w+b") as file:
+    file.truncate(MB)
+    with mmap.mmap(file.fileno(), MB) as shared:
+        own[0] = shared[0] = 1
+print(open("/dev/zero", "rb").read(3))`,
+    refused: "EPERM\nEPERM\nEPERM\nEACCES\nb'\\x00\\x00\\x00'\n",
+  },
+  {
+    name: 'sockets of other families, and of pairs',
+    code: `
+for family in (2, 10, 1, 16):
+    print(attempt(lambda: socket.socket(family, socket.SOCK_DGRAM).close()), end=" ")
+print(attempt(lambda: socket.socketpair()))
+names = {attempt(lambda: socket.socket(family, kind)) for family in range(64) if family not in (1, 2, 10, 16) for kind in (1, 2, 3, 5)}
+print(names, call(41, 198, 40 | 1 << 32, 1, 0), call(53, 199, 40, 1, 0))`,
+    refused: "done done done done done\n{'EPERM'} EPERM EPERM\n",
+  },
+  {
+    name: 'larger buffers of sockets and pipes',
+    code: `
+import fcntl
+a, b = socket.socketpair()
+before = a.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF), b.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+for option in (7, 8, 32, 33):
+    for one in (a, b):
+        attempt(lambda: one.setsockopt(socket.SOL_SOCKET, option, 4 * MB))
+print((a.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF), b.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)) == before)
+a.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+print(a.getsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED), attempt(lambda: fcntl.fcntl(os.pipe()[0], 1031, MB)))`,
+    refused: 'True\n1 EPERM\n',
+  },
+  {
+    name: 'pages that stay in a pipe after their mapping or file',
+    code: `
+import fcntl
+r, w = os.pipe()
+open("/tmp/f", "wb").write(bytes(MB))
+file = os.open("/tmp/f", os.O_RDONLY)
+a, b = socket.socketpair()
+print(attempt(lambda: os.splice(file, w, MB)), attempt(lambda: os.sendfile(a.fileno(), file, 0, MB)), call(278, 75, w, 0, 0, 0), call(276, 77, r, w, 1, 0))
+import shutil
+shutil.copyfile("/tmp/f", "/tmp/g")
+print(os.stat("/tmp/g").st_size)`,
+    refused: 'EINVAL EINVAL EINVAL EINVAL\n1048576\n',
+  },
+  {
+    name: 'queues of watched files, asynchronous reads, rulesets, rings and hash tables of the kernel',
+    code: `
+print(call(253, 26, 0), call(294, 26, 0), call(300, 262, 0x200, 0), call(206, 0, 1000, id(MB)), call(444, 444, 0, 0, 1))
+print(call(425, 425, 8, 0), call(323, 282, 1), call(321, 280, 0), call(248, 217, 0), call(157, 167, 78, 1, 1 << 20), call(157, 167, 62, 1, 0, 0))
+print(call(463, 463), call(500, 500))`,
+    refused: 'EPERM EPERM EPERM EPERM EPERM\nEPERM EPERM EPERM EPERM EINVAL EINVAL\nENOSYS ENOSYS\n',
+  },
+  {
+    name: 'the same calls by their numbers of another ABI',
+    code: `
+print(call(X32 + 319, X32 + 279, 0, 0), call(X32 + 41, X32 + 198, 40, 1, 0), call(X32 + 203, X32 + 122, 0, 0, 0))`,
+    refused: 'EPERM EPERM EPERM\n',
+  },
+  {
+    name: 'other processors, shorter turns and sessions with a share of their own',
+    code: `
+before = os.sched_getaffinity(0)
+print(attempt(lambda: os.sched_setaffinity(0, range(64))), call(314, 274, 0, 0, 0), attempt(os.setsid), attempt(lambda: os.nice(-1)))
+print(len(before), os.sched_getaffinity(0) == before)
+print(attempt(lambda: open("/proc/self/autogroup", "w")), attempt(lambda: open("/proc/self/oom_score_adj", "w")))`,
+    refused: 'EPERM EPERM EPERM EPERM\n1 True\nEROFS EROFS\n',
+  },
+].map((attack) => ({ ...attack, code: CALLS + attack.code }))
+
+export const HOLDING_ATTACKS: readonly Attack[] = [
+  {
+    name: 'buffers of sockets in many processes',
+    code: `
+for _ in range(24):
+    if os.fork() == 0:
+        kept = []
+        try:
+            while True:
+                pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+                kept.append(pair)
+                for one in pair:
+                    one.setblocking(False)
+                    try:
+                        while True: one.send(bytes(32768))
+                    except BlockingIOError: pass
+        except OSError: pass
+        time.sleep(5)
+        os._exit(0)`,
+  },
+  {
+    name: 'data of closed sockets that wait to be accepted',
+    code: `
+door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+door.bind("\\0door")
+door.listen(4096)
+for _ in range(4000):
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.setblocking(False)
+    try:
+        client.connect("\\0door")
+        while True: client.send(bytes(65536))
+    except BlockingIOError: pass
+    client.close()`,
+  },
+  {
+    name: 'page tables of empty mappings',
+    code: `
+size = 1 << 39
+place = libc.mmap(None, size, 1, 0x4022, -1, 0)
+memoryview((ctypes.c_ubyte * size).from_address(place))[:: 2 * MB].tobytes()`,
+  },
+  {
+    name: 'children of a thread that is not the first',
+    code: `
+def work():
+    for _ in range(6):
+        if os.fork() == 0:
+            kept = bytearray(os.urandom(1)) * (130 * MB)
+            time.sleep(20)
+            os._exit(0)
+    time.sleep(60)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(2)`,
+  },
+  {
+    name: 'threads that outlive the first one of their process',
+    code: `
+def work():
+    time.sleep(0.3)
+    kept = bytearray(os.urandom(1)) * (400 * MB)
+    time.sleep(6)
+for _ in range(2):
+    if os.fork() == 0:
+        threading.Thread(target=work).start()
+        call(60, 93, 0)
+time.sleep(3)`,
+  },
+  {
+    name: 'files in /tmp next to memory, deleted but open',
+    code: `
+kept = bytearray(os.urandom(1)) * (470 * MB)
+file = open("/tmp/x", "wb", buffering=0)
+os.unlink("/tmp/x")
+for _ in range(60): file.write(bytes(MB))`,
+  },
+].map((attack) => ({ ...attack, code: CALLS + attack.code + HOLD }))
