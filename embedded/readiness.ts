@@ -6,7 +6,7 @@ import { reasonOf } from '../platform/reason.ts'
 import { QUEUES } from '../workflows/contract/policy.ts'
 import { StartError } from './options.ts'
 import type { Child } from './processes/child.ts'
-import { queueIsPolled, type TemporalPlace } from './temporal.ts'
+import { queueIsPolled, type TemporalPlace } from './temporal/server.ts'
 
 const TIMEOUT_MS = 180_000
 /** A process that exited this often while starting is considered hopeless. */

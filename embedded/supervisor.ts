@@ -17,18 +17,19 @@ import { keepUp } from './processes/child.ts'
 import type { Child, ChildSpec } from './processes/child.ts'
 import { lockDataDir } from './processes/data-lock.ts'
 import { reapLeftovers } from './processes/pid-files.ts'
-import { findTemporalCli } from './processes/programs.ts'
 import { waitUntilServing } from './readiness.ts'
 import { loadSecrets, writeJsonFile } from './secrets.ts'
 import type { Secrets } from './secrets.ts'
 import { prepareDatabase } from './seed.ts'
+import { findTemporalCli } from './temporal/cli.ts'
 import {
   addSearchAttributes,
   localPlace,
   temporalChild,
   type TemporalPlace,
   temporalReady,
-} from './temporal.ts'
+} from './temporal/server.ts'
+import { upgradeStore } from './temporal/store.ts'
 
 /** The content of `--ready-file`. */
 export interface Ready {
@@ -224,6 +225,7 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   const [port = 0, uiPort = 0] = await freePorts(2)
   const file = join(layout.temporal, 'temporal.db')
   const place = localPlace(`127.0.0.1:${port}`, namespace)
+  await upgradeStore(cli, file, output.say)
   launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal, namespace }))
   await temporalReady(place, { timeoutMs: OWN_SERVER_MS })
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)

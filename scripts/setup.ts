@@ -6,7 +6,7 @@ import { migrate } from '../db/migrate.ts'
 import * as nodeRepository from '../db/repositories/nodes/nodes.ts'
 import * as accountRepository from '../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../db/repositories/platform/api-keys.ts'
-import { addSearchAttributes, temporalReady } from '../embedded/temporal.ts'
+import { addSearchAttributes, temporalReady } from '../embedded/temporal/server.ts'
 import { readConfig, required } from '../platform/config.ts'
 import { temporalAccess } from '../platform/temporal.ts'
 

@@ -1,6 +1,7 @@
 import { accessSync, chmodSync, constants, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { findTemporalCli, goInstall, onPath } from '../embedded/processes/programs.ts'
+import { goInstall, onPath } from '../embedded/processes/programs.ts'
+import { findTemporalCli } from '../embedded/temporal/cli.ts'
 import { ensurePackages } from '../node-runtime/environments/npm-env.ts'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { runProgram } from '../platform/processes/run-program.ts'

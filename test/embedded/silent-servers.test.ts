@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer as createHttp2Server } from 'node:http2'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { ensureDatabase } from '../../embedded/postgres.ts'
-import { localPlace, queueIsPolled, temporalReady } from '../../embedded/temporal.ts'
+import { localPlace, queueIsPolled, temporalReady } from '../../embedded/temporal/server.ts'
 
 const GRPC_UNIMPLEMENTED = '12'
 

@@ -2,14 +2,26 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import pRetry from 'p-retry'
-import { reasonOf } from '../platform/reason.ts'
-import type { TemporalAccess } from '../platform/temporal.ts'
-import { StartError } from './options.ts'
-import type { ChildSpec } from './processes/child.ts'
-import { onPath } from './processes/programs.ts'
+import { reasonOf } from '../../platform/reason.ts'
+import type { TemporalAccess } from '../../platform/temporal.ts'
+import { StartError } from '../options.ts'
+import type { ChildSpec } from '../processes/child.ts'
+import { onPath } from '../processes/programs.ts'
 
 /** The search attributes of workflows in the UI, all of type Keyword. */
 const SEARCH_ATTRIBUTES = ['HearthAccount', 'HearthKind', 'HearthModel', 'HearthNode']
+
+/**
+ * The server hands out waiting tasks by priority, and in turns by fairness key, only with these values. Server 1.32
+ * also drains a backlog that was written without them. docs/deployment.md says what older servers need.
+ */
+const DYNAMIC_CONFIG = [
+  'matching.useNewMatcher=true',
+  'matching.enableFairness=true',
+  // Each partition of a queue has an order of its own, so new tasks all go to one. All four of the default are still
+  // read, because an earlier version may have left tasks in them.
+  'matching.numTaskqueueWritePartitions=1',
+]
 
 export interface TemporalServer {
   /** The file with its state. */
@@ -29,6 +41,7 @@ export function temporalChild(
     'server start-dev --ip 127.0.0.1 --log-level warn --log-format json'.split(' '),
     ['--port', String(port), '--ui-port', String(uiPort), '--db-filename', file, '--namespace', namespace],
     SEARCH_ATTRIBUTES.flatMap((name) => ['--search-attribute', `${name}=Keyword`]),
+    DYNAMIC_CONFIG.flatMap((value) => ['--dynamic-config-value', value]),
   ].flat()
   const setpriv = process.platform === 'linux' ? onPath('setpriv') : undefined
   const command = setpriv ?? cli

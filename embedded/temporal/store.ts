@@ -1,0 +1,118 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { DatabaseSync } from 'node:sqlite'
+import { freePorts } from '../../platform/free-ports.ts'
+import { runProgram } from '../../platform/processes/run-program.ts'
+import { StartError } from '../options.ts'
+import { localPlace, temporalReady } from './server.ts'
+
+const SCHEMA_TIMEOUT_MS = 60_000
+const VERSION_TIMEOUT_MS = 20_000
+
+/**
+ * Makes the SQLite file of an older server usable for this one. The development server creates its schema only in a
+ * missing file and never migrates an existing one: server 1.32 on a file of 1.29 then fails to create schedules. So a
+ * file of another version is copied, row by row, into the schema of this server.
+ * Safe to repeat: the file is replaced by one rename, after the copy is complete. Throws a `StartError` when the copy
+ * fails, and leaves the file as it was.
+ */
+export async function upgradeStore(cli: string, file: string, say: (line: string) => void): Promise<void> {
+  const marker = `${file}.server`
+  const { stdout } = await runProgram(cli, ['--version'], { timeout: VERSION_TIMEOUT_MS })
+  const version = stdout.trim()
+  if (existsSync(file)) {
+    const last = existsSync(marker) ? readFileSync(marker, 'utf8').trim() : undefined
+    if (last === version) return
+    say(`Temporal: preparing the data of ${last ?? 'an older version'} for ${version}`)
+    await rebuild(cli, file)
+  }
+  writeFileSync(marker, `${version}\n`)
+}
+
+async function rebuild(cli: string, file: string): Promise<void> {
+  const next = `${file}.next`
+  removeDatabase(next)
+  try {
+    await createEmpty(cli, next)
+    copyRows(file, next)
+    renameSync(next, file)
+  } catch (cause) {
+    throw new StartError(
+      `Temporal's data in ${file} could not be prepared for this server (${(cause as Error).message}). The file is unchanged.`,
+      { cause },
+    )
+  } finally {
+    removeDatabase(next)
+  }
+}
+
+function removeDatabase(file: string): void {
+  for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(`${file}${suffix}`, { force: true })
+}
+
+/**
+ * Runs the server on a new file until it answers; it has created its schema by then. The file is not opened meanwhile,
+ * because a reader's lock would end the server.
+ */
+async function createEmpty(cli: string, file: string): Promise<void> {
+  const [port = 0] = await freePorts(1)
+  const options = ['--headless', '--ip', '127.0.0.1', '--port', String(port), '--db-filename', file]
+  const server = spawn(cli, ['server', 'start-dev', ...options], { stdio: 'ignore' })
+  const ended = once(server, 'exit')
+  const early = ended.then(([code]) => {
+    throw new Error(`the server ended with exit code ${code}`)
+  })
+  early.catch(() => {})
+  try {
+    await Promise.race([
+      temporalReady(localPlace(`127.0.0.1:${port}`, 'default'), { timeoutMs: SCHEMA_TIMEOUT_MS }),
+      early,
+    ])
+  } finally {
+    server.kill('SIGTERM')
+    await ended
+  }
+}
+
+/** Copies the rows of every table that both files have. Full-text tables are filled by the triggers of the schema. */
+function copyRows(from: string, to: string): void {
+  const db = new DatabaseSync(to)
+  try {
+    db.prepare('attach ? as old').run(from)
+    db.exec('begin')
+    const known = new Set(tablesOf(db, 'old'))
+    for (const table of tablesOf(db, 'main')) {
+      db.exec(`delete from main."${table}"`)
+      if (!known.has(table)) continue
+      const columns = columnsOf(db, 'old', table)
+      const shared = columnsOf(db, 'main', table)
+        .filter((column) => columns.includes(column))
+        .map((column) => `"${column}"`)
+        .join(', ')
+      db.exec(`insert into main."${table}" (${shared}) select ${shared} from old."${table}"`)
+    }
+    db.exec('commit')
+    db.exec('detach old')
+  } finally {
+    db.close()
+  }
+}
+
+type Schema = 'main' | 'old'
+
+/** Ordinary tables only, without virtual tables and those in which SQLite stores their content. */
+const tablesOf = (db: DatabaseSync, schema: Schema): string[] =>
+  db
+    .prepare(
+      `select name from pragma_table_list where schema = ? and type = 'table' and name not like 'sqlite_%'`,
+    )
+    .all(schema)
+    .map(({ name }) => String(name))
+
+/** Without generated columns. */
+const columnsOf = (db: DatabaseSync, schema: Schema, table: string): string[] =>
+  db
+    .prepare('select name from pragma_table_xinfo(?, ?) where hidden = 0')
+    .all(table, schema)
+    .map(({ name }) => String(name))

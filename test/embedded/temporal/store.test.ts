@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
+import { findTemporalCli, isRecent } from '../../../embedded/temporal/cli.ts'
+import { upgradeStore } from '../../../embedded/temporal/store.ts'
+import { readConfig } from '../../../platform/config.ts'
+import { RawTemporal } from '../../support/servers/raw-temporal.ts'
+
+/** Made by server 1.29.1 without fairness, as Hearth 0.12.0 ran it: 44 activities wait on `train.cpu`, 10 workflows on `waiting`. */
+const OLD_STORE = join(import.meta.dirname, '..', '..', 'fixtures', 'temporal-1.29.db.gz')
+const RUNS = [
+  ...Array.from({ length: 40 }, (_, i) => `run-a-${i}`),
+  ...Array.from({ length: 3 }, (_, i) => `run-b-${i}`),
+  'run-first',
+]
+
+describe('the store of the embedded Temporal server', () => {
+  let folder: string
+  let file: string
+  let cli: string
+
+  before(async () => {
+    cli = process.env.HEARTH_TEST_TEMPORAL ?? (await findTemporalCli(readConfig().HEARTH_CACHE_DIR, () => {}))
+  })
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'hearth-temporal-'))
+    file = join(folder, 'temporal.db')
+  })
+  afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+  it('hands out every waiting task of an older server exactly once', async () => {
+    writeFileSync(file, gunzipSync(readFileSync(OLD_STORE)))
+    await upgradeStore(cli, file, () => {})
+
+    await using temporal = await RawTemporal.start(cli, file, folder)
+    const runs = await takeAll(RUNS.length, () => temporal.takeActivity('train.cpu'))
+    assert.deepEqual(runs.toSorted(), RUNS.toSorted())
+    const workflows = await takeAll(10, () => temporal.takeWorkflow('waiting'))
+    assert.deepEqual(
+      workflows.toSorted(),
+      Array.from({ length: 10 }, (_, i) => `wf-${i}`),
+    )
+    // Fails on the older schema, which lacks a table that schedules need.
+    await temporal.createSchedule('housekeeping')
+  })
+
+  it('is left alone when the same server wrote it', async () => {
+    const lines: string[] = []
+    await upgradeStore(cli, file, (line) => lines.push(line))
+    assert.ok(!existsSync(file))
+    await (await RawTemporal.start(cli, file, folder))[Symbol.asyncDispose]()
+
+    await upgradeStore(cli, file, (line) => lines.push(line))
+    assert.deepEqual(lines, [])
+  })
+
+  it('stays as it was when it cannot be read', async () => {
+    writeFileSync(file, 'not a database, though as long as the header of one would be'.repeat(4))
+    await assert.rejects(
+      upgradeStore(cli, file, () => {}),
+      /The file is unchanged/,
+    )
+    assert.match(readFileSync(file, 'utf8'), /^not a database/)
+    assert.ok(!existsSync(`${file}.next`) && !existsSync(`${file}.server`))
+  })
+})
+
+describe('the embedded Temporal server', () => {
+  it("gives another account its turn, and a run of priority 1 the next one, in one account's flood", async () => {
+    const cli =
+      process.env.HEARTH_TEST_TEMPORAL ?? (await findTemporalCli(readConfig().HEARTH_CACHE_DIR, () => {}))
+    const folder = mkdtempSync(join(tmpdir(), 'hearth-temporal-'))
+    try {
+      await using temporal = await RawTemporal.start(cli, join(folder, 'temporal.db'), folder)
+      for (let i = 0; i < 60; i++)
+        await temporal.enqueueActivity({ id: `flood-${i}`, account: 'a', priority: 3 }, 'train.cpu')
+      for (const id of ['other-1', 'other-2'])
+        await temporal.enqueueActivity({ id, account: 'b', priority: 3 }, 'train.cpu')
+      await temporal.enqueueActivity({ id: 'urgent', account: 'a', priority: 1 }, 'train.cpu')
+
+      const order = await takeAll(12, () => temporal.takeActivity('train.cpu'))
+      for (const id of ['urgent', 'other-1', 'other-2'])
+        assert.ok(order.includes(id), `${id} is not among the first: ${order.join(' ')}`)
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+})
+
+describe('a Temporal CLI on PATH', () => {
+  it('is used when its server is of line 1.32 or newer', () => {
+    for (const version of [
+      'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)',
+      'temporal version 1.10.0 (Server 1.40.2, UI 2.60.0)',
+      'temporal version 2.0.0 (Server 2.0.0-rc.1, UI 3.0.0)',
+    ])
+      assert.ok(isRecent(version), version)
+    for (const version of [
+      'temporal version 0.0.0-DEV (Server 1.29.1, UI 2.42.1)',
+      'temporal version 1.6.2 (Server 1.31.9, UI 2.48.0)',
+      '',
+      'tctl version 1.18.4',
+    ])
+      assert.ok(!isRecent(version), version)
+  })
+})
+
+async function takeAll(count: number, take: () => Promise<string | undefined>): Promise<string[]> {
+  const taken: string[] = []
+  for (let i = 0; i < count; i++) {
+    const id = await take()
+    if (id === undefined) break
+    taken.push(id)
+  }
+  return taken
+}
