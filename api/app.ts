@@ -41,7 +41,10 @@ export function createApp(
   const families = [...given, docs]
   const { served, off } = operationsOf(families, config, options)
   const limits = createLimits(services)
-  const around = [finishRequests(log, limits.bodies), renderErrors(families, limits.unauthenticated)]
+  const around = [
+    finishRequests(log, limits.bodies),
+    renderErrors(families, limits.unauthenticated, services.room),
+  ]
   const routes = served.map((operation) => ({
     operation,
     middlewares: pipelineOf(operation, services, limits),

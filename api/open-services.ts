@@ -21,6 +21,7 @@ import { Followers } from './gateway/background/followers.ts'
 import { GatewayLease } from './gateway/background/gateway-lease.ts'
 import { HealthProbe } from './gateway/background/health-probe.ts'
 import { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
+import { RoomWatch } from './gateway/background/room-watch.ts'
 import { TaskWaiters } from './gateway/background/task-waiters.ts'
 import { TaskWaker } from './gateway/background/task-waker.ts'
 import { WarmPins } from './gateway/background/warm-pins.ts'
@@ -84,7 +85,9 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   })
   const tools = new ToolCatalogue({ db, watch, log, reader, operations: operationTools() })
   const schemaChecks = stack.use(new SchemaChecks())
-  const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log))
+  const room = new RoomWatch(db, objects)
+  const onFault = (err: unknown) => room.note(err)
+  const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log, { onFault }))
   stack.use(startReaper(db, log, gateway.id))
   const taskWaiters = stack.use(new TaskWaiters(db, url, log))
   await taskWaiters.start()
@@ -113,7 +116,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     gateway,
     stopping: new AbortController(),
     temporal,
-    health: new HealthProbe(db, temporal),
+    health: new HealthProbe(db, temporal, room),
+    room,
     catalog,
     objects,
     outbox,

@@ -16,6 +16,7 @@ import type { Followers } from './gateway/background/followers.ts'
 import type { GatewayLease } from './gateway/background/gateway-lease.ts'
 import type { HealthProbe } from './gateway/background/health-probe.ts'
 import type { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
+import type { RoomWatch } from './gateway/background/room-watch.ts'
 import type { TaskWaiters } from './gateway/background/task-waiters.ts'
 import type { WarmPins } from './gateway/background/warm-pins.ts'
 import type { WorkflowOutbox } from './gateway/background/workflow-outbox.ts'
@@ -50,6 +51,8 @@ export interface Services {
   readonly stopping: AbortController
   readonly temporal: Client
   readonly health: HealthProbe
+  /** Whether the object store and PostgreSQL have room. */
+  readonly room: RoomWatch
   readonly catalog: Catalog
   readonly objects: ObjectStore
   /** Starts the workflows enqueued in `workflow_start`; `poke` starts them now. */

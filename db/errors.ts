@@ -22,6 +22,21 @@ export const isPermanent = (err: unknown): boolean => isOfClass(err, '22', '23',
 /** Returns whether PostgreSQL ended the transaction because two waited for each other. */
 export const isDeadlock = (err: unknown): boolean => sqlStateOf(err) === '40P01'
 
+/**
+ * Returns whether PostgreSQL has no room on its disk: `disk_full`, or an `io_error` whose message names it, as that of a
+ * full tablespace on some file systems does.
+ */
+export const isDatabaseFull = (err: unknown): boolean => {
+  const state = sqlStateOf(err)
+  if (state === '53100') return true
+  return (
+    state === '58030' && err instanceof Error && /no space left on device|quota exceeded/i.test(err.message)
+  )
+}
+
+/** Returns whether PostgreSQL had no memory for a statement. */
+export const isDatabaseOutOfMemory = (err: unknown): boolean => sqlStateOf(err) === '53200'
+
 /** Shutting down or starting up, out of connections, deadlock, serialisation failure, lock timeout. */
 const TRANSIENT = new Set(['57P01', '57P02', '57P03', '53300', '40001', '40P01', '55P03'])
 

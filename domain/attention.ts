@@ -5,6 +5,8 @@ export interface AttentionFacts {
   killSwitch: { active: boolean; reason: string | null }
   database: { status: string }
   temporal: { status: string }
+  /** `freeMb` is that of the object store's disk, where it is known. */
+  storage: { database: 'ok' | 'full'; objects: 'ok' | 'full'; freeMb?: number }
   offline: { count: number; some: readonly { id: string; name: string }[] }
   online: number
   unplaced: { tasks: number; oldest_s: number | null; models: readonly string[] }
@@ -32,7 +34,7 @@ export function attentionOf(facts: AttentionFacts): Attention[] {
   )
 }
 
-function* systems({ killSwitch, database, temporal }: AttentionFacts): Generator<Finding> {
+function* systems({ killSwitch, database, temporal, storage }: AttentionFacts): Generator<Finding> {
   if (killSwitch.active)
     yield {
       kind: 'kill_switch',
@@ -48,6 +50,21 @@ function* systems({ killSwitch, database, temporal }: AttentionFacts): Generator
       subjects: [name],
     }
   }
+  if (storage.database === 'full')
+    yield {
+      kind: 'storage_full',
+      severity: 'critical',
+      message:
+        'The disk of PostgreSQL is full. Writes get 503 and work waits. Free space on its disk or enlarge it; everything continues by itself.',
+      subjects: ['PostgreSQL'],
+    }
+  if (storage.objects === 'full')
+    yield {
+      kind: 'storage_full',
+      severity: 'critical',
+      message: `The object store is full${storage.freeMb === undefined ? '' : ` (${storage.freeMb} MB free)`}. Uploads get 503, and runs and tasks wait with their results. Delete datasets and runs, or enlarge the disk; everything continues by itself.`,
+      subjects: ['object store'],
+    }
 }
 
 function* nodes({ offline, online }: AttentionFacts): Generator<Finding> {

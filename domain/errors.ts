@@ -48,6 +48,20 @@ export const temporaryError = (
     cause,
   })
 
+/** The seconds after which a write that found no room is worth repeating. */
+const ROOM_RETRY_S = 10
+/** The `details.reason` of a refusal for lack of room, by which nodes tell it from other lacks of capacity. */
+export const STORAGE_FULL = 'storage_full'
+
+/** Makes the 503 for a write that found no room. `what` names the full system: `object store`, `database`. */
+export const storageFull = (what: string, cause?: unknown): ApiError =>
+  temporaryError(
+    'no_capacity',
+    `the ${what} of this platform has no room for this now; try again later. An operator has to free or add space`,
+    ROOM_RETRY_S,
+    { details: { reason: STORAGE_FULL }, cause },
+  )
+
 /** Makes a 422 with these faults; the message is that of the first. */
 export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
   const [first] = issues

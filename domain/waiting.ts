@@ -19,6 +19,16 @@ interface WaitingJob {
   readonly task_queue: string
 }
 
+/** Why an attempt at work waits for room. */
+export const ROOM_WAITS = {
+  storage: 'the storage of the platform is full; the run continues by itself once there is room',
+  disk: 'the disk of its node is full; the run continues by itself once there is room',
+} as const
+
+/** Returns whether an attempt at work waits, rather than its job for a node. */
+export const isRoomWait = (reason: string | null): boolean =>
+  Object.values<string | null>(ROOM_WAITS).includes(reason)
+
 /** The largest number of reasons in one sentence. */
 const SHOWN = 10
 

@@ -117,6 +117,11 @@ export const SETTINGS = {
     'What one credit is worth in US dollars. Prices are kept in credits: to be chosen before the first of them.',
   ),
   HEARTH_OBJECT_DIR: setting('path', '.hearth/objects', 'Local object store; used when S3_BUCKET is empty.'),
+  HEARTH_OBJECT_RESERVE_MB: setting(
+    'integer',
+    '1024',
+    'Free space on the disk of HEARTH_OBJECT_DIR, in MB, that uploads leave for results and checkpoints; never more than a twentieth of the disk. An upload that would use it gets 503.',
+  ),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(
     'text',

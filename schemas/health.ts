@@ -9,9 +9,16 @@ export const SystemHealth = Type.Object({
 })
 export type SystemHealth = Static<typeof SystemHealth>
 
+/** Whether the systems that store data take writes. */
+export const StorageHealth = Type.Object({
+  database: Vocabulary('ok', 'full'),
+  objects: Vocabulary('ok', 'full'),
+})
+export type StorageHealth = Static<typeof StorageHealth>
+
 /**
  * `degraded` means that requests are served and accepted work is stored, but that work waits until a system is
- * reachable again.
+ * reachable again, or that writes are refused until a disk has room again.
  */
 export const Health = Type.Object(
   {
@@ -19,6 +26,8 @@ export const Health = Type.Object(
     version: Type.String(),
     database: SystemHealth,
     temporal: SystemHealth,
+    storage: StorageHealth,
+    reasons: Type.Array(Type.String(), { description: 'Why the status is not `ok`' }),
   },
   { $id: 'Health' },
 )

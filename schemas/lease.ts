@@ -111,9 +111,18 @@ export const JobClaim = Type.Object(
 )
 export type JobClaim = Static<typeof JobClaim>
 
+/** What has no room for the files of an attempt: the storage of the platform, or a disk of the node. */
+export const RoomWait = Vocabulary('storage', 'disk')
+export type RoomWait = Static<typeof RoomWait>
+
 /** `progress` becomes the `status_detail` of a task, or with `step`, `of` and `eta_s` in its `metadata` the `progress` of a job. */
 export const RenewLease = Type.Object(
-  { lease_s: LeaseSeconds, progress: Type.Optional(StatusDetail) },
+  {
+    lease_s: LeaseSeconds,
+    progress: Type.Optional(StatusDetail),
+    /** What the attempt waits for; null once it no longer waits. Older nodes do not send it. */
+    waiting: Type.Optional(Nullable(RoomWait)),
+  },
   { $id: 'RenewLease' },
 )
 export type RenewLease = Static<typeof RenewLease>

@@ -52,6 +52,7 @@ export const Attention = Type.Object(
     kind: Vocabulary(
       'kill_switch',
       'system',
+      'storage_full',
       'nodes_offline',
       'tasks_wait',
       'runs_wait',

@@ -1,5 +1,6 @@
-import { isDataException, isTransient } from '../../db/errors.ts'
-import { ApiError, type Issue } from '../../domain/errors.ts'
+import { isDatabaseFull, isDatabaseOutOfMemory, isDataException, isTransient } from '../../db/errors.ts'
+import { ApiError, type Issue, storageFull, temporaryError } from '../../domain/errors.ts'
+import { isDiskFull } from '../../platform/disk-room.ts'
 import type { ErrorCode } from '../../schemas/errors.ts'
 
 interface Coded {
@@ -20,6 +21,13 @@ const GRPC_UNAVAILABLE = 14
 /** Converts anything thrown into an error that the caller may see. */
 export function toApiError(err: unknown): ApiError {
   if (err instanceof ApiError) return err
+  if (isDatabaseFull(err)) return storageFull('database', err)
+  if (isDiskFull(err)) return storageFull('gateway', err)
+  if (isDatabaseOutOfMemory(err)) {
+    return temporaryError('no_capacity', 'the database has no memory for this now; try again', 1, {
+      cause: err,
+    })
+  }
   const { code, message } = (typeof err === 'object' && err !== null ? err : {}) as Coded
 
   const isUnreachable =

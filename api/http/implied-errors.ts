@@ -20,14 +20,14 @@ export function errorCodesOf(route: AnyRoute): ErrorCode[] {
     ...BY_AUTH[route.auth],
     route.path.includes('{') && 'not_found',
     ...(hasInput ? (['bad_request', 'validation_failed'] as const) : []),
-    ...(takesBody
-      ? (['payload_too_large', 'unsupported_media_type', 'no_capacity', 'request_timeout'] as const)
-      : []),
+    ...(takesBody ? (['payload_too_large', 'unsupported_media_type', 'request_timeout'] as const) : []),
     ...(route.idempotent ? (['idempotency_key_reused', 'validation_failed'] as const) : []),
     route.admitsWork && 'operator_kill_switch',
     ...(route.ifMatch ? (['precondition_failed', 'precondition_required'] as const) : []),
     ...(route.errors ?? []),
     'internal',
+    // PostgreSQL needs room for reading as well: it sorts on its disk.
+    'no_capacity',
     'unavailable',
   ]
   return [...new Set(codes)].filter((code) => code !== false && code !== undefined)

@@ -130,7 +130,11 @@ class FormParts<T> {
     this.#stream = stream
     stream.on('limit', () => stream.destroy(fileTooLarge(limit)))
     // This listener comes before those of the stream's reader, because errors of the parser are the client's fault.
-    stream.on('error', (err) => this.#end.reject(err instanceof ApiError ? err : malformed(err)))
+    stream.on('error', (err) => {
+      // A reader whose disk or connection fails destroys the stream with that error, and rejects with it.
+      if ('errno' in err) return
+      this.#end.reject(err instanceof ApiError ? err : malformed(err))
+    })
     this.#taking = consume({ filename, contentType: mimeType, stream })
     this.#taking.catch((err: unknown) => this.#end.reject(err))
   }

@@ -10,6 +10,7 @@ import { VERSION } from '../../platform/version.ts'
 import type { Overview, Queues } from '../../schemas/operations.ts'
 import type { Workers } from '../../schemas/platform-views.ts'
 import type { HealthProbe } from '../gateway/background/health-probe.ts'
+import type { RoomWatch } from '../gateway/background/room-watch.ts'
 import type { WarmPins } from '../gateway/background/warm-pins.ts'
 import { HeldAnswer } from '../gateway/caches/held-answer.ts'
 import { describeQueues } from './task-queues.ts'
@@ -25,6 +26,7 @@ interface Needs {
   readonly temporal: Client
   readonly config: Pick<Config, 'TEMPORAL_NAMESPACE'>
   readonly health: HealthProbe
+  readonly room: Pick<RoomWatch, 'read'>
   readonly warmPins: Pick<WarmPins, 'preview'>
   readonly now: () => Date
 }
@@ -76,7 +78,7 @@ export class Operations {
   }
 
   async #readOverview(): Promise<Overview> {
-    const { db, health, warmPins, now } = this.#services
+    const { db, health, room, warmPins, now } = this.#services
     const at = now()
     const checked = health.check()
     const silent = silentSince(at)
@@ -92,7 +94,9 @@ export class Operations {
     const gateways = await operationsRepository.listGateways(db, silent)
     const killSwitch = await killSwitchRepository.readKillSwitch(db)
     const { short } = await warmPins.preview()
-    const { database, temporal } = await checked
+    const { database, temporal, storage } = await checked
+    const { room: disk } = await room.read()
+    const freeMb = disk && Math.floor(disk.freeBytes / 1024 ** 2)
     const { missing, ...counts } = nodes
     return {
       measured_at: at.toISOString(),
@@ -101,6 +105,7 @@ export class Operations {
         killSwitch,
         database,
         temporal,
+        storage: { ...storage, ...(freeMb !== undefined && { freeMb }) },
         offline: { count: counts.offline, some: missing },
         online: counts.online + counts.draining,
         unplaced,

@@ -74,11 +74,16 @@ function healthIn(text: string): Health | undefined {
   }
 }
 
-function checkHealth(baseUrl: string, { status, version, database, temporal }: Health): Check {
-  const parts = `database ${database.status}, Temporal ${temporal.status}`
+function checkHealth(
+  baseUrl: string,
+  // Older gateways send no reasons.
+  { status, version, database, temporal, reasons = [] }: Omit<Health, 'reasons'> & Partial<Health>,
+): Check {
+  const parts = [`database ${database.status}, Temporal ${temporal.status}`, ...reasons].join('; ')
   const message = `${baseUrl} is ${status}, version ${version}: ${parts}`
   if (status === 'ok') return ok('Platform', message)
-  const todo = 'look into the logs of what is unreachable; work that was accepted waits and is not lost'
+  const todo =
+    'look into the logs of what is unreachable, and free space where a disk is full; accepted work waits and is not lost'
   return status === 'degraded' ? warning('Platform', message, todo) : wrong('Platform', message, todo)
 }
 

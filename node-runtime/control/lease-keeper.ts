@@ -1,6 +1,7 @@
 import type { StatusDetail } from '../../schemas/inference-task.ts'
-import { LEASE_SECONDS, type LeaseRenewed, TERM_PER_PATIENCE } from '../../schemas/lease.ts'
+import { LEASE_SECONDS, type LeaseRenewed, type RoomWait, TERM_PER_PATIENCE } from '../../schemas/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
+import { roomlessOf } from './room.ts'
 
 /** A lease that is renewed until it is disposed of; `lost` aborts when it is refused or expires. */
 export interface KeptLease extends Disposable {
@@ -9,6 +10,8 @@ export interface KeptLease extends Disposable {
   readonly pausing: AbortSignal
   /** Tells how far the work is. Of reports that come faster than they can be sent, the newest is. */
   report(progress: StatusDetail): void
+  /** Reports that the work waits for room, or with null that it no longer does. */
+  waitFor(kind: RoomWait | null): void
 }
 
 /** The shortest time between two reports. */
@@ -32,11 +35,12 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
   let expiresAt = performance.now() + leaseS * 1000
   let busy = false
   let untold: StatusDetail | undefined
+  let wait: RoomWait | null | undefined
   let telling: NodeJS.Timeout | undefined
   let toldAt = -REPORT_MS
 
   const tellSoon = () => {
-    if (over.signal.aborted || busy || telling || !untold) return
+    if (over.signal.aborted || busy || telling || (!untold && wait === undefined)) return
     const pause = Math.max(0, toldAt + REPORT_MS - performance.now())
     telling = setTimeout(() => {
       telling = undefined
@@ -49,19 +53,27 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
     const askedAt = performance.now()
     const progress = untold
     untold = undefined
+    const waiting = wait
+    wait = undefined
     if (progress) toldAt = askedAt
     try {
       const patienceMs = Math.max(0, expiresAt - askedAt)
       const { pause } = await control.lease<LeaseRenewed>(
         'renew',
         leaseToken,
-        { lease_s: leaseS, ...(progress && { progress }) },
+        { lease_s: leaseS, ...(progress && { progress }), ...(waiting !== undefined && { waiting }) },
         { patienceMs, signal: over.signal },
       )
       expiresAt = askedAt + leaseS * 1000
       if (pause) pausing.abort(new Error('the work is paused'))
     } catch (err) {
       if (over.signal.aborted) return
+      wait ??= waiting
+      if (roomlessOf(err)) {
+        // A platform that can record nothing cannot give the work to another node either.
+        expiresAt = performance.now() + leaseS * 1000
+        return
+      }
       const isRefused = err instanceof ControlError && err.status < 500 && err.status !== 429
       if (isRefused || performance.now() >= expiresAt)
         lost.abort(new Error('the lease is not ours any more', { cause: err }))
@@ -76,6 +88,10 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
     pausing: pausing.signal,
     report(progress) {
       untold = progress
+      tellSoon()
+    },
+    waitFor(kind) {
+      wait = kind
       tellSoon()
     },
     [Symbol.dispose]() {

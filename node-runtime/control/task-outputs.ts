@@ -2,13 +2,18 @@ import type { TaskOutput, UploadUrls } from '../../schemas/lease.ts'
 import type { MadeFile } from '../models/output-stream.ts'
 import { putFile } from '../weights/transfer.ts'
 import type { ControlClient } from './client.ts'
+import { type RoomWaiting, untilRoom } from './room.ts'
 
-/** Stores the files of a task's result by URLs that a gateway signs under its lease. */
+/** Stores the files of a task's result by URLs that a gateway signs under its lease; waits for room for any time. */
 export async function uploadOutputs(
   control: Pick<ControlClient, 'lease'>,
   leaseToken: string,
   files: readonly MadeFile[],
-  { signal, onStored }: { signal: AbortSignal; onStored: (count: number) => void },
+  {
+    signal,
+    onStored,
+    onWait,
+  }: { signal: AbortSignal; onStored: (count: number) => void; onWait: RoomWaiting['onWait'] },
 ): Promise<TaskOutput[]> {
   const outputs = files.map(({ filename, size_bytes, sha256, content_type, modality }): TaskOutput => ({
     filename,
@@ -24,14 +29,17 @@ export async function uploadOutputs(
     sha256,
     content_type,
   }))
-  const urls = await control.lease<UploadUrls>('urls', leaseToken, { files: wanted }, { signal })
-  for (const [
-    i,
-    { filename, url, content_type, headers = { 'content-type': content_type } },
-  ] of urls.files.entries()) {
-    const file = files.find((one) => one.filename === filename)
-    if (file) await putFile(url, file.path, { headers, signal })
-    onStored(i + 1)
+  const stored = new Set<string>()
+  const store = async () => {
+    const missing = wanted.filter(({ filename }) => !stored.has(filename))
+    const urls = await control.lease<UploadUrls>('urls', leaseToken, { files: missing }, { signal })
+    for (const { filename, url, content_type, headers = { 'content-type': content_type } } of urls.files) {
+      const file = files.find((one) => one.filename === filename)
+      if (file) await putFile(url, file.path, { headers, signal })
+      stored.add(filename)
+      onStored(stored.size)
+    }
   }
+  await untilRoom(store, { signal, onWait })
   return outputs
 }

@@ -34,30 +34,35 @@ export const mergeUnderLease = (
   tools: MergeTools & { control: LeaseTools['control'] },
   options: MergeOptions,
 ): Promise<void> =>
-  underLease(tools, { ...options, memoryMb: options.claim.merge.memory_mb }, async ({ dir, signal }) => {
-    const { claim, report } = options
-    const stop = AbortSignal.any([signal, tools.stopping()])
-    const outDir = join(dir, MODEL_FOLDER)
-    const spec = await fetchAll(tools, claim.merge, { dir, signal: stop, tell: (line) => report.log(line) })
-    const startedAt = performance.now()
-    const done = await mergeModels(spec, {
-      outDir,
-      threads: Math.max(1, Math.min(MAX_THREADS, availableParallelism())),
-      signal: stop,
-      onNote: (line) => report.log(line),
-      onProgress: progressLogger(report),
-    })
-    const seconds = Math.round(performance.now() - startedAt) / 1000
-    report.log(`Merged ${done.tensors_total} tensors in ${seconds} s. Storing the result.`)
-    const files = await finishedFiles(outDir)
-    const metrics = { tensors: done.tensors_total, bytes: done.bytes_total, seconds }
-    const nothing = { input_schema: {}, output_schema: {}, example_input: {}, example_output: {} }
-    await completeJob(tools.control, claim.lease_token, {
-      files,
-      result: { metrics, ...nothing },
-      signal: stop,
-    })
-  })
+  underLease(
+    tools,
+    { ...options, memoryMb: options.claim.merge.memory_mb },
+    async ({ dir, signal, lease }) => {
+      const { claim, report } = options
+      const stop = AbortSignal.any([signal, tools.stopping()])
+      const outDir = join(dir, MODEL_FOLDER)
+      const spec = await fetchAll(tools, claim.merge, { dir, signal: stop, tell: (line) => report.log(line) })
+      const startedAt = performance.now()
+      const done = await mergeModels(spec, {
+        outDir,
+        threads: Math.max(1, Math.min(MAX_THREADS, availableParallelism())),
+        signal: stop,
+        onNote: (line) => report.log(line),
+        onProgress: progressLogger(report),
+      })
+      const seconds = Math.round(performance.now() - startedAt) / 1000
+      report.log(`Merged ${done.tensors_total} tensors in ${seconds} s. Storing the result.`)
+      const files = await finishedFiles(outDir)
+      const metrics = { tensors: done.tensors_total, bytes: done.bytes_total, seconds }
+      const nothing = { input_schema: {}, output_schema: {}, example_input: {}, example_output: {} }
+      await completeJob(tools.control, claim.lease_token, {
+        files,
+        result: { metrics, ...nothing },
+        signal: stop,
+        room: { signal: stop, onWait: (kind) => lease.waitFor(kind) },
+      })
+    },
+  )
 
 /** Downloads all ingredients to the local disk. */
 async function fetchAll(

@@ -1,7 +1,9 @@
 import { link, rm } from 'node:fs/promises'
 import { basename } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { CheckpointRegistered, UploadUrls } from '../../schemas/lease.ts'
 import type { ControlClient } from '../control/client.ts'
+import { roomlessOf, type RoomWaiting } from '../control/room.ts'
 import { putFile } from '../weights/transfer.ts'
 import type { TrainerFile } from './trainer-lines.ts'
 
@@ -9,11 +11,19 @@ export type Checkpoint = TrainerFile & { epoch: number }
 
 const CONTENT_TYPE = 'application/octet-stream'
 
-/** Stores checkpoints while training continues: one at a time, and of several that wait only the newest. */
+/** The pause before a checkpoint is offered again to a store without room. */
+const ROOM_RETRY_MS = 5_000
+
+/**
+ * Stores checkpoints while training continues: one at a time, and of several that wait only the newest. A store without
+ * room is tried again until it takes the newest one.
+ */
 export class CheckpointUploader {
   readonly #control: ControlClient
   readonly #token: string
   readonly #signal: AbortSignal
+  readonly #room: RoomWaiting
+  readonly #patience = new AbortController()
   readonly #onPreempt: () => void
   readonly #onPause: () => void
   readonly #onFault: (message: string) => void
@@ -24,6 +34,7 @@ export class CheckpointUploader {
     control: ControlClient
     token: string
     signal: AbortSignal
+    room: RoomWaiting
     /** Called when a run of higher priority waits for this slot. */
     onPreempt: () => void
     /** Called when the run is paused. */
@@ -34,6 +45,7 @@ export class CheckpointUploader {
     this.#control = options.control
     this.#token = options.token
     this.#signal = options.signal
+    this.#room = options.room
     this.#onPreempt = options.onPreempt
     this.#onPause = options.onPause
     this.#onFault = options.onFault
@@ -49,15 +61,37 @@ export class CheckpointUploader {
     while (this.#running) await this.#running
   }
 
+  /** Ends the wait for room, now and later. */
+  stopWaiting(): void {
+    this.#patience.abort()
+  }
+
   async #work(): Promise<void> {
+    let isWaiting = false
     for (let next = this.#take(); next; next = this.#take()) {
       try {
         await this.#store(next)
+        if (isWaiting) this.#room.onWait(null)
+        isWaiting = false
       } catch (err) {
         if (this.#signal.aborted) return
-        this.#onFault(`The checkpoint ${basename(next.path)} was not stored: ${String(err)}`)
+        const kind = roomlessOf(err)
+        if (kind === undefined || this.#patience.signal.aborted) {
+          this.#onFault(`The checkpoint ${basename(next.path)} was not stored: ${reasonOf(err)}`)
+          continue
+        }
+        if (!isWaiting) this.#room.onWait(kind)
+        isWaiting = true
+        await this.#pause()
+        this.#waiting ??= next
       }
     }
+    if (isWaiting) this.#room.onWait(null)
+  }
+
+  #pause(): Promise<void> {
+    const signal = AbortSignal.any([this.#signal, this.#patience.signal])
+    return sleep(ROOM_RETRY_MS, undefined, { signal }).catch(() => {})
   }
 
   #take(): Checkpoint | undefined {
@@ -91,3 +125,5 @@ export class CheckpointUploader {
     }
   }
 }
+
+const reasonOf = (err: unknown): string => (err instanceof Error ? err.message : String(err))

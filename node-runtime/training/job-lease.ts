@@ -4,6 +4,7 @@ import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { CompleteJob, JobClaim, UploadUrls } from '../../schemas/lease.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
 import { keepLease, type KeptLease } from '../control/lease-keeper.ts'
+import { type RoomWaiting, untilRoom } from '../control/room.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import { MergeError } from '../merge/merge-error.ts'
@@ -42,7 +43,7 @@ export interface LeasedPlace {
   dir: string
   signal: AbortSignal
   pausing: AbortSignal
-  lease: Pick<KeptLease, 'report'>
+  lease: Pick<KeptLease, 'report' | 'waitFor'>
 }
 
 const FAIL_PATIENCE_MS = 5_000
@@ -87,7 +88,7 @@ export async function underLease(
   }
 }
 
-/** Stores the model's files and completes the lease. */
+/** Stores the model's files and completes the lease. Waits for room in the store and the database for any time. */
 export async function completeJob(
   control: ControlClient,
   token: string,
@@ -95,7 +96,13 @@ export async function completeJob(
     files,
     result,
     signal,
-  }: { files: readonly FinishedFile[]; result: Omit<CompleteJob, 'artifacts'>; signal: AbortSignal },
+    room,
+  }: {
+    files: readonly FinishedFile[]
+    result: Omit<CompleteJob, 'artifacts'>
+    signal: AbortSignal
+    room: RoomWaiting
+  },
 ): Promise<void> {
   const wanted = files.map(({ filename, size_bytes, content_type, sha256 }) => ({
     kind: 'artifact',
@@ -104,11 +111,18 @@ export async function completeJob(
     content_type,
     sha256,
   }))
-  const urls = await control.lease<UploadUrls>('urls', token, { files: wanted }, { signal })
-  for (const { filename, url, content_type, headers = { 'content-type': content_type } } of urls.files) {
-    const file = files.find((one) => one.filename === filename)
-    if (file) await putFile(url, file.path, { headers, signal })
-  }
+  const stored = new Set<string>()
+  await untilRoom(async () => {
+    // Signed again after a wait, because URLs expire.
+    const missing = wanted.filter(({ filename }) => !stored.has(filename))
+    if (missing.length === 0) return
+    const urls = await control.lease<UploadUrls>('urls', token, { files: missing }, { signal })
+    for (const { filename, url, content_type, headers = { 'content-type': content_type } } of urls.files) {
+      const file = files.find((one) => one.filename === filename)
+      if (file) await putFile(url, file.path, { headers, signal })
+      stored.add(filename)
+    }
+  }, room)
   const { metrics, input_schema, output_schema, example_input, example_output } = result
   const body: CompleteJob = {
     artifacts: files.map(({ filename, size_bytes, sha256, content_type }) => ({
@@ -124,8 +138,10 @@ export async function completeJob(
     ...(example_output && { example_output }),
   }
   // A lease that expired while no gateway responded is still valid unless another node has claimed the job.
-  await control.lease('renew', token, {}, { signal })
-  await control.lease('complete', token, body, { signal })
+  await untilRoom(async () => {
+    await control.lease('renew', token, {}, { signal })
+    await control.lease('complete', token, body, { signal })
+  }, room)
 }
 
 /** Maps every error that can end an attempt to a code and a sentence. */

@@ -1,6 +1,7 @@
 import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
 import type { ControlClient } from '../control/client.ts'
+import type { RoomWaiting } from '../control/room.ts'
 import type { EpochMeasures, JobReport } from '../control/spool.ts'
 import type { ManagedProcess } from '../processes/process-driver.ts'
 import { AttemptError, PAUSED } from './attempt-error.ts'
@@ -19,6 +20,8 @@ export interface Supervision extends TrainerStart {
   pace: TrainingPace
   /** The unit of a checkpoint's position. */
   progressUnit: string
+  /** How checkpoints wait for room in the object store. */
+  room: RoomWaiting
   /** Ends the trainer at once, without a checkpoint. */
   signal: AbortSignal
   /** Aborts when the node stops or drains; the trainer writes a checkpoint first. */
@@ -44,7 +47,7 @@ const TAIL = 12
 export async function supervise(
   options: Supervision,
 ): Promise<{ files: readonly FinishedFile[]; result: TrainerResult }> {
-  const { control, token, report, signal, stopping, pausing, job } = options
+  const { control, token, report, room, signal, stopping, pausing, job } = options
   signal.throwIfAborted()
   const trainer = await startTrainer(options)
   const stops = new Stops(trainer, { signal, stopping, pausing })
@@ -52,6 +55,7 @@ export async function supervise(
     control,
     token,
     signal,
+    room,
     onPreempt: () =>
       stops.gracefully('preempted', 'A run of higher priority needs this slot.', YIELD_GRACE_MS),
     onPause: () => stops.pause(),
@@ -62,6 +66,8 @@ export async function supervise(
     await readTrainer(trainer, { onLine: (line) => output.line(line), onText: (text) => output.text(text) })
     const { code } = await trainer.exited
     signal.throwIfAborted()
+    // The result replaces the checkpoints, and what ends a trainer early needs its slot.
+    uploader.stopWaiting()
     await uploader.settled()
     if (trainer.excess !== undefined) {
       const message = `The run needs more memory than it may have: ${trainer.excess}.`
@@ -73,6 +79,7 @@ export async function supervise(
   } finally {
     stops[Symbol.dispose]()
     await trainer.stop({ graceMs: 0 })
+    uploader.stopWaiting()
     await uploader.settled()
   }
 }

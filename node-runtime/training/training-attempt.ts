@@ -6,7 +6,7 @@ import { memoryLimitMb } from '../../domain/models/memory.ts'
 import { trainingProcesses, usesGpus } from '../../domain/placement/gpu-room.ts'
 import { trainerThreads } from '../../domain/training-run.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
-import type { JobClaim } from '../../schemas/lease.ts'
+import type { JobClaim, RoomWait } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
@@ -78,7 +78,9 @@ async function attempt(
     checkpoint && fetchInto(dir, { ...checkpoint, filename: `from-${checkpoint.filename}`, signal: stop }),
     spec.base && fetchBase(tools, spec.base, { dir, signal: stop, tell: (line) => report.log(line) }),
   ])
+  const room = { signal: stop, onWait: (kind: RoomWait | null) => lease.waitFor(kind) }
   const { files, result } = await supervise({
+    room,
     driver: tools.driver,
     control: tools.control,
     token: claim.lease_token,
@@ -114,7 +116,7 @@ async function attempt(
       hardware: tools.inventory.hardware,
     },
   })
-  await completeJob(tools.control, claim.lease_token, { files, result, signal })
+  await completeJob(tools.control, claim.lease_token, { files, result, signal, room })
 }
 
 /**

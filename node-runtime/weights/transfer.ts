@@ -7,6 +7,8 @@ import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pRetry from 'p-retry'
 import { type Dispatcher, request } from 'undici'
+import { STORAGE_FULL } from '../../domain/errors.ts'
+import { isDiskFull } from '../../platform/disk-room.ts'
 import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
 
 const TRIES = 5
@@ -29,10 +31,20 @@ export class TransferError extends Error {
   }
 }
 
+/** The object store has no room for the bytes now. */
+export class NoRoomError extends Error {
+  override readonly name = 'NoRoomError'
+}
+
+/** How stores say so: this platform's own by its reason, S3 servers by a code in their XML. */
+const NO_ROOM = new RegExp(
+  `"reason":"${STORAGE_FULL}"|<Code>(?:XMinioStorageFull|XMinioAdminBucketQuotaExceeded|QuotaExceeded)</Code>`,
+)
+
 /** The status for a signed URL that has expired or was never valid. */
 export const REFUSED = 403
 
-/** Uploads a file to a signed URL. Repeating it is safe, because the same bytes go to the same key. */
+/** Uploads a file to a signed URL; throws `NoRoomError` while the store is full. Repeating it is safe, because the same bytes go to the same key. */
 export async function putFile(
   url: string,
   path: string,
@@ -178,9 +190,14 @@ async function feed(hash: Hash, path: string, signal?: AbortSignal): Promise<voi
   for await (const chunk of stream as AsyncIterable<Buffer>) hash.update(chunk)
 }
 
+const INSUFFICIENT_STORAGE = 507
+
 function refuse(method: string, status: number, text: string): void {
   if (status < 300) return
-  const message = `${method} of an object answered ${status}: ${text.slice(0, 200)}`
+  const isNoRoom = method === 'PUT' && (status === INSUFFICIENT_STORAGE || NO_ROOM.test(text))
+  if (isNoRoom) throw new NoRoomError('the object store has no room now')
+  // The owner of a run reads the message; what a store or a hub says of its insides is not for them.
+  const message = `the object store answered ${method} with status ${status}`
   if (status >= 400 && status < 500 && status !== 408 && status !== 429)
     throw new TransferError(message, status)
   throw new Error(message)
@@ -195,7 +212,8 @@ function retrying(
     retries: TRIES - 1,
     minTimeout: FIRST_PAUSE_MS,
     ...(signal && { signal }),
-    shouldRetry: ({ error }) => !(error instanceof TransferError),
+    shouldRetry: ({ error }) =>
+      !(error instanceof TransferError || error instanceof NoRoomError || isDiskFull(error)),
     // A wait that the remote side requested does not count as a failed try.
     shouldConsumeRetry: ({ error }) => !(error instanceof LimitedError),
     async onFailedAttempt({ error, retriesLeft }) {

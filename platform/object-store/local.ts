@@ -5,7 +5,9 @@ import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import pRetry from 'p-retry'
-import { ApiError } from '../../domain/errors.ts'
+import { ApiError, storageFull } from '../../domain/errors.ts'
+import { isDiskFull } from '../disk-room.ts'
+import { DiskReserve } from './disk-reserve.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './signature.ts'
 import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './store.ts'
 
@@ -23,6 +25,8 @@ export interface LocalObjectStoreOptions {
    * known only after listening.
    */
   baseUrl: () => string
+  /** The free space that uploads leave, in bytes; at most a twentieth of the disk. */
+  reserveBytes?: number
 }
 
 /** A store whose signed URLs are served by this platform, which calls `authorize` for each. */
@@ -42,22 +46,25 @@ export const isLocalStore = (store: ObjectStore): store is LocalObjectStore => '
 export async function openLocalObjectStore({
   directory,
   baseUrl,
+  reserveBytes = 0,
 }: LocalObjectStoreOptions): Promise<LocalObjectStore> {
   const at = layout(directory)
   await mkdir(at.incoming, { recursive: true })
   for (const root of rootsOf(at)) await mkdir(root, { recursive: true })
   await sweepIncoming(at.incoming)
   const signingKey = await loadSigningKey(directory)
+  const reserve = new DiskReserve(directory, reserveBytes)
   const sign = (parts: Omit<Parameters<typeof signObjectUrl>[1], 'baseUrl'>) =>
     signObjectUrl(signingKey, { ...parts, baseUrl: baseUrl() })
 
   return {
     putBytes: PUT_BYTES,
-    put: (key, body, options) => put(at, assertKey(key), body, options),
+    put: (key, body, options) => put({ at, reserve }, assertKey(key), body, options).catch(fullStore),
     get: (key, options) => get(at, assertKey(key), options),
     head: (key) => head(at, assertKey(key)),
     list: (prefix) => list(at, assertPrefix(prefix)),
-    move: (from, to) => move(at, assertKey(from), assertKey(to)),
+    move: (from, to) => move(at, assertKey(from), assertKey(to)).catch(fullStore),
+    room: () => reserve.room(),
     delete: (key) => remove(at, assertKey(key)),
     async deletePrefix(prefix) {
       for (const root of rootsOf(at)) {
@@ -96,21 +103,31 @@ const layout = (directory: string): Layout => ({
 /** All files of an object. The bytes come last, because they make the object exist. */
 const rootsOf = ({ types, digests, objects }: Layout) => [types, digests, objects]
 
+/** Rethrows the error of a write, with that of a full disk as one that callers may see. */
+function fullStore(err: unknown): never {
+  throw isDiskFull(err) ? storageFull('object store', err) : err
+}
+
 const missing = () => new ApiError('not_found', 'there is no object with this name')
 
+/** The bytes of a request are written whole: they are few, and their work has been admitted. */
 const put = async (
-  at: Layout,
+  { at, reserve }: { at: Layout; reserve: DiskReserve },
   key: string,
   body: Readable | Uint8Array,
-  { contentType, signal, ...expected }: Parameters<ObjectStore['put']>[2],
+  { contentType, signal, sizeBytes, isAdmitted, ...expected }: Parameters<ObjectStore['put']>[2],
 ) => {
+  const isBounded = body instanceof Readable && isAdmitted !== true
+  if (isBounded) await reserve.check(sizeBytes)
   const { through, measured } = meter(expected)
   const temporary = join(at.incoming, randomUUID())
   try {
     const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
     // `flush` syncs the bytes before the stream closes, so the rename never exposes a hole.
     const file = createWriteStream(temporary, { flush: true, highWaterMark: 1 << 20 })
-    await pipeline(source, through, file, signal ? { signal } : {})
+    const options = signal ? { signal } : {}
+    if (isBounded) await pipeline(source, through, reserve.guard(), file, options)
+    else await pipeline(source, through, file, options)
     // These are written first: without their object they are harmless, while an object without them would be wrong.
     await writeInto(join(at.types, key), (path) => writeFile(path, contentType))
     await writeInto(join(at.digests, key), (path) => writeFile(path, measured.sha256))

@@ -11,7 +11,11 @@ export async function openObjectStore(
 ): Promise<ObjectStore> {
   if (!config.S3_BUCKET) {
     usableFolder('HEARTH_OBJECT_DIR', config.HEARTH_OBJECT_DIR)
-    return openLocalObjectStore({ directory: config.HEARTH_OBJECT_DIR, baseUrl })
+    return openLocalObjectStore({
+      directory: config.HEARTH_OBJECT_DIR,
+      baseUrl,
+      reserveBytes: config.HEARTH_OBJECT_RESERVE_MB * 1024 * 1024,
+    })
   }
   return openS3ObjectStore({
     bucket: config.S3_BUCKET,

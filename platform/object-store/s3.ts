@@ -17,7 +17,7 @@ import {
 } from '@aws-sdk/client-s3'
 import { Upload } from '@aws-sdk/lib-storage'
 import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
-import { ApiError } from '../../domain/errors.ts'
+import { ApiError, storageFull } from '../../domain/errors.ts'
 import {
   assertKey,
   assertPrefix,
@@ -63,16 +63,17 @@ export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & 
 
   return {
     putBytes: PART_BYTES * PARTS_AT_ONCE,
-    put: (key, body, putOptions) => put(bucket, assertKey(key), body, putOptions),
+    put: (key, body, putOptions) => put(bucket, assertKey(key), body, putOptions).catch(fullBucket),
+    room: async () => undefined,
     get: (key, getOptions) => get(bucket, assertKey(key), getOptions),
     head: (key) => head(bucket, assertKey(key)),
     list: (prefix) => list(bucket, assertPrefix(prefix)),
     async move(from, to) {
       if (await head(bucket, assertKey(from))) {
         const source = `${options.bucket}/${from.split('/').map(encodeURIComponent).join('/')}`
-        await client.send(
-          new CopyObjectCommand({ ...address(to), CopySource: source, ChecksumAlgorithm: 'SHA256' }),
-        )
+        await client
+          .send(new CopyObjectCommand({ ...address(to), CopySource: source, ChecksumAlgorithm: 'SHA256' }))
+          .catch(fullBucket)
         await client.send(new DeleteObjectCommand(address(from)))
       } else if (!(await head(bucket, assertKey(to)))) throw missing()
     },
@@ -128,9 +129,12 @@ const put = async (
   { client, name }: Bucket,
   key: string,
   body: Readable | Uint8Array,
-  { contentType, signal, ...expected }: Parameters<ObjectStore['put']>[2],
+  { contentType, signal, maxBytes, sha256 }: Parameters<ObjectStore['put']>[2],
 ) => {
-  const { through, measured } = meter(expected)
+  const { through, measured } = meter({
+    ...(maxBytes !== undefined && { maxBytes }),
+    ...(sha256 !== undefined && { sha256 }),
+  })
   const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
   const upload = new Upload({
     client,
@@ -239,6 +243,16 @@ const describe = (
 const missing = () => new ApiError('not_found', 'there is no object with this name')
 
 const rangeHeader = ({ start, end }: ByteRange) => `bytes=${start}-${end ?? ''}`
+
+/** What S3 servers call a bucket or a disk without room: MinIO and Ceph among them. */
+const FULL_NAMES =
+  /^(?:XMinioStorageFull|XMinioAdminBucketQuotaExceeded|QuotaExceeded|InsufficientStorage|StorageFull)$/
+
+/** Rethrows the error of a write, with that of a full store as one that callers may see. */
+function fullBucket(err: unknown): never {
+  const isFull = err instanceof S3ServiceException && (statusOf(err) === 507 || FULL_NAMES.test(err.name))
+  throw isFull ? storageFull('object store', err) : err
+}
 
 const statusOf = (err: unknown): number | undefined =>
   err instanceof S3ServiceException ? err.$metadata.httpStatusCode : undefined

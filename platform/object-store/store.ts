@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { Transform, type Readable } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
+import type { DiskRoom } from '../disk-room.ts'
 
 /** The metadata of an object. */
 export interface ObjectInfo {
@@ -39,6 +40,11 @@ export interface LocalCopy extends AsyncDisposable {
   path: string
 }
 
+/** The room of a store's disk in bytes. Uploads may not use the reserve. */
+export interface StoreRoom extends DiskRoom {
+  reserveBytes: number
+}
+
 /**
  * A store of files: S3 or a directory. Keys are slash-separated ASCII names, and no key may be a folder of another one
  * (`a/b` beside `a/b/c`). Every write is atomic.
@@ -48,13 +54,24 @@ export interface ObjectStore {
   readonly putBytes: number
   /**
    * Stores the stream `body`. More than `maxBytes` is `payload_too_large`, and bytes of another digest than `sha256`
-   * are `bad_request`; neither leaves anything behind.
+   * are `bad_request`; neither leaves anything behind. Without room it is `no_capacity`. With `isAdmitted` the write may use
+   * the reserve of the disk: results and checkpoints of work that was accepted. `sizeBytes`, if known, is refused before
+   * any of it is written.
    */
   put(
     key: string,
     body: Readable | Uint8Array,
-    options: { contentType: string; maxBytes?: number; sha256?: string; signal?: AbortSignal },
+    options: {
+      contentType: string
+      maxBytes?: number
+      sha256?: string
+      sizeBytes?: number
+      isAdmitted?: boolean
+      signal?: AbortSignal
+    },
   ): Promise<{ sizeBytes: number; sha256: string }>
+  /** Returns the room of the disk; undefined where the store does not report it. */
+  room(): Promise<StoreRoom | undefined>
   /** Throws `not_found`, or `range_not_satisfiable` when the range starts beyond the end. */
   get(key: string, options?: { range?: ByteRange; signal?: AbortSignal }): Promise<OpenObject>
   head(key: string): Promise<ObjectInfo | undefined>

@@ -7,6 +7,7 @@ const WELL: AttentionFacts = {
   killSwitch: { active: false, reason: null },
   database: { status: 'ok' },
   temporal: { status: 'ok' },
+  storage: { database: 'ok', objects: 'ok' },
   offline: { count: 0, some: [] },
   online: 2,
   unplaced: { tasks: 0, oldest_s: null, models: [] },
@@ -32,6 +33,20 @@ describe('what needs attention', () => {
   })
 
   const CASES: [string, Partial<AttentionFacts>, string, string, RegExp][] = [
+    [
+      'a full disk of PostgreSQL',
+      { storage: { database: 'full', objects: 'ok' } },
+      'storage_full',
+      'critical',
+      /disk of PostgreSQL is full.*Free space/,
+    ],
+    [
+      'a full object store',
+      { storage: { database: 'ok', objects: 'full', freeMb: 2 } },
+      'storage_full',
+      'critical',
+      /object store is full \(2 MB free\).*Delete datasets/,
+    ],
     [
       'PostgreSQL',
       { database: { status: 'unreachable' } },

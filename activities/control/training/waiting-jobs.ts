@@ -1,5 +1,5 @@
 import * as waitingJobRepository from '../../../db/repositories/training/waiting.ts'
-import { waitingReason } from '../../../domain/waiting.ts'
+import { isRoomWait, waitingReason } from '../../../domain/waiting.ts'
 import { jobWaiting } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -19,6 +19,8 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
     const nodes = jobs.length > 0 ? await waitingJobRepository.listNodeEligibility(db) : []
     const changed: { id: string; reason: string | null }[] = []
     for (const job of jobs) {
+      // Its node says when that is over.
+      if (job.is_held && isRoomWait(job.waiting_reason)) continue
       const reason = job.is_held ? null : waitingReason(nodes, job)
       if (reason === job.waiting_reason) continue
       try {

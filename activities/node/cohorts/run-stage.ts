@@ -3,6 +3,7 @@ import { filesOf } from '../../../domain/task-types/index.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
+import { untilRoom } from '../../../node-runtime/control/room.ts'
 import { filesOfInput, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
@@ -33,7 +34,8 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     const held = { subjectId: stageId, leaseToken: claim.lease_token, modelKey: claim.model_key, lease }
     try {
       const done = await workOn(deps, claim, held, signal)
-      await deps.control.lease('complete', claim.lease_token, done, { signal })
+      const complete = () => deps.control.lease('complete', claim.lease_token, done, { signal })
+      await untilRoom(complete, { signal, onWait: () => {} })
     } catch (err) {
       throw await handBack(deps, held, err, signal)
     } finally {

@@ -16,7 +16,7 @@ import { saveOutput } from '../../../node-runtime/models/output-stream.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import { OUTPUT_TYPE, OutputError } from '../../../platform/model-output.ts'
-import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
+import type { CompleteTask, FailLease, RoomWait } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
@@ -98,7 +98,9 @@ async function storeOutput(
     const onStored = (stored: number) =>
       tell('uploading_output', stored, files.length, { files: files.length, stored })
     onStored(0)
-    const outputs = await uploadOutputs(control, leaseToken, files, { signal, onStored })
+    const onWait = (waiting: RoomWait | null) =>
+      tell('uploading_output', 0, files.length, { files: files.length, ...(waiting && { waiting }) })
+    const outputs = await uploadOutputs(control, leaseToken, files, { signal, onStored, onWait })
     return { result: { metadata }, outputs, endedAt }
   } catch (err) {
     if (err instanceof OutputError) throw new InferenceError(err.message, err.retryable)

@@ -3,6 +3,7 @@ import { isInputRefused } from '../../../domain/models/answer.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
+import { untilRoom } from '../../../node-runtime/control/room.ts'
 import { filesOfClaim, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
@@ -28,7 +29,8 @@ export const createInferActivities = (deps: NodeDeps) => ({
     const held = { subjectId: taskId, leaseToken, modelKey, lease }
     try {
       const done = await infer(deps, claim, held, signal)
-      await deps.control.lease('complete', claim.lease_token, done, { signal })
+      const complete = () => deps.control.lease('complete', claim.lease_token, done, { signal })
+      await untilRoom(complete, { signal, onWait: () => {} })
     } catch (err) {
       throw await handBack(deps, held, err, signal)
     }

@@ -5,6 +5,7 @@ import { ping } from '../../../db/database.ts'
 import type { Database } from '../../../db/tables.ts'
 import { VERSION } from '../../../platform/version.ts'
 import type { Health, SystemHealth } from '../../../schemas/health.ts'
+import type { RoomWatch, Storage } from './room-watch.ts'
 
 const PATIENCE_MS = 1_500
 /** More frequent callers get the previous result. */
@@ -14,12 +15,14 @@ const FRESH_MS = 500
 export class HealthProbe {
   readonly #db: Kysely<Database>
   readonly #temporal: Client
+  readonly #room: Pick<RoomWatch, 'read'>
   #reading: Promise<Health> | undefined
   #freshUntil = 0
 
-  constructor(db: Kysely<Database>, temporal: Client) {
+  constructor(db: Kysely<Database>, temporal: Client, room: Pick<RoomWatch, 'read'>) {
     this.#db = db
     this.#temporal = temporal
+    this.#room = room
   }
 
   check(): Promise<Health> {
@@ -32,17 +35,36 @@ export class HealthProbe {
   }
 
   async #read(): Promise<Health> {
-    const [database, temporal] = await Promise.all([
+    const [database, temporal, { room: _room, ...storage }] = await Promise.all([
       timed(() => ping(this.#db)),
       timed(() =>
         this.#temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
           this.#temporal.workflowService.getSystemInfo({}),
         ),
       ),
+      this.#storage(),
     ])
-    const status = database.status !== 'ok' ? 'unavailable' : temporal.status === 'ok' ? 'ok' : 'degraded'
-    return { status, version: VERSION, database, temporal }
+    const reasons = [...reasonsOf({ database, temporal, storage })]
+    const status = database.status !== 'ok' ? 'unavailable' : reasons.length === 0 ? 'ok' : 'degraded'
+    return { status, version: VERSION, database, temporal, storage, reasons }
   }
+
+  /** A database that hangs says nothing of its room. */
+  #storage(): Promise<Storage> {
+    const unknown: Storage = { room: undefined, objects: 'ok', database: 'ok' }
+    return pTimeout(this.#room.read(), { milliseconds: PATIENCE_MS, fallback: () => unknown })
+  }
+}
+
+function* reasonsOf({
+  database,
+  temporal,
+  storage,
+}: Pick<Health, 'database' | 'temporal' | 'storage'>): Generator<string> {
+  if (database.status !== 'ok') yield 'PostgreSQL does not answer'
+  if (temporal.status !== 'ok') yield 'Temporal does not answer; accepted work waits'
+  if (storage.database === 'full') yield 'the disk of PostgreSQL is full; writes are refused and work waits'
+  if (storage.objects === 'full') yield 'the object store is full; uploads are refused and results wait'
 }
 
 async function timed(ask: () => Promise<unknown>): Promise<SystemHealth> {

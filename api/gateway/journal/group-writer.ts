@@ -28,6 +28,8 @@ export interface GroupWriterOptions<T> {
    * soon as the previous one is.
    */
   gatherMs?: number
+  /** Called with each error of a group that is written again. */
+  onFault?: (err: unknown) => void
   /** The time that a caller waits for a database that does not respond. */
   patienceMs?: number
 }
@@ -133,6 +135,7 @@ export class GroupWriter<T> implements AsyncDisposable {
       } catch (err) {
         if (isPermanent(err)) return await this.#halve(group, err)
         emit(this.#options.log, 'journal.write_failed', { err, rows: group.length })
+        this.#options.onFault?.(err)
         if (performance.now() > this.#stopAt) return this.#refuse(group, err)
         this.#losePatience(err)
         await sleep(backoff(attempt, { first: FIRST_PAUSE_MS, longest: LONGEST_PAUSE_MS }))

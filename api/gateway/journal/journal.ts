@@ -3,7 +3,7 @@ import type { Settlement, TaskEntry } from '../../../db/repositories/tasks/entry
 import * as taskWriteRepository from '../../../db/repositories/tasks/writes.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
-import { GroupWriter } from './group-writer.ts'
+import { GroupWriter, type GroupWriterOptions } from './group-writer.ts'
 
 /**
  * The gathering time for ends of tasks, because no client waits for them: streams have delivered their last chunk,
@@ -21,22 +21,24 @@ export interface OpenRow {
   readonly written: Promise<void>
 }
 
+type JournalOptions = Pick<GroupWriterOptions<unknown>, 'patienceMs' | 'onFault'>
+
 /** Writes the rows of warm inference, many requests to a transaction. Each request is answered once its row is durable. */
 export class Journal implements AsyncDisposable {
   readonly #opened: GroupWriter<TaskEntry>
   readonly #settled: GroupWriter<Settlement>
   readonly #open = new Set<Promise<void>>()
 
-  constructor(db: Executor, log: Logger, patience: { patienceMs?: number } = {}) {
+  constructor(db: Executor, log: Logger, options: JournalOptions = {}) {
     this.#opened = new GroupWriter({
-      ...patience,
+      ...options,
       write: (entries) => taskWriteRepository.insertTasks(db, entries),
       sizeOf: ({ input, result }) => ROW_BYTES + (input?.length ?? 0) + (result?.length ?? 0),
       explain: (err, { id }) => nameTask(err, id),
       log,
     })
     this.#settled = new GroupWriter({
-      ...patience,
+      ...options,
       gatherMs: SETTLE_GATHER_MS,
       write: (settlements) => taskWriteRepository.settleTasks(db, settlements),
       sizeOf: ({ result }) => ROW_BYTES + (result?.length ?? 0),

@@ -1,6 +1,7 @@
 import { isDataException } from '../../../db/errors.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { emit } from '../../events.ts'
+import type { RoomWatch } from '../../gateway/background/room-watch.ts'
 import { ClientGoneError } from '../body.ts'
 import { toApiError } from '../errors.ts'
 import type { Family } from '../family.ts'
@@ -15,6 +16,7 @@ import { sendError } from './respond.ts'
 export function renderErrors(
   families: readonly Family[],
   unauthenticated: UnauthenticatedRequests,
+  room: Pick<RoomWatch, 'note'>,
 ): Middleware {
   function fail(state: RequestContext, err: unknown): void {
     const { response } = state
@@ -39,6 +41,7 @@ export function renderErrors(
     const thrown = (isDataException(err) && unstorableText(state)) || publicError
     const error = operation?.conformance?.checkError(thrown) ?? thrown
     logCause(state.log, error)
+    if (error.code === 'no_capacity') room.note(error)
     const family = operation?.family ?? families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
     sendError(state, family?.errors ?? 'builder', error)
   }

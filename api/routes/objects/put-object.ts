@@ -46,6 +46,8 @@ export const putObject = route({
     const { sha256 } = await store.put(place, req, {
       contentType,
       maxBytes: MAX_BYTES,
+      sizeBytes: Number(req.headers['content-length'] ?? 0),
+      isAdmitted: isLeased,
       signal,
       ...(grant.sha256 !== undefined && { sha256: grant.sha256 }),
     })

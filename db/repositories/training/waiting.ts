@@ -49,12 +49,13 @@ export async function listUnheldJobs(
   return rows
 }
 
-/** Stores why a job waits, or that it no longer does, with a line in its log; false when the row says so already. */
+/** Stores why a job waits, or that it no longer does, with a line in its log (`over` when it no longer waits); false when the row says so already. */
 export async function noteWaiting(
   trx: Transaction<Database>,
   { id, attempt }: Pick<UnheldJob, 'id' | 'attempt'>,
   reason: string | null,
   now: Date,
+  over = 'A node that can take this job is online.',
 ): Promise<boolean> {
   const { numUpdatedRows } = await trx
     .updateTable('training_run')
@@ -69,7 +70,7 @@ export async function noteWaiting(
     .where('waiting_reason', 'is distinct from', reason)
     .executeTakeFirst()
   if (numUpdatedRows === 0n) return false
-  const line = reason === null ? 'A node that can take this job is online.' : `Waiting: ${reason}.`
+  const line = reason === null ? over : `Waiting: ${reason}.`
   await insertJobLine(trx, { jobId: id, attempt }, line, now)
   return true
 }

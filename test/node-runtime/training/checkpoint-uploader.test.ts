@@ -2,11 +2,15 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { CheckpointUploader } from '../../../node-runtime/training/checkpoint-uploader.ts'
 import type { JobClaim } from '../../../schemas/lease.ts'
+import { until } from '../../support/assertions/until.ts'
 import { createRun, readyDataset } from '../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { claimOn, startNode, type TestNode } from '../../support/servers/node.ts'
+import { mountSmallDisk } from '../../support/servers/small-disk.ts'
+import { skipBecause } from '../../support/skip.ts'
 
 describe('checkpoints on their way to the store', () => {
   let api: TestApi
@@ -31,11 +35,13 @@ describe('checkpoints on their way to the store', () => {
   })
 
   const faults: string[] = []
+  const waits: unknown[] = []
   const uploader = (signal = new AbortController().signal) =>
     new CheckpointUploader({
       control: node.parts.control,
       token: claim.lease_token,
       signal,
+      room: { signal, onWait: (kind) => waits.push(kind) },
       onPause: () => assert.fail('no run is paused'),
       onPreempt: () => assert.fail('nobody waits'),
       onFault: (message) => faults.push(message),
@@ -95,5 +101,77 @@ describe('checkpoints on their way to the store', () => {
 
     assert.deepEqual(await stored(), [])
     assert.deepEqual(faults, [])
+  })
+
+  it('wait for room in the object store, and say so in the run until there is some', async function () {
+    this.timeout(60_000)
+    const mounted = mountSmallDisk(16)
+    if ('missing' in mounted) return skipBecause(this, mounted.missing)
+    using disk = mounted
+    await using full = await startApi({ env: { HEARTH_OBJECT_DIR: join(disk.path, 'objects') } })
+    await using worker = await startNode(full)
+    const { accountId, key } = await full.account()
+    const jobId = await createRun(full, key, { dataset_id: await readyDataset(full, accountId) })
+    const held = await claimOn(full, worker, jobId)
+    const { control } = worker.parts
+    using lease = keepLease(control, held.lease_token, 30)
+    const signal = new AbortController().signal
+    const waiting = async () =>
+      (await full.call('GET', `/api/builder/v1/training/runs/${jobId}`, { key })).body.waiting?.reason
+    const uploads = new CheckpointUploader({
+      control,
+      token: held.lease_token,
+      signal,
+      room: { signal, onWait: (kind) => lease.waitFor(kind) },
+      onPause: () => assert.fail('no run is paused'),
+      onPreempt: () => assert.fail('nothing else waits'),
+      onFault: (message) => assert.fail(message),
+    })
+    disk.fill()
+
+    uploads.offer(await write(1))
+    await until(async () => /storage of the platform is full/.test(await waiting()))
+    uploads.offer(await write(2))
+    disk.empty()
+    await uploads.settled()
+
+    const rows = await full.database.db.selectFrom('job_checkpoint').select('epoch').execute()
+    assert.deepEqual(rows, [{ epoch: 2 }])
+    await until(async () => (await waiting()) === undefined)
+    const { body } = await full.call('GET', `/api/builder/v1/training/runs/${jobId}/logs`, { key })
+    const lines = body.logs.map(({ message }: { message: string }) => message)
+    assert.deepEqual(lines.filter((line: string) => /Waiting|room again/.test(line)).length, 2, lines.join())
+  })
+
+  it('stop waiting for room once their trainer has ended', async function () {
+    this.timeout(60_000)
+    const mounted = mountSmallDisk(16)
+    if ('missing' in mounted) return skipBecause(this, mounted.missing)
+    using disk = mounted
+    await using full = await startApi({ env: { HEARTH_OBJECT_DIR: join(disk.path, 'objects') } })
+    await using worker = await startNode(full)
+    const { accountId, key } = await full.account()
+    const jobId = await createRun(full, key, { dataset_id: await readyDataset(full, accountId) })
+    const held = await claimOn(full, worker, jobId)
+    const signal = new AbortController().signal
+    const words: string[] = []
+    const begun = Promise.withResolvers<unknown>()
+    const uploads = new CheckpointUploader({
+      control: worker.parts.control,
+      token: held.lease_token,
+      signal,
+      room: { signal, onWait: begun.resolve },
+      onPause: () => assert.fail('no run is paused'),
+      onPreempt: () => assert.fail('nothing else waits'),
+      onFault: (message) => words.push(message),
+    })
+    disk.fill()
+
+    uploads.offer(await write(1))
+    assert.equal(await begun.promise, 'storage')
+    uploads.stopWaiting()
+    await uploads.settled()
+
+    assert.deepEqual(words, ['The checkpoint epoch-1.ckpt was not stored: the object store has no room now'])
   })
 })

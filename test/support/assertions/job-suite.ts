@@ -26,13 +26,13 @@ export interface JobSuite {
   readonly startNode: (name: string) => Promise<NodeProcess>
 }
 
-/** Sets up a suite: a gateway, Temporal and a control worker for all of its tests; each test starts its nodes. */
-export function jobSuite(): JobSuite {
+/** `env` is read once the hooks before this call have run. Sets up a suite: a gateway, Temporal and a control worker for all of its tests; each test starts its nodes. */
+export function jobSuite(env: () => NodeJS.ProcessEnv = () => ({})): JobSuite {
   let world: TrainingWorld
   let control: AsyncDisposable
   let account: { key: string; accountId: string }
   before(async () => {
-    ;({ world, control } = await startControlOnly())
+    ;({ world, control } = await startControlOnly(env()))
   })
   after(async () => {
     await control[Symbol.asyncDispose]()

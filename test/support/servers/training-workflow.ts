@@ -17,10 +17,10 @@ export interface TrainingWorld extends AsyncDisposable {
   workflow(jobId: string): WorkflowHandle
 }
 
-export async function startTrainingWorld(): Promise<TrainingWorld> {
+export async function startTrainingWorld(env: NodeJS.ProcessEnv = {}): Promise<TrainingWorld> {
   await using stack = new AsyncDisposableStack()
   const temporal = stack.use(await startTemporal())
-  const { api } = await startGatedApi(stack, temporal)
+  const { api } = await startGatedApi(stack, temporal, { env })
   const opened = stack.move()
   return {
     api,
@@ -45,7 +45,9 @@ export async function startTrainingWorld(): Promise<TrainingWorld> {
 }
 
 /** The same with its control worker running and no node: tests bring real ones. */
-export async function startControlOnly(): Promise<{ world: TrainingWorld; control: AsyncDisposable }> {
-  const world = await startTrainingWorld()
+export async function startControlOnly(
+  env: NodeJS.ProcessEnv = {},
+): Promise<{ world: TrainingWorld; control: AsyncDisposable }> {
+  const world = await startTrainingWorld(env)
   return { world, control: await startControlWorker(world.temporal, world.api.services) }
 }

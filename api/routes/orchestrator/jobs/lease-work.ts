@@ -2,14 +2,18 @@ import * as jobFileRepository from '../../../../db/repositories/training/job-fil
 import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as pauseRepository from '../../../../db/repositories/training/pauses.ts'
+import * as waitingJobRepository from '../../../../db/repositories/training/waiting.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { invalid } from '../../../../domain/errors.ts'
+import { ROOM_WAITS } from '../../../../domain/waiting.ts'
 import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 import { assertStored } from './stored-file.ts'
 
 /** Failure codes that do not count against the run: another attempt follows. */
 const INTERRUPTIONS = new Set(['preempted', 'paused', 'drained', 'cancelled'])
+
+const ROOM_AGAIN = 'There is room again.'
 
 /** The limit for the metrics and for each schema and example, because responses and lists show them in full. */
 const MAX_RESULT_CHARS = 2 * 1024 * 1024
@@ -37,6 +41,13 @@ export const jobWork = {
     if (!isCount(step) || !isCount(of)) return
     const progress = { pct: progress_pct, step, of, eta_s: isCount(eta_s) ? eta_s : null }
     await jobRepository.recordProgress(db, { id: subject_id, attempt }, progress)
+  },
+
+  async waits({ db, now }, { subject_id: id, attempt }, kind) {
+    const reason = kind === null ? null : ROOM_WAITS[kind]
+    await db
+      .transaction()
+      .execute((trx) => waitingJobRepository.noteWaiting(trx, { id, attempt }, reason, now(), ROOM_AGAIN))
   },
 
   isPaused: ({ db }, { subject_id }) => pauseRepository.isPaused(db, subject_id),

@@ -28,6 +28,7 @@ export const renewLease = route({
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await leaseRepository.renewLease(db, holder, body.lease_s)
     if (lease && body.progress) await workOf(lease).progress?.(services, lease, body.progress)
+    if (lease && body.waiting !== undefined) await workOf(lease).waits?.(services, lease, body.waiting)
     if (lease) {
       const pause = (await workOf(lease).isPaused?.(services, lease)) ?? false
       return { lease_expires_at: lease.expires_at.toISOString(), ...(pause && { pause }) }

@@ -4,7 +4,7 @@ import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { StatusDetail } from '../../../../schemas/inference-task.ts'
-import type { CompleteLease, FailLease } from '../../../../schemas/lease.ts'
+import type { CompleteLease, FailLease, RoomWait } from '../../../../schemas/lease.ts'
 import type { Services } from '../../../services.ts'
 
 /** The input of a step on the work behind a lease, within the transaction that also closes the lease. */
@@ -30,6 +30,8 @@ export interface LeaseWork<Checked = void> {
   noteSigned?: (db: Kysely<Database>, lease: LeaseRow, until: Date) => Promise<void>
   /** Records how far the work is. Late and repeated reports are ignored. */
   progress?: (services: Services, lease: LeaseRow, detail: StatusDetail) => Promise<void>
+  /** Records that the work waits for room, or with null that it no longer does. */
+  waits?: (services: Services, lease: LeaseRow, kind: RoomWait | null) => Promise<void>
   /** Tells whether the work is paused, so that its node is to stop it after a checkpoint. */
   isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>
   /** Checks the stored files, before anything is locked. */

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { jobSuite } from '../../../support/assertions/job-suite.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { createRun, readyDataset } from '../../../support/builders/training.ts'
 import type { NodeProcess } from '../../../support/servers/node-process.ts'
+import { mountSmallDisk, type SmallDisk } from '../../../support/servers/small-disk.ts'
+import { skipBecause } from '../../../support/skip.ts'
 
 /** Long enough to be interrupted in the middle: each epoch takes a few milliseconds. */
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
@@ -12,7 +16,12 @@ const LONGEST_MS = 240_000
 
 describe('training on a node', function () {
   this.timeout(600_000)
-  const jobs = jobSuite()
+  let disk: SmallDisk | { missing: string }
+  before(() => (disk = mountSmallDisk(512)))
+  after(() => {
+    if (!('missing' in disk)) disk[Symbol.dispose]()
+  })
+  const jobs = jobSuite(() => ('missing' in disk ? {} : { HEARTH_OBJECT_DIR: join(disk.path, 'objects') }))
   const { get, types, startNode } = jobs
   const start = async (hyperparameters: object, body: object = {}, rows = 2_000) =>
     createRun(jobs.world.api, jobs.key, {
@@ -50,6 +59,28 @@ describe('training on a node', function () {
         const rows = await db.selectFrom('job_epoch').select('epoch').where('job_id', '=', jobId).execute()
         return rows.length === 60
       })
+    })
+
+    it('waits for room in the object store, and completes in its first attempt', async function () {
+      if ('missing' in disk) return skipBecause(this, disk.missing)
+      const jobId = await start({ epochs: 3_000, checkpoint_every_epochs: 100 })
+      await hasCheckpoint(jobId)
+      disk.fill()
+      await until(
+        async () => /storage of the platform is full/.test((await get(jobId)).waiting?.reason),
+        LONGEST_MS,
+      )
+      await until(() => node.trainers().length === 0, LONGEST_MS)
+      // Its result waits now, for longer than a transfer is tried.
+      await sleep(3_000)
+      const waiting = await get(jobId)
+      assert.deepEqual([waiting.status, waiting.error_message ?? null], ['running', null])
+
+      disk.empty()
+      await completed(jobId)
+
+      const { attempt, waiting: wait, version_id } = await get(jobId)
+      assert.deepEqual([attempt, wait ?? null, typeof version_id], [1, null, 'string'])
     })
 
     it('says in words why data cannot be trained on, and does not try again', async () => {

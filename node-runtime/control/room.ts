@@ -1,0 +1,44 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { STORAGE_FULL } from '../../domain/errors.ts'
+import { backoff } from '../../platform/async/retry.ts'
+import { isDiskFull } from '../../platform/disk-room.ts'
+import type { RoomWait } from '../../schemas/lease.ts'
+import { NoRoomError } from '../weights/transfer.ts'
+import { ControlError } from './client.ts'
+
+const PAUSES_MS = { first: 1_000, longest: 15_000 }
+
+/** Returns what has no room: the storage of the platform or a disk of this node; undefined for any other error. */
+export function roomlessOf(err: unknown): RoomWait | undefined {
+  if (err instanceof NoRoomError) return 'storage'
+  if (err instanceof ControlError && err.details.reason === STORAGE_FULL) return 'storage'
+  return isDiskFull(err) ? 'disk' : undefined
+}
+
+export interface RoomWaiting {
+  /** Ends the wait, with the reason of the signal. */
+  signal: AbortSignal
+  /** Called when the work begins to wait for room, and with null once it no longer does. */
+  onWait: (kind: RoomWait | null) => void
+}
+
+/** Repeats work until it finds room, for any time: whatever was computed so far would be lost otherwise. */
+export async function untilRoom<T>(work: () => Promise<T>, { signal, onWait }: RoomWaiting): Promise<T> {
+  let waiting: RoomWait | undefined
+  try {
+    for (let attempt = 0; ; attempt++) {
+      signal.throwIfAborted()
+      try {
+        return await work()
+      } catch (err) {
+        const kind = roomlessOf(err)
+        if (kind === undefined) throw err
+        if (kind !== waiting) onWait(kind)
+        waiting = kind
+        await sleep(backoff(attempt, PAUSES_MS), undefined, { signal })
+      }
+    }
+  } finally {
+    if (waiting !== undefined) onWait(null)
+  }
+}

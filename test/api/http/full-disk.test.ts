@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { chownSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
+import { openDatabase } from '../../../db/database.ts'
+import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
+import { callOf, formOf, uploadInput } from '../../support/builders/forms.ts'
+import {
+  type Answer,
+  type AnyBody,
+  callApi,
+  OPERATIONS_KEY,
+  startApi,
+  type TestApi,
+} from '../../support/servers/api.ts'
+import { startDatabase } from '../../support/servers/database.ts'
+import { mountSmallDisk, type SmallDisk } from '../../support/servers/small-disk.ts'
+import { skipBecause } from '../../support/skip.ts'
+
+const MB = 1024 * 1024
+const BUILDER = '/api/builder/v1'
+/** Health and the overview are read again after this time. */
+const FRESH_MS = 2_100
+/** Larger than a block, and than all that tests leave free. */
+const FILE = Buffer.alloc(3 * MB, 'a,b\n')
+
+/** A disk without room is 503 `no_capacity` with `Retry-After`, and says that it is full. */
+function assertFull({ status, body, headers }: Answer<AnyBody>): void {
+  assert.deepEqual([status, body.error?.code], [503, 'no_capacity'], JSON.stringify(body))
+  assert.ok(Number(headers['retry-after']) > 0)
+  assert.equal(body.error.details.reason, 'storage_full')
+  assert.match(body.error.message, /has no room/)
+}
+
+const health = async (api: TestApi) => (await api.call('GET', `${BUILDER}/health`)).body
+
+async function attention(api: TestApi): Promise<string[]> {
+  const { body } = await api.call('GET', '/api/v1/admin/overview', { key: OPERATIONS_KEY })
+  return body.attention.map(
+    ({ kind, subjects }: { kind: string; subjects: string[] }) => `${kind} ${subjects}`,
+  )
+}
+
+describe('a full object store', function () {
+  this.timeout(60_000)
+  let disk: SmallDisk
+  let api: TestApi
+  let key: string
+  let accountId: string
+  let endpointId: string
+
+  before(async function () {
+    const mounted = mountSmallDisk(32)
+    if ('missing' in mounted) return skipBecause(this, mounted.missing)
+    disk = mounted
+    api = await startApi({ env: { HEARTH_OBJECT_DIR: join(disk.path, 'objects') } })
+    ;({ key, accountId } = await api.account())
+    endpointId = (await buildEndpoint(api.database.db, accountId)).id
+  })
+  after(async () => {
+    await api?.[Symbol.asyncDispose]()
+    disk?.[Symbol.dispose]()
+  })
+  afterEach(() => disk?.empty())
+
+  async function signedUrl(): Promise<string> {
+    const dataset = { dataset_name: randomUUID(), storage_format: 'csv' }
+    const { body } = await api.call('POST', `${BUILDER}/datasets`, { key, body: dataset })
+    const file = { filename: 'a.csv', content_type: 'text/csv' }
+    const path = `${BUILDER}/datasets/${body.dataset_id}/uploads/init`
+    return (await api.call('POST', path, { key, body: file })).body.signed_url
+  }
+  const put = (url: string, raw: Buffer) =>
+    callApi(url, 'PUT', { raw, headers: { 'content-type': 'text/csv' } })
+  const upload = async () => {
+    const form = formOf({ name: randomUUID(), storage_format: 'csv', file: FILE })
+    return api.call('POST', `${BUILDER}/datasets/upload`, { key, ...(await callOf(form)) })
+  }
+  const input = () => uploadInput({ api, key }, endpointId, new File([FILE], 'a.csv', { type: 'text/csv' }))
+
+  it('refuses a signed PUT, a dataset and an input with 503 and Retry-After, and leaves nothing behind', async () => {
+    const url = await signedUrl()
+    // Also beyond the reserve, which an upload does not reach while it still has room.
+    for (const left of [0, 2 * MB]) {
+      disk.fill(left)
+
+      for (const answer of [await put(url, FILE), await upload(), await input()]) assertFull(answer)
+    }
+    assert.deepEqual(readdirSync(join(disk.path, 'objects', 'incoming')), [])
+    const { datasets } = (await api.call('GET', `${BUILDER}/datasets`, { key })).body
+    assert.deepEqual(
+      datasets.filter(({ storage_format, num_samples }: never) => storage_format && num_samples),
+      [],
+    )
+  })
+
+  it('takes the same upload once there is room', async () => {
+    const url = await signedUrl()
+    disk.fill()
+    assertFull(await put(url, FILE))
+    disk.empty()
+
+    assert.equal((await put(url, FILE)).status, 200)
+  })
+
+  it('keeps the reserve for results of admitted work', async () => {
+    // A twentieth of 32 MB is 1.6 MB.
+    disk.fill(1.2 * MB)
+    const url = await signedUrl()
+
+    assertFull(await put(url, Buffer.from('a,b\n')))
+    const { objects } = api.services
+    const options = { contentType: 'text/plain', isAdmitted: true }
+    await objects.put('results/stream', Readable.from([FILE.subarray(0, MB / 4)]), options)
+    await objects.put('results/bytes', FILE.subarray(0, MB / 2), options)
+
+    assert.equal((await objects.head('results/bytes'))?.sizeBytes, MB / 2)
+    await objects.deletePrefix('results/')
+  })
+
+  it('degrades health and needs attention until there is room', async () => {
+    assert.equal((await health(api)).storage.objects, 'ok')
+    disk.fill()
+    await sleep(FRESH_MS)
+
+    const full = await health(api)
+    assert.deepEqual([full.status, full.storage], ['degraded', { database: 'ok', objects: 'full' }])
+    assert.ok(
+      full.reasons.some((reason: string) => /object store is full/.test(reason)),
+      String(full.reasons),
+    )
+    assert.ok((await attention(api)).includes('storage_full object store'))
+
+    disk.empty()
+    await sleep(FRESH_MS)
+    assert.equal((await health(api)).storage.objects, 'ok')
+  })
+})
+
+describe('a full disk of PostgreSQL', function () {
+  this.timeout(60_000)
+
+  it('is 503 with Retry-After on routes that write and in health, and over once there is room', async function () {
+    const mounted = mountSmallDisk(48)
+    if ('missing' in mounted) return skipBecause(this, mounted.missing)
+    using disk = mounted
+    await using database = await startDatabase()
+    await using admin = openDatabase(new URL('/postgres', database.url).href, { max: 1 })
+    const { rows } = await sql<{ data_directory: string }>`show data_directory`.execute(admin)
+    const { uid, gid } = statSync(rows[0]!.data_directory)
+    const place = join(disk.path, 'space')
+    mkdirSync(place)
+    chownSync(place, uid, gid)
+    const name = `small_${randomUUID().replaceAll('-', '')}`
+    await sql.raw(`create tablespace ${name} location '${place}'`).execute(admin)
+    await database.db.destroy()
+    const moved = new URL(database.url).pathname.slice(1)
+    await sql.raw(`alter database ${moved} set tablespace ${name}`).execute(admin)
+    try {
+      const db = openDatabase(database.url)
+      await using api = await startApi({ database: { ...database, db } })
+      const { key, accountId } = await api.account()
+      const endpoint = await buildEndpoint(db, accountId)
+      disk.fill()
+
+      // Rows find room in pages that exist for a while.
+      const description = 'x'.repeat(1_900)
+      const create = () =>
+        api.call('POST', `${BUILDER}/datasets`, {
+          key,
+          body: { dataset_name: randomUUID(), storage_format: 'csv', description },
+        })
+      let answer = await create()
+      for (let i = 0; i < 2_000 && answer.status === 201; i++) answer = await create()
+      assertFull(answer)
+      const task = await api.call('POST', `${BUILDER}/endpoints/${endpoint.id}/infer:async`, {
+        key,
+        body: { input: { text: 'y'.repeat(500_000) } },
+      })
+      assertFull(task)
+      await sleep(FRESH_MS)
+      const full = await health(api)
+      assert.deepEqual([full.status, full.storage.database], ['degraded', 'full'])
+      assert.ok((await attention(api)).includes('storage_full PostgreSQL'))
+
+      disk.empty()
+      assert.equal((await create()).status, 201)
+      await sleep(FRESH_MS)
+      assert.equal((await health(api)).storage.database, 'ok')
+      await db.destroy()
+    } finally {
+      await sql.raw(`drop database ${moved} with (force)`).execute(admin)
+      await sql.raw(`drop tablespace ${name}`).execute(admin)
+      await sql.raw(`create database ${moved}`).execute(admin)
+    }
+  })
+})

@@ -1,0 +1,40 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+/** A real disk of some megabytes. */
+export interface SmallDisk extends Disposable {
+  readonly path: string
+  /** Writes a file that leaves so many bytes free. */
+  fill(leaveBytes?: number): void
+  /** Removes that file. */
+  empty(): void
+}
+
+/** Mounts a tmpfs; `missing` says why this machine cannot. */
+export function mountSmallDisk(megabytes: number): SmallDisk | { missing: string } {
+  const path = mkdtempSync(join(tmpdir(), 'hearth-disk-'))
+  const { status, stderr } = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', path])
+  if (status !== 0) {
+    rmSync(path, { recursive: true })
+    return { missing: `a tmpfs cannot be mounted here: ${String(stderr).trim()}` }
+  }
+  const filler = join(path, 'filler')
+  const free = () => {
+    const { bavail, bsize } = statfsSync(path)
+    return bavail * bsize
+  }
+  return {
+    path,
+    fill(leaveBytes = 0) {
+      rmSync(filler, { force: true })
+      writeFileSync(filler, Buffer.alloc(Math.max(0, free() - leaveBytes)))
+    },
+    empty: () => rmSync(filler, { force: true }),
+    [Symbol.dispose]() {
+      execFileSync('umount', ['--lazy', path])
+      rmSync(path, { recursive: true, force: true })
+    },
+  }
+}
