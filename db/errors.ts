@@ -19,8 +19,11 @@ export const isMissingReference = (err: unknown): boolean => sqlStateOf(err) ===
 /** Returns whether a retry would fail again: bad data, a violated constraint, a wrong statement, a limit of PostgreSQL. */
 export const isPermanent = (err: unknown): boolean => isOfClass(err, '22', '23', '42', '54')
 
-/** Returns whether PostgreSQL ended the transaction because two waited for each other. */
-export const isDeadlock = (err: unknown): boolean => sqlStateOf(err) === '40P01'
+const SERIALIZATION_FAILURES = new Set(['40P01', '40001'])
+
+/** Returns whether PostgreSQL ended the transaction only because another one ran: a deadlock or a serialization failure. */
+export const isSerializationFailure = (err: unknown): boolean =>
+  SERIALIZATION_FAILURES.has(sqlStateOf(err) ?? '')
 
 /**
  * Returns whether PostgreSQL has no room on its disk: `disk_full`, or an `io_error` whose message names it, as that of a

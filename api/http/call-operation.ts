@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import type { TSchema } from 'typebox'
+import { retryTransaction } from '../../db/retry-transaction.ts'
 import type { Database } from '../../db/tables.ts'
 import type { TaskSurface } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
@@ -51,7 +52,8 @@ export async function callOperation(
     return result instanceof Reply ? result.body : result
   }
   const result = route.idempotent
-    ? await db.transaction().execute(async (trx) => {
+    ? await retryTransaction(db, async (trx) => {
+        afterCommit.length = 0
         await call.before?.(trx)
         const body = await run(trx)
         await call.after?.(trx, body)

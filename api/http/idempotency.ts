@@ -2,6 +2,7 @@ import type { Transaction } from 'kysely'
 import { isMissingReference } from '../../db/errors.ts'
 import * as idempotencyRepository from '../../db/repositories/platform/idempotency.ts'
 import type { IdempotencyId, StoredReply } from '../../db/repositories/platform/idempotency.ts'
+import { retryTransaction } from '../../db/retry-transaction.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
 import { isUuid } from '../../domain/uuid.ts'
@@ -85,7 +86,7 @@ export class Idempotency {
     const { db } = this.#services
     const { id } = keyed
     for (;;) {
-      const outgoing = await db.transaction().execute(async (trx) => {
+      const outgoing = await retryTransaction(db, async (trx) => {
         if (!(await takeKey(trx, keyed))) return undefined
         const done = await work(trx)
         await this.#keep(trx, id, done)

@@ -63,12 +63,12 @@ export function pipelineOf(
     route.ifMatch && requireIfMatch,
     respond,
     ...(route.idempotent
-      ? [runInTransaction(route, services, idempotency)]
+      ? [runInTransaction(operation, services, idempotency)]
       : [
           route.admitsWork && stopAtKillSwitch(services.killSwitch),
           route.isLong && takeTurns(services.longAnswers),
+          callHandler(operation, services),
         ]),
-    callHandler(operation, services),
   ]
   return middlewares.filter((middleware) => typeof middleware === 'function')
 }

@@ -115,6 +115,11 @@ export class RequestContext implements AnyRequest {
     this.body = undefined
   }
 
+  /** Drops the actions of a transaction that is repeated. */
+  dropAfterCommit(): void {
+    this.#after = undefined
+  }
+
   runAfterCommit(): void {
     for (const action of this.#after ?? []) action()
   }

@@ -1,27 +1,38 @@
 import type { Transaction } from 'kysely'
+import { retryTransaction } from '../../../db/retry-transaction.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { Services } from '../../services.ts'
 import { type Idempotency, keyOf } from '../idempotency.ts'
 import { passKillSwitch, passKillSwitchIn } from '../kill-switch-gate.ts'
+import type { Operation } from '../operation.ts'
 import type { Outgoing } from '../outgoing.ts'
-import type { AnyRoute } from '../route.ts'
+import { callHandler } from './call-handler.ts'
 import type { Middleware } from './middleware.ts'
 
 /**
  * Runs the handler of an idempotent route in a transaction, together with the key and the stored reply. A request with
- * a known key gets the stored reply, and its handler is not called.
+ * a known key gets the stored reply, and its handler is not called. After a deadlock the handler runs again, so this is
+ * the last middleware: a composed one can be called only once.
  */
-export function runInTransaction(route: AnyRoute, services: Services, idempotency: Idempotency): Middleware {
+export function runInTransaction(
+  operation: Operation,
+  services: Services,
+  idempotency: Idempotency,
+): Middleware {
+  const { route } = operation
   const { db, outbox, killSwitch } = services
+  const call = callHandler(operation, services)
 
-  return async ({ state }, next) => {
+  return async (ctx) => {
+    const { state } = ctx
     const admit = async () => {
       if (route.admitsWork) await passKillSwitch(killSwitch)
       await route.prepare?.(state, services)
     }
     const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
       state.trx = trx
-      await next()
+      state.dropAfterCommit()
+      await call(ctx, async () => {})
       if (route.admitsWork) await passKillSwitchIn(trx)
       if (!state.outgoing) throw new Error(`${route.operationId} is idempotent: it has to return its answer`)
       return state.outgoing
@@ -29,7 +40,7 @@ export function runInTransaction(route: AnyRoute, services: Services, idempotenc
 
     const keyed = keyOf(route, state)
     if (!keyed) await admit()
-    state.outgoing = keyed ? await idempotency.run(keyed, admit, work) : await db.transaction().execute(work)
+    state.outgoing = await (keyed ? idempotency.run(keyed, admit, work) : retryTransaction(db, work))
     state.runAfterCommit()
     outbox.poke()
   }

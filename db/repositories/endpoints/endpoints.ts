@@ -64,7 +64,7 @@ export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<En
     .selectAll()
     .where('id', '=', id)
     .where('deleted_at', 'is', null)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst()
 }
 

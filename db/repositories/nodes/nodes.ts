@@ -176,7 +176,7 @@ export type NodeDecision = Pick<NodeRow, 'id' | 'status' | 'sharing'> & {
 
 /** Finds a node and locks its row until the transaction ends. */
 export const lockNode = (trx: Transaction<Database>, nodeId: string): Promise<NodeRow | undefined> =>
-  trx.selectFrom('node').selectAll().where('id', '=', nodeId).forUpdate().executeTakeFirst()
+  trx.selectFrom('node').selectAll().where('id', '=', nodeId).forNoKeyUpdate().executeTakeFirst()
 
 /**
  * Changes the status of a node; undefined when it is removed or absent. Placement drops a

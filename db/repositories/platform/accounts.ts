@@ -37,7 +37,7 @@ export function findAccount(db: Kysely<Database>, id: string): Promise<AccountRo
 
 /** Finds an account and locks its row until the transaction ends. */
 export function lockAccount(trx: Transaction<Database>, id: string): Promise<AccountRow | undefined> {
-  return trx.selectFrom('account').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+  return trx.selectFrom('account').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
 }
 
 /** Changes the fields that operators may change; `undefined` when the account does not exist. */

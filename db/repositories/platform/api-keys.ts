@@ -38,7 +38,7 @@ export async function createApiKey(
     .selectFrom('account')
     .select('id')
     .where('id', '=', accountId)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirstOrThrow()
   const other = await trx
     .selectFrom('api_key')
@@ -87,7 +87,7 @@ export const findKey = (db: Kysely<Database>, id: string): Promise<ApiKeyRow | u
 
 /** Finds a key and locks its row until the transaction ends. */
 export const lockKey = (trx: Transaction<Database>, id: string): Promise<ApiKeyRow | undefined> =>
-  trx.selectFrom('api_key').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+  trx.selectFrom('api_key').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
 
 /** Finds a key of an account, revoked or not. */
 export const findOwnKey = (
@@ -144,7 +144,7 @@ export async function noteUses(db: Kysely<Database>, ids: readonly string[]): Pr
 
 /** Locks the keys of an account, so that changes that must leave one behind are made one after another. */
 export async function lockKeys(trx: Transaction<Database>, accountId: string): Promise<void> {
-  await trx.selectFrom('account').select('id').where('id', '=', accountId).forUpdate().execute()
+  await trx.selectFrom('account').select('id').where('id', '=', accountId).forNoKeyUpdate().execute()
 }
 
 /** The changes of a key; `undefined` leaves a field as it is. */

@@ -48,7 +48,7 @@ export function findAnyTask(
 
 /** Locks a task, so that changes of its status and of its leases are serialized. */
 export function lockTask(trx: Transaction<Database>, id: string): Promise<TaskRow | undefined> {
-  return trx.selectFrom('task').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+  return trx.selectFrom('task').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
 }
 
 /** Returns the input of a task for the holder of the lease with this token. */
@@ -348,7 +348,7 @@ export function lockOrphans(
     .where('task.status', 'not in', TERMINAL_TASK_STATUSES)
     .where((eb) => eb.or([eb('gateway.id', 'is', null), ranOut]))
     .limit(limit)
-    .forUpdate('task')
+    .forNoKeyUpdate('task')
     .skipLocked()
     .execute()
 }

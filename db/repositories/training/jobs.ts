@@ -69,7 +69,7 @@ export function lockJob(trx: Transaction<Database>, id: string): Promise<JobRow 
     .selectAll()
     .where('id', '=', id)
     .where('deleted_at', 'is', null)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst()
 }
 
@@ -130,7 +130,7 @@ export async function lockTrainingQuota(
     .selectFrom('account')
     .select('training_quota')
     .where('id', '=', accountId)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirstOrThrow()
   const { open } = await trx
     .selectFrom('training_run')

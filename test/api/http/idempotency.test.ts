@@ -43,8 +43,31 @@ const createThing = route({
   },
 })
 
+/** Locks two accounts in the order of the request, and counts what runs after its commit. */
+const lockBoth = route({
+  operationId: 'lockBoth',
+  summary: 'Lock two accounts',
+  method: 'POST',
+  path: '/pairs',
+  auth: 'api-key',
+  idempotent: true,
+  body: Type.Object({ ids: Type.Array(Type.String()) }),
+  success: { status: 200, schema: Type.Object({}) },
+  errors: [],
+
+  async handler({ trx, body, afterCommit }) {
+    afterCommit(() => (committed += 1))
+    for (const id of body.ids) {
+      await sql`select from account where id = ${id}::uuid for update`.execute(trx)
+      await sleep(50)
+    }
+    return {}
+  },
+})
+let committed = 0
+
 const families: Family[] = [
-  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [createThing] },
+  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [createThing, lockBoth] },
 ]
 
 describe('idempotency', () => {
@@ -101,6 +124,23 @@ describe('idempotency', () => {
     assert.equal(again.headers['x-extra'], 'kept')
     assert.equal(await count('once'), 1)
   })
+
+  for (const isKeyed of [true, false]) {
+    it(`repeats a transaction that a deadlock ended, ${isKeyed ? 'with' : 'without'} a key`, async () => {
+      const ids = await Promise.all([1, 2].map(async () => (await api.account()).accountId))
+      const lock = (order: string[]) =>
+        api.call('POST', '/api/builder/v1/pairs', {
+          key,
+          body: { ids: order },
+          headers: isKeyed ? { 'idempotency-key': randomUUID() } : {},
+        })
+      committed = 0
+      const answers = await Promise.all([lock(ids), lock(ids.toReversed())])
+
+      for (const { status, text } of answers) assert.equal(status, 200, text)
+      assert.equal(committed, 2)
+    })
+  }
 
   it('does the work each time without a key', async () => {
     await create(undefined, { name: 'twice' })

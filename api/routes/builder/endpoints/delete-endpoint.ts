@@ -1,10 +1,10 @@
 import type { Transaction } from 'kysely'
-import { againAfterDeadlock } from '../../../../db/deadlocks.ts'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
 import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import * as openWorkRepository from '../../../../db/repositories/platform/open-work.ts'
+import { retryTransaction } from '../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
@@ -31,7 +31,7 @@ export const deleteEndpoint = route({
     const gone = { deleted_at: now(), status: 'inactive' } as const
     const remove = is_base_model ? retireImport : removeEndpoint
     // The endpoints that it replaces are changed as well, and other requests may be changing them.
-    const deleted = await againAfterDeadlock(db, (trx) => remove(trx, seen, gone))
+    const deleted = await retryTransaction(db, (trx) => remove(trx, seen, gone))
     if (!deleted) throw endpointNotFound()
   },
 })

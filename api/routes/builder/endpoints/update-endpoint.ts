@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
-import { againAfterDeadlock } from '../../../../db/deadlocks.ts'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import type { EndpointChange } from '../../../../db/repositories/endpoints/endpoints.ts'
+import { retryTransaction } from '../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { missingForPublic, reviewAfter } from '../../../../domain/endpoint.ts'
@@ -50,7 +50,7 @@ export const updateEndpoint = route({
       })
     }
     // Its replacement is locked as well, which another request may be deleting.
-    const row = await againAfterDeadlock(db, (trx) => apply(trx, change))
+    const row = await retryTransaction(db, (trx) => apply(trx, change))
     return presentEndpoint(row, { accountId, config })
   },
 })

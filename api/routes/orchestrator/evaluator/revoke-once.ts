@@ -1,8 +1,8 @@
 import type { Transaction } from 'kysely'
 import type { Static } from 'typebox'
-import { againAfterDeadlock } from '../../../../db/deadlocks.ts'
 import * as revocationRepository from '../../../../db/repositories/cohorts/revocations.ts'
 import type { Revocation, Stopped } from '../../../../db/repositories/cohorts/revocations.ts'
+import { retryTransaction } from '../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EvaluatorRevocationRow } from '../../../../db/tables/evaluator.ts'
 import type { EvidenceRevocation } from '../../../../schemas/cohort-evaluator.ts'
@@ -30,7 +30,7 @@ export function revokeOnce(
   { reason, effect = 'immediate' }: Static<typeof EvidenceRevocation>,
   steps: Steps,
 ): Promise<EvaluatorRevocationRow> {
-  return againAfterDeadlock(db, async (trx) => {
+  return retryTransaction(db, async (trx) => {
     const subject = await steps.find(trx)
     const first = await revocationRepository.findRevocation(trx, subject)
     if (first && (first.effect === 'immediate' || effect === 'drain')) return first

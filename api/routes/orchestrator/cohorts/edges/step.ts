@@ -1,5 +1,4 @@
 import type { Transaction } from 'kysely'
-import { againAfterDeadlock } from '../../../../../db/deadlocks.ts'
 import { isOpenCohort } from '../../../../../db/repositories/cohorts/cohorts.ts'
 import * as edgeCallRepository from '../../../../../db/repositories/cohorts/edge-calls.ts'
 import * as edgeRepository from '../../../../../db/repositories/cohorts/edges.ts'
@@ -10,6 +9,7 @@ import {
   lockEvidence,
 } from '../../../../../db/repositories/cohorts/evidence.ts'
 import { isAnyRevoked } from '../../../../../db/repositories/cohorts/spaces.ts'
+import { retryTransaction } from '../../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import type { CohortEdgeAttemptRow } from '../../../../../db/tables/cohort-edges.ts'
 import type { CohortEdgeRow } from '../../../../../db/tables/cohorts.ts'
@@ -71,7 +71,7 @@ export function atEdge<A extends object>(
   call: EdgeCall,
   work: (step: EdgeStep, isRepeat: boolean) => Promise<A>,
 ): Promise<A> {
-  return againAfterDeadlock(db, async (trx) => {
+  return retryTransaction(db, async (trx) => {
     const step = await openStep(trx, call)
     const key = {
       edge_id: call.edgeId,

@@ -1,0 +1,29 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Kysely, Transaction } from 'kysely'
+import { isSerializationFailure } from './errors.ts'
+import type { Database } from './tables.ts'
+
+const MAX_ATTEMPTS = 5
+/** The pause after the first failure; each later one is twice as long, and half of each is random. */
+const FIRST_DELAY_MS = 10
+
+/**
+ * Runs a transaction, and runs it again if PostgreSQL has ended it because of a deadlock or a serialization failure.
+ * `work` has no effect outside the transaction, so it is safe to repeat; it must reset what it keeps in memory. Locks
+ * are taken in an order that avoids deadlocks where all rows are known; this is for the other cases.
+ */
+export async function retryTransaction<T>(
+  db: Kysely<Database>,
+  work: (trx: Transaction<Database>) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await db.transaction().execute(work)
+    } catch (err) {
+      if (!isSerializationFailure(err) || attempt === MAX_ATTEMPTS) throw err
+    }
+    // Without the random part, the transactions that met in a deadlock would meet again.
+    const delayMs = FIRST_DELAY_MS * 2 ** (attempt - 1)
+    await sleep(delayMs * (0.5 + Math.random() / 2))
+  }
+}
