@@ -25,7 +25,7 @@ import {
 import { BadPayloadError } from './exchange.ts'
 import { openGguf } from './gguf.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
-import type { Output } from './output.ts'
+import { ANY_ARGUMENTS, type ModelFunction, type Output } from './output.ts'
 import { promptTokens } from './prompt-length.ts'
 import { UnusableError } from './unusable-error.ts'
 
@@ -156,15 +156,16 @@ export class ChatModel {
       isOneCall: output.isOneCall,
       onText: listener.onText,
     })
-    const options = await this.#options({ output, sampling, text }, listener, calls)
-    const wrapper = output.isForced ? callingAtOnce(this.#wrapper) : this.#wrapper
-    const chatWrapper = state ? continuing(wrapper, state.tokens) : wrapper
+    const functions = await this.#usable(output.functions)
+    const form = { ...output, ...(functions && { functions }) }
+    const options = await this.#options({ output: form, sampling, text }, listener, calls)
+    const chatWrapper = state ? continuing(this.#wrapper, state.tokens) : this.#wrapperFor(output, functions)
     const sequence = await this.#take()
     try {
       listener.signal.throwIfAborted()
       if (state) await loadState(sequence, state)
       const chat = new this.#binding.LlamaChat({ contextSequence: sequence, chatWrapper })
-      const prompt = state?.tokens.length ?? (await this.#promptTokens(history, options))
+      const prompt = state?.tokens.length ?? (await this.#promptTokens(history, functions, listener))
       const before = sequence.tokenMeter.getState()
       const generated = await chat.generateResponse(history, options)
       listener.signal.throwIfAborted()
@@ -183,7 +184,16 @@ export class ChatModel {
     }
   }
 
-  async #promptTokens(history: HistoryItem[], { functions, signal }: GenerateOptions): Promise<number> {
+  #wrapperFor({ isForced, json }: Output, functions: Output['functions']): ChatWrapper {
+    if (isForced) return callingAtOnce(this.#wrapper)
+    return functions && json !== undefined ? describing(this.#wrapper, functions) : this.#wrapper
+  }
+
+  async #promptTokens(
+    history: HistoryItem[],
+    functions: Output['functions'],
+    { signal }: Listener,
+  ): Promise<number> {
     const text = this.#contextText(history, functions)
     const tokens = await this.#tokensOf(text, signal)
     return tokens.length
@@ -235,24 +245,44 @@ export class ChatModel {
         frequencyPenalty,
       },
       ...(grammar !== undefined && { grammar }),
-      ...(functions && {
-        functions,
-        documentFunctionParams: true,
-        ...(output.isOneCall && { maxParallelFunctionCalls: 1 }),
-        onFunctionCallParamsChunk: (chunk) => calls.add(chunk),
-        onFunctionCall: ({ functionName }) => calls.end(functionName),
-      }),
+      // A grammar holds the whole text, so a call in it is text as well, and `AnswerText` reads it.
+      ...(functions &&
+        grammar === undefined && {
+          functions,
+          documentFunctionParams: true,
+          ...(output.isOneCall && { maxParallelFunctionCalls: 1 }),
+          onFunctionCallParamsChunk: (chunk) => calls.add(chunk),
+          onFunctionCall: ({ functionName }) => calls.end(functionName),
+        }),
     }
   }
 
-  async #grammar({ json, functions = {} }: Output): Promise<unknown> {
-    for (const [name, { params }] of Object.entries(functions)) {
-      // The library compiles the grammar of a call when it begins, which is too late to refuse the request.
-      if (params) await this.#compiled(params, 'tools', `the parameters of ${name} in tools`)
+  /**
+   * Compiles the parameters of each function, since the library compiles them when a call begins, which is too late to
+   * reject the request. Parameters that are too large become any object, unless the request insists on them.
+   */
+  async #usable(functions: Output['functions']): Promise<Output['functions']> {
+    const checked: [string, ModelFunction][] = []
+    for (const [name, one] of Object.entries(functions ?? {})) {
+      const what = `the parameters of ${name} in tools`
+      const compiled = one.params && this.#compiled(one.params, 'tools', what)
+      const isUsable = await Promise.resolve(compiled).then(
+        () => true,
+        (err: unknown) => {
+          if (one.isStrict) throw err
+          return false
+        },
+      )
+      checked.push([name, isUsable ? one : { ...one, params: ANY_ARGUMENTS }])
     }
+    return functions && Object.fromEntries(checked)
+  }
+
+  async #grammar({ json, functions }: Output): Promise<unknown> {
     if (json === undefined) return undefined
     if (json === 'object') return this.#llama.getGrammarFor('json')
-    return this.#compiled(json, 'response_format.json_schema.schema')
+    const schema = functions ? { oneOf: [json, ...callSchemas(functions)] } : json
+    return this.#compiled(schema, 'response_format.json_schema.schema')
   }
 
   async #compiled(schema: GrammarSchema, field: string, what = field): Promise<unknown> {
@@ -287,6 +317,24 @@ function callingAtOnce(wrapper: ChatWrapper): ChatWrapper {
       },
     },
   }) as ChatWrapper
+}
+
+/** Returns the same template, except that it describes these functions to the model in any case. */
+function describing(wrapper: ChatWrapper, functions: Record<string, ModelFunction>): ChatWrapper {
+  const described = { availableFunctions: functions, documentFunctionParams: true }
+  return Object.create(wrapper, {
+    generateContextState: {
+      value: (options: ContextOptions) => wrapper.generateContextState({ ...options, ...described }),
+    },
+  }) as ChatWrapper
+}
+
+/** The schemas of calls as text, in the form that `BareCalls` reads. */
+function callSchemas(functions: Record<string, ModelFunction>): GrammarSchema[] {
+  return Object.entries(functions).map(([name, { params = { type: 'object', properties: {} } }]) => ({
+    type: 'object',
+    properties: { name: { const: name }, arguments: params },
+  }))
 }
 
 /** Returns the same template, except that these tokens are the prompt. */

@@ -8,25 +8,35 @@ export type GrammarSchema = Schema
 export interface GrammarSchemaOptions {
   /** The location of the schema in the request. */
   field: string
-  /** True to refuse keywords that a grammar cannot enforce; otherwise they are ignored. */
+  /** True to reject a schema whose structure a grammar cannot enforce; otherwise that part accepts any value. */
   isStrict: boolean
 }
 
-/** Keywords that restrict a value and that no grammar here can enforce. */
-const BEYOND = (
-  'pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems ' +
-  'contains patternProperties propertyNames dependentRequired dependentSchemas not if'
-).split(' ')
+/** Keywords that change which values have the right structure, and that no grammar here can enforce. */
+const STRUCTURAL =
+  'contains patternProperties propertyNames dependentRequired dependentSchemas dependencies not if'.split(' ')
+/**
+ * Keywords that narrow a single value. They are left out of the grammar even with `strict`, because clients send them
+ * by default (`Field(ge=0)` of pydantic) and check the value again when they parse it.
+ */
+const BOUNDS =
+  'pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems format'.split(' ')
 const FORMATS = new Set(['date-time', 'time', 'date'])
 const SIMPLE = new Set(['string', 'number', 'integer', 'boolean', 'null'])
-const MOST_INTEGERS = 256
+const MAX_LISTED_INTEGERS = 256
+/** `allOf` repeats the parts that it joins, so a small schema can describe a huge one. */
+const MAX_PARTS = 10_000
+/** llama.cpp's own limit is 512. */
+const MAX_DEPTH = 200
 const ANY: Schema = {
   oneOf: [{ type: [...SIMPLE] }, { type: 'array' }, { type: 'object', additionalProperties: true }],
 }
+/** Keywords that `allOf` may repeat with other values, because they restrict nothing. */
+const NOTES = new Set('title description default examples deprecated readOnly writeOnly $comment'.split(' '))
 
 /**
- * Translates a JSON Schema for the grammar. Throws an `UnusableError` with the location of a keyword
- * that cannot be enforced.
+ * Translates a JSON Schema for the grammar. Throws an `UnusableError` with the location of a part that cannot be
+ * enforced when `isStrict`, and of a part that is no JSON Schema at all.
  */
 export function grammarSchema(schema: unknown, options: GrammarSchemaOptions): GrammarSchema {
   return new Translation(schema, options).root()
@@ -35,38 +45,43 @@ export function grammarSchema(schema: unknown, options: GrammarSchemaOptions): G
 class Translation {
   readonly #schema: unknown
   readonly #options: GrammarSchemaOptions
-  readonly #definitions: Schema
+  /** The name in `$defs` of each schema that a reference names, by the reference. */
+  readonly #names = new Map<string, string>()
+  readonly #definitions: Schema = {}
+  #parts = 0
+  #depth = 0
 
   constructor(schema: unknown, options: GrammarSchemaOptions) {
     this.#schema = schema
     this.#options = options
-    const { $defs, definitions } = isSchema(schema) ? schema : {}
-    this.#definitions = { ...(isSchema(definitions) && definitions), ...(isSchema($defs) && $defs) }
   }
 
   root(): GrammarSchema {
-    const { field } = this.#options
-    const names = Object.keys(this.#definitions)
-    const defs = names.map((name) => [name, this.#walk(this.#definitions[name], `${field}.$defs.${name}`)])
-    return {
-      ...this.#walk(this.#schema, field),
-      ...(names.length > 0 && { $defs: Object.fromEntries(defs) as Schema }),
-    }
+    const root = this.#walk(this.#schema, this.#options.field)
+    return this.#names.size > 0 ? { ...root, $defs: this.#definitions } : root
   }
 
   #walk(schema: unknown, at: string): Schema {
+    if (++this.#parts > MAX_PARTS || this.#depth > MAX_DEPTH) {
+      const { field } = this.#options
+      throw new UnusableError(`${field} is too large or too deep for a grammar of llama.cpp`, field)
+    }
+    this.#depth += 1
+    const translated = this.#translate(schema, at)
+    this.#depth -= 1
+    return translated
+  }
+
+  #translate(schema: unknown, at: string): Schema {
     if (schema === true) return ANY
+    if (schema === false) return this.#beyond(at, ': false accepts no value, so it')
     if (!isSchema(schema)) throw new UnusableError(`${at} must be a JSON schema`, at)
     if (schema['$ref'] !== undefined) return this.#reference(schema['$ref'], at)
-    if (Array.isArray(schema['allOf']) && schema['allOf'].length === 1) {
-      const { allOf, ...rest } = schema
-      return this.#walk({ ...rest, ...(allOf as Schema[])[0] }, at)
-    }
+    if (Array.isArray(schema['allOf'])) return this.#all(schema, at)
     const choices = schema['oneOf'] ?? schema['anyOf']
     if (choices !== undefined) return this.#choice(choices, at)
-    if (schema['allOf'] !== undefined) this.#beyond(`${at}.allOf`)
-    if (schema['const'] !== undefined) return { const: this.#plain(schema['const'], `${at}.const`) }
-    if (schema['enum'] !== undefined) return this.#enumeration(schema['enum'], `${at}.enum`)
+    if (schema['const'] !== undefined) return literal(schema['const'])
+    if (schema['enum'] !== undefined) return this.#enumeration(schema, at)
     return this.#typed(schema, at)
   }
 
@@ -77,22 +92,25 @@ class Translation {
     }
     const range = type === 'integer' ? integersOf(schema) : undefined
     if (range) return { enum: range }
-    for (const keyword of BEYOND) if (schema[keyword] !== undefined) this.#beyond(`${at}.${keyword}`)
+    for (const keyword of STRUCTURAL) if (schema[keyword] !== undefined) this.#beyond(`${at}.${keyword}`)
     if (type === undefined) return ANY
     if (type === 'object') return this.#object(schema, at)
     if (type === 'array') return this.#array(schema, at)
-    if (type === 'string') return this.#string(schema, at)
+    if (type === 'string') return stringOf(schema)
     if (typeof type === 'string' && SIMPLE.has(type)) return { type }
-    throw new UnusableError(`${at}.type is no type of JSON: ${JSON.stringify(type)}`, `${at}.type`)
+    return this.#beyond(`${at}.type`, `: ${JSON.stringify(type)} is no type of JSON, so it`)
   }
 
   #object(schema: Schema, at: string): Schema {
     const { properties = {}, required = [], additionalProperties } = schema
     if (!isSchema(properties))
       throw new UnusableError(`${at}.properties must be an object`, `${at}.properties`)
-    const names = Object.keys(properties)
-    const missing = (Array.isArray(required) ? required : []).find((name) => !names.includes(String(name)))
-    if (missing !== undefined) this.#beyond(`${at}.required`, `: ${String(missing)} has no schema, so it`)
+    const needed = Array.isArray(required) ? required.map(String) : []
+    const names = Object.keys(properties).filter(
+      (name) => properties[name] !== false || needed.includes(name),
+    )
+    const missing = needed.find((name) => !names.includes(name))
+    if (missing !== undefined) this.#beyond(`${at}.required`, `: ${missing} has no schema, so it`)
     if (Number(schema['maxProperties']) < names.length) this.#beyond(`${at}.maxProperties`)
     // Unnamed properties are optional, and the grammar omits them: a model writes only what the schema names.
     const others = additionalProperties ?? schema['properties'] === undefined
@@ -107,58 +125,106 @@ class Translation {
     }
   }
 
+  /** Tuples are written in both ways: `items` as a list up to draft 7, `prefixItems` since 2020-12. */
   #array(schema: Schema, at: string): Schema {
-    const { items, prefixItems } = schema
-    if (prefixItems !== undefined && !Array.isArray(prefixItems)) {
+    const isOldTuple = Array.isArray(schema['items'])
+    const [first, firstAt] = isOldTuple ? [schema['items'], 'items'] : [schema['prefixItems'], 'prefixItems']
+    const [rest, restAt] = isOldTuple
+      ? [schema['additionalItems'], 'additionalItems']
+      : [schema['items'], 'items']
+    if (first !== undefined && !Array.isArray(first)) {
       throw new UnusableError(`${at}.prefixItems must be a list`, `${at}.prefixItems`)
     }
+    const limits = numbersOf(schema, ['minItems', 'maxItems'])
+    const prefix = ((first as unknown[] | undefined) ?? []).slice(0, Number(limits['maxItems'] ?? Infinity))
     return {
       type: 'array',
-      ...(items !== undefined && { items: this.#walk(items, `${at}.items`) }),
-      ...(prefixItems && {
-        prefixItems: prefixItems.map((item, index) => this.#walk(item, `${at}.prefixItems.${index}`)),
+      ...(rest !== undefined && rest !== false && { items: this.#walk(rest, `${at}.${restAt}`) }),
+      ...(prefix.length > 0 && {
+        prefixItems: prefix.map((item, index) => this.#walk(item, `${at}.${firstAt}.${index}`)),
       }),
-      ...numbersOf(schema, ['minItems', 'maxItems']),
+      ...limits,
+      ...(rest === false && { maxItems: prefix.length }),
     }
-  }
-
-  #string(schema: Schema, at: string): Schema {
-    const { format } = schema
-    if (format === undefined) return { type: 'string', ...numbersOf(schema, ['minLength', 'maxLength']) }
-    if (typeof format === 'string' && FORMATS.has(format)) return { type: 'string', format }
-    this.#beyond(`${at}.format`)
-    return { type: 'string' }
   }
 
   #choice(choices: unknown, at: string): Schema {
     if (!Array.isArray(choices) || choices.length === 0) {
       throw new UnusableError(`${at}.anyOf must be a list of JSON schemas`, `${at}.anyOf`)
     }
-    return { oneOf: choices.map((choice, index) => this.#walk(choice, `${at}.anyOf.${index}`)) }
+    const open = choices.map((choice, index) => ({ choice: choice as unknown, at: `${at}.anyOf.${index}` }))
+    const possible = open.filter(({ choice }) => choice !== false)
+    return { oneOf: (possible.length > 0 ? possible : open).map((one) => this.#walk(one.choice, one.at)) }
   }
 
-  #enumeration(values: unknown, at: string): Schema {
-    if (!Array.isArray(values) || values.length === 0) {
-      throw new UnusableError(`${at} must be a list of values`, at)
+  #enumeration(schema: Schema, at: string): Schema {
+    const { enum: values, ...others } = schema
+    if (!Array.isArray(values)) throw new UnusableError(`${at}.enum must be a list of values`, `${at}.enum`)
+    if (values.length === 0) {
+      this.#beyond(`${at}.enum`, ': an empty list accepts no value, so it')
+      return this.#typed(others, at)
     }
-    return { enum: values.map((value) => this.#plain(value, at)) }
+    if (values.every((value) => value === null || typeof value !== 'object')) return { enum: values }
+    return { oneOf: values.map(literal) }
   }
 
-  #plain(value: unknown, at: string): unknown {
-    if (value === null || typeof value !== 'object') return value
-    throw new UnusableError(`${at} may hold texts, numbers, true, false and null here`, at)
+  /** Joins the parts of `allOf` where their keywords do not meet; the others cannot be held together. */
+  #all(schema: Schema, at: string): Schema {
+    const { allOf, ...own } = schema
+    const given = allOf as unknown[]
+    const [only] = given
+    const isNoted = Object.keys(own).every((keyword) => NOTES.has(keyword))
+    if (given.length === 1 && isNoted) return this.#walk(only, at)
+    if (given.some((part) => this.#isEndless(part, new Set()))) return this.#beyond(`${at}.allOf`)
+    const parts = given.map((part) => this.#target(part))
+    const joined = parts.every(isSchema) && parts.reduce<Schema | undefined>(joinSchemas, own)
+    if (joined) return this.#walk(joined, at)
+    this.#beyond(`${at}.allOf`)
+    return this.#walk(own, at)
+  }
+
+  /** Follows a reference to the schema that it names, through other references; these must not be endless. */
+  #target(schema: unknown): unknown {
+    const ref = isSchema(schema) ? schema['$ref'] : undefined
+    return ref === undefined ? schema : this.#target(schemaAt(this.#schema, ref))
   }
 
   #reference(ref: unknown, at: string): Schema {
-    const name = typeof ref === 'string' ? /^#\/(?:\$defs|definitions)\/(.+)$/.exec(ref)?.[1] : undefined
-    if (name !== undefined && name in this.#definitions) return { $ref: `#/$defs/${name}` }
-    throw new UnusableError(`${at}.$ref names nothing in $defs: ${JSON.stringify(ref)}`, `${at}.$ref`)
+    const target = schemaAt(this.#schema, ref)
+    if (typeof ref !== 'string' || target === undefined || this.#isEndless(target, new Set())) {
+      return this.#beyond(`${at}.$ref`, `: ${JSON.stringify(ref)} names no schema of this request, so it`)
+    }
+    const known = this.#names.get(ref)
+    if (known !== undefined) return { $ref: `#/$defs/${known}` }
+    const last = /\w+$/.exec(ref)?.[0] ?? ''
+    const isFree = /^[A-Za-z_]/.test(last) && !Object.hasOwn(this.#definitions, last)
+    const name = isFree ? last : `d${this.#names.size}`
+    this.#definitions[name] = ANY
+    this.#names.set(ref, name)
+    this.#definitions[name] = this.#walk(target, at)
+    return { $ref: `#/$defs/${name}` }
   }
 
-  #beyond(at: string, detail = ''): void {
-    if (!this.#options.isStrict) return
+  /** True if a schema leads to itself before it accepts a character, which no grammar can read. */
+  #isEndless(schema: unknown, open: Set<unknown>): boolean {
+    if (!isSchema(schema)) return false
+    if (open.has(schema)) return true
+    const next = [schema['anyOf'], schema['oneOf'], schema['allOf']].flatMap((list) =>
+      Array.isArray(list) ? (list as unknown[]) : [],
+    )
+    if (schema['$ref'] !== undefined) next.push(schemaAt(this.#schema, schema['$ref']))
+    open.add(schema)
+    const isEndless = next.some((one) => this.#isEndless(one, open))
+    open.delete(schema)
+    return isEndless
+  }
+
+  /** Rejects a part of a strict schema; returns a schema of any value in its place otherwise. */
+  #beyond(at: string, detail = ''): Schema {
+    if (!this.#options.isStrict) return ANY
     throw new UnusableError(
-      `${at}${detail} cannot be held to by this model server: leave it out, or serve the model on PyTorch`,
+      `${at}${detail} cannot be enforced by this model server: remove it, leave out strict, or serve the model ` +
+        'with PyTorch',
       at,
     )
   }
@@ -173,16 +239,78 @@ function impliedType(schema: Schema): string | undefined {
   return undefined
 }
 
+function stringOf(schema: Schema): Schema {
+  const { format } = schema
+  if (typeof format === 'string' && FORMATS.has(format)) return { type: 'string', format }
+  return { type: 'string', ...numbersOf(schema, ['minLength', 'maxLength']) }
+}
+
 /** Lists a short range of integers. */
 function integersOf({ minimum, maximum, ...others }: Schema): number[] | undefined {
   if (typeof minimum !== 'number' || typeof maximum !== 'number') return undefined
   const first = Math.ceil(minimum)
   const count = Math.floor(maximum) - first + 1
-  if (count < 1 || count > MOST_INTEGERS || BEYOND.some((keyword) => keyword in others)) return undefined
+  const isNarrower = [...STRUCTURAL, ...BOUNDS].some((keyword) => keyword in others)
+  if (count < 1 || count > MAX_LISTED_INTEGERS || isNarrower) return undefined
   return Array.from({ length: count }, (_, index) => first + index)
+}
+
+/** A schema that accepts one value alone; a grammar's own constants are neither objects nor lists. */
+function literal(value: unknown): Schema {
+  if (Array.isArray(value)) {
+    const { length } = value
+    return { type: 'array', ...(length > 0 && { prefixItems: value.map(literal) }), maxItems: length }
+  }
+  if (!isSchema(value)) return { const: value }
+  const properties = Object.fromEntries(Object.entries(value).map(([name, one]) => [name, literal(one)]))
+  return { type: 'object', properties, additionalProperties: false }
+}
+
+/** Joins two schemas that both have to hold; undefined where a keyword stands in both with other values. */
+function joinSchemas(one: Schema | undefined, other: unknown): Schema | undefined {
+  if (!one || !isSchema(other)) return undefined
+  const joined: Schema = { ...one }
+  for (const [keyword, value] of Object.entries(other)) {
+    const before = joined[keyword]
+    if (before === undefined || NOTES.has(keyword)) joined[keyword] = before ?? value
+    else if (keyword === 'properties' && isSchema(before) && isSchema(value)) {
+      const both = Object.keys(value).filter((name) => name in before)
+      joined[keyword] = {
+        ...before,
+        ...value,
+        ...Object.fromEntries(both.map((name) => [name, { allOf: [before[name], value[name]] }])),
+      }
+    } else if (keyword === 'required' || keyword === 'allOf') {
+      joined[keyword] = [...new Set([...(before as unknown[]), ...(value as unknown[])])]
+    } else if (keyword === '$defs' || keyword === 'definitions') continue
+    else if (JSON.stringify(before) !== JSON.stringify(value)) return undefined
+  }
+  return joined
 }
 
 const numbersOf = (schema: Schema, names: readonly string[]): Schema =>
   Object.fromEntries(
     names.flatMap((name) => (typeof schema[name] === 'number' ? [[name, schema[name]]] : [])),
   )
+
+/**
+ * Returns the part of a JSON Schema that a `$ref` names: `#`, or `#/` and a JSON Pointer (RFC 6901) that may be
+ * percent-encoded. Undefined for anything else, such as the address of another document.
+ */
+function schemaAt(root: unknown, ref: unknown): unknown {
+  if (typeof ref !== 'string' || !/^#(?:\/|$)/.test(ref)) return undefined
+  const steps = decoded(ref).split('/').slice(1)
+  return steps.reduce<unknown>((part, step) => {
+    if (typeof part !== 'object' || part === null) return undefined
+    const name = step.replaceAll('~1', '/').replaceAll('~0', '~')
+    return Object.hasOwn(part, name) ? (part as Record<string, unknown>)[name] : undefined
+  }, root)
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

@@ -1,11 +1,16 @@
-import { type GrammarSchema, grammarSchema } from './grammar-schema.ts'
+import { type GrammarSchema, type GrammarSchemaOptions, grammarSchema } from './grammar-schema.ts'
 import { UnusableError } from './unusable-error.ts'
 
 export interface ModelFunction {
   description: string
   /** Absent for a function without arguments. */
   params?: GrammarSchema
+  /** True when the arguments must have the structure of `params`, or the request is rejected. */
+  isStrict: boolean
 }
+
+/** Arguments whose schema no grammar can hold, where the request does not insist on it. */
+export const ANY_ARGUMENTS: GrammarSchema = { type: 'object', additionalProperties: true }
 
 /** The required form of one response. */
 export interface Output {
@@ -14,7 +19,7 @@ export interface Output {
   /** True when the response must consist of calls. */
   isForced: boolean
   isOneCall: boolean
-  /** Set when the text must be JSON: of this schema, or any object. */
+  /** Set when the text must be JSON: of this schema, or any object. With `functions`, the model may call instead. */
   json?: GrammarSchema | 'object'
 }
 
@@ -53,16 +58,11 @@ export function readOutput(body: OutputBody): Output {
     throw new UnusableError(`tool_choice names ${named}, which is not among tools`, 'tool_choice')
   }
   const isForced = named !== undefined || choice === 'required'
-  if (json !== undefined && !isForced) {
-    throw new UnusableError(
-      'response_format goes together with tools only where tool_choice says none or asks for a call',
-      'response_format',
-    )
-  }
   return {
     functions: Object.fromEntries(chosen.map(({ name, ...one }) => [name, one])),
     isForced,
     isOneCall: named !== undefined || body.parallel_tool_calls === false,
+    ...(json !== undefined && !isForced && { json }),
   }
 }
 
@@ -93,19 +93,32 @@ function functionOf(tool: unknown, index: number): NamedFunction {
   if (parameters !== undefined && (typeof parameters !== 'object' || Array.isArray(parameters))) {
     throw new UnusableError(`${field} must be a JSON schema of an object`, field)
   }
+  const isStrict = one?.strict === true
   return {
     name,
     description: typeof one?.description === 'string' ? one.description : '',
     // Arguments are always an object, whether the schema says so or not.
-    ...(parameters && {
-      params: grammarSchema({ ...parameters, type: 'object' }, { field, isStrict: one?.strict === true }),
-    }),
+    ...(parameters && { params: paramsOf({ ...parameters, type: 'object' }, { field, isStrict }) }),
+    isStrict,
+  }
+}
+
+/** One odd schema among the many tools of an agent must not fail its chats, unless the request insists on it. */
+function paramsOf(parameters: object, options: GrammarSchemaOptions): GrammarSchema {
+  try {
+    return grammarSchema(parameters, options)
+  } catch (err) {
+    if (options.isStrict || !(err instanceof UnusableError)) throw err
+    return ANY_ARGUMENTS
   }
 }
 
 function jsonOf(format: unknown): Output['json'] {
   if (format === undefined || format === null) return undefined
-  const { type, json_schema: inner } = format as { type?: unknown; json_schema?: { schema?: unknown } }
+  const { type, json_schema: inner } = format as {
+    type?: unknown
+    json_schema?: { schema?: unknown; strict?: unknown }
+  }
   if (type === 'text') return undefined
   if (type === 'json_object') return 'object'
   if (type !== 'json_schema') {
@@ -113,5 +126,5 @@ function jsonOf(format: unknown): Output['json'] {
     throw new UnusableError(`${field} must be text, json_object or json_schema`, field)
   }
   const field = 'response_format.json_schema.schema'
-  return grammarSchema(inner?.schema, { field, isStrict: true })
+  return grammarSchema(inner?.schema, { field, isStrict: inner?.strict === true })
 }

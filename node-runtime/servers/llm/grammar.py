@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from .calls import TOOL_CLOSE, TOOL_OPEN
 from .model import Guided, LanguageModel, Unusable
-from .output import Output, Tool
+from .output import ANY_OBJECT, Output, Tool
 from .text import Answer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Grammars:
         if not output.tools and output.schema is None:
             return None
         tokenizer = self._load()
-        schema = None if output.schema is None else self._checked(output.schema, output.schema_field, lenient=False)
+        schema = None if output.schema is None else self._checked(output.schema, output.schema_field, output.strict)
         rules = self._call_rules(output.tools)
         begin = self._mark(TOOL_OPEN)
         again = "" if output.one_call else f'("\\n"? {begin} inside)*'
@@ -61,7 +61,14 @@ class Grammars:
         names = " | ".join(f"call_{number}" for number in range(len(tools)))
         rules = [f'inside: "\\n"? ({names}) "\\n"? {self._mark(TOOL_CLOSE)}']
         for number, tool in enumerate(tools):
-            schema = self._checked(tool.parameters, tool.field, lenient=not tool.strict)
+            try:
+                schema = self._checked(tool.parameters, tool.field, tool.strict)
+            except Unusable:
+                # One odd schema among the many tools of an agent must not fail its chats, unless the
+                # request insists on it.
+                if tool.strict:
+                    raise
+                schema = self._checked(ANY_OBJECT, tool.field, strict=False)
             begin = json.dumps(f'{{"name": {json.dumps(tool.name)}, "arguments": ')
             rules.append(f'call_{number}: {begin} %json {schema} "}}"')
         return "\n".join(rules) + "\n"
@@ -72,10 +79,10 @@ class Grammars:
         tokens = self._load().tokenize_str(tag)
         return f"<[{tokens[0]}]>" if len(tokens) == 1 else json.dumps(tag)
 
-    def _checked(self, schema: dict[str, Any], field: str, *, lenient: bool) -> str:
+    def _checked(self, schema: dict[str, Any], field: str, strict: bool) -> str:
         from llguidance import LLMatcher
 
-        text = json.dumps({**schema, "x-guidance": {**LAYOUT, "lenient": lenient}})
+        text = json.dumps({**schema, "x-guidance": {**LAYOUT, "lenient": not strict}})
         grammar = LLMatcher.grammar_from_json_schema(text)
         failed, messages = LLMatcher.validate_grammar_with_warnings(grammar, self._load())
         if failed:

@@ -40,6 +40,8 @@ class Output:
     # If set, the text is JSON of this schema, at `schema_field` of the request.
     schema: dict[str, Any] | None = None
     schema_field: str = "response_format"
+    # True if a part of that schema that cannot be enforced is an error.
+    strict: bool = False
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Output:
@@ -53,9 +55,9 @@ class Output:
             raise Unusable("tool_choice must be none, auto, required, or name a function", "tool_choice")
         if not tools and (name is not None or choice == "required"):
             raise Unusable("tool_choice asks for a call, but tools names no function", "tool_choice")
-        schema, field = _schema(body.get("response_format"))
+        schema, field, strict = _schema(body.get("response_format"))
         if not tools or choice == "none":
-            return cls(schema=schema, schema_field=field)
+            return cls(schema=schema, schema_field=field, strict=strict)
         if name is not None:
             chosen = [number for number, tool in enumerate(tools) if tool.name == name]
             if not chosen:
@@ -63,7 +65,7 @@ class Output:
             described, tools = [described[chosen[0]]], (tools[chosen[0]],)
         forced = name is not None or choice == "required"
         one_call = name is not None or body.get("parallel_tool_calls") is False
-        return cls(described, tools, forced, one_call, None if forced else schema, field)
+        return cls(described, tools, forced, one_call, None if forced else schema, field, strict)
 
 
 def _named(choice: Any) -> str | None:
@@ -93,14 +95,14 @@ def _tool(number: int, tool: Any) -> Tool:
     return Tool(name, schema, function.get("strict") is True, field)
 
 
-def _schema(form: Any) -> tuple[dict[str, Any] | None, str]:
+def _schema(form: Any) -> tuple[dict[str, Any] | None, str, bool]:
     if form is None:
-        return None, ""
+        return None, "", False
     kind = form.get("type") if isinstance(form, dict) else None
     if kind == "text":
-        return None, ""
+        return None, "", False
     if kind == "json_object":
-        return ANY_OBJECT, "response_format"
+        return ANY_OBJECT, "response_format", False
     if kind != "json_schema":
         raise Unusable(f"response_format.type must be {FORMATS}", "response_format.type")
     field = "response_format.json_schema.schema"
@@ -108,4 +110,4 @@ def _schema(form: Any) -> tuple[dict[str, Any] | None, str]:
     schema = inner.get("schema") if isinstance(inner, dict) else None
     if not isinstance(schema, dict):
         raise Unusable(f"{field} must be a JSON schema", field)
-    return schema, field
+    return schema, field, inner.get("strict") is True

@@ -33,7 +33,17 @@ const WEATHER = { type: 'function', function: { name: 'get_weather' } }
 const CALLS = { messages: MESSAGES, tools: TOOLS, max_tokens: 400 }
 /** Nine characters that are free: only chance or its absence decides what they are. */
 const FREE = { type: 'string', minLength: 9, maxLength: 9 }
-const formatOf = (schema: unknown) => ({ type: 'json_schema', json_schema: { name: 'answer', schema } })
+const formatOf = (schema: unknown, strict?: boolean) => ({
+  type: 'json_schema',
+  json_schema: { name: 'answer', schema, strict },
+})
+/** Schemas as clients send them that some part of a model server cannot enforce. */
+const ODD = {
+  fn: { properties: { a: { type: 'texte' } } },
+  empty: { properties: { a: { type: 'string', enum: [] } } },
+  far: { properties: { a: { $ref: 'https://schemas.example/a.json' } } },
+  huge: { properties: { a: { type: 'string', minLength: 5_000 } } },
+}
 
 const validate = new Ajv2020()
 const isPlace = validate.compile(PLACE)
@@ -211,14 +221,53 @@ for (const [name, form, require, says] of [
       assert.notEqual(await choiceOf(asked), undefined)
     })
 
-    it('takes a schema for the text beside tools, or says that it cannot', async () => {
+    it('takes a schema for the text next to tools, and holds the text or the call to its schema', async () => {
       const asked = { ...CALLS, response_format: formatOf(PLACE), parallel_tool_calls: false }
-      const { status, body } = await world.chat(model.name, asked)
+      const { message, finish_reason } = await choiceOf(asked)
 
-      const { choices, error } = body as AnyBody
-      if (form === 'gguf') return assert.deepEqual([status, error.param], [400, 'response_format'])
-      const { content, tool_calls } = choices[0].message
-      assert.ok(tool_calls?.length === 1 || isPlace(JSON.parse(content)))
+      const [call] = message.tool_calls ?? []
+      assert.equal(finish_reason, call ? 'tool_calls' : 'stop')
+      if (!call) return assert.ok(isPlace(JSON.parse(message.content)), message.content)
+      assert.ok(
+        call.function.name === 'now' || isPlace(JSON.parse(call.function.arguments)),
+        JSON.stringify(call),
+      )
+    })
+
+    it('chats with tools whose schemas it cannot enforce, unless strict insists on them', async () => {
+      const odd = Object.entries(ODD).map(([called, parameters]) => tool(called, parameters))
+      const { message } = await choiceOf({ ...CALLS, tools: [...odd, ...TOOLS], tool_choice: WEATHER })
+
+      assert.ok(isPlace(JSON.parse(message.tool_calls[0].function.arguments)))
+      const [first] = odd.map(({ function: one }) => ({
+        type: 'function',
+        function: { ...one, strict: true },
+      }))
+      const { status, body } = await world.chat(model.name, { ...CALLS, tools: [first, ...TOOLS] })
+      assert.deepEqual([status, (body as AnyBody).error.type], [400, 'invalid_request_error'])
+    })
+
+    it('accepts what pydantic writes for bounds, formats and sets, with strict as its clients send it', async () => {
+      const properties = {
+        age: { type: 'integer', minimum: 0 },
+        share: { type: 'number', exclusiveMinimum: 0, maximum: 1 },
+        mail: { type: 'string', format: 'email', maxLength: 9 },
+        code: { type: 'string', pattern: '^[A-Z]{3}$' },
+        tags: { type: 'array', items: { enum: ['a', 'b'] }, maxItems: 2 },
+        when: { allOf: [{ $ref: '#/$defs/When' }], description: 'a day' },
+      }
+      const When = { type: 'object', properties: { day: { enum: ['Mon', 'Tue'] } }, required: ['day'] }
+      const schema = { type: 'object', properties, required: Object.keys(properties), $defs: { When } }
+      const { message } = await choiceOf({
+        messages: MESSAGES,
+        max_tokens: 900,
+        temperature: 0,
+        response_format: formatOf(schema, true),
+      })
+
+      const text = message.content as string
+      assert.match(text, /^\s*\{\s*"age": ?-?\d/)
+      if (form === 'folder') assert.doesNotMatch(text, /"age": ?-/)
     })
 
     if (form === 'gguf') {
@@ -243,13 +292,19 @@ for (const [name, form, require, says] of [
       ['stop', { stop: [1] }],
       ['tools', { tools: {} }],
       ['tools[1].function.name', { tools: [tool('now'), tool('')] }],
-      ['tools[0].function.parameters', { tools: [tool('f', { properties: { a: { type: 'texte' } } })] }],
+      [
+        'tools[0].function.parameters',
+        { tools: [{ type: 'function', function: { ...tool('f', ODD.fn).function, strict: true } }] },
+      ],
       ['tool_choice', { tool_choice: 'required' }],
       ['tool_choice', { tools: TOOLS, tool_choice: { type: 'function', function: { name: 'other' } } }],
       ['response_format.type', { response_format: { type: 'xml' } }],
       ['response_format.json_schema.schema', { response_format: { type: 'json_schema' } }],
-      ['response_format.json_schema.schema', { response_format: formatOf({ type: 'texte' }) }],
-      ['response_format.json_schema.schema', { response_format: formatOf({ not: { type: 'string' } }) }],
+      ['response_format.json_schema.schema', { response_format: formatOf({ type: 'texte' }, true) }],
+      [
+        'response_format.json_schema.schema',
+        { response_format: formatOf({ not: { type: 'string' } }, true) },
+      ],
     ] as const) {
       it(`refuses ${JSON.stringify(asked)} with 400 and the name of the field`, async () => {
         const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...asked })
