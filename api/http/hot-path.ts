@@ -36,6 +36,8 @@ export function hotPath(
     .map(({ operation, middlewares }) => entryOf(operation, compose([...around, ...middlewares])))
 
   return (req, res) => {
+    // Many clients of MCP end the address with a slash.
+    if (req.url === '/mcp/') req.url = '/mcp'
     const { url = '', method } = req
     if (req.headers.host === undefined) return false
     for (const { operation, run, paramsIn } of entries) {

@@ -1,6 +1,7 @@
 import formats from 'ajv-formats'
-import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
+import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
+import { AbsentNulls } from '../../domain/absent-nulls.ts'
 import { ApiError, invalid, invalidFor } from '../../domain/errors.ts'
 import { toIssues, type Where } from './issues.ts'
 
@@ -48,7 +49,7 @@ class Compiler {
 
     return (value, large = false) => {
       first ??= this.#first.compile(schema)
-      if (first(value)) return value
+      if (first(value) || isValidWithoutNulls(first, value)) return value
       if (large) throw invalidFor(toIssues(where, first.errors ?? [], schema), where)
 
       all ??= this.#all.compile(schema)
@@ -56,6 +57,14 @@ class Compiler {
       throw invalidFor(toIssues(where, errors ?? [], schema), where)
     }
   }
+}
+
+/** Validates a value that is invalid once more, without the optional fields that are null and may not be. */
+function isValidWithoutNulls(validate: ValidateFunction, value: unknown): boolean {
+  const nulls = new AbsentNulls<ErrorObject>(value)
+  while (nulls.remove(validate.errors ?? [])) if (validate(value)) return true
+  validate.errors = [...nulls.faults]
+  return false
 }
 
 const strict = new Compiler(false)

@@ -32,9 +32,11 @@ export async function admit(
 ): Promise<Admitted> {
   const endpoint = await callableEndpoint(services, accountId, endpointId)
   if (endpoint.runtime_profile === TOOL_PROFILE) requireToolNode(services, { endpoint, accountId })
-  const input = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
-  const checking = services.inputChecks.check(endpoint, accountId, { value: body.input, json: input })
+  const json = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
+  const given = { value: body.input, json }
+  const checking = services.inputChecks.check(endpoint, accountId, given)
   if (checking) await checking
+  const input = given.json
   if (limits) services.keyMeters.admit({ keyId, limits }, endpoint)
   if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, keyId, input, surface }
   return { endpoint, accountId, keyId, input: chatInput(body, input), surface }

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { CallableEndpointRow } from '../../db/repositories/endpoints/callable.ts'
+import { AbsentNulls } from '../../domain/absent-nulls.ts'
 import { ApiError, invalidFor, type Issue, temporaryError } from '../../domain/errors.ts'
 import {
   type CompiledSchema,
@@ -28,10 +29,10 @@ const MOST_WORK = 1_000_000
 
 type Endpoint = Pick<CallableEndpointRow, 'schema_key' | 'input_schema'>
 
-/** An input as the client sent it, parsed and as JSON text. */
+/** An input as the client sent it, parsed and as JSON text; a check removes optional members that are null. */
 export interface GivenInput {
-  value: unknown
-  json: Uint8Array
+  readonly value: unknown
+  json: Buffer
 }
 
 /**
@@ -58,18 +59,30 @@ export class InputChecks {
     if (compiled === 'large' || compiled.perPlace * input.json.byteLength > MOST_WORK) {
       return this.#checkAside(endpoint, accountId, input)
     }
-    refuse(faultsOf(compiled.validate, input.value))
+    const nulls = new AbsentNulls<Fault>(input.value)
+    while (nulls.remove(faultsOf(compiled.validate, input.value)));
+    refuse(nulls.faults)
+    if (nulls.hasRemoved) input.json = jsonOf(input)
     return undefined
   }
 
   async #checkAside(
     { schema_key: key, input_schema }: Endpoint,
     accountId: string,
-    { json }: GivenInput,
+    input: GivenInput,
   ): Promise<void> {
-    const result = await this.#checks.check({ owner: accountId, key, schema: input_schema, value: json })
-    if ('faults' in result) return refuse(result.faults)
-    throw notChecked(result)
+    const nulls = new AbsentNulls<Fault>(input.value)
+    for (;;) {
+      const result = await this.#checks.check({
+        owner: accountId,
+        key,
+        schema: input_schema,
+        value: input.json,
+      })
+      if (!('faults' in result)) throw notChecked(result)
+      if (!nulls.remove(result.faults)) return refuse(nulls.faults)
+      input.json = jsonOf(input)
+    }
   }
 
   #compiledOf(endpoint: Endpoint): CompiledSchema | 'large' {
@@ -82,6 +95,8 @@ export class InputChecks {
     return compiled
   }
 }
+
+const jsonOf = ({ value }: GivenInput): Buffer => Buffer.from(JSON.stringify(value))
 
 const isSmall = (schema: string): boolean =>
   schema.length <= SMALL_BYTES && schema.split('"pattern').length <= FEW_PATTERNS + 1

@@ -2,7 +2,7 @@ import { createMcpHandler, type McpHttpHandler } from '@modelcontextprotocol/ser
 import { invalid } from '../../domain/errors.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
-import { readMessage } from './message.ts'
+import { readMessage, removeNullParams } from './message.ts'
 import type { Offer } from './offer.ts'
 import { checkOrigin } from './origin.ts'
 import { RawList } from './raw-list.ts'
@@ -10,7 +10,7 @@ import { refusalOf } from './refusals.ts'
 import { serverFor } from './server.ts'
 import { ToolChanges } from './tool-changes.ts'
 import type { AccountRequest, RequestOfAccount } from './tool.ts'
-import { refuse, sendResponse, webRequest } from './web.ts'
+import { acceptedForms, refuse, sendResponse, webRequest } from './web.ts'
 import { withoutLimit } from './without-limit.ts'
 
 /** Serves the requests to `/mcp` of one gateway, in both revisions of the protocol. */
@@ -37,6 +37,7 @@ export class McpHandler {
     checkOrigin(req, services.gateway.baseUrl)
     if (Array.isArray(body))
       throw invalid(['body'], 'must be one message: this revision of the protocol has no batches')
+    removeNullParams(body)
     const message = readMessage(body)
     const refusal = message && refusalOf(message, req.headers)
     if (refusal) return refuse(refusal, request)
@@ -46,13 +47,16 @@ export class McpHandler {
       authInfo: { token: '', clientId: caller.keyId, scopes: [caller.role], extra: { on } },
       parsedBody: body,
     }
-    const answer = () => this.#handler.fetch(webRequest(request), options)
     const isListening = message?.method === 'subscriptions/listen'
+    const forms = acceptedForms(req)
+    // A subscription is a stream that does not end, so there is no other form of it.
+    const asked = isListening && !forms.stream ? { json: false, stream: false } : forms
+    const answer = () => this.#handler.fetch(webRequest(request, asked), options)
     const response = await (isListening ? this.#listen(on, answer) : answer())
     const { res, signal } = request
     // A client that listens would keep the gateway from stopping; it listens again at another one.
     const until = isListening ? AbortSignal.any([signal, services.stopping.signal]) : signal
-    await sendResponse(response, { res, signal: until }, list)
+    await sendResponse(response, { res, signal: until, forms }, list)
   }
 
   async #listen<T>(on: RequestOfAccount, answer: () => T): Promise<Awaited<T>> {

@@ -14,6 +14,14 @@ export function readMessage(body: unknown): ClientMessage | undefined {
   return { id: typeof id === 'string' || typeof id === 'number' ? id : undefined, method, params }
 }
 
+/** Removes `params` that are null, and those among them: clients of several languages write absent ones so. */
+export function removeNullParams(body: unknown): void {
+  const message = body as { params?: unknown } | null
+  if (member(message, 'params') === null) delete message?.params
+  const params = member(message, 'params') as Record<string, unknown> | undefined
+  for (const name of Object.keys(params ?? {})) if (params?.[name] === null) delete params[name]
+}
+
 const member = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined
 

@@ -1,17 +1,38 @@
 import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
 import type { AnyRequest } from '../http/route.ts'
 import type { RawList } from './raw-list.ts'
 import type { Refusal } from './refusals.ts'
 
-/** The headers that the protocol reads, beside its own. */
-const READ: ReadonlySet<string> = new Set(['accept', 'content-type', 'last-event-id'])
+/** The headers that the protocol reads, in addition to its own. */
+const READ: ReadonlySet<string> = new Set(['content-type', 'last-event-id'])
 
-/** Returns the head of a request as the protocol's server takes it, without the credential. */
-export function webRequest({ req, signal }: AnyRequest): Request {
+const STREAM = 'text/event-stream'
+const JSON_TYPE = 'application/json'
+
+/** The forms of a response that a client accepts. */
+export interface AcceptedForms {
+  readonly json: boolean
+  readonly stream: boolean
+}
+
+/** Reads the header Accept; a client without one accepts both forms. */
+export function acceptedForms({ headers: { accept = '*/*' } }: IncomingMessage): AcceptedForms {
+  const types = accept.split(',').map((range) => range.split(';', 1)[0]?.trim().toLowerCase())
+  const accepts = (...names: string[]) => names.some((name) => types.includes(name))
+  return { json: accepts(JSON_TYPE, 'application/*', '*/*'), stream: accepts(STREAM, 'text/*', '*/*') }
+}
+
+/**
+ * Returns the head of a request as the protocol's server takes it, without the credential. That server rejects a
+ * client that accepts one form alone, and `sendResponse` sends it that form.
+ */
+export function webRequest({ req, signal }: AnyRequest, { json, stream }: AcceptedForms): Request {
   const headers = new Headers()
   for (const [name, value] of Object.entries(req.headers)) {
     if (typeof value === 'string' && (name.startsWith('mcp-') || READ.has(name))) headers.set(name, value)
   }
+  if (json || stream) headers.set('accept', `${JSON_TYPE}, ${STREAM}`)
   return new Request('http://gateway/mcp', { method: 'POST', headers, signal })
 }
 
@@ -22,16 +43,20 @@ export function refuse({ status, body }: Refusal, { res }: AnyRequest): void {
   res.writeHead(status, { ...headers, 'content-length': text.length }).end(text)
 }
 
-/** Sends a response of the protocol's server: at once when it is whole, else as its events come until the signal aborts. */
+/**
+ * Sends a response of the protocol's server: at once when it is whole, else as its events come until the signal aborts.
+ * A client that accepts one form alone gets the same message in it, without the progress before it in JSON.
+ */
 export async function sendResponse(
-  response: Response,
-  { res, signal }: Pick<AnyRequest, 'res' | 'signal'>,
+  given: Response,
+  { res, signal, forms }: Pick<AnyRequest, 'res' | 'signal'> & { forms: AcceptedForms },
   list: RawList,
 ): Promise<void> {
+  const response = await inForm(given, forms)
   const { status, headers, body } = response
   for (const [name, value] of headers) res.setHeader(name, value)
   if (!headers.has('cache-control')) res.setHeader('cache-control', 'no-store')
-  if (!body || !headers.get('content-type')?.startsWith('text/event-stream')) {
+  if (!body || !isStream(response)) {
     const pieces = list.fill(await response.text())
     res.cork()
     res.writeHead(status, { 'content-length': pieces.reduce((sum, { length }) => sum + length, 0) })
@@ -56,4 +81,25 @@ export async function sendResponse(
     signal.removeEventListener('abort', leave)
     res.end()
   }
+}
+
+const isStream = ({ headers }: Response): boolean => headers.get('content-type')?.startsWith(STREAM) === true
+
+async function inForm(response: Response, { json, stream }: AcceptedForms): Promise<Response> {
+  const { status, body } = response
+  if (!body || !response.ok) return response
+  if (isStream(response)) return stream ? response : whole(await response.text(), status, JSON_TYPE)
+  return json ? response : whole(await response.text(), status, STREAM)
+}
+
+/** Returns the message of a response in the other form. */
+function whole(text: string, status: number, form: string): Response {
+  const body = form === STREAM ? `event: message\ndata: ${text}\n\n` : lastMessage(text)
+  return new Response(body, { status, headers: { 'content-type': form } })
+}
+
+/** Returns the last message of an event stream, which is the response; those before it are notifications. */
+function lastMessage(events: string): string {
+  const messages = events.split('\n').filter((line) => line.startsWith('data:'))
+  return messages.at(-1)?.slice('data:'.length).trim() ?? ''
 }

@@ -116,6 +116,57 @@ describe('requests to /mcp', () => {
     assert.match(body.error.message, /must be one message/)
   })
 
+  for (const [accepted, form] of [
+    ['text/event-stream', 'text/event-stream'],
+    ['application/json', 'application/json'],
+    ['application/json; q=0.5, text/plain', 'application/json'],
+    ['*/*', undefined],
+    [undefined, undefined],
+  ] as const) {
+    it(`answers a client that accepts ${accepted ?? 'anything without saying so'}`, async () => {
+      const call = { ...LIST, method: 'tools/call', params: { name: 'list_endpoints', arguments: {} } }
+      for (const body of [LIST, call]) {
+        const response = await fetch(`${api.baseUrl}/mcp/`, {
+          method: 'POST',
+          headers: {
+            authorization: `Bearer ${key}`,
+            'content-type': 'application/json',
+            ...(accepted && { accept: accepted }),
+          },
+          body: JSON.stringify(body),
+        })
+
+        const type = response.headers.get('content-type')
+        const text = await response.text()
+        assert.equal(response.status, 200, text)
+        if (form) assert.ok(type?.startsWith(form), type ?? 'none')
+        const json = type?.startsWith('text/event-stream') ? /^data: ?(.+)$/m.exec(text)?.[1] : text
+        assert.ok(JSON.parse(json ?? '').result, text)
+      }
+    })
+  }
+
+  it('rejects a client that accepts neither form with 406', async () => {
+    assert.equal((await post({ accept: 'text/html' })).status, 406)
+  })
+
+  it('takes null for absent arguments, parameters and optional fields of arguments', async () => {
+    const called = async (params: object) => {
+      const { status, body, text } = await post({}, { ...LIST, method: 'tools/call', params })
+      assert.equal(status, 200)
+      return body?.result ?? JSON.parse(/^data: ?(.+)$/m.exec(text)?.[1] ?? '{}').result
+    }
+    const listed = await called({ name: 'list_endpoints', arguments: { limit: null, search: null } })
+    const bare = await called({ name: 'list_endpoints', arguments: null })
+    const needed = await called({ name: 'get_endpoint', arguments: { endpoint_id: null } })
+
+    assert.deepEqual([listed.isError ?? false, bare.isError ?? false], [false, false])
+    assert.equal(needed.isError, true)
+    assert.match(needed.content[0].text, /endpoint_id: .*(?:text|must)/)
+    const { status } = await post({}, { ...LIST, params: null })
+    assert.equal(status, 200)
+  })
+
   it('name one fault of a large call, however many it has', async () => {
     await using mcp = await connectMcp(api, key)
     const unknown = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`member_${i}`, i]))
