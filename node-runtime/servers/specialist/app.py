@@ -23,7 +23,7 @@ class SpecialistApp(JsonApp):
 
     def __init__(self, layout: Layout, tokenization: Tokenization, engine: Engine) -> None:
         self._model = TextModel(layout, tokenization, engine)
-        self._openai = openai_tasks(self._model, tokenization.decode)
+        self._openai = openai_tasks(self._model, tokenization)
         self._natural = next(iter(self._model.tasks))
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:

@@ -53,7 +53,9 @@ def count_of(body: Mapping[str, Any], name: str) -> int | None:
 
 def truncates(body: Mapping[str, Any]) -> bool:
     """Returns whether texts that are too long are cut."""
-    value = body.get("truncate", True)
+    value = body.get("truncate")
+    if value is None:
+        return True
     if not isinstance(value, bool):
         raise InputProblem("truncate must be true or false", "/truncate")
     return value

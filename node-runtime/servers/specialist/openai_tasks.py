@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -14,15 +14,22 @@ from answers import InputProblem
 from specialist.fields import MOST_TEXTS, count_of
 from specialist.tasks import Task, TextModel
 
-Decode = Callable[[Sequence[int]], str]
+class Decode(Protocol):
+    """Turns tokens of a model into text."""
+
+    def unknown(self, ids: Sequence[int]) -> int | None:
+        """Returns the first id that is no token of the model."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of tokens."""
 
 
-def openai_tasks(model: TextModel, decode: Decode) -> dict[str, Task]:
-    """Returns the tasks of a model by their paths; `decode` turns tokens of the model into a text."""
+def openai_tasks(model: TextModel, tokens: Decode) -> dict[str, Task]:
+    """Returns the tasks of a model by their paths; `tokens` reads inputs that are tokens of the model."""
     tasks = model.tasks
     routes: dict[str, Task] = {}
     if "embeddings" in tasks:
-        routes["/v1/embeddings"] = partial(_embeddings, tasks["embeddings"], decode)
+        routes["/v1/embeddings"] = partial(_embeddings, tasks["embeddings"], tokens)
     if "rerank" in tasks:
         routes["/v1/rerank"] = routes["/v2/rerank"] = partial(_rerank, tasks["rerank"])
     if "moderation" in tasks:
@@ -105,11 +112,15 @@ def _text(part: Any, decode: Decode | None, path: str) -> str:
 
 
 def _decoded(tokens: Sequence[int], decode: Decode, path: str) -> str:
-    try:
-        return decode(tokens)
-    # The library raises it for numbers beyond 32 bits; tokens that it does not know are left out.
-    except OverflowError:
-        raise InputProblem("input has tokens that this model does not know", path) from None
+    unknown = decode.unknown(tokens)
+    if unknown is not None:
+        raise InputProblem(
+            f"input has the token id {unknown}, which is not in the vocabulary of this model. Send the text itself: "
+            "clients that tokenize with the vocabulary of another model have a setting for that, such as "
+            "check_embedding_ctx_length=False of LangChain",
+            path,
+        )
+    return decode.decode(tokens)
 
 
 def _is_token(value: Any) -> bool:

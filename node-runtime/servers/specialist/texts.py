@@ -19,6 +19,9 @@ WIDER = 8
 # The last tokens of a text that was cut within a word may differ from those of the whole text.
 MARGIN = 32
 
+# The library takes ids of 32 bits.
+LARGEST_ID = 2**32 - 1
+
 # One text, or a pair of them.
 Text = str | tuple[str, str]
 
@@ -54,6 +57,10 @@ class Tokenization:
         if self._lowercases:
             texts = [_each(text, str.lower) for text in texts]
         return self._encode(texts, CHARACTERS * self.max_tokens)
+
+    def unknown(self, ids: Sequence[int]) -> int | None:
+        """Returns the first id that is no token of this model. The library would leave it out of the text."""
+        return next((one for one in ids if one > LARGEST_ID or self._tokenizer.id_to_token(one) is None), None)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of tokens, without those that only mark its ends."""

@@ -42,7 +42,8 @@ export function countOf(body: Body, name: string): number | undefined {
 }
 
 /** Returns whether texts that are too long are cut. */
-export function truncates({ truncate = true }: Body): boolean {
+export function truncates(body: Body): boolean {
+  const truncate = body['truncate'] ?? true
   if (typeof truncate === 'boolean') return truncate
   throw new InputProblem('truncate must be true or false', '/truncate')
 }

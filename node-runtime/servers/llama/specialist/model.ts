@@ -93,10 +93,15 @@ export class SpecialistModel {
     return isProbability ? number : 1 / (1 + Math.exp(-number))
   }
 
-  /** Returns the text of tokens; undefined when the vocabulary lacks one of them. */
-  decode(ids: readonly number[]): string | undefined {
-    const known = this.#model.fileInfo.metadata.tokenizer?.ggml?.tokens?.length ?? 0
-    return ids.every((id) => id < known) ? this.#model.detokenize(ids) : undefined
+  /** Returns the first id that is no token of this model. */
+  unknownToken(ids: readonly number[]): number | undefined {
+    const count = this.#model.fileInfo.metadata.tokenizer?.ggml?.tokens?.length ?? 0
+    return ids.find((id) => id >= count)
+  }
+
+  /** Returns the text of tokens of this model. */
+  decode(ids: readonly number[]): string {
+    return this.#model.detokenize(ids)
   }
 
   async #numbers(ids: readonly number[], width: number | undefined): Promise<number[]> {

@@ -48,9 +48,14 @@ function inputs(model: SpecialistModel, value: unknown): string[] {
 }
 
 function decoded(model: SpecialistModel, tokens: readonly number[], path: string): string {
-  const text = model.decode(tokens)
-  if (text !== undefined) return text
-  throw new InputProblem('input has tokens that this model does not know', path)
+  const unknown = model.unknownToken(tokens)
+  if (unknown === undefined) return model.decode(tokens)
+  throw new InputProblem(
+    `input has the token id ${unknown}, which is not in the vocabulary of this model. Send the text itself: clients ` +
+      'that tokenize with the vocabulary of another model have a setting for that, such as ' +
+      'check_embedding_ctx_length=False of LangChain',
+    path,
+  )
 }
 
 function documentOf(value: unknown, index: number): string {

@@ -96,6 +96,59 @@ describe('the OpenAI surface of models of texts', function () {
     assert.ok(isNear(one.data[0]?.embedding ?? [], many.data[0]?.embedding ?? []))
   })
 
+  it('names a token that is not in the vocabulary of the model, rather than leaving it out', async () => {
+    const model = models.embeddings.name
+    for (const input of [[5, 999_999], [[5], [6, 2 ** 40]], [[1_820, 2_579, 39_935]]]) {
+      const { status, body, text } = await post('/v1/embeddings', { model, input })
+
+      assert.equal(status, 422, text)
+      assert.match(
+        body.error.message,
+        /has the token id \d+, which is not in the vocabulary .*Send the text itself/,
+      )
+      assert.equal(body.error.param, 'input')
+    }
+  })
+
+  it('takes null for an optional field as its absence', async () => {
+    const model = models.embeddings.name
+    const query = 'Where?'
+    const [plain, nulls] = [
+      await post('/v1/embeddings', { model, input: 'a' }),
+      await post('/v1/embeddings', {
+        model,
+        input: 'a',
+        encoding_format: null,
+        dimensions: null,
+        truncate: null,
+      }),
+    ]
+    const ranked = await post('/v1/rerank', {
+      model: models.rerank.name,
+      query,
+      documents: TEXTS,
+      top_n: null,
+      return_documents: null,
+    })
+    const moderated = await post('/v1/moderations', {
+      model: models.moderation.name,
+      input: 'a',
+      truncate: null,
+    })
+
+    assert.equal(nulls.status, 200, nulls.text)
+    assert.deepEqual(nulls.body.data, plain.body.data)
+    assert.equal(ranked.status, 200, ranked.text)
+    assert.equal(ranked.body.results.length, TEXTS.length)
+    assert.equal(moderated.status, 200, moderated.text)
+    const inferred = await post(`/api/builder/v1/endpoints/${model}/infer`, {
+      input: { text: 'a', dimensions: null, truncate: null },
+      max_tokens: null,
+    })
+    assert.equal(inferred.status, 200, inferred.text)
+    assert.ok(isNear(inferred.body.result.embedding, plain.body.data[0].embedding))
+  })
+
   it('ranks for the clients of Cohere and of Jina, the best first, with the scores of infer', async () => {
     const query = 'Where does the dog sleep?'
     const { scores } = (await inferred('rerank', { query, documents: TEXTS })) as { scores: number[] }
@@ -142,6 +195,7 @@ describe('the OpenAI surface of models of texts', function () {
   it('names the field of a request that it cannot answer', async () => {
     const [e, r, m] = [models.embeddings.name, models.rerank.name, models.moderation.name]
     const cases = [
+      ['/v1/embeddings', { model: null, input: 'a' }, 422, 'model'],
       ['/v1/embeddings', { input: 'a' }, 422, 'model'],
       ['/v1/embeddings', { model: e }, 422, 'input'],
       ['/v1/embeddings', { model: e, input: [] }, 422, 'input'],
