@@ -5,6 +5,9 @@ const MARKS = ['[TOOL_CALLS]', '<|python_tag|>']
 /** The mark is a token of its own, so it is never part of a model's text. */
 const PYTHON_MARK = '<|python_tag|>'
 
+/** White space in front of a call is not part of the response, so it is held back; models write a few line breaks. */
+const MAX_LEADING_SPACE = 16
+
 export interface AnswerTextOptions {
   stops: readonly string[]
   /** Functions that may be called in text; empty when a grammar constrains the response. */
@@ -58,7 +61,10 @@ export class AnswerText {
   #step(): boolean {
     const { names, stops } = this.#options
     const mayCall = names.length > 0
-    if (this.#isFresh && mayCall && this.#held.trim() === '') return false
+    if (this.#isFresh && mayCall && this.#held.trim() === '') {
+      if (this.#held.length <= MAX_LEADING_SPACE) return false
+      this.#isFresh = false
+    }
     if (this.#isFresh && mayCall && this.#beginsBare()) return this.#begin('')
     const places = this.#marks.map((mark) => this.#held.indexOf(mark)).filter((at) => at !== -1)
     const found = places.length > 0 ? Math.min(...places) : undefined

@@ -33,6 +33,16 @@ class CallReader:
         """The text after the closing tag."""
         return self.text[self._at :]
 
+    @property
+    def may_continue(self) -> bool:
+        """True while the text so far is the beginning of a call, and not a whole one or other text."""
+        begun = self.text.strip()
+        if not begun:
+            return True
+        value = ValueEnd()
+        value.find(begun, 0)
+        return begun.startswith("{") and not value.found
+
     def add(self, text: str) -> list[dict[str, Any]]:
         """Returns the fragments that are ready."""
         self.text += text

@@ -7,7 +7,7 @@ from typing import Any
 
 from .bare_calls import BARE_MARKS, BareReader
 from .calls import TOOL_OPEN, CallReader
-from .thoughts import Thoughts, open_end
+from .thoughts import MAX_LEADING_SPACE, Thoughts, open_end
 
 # The marks that open a tool call in the text of a model.
 CALL_MARKS = (TOOL_OPEN, *BARE_MARKS)
@@ -118,10 +118,11 @@ class Answer:
         self._call = None
         fragments = call.end()
         self.tool_calls += len(fragments)
-        if call.is_streamed and not call.is_whole:
-            # The call was cut off, so the response must not look as if it
-            # ended with a complete one.
+        if not call.is_whole and (call.is_streamed or call.may_continue):
+            # The call was cut off: its beginning is no text for readers, and the response must
+            # not look as if it ended with a complete call.
             self._call = call
+            return pieces
         return pieces + (_fragments(fragments) if call.is_streamed else [Piece(text=TOOL_OPEN + call.text)])
 
     def _take(self, text: str, pieces: list[Piece]) -> None:
@@ -135,7 +136,9 @@ class Answer:
         if isinstance(self._call, BareReader):
             return self._step_in_bare(self._call, pieces)
         if self._is_fresh and self.names and self.bare_calls and not self._held.strip():
-            return False
+            if len(self._held) <= MAX_LEADING_SPACE:
+                return False
+            self._is_fresh = False
         if self._begins_bare():
             self._call = BareReader(self.tool_calls, self.names, one_call=self.one_call)
             return True
@@ -186,7 +189,8 @@ class Answer:
         self._call, self._held, self._is_fresh = None, call.rest + self._held, False
 
     def _is_padding(self, text: str) -> bool:
-        return bool(self.tool_calls) and not text.strip()
+        """True for white space after a call, and for the beginning of a tag that was cut off there."""
+        return bool(self.tool_calls) and any(mark.startswith(text.strip()) for mark in CALL_MARKS)
 
     def _step_in_call(self, call: CallReader, pieces: list[Piece]) -> bool:
         text, self._held = self._held, ""

@@ -6,6 +6,9 @@ from __future__ import annotations
 TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 THOUGHT_MARKS = tuple(tag for pair in TAGS for tag in pair)
 
+# White space in front of a tag is dropped with it, so it is held back; models write a few line breaks at most.
+MAX_LEADING_SPACE = 16
+
 
 def open_end(text: str, marks: tuple[str, ...]) -> int:
     """Returns the number of characters at the end that may begin a mark."""
@@ -70,7 +73,8 @@ class Thoughts:
             if begun.startswith(opening):
                 self._held, self._closing, self._may_begin = begun[len(opening) :], closing, False
                 return True
-        if not any(opening.startswith(begun) for opening, _ in TAGS):
+        lead = len(self._held) - len(begun)
+        if lead > MAX_LEADING_SPACE or not any(opening.startswith(begun) for opening, _ in TAGS):
             # The response begins at once and retains its white space.
             self._may_begin = self._is_blank = False
         return False

@@ -31,6 +31,7 @@ def read(
         "thought": "".join(piece.thought for piece in pieces),
         "calls": calls,
         "fragments": len(fragments),
+        "pieces": sum(bool(piece.text) for piece in pieces),
         "cut": answer.in_call,
         "stopped": answer.stopped,
     }

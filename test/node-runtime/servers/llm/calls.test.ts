@@ -13,6 +13,8 @@ interface Told {
   stopped: boolean
   calls: [name: string, given: string][]
   fragments: number
+  /** The number of pieces with text. */
+  pieces: number
   cut: boolean
 }
 
@@ -90,8 +92,33 @@ describe('tool calls in the text of a model on PyTorch', function () {
     ])
 
     assert.deepEqual([wrong?.text, wrong?.calls], ['<tool_call>no JSON</tool_call> so', []])
-    assert.deepEqual([open?.text, open?.calls], ['<tool_call>{"na', []])
+    assert.deepEqual([open?.text, open?.calls, open?.cut], ['', [], true])
     assert.deepEqual([cut?.calls, cut?.cut], [[['f', '{"a": 1']], true])
+  })
+
+  it('never leak the beginning of a call that max_tokens cut off', async () => {
+    const call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    const cuts = [
+      '<tool_call>{"na',
+      '<tool_call>\n',
+      '<tool_',
+      '<tool_call>{"arguments": {"a": [1, 2], "b": "}',
+    ].map((begun) => [`${call}\n${begun}`])
+
+    for (const answer of await told(cuts)) assert.deepEqual([answer.text, answer.calls], ['', [['f', '{}']]])
+  })
+
+  it('do not hold back white space without an end', async () => {
+    const [lines, late, near] = await told([
+      letters('\n'.repeat(40)),
+      letters(`${'\n'.repeat(40)}{"name": "f"}`),
+      letters(`\n\n{"name": "f", "parameters": {}}`),
+    ])
+
+    assert.deepEqual([lines?.text, lines?.calls], ['\n'.repeat(40), []])
+    assert.ok((lines?.pieces ?? 0) > 20, 'white space beyond what a tag may follow is passed on as it comes')
+    assert.equal(late?.calls.length, 0)
+    assert.deepEqual(near?.calls, [['f', '{}']])
   })
 
   it('stand alone as JSON in an answer of Llama 3, and are told in fragments all the same', async () => {
