@@ -40,12 +40,18 @@ export function signingSecret(text: string, earlier: string[]): string[] {
   )
 }
 
-/** Parses an option that lists tools. */
-export function toolList(text: string): string[] {
-  const tools = text.split(',').map((tool) => tool.trim())
-  if (tools.every(Boolean)) return tools
-  throw new InvalidArgumentError('It has to be a list such as sales-*,training.merge without empty names.')
+/** Returns the parser of an option that lists names. */
+const listLike = (example: string) => (text: string) => {
+  const names = text.split(',').map((name) => name.trim())
+  if (names.every(Boolean)) return names
+  throw new InvalidArgumentError(`It has to be a list such as ${example} without empty names.`)
 }
+
+/** Parses an option that lists tools. */
+export const toolList = listLike('sales-*,training.merge')
+
+/** Parses an option that lists names or ids of endpoints. */
+export const nameList = listLike('sales-2026,tiny')
 
 /** Parses an option that must not be blank. */
 export function filled(text: string): string {

@@ -18,7 +18,7 @@ function meantBy(given: string[]): string[] {
   return word === 'help' && rest.length > 0 ? [...rest, '--help'] : args
 }
 
-/** Takes `--profile NAME` from before the noun, which is the one of this program in front of `models import` as well. */
+/** Takes `--profile NAME` from before the noun; after it, it is an option of the verb. */
 function withoutProfile(args: string[]): string[] {
   const at = args.indexOf('--profile')
   const name = args[at + 1]

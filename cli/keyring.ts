@@ -18,11 +18,16 @@ export interface Keyring {
   revoke(keyId: string): Promise<void>
 }
 
-/** Opens the keys of a named account, else of the platform running here as its operator, else of the API key's account. */
+/**
+ * Opens the keys of a named account as an operator, else those of the account whose API key was given, else those of
+ * the platform running here.
+ */
 export function openKeyring(command: Command, named: string | undefined): Keyring {
   const options = command.optsWithGlobals<GlobalOptions>()
-  const { baseUrl, apiKey, operationsKey, readyAccount } = findPlatform(options, cliConfig())
+  const { baseUrl, apiKey, isKeyGiven, operationsKey, readyAccount } = findPlatform(options, cliConfig())
   const common = { baseUrl, json: options.json ?? false }
+  // `whoami` reports the account of a given key, so an unnamed account must not be another one.
+  if (named === undefined && apiKey && isKeyGiven) return { ...common, ...asOwner(baseUrl, apiKey) }
   const account = named === undefined ? readyAccount : id(named)
   if (operationsKey && (account !== undefined || !apiKey))
     return { ...common, ...asOperator(new AdminClient(baseUrl, operationsKey.text), account) }

@@ -4,6 +4,7 @@ import { basename, join, relative, sep } from 'node:path'
 import { GGUF_HEAD_BYTES, readGgufHead } from '../domain/hub/gguf.ts'
 import { isGgufModel } from '../domain/hub/weights.ts'
 import type { ImportFiles } from '../domain/models/import.ts'
+import type { WeightsFile } from '../domain/models/readable.ts'
 import { usageError } from './cli-error.ts'
 
 /** A file of a model on this machine, and its path in the model. */
@@ -11,6 +12,11 @@ export interface LocalPath {
   path: string
   from: string
 }
+
+const LFS_POINTER = 'version https://git-lfs'
+const LENGTH_BYTES = 8
+/** The limit of the format's own library. */
+const MAX_HEAD_BYTES = 100_000_000
 
 /** Weights as pickles can run code when they are loaded, so they are not uploaded. */
 const LEFT_OUT = /(^|\/)\.|\.(bin|pt|pth|pkl|ckpt|py)$/
@@ -42,7 +48,9 @@ export function readFacts(files: readonly LocalPath[]): ImportFiles {
     config: json('config.json'),
     index: json('model_index.json'),
     modules: json('modules.json'),
-    gguf: gguf && { path: gguf.path, head: readGgufHead(firstBytes(gguf.from)) },
+    shardIndex: json('model.safetensors.index.json'),
+    weights: files.filter(({ path }) => path.endsWith('.safetensors')).map(weightsFile),
+    gguf: gguf && { path: gguf.path, head: readGgufHead(bytesAt(gguf.from, 0, GGUF_HEAD_BYTES)) },
   }
 }
 
@@ -57,11 +65,33 @@ function readObject({ path, from }: LocalPath): object {
   throw usageError(`${path} is not the JSON of a model.`)
 }
 
-function firstBytes(from: string): Uint8Array {
-  const bytes = Buffer.alloc(GGUF_HEAD_BYTES)
+/** Reads the head of a safetensors file: its length in 8 bytes, and JSON with the place of each tensor. */
+function weightsFile({ path, from }: LocalPath): WeightsFile {
+  const sizeBytes = statSync(from).size
+  const start = bytesAt(from, 0, LFS_POINTER.length)
+  if (start.toString() === LFS_POINTER) return { path, sizeBytes, head: 'lfs-pointer' }
+  const length = start.length < LENGTH_BYTES ? Infinity : Number(start.readBigUInt64LE())
+  if (length > Math.min(sizeBytes, MAX_HEAD_BYTES)) return { path, sizeBytes, head: undefined }
+  try {
+    const head = JSON.parse(bytesAt(from, LENGTH_BYTES, length).toString()) as Record<string, Place>
+    const tensors = Object.keys(head).filter((name) => name !== '__metadata__')
+    const dataBytes = tensors.reduce((end, name) => Math.max(end, head[name]?.data_offsets?.[1] ?? 0), 0)
+    return { path, sizeBytes, head: { tensors, endBytes: LENGTH_BYTES + length + dataBytes } }
+  } catch (err) {
+    if (err instanceof SyntaxError) return { path, sizeBytes, head: undefined }
+    throw err
+  }
+}
+
+interface Place {
+  data_offsets?: [number, number]
+}
+
+function bytesAt(from: string, position: number, length: number): Buffer {
+  const bytes = Buffer.alloc(length)
   const file = openSync(from, 'r')
   try {
-    return bytes.subarray(0, readSync(file, bytes))
+    return bytes.subarray(0, readSync(file, bytes, { position }))
   } finally {
     closeSync(file)
   }

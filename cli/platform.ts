@@ -36,7 +36,11 @@ export interface Platform {
   operationsKey: Found | undefined
   /** The account of the platform that runs on this machine. */
   readyAccount: string | undefined
+  /** True when a flag, the environment or a profile has given the API key, rather than the platform running here. */
+  isKeyGiven: boolean
 }
+
+const RUNNING_HERE = 'the platform running here'
 
 const sameAddress = (text: string): string => text.replace(/\/+$/, '')
 
@@ -49,7 +53,7 @@ export function findPlatform(options: GlobalOptions, config: Config): Platform {
     [options.baseUrl, '--base-url'],
     [config.HEARTH_BASE_URL, 'HEARTH_BASE_URL'],
     [profile?.base_url, ofProfile],
-    [ready?.base_url, 'the platform running here'],
+    [ready?.base_url, RUNNING_HERE],
   )
   if (!address) {
     throw usageError(
@@ -68,13 +72,19 @@ export function findPlatform(options: GlobalOptions, config: Config): Platform {
       [given, option],
       [of === 'api_key' ? config.HEARTH_API_KEY : config.HEARTH_OPERATIONS_KEY, variable],
       [usedProfile?.[of], ofProfile],
-      [usedReady?.[of], 'the platform running here'],
+      [usedReady?.[of], RUNNING_HERE],
     )
+  const apiKey = credential(options.apiKey, {
+    option: '--api-key',
+    variable: 'HEARTH_API_KEY',
+    of: 'api_key',
+  })
   return {
     baseUrl,
     baseUrlFrom: address.from,
     profile: usedProfile?.name,
-    apiKey: credential(options.apiKey, { option: '--api-key', variable: 'HEARTH_API_KEY', of: 'api_key' }),
+    apiKey,
+    isKeyGiven: apiKey !== undefined && apiKey.from !== RUNNING_HERE,
     operationsKey: credential(options.operationsKey, {
       option: '--operations-key',
       variable: 'HEARTH_OPERATIONS_KEY',

@@ -61,7 +61,7 @@ async function load(noun: Command, program: Command): Promise<void> {
   addProfile(noun)
 }
 
-/** `models import` has had a `--profile` of its own, so it is no option of the program, which would take it first. */
+/** The option belongs to each verb rather than to the program, which would take it only in front of the noun. */
 function addProfile(command: Command): void {
   for (const below of command.commands) addProfile(below)
   if (command.commands.length > 0 || command.options.some(({ long }) => long === '--profile')) return

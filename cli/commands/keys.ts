@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import type { KeyLimits, CreateApiKey } from '../../schemas/api-key.ts'
-import { amount, timeOf, toolList, wholeNumber } from '../arguments.ts'
+import { amount, nameList, timeOf, toolList, wholeNumber } from '../arguments.ts'
 import { id } from '../ids.ts'
 import { openKeyring } from '../keyring.ts'
 import { print, remark, table } from '../print.ts'
@@ -11,6 +11,7 @@ interface KeyOptions {
   role: NonNullable<CreateApiKey['role']>
   tools?: string[]
   expires?: string
+  models?: string[]
   requestsPerMinute?: number
   tokensPerMinute?: number
   budget?: number
@@ -34,6 +35,11 @@ export function keyCommands(keys: Command): void {
       '--tools <list>',
       'limit the key to tools: comma-separated names, patterns such as sales-*, kind:llm or stability:stable',
       toolList,
+    )
+    .option(
+      '--models <list>',
+      'limit the key to endpoints: comma-separated names or ids; it may use every route with these alone',
+      nameList,
     )
     .option('--expires <time>', 'the key is refused from then on: 2027-01-31 or with a time', timeOf)
     .option('--requests-per-minute <n>', 'to models', wholeNumber)
@@ -73,12 +79,25 @@ export function keyCommands(keys: Command): void {
         key.name,
         key.role,
         key.tools?.join(', ') ?? 'all',
+        key.limits?.models?.join(', ') ?? 'all',
+        ratesOf(key.limits),
         `...${key.hint}`,
         key.last_used_at,
         key.expires_at ?? 'never',
         key.revoked_at ?? 'live',
       ])
-      const headings = ['KEY', 'NAME', 'ROLE', 'TOOLS', 'ENDS IN', 'LAST USED', 'EXPIRES', 'REVOKED']
+      const headings = [
+        'KEY',
+        'NAME',
+        'ROLE',
+        'TOOLS',
+        'MODELS',
+        'LIMITS',
+        'KEY TEXT',
+        'LAST USED',
+        'EXPIRES',
+        'REVOKED',
+      ]
       print(keyring, list, table(headings, rows))
     })
   keys
@@ -92,8 +111,19 @@ export function keyCommands(keys: Command): void {
     })
 }
 
-function limitsOf({ requestsPerMinute, tokensPerMinute, budget }: KeyOptions): KeyLimits | undefined {
+/** Returns the rates and the budget of a key in words. */
+function ratesOf(limits: KeyLimits | null): string {
+  const rates = [
+    [limits?.requests_per_minute, 'requests/min'],
+    [limits?.tokens_per_minute, 'tokens/min'],
+    [limits?.budget_credits_per_month, 'credits/month'],
+  ] as const
+  return rates.flatMap(([rate, unit]) => (rate === undefined ? [] : `${rate} ${unit}`)).join(', ') || 'none'
+}
+
+function limitsOf({ models, requestsPerMinute, tokensPerMinute, budget }: KeyOptions): KeyLimits | undefined {
   const limits: KeyLimits = {
+    ...(models && { models }),
     ...(requestsPerMinute !== undefined && { requests_per_minute: requestsPerMinute }),
     ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
     ...(budget !== undefined && { budget_credits_per_month: budget }),

@@ -24,7 +24,12 @@ interface ImportOptions {
   name: string
   path: string
   task: string
+  /** The runtime profile; by default the one that fits the files. */
   profile?: string
+}
+
+interface ImportCommandOptions extends Omit<ImportOptions, 'profile'> {
+  runtimeProfile?: string
   account?: string
 }
 
@@ -50,12 +55,16 @@ export function importCommands(models: Command): void {
     .requiredOption('--name <name>', 'of the endpoint', endpointName)
     .requiredOption('--path <path>', 'the folder or the .gguf file')
     .option('--task <type>', `task type: ${IMPORT_TASK_TYPES.join(', ')}`, 'chat')
-    .option('--profile <id>', 'runtime profile; by default what fits the files')
+    .option('--runtime-profile <id>', 'what serves it; by default the runtime profile that fits the files')
     .option('--account <id>', 'the account it belongs to; by default that of the platform running here')
-    .action(async (options: ImportOptions, command: Command) => {
+    .action(async (options: ImportCommandOptions, command: Command) => {
       const context = open(command)
+      const { name, path, task, runtimeProfile } = options
       const imported = await importModel(context.client, {
-        ...options,
+        name,
+        path,
+        task,
+        ...(runtimeProfile !== undefined && { profile: runtimeProfile }),
         accountId: account(context, options.account),
       })
       const text = `Endpoint ${imported.name} (${imported.endpoint_id}) serves it with ${imported.runtime_profile}.`
@@ -71,7 +80,7 @@ interface LocalFile extends LocalPath {
 /** Uploads the files of a model and makes them a version with an endpoint; what cannot serve is refused before. */
 export async function importModel(
   client: Pick<AdminClient, 'call'>,
-  { name, path, task, profile, accountId }: Omit<ImportOptions, 'account'> & { accountId: string },
+  { name, path, task, profile, accountId }: ImportOptions & { accountId: string },
 ): Promise<ImportedModel> {
   const paths = await filesBelow(path)
   const chosen =

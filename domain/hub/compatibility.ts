@@ -1,4 +1,5 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
+import { unreadableConfig } from '../models/readable.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
 import { encoderGgufProblem, type GgufHead, ggufProblem, isTextTask } from './gguf.ts'
 import {
@@ -84,6 +85,8 @@ export interface HubSurroundings extends InConfig {
   pageUrl: string
   /** The shape that config.json declares; null when the file has not been read. */
   shape: ModelShape | null
+  /** The method by which config.json says that the weights are quantized; null where they are not. */
+  quantization: string | null
   /** The shards in the index of the safetensors; null when there is no index or it has not been read. */
   shards: readonly string[] | null
   /** The head of the GGUF; null when there is none or it has not been read. */
@@ -113,13 +116,9 @@ export interface HubVerdict {
 /** A failure of one of these checks is for a person to review. Any other failure refuses the repository. */
 const FOR_REVIEW = new Set(['licence'])
 
+const USUAL_LLM = 'llm-transformers'
 /** The profiles that are chosen where several serve a task. */
-const USUAL_PROFILES = new Set([
-  'llm-transformers',
-  'specialist-onnx',
-  'specialist-torch',
-  'specialist-whisper',
-])
+const USUAL_PROFILES = new Set([USUAL_LLM, 'specialist-onnx', 'specialist-torch', 'specialist-whisper'])
 
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
@@ -185,7 +184,9 @@ function chooseProfile(
   const isGguf = ({ profile_id }: HubProfile): boolean => profile_id.includes('llamacpp')
   if (format === 'gguf') return serving.find(isGguf)
   if (wanted === 'text-generation' && !repo.architectures.some(isCausalLm)) return undefined
-  const fit = serving.filter((profile) => !isGguf(profile))
+  const fit = serving.filter(
+    (profile) => !isGguf(profile) && unreadableConfig(profile.profile_id, readOf(repo, around)) === undefined,
+  )
   return fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
 }
 
@@ -204,6 +205,11 @@ function problemOf(
   if (!wanted || !isSpecialistTask(wanted) || architecture === undefined) return undefined
   return specialistProblem(wanted, { architecture, head, decoder, modules })
 }
+
+const readOf = ({ modelType }: HubRepoFacts, { quantization }: HubSurroundings) => ({
+  modelType,
+  quantization,
+})
 
 function memoryOf(
   { memory_mb, memory_per_weights_mb = 1.2 }: HubProfile,
@@ -227,6 +233,7 @@ function checkArchitecture(
     message: profile
       ? `${name} runs on the runtime profile ${profile.profile_id}.`
       : (problemOf(repo, around, format) ??
+        unreadableConfig(USUAL_LLM, readOf(repo, around)) ??
         `No runtime profile of this platform serves ${name} for ${wanted}.`),
   }
 }

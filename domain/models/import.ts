@@ -12,6 +12,7 @@ import {
   specialistProblem,
 } from '../hub/specialists.ts'
 import { taskTypesOfKind } from '../task-types/index.ts'
+import { type ModelFolder, unreadableFolder } from './readable.ts'
 
 /** The runtime profile that an import gets for its task type, unless the files ask for another one. */
 const USUAL_PROFILES: ReadonlyMap<string, string> = new Map([
@@ -52,10 +53,8 @@ const READ_FIRST: readonly { profile: RegExp; file: RegExp; words: string }[] = 
 const MULTIMODAL = /ForConditionalGeneration$/
 const OWN_ONNX = 'onnx/model.onnx'
 
-/** The files of a model, with the content of those that say what it is; undefined for those it lacks. */
-export interface ImportFiles {
-  paths: readonly string[]
-  config: unknown
+/** The files of a model, with the content of those that decide whether it can serve; undefined for those it lacks. */
+export interface ImportFiles extends ModelFolder {
   /** The model_index.json. */
   index: unknown
   /** The modules.json. */
@@ -81,8 +80,9 @@ export function profileForImport(task: string, paths: readonly string[]): string
 export function importProblem(task: string, profile: string, files: ImportFiles): string | undefined {
   const reads = READ_FIRST.find((one) => one.profile.test(profile))
   if (!reads) return undefined
-  if (files.paths.some((path) => reads.file.test(path))) return contentProblem(task, profile, files)
-  return `There is no ${reads.words} in it, which the runtime profile ${profile} needs; --profile names another one.`
+  if (files.paths.some((path) => reads.file.test(path)))
+    return contentProblem(task, profile, files) ?? unreadableFolder(profile, files)
+  return `There is no ${reads.words} in it, which the runtime profile ${profile} needs; --runtime-profile names another one.`
 }
 
 function contentProblem(task: string, profile: string, files: ImportFiles): string | undefined {

@@ -144,7 +144,7 @@ class ChatApp:
         request = ReadRequest.read(body)
         path = self._exchange.path_of(request.file)
         if request.messages is None:
-            tokens = self._model.tokenizer(request.prompt)["input_ids"]
+            tokens = self._model.known(self._model.tokenizer(request.prompt)["input_ids"], "prompt")
         else:
             tokens = self._model.render(request.messages, request.described)
         generation = Generation(tokens, Sampling())

@@ -9,16 +9,42 @@ import { writeTinyGguf } from '../../embedded/demo/tiny-gguf.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 
+const LFS_POINTER = 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n'
+
 const UNKNOWN = /no task type embedding; known: chat, code, text-generation, embeddings, rerank, /
 
-/** The files that say what a model is; all have weights beside them. */
+const CONFIG = { architectures: ['LlamaForCausalLM'], model_type: 'llama' }
+const quantized = (quant_method: string) => ({
+  'config.json': { ...CONFIG, quantization_config: { quant_method, bits: 4 } },
+  'tokenizer.json': {},
+})
+
+/** The files that say what a model is; all have weights as well. */
 const MODELS = {
-  embedder: { 'config.json': { architectures: ['BertModel'] } },
+  gptq: quantized('gptq'),
+  compressed: quantized('compressed-tensors'),
+  'not-quantized': quantized('bitsandbytes'),
+  foreign: { 'config.json': { ...CONFIG, model_type: 'foobar' }, 'tokenizer.json': {} },
+  untokenized: { 'config.json': CONFIG },
+  pointer: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': LFS_POINTER },
+  cut: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'cut' },
+  page: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': '<!doctype html>' },
+  pickled: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'none' },
+  sharded: {
+    'config.json': CONFIG,
+    'tokenizer.json': {},
+    'model.safetensors': 'none',
+    'model-00001-of-00002.safetensors': 'whole',
+    'model.safetensors.index.json': {
+      weight_map: { a: 'model-00001-of-00002.safetensors', b: 'model-00002-of-00002.safetensors' },
+    },
+  },
+  embedder: { 'config.json': { architectures: ['BertModel'] }, 'tokenizer.json': {} },
   ranker: { 'config.json': { architectures: ['BertForSequenceClassification'], id2label: { 0: 'LABEL_0' } } },
   whisper: { 'config.json': { architectures: ['WhisperForConditionalGeneration'] } },
   nllb: { 'config.json': { architectures: ['M2M100ForConditionalGeneration'] } },
-  chat: { 'config.json': { architectures: ['LlamaForCausalLM'] } },
-  seeing: { 'config.json': { architectures: ['Gemma3ForConditionalGeneration'] } },
+  chat: { 'config.json': CONFIG, 'tokenizer.json': {} },
+  seeing: { 'config.json': { architectures: ['Gemma3ForConditionalGeneration'] }, 'tokenizer.json': {} },
   voices: { 'config.json': { architectures: ['VitsModel'], model_type: 'vits' } },
   pictures: {
     'model_index.json': { _class_name: 'StableDiffusionPipeline' },
@@ -87,6 +113,20 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
     { task: 'rerank', profile: 'specialist-llamacpp' },
     /The GGUF \(llama\) has no head that ranks/,
   ],
+  [
+    'gptq',
+    {},
+    /quantized with gptq, which the runtime profile llm-transformers cannot read: use llm-vllm on a GPU/,
+  ],
+  ['compressed', {}, /quantized with compressed-tensors, which/],
+  ['not-quantized', {}, /says that the weights are quantized with bitsandbytes, but they are not/],
+  ['foreign', {}, /names the model type "foobar", which is no causal language model that/],
+  ['untokenized', {}, /no tokenizer in it \(tokenizer\.json or tokenizer\.model\)/],
+  ['pointer', {}, /model\.safetensors is a pointer of Git LFS .* run `git lfs pull`/],
+  ['cut', {}, /model\.safetensors has \d+ bytes and its head describes \d+: it was cut off/],
+  ['page', {}, /model\.safetensors is no safetensors file/],
+  ['pickled', {}, /no \.safetensors weights in it; other formats can run code/],
+  ['sharded', {}, /not complete: model-00002-of-00002\.safetensors is missing/],
   ['bert.gguf', {}, /The GGUF \(bert\) is an encoder, and chat needs another model/],
   ['empty.gguf', {}, /empty\.gguf is no GGUF/],
   ['chat', { profile: 'llm-llamacpp' }, /no \.gguf file in it, which the runtime profile llm-llamacpp needs/],
@@ -94,6 +134,7 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
 
 const TAKEN: readonly [model: string, asked: Asked, profile: string][] = [
   ['chat', {}, 'llm-transformers'],
+  ['gptq', { profile: 'llm-vllm' }, 'llm-vllm'],
   ['seeing', { profile: 'llm-vllm' }, 'llm-vllm'],
   ['chat.gguf', {}, 'llm-llamacpp'],
   ['embedder', { task: 'embeddings' }, 'specialist-onnx'],
@@ -105,6 +146,17 @@ const TAKEN: readonly [model: string, asked: Asked, profile: string][] = [
   ['pictures', { task: 'image-to-image' }, 'generative-torch'],
   ['own', { task: 'embeddings' }, 'specialist-onnx'],
 ]
+
+/** Weights are `whole` with one tensor of 4 bytes, or `cut` before it. */
+function bytesOf(content: unknown): string | Buffer {
+  if (content !== 'whole' && content !== 'cut')
+    return typeof content === 'string' ? content : JSON.stringify(content)
+  const head = JSON.stringify({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4] } })
+  const bytes = Buffer.alloc(8 + head.length + (content === 'whole' ? 4 : 0))
+  bytes.writeBigUInt64LE(BigInt(head.length))
+  bytes.write(head, 8)
+  return bytes
+}
 
 const wordsOf = ({ task, profile }: Asked) =>
   [task ?? 'no task', ...(profile === undefined ? [] : [profile])].join(' on ')
@@ -118,10 +170,10 @@ describe('hearth models import', function () {
     api = await startApi()
     accountId = (await api.account()).accountId
     for (const [name, files] of Object.entries(MODELS)) {
-      for (const [path, content] of Object.entries({ ...files, 'model.safetensors': {} })) {
+      for (const [path, content] of Object.entries({ 'model.safetensors': 'whole', ...files })) {
         const file = join(folder.path, name, path)
         await mkdir(dirname(file), { recursive: true })
-        await writeFile(file, content === 'text' ? content : JSON.stringify(content))
+        if (content !== 'none') await writeFile(file, bytesOf(content))
       }
     }
     await writeTinyGguf(join(folder.path, 'chat.gguf'))

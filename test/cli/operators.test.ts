@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
+import { buildEndpoint } from '../support/builders/build-endpoint.ts'
 import { buildCohort, buildStage } from '../support/builders/cohorts.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
@@ -113,6 +114,8 @@ describe('hearth for operators', () => {
       ],
       { env },
     )
+    const { name } = await buildEndpoint(api.database.db, caller.accountId)
+    const narrow = await hearth.json(['keys', 'create', '--name', 'narrow', '--models', name], { env })
     const listed = await hearth.run(['keys', 'ls'], { env })
     const revoked = await hearth.run(['keys', 'revoke', made.key_id], { env })
     const others = await hearth.run(['keys', 'ls', caller.accountId], { env })
@@ -127,7 +130,9 @@ describe('hearth for operators', () => {
         { requests_per_minute: 60, budget_credits_per_month: 2.5 },
       ],
     )
-    assert.match(listed.out, /ci +viewer +all/)
+    assert.match(listed.out, /ci +viewer +all +all +60 requests\/min, 2\.5 credits\/month/)
+    assert.deepEqual(narrow.limits, { models: [name] })
+    assert.match(listed.out, new RegExp(`narrow +operator +all +${name} +none`))
     assert.ok(!listed.out.includes(made.api_key))
     assert.equal(revoked.code, 0, revoked.err)
     assert.deepEqual([others.code, /are for operators/.test(others.err)], [2, true], others.err)

@@ -55,6 +55,10 @@ describe('the session of hearth', () => {
     assert.deepEqual(await from([]), [other.accountId, here, here])
     await login()
     assert.deepEqual(await from([]), [caller.accountId, 'profile default', 'profile default'])
+    const made = await hearth.json(['keys', 'create', '--name', 'mine'])
+    assert.equal(made.account_id, caller.accountId, 'keys are those of the account that whoami reports')
+    const mine = await hearth.json(['keys', 'list'])
+    assert.ok(mine.every(({ account_id }: { account_id: string }) => account_id === caller.accountId))
     assert.deepEqual(await from([], env), [other.accountId, 'HEARTH_API_KEY', 'HEARTH_BASE_URL'])
     assert.deepEqual(await from(['--api-key', caller.key, '--base-url', api.baseUrl], env), [
       caller.accountId,

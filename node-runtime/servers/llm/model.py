@@ -128,6 +128,7 @@ class LanguageModel:
         self._defaults: GenerationConfig = self._model.generation_config
         self.ends = self._end_tokens()
         self.vocabulary = int(self._model.config.get_text_config().vocab_size)
+        self._rows = int(self._model.get_input_embeddings().weight.shape[0])
         self._specials = self._special_tokens()
         self.context = int(getattr(self._model.config, "max_position_embeddings", 0) or 4096)
 
@@ -135,13 +136,27 @@ class LanguageModel:
         """Returns the tokens of a conversation, up to the start of the assistant's turn."""
         if not self.tokenizer.chat_template:
             text = "\n".join(str(message.get("content") or "") for message in messages)
-            return self.tokenizer(text)["input_ids"]
+            return self.known(self.tokenizer(text)["input_ids"], "messages")
         try:
-            return self.tokenizer.apply_chat_template(
+            tokens = self.tokenizer.apply_chat_template(
                 messages, tools=tools, add_generation_prompt=True, return_dict=False
             )
         except Exception as error:  # Chat templates are programs of the model's authors and may raise any error.
             raise Unusable(f"the model's chat template refuses these messages: {error}", "messages") from error
+        return self.known(tokens, "messages")
+
+    def known(self, tokens: list[int], field: str) -> list[int]:
+        """Returns the tokens of a prompt if the model has an embedding for each; tokenizers may
+        have been extended without the model."""
+        unknown = next((token for token in tokens if token >= self._rows), None)
+        if unknown is None:
+            return tokens
+        text = self.tokenizer.convert_ids_to_tokens(unknown)
+        raise Unusable(
+            f"{field} has the token {text!r} (id {unknown}), for which this model has no embedding: its tokenizer has "
+            f"more tokens than the model, which has {self._rows}",
+            field,
+        )
 
     def trace_of(self, prompt: list[int]) -> str | None:
         """Returns the closing tag of a trace that this prompt has begun, or None."""

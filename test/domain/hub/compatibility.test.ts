@@ -46,6 +46,7 @@ const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
   shards: null,
   head: null,
   decoder: null,
+  quantization: null,
   gguf: null,
   modules: null,
   ...overrides,

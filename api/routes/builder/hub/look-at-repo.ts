@@ -8,6 +8,7 @@ import {
 import { GGUF_HEAD_BYTES, isTextTask, readGgufHead } from '../../../../domain/hub/gguf.ts'
 import { type InConfig, readDecoder, readHead, readModules } from '../../../../domain/hub/specialists.ts'
 import { chooseEncoderWeights, shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
+import { quantizationOf } from '../../../../domain/models/readable.ts'
 import { readModelShape } from '../../../../domain/models/shape.ts'
 import { serves } from '../../../../domain/placement/node-snapshot.ts'
 import { HubError, type HubRepoInfo } from '../../../../platform/hub/client.ts'
@@ -55,9 +56,17 @@ export async function lookAtRepo(
   return { info, verdict }
 }
 
-type Access = Pick<HubSurroundings, 'access' | 'shape' | 'shards' | 'gguf' | keyof InConfig>
+type Access = Pick<HubSurroundings, 'access' | 'shape' | 'quantization' | 'shards' | 'gguf' | keyof InConfig>
 
-const UNREAD = { shape: null, shards: null, head: null, decoder: null, modules: null, gguf: null } as const
+const UNREAD = {
+  shape: null,
+  quantization: null,
+  shards: null,
+  head: null,
+  decoder: null,
+  modules: null,
+  gguf: null,
+} as const
 
 function accessTo(
   services: Needs,
@@ -87,6 +96,7 @@ async function lookInside({ hub }: Needs, info: HubRepoInfo, task: HubTask | und
         shape: readModelShape(content),
         head: readHead(content),
         decoder: readDecoder(content),
+        quantization: quantizationOf(content),
         shards,
         modules,
         gguf,
