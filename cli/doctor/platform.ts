@@ -161,6 +161,19 @@ async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Ch
   }
 }
 
+const MAX_FAULTS_SHOWN = 3
+const MAX_FAULT_LENGTH = 160
+
+/** Returns the first faults of a node, each once and in one line; `nodes show` has all of them. */
+function inShort(faults: readonly string[]): string[] {
+  const different = [...new Set(faults.map((fault) => fault.split('\n', 1)[0] ?? ''))]
+  const more = different.length - MAX_FAULTS_SHOWN
+  const shown = different
+    .slice(0, MAX_FAULTS_SHOWN)
+    .map((fault) => (fault.length > MAX_FAULT_LENGTH ? `${fault.slice(0, MAX_FAULT_LENGTH)}...` : fault))
+  return more > 0 ? [...shown, `and ${more} more`] : shown
+}
+
 function checkNodes(nodes: readonly NodeView[]): Check[] {
   if (nodes.length === 0)
     return [
@@ -172,10 +185,10 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
     ]
   return nodes.map((node) => {
     const about = `Node ${node.name}`
-    const faults = [
+    const faults = inShort([
       ...node.models.flatMap(({ model_key, error }) => (error ? [`model ${model_key}: ${error}`] : [])),
       ...node.environments.flatMap(({ name, error }) => (error ? [`environment ${name}: ${error}`] : [])),
-    ]
+    ])
     const message = `${node.status}, last seen ${node.last_seen_at}`
     if (node.status === 'offline')
       return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
