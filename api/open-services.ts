@@ -7,6 +7,7 @@ import { RUN_CHANNEL } from '../db/repositories/training/feed.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
 import { EdgeTickets } from '../platform/edge-tickets.ts'
+import { EdgeAddresses } from '../platform/egress/edge-addresses.ts'
 import { openEgressPolicy } from '../platform/egress/policy.ts'
 import { HubClient } from '../platform/hub/client.ts'
 import type { Logger } from '../platform/log.ts'
@@ -146,6 +147,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     runFollowers,
     eventFollowers,
     edgeTickets: new EdgeTickets(config.HEARTH_ENCRYPTION_KEYS),
+    edgeAddresses: new EdgeAddresses(config.HEARTH_EDGE_NETWORKS),
   }
   const memory = await openMemory(withoutMemory, watch, stack)
   const services: Services = { ...withoutMemory, memory, operations: new Operations(withoutMemory) }

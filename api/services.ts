@@ -4,6 +4,7 @@ import type { Database } from '../db/tables.ts'
 import type { Catalog } from '../platform/catalog.ts'
 import type { Config } from '../platform/config.ts'
 import type { EdgeTickets } from '../platform/edge-tickets.ts'
+import type { EdgeAddresses } from '../platform/egress/edge-addresses.ts'
 import type { EgressPolicy } from '../platform/egress/policy.ts'
 import type { HubClient } from '../platform/hub/client.ts'
 import type { Logger } from '../platform/log.ts'
@@ -94,6 +95,7 @@ export interface Services {
   readonly taskWaiters: TaskWaiters
   /** Makes the tickets with which nodes fetch payloads from each other. */
   readonly edgeTickets: EdgeTickets
+  readonly edgeAddresses: EdgeAddresses
   /** Wakes requests that wait for the other side of a cohort's edge. */
   readonly edgeWaiters: EdgeWaiters
   /** Wakes the streams of training runs. */

@@ -201,6 +201,11 @@ export const SETTINGS = {
     '127.0.0.1:0',
     'Node: host:port at which other nodes fetch what its stages hand over, 0.0.0.0:0 for every address of the machine; when empty everything goes through the object store.',
   ),
+  HEARTH_EDGE_NETWORKS: setting(
+    'subnets',
+    '',
+    'Comma-separated networks (CIDR) in which nodes may fetch from one another what stages of cohorts hand over, for the API and for nodes; empty allows private and public networks. Never link-local or metadata addresses, and loopback only on one machine.',
+  ),
   HEARTH_NODE_RETRY_S: setting(
     'patience',
     '60',

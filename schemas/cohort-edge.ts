@@ -173,6 +173,8 @@ export const EdgeRendezvousRequest = Type.Object(
     /** The producer: where it listens, and the digest of the public key that it shows there. */
     candidates: Type.Optional(Type.Array(Candidate, { maxItems: 8 })),
     spki_sha256: Type.Optional(Sha256),
+    /** The consumer: the keys of producers on its own machine, whose loopback addresses it can reach. */
+    local_keys: Type.Optional(Type.Array(Sha256, { maxItems: 64 })),
     /** The consumer: what it tried, and the candidate that it takes; null when none could be reached. */
     probes: Type.Optional(Type.Array(Probe, { maxItems: 8 })),
     selected: Type.Optional(Nullable(Type.String({ maxLength: 310 }))),

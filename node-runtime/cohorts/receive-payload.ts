@@ -4,11 +4,13 @@ import type { Agreement, EdgeNegotiated, EdgeOffer } from '../../schemas/cohort-
 import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
 import { checkPayload } from '../edges/check-payload.ts'
 import type { Edges, PayloadSource } from '../edges/edges.ts'
+import { findProducer } from '../edges/find-producer.ts'
 import type { Payload } from '../edges/payload.ts'
-import { probeCandidates } from '../edges/probe.ts'
 import { type EdgeCaller, EdgeEnd, pauseAfter, reasonOf, throwIfFailed } from './edge-end.ts'
 import { waitForRoom } from './room.ts'
 import { BrokenSession, HELD_MS, PROGRESS_MS, takeFrames, untilMovedOn } from './take-frames.ts'
+
+const MAX_LOCAL_KEYS = 64
 
 /** The stage that takes what is handed over. */
 export interface Receiver extends EdgeCaller {
@@ -141,7 +143,7 @@ async function connect(
   edges: Edges,
   signal: AbortSignal,
 ): Promise<Payload | undefined> {
-  const met = await end.rendezvous({}, signal)
+  const met = await end.rendezvous({ local_keys: (await edges.localKeys()).slice(0, MAX_LOCAL_KEYS) }, signal)
   throwIfFailed(met)
   if (!met.proceed) return undefined
   if (met.transport === 'relay') {
@@ -153,12 +155,8 @@ async function connect(
   const { candidates, spki_sha256: spkiSha256, ticket } = met
   if (!candidates || spkiSha256 === undefined || ticket === undefined) return undefined
   const peer = { ...end.at, spkiSha256, ticket }
-  const probes = await probeCandidates(
-    peer,
-    candidates.map(({ url }) => url),
-    { signal },
-  )
-  const nearest = probes.filter(({ ok }) => ok).toSorted((a, b) => (a.rtt_ms ?? 0) - (b.rtt_ms ?? 0))[0]
+  const urls = candidates.map(({ url }) => url)
+  const { probes, nearest } = await findProducer(edges, peer, { urls, signal })
   throwIfFailed(await end.rendezvous({ probes, selected: nearest?.url ?? null }, signal))
   if (!nearest) return undefined
   if (answer.agreed.mode === 'session')

@@ -1,9 +1,11 @@
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
+import { EdgeAddresses } from '../../platform/egress/edge-addresses.ts'
 import { dialSession } from './dial-session.ts'
 import { type EdgeListen, EdgeServer } from './edge-server.ts'
 import { EdgeSession, type SessionOptions } from './edge-session.ts'
 import { fetchPayload, fetchRelayed, type FetchOptions } from './fetch-payload.ts'
 import type { FrameSource } from './growing-payload.ts'
+import { announceKey, machineKeys, withdrawKey } from './machine-keys.ts'
 import { PayloadStore } from './payload-store.ts'
 import type { EdgeAttempt, Payload } from './payload.ts'
 import type { EdgePeer } from './pinned-client.ts'
@@ -21,6 +23,8 @@ export interface EdgesOptions {
   limitMb: number
   /** Without an address nobody connects to this node, and its payloads are relayed. */
   listen: EdgeListen | undefined
+  /** The networks of producers that this node may connect to, in CIDR notation; empty allows private and public ones. */
+  networks?: readonly string[]
 }
 
 type ReceiveOptions = Omit<FetchOptions, 'writer'> & { maxBytes: number }
@@ -37,26 +41,46 @@ interface FramesOptions {
 export class Edges implements AsyncDisposable {
   readonly store: PayloadStore
   readonly #listen: EdgeListen | undefined
+  readonly #addresses: EdgeAddresses
   /** What goes on for each edge, at whichever end. */
   readonly #atWork = new Map<string, { attempt: number; controller: AbortController }>()
   #server: Promise<EdgeServer> | undefined
 
-  static async open({ dir, limitMb, listen }: EdgesOptions): Promise<Edges> {
-    return new Edges(await PayloadStore.open({ dir, limitMb }), listen)
+  static async open({ dir, limitMb, listen, networks = [] }: EdgesOptions): Promise<Edges> {
+    return new Edges(await PayloadStore.open({ dir, limitMb }), listen, new EdgeAddresses(networks))
   }
 
-  private constructor(store: PayloadStore, listen: EdgeListen | undefined) {
+  private constructor(store: PayloadStore, listen: EdgeListen | undefined, addresses: EdgeAddresses) {
     this.store = store
     this.#listen = listen
+    this.#addresses = addresses
+  }
+
+  /** Returns the keys of producers on this machine, whose loopback addresses are this node's own. */
+  localKeys(): Promise<string[]> {
+    return machineKeys()
+  }
+
+  /** Returns those candidates of a producer that this node may connect to, whatever the platform has passed on. */
+  async allowed(urls: readonly string[], spkiSha256: string): Promise<string[]> {
+    const isSameMachine = (await this.localKeys()).includes(spkiSha256)
+    return urls.filter((url) => this.#addresses.allows(url, { isSameMachine }))
   }
 
   /** The server of this node's payloads, started when the first of them is to be fetched; undefined if it may not listen. */
   server(): Promise<EdgeServer | undefined> {
     if (!this.#listen) return Promise.resolve(undefined)
-    return (this.#server ??= EdgeServer.start(this.store, this.#listen).catch((err: unknown) => {
+    return (this.#server ??= this.#start(this.#listen).catch((err: unknown) => {
       this.#server = undefined
       throw err
     }))
+  }
+
+  async #start(listen: EdgeListen): Promise<EdgeServer> {
+    const server = await EdgeServer.start(this.store, listen)
+    // Without it consumers on this machine take payloads through the object store.
+    await announceKey(server.spkiSha256).catch(() => {})
+    return server
   }
 
   /** Fetches the payload of an attempt into this node's store; dispose it, or hold it, when it is there. */
@@ -149,6 +173,7 @@ export class Edges implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { controller } of this.#atWork.values()) controller.abort()
     const server = await this.#server?.catch(() => undefined)
+    if (server) await withdrawKey(server.spkiSha256)
     await server?.[Symbol.asyncDispose]()
     await this.store[Symbol.asyncDispose]()
   }

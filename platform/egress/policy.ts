@@ -209,7 +209,8 @@ function blockList(subnets: readonly string[]): BlockList {
   return list
 }
 
-function addSubnet(list: BlockList, cidr: string): void {
+/** Adds a network in CIDR notation. */
+export function addSubnet(list: BlockList, cidr: string): void {
   const [network = '', bits] = cidr.split('/')
   list.addSubnet(network, Number(bits), isIP(network) === 6 ? 'ipv6' : 'ipv4')
 }

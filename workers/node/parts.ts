@@ -171,6 +171,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     dir: join(dir, 'edges'),
     limitMb: config.HEARTH_NODE_EDGE_MB,
     listen: listenAt(config.HEARTH_NODE_EDGE_LISTEN),
+    networks: config.HEARTH_EDGE_NETWORKS,
   })
   const keepers = new PayloadKeepers(edges, log)
   const home = required(config, 'HEARTH_GATEWAY_URL')

@@ -6,6 +6,7 @@ import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect } from 'node:tls'
 import { request, Agent } from 'undici'
+import { findProducer } from '../../../node-runtime/edges/find-producer.ts'
 import { edgePath, type EdgePeer } from '../../../node-runtime/edges/pinned-client.ts'
 import { probeCandidates } from '../../../node-runtime/edges/probe.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
@@ -178,6 +179,41 @@ describe('the direct way of an edge', () => {
       urls.map((url, i) => ({ url, ok: i === 0 })),
     )
     assert.ok(probes[0]!.rtt_ms! > 0)
+  })
+
+  it('is found on this machine, and takes the same time wherever it is not', async () => {
+    const peer = await nodes.offer(randomBytes(100))
+    await using mute = await startTcpProxy(Number(new URL(peer.url).port))
+    mute.isMute = true
+    const closed = 'https://127.0.0.1:9'
+    const silent = `https://127.0.0.1:${mute.port}`
+    const { signal } = new AbortController()
+    const timed = async (urls: string[], at = peer) => {
+      const begun = performance.now()
+      const { nearest, probes } = await findProducer(nodes.consumer, at, { urls, signal })
+      return { url: nearest?.url, tried: probes.length, ms: performance.now() - begun }
+    }
+    const other = { ...peer, spkiSha256: 'a'.repeat(64) }
+    const failures = await Promise.all([
+      timed([closed]),
+      timed([silent]),
+      timed([silent, closed, silent]),
+      timed([peer.url], other),
+      timed(['https://169.254.169.254:80', 'https://0x7f.1:1']),
+    ])
+    const none = await timed([])
+    const found = await timed([silent, peer.url, closed])
+
+    assert.deepEqual(
+      failures.map(({ url, tried }) => [url, tried]),
+      [1, 1, 3, 0, 0].map((tried) => [undefined, tried]),
+    )
+    for (const { ms } of failures) assert.ok(ms >= 2_490 && ms < 2_490 + SOON_MS, `${ms} ms`)
+    assert.equal(found.url, peer.url)
+    assert.ok(
+      found.ms < 1_900 && none.ms < 1_900,
+      `${found.ms} ms for one that answers, ${none.ms} ms for none`,
+    )
   })
 
   it('is absent to all but the consumer of the current attempt', async () => {

@@ -37,7 +37,7 @@ export const rendezvousEdge = route({
     return askUntilNews(services, { edgeId: params.edge_id, waitMs, signal }, () =>
       atEdge(services, call, async (step, isRepeat) => {
         if (!isRepeat) await meet(step, body, services)
-        return { answer: await met(step, services), isNews: hasMet(step) }
+        return { answer: await met(step, body, services), isNews: hasMet(step) }
       }),
     )
   },

@@ -3,7 +3,8 @@ import { EDGE_SECONDS } from '../../../../../domain/cohorts/edges/deadlines.ts'
 import { directiveOf } from '../../../../../domain/cohorts/edges/directive.ts'
 import { invalid } from '../../../../../domain/errors.ts'
 import { cohortEdgeKey } from '../../../../../domain/object-keys.ts'
-import type { EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohort-edge.ts'
+import { addressOfCandidate, type EdgeAddresses } from '../../../../../platform/egress/edge-addresses.ts'
+import type { Candidate, EdgeRendezvous, EdgeRendezvousRequest } from '../../../../../schemas/cohort-edge.ts'
 import type { Services } from '../../../../services.ts'
 import { groundFacts, type EdgeStep, failStep, standingOf, takeStep, tell, write } from './step.ts'
 
@@ -14,25 +15,35 @@ const URL_SECONDS = 3_600
 export async function meet(
   step: EdgeStep,
   { candidates, spki_sha256, probes, selected }: EdgeRendezvousRequest,
-  { edgeTickets }: Pick<Services, 'edgeTickets'>,
+  { edgeTickets, edgeAddresses }: Pick<Services, 'edgeTickets' | 'edgeAddresses'>,
 ): Promise<void> {
   if (step.edge.closed || (step.edge.state !== 'negotiated' && step.edge.state !== 'connecting')) return
   if (step.edge.state === 'negotiated') {
     if (!(await takeStep(step, 'connect', { facts: groundFacts(step) }))) return
   }
   const { edge, attempt, locked, call } = step
+  if (call.role === 'consumer' && selected !== undefined) return select(step, { probes, selected })
   if (call.role === 'producer' && candidates && spki_sha256 !== undefined && attempt.consumer_node_id) {
     const place = { edgeId: edge.id, attempt: edge.attempt, consumerId: attempt.consumer_node_id }
     await write(step, {
       attempt: {
-        candidates: JSON.stringify(candidates),
+        candidates: JSON.stringify(permitted(candidates, edgeAddresses)),
         spki_sha256,
         ticket_sha256: edgeTickets.digestOf(place),
         ticket_expires_at: new Date(locked.now.getTime() + EDGE_SECONDS.ticket * 1_000),
       },
     })
   }
-  if (call.role === 'consumer' && selected !== undefined) await select(step, { probes, selected })
+}
+
+/** Returns the candidates that consumers may connect to. Throws for names, and for addresses in a disguised form. */
+function permitted(candidates: readonly Candidate[], addresses: EdgeAddresses): Candidate[] {
+  candidates.forEach(({ url }, index) => {
+    if (addressOfCandidate(url) === undefined)
+      throw invalid(['body', 'candidates', index, 'url'], 'must be https://address:port, with an IP address')
+  })
+  // Whether loopback is the consumer's too is known once the consumer asks.
+  return candidates.filter(({ url }) => addresses.allows(url, { isSameMachine: true }))
 }
 
 /** Records the candidate that the consumer takes, or that the payload goes through the object store. */
@@ -76,7 +87,8 @@ async function relay(step: EdgeStep): Promise<void> {
 /** Returns what a node learns from its rendezvous. */
 export async function met(
   step: EdgeStep,
-  { edgeTickets, objects }: Pick<Services, 'edgeTickets' | 'objects'>,
+  { local_keys = [] }: EdgeRendezvousRequest,
+  { edgeTickets, edgeAddresses, objects }: Pick<Services, 'edgeTickets' | 'edgeAddresses' | 'objects'>,
 ): Promise<EdgeRendezvous> {
   const { edge, attempt, call } = step
   const directive = directiveOf(standingOf(step), call.role)
@@ -89,7 +101,9 @@ export async function met(
   if (call.role === 'producer') return { ...answer, ticket_sha256, ...expiry }
   const place = { edgeId: edge.id, attempt: edge.attempt, consumerId: call.nodeId }
   const ticket = edgeTickets.find(place, ticket_sha256)
-  return { ...answer, candidates, spki_sha256, ...(ticket !== undefined && { ticket }), ...expiry }
+  const isSameMachine = local_keys.includes(spki_sha256)
+  const reachable = candidates.filter(({ url }) => edgeAddresses.allows(url, { isSameMachine }))
+  return { ...answer, candidates: reachable, spki_sha256, ...(ticket !== undefined && { ticket }), ...expiry }
 }
 
 type Relay = NonNullable<EdgeRendezvous['relay']>

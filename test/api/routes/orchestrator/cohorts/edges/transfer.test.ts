@@ -37,7 +37,8 @@ describe('transfers between nodes (2.5)', () => {
   }
   const listen = ({ producer }: EdgeWorld) =>
     producer.call('rendezvous', { role: 'producer', candidates: CANDIDATES, spki_sha256: SPKI })
-  const ask = ({ consumer }: EdgeWorld) => consumer.call('rendezvous', { role: 'consumer' })
+  const ask = ({ consumer }: EdgeWorld) =>
+    consumer.call('rendezvous', { role: 'consumer', local_keys: [SPKI] })
   const select = ({ consumer }: EdgeWorld, selected: string | null) =>
     consumer.call('rendezvous', {
       role: 'consumer',
@@ -46,6 +47,34 @@ describe('transfers between nodes (2.5)', () => {
     })
   const transfer = (side: EdgeWorld['consumer'], phase: string, body: object = {}, verb = 'transfer') =>
     side.call(verb, { role: 'consumer', transport: 'direct', phase, ...body })
+
+  it('name no host that a consumer must not connect to', async () => {
+    const world = await agreed()
+    const candidates = (...hosts: string[]) =>
+      hosts.map((host) => ({ url: `https://${host}:7443`, scope: 'private' }))
+    const offer = (...hosts: string[]) =>
+      world.producer.call('rendezvous', {
+        role: 'producer',
+        candidates: candidates(...hosts),
+        spki_sha256: SPKI,
+      })
+
+    for (const host of [
+      'localhost',
+      '0x7f.1',
+      '[::ffff:127.0.0.1]',
+      '2130706433',
+      'metadata.google.internal',
+    ])
+      assert.equal((await offer(host)).status, 422, host)
+    const listening = await offer('169.254.169.254', '127.0.0.1', '10.0.0.7', '[fe80::1]', '0.0.0.0')
+    const far = await world.consumer.call('rendezvous', { role: 'consumer' })
+    const near = await ask(world)
+
+    assert.equal(listening.status, 200)
+    assert.deepEqual(far.body.candidates, candidates('10.0.0.7'))
+    assert.deepEqual(near.body.candidates, candidates('127.0.0.1', '10.0.0.7'))
+  })
 
   it('go directly: the consumer gets the address, the key and a ticket whose digest the producer knows', async () => {
     const world = await agreed()

@@ -1,0 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Edges } from './edges.ts'
+import type { EdgePeer } from './pinned-client.ts'
+import { type Probe, probeCandidates } from './probe.ts'
+
+/** Longer than any probe, so that each way to be out of reach takes the same time. */
+const UNREACHABLE_MS = 2_500
+
+export interface FoundProducer {
+  probes: Omit<Probe, 'error'>[]
+  /** The candidate that answered first; undefined where none did. */
+  nearest: Probe | undefined
+}
+
+/**
+ * Tries the candidates that this node may connect to. The producer sees when its consumer gives up, and could scan the
+ * consumer's network with that: neither the time nor the result depends on why a candidate cannot be reached.
+ */
+export async function findProducer(
+  edges: Pick<Edges, 'allowed'>,
+  peer: Omit<EdgePeer, 'url'>,
+  { urls, signal }: { urls: readonly string[]; signal: AbortSignal },
+): Promise<FoundProducer> {
+  const failsAt = performance.now() + UNREACHABLE_MS
+  const probes = await probeCandidates(peer, await edges.allowed(urls, peer.spkiSha256), { signal })
+  const nearest = probes.filter(({ ok }) => ok).toSorted((a, b) => (a.rtt_ms ?? 0) - (b.rtt_ms ?? 0))[0]
+  if (!nearest && urls.length > 0) await sleep(failsAt - performance.now(), undefined, { signal })
+  return { probes: probes.map(withoutReason), nearest }
+}
+
+const withoutReason = ({ url, ok, rtt_ms }: Probe): Omit<Probe, 'error'> => ({
+  url,
+  ok,
+  ...(rtt_ms !== undefined && { rtt_ms }),
+})

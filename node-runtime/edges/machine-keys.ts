@@ -1,0 +1,56 @@
+import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { identify, isAlive, type ProcessIdentity } from '../../platform/processes/process-identity.ts'
+
+const KEY = /^[\da-f]{64}$/
+
+/**
+ * The keys at which nodes of this machine and user serve payloads, one file each. A node can only write here on this
+ * machine, so a key that is here proves that its loopback address is this machine's.
+ */
+const folder = (): string => join(tmpdir(), `hearth-edge-keys-${process.getuid?.() ?? 0}`)
+
+/** Announces a key of this process to the other nodes of this machine, and drops those of dead processes. */
+export async function announceKey(spkiSha256: string): Promise<void> {
+  await mkdir(folder(), { recursive: true, mode: 0o700 })
+  if (!(await isOwn())) return
+  await machineKeys()
+  await writeFile(join(folder(), spkiSha256), JSON.stringify(identify(process.pid)), { mode: 0o600 })
+}
+
+export const withdrawKey = (spkiSha256: string): Promise<void> =>
+  rm(join(folder(), spkiSha256), { force: true })
+
+/** Returns the keys of nodes that run on this machine. */
+export async function machineKeys(): Promise<string[]> {
+  if (!(await isOwn())) return []
+  const names = (await readdir(folder())).filter((name) => KEY.test(name))
+  const alive = await Promise.all(
+    names.map(async (name) => {
+      if (await isOfLiveProcess(join(folder(), name))) return name
+      await rm(join(folder(), name), { force: true })
+      return undefined
+    }),
+  )
+  return alive.filter((name) => name !== undefined)
+}
+
+/** Another user could otherwise make the folder first, and announce keys of other machines in it. */
+async function isOwn(): Promise<boolean> {
+  const found = await lstat(folder()).catch(() => undefined)
+  return (
+    found !== undefined &&
+    found.isDirectory() &&
+    found.uid === process.getuid?.() &&
+    (found.mode & 0o077) === 0
+  )
+}
+
+async function isOfLiveProcess(path: string): Promise<boolean> {
+  try {
+    return isAlive(JSON.parse(await readFile(path, 'utf8')) as ProcessIdentity)
+  } catch {
+    return false
+  }
+}
