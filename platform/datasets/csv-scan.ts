@@ -2,10 +2,15 @@ import { faultOfFile } from './duckdb.ts'
 import { decodeLine, readLines, tooLong } from './lines.ts'
 import { DatasetRefused, MAX_COLUMNS, MAX_ROW_BYTES, quoted, refusedLine } from './profile.ts'
 
-/** The delimiter of a file, and the names of its columns. */
+/** The delimiter of a file, and its columns. */
 export interface CsvDialect {
   delimiter: string
+  /** The names of all columns; those without one are named as pandas names them. */
   header: string[]
+  /** The positions of columns without a name of their own. */
+  unnamed: number[]
+  /** Lines before the header: Excel writes one with the delimiter, and reads it. */
+  skippedLines: 0 | 1
 }
 
 const QUOTE = 0x22
@@ -23,27 +28,42 @@ export function parseHeader(start: Buffer): CsvDialect {
     throw refusedLine(1, 'not UTF-8 (it looks like UTF-16)')
   }
   const bom = start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf ? 3 : 0
-  const end = endOfRecord(start, bom)
+  const given = SEPARATOR_LINE.exec(start.subarray(bom, bom + 16).toString('latin1'))
+  const from = bom + (given?.[0].length ?? 0)
+  const end = endOfRecord(start, from)
   if (end >= HEADER_BYTES) throw refusedLine(1, 'the names of the columns take more than 1 MB')
-  const bytes = start.subarray(bom, end)
+  const bytes = start.subarray(from, end)
   const text = decodeLine(bytes)
   if (text === undefined) throw refusedLine(1, 'not valid UTF-8')
   if (text.includes('\0')) throw refusedLine(1, 'holds the character NUL (is it UTF-16?)')
   if (text.trim() === '') throw refusedLine(1, 'blank where the names of the columns should be')
 
-  const delimiter = separatorOf(text)
-  const header = splitRecord(text, delimiter)
-  if (header.length > MAX_COLUMNS) throw refusedLine(1, `more than ${MAX_COLUMNS} columns`)
+  const delimiter = given?.[1] ?? separatorOf(text)
+  const written = splitRecord(text, delimiter)
+  if (written.length > MAX_COLUMNS) throw refusedLine(1, `more than ${MAX_COLUMNS} columns`)
+  const header = columnNames(written)
   const seen = new Map<string, number>()
   for (const [index, name] of header.entries()) {
-    if (name === '') throw refusedLine(1, `column ${index + 1} has no name`)
     const earlier = seen.get(name)
     if (earlier !== undefined) {
       throw refusedLine(1, `columns ${earlier + 1} and ${index + 1} are both named ${quoted(name)}`)
     }
     seen.set(name, index)
   }
-  return { delimiter, header }
+  const unnamed = written.flatMap((name, index) => (name === '' ? [index] : []))
+  return { delimiter, header, unnamed, skippedLines: given ? 1 : 0 }
+}
+
+const SEPARATOR_LINE = /^"?sep=([,;\t|])"?\r?\n/i
+
+/** Names columns without a name as pandas and the trainers do: the index that pandas writes becomes `Unnamed: 0`. */
+function columnNames(written: readonly string[]): string[] {
+  const taken = new Set(written)
+  return written.map((name, index) => {
+    let free = name === '' ? `Unnamed: ${index}` : name
+    while (name === '' && taken.has(free)) free += '_'
+    return free
+  })
 }
 
 function endOfRecord(bytes: Buffer, from: number): number {
@@ -66,7 +86,7 @@ function separatorOf(text: string): string {
   return bare.includes(',') || count(most) === 1 ? ',' : most
 }
 
-function splitRecord(text: string, delimiter: string): string[] {
+export function splitRecord(text: string, delimiter: string): string[] {
   const fields: string[] = []
   let rest = text
   for (;;) {
@@ -97,6 +117,7 @@ export async function nameFirstBadRecord(path: string, dialect: CsvDialect, caus
     if (text === undefined) throw refusedLine(line, 'not valid UTF-8')
     const itsEnding = text.endsWith('\r') ? 'CRLF' : 'LF'
     const bare = itsEnding === 'CRLF' ? text.slice(0, -1) : text
+    if (line <= dialect.skippedLines) continue
     record.take(line, line === 1 ? bare.replace(/^\ufeff/, '') : bare)
     if (record.isOpen) continue
     ending ??= itsEnding
@@ -117,7 +138,7 @@ class OpenRecord {
   #fields = 1
   #size = 0
 
-  constructor({ delimiter, header }: CsvDialect) {
+  constructor({ delimiter, header }: Pick<CsvDialect, 'delimiter' | 'header'>) {
     this.#expected = header.length
     this.#delimiter = delimiter
   }

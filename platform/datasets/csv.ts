@@ -1,6 +1,8 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './csv-scan.ts'
+import { areNumbers, MARKS, MISSING, patternsLike, type NumberPatterns } from './csv-values.ts'
+import { readWide, type CsvContent } from './csv-wide.ts'
 import { ATTEMPTS, IN_ORDER, isOutOfMemory, literal, numbers, reading, texts } from './duckdb.ts'
 import { readStart } from './lines.ts'
 import { SAMPLED, type SampledRow } from './preview.ts'
@@ -9,12 +11,15 @@ import {
   DatasetRefused,
   MAX_ROW_BYTES,
   type ColumnType,
+  type DatasetColumn,
   type DatasetProfile,
 } from './profile.ts'
 
 const SAMPLE_ROWS = 8_192
 /** Every counted column needs memory in each thread. */
 const COLUMNS_PER_PASS = 100
+/** DuckDB reads a file once for each pass, which costs the square of the columns; a wider file is read by ourselves. */
+const MAX_PASSES = 2
 
 /** Failing casts are slow, so only text that begins like a date is tried. */
 const likeDate = (c: string, test: string) =>
@@ -25,7 +30,7 @@ const TYPES = {
   // A fraction in a later row makes the whole column a number.
   integer: { duckdb: 'DOUBLE', fits: (c: string) => `regexp_full_match(${c}, '\\s*[+-]?[0-9]{1,18}\\s*')` },
   number: { duckdb: 'DOUBLE', fits: (c: string) => `try_cast(${c} as double) is not null` },
-  boolean: { duckdb: 'BOOLEAN', fits: (c: string) => `lower(${c}) in ('true', 'false')` },
+  boolean: { duckdb: 'BOOLEAN', fits: (c: string) => `lower(trim(${c})) in ('true', 'false')` },
   date: {
     duckdb: 'DATE',
     fits: (c: string) => likeDate(c, `strlen(${c}) <= 10 and try_cast(${c} as date) is not null`),
@@ -53,20 +58,36 @@ interface CsvFile {
 export async function readCsv(path: string): Promise<DatasetProfile> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const names = dialect.header.map((_, i) => `c${i}`)
-  return reading(path, ATTEMPTS, (db) => readWith({ db, path, dialect, names }))
+  // DuckDB finds no rows behind a byte order mark and a quoted line with the delimiter.
+  const isWide = names.length > COLUMNS_PER_PASS * MAX_PASSES || dialect.skippedLines > 0
+  const { rows, types } = await (isWide
+    ? readWide(path, dialect)
+    : reading(path, ATTEMPTS, (db) => readWith({ db, path, dialect, names })))
+  if (rows === 0) throw new DatasetRefused('the file has a header and no rows')
+  const shown = shownColumns(dialect, types)
+  return {
+    num_samples: rows,
+    decoded_bytes: decodedBytes(rows, shown.length, (await stat(path)).size),
+    columns: shown.map((i) => ({ name: dialect.header[i] ?? '', type: types[i] ?? 'string' })),
+  }
 }
 
-/** Returns the first rows as texts. */
-export async function sampleCsv(path: string): Promise<SampledRow[]> {
+/** A column without a name and without values is a trailing delimiter. */
+const shownColumns = ({ header, unnamed }: CsvDialect, types: readonly ColumnType[]): number[] =>
+  header.flatMap((_, i) => (unnamed.includes(i) && types[i] === 'any' ? [] : [i]))
+
+/** Returns the first rows of the columns of a profile as texts. */
+export async function sampleCsv(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const names = dialect.header.map((_, i) => `c${i}`)
-  const cut = names.slice(0, SAMPLED.columns).map((c) => `left(${c}, ${SAMPLED.characters + 1})`)
+  const shown = columns.slice(0, SAMPLED.columns).map(({ name }) => `c${dialect.header.indexOf(name)}`)
+  const cut = shown.map((c) => `left(${c}, ${SAMPLED.characters + 1})`)
   return reading(path, IN_ORDER, (db) =>
     texts(db, `select ${cut.join(', ')} from ${source({ db, path, dialect, names })} limit ${SAMPLED.rows}`),
   )
 }
 
-async function readWith(file: CsvFile): Promise<DatasetProfile> {
+async function readWith(file: CsvFile): Promise<CsvContent> {
   const { path, dialect } = file
   const firstFault = (err: unknown): Promise<never> => {
     if (isOutOfMemory(err)) throw err
@@ -75,48 +96,100 @@ async function readWith(file: CsvFile): Promise<DatasetProfile> {
   const likely = await sampleTypes(file).catch(firstFault)
   // The types of the first rows nearly always hold, and reading with them is fast. Otherwise
   // everything is read as text.
-  const { rows, types } = await readTyped(file, likely)
+  return readTyped(file, likely)
     .catch(() => readAsText(file, likely))
     .catch(firstFault)
-  if (rows === 0) throw new DatasetRefused('the file has a header and no rows')
-  return {
-    num_samples: rows,
-    decoded_bytes: decodedBytes(rows, dialect.header.length, (await stat(path)).size),
-    columns: dialect.header.map((name, i) => ({ name, type: types[i] ?? 'string' })),
-  }
 }
 
-/** Returns, for each column, the types that fit all values of the first rows. */
-async function sampleTypes(file: CsvFile): Promise<Typed[][]> {
-  const sample = await countAll(file, `(select * from ${source(file)} limit ${SAMPLE_ROWS})`, (c) =>
-    NARROWEST_FIRST.map((t) => fitting(c, t)),
+/** What the first rows allow a column to be: types, and for texts the patterns of numbers that are written in another way. */
+interface Likely {
+  types: Typed[]
+  patterns: NumberPatterns | undefined
+}
+
+async function sampleTypes(file: CsvFile): Promise<Likely[]> {
+  const sample = `(select * from ${source(file)} limit ${SAMPLE_ROWS})`
+  const counts = await countAll(file, sample, (c) => [marks(c), ...NARROWEST_FIRST.map((t) => fitting(c, t))])
+  const types = file.names.map((c) => NARROWEST_FIRST.filter((t) => allFit(counts, c, t)))
+  const textual = file.names.filter((c, i) => counts[c] && types[i]?.length === 0)
+  const first = textual.length
+    ? await texts(file.db, `select ${textual.map(firstNumeric).join(', ')} from ${sample}`)
+    : []
+  const patterns = new Map(
+    textual.flatMap((c, i) => {
+      const value = first[0]?.[i]
+      return value ? [[c, patternsLike(value)] as const] : []
+    }),
   )
-  return file.names.map((c) => NARROWEST_FIRST.filter((t) => sample[c] && sample[`${c}_${t}`] === sample[c]))
+  return file.names.map((c, i) => ({ types: types[i] ?? [], patterns: patterns.get(c) }))
 }
 
-interface Found {
-  rows: number
-  types: ColumnType[]
-}
+/** A value that begins like a number, with or without a symbol. */
+const firstNumeric = (c: string): string =>
+  `any_value(case when strlen(${c}) <= 60 and regexp_matches(${c}, '^\\s*[-+€$£¥₹]?\\s*[-+.]?[0-9]') then ${c} end)`
 
-async function readTyped(file: CsvFile, likely: readonly Typed[][]): Promise<Found> {
-  const types = likely.map(([narrowest]) => narrowest)
+async function readTyped(file: CsvFile, likely: readonly Likely[]): Promise<CsvContent> {
+  const types = likely.map(({ types: [narrowest] }) => narrowest)
   const duckdb = types.map((type) => (type ? TYPES[type].duckdb : 'VARCHAR'))
-  const found = await countAll(file, source(file, duckdb), (c, i) =>
-    types[i] === 'integer' ? [countIf(`${c} <> trunc(${c})`, `${c}_fractions`)] : [],
+  const counts = await countAll(file, source(file, { types: duckdb, missing: MARKS }), (c, i) =>
+    types[i] === 'integer'
+      ? [countIf(`${c} <> trunc(${c})`, `${c}_fractions`)]
+      : types[i] === undefined
+        ? asNumbers(c, likely[i])
+        : [],
   )
   const typeOf = (c: string, i: number): ColumnType => {
-    if (!found[c]) return 'any'
-    return found[`${c}_fractions`] ? 'number' : (types[i] ?? 'string')
+    if (!counts[c]) return 'any'
+    if (types[i] === undefined) return textType(counts, c, likely[i])
+    return counts[`${c}_fractions`] ? 'number' : types[i]
   }
-  return { rows: found.n ?? 0, types: file.names.map(typeOf) }
+  return { rows: counts.n ?? 0, types: file.names.map(typeOf) }
 }
 
-async function readAsText(file: CsvFile, likely: readonly Typed[][]): Promise<Found> {
-  const found = await countAll(file, source(file), (c, i) => (likely[i] ?? []).map((t) => fitting(c, t)))
-  const typeOf = (c: string, i: number): ColumnType =>
-    likely[i]?.find((t) => found[`${c}_${t}`] === found[c]) ?? (found[c] ? 'string' : 'any')
-  return { rows: found.n ?? 0, types: file.names.map(typeOf) }
+async function readAsText(file: CsvFile, likely: readonly Likely[]): Promise<CsvContent> {
+  const counts = await countAll(file, source(file), (c, i) => [
+    marks(c),
+    ...(likely[i]?.types ?? []).map((t) => fitting(c, t)),
+    ...asNumbers(c, likely[i]),
+  ])
+  const typeOf = (c: string, i: number): ColumnType => {
+    if (!valuesOf(counts, c)) return 'any'
+    return likely[i]?.types.find((t) => allFit(counts, c, t)) ?? textType(counts, c, likely[i])
+  }
+  return { rows: counts.n ?? 0, types: file.names.map(typeOf) }
+}
+
+type Counts = Record<string, number>
+const marks = (c: string): string => countIf(`trim(${c}) in (${MARKS.map(literal).join(', ')})`, `${c}_marks`)
+const valuesOf = (counts: Counts, c: string): number => (counts[c] ?? 0) - (counts[`${c}_marks`] ?? 0)
+const allFit = (counts: Counts, c: string, type: Typed): boolean =>
+  valuesOf(counts, c) > 0 && counts[`${c}_${type}`] === valuesOf(counts, c)
+
+/** Counts the values that are numbers in another notation. */
+function asNumbers(c: string, { patterns }: Likely = { types: [], patterns: undefined }): string[] {
+  if (!patterns) return []
+  const { points, commas } = patterns
+  const fits = (pattern: string) => `strlen(${c}) <= 60 and regexp_full_match(${c}, ${literal(pattern)})`
+  return [
+    countIf(fits(points), `${c}_points`),
+    countIf(fits(commas), `${c}_commas`),
+    countIf(`contains(${c}, ',')`, `${c}_with_comma`),
+  ]
+}
+
+function textType(
+  counts: Counts,
+  c: string,
+  { patterns }: Likely = { types: [], patterns: undefined },
+): ColumnType {
+  if (!patterns) return 'string'
+  const found = {
+    values: valuesOf(counts, c),
+    points: counts[`${c}_points`] ?? 0,
+    commas: counts[`${c}_commas`] ?? 0,
+    withComma: counts[`${c}_with_comma`] ?? 0,
+  }
+  return areNumbers(found, patterns.symbol) ? 'number' : 'string'
 }
 
 /** Counts the rows, the values of each column and further aggregates, a few columns at a time. */
@@ -135,12 +208,14 @@ async function countAll(
   return found
 }
 
-/** Texts that mean a missing value, as for the trainers. */
-const MISSING = ['', 'NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', 'None', '?']
+interface Reading {
+  types?: readonly string[]
+  missing?: readonly string[]
+}
 
-const source = ({ path, dialect, names }: CsvFile, types: readonly string[] = []): string =>
-  `read_csv(${literal(path)}, auto_detect = false, header = true, strict_mode = true,
-    delim = ${literal(dialect.delimiter)}, quote = '"', escape = '"', nullstr = [${MISSING.map(literal).join(', ')}],
+const source = ({ path, dialect, names }: CsvFile, { types = [], missing = MISSING }: Reading = {}): string =>
+  `read_csv(${literal(path)}, auto_detect = false, header = true, skip = ${dialect.skippedLines}, strict_mode = true,
+    delim = ${literal(dialect.delimiter)}, quote = '"', escape = '"', nullstr = [${missing.map(literal).join(', ')}],
     max_line_size = ${MAX_ROW_BYTES}, buffer_size = ${2 * MAX_ROW_BYTES},
     columns = {${names.map((name, i) => `'${name}': '${types[i] ?? 'VARCHAR'}'`).join(', ')}})`
 

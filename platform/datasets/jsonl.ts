@@ -3,7 +3,7 @@ import type { DuckDBConnection } from '@duckdb/node-api'
 import { SNIFFED_ROWS } from '../../domain/dataset-columns.ts'
 import { ATTEMPTS, columnType, describe, literal, numbers, reading } from './duckdb.ts'
 import { JsonColumns } from './json-columns.ts'
-import { decodeLine, readLines, tooLong } from './lines.ts'
+import { decodeLine, readLines, readStart, tooLong } from './lines.ts'
 import { cutText, SAMPLED, type SampledRow } from './preview.ts'
 import {
   decodedBytes,
@@ -17,6 +17,7 @@ import {
 
 /** DuckDB compares names case-insensitively, so it renames the second of `a` and `A`. */
 const RENAMED = /_\d+$/
+const BYTE_ORDER_MARK = Buffer.from('\ufeff')
 /** DuckDB accepts a comma before a closing bracket, which JSON does not; inside a string it is valid. */
 const LOOSE_COMMA = String.raw`,\s*[}\]]`
 
@@ -25,6 +26,8 @@ const LOOSE_COMMA = String.raw`,\s*[}\]]`
  * the first `SNIFFED_ROWS`.
  */
 export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<DatasetProfile> {
+  // DuckDB takes the mark for a part of the first object.
+  if ((await readStart(path, 3)).equals(BYTE_ORDER_MARK)) return scan(path)
   try {
     return await reading(path, attempts, (db) => readWith(db, path))
   } catch (err) {
@@ -39,6 +42,7 @@ export async function sampleJsonl(path: string, columns: readonly DatasetColumn[
   const sample: SampledRow[] = []
   const names = columns.slice(0, SAMPLED.columns).map(({ name }) => name)
   for await (const { bytes } of readLines(path)) {
+    // `trim` removes a byte order mark too.
     const text = decodeLine(bytes)?.trim()
     if (!text) continue
     const row = JSON.parse(text) as Record<string, unknown>
@@ -131,11 +135,9 @@ async function scanLines(path: string, take: (value: object) => void): Promise<v
     if (bytes.length > MAX_ROW_BYTES) throw tooLong(line)
     const text = decodeLine(bytes)
     if (text === undefined || (line === 1 && text.includes('\0'))) throw refusedLine(line, notUtf8(bytes))
-    if (line === 1 && text.startsWith('\ufeff')) {
-      throw refusedLine(1, 'starts with a byte order mark; JSON Lines are plain UTF-8')
-    }
-    if (text.trim() === '') continue
-    const value = objectOf(text)
+    const bare = line === 1 ? text.replace(/^\ufeff/, '') : text
+    if (bare.trim() === '') continue
+    const value = objectOf(bare)
     if (typeof value === 'string') throw refusedLine(line, value)
     take(value)
   }

@@ -19,7 +19,7 @@ const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetPro
 const sample: Partial<
   Record<ReadOrder['format'], (order: ReadOrder, columns: readonly DatasetColumn[]) => Promise<SampledRow[]>>
 > = {
-  csv: async ({ path }) => (await import('./csv.ts')).sampleCsv(path),
+  csv: async ({ path }, columns) => (await import('./csv.ts')).sampleCsv(path, columns),
   jsonl: async ({ path }, columns) => (await import('./jsonl.ts')).sampleJsonl(path, columns),
   parquet: async ({ path }, columns) => (await import('./parquet.ts')).sampleParquet(path, columns),
 }

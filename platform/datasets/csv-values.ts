@@ -1,0 +1,110 @@
+import type { ColumnType } from './profile.ts'
+
+// The values of CSV cells by the rules of the trainers (hearth_trainers/cells.py), so that a dataset is described as it
+// will be learnt; a test compares the two.
+
+/** Texts that mean a missing value in every column: those of pandas, and the errors of spreadsheets. */
+export const MISSING = [
+  '|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|?',
+  '#DIV/0!|#REF!|#VALUE!|#NAME?|#NUM!|#NULL!',
+].flatMap((marks) => marks.split('|'))
+/** Texts that mean a missing value where all others are numbers, booleans or dates; "-" may be a class next to "+". */
+const MISSING_AMONG_VALUES = '-|--|.|..|na|Na|N.A.|n.a.|none|NONE|Null|Nan|NAN'.split('|')
+export const MARKS = [...MISSING, ...MISSING_AMONG_VALUES]
+
+const GAPS = String.raw`\d{1,3}(?:[ '’${'\u00a0\u202f'}]\d{3})+`
+const POINTS = String.raw`(?:(?:\d+|\d{1,3}(?:,\d{3})+|${GAPS})(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?`
+const COMMAS = String.raw`(?:\d+|\d{1,3}(?:\.\d{3})+|${GAPS})(?:,\d+)?`
+const ANY_SYMBOL = '[€$£¥₹%]'
+/** With these a comma is between thousands, even if the values could be read otherwise. */
+const POINT_SYMBOLS = '$£¥₹'
+
+/** Patterns of numbers with a decimal point and with a decimal comma, for both JavaScript and RE2. */
+export interface NumberPatterns {
+  points: string
+  commas: string
+  symbol: string | undefined
+}
+
+/** Returns the patterns of a column by one of its values: whether it has a currency or a percent sign. */
+export function patternsLike(value: string): NumberPatterns {
+  const symbol = new RegExp(ANY_SYMBOL).exec(value)?.[0]
+  const pattern = (body: string) =>
+    symbol === undefined
+      ? String.raw`\s*[+-]?${body}\s*`
+      : String.raw`\s*(?:[+-]?[${symbol}]\s*[+-]?${body}|[+-]?${body}\s*[${symbol}])\s*`
+  return { points: pattern(POINTS), commas: pattern(COMMAS), symbol }
+}
+
+/** How many values of a column fit each pattern, and how many have a comma. */
+export interface NumberCounts {
+  values: number
+  points: number
+  commas: number
+  withComma: number
+}
+
+/** Returns whether all values are numbers of one notation; those that fit both are not, unless none has a comma. */
+export function areNumbers({ values, points, commas, withComma }: NumberCounts, symbol?: string): boolean {
+  const [isPoints, isCommas] = [points === values, commas === values]
+  if (isPoints && isCommas) return withComma === 0 || (symbol !== undefined && POINT_SYMBOLS.includes(symbol))
+  return values > 0 && (isPoints || isCommas)
+}
+
+const isMissing = new Set(MISSING)
+const isMark = new Set(MARKS)
+const TESTS: readonly [ColumnType, RegExp][] = [
+  ['integer', /^\s*[+-]?\d{1,18}\s*$/],
+  ['number', /^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)\s*$/i],
+  ['boolean', /^\s*(?:true|false)\s*$/i],
+  ['date', /^\d{4}-\d{2}-\d{2}$/],
+  [
+    'timestamp',
+    /^\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?\s?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?$/,
+  ],
+]
+
+/** Finds the type of a column from its values, one after the other. */
+export class ColumnTyper {
+  #values = 0
+  #tests = TESTS
+  #patterns: { points: RegExp; commas: RegExp; symbol: string | undefined } | undefined
+  readonly #counts = { points: 0, commas: 0, withComma: 0 }
+
+  add(cell: string): void {
+    const [first] = this.#tests
+    // Nearly every value is like the one before.
+    if (cell !== '' && first?.[1].test(cell) && first[0] === 'integer') {
+      this.#values += 1
+      if (this.#patterns) this.#count(cell)
+      return
+    }
+    if (isMissing.has(cell) || isMark.has(cell.trim())) return
+    const before = this.#tests
+    this.#tests = before.filter(([, test]) => test.test(cell))
+    if (this.#tests.length === 0 || this.#patterns) this.#count(cell, before)
+    this.#values += 1
+  }
+
+  #count(cell: string, before = this.#tests): void {
+    if (!this.#patterns) {
+      const { points, commas, symbol } = patternsLike(cell)
+      this.#patterns = { points: new RegExp(`^${points}$`), commas: new RegExp(`^${commas}$`), symbol }
+      // Plain numbers have come before this value, or the column is one of texts.
+      const could = (type: ColumnType) => before.some(([name]) => name === type)
+      this.#counts.points = could('number') ? this.#values : 0
+      this.#counts.commas = could('integer') ? this.#values : 0
+    }
+    const { points, commas } = this.#patterns
+    this.#counts.points += Number(points.test(cell))
+    this.#counts.commas += Number(commas.test(cell))
+    this.#counts.withComma += Number(cell.includes(','))
+  }
+
+  get type(): ColumnType {
+    if (this.#values === 0) return 'any'
+    const [first] = this.#tests
+    if (first) return first[0]
+    return areNumbers({ values: this.#values, ...this.#counts }, this.#patterns?.symbol) ? 'number' : 'string'
+  }
+}
