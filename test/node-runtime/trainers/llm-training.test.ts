@@ -122,7 +122,7 @@ describe('fine-tuning a language model', function () {
   })
 
   it('names the row that it cannot learn from', async () => {
-    const rows = [...sums(2), { instruction: 'Add', output: null }]
+    const rows = [...sums(2), { instruction: 'Add' }]
     const broken = await writeJsonl(folder.path, rows, 'broken.jsonl')
 
     const run = await train('broken', {}, { file: broken })

@@ -13,20 +13,29 @@ from typing import Any
 
 def render(request: dict[str, Any]) -> Any:
     """Rows as the trainer sees them: each token with whether it is learnt."""
+    from hearth_trainers.errors import JobError
     from hearth_trainers.llm.model import load_tokenizer, max_positions
     from hearth_trainers.llm.render import IGNORED, Renderer
 
     folder = Path(request["model"])
     tokenizer = load_tokenizer(folder)
     settings = SimpleNamespace(**{"text_column": "text", "sequence_len": 8192, **request["settings"]})
+    tokenizer.chat_template = request.get("template", tokenizer.chat_template)
     renderer = Renderer(tokenizer, settings, max_positions(folder))
     found = []
     for number, row in enumerate(request["rows"], 1):
-        one = renderer.render(row, number)
+        try:
+            one = renderer.render(row, number)
+        except JobError as error:
+            found.append({"error": str(error)})
+            continue
+        if one is None:
+            continue
         learnt = [label != IGNORED for label in one.labels]
         assert all(label in (IGNORED, token) for label, token in zip(one.labels, one.ids, strict=True))
         found.append({"ids": one.ids, "tokens": [tokenizer.decode([token]) for token in one.ids], "learnt": learnt})
-    return {"rows": found, "cut": renderer.cut, "eos": tokenizer.eos_token}
+    notes = renderer.notes.found
+    return {"rows": found, "cut": notes.get("cut", [0])[0], "notes": notes, "eos": tokenizer.eos_token}
 
 
 def assistant_mask(request: dict[str, Any]) -> Any:
@@ -84,7 +93,67 @@ def settings(request: dict[str, Any]) -> Any:
     return {**asdict(found), "save_every": found.save_every(total), "rates": rates}
 
 
+_SIZES: dict[str, dict[str, Any]] = {
+    "bloom": {"hidden_size": 16, "n_layer": 1, "n_head": 2},
+    "codegen": {"n_embd": 16, "n_layer": 1, "n_head": 4, "rotary_dim": 4, "n_positions": 64},
+    "falcon": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+    "gemma2": {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8},
+    "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64},
+    "gpt_neo": {"hidden_size": 16, "intermediate_size": 32, "num_layers": 1, "num_heads": 2, "attention_types": [[["global"], 1]], "max_position_embeddings": 64},
+    "gpt_oss": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["full_attention"]},
+    "gptj": {"n_embd": 16, "n_layer": 1, "n_head": 2, "rotary_dim": 4, "n_positions": 64},
+    "mamba": {"hidden_size": 16, "state_size": 4, "num_hidden_layers": 1},
+    "mpt": {"d_model": 16, "n_heads": 2, "n_layers": 1},
+}  # fmt: skip
+
+
+def family(request: dict[str, Any]) -> Any:
+    """Trains a tiny random model of a family as the trainer loads it and folds the adapter in. Returns whether it
+    learns, the number of trained weights, and how far the logits of the folded model are from those of the trained one."""
+    import contextlib
+    import io
+    import tempfile
+
+    import torch
+    from hearth_trainers.llm.model import load_base, load_model
+    from hearth_trainers.llm.outputs import write_adapter, write_merged
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    name = request["family"]
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[name](vocab_size=64, bos_token_id=1, eos_token_id=2, pad_token_id=0, **_SIZES[name])
+    settings = SimpleNamespace(
+        adapter=request["adapter"], flash_attention=request["flash_attention"], gradient_checkpointing=False,
+        lora_r=4, lora_alpha=8, lora_dropout=0.0, seed=1,
+    )  # fmt: skip
+    ids = torch.arange(3, 35).unsqueeze(0)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+        base, out = Path(folder) / "base", Path(folder) / "out"
+        AutoModelForCausalLM.from_config(config).save_pretrained(base)
+        model = load_model(base, settings, torch.device("cpu"))
+        trained = [one for one in model.parameters() if one.requires_grad]
+        optimizer = torch.optim.SGD(trained, lr=0.5)
+        before = model(input_ids=ids, labels=ids).loss.item()
+        for _ in range(3):
+            model(input_ids=ids, labels=ids).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        after = model.eval()(input_ids=ids, labels=ids)
+        if settings.adapter == "none":
+            write_merged(out, base, settings, model)
+        else:
+            write_adapter(model, out, "acme/tiny", None)
+            write_merged(out, base, settings, None)
+        merged = load_base(out / "model", torch.float32)(input_ids=ids).logits
+    return {
+        "learns": after.loss.item() < before,
+        "parameters": sum(one.numel() for one in trained),
+        "difference": float((merged - after.logits.float()).abs().max()),
+    }
+
+
 if __name__ == "__main__":
-    asks = {"settings": settings, "render": render, "assistant_mask": assistant_mask, "logits": logits, "compare": compare}
+    asks: dict[str, Any] = {"family": family}
+    asks |= {"settings": settings, "render": render, "assistant_mask": assistant_mask, "logits": logits, "compare": compare}
     answers = [asks[request["ask"]](request) for request in json.load(sys.stdin)]
     print("\n" + json.dumps(answers))

@@ -14,13 +14,14 @@ import numpy as np
 from ..errors import JobError
 from ..job import Job
 from ..protocol import log, warn
+from .notes import Notes, report_columns
 from .render import Example, Renderer
 from .rows import read_rows
 from .settings import Settings
 
 CACHED_DATASETS = 8
 # Must change with every change in the tokenization of rows.
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -29,43 +30,49 @@ class Dataset:
 
     learn: list[Example]
     check: list[Example]
+    # The columns that no row of this type has, as the metrics of the run name them.
+    left_out: list[dict[str, str]]
+
+
+Tokenized = tuple[list[Example], Notes, list[dict[str, str]]]
 
 
 def load_dataset(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> Dataset:
     """Tokenizes the dataset."""
     log(f"Reading the dataset ({job.format}) as {settings.dataset_type}.")
     file = _cache_file(job, settings, tokenizer, max_positions) if settings.tokenizer_cache else None
-    examples = _read_cache(file)
-    if examples is None:
-        examples = _tokenize(job, settings, tokenizer, max_positions)
-        if file and int(os.environ.get("RANK", "0")) == 0:
-            _write_cache(file, examples)
-    tokens = sum(len(one.ids) for one in examples)
-    log(f"The dataset has {len(examples):,} rows with {tokens:,} tokens.")
-    return _split(examples, settings)
-
-
-def _tokenize(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> list[Example]:
-    renderer = Renderer(tokenizer, settings, max_positions)
-    examples = [renderer.render(row, number) for number, row in enumerate(read_rows(job), 1)]
-    if renderer.cut:
-        what = "lost the beginning of the prompt" if settings.dataset_type == "alpaca" else "lost their end"
-        warn(f"{renderer.cut:,} rows are longer than {settings.sequence_len} tokens and {what}.")
+    cached = _read_cache(file)
+    examples, notes, left_out = cached or _tokenize(job, settings, tokenizer, max_positions)
+    if cached is None and file and int(os.environ.get("RANK", "0")) == 0:
+        _write_cache(file, examples, notes, left_out)
+    notes.report(settings, max_positions)
+    if not examples:
+        raise JobError("Every row is empty: there is nothing to learn.", code="bad_data")
     if all(len(one.ids) < 2 for one in examples):
         raise JobError("No row has more than one token: there is nothing to learn.", code="bad_data")
-    return examples
+    tokens = sum(len(one.ids) for one in examples)
+    log(f"The dataset has {len(examples):,} rows with {tokens:,} tokens.")
+    return _split(examples, settings, left_out)
 
 
-def _split(examples: list[Example], settings: Settings) -> Dataset:
+def _tokenize(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> Tokenized:
+    renderer = Renderer(tokenizer, settings, max_positions)
+    rows = read_rows(job)
+    left_out = report_columns(rows, settings)
+    rendered = (renderer.render(row, number) for number, row in enumerate(rows, 1))
+    return [one for one in rendered if one is not None], renderer.notes, left_out
+
+
+def _split(examples: list[Example], settings: Settings, left_out: list[dict[str, str]]) -> Dataset:
     if settings.val_set_size == 0:
-        return Dataset(examples, [])
+        return Dataset(examples, [], left_out)
     if len(examples) < 2:
         raise JobError("val_set_size needs at least two rows.", code="too_few_rows")
     held_out = min(len(examples) - 1, max(1, round(len(examples) * settings.val_set_size)))
     order = np.random.default_rng([settings.seed, 0]).permutation(len(examples))
     chosen = set(order[:held_out].tolist())
     learn = [one for index, one in enumerate(examples) if index not in chosen]
-    return Dataset(learn, [examples[index] for index in sorted(chosen)])
+    return Dataset(learn, [examples[index] for index in sorted(chosen)], left_out)
 
 
 def _cache_file(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> Path | None:
@@ -80,22 +87,26 @@ def _cache_file(job: Job, settings: Settings, tokenizer: Any, max_positions: int
     return job.cache_dir / f"tokens-{digest.hexdigest()[:32]}.npz"
 
 
-def _read_cache(file: Path | None) -> list[Example] | None:
+def _read_cache(file: Path | None) -> Tokenized | None:
     if file is None or not file.exists():
         return None
     try:
         with np.load(file, allow_pickle=False) as stored:
             ids, labels, ends = stored["ids"].tolist(), stored["labels"].tolist(), stored["ends"].tolist()
+            found, left_out = json.loads(str(stored["notes"]))
     except (OSError, ValueError, KeyError) as error:
         warn(f"The tokens kept from before cannot be read ({error}).")
         return None
     log("The tokens are those kept from an earlier attempt.")
     os.utime(file)
     starts = [0, *ends[:-1]]
-    return [Example(ids[start:end], labels[start:end]) for start, end in zip(starts, ends, strict=True)]
+    examples = [Example(ids[start:end], labels[start:end]) for start, end in zip(starts, ends, strict=True)]
+    return examples, Notes(found), left_out
 
 
-def _write_cache(file: Path, examples: list[Example]) -> None:
+def _write_cache(file: Path, examples: list[Example], notes: Notes, left_out: list[dict[str, str]]) -> None:
+    if not examples:
+        return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f".{file.stem}.{os.getpid()}.npz")
@@ -104,6 +115,7 @@ def _write_cache(file: Path, examples: list[Example]) -> None:
             ids=np.concatenate([np.asarray(one.ids, np.int32) for one in examples]),
             labels=np.concatenate([np.asarray(one.labels, np.int32) for one in examples]),
             ends=np.cumsum([len(one.ids) for one in examples]),
+            notes=np.array(json.dumps([notes.found, left_out])),
         )
         os.replace(draft, file)
         kept = sorted(file.parent.glob("tokens-*.npz"), key=lambda one: one.stat().st_mtime)

@@ -12,7 +12,7 @@ from transformers.utils import logging
 
 from ..job import Job
 from ..loop import StopSignal
-from ..protocol import emit, log
+from ..protocol import log, report_result
 from .chat_schema import CHAT
 from .crew import Crew
 from .dataset import load_dataset
@@ -34,6 +34,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     base = base_folder(job)
     tokenizer = load_tokenizer(base)
     data = load_dataset(job, settings, tokenizer, max_positions(base))
+    left_out = data.left_out
     crew = Crew(device)
     model = load_model(base, settings, device)
     objective = NextToken(
@@ -66,7 +67,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
         write_merged(job.output_dir, base, settings, None)
     tokenizer.save_pretrained(job.output_dir / "model")
     report_files(job.output_dir)
-    emit("result", metrics=_metrics(history), **CHAT)
+    report_result({**_metrics(history), "left_out_columns": left_out}, **CHAT)
 
 
 def _metrics(history: list[dict[str, Any]]) -> dict[str, Any]:

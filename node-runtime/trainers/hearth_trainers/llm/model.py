@@ -9,13 +9,18 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ..errors import JobError
 from ..job import Job
 from ..protocol import log
 from .render import FALLBACK_TEMPLATE
 from .settings import Settings
+
+
+# Models whose kernels read the weights of these layers directly, so that PEFT refuses to adapt them.
+_STATE_SPACE = ("falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h")
+_UNADAPTABLE = ["out_proj", "conv1d"]
 
 
 def base_folder(job: Job) -> Path:
@@ -55,7 +60,7 @@ def max_positions(folder: Path) -> int:
 
 def load_model(folder: Path, settings: Settings, device: torch.device) -> Any:
     """Loads the model for training: in 4 bits or bf16 with LoRA layers, or fully in 32 bits."""
-    attention = _attention(settings, device)
+    attention = _attention(_model_class(folder), settings, device)
     options: dict[str, Any] = {"attn_implementation": attention, "device_map": {"": device}}
     if settings.adapter == "qlora":
         options["quantization_config"] = BitsAndBytesConfig(
@@ -108,19 +113,33 @@ def _with_lora(model: Any, settings: Settings) -> Any:
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
         target_modules="all-linear",
+        exclude_modules=_UNADAPTABLE if model.config.model_type in _STATE_SPACE else None,
     )
     return get_peft_model(model, config)
 
 
-def _attention(settings: Settings, device: torch.device) -> str:
+def _model_class(folder: Path) -> Any:
+    """Returns the class that transformers will load, without reading any weights."""
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        return MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    except (OSError, ValueError, KeyError) as error:
+        raise JobError(f"The base model cannot be loaded: {error}", code="bad_base") from error
+
+
+def _attention(model_class: Any, settings: Settings, device: torch.device) -> str:
+    # A fifth of the causal models of transformers can compute attention in plain PyTorch only, and
+    # refuse to load with anything else.
+    plain = "sdpa" if model_class._supports_sdpa else "eager"
     wanted = settings.flash_attention
     if wanted == "off":
         if device.type == "cuda":
             torch.backends.cuda.enable_flash_sdp(False)
-        return "sdpa"
-    possible = device.type == "cuda" and importlib.util.find_spec("flash_attn") is not None
-    if possible and settings.adapter != "none":
+        return plain
+    is_installed = device.type == "cuda" and importlib.util.find_spec("flash_attn") is not None
+    if is_installed and settings.adapter != "none" and model_class._supports_flash_attn:
         return "flash_attention_2"
     if wanted == "on":
-        log("Flash attention is not to be had here; training uses the attention built into PyTorch.")
-    return "sdpa"
+        what = "for this model" if is_installed else "on this node"
+        log(f"Flash attention is not available {what}; training uses the attention built into PyTorch.")
+    return plain

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import JobError
+from .messages import read_conversation
+from .notes import Notes
 from .rows import Row
 from .settings import Settings
 
@@ -21,7 +23,6 @@ FALLBACK_TEMPLATE = (
     "{% else %}{{ message['content'] + '\\n\\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '### Assistant:\\n' }}{% endif %}"
 )
-_ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}
 
 
 @dataclass
@@ -41,15 +42,17 @@ class Renderer:
         self._settings = settings
         self._max_positions = max_positions
         self._limit = min(settings.sequence_len, max_positions)
-        self.cut = 0
+        self.notes = Notes()
         self._render = {"alpaca": self._alpaca, "chat": self._chat, "text": self._text}[settings.dataset_type]
 
-    def render(self, row: Row, number: int) -> Example:
-        """Returns the tokens of row `number` (from 1); raises an error that names a row
-        that cannot be trained on."""
+    def render(self, row: Row, number: int) -> Example | None:
+        """Returns the tokens of row `number` (from 1), or None for a row with nothing to learn; raises an error that
+        names a row that cannot be trained on. `notes` counts what is lost."""
         return self._render(row, number)
 
-    def _alpaca(self, row: Row, number: int) -> Example:
+    def _alpaca(self, row: Row, number: int) -> Example | None:
+        if self._is_empty(row, "output", number):
+            return None
         instruction, output = _text(row, "instruction", number), _text(row, "output", number)
         extra = row.get("input")
         if extra is not None and not isinstance(extra, str):
@@ -57,15 +60,21 @@ class Renderer:
         asked = "\n\n".join(part for part in (instruction, extra or "") if part.strip())
         if not asked:
             raise _bad(number, "instruction", "is empty")
-        if not output.strip():
-            raise _bad(number, "output", "is empty")
-        prompt, answer = self._split_turn([{"role": "user", "content": asked}], output)
-        return self._fit_answer(self._ids(prompt), self._ids(answer))
+        prompt, answer = self._split_turn([{"role": "user", "content": asked}], output, number)
+        return self._fit_answer(self._ids(prompt), self._ids(answer), number)
 
-    def _split_turn(self, asked: list[dict[str, Any]], output: str) -> tuple[str, str]:
+    def _is_empty(self, row: Row, column: str, number: int) -> bool:
+        """Notes a row whose text to learn is empty. A row without that column is an error of the dataset."""
+        value = row.get(column, ...)
+        is_empty = value is None or (isinstance(value, str) and not value.strip())
+        if is_empty:
+            self.notes.add("empty", number)
+        return is_empty
+
+    def _split_turn(self, asked: list[dict[str, Any]], output: str, number: int) -> tuple[str, str]:
         """Returns the prompt in the form that chats will have, and the answer with its end mark."""
-        prompt = self._template(asked, ask=True)
-        whole = self._template([*asked, {"role": "assistant", "content": output}])
+        prompt = self._template(asked, number, ask=True)
+        whole = self._template([*asked, {"role": "assistant", "content": output}], number)
         eos = self._tokenizer.eos_token or ""
         if not whole.startswith(prompt):
             # The template renders past turns differently from the turn that it prompts for.
@@ -75,62 +84,66 @@ class Renderer:
             answer = answer.rstrip()
         return prompt, answer if answer.strip() != output.strip() else output + eos
 
-    def _fit_answer(self, prompt: list[int], answer: list[int]) -> Example:
+    def _fit_answer(self, prompt: list[int], answer: list[int], number: int) -> Example:
         """Truncates the beginning of the prompt and leaves the answer whole. At least one token of
         the prompt stays, which the answer's first token follows."""
         room = self._limit - len(answer)
         if len(prompt) > room:
-            self.cut += 1
+            self.notes.add("cut", number)
             prompt = prompt[-max(1, room) :]
         # A model cannot be trained on tokens beyond its last position.
+        if len(prompt) + len(answer) > self._max_positions:
+            self.notes.add("cut_answer", number)
         ids = (prompt + answer)[: self._max_positions]
         return Example(ids, ([IGNORED] * len(prompt) + answer)[: self._max_positions])
 
     def _chat(self, row: Row, number: int) -> Example:
-        text = self._template(_messages(row, number))
-        return self._whole(self._ids(text))
+        chat = read_conversation(row, number, str(self._tokenizer.chat_template))
+        text = self._template(chat.messages, number, tools=chat.tools)
+        if chat.has_calls:
+            silent = [{name: one for name, one in turn.items() if name != "tool_calls"} for turn in chat.messages]
+            if self._template(silent, number, tools=chat.tools) == text:
+                raise JobError(
+                    f"Row {number}: its messages call tools, and the chat template of the base model leaves calls out. "
+                    "Choose a base model whose template has tool calls, or write the calls as the content of the messages.",
+                    code="no_tool_template",
+                    row=number,
+                )
+        if chat.tools and self._template(chat.messages, number) == text:
+            self.notes.add("tools", number)
+        if chat.weighted:
+            self.notes.add("weight", number)
+        return self._whole(self._ids(text), number)
 
-    def _text(self, row: Row, number: int) -> Example:
-        text = _text(row, self._settings.text_column, number)
-        if not text.strip():
-            raise _bad(number, self._settings.text_column, "is empty")
+    def _text(self, row: Row, number: int) -> Example | None:
+        column = self._settings.text_column
+        if self._is_empty(row, column, number):
+            return None
         eos = self._tokenizer.eos_token_id
-        ids = self._tokenizer(text)["input_ids"]
+        ids = self._tokenizer(_text(row, column, number))["input_ids"]
         if eos is not None and ids[-1] != eos:
             ids = [*ids, eos]
-        return self._whole(ids)
+        return self._whole(ids, number)
 
-    def _whole(self, ids: list[int]) -> Example:
+    def _whole(self, ids: list[int], number: int) -> Example:
         if len(ids) > self._limit:
-            self.cut += 1
+            self.notes.add("cut", number)
             ids = ids[: self._limit]
         return Example(ids, list(ids))
 
-    def _template(self, messages: list[dict[str, Any]], *, ask: bool = False) -> str:
+    def _template(
+        self, messages: list[dict[str, Any]], number: int, *, ask: bool = False, tools: list[dict[str, Any]] | None = None
+    ) -> str:
         try:
-            return self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+            return self._tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=ask)
         except Exception as error:
             # Templates raise errors of their own, for example about roles that do not alternate.
-            raise JobError(f"The chat template refuses a row: {error}", code="bad_data") from error
+            raise JobError(
+                f"Row {number}: the chat template of the base model refuses it: {error}", code="bad_data", row=number
+            ) from error
 
     def _ids(self, text: str) -> list[int]:
         return self._tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def _messages(row: Row, number: int) -> list[dict[str, Any]]:
-    """Reads `messages` of `{role, content}`, or `conversations` of `{from, value}`."""
-    column, role, content = ("messages", "role", "content")
-    if row.get("messages") is None:
-        column, role, content = ("conversations", "from", "value")
-    turns = row.get(column)
-    if not isinstance(turns, list) or not turns:
-        raise _bad(number, column, "is no list of messages")
-    found = []
-    for turn in turns:
-        if not isinstance(turn, dict) or not isinstance(turn.get(role), str) or not isinstance(turn.get(content), str):
-            raise _bad(number, column, f"has a message without {role} and {content}")
-        found.append({"role": _ROLES.get(turn[role], turn[role]), "content": turn[content]})
-    return found
 
 
 def _text(row: Row, column: str, number: int) -> str:

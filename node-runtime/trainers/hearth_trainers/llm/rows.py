@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from ..budget import Budget
+from ..csv_layout import column_names, layout_of
 from ..errors import JobError
 from ..hf_dataset import read_hf_dataset, read_parquet
 from ..job import Job
-from ..tables import delimiter_of
 
 Row = dict[str, Any]
 
@@ -53,11 +53,12 @@ def _read_jsonl(path: Path, budget: Budget) -> Iterator[Row]:
 
 def _read_csv(path: Path, budget: Budget) -> list[Row]:
     budget.take(path.stat().st_size)
-    parse = pa_csv.ParseOptions(delimiter=delimiter_of(path), newlines_in_values=True)
-    with pa_csv.open_csv(path, parse_options=parse) as reader:
-        names = reader.schema.names
-    convert = pa_csv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=False)
-    return pa_csv.read_csv(path, parse_options=parse, convert_options=convert).to_pylist()
+    layout = layout_of(path)
+    options = {"read_options": layout.read_options(), "parse_options": layout.parse_options()}
+    with pa_csv.open_csv(path, **options) as reader:
+        header = reader.schema.names
+    convert = pa_csv.ConvertOptions(column_types={name: pa.string() for name in header}, strings_can_be_null=False)
+    return pa_csv.read_csv(path, **options, convert_options=convert).rename_columns(column_names(header)).to_pylist()
 
 
 def _read_parquet(path: Path, budget: Budget) -> list[Row]:

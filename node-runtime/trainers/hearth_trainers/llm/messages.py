@@ -1,0 +1,167 @@
+"""Reads the messages of chat rows in the forms that are around: those of OpenAI, and those of ShareGPT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from ..errors import JobError
+from .rows import Row
+
+_SHAREGPT_ROLES = {
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "claude": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "function_call": "call",
+    "tool_call": "call",
+    "observation": "tool",
+    "function_response": "tool",
+    "tool_response": "tool",
+    "function": "tool",
+}
+_ROLES = ("system", "user", "assistant", "tool")
+_TEXT_PARTS = ("text", "input_text", "output_text")
+# What a message may have besides its role and content.
+_PASSED = ("name", "tool_call_id", "reasoning_content")
+# Columns of a chat row; others are left out.
+CHAT_COLUMNS = ("messages", "conversations", "tools", "functions", "system", "parallel_tool_calls")
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The messages and the tools of a row as chat templates expect them."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    # Messages that say that they should not be learnt.
+    weighted: int
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a message calls tools."""
+        return any("tool_calls" in message for message in self.messages)
+
+
+def read_conversation(row: Row, number: int, template: str) -> Conversation:
+    """Reads `messages` of `{role, content}`, or `conversations` of `{from, value}`. Roles that this reader does not
+    know are refused unless the template names them."""
+    column = "conversations" if row.get("messages") is None else "messages"
+    turns = _parsed(row.get(column))
+    if not isinstance(turns, list):
+        raise _bad(number, column, "is missing" if turns is None else "is no list of messages")
+    if not turns:
+        raise _bad(number, column, "has no messages")
+    messages = []
+    for place, turn in enumerate(turns, 1):
+        messages.append(_message(turn, template, lambda problem, place=place: _bad(number, column, f"message {place} {problem}")))
+    system = row.get("system")
+    if isinstance(system, str) and system.strip() and messages[0]["role"] != "system":
+        messages.insert(0, {"role": "system", "content": system})
+    weighted = sum(isinstance(turn, dict) and turn.get("weight") == 0 for turn in turns)
+    return Conversation(messages, _tools(row, number), weighted)
+
+
+def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> dict[str, Any]:
+    if not isinstance(turn, dict):
+        raise refuse("is not an object")
+    is_sharegpt = turn.get("from") is not None
+    names = ("from", "value") if is_sharegpt else ("role", "content")
+    written, content = turn.get(names[0]), turn.get(names[1])
+    if not isinstance(written, str):
+        raise refuse(f"has no {names[0]}")
+    role = _role(written, template)
+    if role is None:
+        raise refuse(f"has the unknown {names[0]} '{written[:60]}'; use one of {', '.join(_ROLES)}")
+    if role == "call":
+        return {"role": "assistant", "content": "", "tool_calls": _calls(_parsed(content), refuse)}
+    message: dict[str, Any] = {"role": role, "content": _content(content, names[1], refuse)}
+    calls = turn.get("tool_calls") or turn.get("function_call")
+    if calls:
+        message["tool_calls"] = _calls(calls, refuse)
+    elif content is None:
+        raise refuse(f"has no {names[1]} and no tool calls" if role == "assistant" else f"has no {names[1]}")
+    return message | {name: turn[name] for name in _PASSED if isinstance(turn.get(name), str)}
+
+
+def _role(written: str, template: str) -> str | None:
+    role = written.strip().lower()
+    if role == "developer" and "developer" not in template:
+        return "system"
+    role = _SHAREGPT_ROLES.get(role, role)
+    is_named = f"'{written}'" in template or f'"{written}"' in template
+    return role if role in (*_ROLES, "call") else written if is_named else None
+
+
+def _content(content: Any, name: str, refuse: Callable[[str], JobError]) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise refuse(f"has a {name} of type {type(content).__name__}; it must be a text or a list of parts")
+    texts = []
+    for part in content:
+        kind = part.get("type", "text") if isinstance(part, dict) else "text"
+        if kind not in _TEXT_PARTS:
+            raise refuse(f"has a part of type {str(kind)[:40]}; a language model learns from texts alone")
+        text = part if isinstance(part, str) else part.get("text") if isinstance(part, dict) else None
+        if not isinstance(text, str):
+            raise refuse("has a part without text")
+        texts.append(text)
+    return "".join(texts)
+
+
+def _calls(calls: Any, refuse: Callable[[str], JobError]) -> list[dict[str, Any]]:
+    """Returns tool calls with their arguments as objects, which templates expect."""
+    found = []
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = call.get("function", call) if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise refuse("has a tool call without the name of its function")
+        arguments = _parsed(function.get("arguments", function.get("parameters")) or {})
+        if not isinstance(arguments, dict):
+            raise refuse(f"calls {function['name'][:60]} with arguments that are no JSON object")
+        named = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
+        found.append({**named, "type": "function", "function": {"name": function["name"], "arguments": _without_nulls(arguments)}})
+    if not found:
+        raise refuse("has an empty list of tool calls")
+    return found
+
+
+def _tools(row: Row, number: int) -> list[dict[str, Any]] | None:
+    column = "functions" if row.get("tools") is None else "tools"
+    tools = _parsed(row.get(column))
+    if tools is None or tools == "" or tools == []:
+        return None
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise _bad(number, column, "is no list of tools")
+    return [_without_nulls(tool if "function" in tool else {"type": "function", "function": tool}) for tool in tools]
+
+
+def _without_nulls(value: Any) -> Any:
+    """Removes the nulls with which Arrow fills the members that other rows have."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def _parsed(value: Any) -> Any:
+    """Parses JSON in a text, as CSV and ShareGPT hold it; other texts stay."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return orjson.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _bad(number: int, column: str, problem: str) -> JobError:
+    return JobError(f"Row {number}: {column} {problem}.", code="bad_data", column=column, row=number)

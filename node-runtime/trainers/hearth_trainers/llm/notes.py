@@ -1,0 +1,52 @@
+"""Counts what rows lose while they become tokens, and says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..left_out import all_but, tell_left_out
+from ..protocol import warn_about_data
+from ..wording import counted
+from .messages import CHAT_COLUMNS
+from .rows import Row
+from .settings import Settings
+
+
+class Notes:
+    """The number of rows with each kind of loss, and the first of them, from 1."""
+
+    def __init__(self, found: dict[str, list[int]] | None = None) -> None:
+        self.found = found or {}
+
+    def add(self, kind: str, row: int) -> None:
+        """Counts a row."""
+        self.found.setdefault(kind, [0, row])[0] += 1
+
+    def report(self, settings: Settings, max_positions: int) -> None:
+        """Warns about every kind of loss."""
+        is_alpaca = settings.dataset_type == "alpaca"
+        learnt = {"alpaca": "output", "text": settings.text_column}.get(settings.dataset_type, "")
+        limit = (
+            f"the model reads no more than {max_positions:,}"
+            if max_positions < settings.sequence_len
+            else f"sequence_len is {settings.sequence_len:,}"
+        )
+        part = "the beginning of the prompt" if is_alpaca else "the end"
+        messages = {
+            "empty": f"Left out {{}} with an empty '{learnt}'",
+            "cut": f"{{}} lost {part}, because {limit} tokens",
+            "cut_answer": f"{{}} lost the end of the output, because the model reads no more than {max_positions:,} tokens",
+            "tools": "The tools of {} are lost, because the chat template of the base model has none",
+            "weight": "{} have messages of weight 0, which are learnt all the same: chat rows are learnt whole",
+        }
+        for kind, (count, row) in self.found.items():
+            what = messages[kind].format(counted(count, "row"))
+            warn_about_data(f"{what}; the first is row {row}.", count=count, row=row)
+
+
+def report_columns(rows: list[Row], settings: Settings) -> list[dict[str, str]]:
+    """Names the columns that rows of this type do not have, as the metrics of the run hold them."""
+    used = {"alpaca": ("instruction", "input", "output"), "chat": CHAT_COLUMNS, "text": (settings.text_column,)}
+    names: dict[str, Any] = {name: None for row in rows[:1000] for name in row}
+    kind = settings.dataset_type
+    return tell_left_out(all_but(list(names), used[kind], f"it is no part of {kind} rows"))

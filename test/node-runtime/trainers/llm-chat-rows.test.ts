@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+
+interface Rendered {
+  rows: { tokens?: string[]; learnt?: boolean[]; error?: string }[]
+  notes: Record<string, [number, number]>
+}
+
+/** A template as models with tools have it: it shows the tools, the calls with their ids, and what answers them. */
+const WITH_TOOLS = [
+  "{% if tools %}[{{ tools | map(attribute='function') | map(attribute='name') | join(',') }}]{% endif %}",
+  "{% for m in messages %}<{{ m.role }}{{ ' ' + m.name if m.name }}{{ ' ' + m.tool_call_id if m.tool_call_id }}>{{ m.content }}",
+  '{% for c in m.tool_calls or [] %}!{{ c.id }} {{ c.function.name }} {{ c.function.arguments | tojson }}{% endfor %}',
+  '{% endfor %}',
+].join('')
+/** A template that shows calls and no tools. */
+const ONLY_CALLS = WITH_TOOLS.slice(WITH_TOOLS.indexOf('{% for m'))
+
+const TOOLS = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }]
+const call = (id: string | undefined, args: unknown) => ({
+  ...(id && { id }),
+  type: 'function',
+  function: { name: 'weather', arguments: args },
+})
+const talk = (asks: object, answers: object) => [
+  { role: 'user', content: 'rain?' },
+  { role: 'assistant', ...asks },
+  { role: 'tool', tool_call_id: 'c1', name: 'weather', content: 'dry' },
+  { role: 'assistant', ...answers },
+]
+const CALLED = '<user>rain?<assistant>!c1 weather {"city": "Oslo"}<tool weather c1>dry<assistant>No.'
+
+/** Rows that are the same conversation in the forms that are around, with what the template makes of them. */
+const SAME: [string, object, string][] = [
+  [
+    'content null and arguments as a text, as OpenAI writes them',
+    {
+      messages: talk({ content: null, tool_calls: [call('c1', '{"city": "Oslo"}')] }, { content: 'No.' }),
+      tools: TOOLS,
+    },
+    `[weather]${CALLED}`,
+  ],
+  [
+    'an empty content and arguments as an object',
+    {
+      messages: talk({ content: '', tool_calls: [call('c1', { city: 'Oslo' })] }, { content: 'No.' }),
+      tools: TOOLS,
+    },
+    `[weather]${CALLED}`,
+  ],
+  [
+    'no content at all, and nulls that Arrow adds to arguments and tools',
+    {
+      messages: talk(
+        { tool_calls: [call('c1', { city: 'Oslo', day: null })] },
+        { content: 'No.', tool_calls: null },
+      ),
+      tools: JSON.stringify(TOOLS),
+    },
+    `[weather]${CALLED}`,
+  ],
+  [
+    'messages as JSON in a text, and no tools',
+    {
+      messages: JSON.stringify(talk({ tool_calls: [call('c1', { city: 'Oslo' })] }, { content: 'No.' })),
+      tools: [],
+    },
+    CALLED,
+  ],
+  [
+    'content in parts of text',
+    {
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'ra' },
+            { type: 'text', text: 'in?' },
+          ],
+        },
+        { role: 'assistant', content: [{ type: 'output_text', text: 'No.' }] },
+      ],
+    },
+    '<user>rain?<assistant>No.',
+  ],
+  [
+    'the roles of ShareGPT, with its system text and bare tools',
+    {
+      system: 'Be brief.',
+      tools: '[{"name": "weather"}]',
+      conversations: [
+        { from: 'human', value: 'rain?' },
+        { from: 'function_call', value: '{"name": "weather", "arguments": {"city": "Oslo"}}' },
+        { from: 'observation', value: 'dry' },
+        { from: 'chatgpt', value: 'No.' },
+        { from: 'human', value: 'Sure?' },
+        { from: 'bing', value: 'Yes.' },
+      ],
+    },
+    '[weather]<system>Be brief.<user>rain?<assistant>! weather {"city": "Oslo"}<tool>dry<assistant>No.<user>Sure?<assistant>Yes.',
+  ],
+  [
+    'a function_call and a function of the first API',
+    {
+      functions: [{ name: 'weather' }],
+      messages: [
+        { role: 'developer', content: 'Be brief.' },
+        { role: 'user', content: 'rain?' },
+        { role: 'assistant', content: null, function_call: { name: 'weather', arguments: '{}' } },
+        { role: 'function', name: 'weather', content: 'dry' },
+      ],
+    },
+    '[weather]<system>Be brief.<user>rain?<assistant>! weather {}<tool weather>dry',
+  ],
+]
+
+const user = { role: 'user', content: 'x' }
+const REFUSED: [string, object, RegExp][] = [
+  ['a list without messages', { messages: [] }, /^Row \d+: messages has no messages\.$/],
+  ['no list', { conversations: 'hello' }, /^Row \d+: conversations is no list of messages\.$/],
+  ['neither column', { prompt: 'x' }, /^Row \d+: conversations is missing\.$/],
+  [
+    'an unknown role',
+    { messages: [user, { role: 'narrator', content: 'x' }] },
+    /^Row \d+: messages message 2 has the unknown role 'narrator'; use one of system, user, assistant, tool\.$/,
+  ],
+  [
+    'an unknown role of ShareGPT',
+    { conversations: [{ from: 'moderator', value: 'x' }] },
+    /message 1 has the unknown from 'moderator'/,
+  ],
+  [
+    'an image',
+    { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
+    /message 1 has a part of type image_url; a language model learns from texts alone/,
+  ],
+  ['no content', { messages: [{ role: 'user', content: null }] }, /message 1 has no content\.$/],
+  [
+    'an assistant that says nothing and calls nothing',
+    { messages: [user, { role: 'assistant', content: null }] },
+    /message 2 has no content and no tool calls/,
+  ],
+  [
+    'arguments that are no object',
+    { messages: [user, { role: 'assistant', tool_calls: [call('c', 'Oslo')] }] },
+    /message 2 calls weather with arguments that are no JSON object/,
+  ],
+  [
+    'a call without a name',
+    { conversations: [{ from: 'function_call', value: 'weather()' }] },
+    /message 1 has a tool call without the name of its function/,
+  ],
+]
+
+describe('chat rows as a language model learns them', () => {
+  const folder = temporaryFolder()
+  const model = `${folder.path}/model`
+  const short = `${folder.path}/short`
+  let seen: Record<'same' | 'refused' | 'silent' | 'onlyCalls' | 'empty' | 'emptyTexts' | 'beyond', Rendered>
+
+  before(requireLlm)
+  before(async () => {
+    await Promise.all([makeTinyLlm(model), makeTinyLlm(short, { positions: 64 })])
+    const rows = (name: string, given: object[], more: object = {}) => ({
+      ask: 'render',
+      name,
+      rows: given,
+      model,
+      settings: { dataset_type: 'chat' },
+      ...more,
+    })
+    const called = SAME.map(([, row]) => row)
+    const alpaca = (output: unknown) => ({ instruction: 'Ask', output })
+    const requests = [
+      rows('same', called, { template: WITH_TOOLS }),
+      rows(
+        'refused',
+        REFUSED.map(([, row]) => row),
+      ),
+      rows('silent', [{ messages: [user] }, called[0]!]),
+      rows('onlyCalls', [{ messages: [{ ...user, weight: 0 }] }, called[0]!, called[1]!], {
+        template: ONLY_CALLS,
+      }),
+      rows('empty', [alpaca('yes'), alpaca(''), alpaca(null), alpaca(' \n'), { instruction: 'Ask' }], {
+        settings: { dataset_type: 'alpaca' },
+      }),
+      rows('emptyTexts', [{ text: '' }, { text: 'yes' }], { settings: { dataset_type: 'text' } }),
+      rows('beyond', [alpaca('x '.repeat(200))], { model: short, settings: { dataset_type: 'alpaca' } }),
+    ]
+    const answers = await probeLlm<Rendered[]>(requests)
+    seen = Object.fromEntries(requests.map(({ name }, index) => [name, answers[index]])) as typeof seen
+  })
+  after(() => folder[Symbol.dispose]())
+
+  for (const [index, [title, , expected]] of SAME.entries()) {
+    it(`renders every call, tool and answer with ${title}`, () => {
+      const row = seen.same.rows[index]
+
+      assert.equal(row?.error, undefined)
+      assert.equal(row?.tokens?.join(''), expected)
+      assert.ok(row.learnt?.every(Boolean))
+    })
+  }
+
+  for (const [index, [title, , expected]] of REFUSED.entries()) {
+    it(`refuses ${title}, with the row and the message`, () =>
+      assert.match(seen.refused.rows[index]?.error ?? 'not refused', expected))
+  }
+
+  it('refuses a row whose calls the template leaves out', () => {
+    assert.match(
+      seen.silent.rows[1]?.error ?? '',
+      /^Row 2: its messages call tools, and the chat template .* leaves calls out/,
+    )
+    assert.equal(seen.silent.rows[0]?.error, undefined)
+  })
+
+  it('counts rows whose tools the template leaves out, and weights that are not followed', () => {
+    assert.deepEqual(seen.onlyCalls.notes['tools'], [2, 2])
+    assert.deepEqual(seen.onlyCalls.notes['weight'], [1, 1])
+  })
+
+  it('leaves out rows with an empty text to learn, counted with the first; a row without the column is refused', () => {
+    assert.deepEqual(seen.empty.notes, { empty: [3, 2] })
+    assert.deepEqual(
+      seen.empty.rows.map(({ error }) => error),
+      [undefined, 'Row 5: output is missing.'],
+    )
+    assert.deepEqual([seen.emptyTexts.rows.length, seen.emptyTexts.notes], [1, { empty: [1, 1] }])
+  })
+
+  it('counts answers that lose their end at the last position of the model', () => {
+    assert.deepEqual(seen.beyond.notes, { cut: [1, 1], cut_answer: [1, 1] })
+  })
+})

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+
+interface Trained {
+  learns: boolean
+  parameters: number
+  difference: number
+}
+
+/** Some of these compute attention in plain PyTorch alone, and Mamba has none. */
+const FAMILIES = 'bloom codegen falcon gemma2 gpt2 gpt_neo gpt_oss gptj mamba mpt'.split(' ')
+/** Whatever the run asks for. */
+const OTHERWISE = [
+  { family: 'gemma2', flash_attention: 'on' },
+  { family: 'bloom', flash_attention: 'off' },
+  { family: 'gptj', adapter: 'none' },
+]
+
+describe('families of language models', function () {
+  this.timeout(600_000)
+  const asked = [...FAMILIES.map((family) => ({ family })), ...OTHERWISE].map((one) => ({
+    ask: 'family',
+    adapter: 'lora',
+    flash_attention: 'auto',
+    ...one,
+  }))
+  let seen: Trained[]
+
+  before(requireLlm)
+  before(async () => {
+    seen = await probeLlm<Trained[]>(asked)
+  })
+
+  for (const [index, { family, adapter, flash_attention }] of asked.entries()) {
+    it(`${family} learns with adapter ${adapter} and flash attention ${flash_attention}, and is served as it was trained`, () => {
+      const { learns, parameters, difference } = seen[index]!
+
+      assert.ok(learns)
+      assert.ok(parameters > 0)
+      // The trained weights are rounded to bf16.
+      assert.ok(difference < 0.05, `${difference}`)
+    })
+  }
+})
