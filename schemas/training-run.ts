@@ -86,6 +86,18 @@ export type EpochLoss = Static<typeof EpochLoss>
 export const LeftOutColumn = Type.Object({ column: Type.String(), reason: Type.String() })
 export type LeftOutColumn = Static<typeof LeftOutColumn>
 
+/**
+ * Data that the model learned differently than it was written, or not at all. `count` is the number of rows or values,
+ * `row` the first of them, counted from 1 without a header.
+ */
+export const DataWarning = Type.Object({
+  message: Type.String(),
+  column: Type.Optional(Type.String()),
+  count: Type.Optional(Type.Integer()),
+  row: Type.Optional(Type.Integer()),
+})
+export type DataWarning = Static<typeof DataWarning>
+
 /** The set of metrics depends on the model; `epochs` grows while the run is in progress. */
 export const TrainingMetrics = Type.Object(
   {
@@ -94,6 +106,8 @@ export const TrainingMetrics = Type.Object(
     r2: Type.Optional(Type.Number()),
     /** Of models over tables, at most 50 of them; absent in runs of before 0.13. */
     left_out_columns: Type.Optional(Type.Array(LeftOutColumn)),
+    /** At most 50, the first ones; the log has all. Absent without warnings, and in runs from before 0.13. */
+    warnings: Type.Optional(Type.Array(DataWarning)),
     epochs: Type.Array(EpochLoss),
   },
   { $id: 'TrainingMetrics', additionalProperties: true },

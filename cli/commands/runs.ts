@@ -8,7 +8,7 @@ import { datasetId } from '../names.ts'
 import { inJson, plain, print, remark, say, table } from '../print.ts'
 import { curve, type Series } from '../runs/curve.ts'
 import { followToEnd } from '../runs/follow-to-end.ts'
-import { leftOutOf } from '../runs/left-out.ts'
+import { leftOutOf, warningsOf } from '../runs/left-out.ts'
 import { parameter, type Typed, valuesOf } from '../runs/parameters.ts'
 import { failureOf, stateOf } from '../runs/watch.ts'
 import { watching } from '../screen.ts'
@@ -240,6 +240,7 @@ function inWords(run: TrainingRun): string {
     ['Base', run.base && JSON.stringify(run.base)],
     ['Measures', figuresOf(run.metrics) || null],
     ['Left out', leftOutOf(run)],
+    ...warningsOf(run).map((message): [string, string] => ['Warning', message]),
     ['Version', run.version_id],
     ['Times', [run.created_at, run.started_at, run.completed_at].filter(Boolean).join(' -> ')],
   ]

@@ -3,7 +3,7 @@ import { measure } from '../amounts.ts'
 import type { AccountContext } from '../as-account.ts'
 import { print } from '../print.ts'
 import { watching } from '../screen.ts'
-import { leftOutOf } from './left-out.ts'
+import { leftOutOf, warningsOf } from './left-out.ts'
 import { failureOf, watchRun } from './watch.ts'
 
 interface Begun {
@@ -32,6 +32,7 @@ function inWords(run: TrainingRun): string {
   return [
     `Run ${job_id} (${job_name}) is completed${figures.length > 0 ? `: ${figures.join(', ')}` : ''}.`,
     ...(leftOut === undefined ? [] : [`Columns left out: ${leftOut}.`]),
+    ...warningsOf(run).map((message) => `Warning: ${message}`),
     `Its model is version ${version_id}; npx hearth endpoints create <name> --run ${job_id} serves it.`,
   ].join('\n')
 }

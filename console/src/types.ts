@@ -27,6 +27,7 @@ export type { NodeDetail, NodeView } from '../../schemas/node.ts'
 export type { Attention, OpenWork, Overview, Queues, WorkItem } from '../../schemas/operations.ts'
 export type {
   ArtifactList,
+  DataWarning,
   LeftOutColumn,
   RunProgress,
   TrainingRun as Run,

@@ -108,7 +108,7 @@ describe('hearth runs', () => {
     assert.equal(out, '')
   })
 
-  it('name the columns that they left out, at the end of a watch and when they are shown', async () => {
+  it('name the columns that they left out and the warnings about their data, at the end of a watch and when they are shown', async () => {
     const id = await dataset()
     const watching = hearth.start(['train', 'tabular-regression', '--dataset', id, '--watch'])
     let out = ''
@@ -122,7 +122,8 @@ describe('hearth runs', () => {
       { column: 'id', reason: 'it is a text with 60 different values' },
       { column: 'empty', reason: 'it has no values' },
     ]
-    const metrics = JSON.stringify({ mae: 2, left_out_columns })
+    const warnings = [{ message: "14 rows repeat a time in 'd'; the first is row 3.", count: 14, row: 3 }]
+    const metrics = JSON.stringify({ mae: 2, left_out_columns, warnings })
     await begin(runId)
     await db.updateTable('training_run').set({ metrics }).where('id', '=', runId).execute()
     await end(runId)
@@ -130,8 +131,8 @@ describe('hearth runs', () => {
     const shown = await hearth.run(['runs', 'show', runId])
 
     const words = /'id' \(it is a text with 60 different values\), 'empty' \(it has no values\)/.source
-    assert.match(out, new RegExp(`mae 2\\.\nColumns left out: ${words}\\.\n`))
-    assert.match(shown.out, new RegExp(`\nMeasures +mae 2\nLeft out +${words}\n`))
+    assert.match(out, new RegExp(`mae 2\\.\nColumns left out: ${words}\\.\nWarning: 14 rows repeat`))
+    assert.match(shown.out, new RegExp(`\nMeasures +mae 2\nLeft out +${words}\nWarning +14 rows`))
   })
 
   it('go on when a watch is left, which says so', async () => {

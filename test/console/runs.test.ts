@@ -138,13 +138,14 @@ describe('runs in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
-  it('names the columns that a run left out, with the reasons', async () => {
+  it('names the columns that a run left out, with the reasons, and the warnings about its data', async () => {
     const jobId = await createRun(on.api, caller.key, { dataset_id: dataset, job_name: 'picky' })
     const left_out_columns = [
       { column: 'id', reason: 'it is a text with 60 different values' },
       { column: '', reason: 'it has no values' },
     ]
-    const metrics = JSON.stringify({ mae: 2, left_out_columns, epochs: [] })
+    const warnings = [{ message: '14 rows repeat a time.', count: 14, row: 3 }]
+    const metrics = JSON.stringify({ mae: 2, left_out_columns, warnings, epochs: [] })
     await on.api.database.db
       .updateTable('training_run')
       .set({ status: 'completed', completed_at: new Date(), metrics })
@@ -158,6 +159,8 @@ describe('runs in the console', function () {
       'id: it is a text with 60 different values',
       '(no name): it has no values',
     ])
+    const warned = tab.page.getByRole('list', { name: 'Warnings about the data' }).getByRole('listitem')
+    assert.deepEqual(await warned.allTextContents(), ['14 rows repeat a time.'])
     assert.equal(await tab.page.getByRole('row', { name: /left out/i }).count(), 0)
     assert.deepEqual(await tab.barriers(), [])
     assert.deepEqual(tab.faults, [])

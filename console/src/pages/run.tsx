@@ -7,6 +7,7 @@ import { Chart } from '../parts/chart.tsx'
 import { Json } from '../parts/code.tsx'
 import { lossCurves } from '../parts/curves.ts'
 import { DataTable } from '../parts/data-table.tsx'
+import { DataWarnings } from '../parts/data-warnings.tsx'
 import { Facts, Lasted, Time } from '../parts/facts.tsx'
 import { LeftOutColumns } from '../parts/left-out.tsx'
 import { PageLink } from '../parts/link.tsx'
@@ -99,6 +100,7 @@ function PageOfRun({ runId }: { runId: string }) {
         )}
         <RunMeasures run={run.data} epochs={epochs} scalars={scalars} />
         <LeftOutColumns of={measured['left_out_columns']} />
+        <DataWarnings of={measured['warnings']} />
       </Panel>
       {mayChange && run.data.version_id !== null && <RegisterForm run={run.data} />}
       <RunLog runId={runId} read={log.data} live={feed.lines} isOpen={isOpen} />

@@ -15,7 +15,7 @@ from .errors import JobError, Stopped, too_much_memory
 from .job import Job, read_job
 from .launch import is_launched, report_status, run_in_processes
 from .loop import EpochLoop, StopSignal
-from .protocol import emit, log
+from .protocol import emit, log, report_result
 
 EXIT_UNTRAINABLE = 64
 EXIT_STOPPED = 75
@@ -97,9 +97,8 @@ def _train_on_table(job: Job, trainer: ModuleType, stop: StopSignal) -> None:
     run = Run(job, table, EpochLoop(job, stop))
     outcome = trainer.train(run)
     write_artifacts(job.output_dir, outcome)
-    emit(
-        "result",
-        metrics={**outcome.metrics, "left_out_columns": outcome.left_out, "epochs": run.loop.losses()},
+    report_result(
+        {**outcome.metrics, "left_out_columns": outcome.left_out, "epochs": run.loop.losses()},
         input_schema=outcome.input_schema,
         output_schema=outcome.output_schema,
         example_input=outcome.example_input,

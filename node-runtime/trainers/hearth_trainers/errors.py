@@ -34,3 +34,13 @@ def no_such_column(name: str, columns: list[str], parameter: str) -> JobError:
         code="no_such_column",
         column=name,
     )
+
+
+def without_values(column: str, rows: int) -> JobError:
+    """Returns the error for a column to predict that is empty in every row."""
+    return JobError(
+        f"Column '{column}' has no value in any of the {rows:,} rows, so there is nothing to predict; "
+        "name another one as target_column.",
+        code="no_values",
+        column=column,
+    )

@@ -9,9 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .cells import Numbers, read_numbers, why_not_numbers
 from .errors import no_such_column
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 from .left_out import LeftOut
+from .protocol import warn_about_data
+from .tables import report_numbers
+from .times import looks_like_times
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
 MOST_CATEGORIES = 500
@@ -41,6 +45,8 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
     required = column.null_count == 0
     if column.null_count == len(column):
         return "it has no values"
+    if _is_index(name, column):
+        return "it has no name and numbers the rows"
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return Feature(name, NUMBER, required)
     if pa.types.is_boolean(kind):
@@ -49,10 +55,40 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         return Feature(name, DATETIME, required)
     if not pa.types.is_string(kind):
         return f"its values are of type {kind}"
+    nearly = why_not_numbers(column)
     values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
     if len(values) > MOST_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
-        return f"it is a text with {len(values)} different values"
+        if nearly is None and looks_like_times(column):
+            nearly = "it looks like dates; only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read"
+        return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
+    if nearly is not None:
+        warn_about_data(f"Column '{name}' is learnt as texts: {nearly}.", column=name)
     return Feature(name, CATEGORY, required, tuple(values))
+
+
+def _is_index(name: str, column: pa.ChunkedArray) -> bool:
+    """Returns whether a column without a name is the index that pandas writes: a different number in every row, or
+    numbers that count up and begin again where tables were joined."""
+    if not name.startswith(("Unnamed: ", "__index_level_")) or not pa.types.is_integer(column.type) or column.null_count:
+        return False
+    values = column.to_numpy()
+    return len(np.unique(values)) == len(values) or bool(((np.diff(values) == 1) | (values[1:] == 0)).all())
+
+
+def read_number_texts(table: pa.Table, but: Sequence[str]) -> pa.Table:
+    """Returns the table with numbers in place of texts that are all numbers, as JSON Lines and Parquet may hold them.
+    Texts with a leading zero are codes, such as postal codes, and stay."""
+    for index, name in enumerate(table.column_names):
+        column = table.column(name)
+        if name in but or not pa.types.is_string(column.type):
+            continue
+        numbers = read_numbers(column)
+        if numbers is None or pc.any(pc.match_substring_regex(column, r"^\s*0\d")).as_py():
+            continue
+        how = numbers.how or "numbers, though the dataset holds texts"
+        report_numbers(name, column, Numbers(numbers.column, how))
+        table = table.set_column(index, name, numbers.column)
+    return table
 
 
 def encode_table(table: pa.Table, features: Sequence[Feature]) -> np.ndarray:

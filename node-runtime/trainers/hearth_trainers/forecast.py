@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .boosting import Rows, boost, predict
-from .errors import JobError, no_such_column
+from .errors import JobError, without_values
 from .fitting import to_floats
 from .left_out import all_but, tell_left_out
-from .protocol import log, warn
+from .protocol import log, warn_about_data
 from .regression import number_column, number_metrics
 from .run import Outcome, Run
 from .schemas import instances_schema, predictions_schema
 from .series import forecasts, window_features
 from .tabular import target_column
+from .time_order import rows_in_time
+from .wording import counted
 
 # The largest number of encoded values in memory; for a longer series only every
 # n-th starting point is used.
@@ -41,9 +42,9 @@ def train(run: Run) -> Outcome:
     squared error over all steps."""
     job = run.job
     target = _target(run.table, job.param("target_column"))
-    order = _order(run.table, target, job.param("time_column"))
-    y = _series(run.table, target, order)
-    used = [target, order or target]
+    rows, time_column = rows_in_time(run.table, target, job.param("time_column"))
+    y = _series(run.table, target, rows)
+    used = [target, time_column or target]
     left_out = all_but(run.table.column_names, used, "a forecast learns from the past values of one column alone")
     told = tell_left_out(left_out)
     plan = _plan(y, job.param("horizon"), job.param("lags"), job.param("val_set_size"))
@@ -95,25 +96,20 @@ def _target(table: pa.Table, named: str) -> str:
     return numeric[-1]
 
 
-def _order(table: pa.Table, target: str, time_column: str) -> str:
-    """Returns the column by which the rows are sorted; empty for rows that are in order."""
-    names = table.column_names
-    if time_column and time_column not in names:
-        raise no_such_column(time_column, names, "time_column")
-    dated = [name for name in names if pa.types.is_timestamp(table.column(name).type) and name != target]
-    return time_column or (dated[0] if dated else "")
-
-
-def _series(table: pa.Table, target: str, order: str) -> np.ndarray:
-    values = to_floats(number_column(table, target))
-    if order:
-        log(f"The rows are sorted by '{order}'.")
-        values = values[pc.sort_indices(table, sort_keys=[(order, "ascending")]).to_numpy()]
+def _series(table: pa.Table, target: str, rows: np.ndarray) -> np.ndarray:
+    values = to_floats(number_column(table, target))[rows]
     missing = np.isnan(values)
     if missing.all():
-        raise JobError(f"Column '{target}' has no values.", code="too_few_rows", column=target)
+        raise without_values(target, len(rows))
     if missing.any():
-        warn(f"{int(missing.sum()):,} missing values in '{target}' are filled in between their neighbours.")
+        first = int(rows[missing].min()) + 1
+        warn_about_data(
+            f"{counted(int(missing.sum()), 'missing value')} in '{target}' "
+            f"{'is' if missing.sum() == 1 else 'are'} filled in between the neighbours; the first is in row {first}.",
+            column=target,
+            count=int(missing.sum()),
+            row=first,
+        )
         known = np.flatnonzero(~missing)
         values = np.interp(np.arange(len(values)), known, values[known])
     return values
@@ -132,7 +128,7 @@ def _plan(y: np.ndarray, horizon: int, lags: int, fraction: float) -> _Plan:
         )
     border = count - held_out
     if np.ptp(y) == 0:
-        warn("The series has the same value everywhere: the model can only repeat it.")
+        warn_about_data("The series has the same value everywhere: the model can only repeat it.")
     return _Plan(lags, horizon, _season(y[:border], lags), border)
 
 

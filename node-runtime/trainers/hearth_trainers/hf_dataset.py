@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from .budget import Budget
 from .errors import JobError
-from .protocol import log
+from .protocol import warn_about_data
 
 _SUFFIXES = (".arrow", ".parquet")
 _BATCH_ROWS = 8_192
@@ -73,7 +73,9 @@ def _train_split(names: list[str]) -> list[str]:
     if len(splits) <= 1:
         return data
     chosen = "train" if "train" in splits else sorted(splits)[0]
-    log(f"The dataset has the splits {', '.join(sorted(splits))}; training uses {chosen}.")
+    warn_about_data(
+        f"The dataset has the splits {', '.join(sorted(splits))}; training uses {chosen} alone.", count=len(splits) - 1
+    )
     return splits[chosen]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .errors import JobError
-from .protocol import warn
+from .protocol import warn_about_data
 
 MOST_CLASSES = 1_000
 # A column with more distinct fractional numbers than this is a quantity, not a label.
@@ -50,8 +51,25 @@ def read_labels(column: pa.ChunkedArray, name: str) -> Labels:
             code="too_many_classes",
             column=name,
         )
+    warn_about_like_classes(classes, name)
     codes = pc.index_in(column, pa.array(classes, kind)).to_numpy().astype(np.int64)
     return Labels(classes, codes)
+
+
+def warn_about_like_classes(classes: Sequence[Any], column: str) -> None:
+    """Warns about classes that differ only in case or blanks, which are usually one class spelt in two ways."""
+    spellings: dict[str, list[str]] = {}
+    for label in classes:
+        if isinstance(label, str):
+            spellings.setdefault(" ".join(label.casefold().split()), []).append(label)
+    like = [found for found in spellings.values() if len(found) > 1]
+    if like:
+        named = "; ".join(" and ".join(repr(label)[:80] for label in found) for found in like[:10])
+        warn_about_data(
+            f"Classes in '{column}' differ only in case or blanks and are learnt as different classes: {named}.",
+            column=column,
+            count=len(like),
+        )
 
 
 def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,11 +77,18 @@ def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarr
     class stays in training."""
     random = np.random.default_rng(seed)
     held_out: list[np.ndarray] = []
+    single: list[Any] = []
     for code, label in enumerate(labels.classes):
         rows = random.permutation(np.flatnonzero(labels.codes == code))
         if len(rows) == 1:
-            warn(f"Class {label!r} has one row only, so it cannot be validated.")
+            single.append(label)
         held_out.append(rows[: min(round(len(rows) * fraction), len(rows) - 1)])
+    if single:
+        # A dataset may have a thousand such classes, so one warning is about all of them.
+        named = ", ".join(repr(label)[:80] for label in single[:10]) + (", ..." if len(single) > 10 else "")
+        warn_about_data(
+            f"Classes with one row only cannot be validated: {named}.", count=len(single)
+        )
     check = np.sort(np.concatenate(held_out))
     if len(check) == 0:
         # Every class is tiny, so one row of the largest class is held out.

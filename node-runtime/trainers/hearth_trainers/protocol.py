@@ -29,5 +29,33 @@ def log(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Logs a warning about something that the owner of the run may want to change."""
+    """Logs a warning that is not about the data, such as an unreadable checkpoint."""
     emit("log", level="warning", message=message)
+
+
+# The run shows its metrics in full, so they hold no more warnings than this; the log has all of them.
+MAX_WARNINGS = 50
+_MAX_WARNING_CHARS = 500
+_data_warnings: list[dict[str, Any]] = []
+
+
+def warn_about_data(message: str, *, column: str | None = None, count: int | None = None, row: int | None = None) -> None:
+    """Logs a warning about data that the model learns differently than it was written, or not at all, and adds it to
+    the metrics of the run. `count` is the number of rows or values that it is about, `row` the first of them, from 1."""
+    warn(message)
+    where = {name: value for name, value in (("column", column), ("count", count), ("row", row)) if value is not None}
+    if column is not None:
+        where["column"] = column[:200]
+    if len(_data_warnings) < MAX_WARNINGS:
+        _data_warnings.append({"message": message[:_MAX_WARNING_CHARS], **where})
+
+
+def data_warnings() -> list[dict[str, Any]]:
+    """Returns the warnings about data so far."""
+    return list(_data_warnings)
+
+
+def report_result(metrics: dict[str, Any], **fields: Any) -> None:
+    """Writes the `result` line, with the warnings about data among the metrics."""
+    warnings = {"warnings": _data_warnings} if _data_warnings else {}
+    emit("result", metrics={**metrics, **warnings}, **fields)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from .base import read_base
 from .boosting import Rows, boost, predict
-from .errors import JobError
+from .cells import Numbers, read_numbers, why_not_numbers
+from .errors import JobError, without_values
 from .fitting import plain_rows, to_floats
-from .protocol import warn
+from .protocol import warn_about_data
 from .run import Outcome, Run
+from .tables import report_numbers
 from .schemas import columns_schema, predictions_schema
 from .tabular import EXAMPLES, prepare, split_rows, target_column
 
@@ -21,11 +25,12 @@ def train(run: Run) -> Outcome:
     job = run.job
     target = target_column(run.table, job.param("target_column"))
     numbers = number_column(run.table, target)
+    run = replace(run, table=run.table.set_column(run.table.column_names.index(target), target, numbers))
     base = read_base(run, "regression")
     data = prepare(run, target, base)
     y = to_floats(numbers.drop_null())
     if np.ptp(y) == 0:
-        warn(f"Column '{target}' has the same value in every row: the model can only repeat it.")
+        warn_about_data(f"Column '{target}' has the same value in every row: the model can only repeat it.", column=target)
 
     learn, check = split_rows(len(y), job.param("val_set_size"), job.param("seed"))
     objective = {"objective": "regression", "metric": "l2"}
@@ -61,12 +66,21 @@ def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     """Returns a column of numbers; raises an error that names the first row that is not one."""
     column = table.column(name)
     kind = column.type
+    if column.null_count == len(column):
+        raise without_values(name, len(column))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return column
+    numbers = read_numbers(column) if pa.types.is_string(kind) else None
+    if numbers is not None:
+        how = numbers.how or "numbers, though the dataset holds texts"
+        report_numbers(name, column, Numbers(numbers.column, how))
+        return numbers.column
+    nearly = why_not_numbers(column) if pa.types.is_string(kind) else None
+    why = f" ({nearly})" if nearly else ""
     for row, value in enumerate(column.to_pylist(), 1):
         if value is not None and not _is_number(value):
             raise JobError(
-                f"Column '{name}' must hold numbers, but row {row} has {str(value)[:80]!r}.",
+                f"Column '{name}' must hold numbers, but row {row} has {str(value)[:80]!r}{why}.",
                 code="not_a_number",
                 column=name,
                 row=row,

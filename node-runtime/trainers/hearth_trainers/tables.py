@@ -13,12 +13,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from .budget import Budget
+from .cells import ERRORS, MISSING, Numbers, read_numbers, without_marks
+from .csv_layout import column_names, layout_of
 from .errors import JobError
 from .hf_dataset import read_hf_dataset, read_parquet
 from .job import Job
+from .protocol import warn_about_data
+from .wording import counted
 
-# Texts in a CSV file that mean a missing value.
-_MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"]
 _BLOCK = 8 << 20
 Reader = Callable[[Path, Budget], pa.Table]
 
@@ -44,7 +46,7 @@ def read_table(job: Job) -> pa.Table:
     if table.num_columns == 0 or table.num_rows == 0:
         raise JobError("The dataset has no rows.", code="too_few_rows")
     _refuse_duplicates(table.column_names)
-    return pa.table({name: _plain(table.column(name)) for name in table.column_names})
+    return pa.table({name: _plain(name, table.column(name)) for name in table.column_names})
 
 
 def _refuse_duplicates(names: list[str]) -> None:
@@ -58,46 +60,70 @@ def _refuse_duplicates(names: list[str]) -> None:
 def _read_csv(path: Path, budget: Budget) -> pa.Table:
     # Everything is read as text first, because types guessed from the first block would
     # fail on a late exception.
-    delimiter = delimiter_of(path)
-    parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with pa_csv.open_csv(path, parse_options=parse) as reader:
-        names = reader.schema.names
+    layout = layout_of(path)
+    parse = layout.parse_options()
+    with pa_csv.open_csv(path, read_options=layout.read_options(), parse_options=parse) as reader:
+        header = reader.schema.names
+    names = column_names(header)
     _refuse_duplicates(names)
     convert = pa_csv.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        null_values=_MISSING,
+        column_types={name: pa.string() for name in header},
+        # The errors of spreadsheets count as missing too, after they have been counted.
+        null_values=[mark for mark in MISSING if mark not in ERRORS],
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
     )
-    read = pa_csv.ReadOptions(block_size=_BLOCK)
+    read = layout.read_options(_BLOCK)
     with pa_csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert) as reader:
-        table = budget.collect(reader, reader.schema)
-    return pa.table({name: _typed(table.column(name)) for name in table.column_names})
+        table = budget.collect(reader, reader.schema).rename_columns(names)
+    without_name = {name for name, written in zip(names, header) if not written}
+    empty = {name for name in without_name if table.column(name).null_count == table.num_rows}
+    return pa.table({name: _typed(name, table.column(name)) for name in names if name not in empty})
 
 
-def delimiter_of(path: Path) -> str:
-    """Returns the delimiter of a CSV file, judged by its first line."""
-    with path.open("r", encoding="utf-8-sig", errors="replace") as stream:
-        header = stream.readline()
-    found = {mark: header.count(mark) for mark in (",", ";", "\t", "|")}
-    return "," if found[","] else max(found, key=lambda mark: found[mark])
-
-
-def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Converts a text column to the narrowest type that all its values fit."""
-    if column.null_count == len(column):
-        return column
-    trimmed = pc.utf8_trim_whitespace(column)
-    for kind in (pa.int64(), pa.float64()):
-        try:
-            return pc.cast(trimmed, kind)
-        except pa.ArrowInvalid:
-            continue
-    lowered = pc.utf8_lower(trimmed)
+    column = _without_errors(name, column)
+    texts = without_marks(column)
+    if texts.null_count == len(column):
+        return texts
+    numbers = read_numbers(column)
+    if numbers is not None:
+        report_numbers(name, column, numbers)
+        return numbers.column
+    lowered = pc.utf8_lower(texts)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
         return pc.equal(lowered, "true")
-    moments = _as_timestamp(trimmed)
+    moments = _as_timestamp(texts)
     return column if moments is None else moments
+
+
+def _without_errors(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_error = pc.fill_null(pc.is_in(pc.utf8_trim_whitespace(column), pa.array(ERRORS)), False)
+    count = pc.sum(is_error).as_py() or 0
+    if count == 0:
+        return column
+    row = pc.index(is_error, True).as_py()
+    warn_about_data(
+        f"{counted(count, 'cell')} of '{name}' {'holds an error' if count == 1 else 'hold errors'} of a spreadsheet and "
+        f"{'counts' if count == 1 else 'count'} as missing; the first is '{column[row]}' in row {row + 1}.",
+        column=name,
+        count=count,
+        row=row + 1,
+    )
+    return pc.if_else(is_error, pa.scalar(None, pa.string()), column)
+
+
+def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None:
+    """Warns about texts that are read as numbers by other than the plain notation."""
+    if numbers.how is None:
+        return
+    row = pc.index(pc.fill_null(pc.is_valid(without_marks(column)), False), True).as_py()
+    warn_about_data(
+        f"Column '{name}' is read as {numbers.how}: '{str(column[row])[:60]}' in row {row + 1} is {numbers.column[row]}.",
+        column=name,
+        row=row + 1,
+    )
 
 
 def _as_timestamp(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -148,17 +174,20 @@ def _array(values: list[Any]) -> pa.Array:
         return pa.array([value if value is None or isinstance(value, str) else json.dumps(value) for value in values])
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Converts number, boolean, timestamp and string columns to one representation each;
     others stay as they are."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _plain(pc.cast(column, kind.value_type))
+        return _plain(name, pc.cast(column, kind.value_type))
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
-        floats = pc.cast(column, pa.float64(), safe=False)
-        return pc.if_else(pc.is_finite(floats), floats, pa.scalar(None, pa.float64()))
+        return _finite(name, pc.cast(column, pa.float64(), safe=False))
     if pa.types.is_integer(kind):
-        return pc.cast(column, pa.int64(), safe=False)
+        try:
+            return pc.cast(column, pa.int64())
+        except pa.ArrowInvalid:
+            # Unsigned numbers beyond 2^63 would become negative.
+            return pc.cast(column, pa.float64(), safe=False)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False)
     if pa.types.is_large_string(kind) or kind == pa.string_view():
@@ -167,3 +196,18 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         moments = _as_timestamp(column)
         return column if moments is None else moments
     return column
+
+
+def _finite(name: str, floats: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_infinite = pc.fill_null(pc.is_inf(floats), False)
+    count = pc.sum(is_infinite).as_py() or 0
+    if count:
+        row = pc.index(is_infinite, True).as_py() + 1
+        warn_about_data(
+            f"{counted(count, 'value')} in '{name}' {'is' if count == 1 else 'are'} infinite or too large and "
+            f"{'counts' if count == 1 else 'count'} as missing; the first is in row {row}.",
+            column=name,
+            count=count,
+            row=row,
+        )
+    return pc.if_else(pc.is_finite(floats), floats, pa.scalar(None, pa.float64()))

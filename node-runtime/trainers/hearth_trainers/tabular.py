@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .base import Base, features_of
-from .errors import JobError, no_such_column
+from .errors import JobError, no_such_column, without_values
 from .features import Feature
-from .fitting import categorical_positions, encode_table, fit_features
+from .fitting import categorical_positions, encode_table, fit_features, read_number_texts
 from .left_out import all_but, tell_left_out
-from .protocol import warn
+from .protocol import warn_about_data
 from .run import Run
+from .wording import counted
 
 FEWEST_ROWS = 10
 EXAMPLES = 2
@@ -49,8 +50,16 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
     present = pc.is_valid(table.column(column))
     kept = table.filter(present)
     dropped = table.num_rows - kept.num_rows
+    if kept.num_rows == 0:
+        raise without_values(column, dropped)
     if dropped:
-        warn(f"{dropped:,} rows without a value in '{column}' are left out.")
+        first = pc.index(present, False).as_py() + 1
+        warn_about_data(
+            f"Left out {counted(dropped, 'row')} without a value in '{column}'; the first is row {first}.",
+            column=column,
+            count=dropped,
+            row=first,
+        )
     if kept.num_rows < FEWEST_ROWS:
         without = f" after {dropped:,} without a value in '{column}' were left out" if dropped else ""
         raise JobError(
@@ -61,7 +70,7 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
 
 def prepare(run: Run, target: str, base: Base | None) -> TabularData:
     """Chooses and encodes the columns; with a base, the columns of the base."""
-    table = rows_with(run.table, target)
+    table = read_number_texts(rows_with(run.table, target), [target, *run.job.param("ignore_columns")])
     features, left_out = fit_features(table, target, [] if base else run.job.param("ignore_columns"))
     is_usable = len(features) > 0
     if base:
@@ -70,7 +79,8 @@ def prepare(run: Run, target: str, base: Base | None) -> TabularData:
         left_out = all_but(table.column_names, used, "the base model did not learn from it")
     told = tell_left_out(left_out)
     if not is_usable:
-        raise JobError("The dataset has no column to learn from besides the target.", code="no_features")
+        why = "".join(f" '{one.column[:80]}' is left out: {one.reason[:200]}." for one in left_out[:5])
+        raise JobError(f"The dataset has no column to learn from besides the target.{why}", code="no_features")
     return TabularData(table, target, features, encode_table(table, features), categorical_positions(features), told)
 
 

@@ -37,8 +37,8 @@ def train(run: Run) -> Outcome:
     target = target_column(others, job.param("target_column"), ("label", "target"))
     left_out = all_but(run.table.column_names, [column, target], f"the model learns from '{column}' alone")
     told = tell_left_out(left_out)
-    table = rows_with(run.table, target)
-    texts = [text or "" for text in table.column(column).to_pylist()]
+    table = rows_with(rows_with(run.table, target), column)
+    texts = table.column(column).to_pylist()
     labels = read_labels(table.column(target), target)
     learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))
 

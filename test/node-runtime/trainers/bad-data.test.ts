@@ -2,12 +2,23 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { prepareUserSchema } from '../../../platform/schema-checks/user-schema.ts'
-import { houses, reviews, sales, writeCsv, writeJsonl } from '../../support/builders/sample-data.ts'
+import {
+  DAYS,
+  dayFirst,
+  houses,
+  reviews,
+  sales,
+  writeCsv,
+  writeJsonl,
+} from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { runTrainer } from '../../support/servers/trainer.ts'
 
 const table = (rows: string[]): string => ['size,price', ...rows].join('\n')
 const many = Array.from({ length: 30 }, (_, index) => `${index},${index * 2}`)
+
+const daily = (time: (at: number) => string): string =>
+  ['d,v', ...DAYS.map((at) => `${time(at)},${at % 7}`)].join('\n')
 
 interface Refusal {
   what: string
@@ -54,6 +65,18 @@ const REFUSALS: Refusal[] = [
     message: /no column to learn from/,
   },
   {
+    what: 'a target without any value',
+    csv: table(many.map((row) => row.replace(/,.*/, ','))),
+    message: /Column 'price' has no value in any of the 30 rows/,
+    column: 'price',
+  },
+  {
+    what: 'only a column of numbers with a word among them, naming the row and the word',
+    csv: `size,price\n${many.map((row, at) => (at === 8 ? 'big,3' : row)).join('\n')}`,
+    message:
+      /'size' is left out: it is a text with 30 different values: 29 of 30 values are numbers; row 9 is 'big'/,
+  },
+  {
     what: 'a single class',
     csv: table(many.map((row) => row.replace(/,.*/, ',yes'))),
     model: 'tabular-classification',
@@ -72,6 +95,33 @@ const REFUSALS: Refusal[] = [
     model: 'time-series-forecast',
     hyperparameters: { horizon: 20 },
     message: /has 30 values; with 7 lags and a horizon of 20 at least 40 are needed/,
+  },
+  {
+    what: 'a time that is none, naming the row',
+    csv: daily((at) => (at === 44 ? 'soon' : dayFirst(at))),
+    model: 'time-series-forecast',
+    hyperparameters: { time_column: 'd' },
+    message: /1 of 90 values in 'd' cannot be read as times, day first; the first is 'soon' in row 45/,
+    column: 'd',
+    row: 45,
+  },
+  {
+    what: 'dates whose order depends on whether the day or the month is first',
+    csv: daily((at) => `${1 + ((at * 5) % 12)}/${1 + ((at * 7) % 11)}/2023`),
+    model: 'time-series-forecast',
+    hyperparameters: { time_column: 'd' },
+    message:
+      /may have the day or the month first, and the order of the rows depends on it \(row 1 is '1\/1\/2023'\)/,
+    column: 'd',
+  },
+  {
+    what: 'two series in one table',
+    csv: `d,shop,v\n${DAYS.flatMap((at) => [`${dayFirst(at)},a,${at}`, `${dayFirst(at)},b,${-at}`]).join('\n')}`,
+    model: 'time-series-forecast',
+    message:
+      /90 rows repeat a time in 'd' \(the first is row 2\), and 'shop' has 2 values that tell them apart/,
+    column: 'shop',
+    row: 2,
   },
   {
     what: 'a table without texts',
@@ -205,7 +255,7 @@ describe('data that is odd but good', () => {
     const [beside, first] = [text, forecast].map(({ result }) => result.metrics.left_out_columns)
     assert.deepEqual(beside, [{ column: 'shop', reason: "the model learns from 'text' alone" }])
     const reason = 'a forecast learns from the past values of one column alone'
-    assert.deepEqual(first, [{ column: '', reason }])
+    assert.deepEqual(first, [{ column: 'Unnamed: 0', reason }])
   })
 
   it('long texts, and many of them, leave the schema within the limit of an endpoint', async () => {
@@ -249,6 +299,13 @@ describe('data that is odd but good', () => {
     })
 
     assert.equal(run.code, 0, run.error?.message)
-    assert.ok(run.events.some(({ message }) => /12 missing values/.test(String(message))))
+    assert.deepEqual(run.result.metrics.warnings, [
+      {
+        message: "12 missing values in 'sales' are filled in between the neighbours; the first is in row 4.",
+        column: 'sales',
+        count: 12,
+        row: 4,
+      },
+    ])
   })
 })

@@ -69,3 +69,10 @@ export async function writeJsonl(folder: string, rows: readonly Row[]): Promise<
   await writeFile(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
   return file
 }
+
+/** The numbers of 90 days in a row. */
+export const DAYS = Array.from({ length: 90 }, (_, at) => at)
+
+/** Returns a day of 2023, written with the day first. */
+export const dayFirst = (at: number): string =>
+  new Date(Date.UTC(2023, 0, 1 + at)).toISOString().slice(0, 10).split('-').toReversed().join('/')

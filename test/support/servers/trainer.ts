@@ -19,6 +19,7 @@ interface TrainerResult {
   metrics: Record<string, number> & {
     epochs: { epoch: number; train_loss: number; val_loss: number }[]
     left_out_columns: { column: string; reason: string }[]
+    warnings?: { message: string; column?: string; count?: number; row?: number }[]
   }
   input_schema: { properties: Record<string, { items: Record<string, unknown> }> }
   output_schema: object

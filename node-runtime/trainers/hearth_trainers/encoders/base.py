@@ -21,7 +21,8 @@ from ..job import Job
 from ..llm.device import own_device
 from ..llm.model import base_folder
 from ..llm.settings import LoopSettings, read_loop_settings
-from ..protocol import log, warn
+from ..protocol import log, warn_about_data
+from ..wording import counted
 
 # The families that the server of specialists serves.
 FAMILIES = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra", "deberta-v2"})
@@ -38,6 +39,8 @@ class Encoder:
     tokenization: Tokenization
     # A tokenizer that was made of the base's files, where they lack one that the server reads.
     made: tempfile.TemporaryDirectory[str] | None
+    # The sequence_len of the run, which the model may not reach.
+    asked_tokens: int
 
     def tokens_of(self, texts: Sequence[str]) -> list[Tokens]:
         """Returns the tokens of texts as the server will make them, with the prompt that counts without being named."""
@@ -47,10 +50,20 @@ class Encoder:
         skipped = 0 if self.layout.pooling.has_prompt else self.tokenization.prompt_tokens(prompt) if prompt else 0
         for one in found:
             one.skipped = skipped
-        cut = sum(one.is_cut for one in found)
-        if cut:
-            warn(f"{cut:,} texts are longer than {self.tokenization.max_tokens} tokens and lost their end.")
         return found
+
+    def warn_about_cut(self, tokens: Sequence[Tokens], rows: Sequence[int]) -> None:
+        """Warns about texts of the dataset that lost their end; `rows` are the rows in which they come first."""
+        cut = [row for one, row in zip(tokens, rows, strict=True) if one.is_cut]
+        if not cut:
+            return
+        limit = self.tokenization.max_tokens
+        why = f"the model reads no more than {limit}" if limit < self.asked_tokens else f"sequence_len is {limit}"
+        warn_about_data(
+            f"{counted(len(cut), 'text')} lost the end, because {why} tokens; the first is in row {min(cut)}.",
+            count=len(cut),
+            row=min(cut),
+        )
 
     def inputs_of(self, tokens: Sequence[Tokens], device: torch.device) -> dict[str, torch.Tensor]:
         """Returns padded tokens as the model takes them."""
@@ -81,7 +94,7 @@ def _read_encoder(job: Job, settings: LoopSettings) -> Encoder:
         tokenization = Tokenization(layout, [Path(made.name) if made else folder])
     except BadModel as error:
         raise JobError(f"The base model cannot be trained: {error}.", code="bad_base") from error
-    return Encoder(folder, layout, tokenization, made)
+    return Encoder(folder, layout, tokenization, made, settings.sequence_len)
 
 
 def _made(folder: Path) -> tempfile.TemporaryDirectory[str]:

@@ -40,6 +40,7 @@ class Classes:
     ) -> None:
         self._encoder = encoder
         self._tokens = encoder.tokens_of(data.texts)
+        encoder.warn_about_cut(self._tokens, data.rows)
         self._codes = torch.from_numpy(data.labels.codes)
         self._data = data
         self._size = settings.micro_batch_size

@@ -15,7 +15,7 @@ from ..llm.outputs import report_files
 from ..llm.settings import LoopSettings
 from ..llm.training import FineTuning
 from ..loop import StopSignal
-from ..protocol import emit, log
+from ..protocol import log, report_result
 from ..schemas import example_text
 from .base import Encoder, begin, load_model, prepare
 from .classes import Classes
@@ -61,7 +61,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     example = _example(text, data.labels.classes, learning.probabilities_of(model, text))
     write_encoder(job, settings, encoder, model)
     report_files(job.output_dir)
-    emit("result", metrics=metrics, **example)
+    report_result(metrics, **example)
 
 
 def _load(encoder: Encoder, settings: LoopSettings, classes: list[str]) -> tuple[Any, list[str]]:

@@ -44,6 +44,7 @@ class MultipleNegatives:
     ) -> None:
         self._encoder = encoder
         self._tokens = encoder.tokens_of(pairs.texts)
+        encoder.warn_about_cut(self._tokens, pairs.rows)
         self._pairs = pairs
         self._size = settings.micro_batch_size
         self._scale = scale

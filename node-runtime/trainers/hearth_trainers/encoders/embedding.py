@@ -11,7 +11,7 @@ from ..llm.crew import Crew
 from ..llm.outputs import report_files
 from ..llm.training import FineTuning
 from ..loop import StopSignal
-from ..protocol import emit, log
+from ..protocol import log, report_result
 from .base import begin, load_model, prepare
 from .contrastive import MultipleNegatives
 from .outputs import write_encoder, write_sentence_layout
@@ -54,7 +54,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     directory = write_encoder(job, settings, encoder, model)
     write_sentence_layout(directory, encoder)
     report_files(directory)
-    emit("result", metrics=metrics)
+    report_result(metrics)
 
 
 def _named(prefix: str, measures: dict[str, float]) -> dict[str, float]:

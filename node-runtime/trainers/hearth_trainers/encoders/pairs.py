@@ -27,6 +27,8 @@ class Pairs:
     """The distinct texts of a dataset, the rows to learn from, and those that are held out."""
 
     texts: list[str]
+    # The row in which each text comes first, from 1.
+    rows: list[int]
     learn: list[Pair]
     check: list[Pair]
 
@@ -39,6 +41,7 @@ def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
     columns = [str(job.param(f"{role}_column")) for role in roles]
     numbers: dict[str, int] = {}
     pairs = []
+    firsts: list[int] = []
     rows = read_rows(job)
     for role, column in zip(roles, columns, strict=True):
         if not any(column in row for row in rows[:1000]):
@@ -46,6 +49,7 @@ def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
     for place, row in enumerate(rows, 1):
         texts = [text_in(row, column, place) for column in columns]
         anchor, positive, *negative = (numbers.setdefault(text, len(numbers)) for text in texts)
+        firsts += [place] * (len(numbers) - len(firsts))
         pairs.append(Pair(anchor, positive, negative[0] if negative else None))
     learn, check = _split(pairs, val_set_size, seed)
     if len({(one.positive, one.negative) for one in learn}) < (1 if kind == "triplets" else 2):
@@ -55,7 +59,7 @@ def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
             code="too_few_rows",
         )
     log(f"The dataset has {len(pairs):,} rows with {len(numbers):,} different texts; {len(check):,} rows are held out.")
-    return Pairs(list(numbers), learn, check)
+    return Pairs(list(numbers), firsts, learn, check)
 
 
 def text_in(row: dict[str, Any], column: str, place: int) -> str:

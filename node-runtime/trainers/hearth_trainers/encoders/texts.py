@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import JobError, no_such_column
+from ..errors import JobError, no_such_column, without_values
 from ..job import Job
-from ..labels import MOST_CLASSES, Labels, split_by_class
+from ..labels import MOST_CLASSES, Labels, split_by_class, warn_about_like_classes
 from ..llm.rows import read_rows
-from ..protocol import log, warn
+from ..protocol import log, warn_about_data
 from ..schemas import label_name
+from ..wording import counted
 from .pairs import text_in
 
 
@@ -22,6 +23,8 @@ class LabelledTexts:
     """The texts of a dataset with their labels, and the numbers of the rows to learn from and of those held out."""
 
     texts: list[str]
+    # The row of each text in the dataset, from 1.
+    rows: list[int]
     labels: Labels
     learn: np.ndarray
     check: np.ndarray
@@ -35,18 +38,28 @@ def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTex
     for column, parameter in zip(columns, ("text_column", "target_column"), strict=True):
         if not any(column in row for row in rows[:1000]):
             raise no_such_column(column, list(rows[0]), parameter)
-    texts, names = [], []
+    texts, names, places, unlabelled = [], [], [], []
     for place, row in enumerate(rows, 1):
         name = _label_in(row, columns[1], place)
-        if name is not None:
+        if name is None:
+            unlabelled.append(place)
+        else:
             texts.append(text_in(row, columns[0], place))
             names.append(name)
-    if len(names) < len(rows):
-        warn(f"{len(rows) - len(names):,} rows have nothing in the column '{columns[1]}' and are left out.")
+            places.append(place)
+    if not names:
+        raise without_values(columns[1], len(rows))
+    if unlabelled:
+        warn_about_data(
+            f"Left out {counted(len(unlabelled), 'row')} without a value in '{columns[1]}'; the first is row {unlabelled[0]}.",
+            column=columns[1],
+            count=len(unlabelled),
+            row=unlabelled[0],
+        )
     labels = _labels(names, columns[1])
     learn, check = _split(texts, labels, val_set_size, seed)
     log(f"The dataset has {len(texts):,} rows of {len(labels.classes)} classes; {len(check):,} rows are held out.")
-    return LabelledTexts(texts, labels, learn, check)
+    return LabelledTexts(texts, places, labels, learn, check)
 
 
 def _label_in(row: dict[str, Any], column: str, place: int) -> str | None:
@@ -69,7 +82,7 @@ def _label_in(row: dict[str, Any], column: str, place: int) -> str | None:
 def _labels(names: list[str], column: str) -> Labels:
     classes = sorted(set(names), key=lambda name: (len(name), name) if name.isdecimal() else (0, name))
     if len(classes) < 2:
-        found = f"the same value in every row ('{classes[0][:60]}')" if classes else "no value in any row"
+        found = f"the same value in every row ('{classes[0][:60]}')"
         raise JobError(
             f"Column '{column}' has {found}; at least two classes are needed.", code="one_class", column=column
         )
@@ -79,6 +92,7 @@ def _labels(names: list[str], column: str) -> Labels:
             code="too_many_classes",
             column=column,
         )
+    warn_about_like_classes(classes, column)
     place = {name: code for code, name in enumerate(classes)}
     return Labels(classes, np.array([place[name] for name in names]))
 

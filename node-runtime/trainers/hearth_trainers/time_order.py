@@ -1,0 +1,166 @@
+"""Puts the rows of a series in order of time, and reports everything about their times that a forecast would learn wrongly."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import JobError, no_such_column
+from .protocol import log, warn_about_data
+from .times import DAY_US, Times, in_words, looks_like_times, read_times
+from .wording import counted
+
+# From this share of rows with a repeated time on, a column that tells them apart means several series.
+_SEVERAL_SERIES = 0.1
+# A step this many times as long as the usual one is a gap.
+_GAP = 1.5
+_EVEN = 0.6
+_MONTH_DAYS = 30.436875
+_TIMELY = re.compile(
+    r"(^|[\W_])(date|day|time|timestamp|datetime|ts|ds|year|yearmonth|month|week|quarter|period|epoch)([\W_]|$)", re.IGNORECASE
+)
+
+
+def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, str]:
+    """Returns row numbers from the oldest to the newest, and the column with the times; without one, all rows as
+    they are and an empty name. Rows without a time are left out."""
+    column = _time_column(table, target, named)
+    if not column:
+        if table.num_columns > 1:
+            warn_about_data("No column with times was found: the rows count as oldest first. Name one as time_column.")
+        return np.arange(table.num_rows), ""
+    times = read_times(table.column(column), column)
+    _report_reading(times, table, column)
+    rows = np.flatnonzero(~times.missing)
+    if times.missing.any():
+        first = int(np.flatnonzero(times.missing)[0]) + 1
+        warn_about_data(
+            f"Left out {counted(int(times.missing.sum()), 'row')} without a time in '{column}'; the first is row {first}.",
+            column=column,
+            count=int(times.missing.sum()),
+            row=first,
+        )
+    values = times.values[rows]
+    _report_repeats(table, values, rows, column, target)
+    order = np.argsort(values, kind="stable")
+    if (np.diff(values) > 0).any():
+        log(f"The rows are sorted by '{column}'.")
+    else:
+        # Rows of one time are newest first too.
+        order = np.arange(len(values))[::-1]
+        log(f"The file has the newest row first; the rows are sorted by '{column}', oldest first.")
+    _report_steps(values[order], times.unit, column)
+    return rows[order], column
+
+
+def _time_column(table: pa.Table, target: str, named: str) -> str:
+    names = table.column_names
+    if named:
+        if named not in names:
+            raise no_such_column(named, names, "time_column")
+        if named == target:
+            raise JobError(f"time_column and target_column both name '{named}'.", code="not_a_time", column=named)
+        return named
+    others = [name for name in names if name != target and table.column(name).null_count < table.num_rows]
+    found = [name for name in others if pa.types.is_timestamp(table.column(name).type)]
+    found = found or [n for n in others if pa.types.is_string(table.column(n).type) and looks_like_times(table.column(n))]
+    found = found or [name for name in others if _TIMELY.search(name) and _counts_up(table.column(name))]
+    if len(found) > 1:
+        log(f"The columns {', '.join(repr(name) for name in found)} hold times; '{found[0]}' is used.")
+    return found[0] if found else ""
+
+
+def _counts_up(column: pa.ChunkedArray) -> bool:
+    """A number is a time without being named only where it is different in every row: a month from 1 to 12 is none."""
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return is_number and column.null_count == 0 and pc.count_distinct(column).as_py() == len(column)
+
+
+def _report_reading(times: Times, table: pa.Table, column: str) -> None:
+    if times.how is None:
+        return
+    assumed = f": {times.assumed}" if times.assumed else ""
+    message = f"Parsed '{column}' as {times.how}{assumed}."
+    if pa.types.is_string(table.column(column).type):
+        warn_about_data(message, column=column)
+    else:
+        log(message)
+
+
+def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, column: str, target: str) -> None:
+    _, firsts = np.unique(values, return_index=True)
+    repeated = len(values) - len(firsts)
+    if repeated == 0:
+        return
+    is_repeat = np.ones(len(values), bool)
+    is_repeat[firsts] = False
+    first = int(rows[np.flatnonzero(is_repeat)[0]]) + 1
+    if repeated >= _SEVERAL_SERIES * len(values):
+        parting = _parting_column(table, values, rows, {column, target})
+        if parting:
+            raise JobError(
+                f"{counted(repeated, 'row')} repeat a time in '{column}' (the first is row {first}), and '{parting[0]}' has "
+                f"{parting[1]} values that tell them apart: these are several series, and a forecast learns one. Keep the "
+                "rows of one of them, or add up the rows of each time.",
+                code="several_series",
+                column=parting[0],
+                row=first,
+            )
+    warn_about_data(
+        f"{counted(repeated, 'row')} {'repeats' if repeated == 1 else 'repeat'} a time in '{column}'; "
+        f"the first is row {first}. Each counts as a step of its own.",
+        column=column,
+        count=repeated,
+        row=first,
+    )
+
+
+def _parting_column(table: pa.Table, values: np.ndarray, rows: np.ndarray, used: set[str]) -> tuple[str, int] | None:
+    """Returns the column with the fewest values that, together with the time, is different in every row."""
+    found = []
+    moments = np.unique(values, return_inverse=True)[1]
+    for name in table.column_names:
+        kind = table.column(name).type
+        if name in used or not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            continue
+        codes = pc.fill_null(pc.index_in(table.column(name), pc.unique(table.column(name))), -1).to_numpy()[rows]
+        count = len(np.unique(codes))
+        if 1 < count <= len(rows) / 2 and len(np.unique(np.column_stack([moments, codes]), axis=0)) == len(rows):
+            found.append((name, count))
+    return min(found, key=lambda one: one[1]) if found else None
+
+
+def _report_steps(values: np.ndarray, unit: int, column: str) -> None:
+    steps = np.diff(values).astype(float)
+    at = np.flatnonzero(steps > 0)
+    if len(at) < 2:
+        return
+    lengths = steps[at]
+    usual = float(np.median(lengths))
+    if unit and usual * unit >= 27 * DAY_US:
+        # Months and years differ in length.
+        lengths = np.round(lengths * unit / DAY_US / _MONTH_DAYS)
+        usual = max(1.0, float(np.median(lengths)))
+    is_gap = lengths > _GAP * usual
+    if np.mean((lengths <= _GAP * usual) & (lengths * _GAP >= usual)) < _EVEN:
+        warn_about_data(f"The times in '{column}' are not evenly spaced; every row counts as one step.", column=column)
+        return
+    if not is_gap.any() or (unit and _are_weekends(values, lengths, at, is_gap, unit)):
+        return
+    before, after = (values[at[np.flatnonzero(is_gap)[0]] + offset] for offset in (0, 1))
+    shown = [in_words(int(one * unit)) if unit else f"{one:g}" for one in (before, after)]
+    warn_about_data(
+        f"The times in '{column}' have {counted(int(is_gap.sum()), 'gap')}; the first is between {shown[0]} and {shown[1]}. "
+        "Every row counts as one step.",
+        column=column,
+        count=int(is_gap.sum()),
+    )
+
+
+def _are_weekends(values: np.ndarray, lengths: np.ndarray, at: np.ndarray, is_gap: np.ndarray, unit: int) -> bool:
+    days = np.floor(values[at[is_gap]] * unit / DAY_US).astype(int)
+    # The first of January 1970 was a Thursday, so a Friday is 1 modulo 7.
+    return bool((days % 7 == 1).all() and np.isclose(lengths[is_gap] * unit / DAY_US, 3, atol=0.1).all())

@@ -1,0 +1,235 @@
+"""Reads times in the notations that people and programs write, and says how they were read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .cells import without_marks
+from .errors import JobError
+
+DAY_US = 86_400_000_000
+_EPOCH = datetime(1970, 1, 1)
+_CLOCK = (
+    r"(?:[T ,]+(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?"
+    r"(?:\s*(?P<half>[AaPp])\.?[Mm]\.?)?\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?)?"
+)
+# Three numbers. Which is which is decided for the whole column.
+_NUMERIC = re.compile(rf"(?P<a>\d{{1,4}})(?P<mark>[./-])(?P<b>\d{{1,2}})(?P=mark)(?P<c>\d{{1,4}})\.?{_CLOCK}")
+# Notations with one meaning.
+_CLEAR = [
+    re.compile(pattern)
+    for pattern in (
+        r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:T?(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?(?P<zone>Z)?)?",
+        rf"(?:[A-Za-z]{{3,9}},?\s+)?(?P<d>\d{{1,2}})[ .-]+(?P<name>[A-Za-z]{{3,9}})\.?[ ,.-]+(?P<y>\d{{4}}|\d{{2}}){_CLOCK}",
+        rf"(?:[A-Za-z]{{3,9}},\s+)?(?P<name>[A-Za-z]{{3,9}})\.? +(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>\d{{4}}){_CLOCK}",
+        r"(?P<name>[A-Za-z]{3,9})\.?[ /-]+(?P<y>\d{4}|\d{2})",
+        r"(?P<y>\d{4})[ /-]?(?P<name>[A-Za-z]{3,9})",
+        r"(?P<y>\d{4})[-/.M ](?P<m>\d{1,2})",
+        r"(?P<m>\d{1,2})[/.-](?P<y>\d{4})",
+        r"(?P<y>\d{4})[ -]?[Qq](?P<q>[1-4])",
+        r"[Qq](?P<q>[1-4])[ /-]?(?P<y>\d{4})",
+        r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-(?P<wd>[1-7]))?",
+        r"(?P<y>1[5-9]\d{2}|2[01]\d{2})",
+    )
+]
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.
+_EPOCH_UNITS = ((1e17, 0, "nanoseconds"), (1e14, 1, "microseconds"), (1e11, 1_000, "milliseconds"), (1e8, 1_000_000, "seconds"))
+
+
+@dataclass(frozen=True)
+class Times:
+    """The time of each row. `unit` is the microseconds of one, or 0 for numbers without one; `how` says how texts were
+    read, and `assumed` why another way was not chosen, where the values leave it open."""
+
+    values: np.ndarray
+    missing: np.ndarray
+    unit: int
+    how: str | None = None
+    assumed: str | None = None
+
+
+def looks_like_times(column: pa.ChunkedArray) -> bool:
+    """Returns whether nearly all of the first texts of a column are times of some notation."""
+    texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
+    known = sum(bool(_NUMERIC.fullmatch(text) or _clear(text) is not None) for text in texts)
+    return len(texts) > 1 and known >= 0.9 * len(texts)
+
+
+def read_times(column: pa.ChunkedArray, name: str) -> Times:
+    """Reads a column as times; raises an error that names the first value that is not one, or a pair that
+    cannot be told apart."""
+    kind = column.type
+    missing = pc.is_null(column).to_numpy()
+    if missing.all():
+        raise _refused(f"Column '{name}' has no values, so it cannot order the rows.", name)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False), pa.int64())
+        return Times(pc.fill_null(micros, 0).to_numpy(), missing, 1)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _of_numbers(column, missing)
+    if pa.types.is_string(kind):
+        return _of_texts(column, name)
+    raise _refused(f"Column '{name}' cannot order the rows: its values are of type {kind}.", name)
+
+
+def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray) -> Times:
+    values = pc.fill_null(pc.cast(column, pa.float64(), safe=False), 0).to_numpy()
+    known = values[~missing]
+    low, high = float(known.min()), float(known.max())
+    if (known == np.floor(known)).all() and 19_000_101 <= low and high <= 21_001_231:
+        days = [_clear(f"{int(value)}") for value in values]
+        if all(day is not None for day, is_missing in zip(days, missing) if not is_missing):
+            return Times(np.array([day or 0 for day in days], np.int64), missing, 1, "dates of eight digits")
+    for least, unit, how in _EPOCH_UNITS:
+        if low >= least:
+            return Times(values, missing, unit, f"{how} since 1970")
+    return Times(values, missing, 0)
+
+
+def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
+    texts = without_marks(column).to_pylist()
+    missing = np.array([text is None for text in texts])
+    clear, parts = _parsed(texts)
+    orders = _possible_orders(parts)
+    readings = {order: _in_order(clear, parts, letters) for order, letters in orders.items()}
+    if not readings:
+        readings = {"": clear}
+    failures = {
+        order: [row for row, value in enumerate(found) if value is None and not missing[row]]
+        for order, found in readings.items()
+    }
+    whole = [order for order in readings if not failures[order]]
+    if not whole:
+        order = min(failures, key=lambda one: len(failures[one]))
+        failed, first = len(failures[order]), failures[order][0]
+        read = f", {order}" if order else ""
+        raise JobError(
+            f"{failed:,} of {int((~missing).sum()):,} values in '{name}' cannot be read as times{read}; the first is "
+            f"'{str(texts[first])[:60]}' in row {first + 1}. Write times as 2023-12-31 or 2023-12-31T23:59:00Z.",
+            code="not_a_time",
+            column=name,
+            row=first + 1,
+        )
+    values = {order: np.array([value or 0 for value in readings[order]], np.int64) for order in whole}
+    order, assumed = _chosen(values, missing, parts, name)
+    return Times(values[order], missing, 1, f"dates, {order}" if order else "times", assumed)
+
+
+Parts = dict[int, tuple[tuple[str, str, str], str, re.Match[str]]]
+
+
+def _parsed(texts: list[str | None]) -> tuple[list[int | None], Parts]:
+    """Returns the texts with one meaning, and by row the parts of the others."""
+    clear: list[int | None] = []
+    parts: Parts = {}
+    for row, text in enumerate(texts):
+        found = _NUMERIC.fullmatch(text) if text else None
+        if found:
+            parts[row] = ((found["a"], found["b"], found["c"]), found["mark"], found)
+        clear.append(_clear(text) if text and not found else None)
+    return clear, parts
+
+
+def _possible_orders(parts: Parts) -> dict[str, str]:
+    fields = [one for one, _, _ in parts.values()]
+    if not fields:
+        return {}
+    if all(len(a) > 2 for a, _, _ in fields):
+        return {"year first": "ymd"}
+    if any(len(c) > 2 for _, _, c in fields):
+        return {"day first": "dmy", "month first": "mdy"}
+    # The year is the number that changes least from row to row.
+    first, last = (len({one[at] for one in fields}) for at in (0, 2))
+    return {"year first": "ymd"} if first < last else {"day first": "dmy", "month first": "mdy"}
+
+
+def _in_order(clear: list[int | None], parts: Parts, letters: str) -> list[int | None]:
+    found = list(clear)
+    for row, (numbers, _, match) in parts.items():
+        # A year of four digits in front has one meaning, also among other notations.
+        own = "ymd" if len(numbers[0]) == 4 else letters
+        named = dict(zip(own, numbers))
+        found[row] = _moment(named["y"], int(named["m"]), int(named["d"]), match)
+    return found
+
+
+def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, name: str) -> tuple[str, str | None]:
+    order, *others = values
+    if not others:
+        return order, None
+    known = {one: found[~missing] for one, found in values.items()}
+    ranks = [np.unique(found, return_inverse=True)[1] for found in known.values()]
+    if all(np.array_equal(ranks[0], rank) for rank in ranks[1:]):
+        return order, "no value decides between day and month, but the order of the rows is the same either way"
+    if all(mark == "." for _, mark, _ in parts.values()):
+        return order, "no value decides between day and month, and dates with points have the day first"
+    sorted_ones = [one for one, found in known.items() if (np.diff(found) >= 0).all() or (np.diff(found) <= 0).all()]
+    if len(sorted_ones) == 1:
+        return sorted_ones[0], "no value decides between day and month, but the rows of the file are in order only so"
+    row = next(iter(parts))
+    raise JobError(
+        f"The dates in '{name}' may have the day or the month first, and the order of the rows depends on it "
+        f"(row {row + 1} is '{parts[row][2].group(0)[:40]}'). Write them as 2023-12-31.",
+        code="ambiguous_time",
+        column=name,
+        row=row + 1,
+    )
+
+
+def _clear(text: str) -> int | None:
+    for pattern in _CLEAR:
+        found = pattern.fullmatch(text)
+        if found is None:
+            continue
+        groups = found.groupdict()
+        if groups.get("w"):
+            try:
+                day = datetime.fromisocalendar(int(groups["y"]), int(groups["w"]), int(groups["wd"] or 1))
+            except ValueError:
+                return None
+            return (day - _EPOCH) // timedelta(microseconds=1)
+        month = groups.get("m") or 3 * int(groups.get("q") or 0) - 2
+        if groups.get("name"):
+            prefix = groups["name"][:3].lower()
+            if prefix not in _MONTHS:
+                return None
+            month = _MONTHS.index(prefix) + 1
+        return _moment(groups["y"], max(1, int(month)), int(groups.get("d") or 1), found)
+    return None
+
+
+def _moment(year: str, month: int, day: int, match: re.Match[str]) -> int | None:
+    """Returns microseconds since 1970 in UTC; None for what no calendar has."""
+    parts = match.groupdict()
+    # The rule of POSIX for two digits.
+    number = int(year) + (0 if len(year) == 4 else 2000 if int(year) < 69 else 1900)
+    hour = int(parts.get("h") or 0)
+    if parts.get("half"):
+        hour = hour % 12 + (12 if parts["half"] in "pP" else 0)
+    try:
+        moment = datetime(number, month, day, hour, int(parts.get("min") or 0), int(parts.get("s") or 0))
+    except ValueError:
+        return None
+    micros = (moment - _EPOCH) // timedelta(microseconds=1) + int((parts.get("f") or "0").ljust(6, "0")[:6])
+    zone = parts.get("zone") or ""
+    if zone[:1] in ("+", "-"):
+        minutes = int(zone[1:3]) * 60 + int(zone[3:].lstrip(":") or 0)
+        micros -= (1 if zone[0] == "+" else -1) * minutes * 60_000_000
+    return micros
+
+
+def in_words(micros: int) -> str:
+    """Returns a moment as a date, with the time of the day unless it is midnight."""
+    moment = _EPOCH.replace(tzinfo=timezone.utc) + timedelta(microseconds=int(micros))
+    return moment.strftime("%Y-%m-%d" if micros % DAY_US == 0 else "%Y-%m-%d %H:%M:%S")
+
+
+def _refused(message: str, column: str) -> JobError:
+    return JobError(message, code="not_a_time", column=column)
