@@ -27,6 +27,7 @@ import { openGguf } from './gguf.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
 import { ANY_ARGUMENTS, type ModelFunction, type Output } from './output.ts'
 import { promptTokens } from './prompt-length.ts'
+import { resolveInTime } from './template-time.ts'
 import { UnusableError } from './unusable-error.ts'
 
 /** The context is shared by the prompt and the output, so some of it is reserved for the prompt. */
@@ -68,7 +69,7 @@ export class ChatModel {
     this.#model = parts.model
     this.#context = parts.context
     // Resolved once, because it takes longer than a short response.
-    this.#wrapper = parts.binding.resolveChatWrapper(parts.model)
+    this.#wrapper = resolveInTime(() => parts.binding.resolveChatWrapper(parts.model))
     for (let i = 0; i < concurrency; i++) this.#free.push(parts.context.getSequence())
   }
 

@@ -14,7 +14,13 @@ import { OPERATIONS_KEY, startApi } from '../../support/servers/api.ts'
 import { LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
 import { addModel, startNode } from '../../support/servers/node.ts'
 
-async function spoilGguf(path: string, how: 'cut' | 'header' | 'counts' | 'architecture'): Promise<void> {
+const ENDLESS =
+  '{%for a in range(9999)%}{%for b in range(9999)%}{%for c in range(9999)%}{%endfor%}{%endfor%}{%endfor%}'
+
+async function spoilGguf(
+  path: string,
+  how: 'cut' | 'header' | 'counts' | 'architecture' | 'template',
+): Promise<void> {
   await writeTinyGguf(path)
   if (how === 'cut') return truncate(path, Math.floor((await stat(path)).size / 2))
   const bytes = await readFile(path)
@@ -22,7 +28,12 @@ async function spoilGguf(path: string, how: 'cut' | 'header' | 'counts' | 'archi
   if (how === 'header') bytes.fill(0xff, 4, 8)
   // llama.cpp's binding would read for ever.
   else if (how === 'counts') bytes.writeBigUInt64LE(2n ** 60n, 8)
-  else bytes.write('lemur', bytes.indexOf('llama'))
+  else if (how === 'template') {
+    // The template is the text that begins with its first statement, after its length.
+    const at = bytes.indexOf('tokenizer.chat_template') + 'tokenizer.chat_template'.length + 4
+    const length = Number(bytes.readBigUInt64LE(at))
+    bytes.write(ENDLESS.padEnd(length), at + 8)
+  } else bytes.write('lemur', bytes.indexOf('llama'))
   await writeFile(path, bytes)
 }
 
@@ -45,6 +56,7 @@ for (const [server, require, cases] of [
       ['header.gguf', (path: string) => spoilGguf(path, 'header')],
       ['counts.gguf', (path: string) => spoilGguf(path, 'counts')],
       ['lemur.gguf', (path: string) => spoilGguf(path, 'architecture')],
+      ['endless.gguf', (path: string) => spoilGguf(path, 'template')],
     ],
   ],
   [

@@ -1,0 +1,61 @@
+import { runInNewContext } from 'node:vm'
+import type { ChatWrapper, ContextOptions } from './binding.ts'
+import { UnusableError } from './unusable-error.ts'
+import { UnusableWeightsError } from './unusable-weights.ts'
+
+/** The longest template of a real model takes 50 ms. */
+const TEMPLATE_TIMEOUT_MS = 10_000
+/** The part of that time that the template itself must have used; a busy machine leaves it less. */
+const SPINNING_SHARE = 0.1
+
+interface Bound {
+  timeoutMs?: number
+}
+
+/** A template did not end in time; `isSpinning` unless the machine was too busy to run it. */
+class TemplateTimeout extends Error {
+  override readonly name = 'TemplateTimeout'
+  readonly isSpinning: boolean
+
+  constructor(timeoutMs: number, isSpinning: boolean) {
+    super(
+      `its chat template takes more than ${timeoutMs / 1_000} s${isSpinning ? '' : ' on this busy machine'}`,
+    )
+    this.isSpinning = isSpinning
+  }
+}
+
+/**
+ * Has the library read a model's template, which is a program of whoever made the model. Throws an
+ * `UnusableWeightsError` for one that does not end.
+ */
+export function resolveInTime(
+  resolve: () => ChatWrapper,
+  { timeoutMs = TEMPLATE_TIMEOUT_MS }: Bound = {},
+): ChatWrapper {
+  const wrapper = within(timeoutMs, resolve, ({ message, isSpinning }) =>
+    isSpinning ? new UnusableWeightsError(message) : new Error(message),
+  )
+  return Object.create(wrapper, {
+    generateContextState: {
+      value: (options: ContextOptions) =>
+        within(
+          timeoutMs,
+          () => wrapper.generateContextState(options),
+          ({ message }) => new UnusableError(`${message} for these messages`, 'messages'),
+        ),
+    },
+  }) as ChatWrapper
+}
+
+/** Runs synchronous work, which the engine terminates after the time. */
+function within<T>(timeoutMs: number, work: () => T, late: (timeout: TemplateTimeout) => Error): T {
+  const begun = process.cpuUsage()
+  try {
+    return runInNewContext('work()', { work }, { timeout: timeoutMs }) as T
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw err
+    const { user, system } = process.cpuUsage(begun)
+    throw late(new TemplateTimeout(timeoutMs, (user + system) / 1_000 > timeoutMs * SPINNING_SHARE))
+  }
+}
