@@ -1,4 +1,4 @@
-import { judgeAttempt } from './outcome.ts'
+import { judgeAttempt, sanitizedCode } from './outcome.ts'
 
 /** A receiver's response to its challenge. */
 export interface ChallengeAnswer {
@@ -51,9 +51,10 @@ const REASONS: Readonly<Record<string, string>> = {
 
 /** Describes the failure for the owner of the endpoint. */
 export function challengeFailureInWords({ error_code, is_last }: ChallengeFailure): string {
-  const status = /^http_(\d+)$/.exec(error_code)?.[1]
+  const statusClass = /^http_(\dxx)$/.exec(sanitizedCode(error_code))?.[1]
   const reason =
-    REASONS[error_code] ?? (status ? `it answered ${status} and not 2xx` : 'it gave no valid answer')
+    REASONS[error_code] ??
+    (statusClass ? `it answered ${statusClass} and not 2xx` : 'it gave no valid answer')
   const next = is_last
     ? 'It is not asked again; PATCH its url, even to the same, for another challenge.'
     : 'It is asked again at 30 s, 2 min and 10 min.'

@@ -3,7 +3,7 @@ export type AttemptResult = { status: number; retryAfter: string | undefined } |
 
 export interface AttemptVerdict {
   outcome: 'succeeded' | 'retryable' | 'permanent' | 'interrupted'
-  /** A code of a closed table, null on success. It never quotes the receiver. */
+  /** A code of a closed table, null on success. It never quotes the receiver, nor gives its exact status. */
   errorCode: string | null
   /** `2xx` and so on; null without a response. */
   statusClass: string | null
@@ -38,9 +38,12 @@ export function judgeAttempt(result: AttemptResult): AttemptVerdict {
     return { ...verdict, outcome: 'permanent', errorCode: 'redirect_rejected' }
   if (status === 410) return { ...verdict, outcome: 'permanent', errorCode: 'gone', disablesEndpoint: true }
   if (RETRYABLE_STATUS.has(status) || status >= 500)
-    return { ...verdict, outcome: 'retryable', errorCode: `http_${status}` }
-  return { ...verdict, outcome: 'permanent', errorCode: `http_${status}` }
+    return { ...verdict, outcome: 'retryable', errorCode: `http_${statusClass}` }
+  return { ...verdict, outcome: 'permanent', errorCode: `http_${statusClass}` }
 }
+
+/** Replaces the exact status in a code that an earlier version has stored by its class (2.13). */
+export const sanitizedCode = (code: string): string => code.replace(/^http_([1-5])\d\d$/, 'http_$1xx')
 
 /** An attempt whose sender died before it recorded the outcome. */
 export const INTERRUPTED: AttemptVerdict = {

@@ -40,7 +40,8 @@ export interface NextAttempt {
 
 /**
  * Returns the time of an attempt in epoch milliseconds, or `undefined` when the delivery is exhausted. A receiver's
- * Retry-After may postpone an attempt, but not past the deadline.
+ * Retry-After may postpone an attempt. One beyond the deadline is ignored: maintenance pages name far dates, and
+ * giving up because of one would lose every event that happens meanwhile.
  */
 export function attemptDueAt(next: NextAttempt): number | undefined {
   const { createdAt, attempt, now, retryAfterMs = 0, random } = next
@@ -49,8 +50,11 @@ export function attemptDueAt(next: NextAttempt): number | undefined {
 
   const jitter = attempt === MAX_ATTEMPTS ? random * FINAL_JITTER_MS : 0
   const gap = attempt === 1 ? 0 : LEAST_GAP_MS
-  const due = Math.max(createdAt + offset + jitter, now + Math.max(gap, retryAfterMs))
-  return due <= createdAt + DELIVERY_DEADLINE_MS ? due : undefined
+  const deadline = createdAt + DELIVERY_DEADLINE_MS
+  const scheduled = Math.max(createdAt + offset + jitter, now + gap)
+  if (scheduled > deadline) return undefined
+  const requested = now + retryAfterMs
+  return requested > deadline ? scheduled : Math.max(scheduled, requested)
 }
 
 const HTTP_DATE = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? .*\d\d:\d\d:\d\d/

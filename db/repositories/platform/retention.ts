@@ -19,7 +19,7 @@ const BY_AGE = {
   event: { column: 'created_at', keep: '30 days' },
   node_event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
-  webhook_delivery: { column: 'created_at', keep: '37 days' },
+  webhook_delivery: { column: 'created_at', keep: '30 days' },
   // A redelivery may pin an expired secret for 48 hours.
   webhook_secret: { column: 'expires_at', keep: '7 days' },
 } as const

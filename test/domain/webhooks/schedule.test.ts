@@ -43,7 +43,21 @@ describe('webhook schedule', () => {
     const now = createdAt + 24 * HOUR
 
     assert.equal(due(8, { now, retryAfterMs: 24 * HOUR }), createdAt + 48 * HOUR)
-    assert.equal(due(8, { now, retryAfterMs: 24 * HOUR + 1 }), undefined)
+    assert.equal(due(8, { now, retryAfterMs: 24 * HOUR + 1 }), createdAt + 36 * HOUR)
+  })
+
+  it('ignores a Retry-After beyond the deadline, and loses no attempt by it', () => {
+    for (const retryAfterMs of [48 * HOUR, 200_000_000, 999_999_999_000]) {
+      const now = createdAt + 1_000
+      assert.equal(due(2, { now, retryAfterMs }), now + 30_000)
+      assert.equal(due(4, { now: createdAt + 120_000, retryAfterMs }), createdAt + 600_000)
+    }
+  })
+
+  it('gives up when the next attempt would be past the deadline, whatever the receiver asks', () => {
+    const now = createdAt + 48 * HOUR - 29_000
+    assert.equal(due(5, { now }), undefined)
+    assert.equal(due(5, { now, retryAfterMs: 1_000 }), undefined)
   })
 
   for (const [value, expected] of [

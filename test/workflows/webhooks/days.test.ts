@@ -62,7 +62,7 @@ describe('a delivery over 48 hours', () => {
         error_code,
         status_class,
       ]),
-      SCHEDULE.map((_, i) => [i + 1, 'retryable', 'http_503', '5xx']),
+      SCHEDULE.map((_, i) => [i + 1, 'retryable', 'http_5xx', '5xx']),
     )
     assert.deepEqual(
       destination.received.map(({ headers }) => headers['service-attempt']),

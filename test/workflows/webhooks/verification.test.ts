@@ -101,7 +101,7 @@ describe('webhookVerification', () => {
     ],
     [
       'with another status',
-      'http_400',
+      'http_4xx',
       (res, challenge) => {
         res.statusCode = 400
         rightly(res, challenge)

@@ -6,6 +6,7 @@ import type {
 } from '../../../../db/tables/webhooks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { challengeFailureInWords } from '../../../../domain/webhooks/challenge.ts'
+import { sanitizedCode } from '../../../../domain/webhooks/outcome.ts'
 import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../../schemas/webhook.ts'
 
 /** Returns a webhook endpoint without its URL and secret. */
@@ -29,7 +30,11 @@ function verificationErrorOf({
 }: WebhookEndpointRow): WebhookEndpoint['verification_error'] {
   if (!failure) return null
   const { error_code, status_class } = failure
-  return { error_code, status_class, message: challengeFailureInWords(failure) }
+  return {
+    error_code: sanitizedCode(error_code),
+    status_class,
+    message: challengeFailureInWords(failure),
+  }
 }
 
 /** Returns the tag of a webhook endpoint's current state. */
@@ -53,7 +58,7 @@ export const presentWebhookDelivery = (row: WebhookDeliveryRow): WebhookDelivery
 export const presentWebhookAttempt = (row: WebhookAttemptRow): Static<typeof WebhookAttempt> => ({
   attempt: row.number,
   outcome: row.outcome,
-  error_code: row.error_code,
+  error_code: row.error_code === null ? null : sanitizedCode(row.error_code),
   status_class: row.status_class,
   started_at: row.started_at.toISOString(),
   duration_ms: row.finished_at ? row.finished_at.getTime() - row.started_at.getTime() : null,

@@ -136,7 +136,7 @@ describe('webhooks', () => {
         error_code,
       ]),
       [
-        [1, 'retryable', 'http_500'],
+        [1, 'retryable', 'http_5xx'],
         [2, 'succeeded', null],
       ],
     )
