@@ -19,27 +19,17 @@ export const ToolKind = Vocabulary(
 )
 export type ToolKind = Static<typeof ToolKind>
 
-const { name, adapters, sources, base, method, weights, density, seed, hardware_preference } =
-  CreateTrainingMerge.properties
-
 /** The input of the tool `training.merge`: the body of `POST /training/merges`. */
-export const MergeToolInput = Type.Object(
-  { name, method, base, adapters, sources, weights, density, seed, hardware_preference },
-  { additionalProperties: false },
-)
+export const MergeToolInput = Type.Object(CreateTrainingMerge.properties, { additionalProperties: false })
 
-const run = CreateTrainingRun.properties
+const { model: _, ...run } = CreateTrainingRun.properties
 
-/** The input of the tool `training.retrain_on`: the body of `POST /training/runs`, with a base. */
+/**
+ * The input of the tool `training.retrain_on`: the body of `POST /training/runs`, in which config and base are required.
+ * `model`, the second name of `model_config_id`, is left out.
+ */
 export const RetrainToolInput = Type.Object(
-  {
-    job_name: run.job_name,
-    model_config_id: Type.String({ minLength: 1, maxLength: 200 }),
-    dataset_id: run.dataset_id,
-    base: ArtifactRef,
-    parent_job_id: run.parent_job_id,
-    hyperparameters: run.hyperparameters,
-  },
+  { ...run, model_config_id: Type.String({ minLength: 1, maxLength: 200 }), base: ArtifactRef },
   { additionalProperties: false },
 )
 

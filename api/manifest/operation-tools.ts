@@ -22,7 +22,7 @@ const accepted = (message: string) => ({
 /** The fields of operation manifests that the declarations lack. The version rises with the schemas. */
 const DESCRIBED: Readonly<Record<string, Described>> = {
   'training.merge': {
-    version: '1.0.0',
+    version: '1.1.0',
     examples: [
       {
         name: 'average of two models',
@@ -51,7 +51,7 @@ const DESCRIBED: Readonly<Record<string, Described>> = {
     ],
   },
   'training.retrain_on': {
-    version: '1.0.0',
+    version: '1.1.0',
     examples: [
       {
         name: 'retrain a version',

@@ -4,7 +4,7 @@ import { createDataset } from '../../routes/builder/datasets/create-dataset.ts'
 import { CREATES, operationTool } from '../operation-tool.ts'
 import type { JsonObject } from '../tool.ts'
 
-const { dataset_name, description } = CreateDataset.properties
+const { dataset_name, description, visibility } = CreateDataset.properties
 
 const Upload = Type.Object({
   init_url: Type.String(),
@@ -23,6 +23,7 @@ export const createDatasetTool = operationTool({
       name: dataset_name,
       description,
       storage_format: Type.Optional({ ...StorageFormat, default: 'csv' }),
+      visibility,
     },
     { additionalProperties: false },
   ),

@@ -4,7 +4,7 @@ import { CreateTrainingRun, type OperatingMode } from '../../../schemas/training
 import { createTrainingRun } from '../../routes/builder/training-runs/create-training-run.ts'
 import { CREATES, operationTool } from '../operation-tool.ts'
 
-const { job_name, dataset_id, hyperparameters, hardware_preference } = CreateTrainingRun.properties
+const { model: _, ...run } = CreateTrainingRun.properties
 
 /** Agents say `economy` where the API says `eco`. */
 const ToolMode = Vocabulary('economy', 'balanced', 'performance')
@@ -21,16 +21,13 @@ export const createTrainingRunTool = operationTool({
   operation: createTrainingRun,
   input: Type.Object(
     {
-      job_name,
+      ...run,
       model_config_id: Type.String({
         minLength: 1,
         maxLength: 200,
         description: 'From list_trainable_models',
       }),
-      dataset_id,
-      hyperparameters,
       operating_mode: Type.Optional({ ...ToolMode, default: 'balanced' }),
-      hardware_preference,
     },
     { additionalProperties: false },
   ),

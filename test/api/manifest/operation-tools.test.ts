@@ -2,7 +2,13 @@ import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import addFormats from 'ajv-formats'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import { OPERATION_ACTIONS } from '../../../api/actions/operations.ts'
+import type { AnyRoute } from '../../../api/http/route.ts'
 import { operationTools } from '../../../api/manifest/operation-tools.ts'
+import { BUILT_IN_TOOLS } from '../../../api/mcp/tools/index.ts'
+import { createDataset } from '../../../api/routes/builder/datasets/create-dataset.ts'
+import { registerForInference } from '../../../api/routes/builder/endpoints/register-for-inference.ts'
+import { createTrainingRun } from '../../../api/routes/builder/training-runs/create-training-run.ts'
 import { canonicalJson } from '../../../domain/canonical-json.ts'
 import type { ToolManifest } from '../../../schemas/tool.ts'
 
@@ -25,6 +31,33 @@ describe('the tools of operations (4.6)', () => {
     })
   }
 
+  it('take every field of the body of their route, also as tools of the MCP server', () => {
+    const bodyOf = ({ body }: AnyRoute) => (body as unknown as { properties: object }).properties
+    const argumentsOf = ({ inputSchema }: { inputSchema: object }) =>
+      (inputSchema as { properties: object }).properties
+    const fields = (properties: object) => Object.keys(properties).toSorted()
+    // `model` is the second name of `model_config_id`.
+    const bodies = OPERATION_ACTIONS.map((action) => [
+      action.slug,
+      fields(bodyOf(action.operation)).filter((name) => name !== 'model'),
+    ])
+    const inputs = manifests.map((manifest) => [manifest.name, fields(argumentsOf(manifest))])
+    assert.deepEqual(inputs, bodies)
+
+    const tool = (name: string) =>
+      new Set(fields(argumentsOf(BUILT_IN_TOOLS.find((one) => one.name === name)!)))
+    const built: [string, AnyRoute, Record<string, string | null>][] = [
+      ['create_training_run', createTrainingRun, { model: null }],
+      ['create_dataset', createDataset, { dataset_name: 'name' }],
+      ['register_for_inference', registerForInference, {}],
+    ]
+    for (const [name, route, renamed] of built) {
+      const expected = fields(bodyOf(route)).map((field) => (field in renamed ? renamed[field] : field))
+      const missing = expected.filter((field) => field && !tool(name).has(field))
+      assert.deepEqual(missing, [], name)
+    }
+  })
+
   it('get another version when their schemas change', () => {
     const digests = manifests.map(({ name, version, inputSchema, outputSchema }) => {
       const text = canonicalJson([inputSchema, outputSchema])
@@ -33,8 +66,8 @@ describe('the tools of operations (4.6)', () => {
 
     // A new digest here needs a new version in api/manifest/operation-tools.ts.
     assert.deepEqual(digests, [
-      ['training.merge', '1.0.0', '8fe4ab559237'],
-      ['training.retrain_on', '1.0.0', '57e7b801a3d9'],
+      ['training.merge', '1.1.0', 'b2e9b515ccb7'],
+      ['training.retrain_on', '1.1.0', 'ba7bdc301dc7'],
     ])
   })
 })

@@ -4,7 +4,7 @@ import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as mergeRepository from '../../../../db/repositories/training/merges.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { DEFAULT_DENSITY, DEFAULT_SEED, faultOfMerge } from '../../../../domain/merge.ts'
+import { DEFAULT_DENSITY, DEFAULT_SEED, faultOfMerge, MERGE_ARITY } from '../../../../domain/merge.ts'
 import { PRIORITY } from '../../../../domain/training-run.ts'
 import {
   CreateTrainingMerge,
@@ -43,6 +43,7 @@ export const createTrainingMerge = route({
     const parentId = base?.version?.job_id
     const parent = parentId && (await jobRepository.findOwnJob(trx, accountId, parentId))
     const parameters = parametersOf(body, method)
+    const { field } = MERGE_ARITY[method]
     await assertQuota(trx, accountId)
     const task_queue = QUEUES.mergeCpu
     const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
@@ -54,7 +55,7 @@ export const createTrainingMerge = route({
       status: 'pending',
       model_config_id,
       dataset_id: null,
-      hyperparameters: JSON.stringify({ ...parameters, sources: sources.map(({ ref }) => ref) }),
+      hyperparameters: JSON.stringify({ ...parameters, [field]: body[field] }),
       operating_mode: OPERATING_MODE,
       hardware_preference: body.hardware_preference ?? 'auto',
       task_queue,

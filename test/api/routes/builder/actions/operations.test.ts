@@ -52,6 +52,14 @@ describe('invocations of operations', () => {
     assert.deepEqual([job.body.job_type, job.body.job_name], ['merge', 'merged'])
   })
 
+  it('take each field of the body of their route', async () => {
+    const { status, text } = await invoke({
+      input: { ...input, precision: 'bf16', hardware_preference: 'cpu_only' },
+    })
+
+    assert.equal(status, 202, text)
+  })
+
   it('end with their job, each with one event', async () => {
     const done = (await invoke({ input })).body
     const stopped = (await invoke({ input })).body

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { sql } from 'kysely'
 import * as mergeRepository from '../../../../../db/repositories/training/merges.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { filesBelow, writeCheckpoint } from '../../../../support/builders/checkpoints.ts'
@@ -51,7 +53,7 @@ describe('training merges (4.3)', () => {
       precision: 'bf16',
       weights: [1, 3],
       density: 0.5,
-      sources: [base, base, other],
+      sources: [base, other],
     })
     const start = await api.database.db
       .selectFrom('workflow_start')
@@ -59,6 +61,54 @@ describe('training merges (4.3)', () => {
       .where('workflow_id', '=', `job/${body.job_id}`)
       .executeTakeFirstOrThrow()
     assert.equal(start.workflow, 'merge')
+  })
+
+  it('can be read back and sent again, whatever its method', async () => {
+    const bodies: Record<string, object> = {
+      adapter_merge: { adapters: [adapter, adapter], weights: [0.5, 2] },
+      slerp: { method: 'slerp', sources: [other, base], weights: [1, 3], hardware_preference: 'cpu_only' },
+      ties: { method: 'ties', base, sources: [base, other], density: 0.25 },
+      dare: { method: 'dare', base, sources: [base, other], seed: 9 },
+    }
+    const shown = async (jobId: string) => {
+      const { base, hardware_preference, hyperparameters } = await job(jobId)
+      return { base, hardware_preference, ...hyperparameters }
+    }
+
+    for (const [method, body] of Object.entries(bodies)) {
+      const first = await shown(await createMerge(api, key, body))
+      assert.deepEqual({ ...first, ...body }, first, method)
+      assert.equal(first.method, method)
+      const again = await merge(first)
+      assert.equal(again.status, 202, again.text)
+      assert.deepEqual(await shown(again.body.job_id), first)
+      await api.database.db.updateTable('training_run').set({ status: 'completed' }).execute()
+    }
+  })
+
+  it('shows those of an earlier version as they were requested, once the database is migrated', async () => {
+    const { db } = api.database
+    const kinds: [object, object | null, object][] = [
+      [{ method: 'adapter_merge', weights: [1], sources: [base, adapter] }, base, { adapters: [adapter] }],
+      [{ method: 'ties', sources: [base, base, other] }, base, { sources: [base, other] }],
+      [{ method: 'slerp', sources: [base, other] }, null, { sources: [base, other] }],
+    ]
+    const sources = await readFile(join('db', 'migrations', '0112-merges-as-requested.sql'), 'utf8')
+
+    for (const [hyperparameters, ofMerge, expected] of kinds) {
+      const jobId = await createMerge(api, key, { method: 'slerp', sources: [base, other] })
+      const stored = { hyperparameters: JSON.stringify(hyperparameters), base: JSON.stringify(ofMerge) }
+      await db
+        .updateTable('training_run')
+        .set({ ...stored, ...(ofMerge === null && { base: null }), status: 'completed' })
+        .where('id', '=', jobId)
+        .execute()
+      await sql.raw(sources).execute(db)
+      const { sources: _, ...others } = hyperparameters as { sources: object }
+      assert.deepEqual((await job(jobId)).hyperparameters, { ...others, ...expected })
+      await db.deleteFrom('merge_source').where('job_id', '=', jobId).execute()
+      await db.updateTable('training_run').set({ job_type: 'training' }).where('id', '=', jobId).execute()
+    }
   })
 
   it('takes the base that the adapters were trained on when none is named', async () => {
