@@ -1,6 +1,6 @@
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { buildEndpoint } from '../builders/build-endpoint.ts'
-import { type AnyBody, type Answer, startApi, type TestApi } from './api.ts'
+import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions } from './api.ts'
 import { addModel, startNode, type TestNode, until } from './node.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -22,8 +22,8 @@ export class InferenceApi implements AsyncDisposable {
     this.caller = caller
   }
 
-  static async start(): Promise<InferenceApi> {
-    const api = await startApi()
+  static async start(options: TestApiOptions = {}): Promise<InferenceApi> {
+    const api = await startApi(options)
     return new InferenceApi(api, await startNode(api), await api.account())
   }
 

@@ -1,4 +1,4 @@
-import { kindOf } from '../../../../domain/actions/kind.ts'
+import { kindOf, TASK_TYPES_BY_KIND } from '../../../../domain/actions/kind.ts'
 import { VERSION } from '../../../../platform/version.ts'
 import { Capabilities } from '../../../../schemas/health.ts'
 import { route } from '../../../http/route.ts'
@@ -13,7 +13,8 @@ export const getCapabilities = route({
 
   async handler(_request, { catalog, config }) {
     const active = catalog.models.map(({ config: model }) => model).filter((model) => model.is_active)
-    const served = catalog.profiles.flatMap((profile) => profile.task_types)
+    // Tools have no runtime profile. Operators add and remove them at any time, so the kind is always served.
+    const served = [...catalog.profiles.flatMap((profile) => profile.task_types), ...TASK_TYPES_BY_KIND.tool]
     const kinds = served.map((task_type) => kindOf({ source: 'catalog', task_type }))
     const taskTypes = [...new Set(active.map((model) => model.task_type))].toSorted()
     return {

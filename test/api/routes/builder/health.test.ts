@@ -48,5 +48,14 @@ describe('health', () => {
     )
     assert.ok(body.capabilities[0].task_types.includes('regression'))
     assert.ok(body.dataset_formats.includes('csv'))
+    assert.ok(body.capabilities[1].task_types.includes('tool'))
+    assert.deepEqual(body.action_kinds, [
+      'generative',
+      'llm',
+      'operation',
+      'specialist',
+      'tool',
+      'trained_model',
+    ])
   })
 })

@@ -38,7 +38,7 @@ describe('views of the platform', function () {
   describe('of one gateway with a node', () => {
     let on: InferenceApi
     before(async () => {
-      on = await InferenceApi.start()
+      on = await InferenceApi.start({ config: { HEARTH_FEATURES: ['webhooks'] } })
     })
     after(() => on?.[Symbol.asyncDispose]())
 

@@ -8,6 +8,7 @@ export const getWebhookBacklog = route({
     'Count the webhook deliveries of all accounts that have not ended, with the destinations that have most',
   method: 'GET',
   path: '/admin/webhooks/backlog',
+  preview: 'webhooks',
   auth: 'operations-key',
   query: WebhookBacklogQuery,
   success: { status: 200, schema: WebhookBacklog },
