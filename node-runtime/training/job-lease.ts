@@ -11,6 +11,7 @@ import { MergeError } from '../merge/merge-error.ts'
 import type { ModelManager } from '../models/manager.ts'
 import { putFile } from '../weights/transfer.ts'
 import { AttemptError, PAUSED } from './attempt-error.ts'
+import { cancellationInWords } from './cancellation-words.ts'
 import type { FinishedFile } from './supervise.ts'
 
 /** The parts of a node that work under a lease uses. */
@@ -152,7 +153,9 @@ function explain(
   if (stopping.aborted && !lost.aborted) {
     return new AttemptError('drained', 'The node is being shut down.', { cause: err })
   }
-  if (cancelled.aborted) return new AttemptError('cancelled', 'The run was cancelled.', { cause: err })
+  if (cancelled.aborted) {
+    return new AttemptError('cancelled', cancellationInWords(cancelled.reason), { cause: err })
+  }
   if (lost.aborted) {
     return new AttemptError('lease_lost', 'This attempt lost its right to the run.', { cause: err })
   }

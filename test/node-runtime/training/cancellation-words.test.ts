@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { cancellationSignal } from '@temporalio/activity'
+import { MockActivityEnvironment } from '@temporalio/testing'
+import type { CancelReason } from '@temporalio/worker/lib/activity.js'
+import { WorkRegistry } from '../../../node-runtime/control/work-registry.ts'
+import { cancellationInWords } from '../../../node-runtime/training/cancellation-words.ts'
+
+const RUN_CANCELLED = 'The run was cancelled.'
+
+/** Returns the words for an attempt that Temporal ends with this code. */
+async function wordsFor(code: string): Promise<string> {
+  // The type lists the codes of today's SDK, and a newer server may send others.
+  const environment = new MockActivityEnvironment()
+  return environment.run(async () => {
+    using work = new WorkRegistry().begin('job', cancellationSignal())
+    environment.cancel(code as CancelReason)
+    return cancellationInWords(work.signal.reason)
+  })
+}
+
+describe('the log line of an attempt that was stopped', () => {
+  it('says that the run was cancelled when Temporal or the link cancelled it', async () => {
+    const registry = new WorkRegistry()
+    using work = registry.begin('job')
+    registry.cancel('job')
+
+    assert.equal(cancellationInWords(work.signal.reason), RUN_CANCELLED)
+    assert.equal(await wordsFor('CANCELLED'), RUN_CANCELLED)
+  })
+
+  it('says otherwise when Temporal gave the attempt up by itself', async () => {
+    const timedOut = await wordsFor('TIMED_OUT')
+    assert.match(timedOut, /^Temporal ended this attempt: it was not heard from in time\. /)
+    assert.match(await wordsFor('NOT_FOUND'), /^Temporal ended this attempt: it is not expected any more\. /)
+    assert.match(await wordsFor('SOMETHING_NEW'), /^Temporal ended this attempt: SOMETHING_NEW\. /)
+  })
+})
