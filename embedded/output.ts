@@ -1,7 +1,7 @@
-import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
+import { LogFile } from './log-file.ts'
 
 const LEVELS: Record<number, string> = { 30: 'info', 40: 'warn', 50: 'error', 60: 'fatal' }
 
@@ -19,12 +19,10 @@ export function createOutput(logDir: string, { quiet }: { quiet: boolean | 'chil
       if (quiet !== true) print('hearth', line)
     },
     follow(name, streams, { echo }) {
-      const file = createWriteStream(join(logDir, `${name}.log`), { flags: 'a' })
-      // A full disk costs log lines, not the platform.
-      file.on('error', () => {})
+      const file = new LogFile(join(logDir, `${name}.log`))
       for (const stream of streams) {
         eachLine(stream, (line) => {
-          file.write(`${line}\n`)
+          file.write(line)
           const text = echo && !quiet ? readable(line) : undefined
           if (text !== undefined) print(name, text)
         })

@@ -5,6 +5,7 @@ import { usableFolder } from '../platform/config/folder.ts'
 import { buildConsole } from '../platform/console-build.ts'
 import { freePorts, keptPort } from '../platform/free-ports.ts'
 import { localUrl } from '../platform/listening.ts'
+import { exceptThisMachine } from '../platform/proxy.ts'
 import { temporalAccess } from '../platform/temporal.ts'
 import { type EmbeddedOptions, StartError } from './options.ts'
 import { createOutput } from './output.ts'
@@ -55,6 +56,8 @@ interface Context {
   layout: Layout
   output: Output
   children: Child[]
+  /** Aborted when the start is to end early; from then on no child is started. */
+  signal: AbortSignal | undefined
 }
 
 /** The time that each kind of process has to stop, in stopping order; the last may use the rest. */
@@ -91,17 +94,19 @@ export async function startPlatform(
   config: Config,
   { quiet = false, signal }: { quiet?: boolean | 'children'; signal?: AbortSignal } = {},
 ): Promise<Platform> {
+  exceptThisMachine(process.env)
   checkFolders(options, config)
   const lock = lockDataDir(options.dataDir)
   const layout = layoutOf(options.dataDir)
-  const context: Context = { config, layout, output: createOutput(layout.logs, { quiet }), children: [] }
+  const output = createOutput(layout.logs, { quiet })
+  const context: Context = { config, layout, output, children: [], signal }
   const readyFiles = [layout.ready, ...(options.readyFile ? [options.readyFile] : [])]
   const stop = async () => {
     await stopInOrder(context)
     lock.release()
   }
   try {
-    const ready = await bringUp(options, context, signal)
+    const ready = await untilAborted(bringUp(options, context), signal)
     for (const file of readyFiles) writeJsonFile(file, ready)
     return {
       ready,
@@ -128,8 +133,23 @@ function checkFolders({ dataDir, readyFile }: EmbeddedOptions, config: Config): 
   }
 }
 
-async function bringUp(options: EmbeddedOptions, context: Context, signal?: AbortSignal): Promise<Ready> {
-  const { config, layout, output } = context
+/** Rejects at once when the start is to end; what is still under way then finds that no child may be started. */
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work
+  work.catch(() => {})
+  const { promise, reject } = Promise.withResolvers<never>()
+  const abort = () => reject(signal.reason as Error)
+  if (signal.aborted) abort()
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    return await Promise.race([work, promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+async function bringUp(options: EmbeddedOptions, context: Context): Promise<Ready> {
+  const { config, layout, output, signal } = context
   const leftovers = await reapLeftovers(layout.run)
   if (leftovers.length > 0) output.say(`ended what an earlier start left running: ${leftovers.join(', ')}`)
   if (options.fresh) removeData(layout)
@@ -191,7 +211,8 @@ function provideConsole({ config, output }: Context): void {
   )
 }
 
-function launch({ layout, output, children }: Context, spec: ChildSpec): void {
+function launch({ layout, output, children, signal }: Context, spec: ChildSpec): void {
+  signal?.throwIfAborted()
   children.push(keepUp(spec, { runDir: layout.run, output }))
 }
 
@@ -211,23 +232,24 @@ async function startPostgres(context: Context, secrets: Secrets): Promise<string
 }
 
 async function startTemporal(context: Context): Promise<{ place: TemporalPlace; ui: string | null }> {
-  const { config, layout, output } = context
+  const { config, layout, output, signal } = context
   const namespace = config.TEMPORAL_NAMESPACE
   if (config.TEMPORAL_ADDRESS) {
     output.say(`waiting for Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS), at most 30 s`)
     const place = { ...temporalAccess(config), namespace }
-    await temporalReady(place)
+    await temporalReady(place, { signal })
     await addSearchAttributes(place)
     output.say(`Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS)`)
     return { place, ui: config.TEMPORAL_UI_URL ?? null }
   }
-  const cli = await findTemporalCli(config.HEARTH_CACHE_DIR, output.say)
+  const cli = await findTemporalCli(config.HEARTH_CACHE_DIR, output.say, signal)
   const [port = 0, uiPort = 0] = await freePorts(2)
   const file = join(layout.temporal, 'temporal.db')
   const place = localPlace(`127.0.0.1:${port}`, namespace)
   await upgradeStore(cli, file, output.say)
   launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal, namespace }))
-  await temporalReady(place, { timeoutMs: OWN_SERVER_MS })
+  const log = join(layout.logs, 'temporal.log')
+  await temporalReady(place, { timeoutMs: OWN_SERVER_MS, log, signal })
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
   return { place, ui: `http://127.0.0.1:${uiPort}` }
 }

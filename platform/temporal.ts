@@ -24,12 +24,19 @@ export function searchAttributes(values: Readonly<Record<string, string>>): Type
 }
 
 /**
+ * grpc-js reads http_proxy in small letters only, and the native connections of workers and nodes read no variable at
+ * all. So that every process reaches the same server, gRPC always connects directly.
+ */
+export const DIRECT_CHANNEL = { 'grpc.enable_http_proxy': 0 }
+
+/**
  * The channel itself retries. The SDK's retries leave timers behind that throw uncaught errors when the connection is
  * closed while Temporal is away.
  */
 const RETRIES = {
   interceptors: [],
   channelArgs: {
+    ...DIRECT_CHANNEL,
     'grpc.service_config': JSON.stringify({
       methodConfig: [
         {
@@ -73,12 +80,15 @@ export function channelCredentials(config: Config): {
   options: ChannelOptions
 } {
   const tls = tlsOf(config)
-  if (!tls) return { credentials: grpc.createInsecure(), options: {} }
+  if (!tls) return { credentials: grpc.createInsecure(), options: DIRECT_CHANNEL }
   const { serverRootCACertificate: ca, clientCertPair: pair, serverNameOverride: name } = tls
   const asBuffer = (bytes: Uint8Array | undefined) => (bytes ? Buffer.from(bytes) : null)
   return {
     credentials: grpc.createSsl(asBuffer(ca), asBuffer(pair?.key), asBuffer(pair?.crt)),
-    options: name ? { 'grpc.ssl_target_name_override': name, 'grpc.default_authority': name } : {},
+    options: {
+      ...DIRECT_CHANNEL,
+      ...(name && { 'grpc.ssl_target_name_override': name, 'grpc.default_authority': name }),
+    },
   }
 }
 

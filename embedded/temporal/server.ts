@@ -3,7 +3,7 @@ import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import pRetry from 'p-retry'
 import { reasonOf } from '../../platform/reason.ts'
-import type { TemporalAccess } from '../../platform/temporal.ts'
+import { DIRECT_CHANNEL, type TemporalAccess } from '../../platform/temporal.ts'
 import { StartError } from '../options.ts'
 import type { ChildSpec } from '../processes/child.ts'
 import { onPath } from '../processes/programs.ts'
@@ -76,17 +76,26 @@ const ANSWER_MS = 10_000
 /** The retention of closed workflows in a namespace that Hearth creates. */
 const NAMESPACE_DAYS = 3
 
+interface ReadyOptions {
+  timeoutMs?: number
+  makesNamespace?: boolean
+  /** The log file of a server that this process started; the error then names it instead of a setting. */
+  log?: string
+  /** Ends the wait with the signal's reason. */
+  signal?: AbortSignal | undefined
+}
+
 /**
  * Waits until the server responds. Throws a `StartError` when it does not, or when the namespace does not exist
  * and must not be created.
  */
 export async function temporalReady(
   { namespace, ...access }: TemporalPlace,
-  { timeoutMs = 30_000, makesNamespace = false }: { timeoutMs?: number; makesNamespace?: boolean } = {},
+  { timeoutMs = 30_000, makesNamespace = false, log, signal }: ReadyOptions = {},
 ): Promise<void> {
   const { address } = access
   const describeOnce = async () => {
-    const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
+    const connection = await connect(access)
     try {
       const answerBy = Date.now() + Math.min(ANSWER_MS, timeoutMs)
       await connection.withDeadline(answerBy, () =>
@@ -102,6 +111,7 @@ export async function temporalReady(
       minTimeout: 100,
       factor: 1,
       maxRetryTime: timeoutMs,
+      ...(signal && { signal }),
       shouldRetry: ({ error }) => makesNamespace || !isNotFound(error),
       // A server that is starting may not know its namespaces yet, so a missing namespace is retried.
       async onFailedAttempt({ error, retryDelay }) {
@@ -111,6 +121,14 @@ export async function temporalReady(
       },
     })
   } catch (cause) {
+    signal?.throwIfAborted()
+    if (log) {
+      const seconds = Math.round(timeoutMs / 1000)
+      throw new StartError(
+        `The embedded Temporal server did not answer at ${address} within ${seconds} s (${reasonOf(cause)}); ${log} says why.`,
+        { cause },
+      )
+    }
     const problem = isNotFound(cause)
       ? `TEMPORAL_NAMESPACE: the server at ${address} has no namespace "${namespace}".`
       : `TEMPORAL_ADDRESS: no Temporal server answers at ${address} (${reasonOf(cause)}).`
@@ -118,10 +136,13 @@ export async function temporalReady(
   }
 }
 
+const connect = (access: TemporalAccess): Promise<Connection> =>
+  Connection.connect({ ...access, channelArgs: DIRECT_CHANNEL, connectTimeout: 1000 })
+
 const isNotFound = (err: unknown): boolean => (err as { code?: unknown }).code === NOT_FOUND
 
 async function registerNamespace({ namespace, ...access }: TemporalPlace): Promise<void> {
-  const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
+  const connection = await connect(access)
   try {
     const { RegisterNamespaceRequest } = proto.temporal.api.workflowservice.v1
     const retention = { seconds: NAMESPACE_DAYS * 86_400 }
@@ -139,7 +160,7 @@ export async function queueIsPolled(
   queue: string,
   timeoutMs = ANSWER_MS,
 ): Promise<boolean> {
-  const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
+  const connection = await connect(access)
   try {
     const answer = await connection.withDeadline(Date.now() + timeoutMs, () =>
       connection.workflowService.describeTaskQueue({
@@ -157,7 +178,7 @@ export async function queueIsPolled(
 /** Adds the search attributes to a server that the user runs. */
 export async function addSearchAttributes({ namespace, ...access }: TemporalPlace): Promise<void> {
   const KEYWORD = 2
-  const connection = await Connection.connect(access)
+  const connection = await connect(access)
   try {
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace })
     const missing = SEARCH_ATTRIBUTES.filter((name) => !customAttributes?.[name])

@@ -63,6 +63,20 @@ export const pythonProcessEnv = (extra: Record<string, string> = {}): NodeJS.Pro
   // With bytecode on disk, imports take a third of the time, so bytecode stays enabled.
   childEnv({ PYTHONUNBUFFERED: '1', PYTHONNOUSERSITE: '1', ...extra })
 
+/**
+ * Variables by which a machine says where packages come from: proxies, package index, certificates. A variable that
+ * changes what is installed, or where to, is not among them.
+ */
+const INSTALLER_SETTINGS =
+  /^(?:https?_proxy|all_proxy|no_proxy|HOME|XDG_CONFIG_HOME|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|PIP_(?:INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|CERT|CLIENT_CERT|TRUSTED_HOST|PROXY|DEFAULT_TIMEOUT|TIMEOUT|RETRIES|CONFIG_FILE|CACHE_DIR|NO_CACHE_DIR))$/i
+
+const installerSettings = (): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) =>
+      INSTALLER_SETTINGS.test(name) && value !== undefined ? [[name, value]] : [],
+    ),
+  )
+
 async function whereIs(name: string, options: PythonEnvOptions): Promise<PythonEnv> {
   const lock = await readFile(lockFile(name, options)).catch((cause: unknown) => {
     throw new Error(`There is no locked Python environment named ${name}`, { cause })
@@ -184,7 +198,7 @@ async function run(
   { signal, isBackground = false }: PythonEnvOptions,
   onLine?: (line: string) => void,
 ): Promise<string> {
-  const env = pythonProcessEnv()
+  const env = pythonProcessEnv(installerSettings())
   const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'], ...(signal && { signal }) })
   if (isBackground && child.pid !== undefined) yieldProcessor(child.pid)
   const lines: string[] = []

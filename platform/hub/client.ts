@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type Dispatcher, request } from 'undici'
+import { proxyDispatcher } from '../proxy.ts'
 import {
   asNumber,
   asRecord,
@@ -215,8 +216,10 @@ export class HubClient {
     }: { timeoutMs: number; headers: Record<string, string>; signal: AbortSignal | undefined },
   ): Promise<Dispatcher.ResponseData> {
     try {
+      const dispatcher = proxyDispatcher()
       return await request(url, {
         method,
+        ...(dispatcher && { dispatcher }),
         headers: { 'user-agent': 'hearth', ...headers },
         headersTimeout: JSON_MS,
         bodyTimeout: timeoutMs,

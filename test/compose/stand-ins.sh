@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")/../.." && pwd)
 work=${1:?usage: stand-ins.sh FOLDER}
 mkdir -p "$work/bin"
 work=$(cd "$work" && pwd)
-server=1.31.0
+server=1.32.0
 certificates=/etc/ssl/certs/ca-certificates.crt
 
 say() { echo "stand-ins: $*"; }
@@ -43,13 +43,13 @@ layer() {
 go_program github.com/docker/compose/v5/cmd@v5.0.2 docker-compose
 go_program go.temporal.io/server/cmd/server@v$server temporal-server
 go_program go.temporal.io/server/cmd/tools/sql@v$server temporal-sql-tool
-go_program github.com/temporalio/ui-server/v2/cmd/server@v2.42.1 ui-server
+go_program github.com/temporalio/ui-server/v2/cmd/server@v2.54.1 ui-server
 go_program github.com/versity/versitygw/cmd/versitygw@v1.8.0 versitygw
 
 # source_of MODULE: the folder of a module's source.
 source_of() { go mod download -json "$1" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'; }
 temporal=$(source_of go.temporal.io/server@v$server)
-ui=$(source_of github.com/temporalio/ui-server/v2@v2.42.1)
+ui=$(source_of github.com/temporalio/ui-server/v2@v2.54.1)
 
 if [ ! -d "$work/base/bin" ]; then
   say 'making the Debian base'
@@ -132,5 +132,5 @@ cp "$work/bin/ui-server" "$root/usr/local/bin/"
 mkdir -p "$root/home/ui-server/config"
 cp "$ui"/config/*.yaml "$root/home/ui-server/config/" 2>/dev/null || true
 chmod -R a+rwX "$root/home/ui-server"
-image docker.io/temporalio/ui:2.42.1 "$root" --change 'USER node' --change 'WORKDIR /home/ui-server' \
+image docker.io/temporalio/ui:2.54.1 "$root" --change 'USER node' --change 'WORKDIR /home/ui-server' \
   --change 'CMD ["ui-server", "--env", "development", "start"]'

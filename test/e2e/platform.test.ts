@@ -17,6 +17,7 @@ import {
   startTestPlatform,
 } from '../support/servers/platform.ts'
 import type { TestPlatform } from '../support/servers/platform.ts'
+import { type RecordingProxy, recordingProxy } from '../support/servers/recording-proxy.ts'
 
 const LINUX = process.platform === 'linux'
 
@@ -25,13 +26,18 @@ describe('the embedded platform', function () {
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
   let endpoint: Awaited<ReturnType<typeof register>>
+  let proxy: RecordingProxy
 
   before(async () => {
     data = dataDirectory()
-    platform = await startTestPlatform(data.path)
+    proxy = await recordingProxy()
+    // A company's proxy, with exceptions in capitals only: nothing that stays on this machine may go through it.
+    const env = { http_proxy: proxy.url, https_proxy: proxy.url, no_proxy: '', NO_PROXY: '.corp.invalid' }
+    platform = await startTestPlatform(data.path, { env })
   })
   after(async () => {
     await platform?.stop()
+    await proxy?.[Symbol.asyncDispose]()
     data?.[Symbol.dispose]()
   })
 
@@ -47,6 +53,13 @@ describe('the embedded platform', function () {
   it('keeps its secrets to its owner', () => {
     assert.equal(statSync(join(data.path, 'secrets.json')).mode & 0o777, 0o600)
     assert.equal(statSync(join(data.path, 'ready.json')).mode & 0o777, 0o600)
+  })
+
+  it('sends nothing of its own through the proxy of the environment', () => {
+    assert.deepEqual(
+      proxy.asked.filter((host) => /^(localhost|127\.|\[::1\])/.test(host)),
+      [],
+    )
   })
 
   it('trains a model on an uploaded table and answers cold, warm and asynchronously', async () => {

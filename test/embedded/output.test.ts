@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
+import { LogFile, MAX_LOG_FILES } from '../../embedded/log-file.ts'
 import { createOutput } from '../../embedded/output.ts'
 import { until } from '../support/assertions/until.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
@@ -32,5 +33,52 @@ describe('the console of npm start', () => {
 
     assert.equal(shown.length, 1)
     assert.match(shown[0] ?? '', / gateway {4}info the gateway is ready base_url=http:\/\/x$/)
+  })
+})
+
+describe('a log file of the embedded platform', () => {
+  it('is rotated by size, and has every line of its newest files in order', async () => {
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'x.log')
+    const files = [path, ...Array.from({ length: MAX_LOG_FILES - 1 }, (_, i) => `${path}.${i + 1}`)]
+    const written = Array.from({ length: 2_000 }, (_, i) => `line ${i} ü`)
+    let file = new LogFile(path, 4_000)
+    for (const line of written.slice(0, 1_500)) file.write(line)
+    file.end()
+    await until(() => readFileSync(path, 'utf8').endsWith('line 1499 ü\n'))
+    // A restarted child continues the file.
+    file = new LogFile(path, 4_000)
+    for (const line of written.slice(1_500)) file.write(line)
+    file.end()
+
+    const stored = () =>
+      files
+        .toReversed()
+        .map((name) => (existsSync(name) ? readFileSync(name, 'utf8') : ''))
+        .join('')
+        .trimEnd()
+        .split('\n')
+    await until(() => stored().at(-1) === written.at(-1))
+    const lines = stored()
+    assert.ok(lines.length > 1_000, String(lines.length))
+    assert.deepEqual(lines, written.slice(-lines.length))
+    for (const name of files) assert.ok(statSync(name).size <= 4_000, name)
+    assert.ok(!existsSync(`${path}.${MAX_LOG_FILES}`))
+  })
+
+  it('takes a line that is longer than the limit', async () => {
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'x.log')
+    const file = new LogFile(path, 100)
+    for (const line of ['a', 'b'.repeat(500), 'c']) file.write(line)
+    file.end()
+    await until(() => readFileSync(path, 'utf8') === 'c\n')
+    assert.equal(readFileSync(`${path}.1`, 'utf8').length, 501)
+  })
+
+  it('loses lines, and nothing else, where its folder cannot be written', () => {
+    const file = new LogFile('/proc/nowhere/x.log', 10)
+    for (let i = 0; i < 100; i++) file.write('a line')
+    file.end()
   })
 })

@@ -50,4 +50,16 @@ describe('a start whose servers say nothing', () => {
     await assert.rejects(temporalReady(place, { timeoutMs: 300 }), /no Temporal server answers/)
     await assert.rejects(queueIsPolled(place, 'control', 300))
   })
+
+  it('names the log of a Temporal server that it started itself, and no setting', async () => {
+    await using server = await silentTemporal()
+    const place = localPlace(`127.0.0.1:${server.port}`, 'default')
+    const ready = temporalReady(place, { timeoutMs: 300, log: '/data/logs/temporal.log' })
+
+    await assert.rejects(ready, (err: Error) => {
+      assert.match(err.message, /^The embedded Temporal server did not answer .*\/data\/logs\/temporal\.log/)
+      assert.doesNotMatch(err.message, /TEMPORAL_ADDRESS/)
+      return true
+    })
+  })
 })

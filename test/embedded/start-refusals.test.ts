@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { until } from '../support/assertions/until.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
 interface End {
@@ -82,5 +83,33 @@ describe('npm start on a machine that does not fit its settings', function () {
 
     assert.match(stdout, /"msg":"HEARTH_HOST must be an address of this machine[^\n]*\n$/)
     assert.equal(code, 2)
+  })
+
+  it('ends at once at SIGTERM while it waits for a server that says nothing', async () => {
+    const silent = createServer(() => {}).listen(0, '127.0.0.1')
+    await once(silent, 'listening')
+    const { port } = silent.address() as AddressInfo
+    using folder = temporaryFolder()
+    const child = spawn(process.execPath, ['embedded/start.ts'], {
+      env: {
+        ...process.env,
+        HEARTH_PORT: '0',
+        HEARTH_DATA_DIR: join(folder.path, 'data'),
+        DATABASE_URL: NOWHERE,
+        TEMPORAL_ADDRESS: `127.0.0.1:${port}`,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    let said = ''
+    child.stdout.on('data', (text) => (said += text))
+    await until(() => said.includes('waiting for Temporal'), 30_000)
+    const asked = performance.now()
+    child.kill('SIGTERM')
+    const [code] = (await once(child, 'exit')) as [number | null]
+    silent.close()
+
+    assert.equal(code, 0)
+    const ms = performance.now() - asked
+    assert.ok(ms < 10_000, `it took ${ms} ms, and the wait itself takes 30 s`)
   })
 })

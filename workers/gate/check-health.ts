@@ -1,6 +1,7 @@
 import { Client, credentials, Metadata } from '@grpc/grpc-js'
 import type { Config } from '../../platform/config.ts'
 import { readPem } from '../../platform/config/pem.ts'
+import { DIRECT_CHANNEL } from '../../platform/temporal.ts'
 import { asBytes } from './upstream.ts'
 
 const WITHIN_MS = 3_000
@@ -16,7 +17,7 @@ export async function checkHealth(config: Config): Promise<void> {
         checkServerIdentity: () => undefined,
       })
     : credentials.createInsecure()
-  const client = new Client(`${local.includes(':') ? `[${local}]` : local}:${port}`, channel)
+  const client = new Client(`${local.includes(':') ? `[${local}]` : local}:${port}`, channel, DIRECT_CHANNEL)
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>()
   const deadline = Date.now() + WITHIN_MS
   client.makeUnaryRequest(

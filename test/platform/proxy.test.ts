@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Connection } from '@temporalio/client'
+import { ensurePythonEnv } from '../../node-runtime/environments/python-env.ts'
+import { HubClient } from '../../platform/hub/client.ts'
+import { exceptThisMachine, proxiesOf, proxyDispatcher } from '../../platform/proxy.ts'
+import { DIRECT_CHANNEL } from '../../platform/temporal.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { recordingProxy } from '../support/servers/recording-proxy.ts'
+
+const NAMES = ['http_proxy', 'https_proxy', 'all_proxy', 'no_proxy', 'grpc_proxy', 'no_grpc_proxy']
+
+describe('the proxy variables', () => {
+  const before = { ...process.env }
+  beforeEach(() => {
+    for (const name of NAMES) {
+      delete process.env[name]
+      delete process.env[name.toUpperCase()]
+    }
+    delete process.env['PIP_INDEX_URL']
+  })
+  afterEach(() => {
+    process.env = { ...before }
+  })
+
+  it('are read in small and capital letters, and ALL_PROXY stands for both kinds', () => {
+    assert.deepEqual(proxiesOf({ HTTP_PROXY: 'http://a:1', https_proxy: 'http://b:2' }), {
+      http: 'http://a:1',
+      https: 'http://b:2',
+      except: 'localhost,127.0.0.1,::1',
+    })
+    assert.equal(proxiesOf({ ALL_PROXY: 'http://c:3' }).https, 'http://c:3')
+    assert.equal(proxiesOf({ http_proxy: 'http://a:1', HTTP_PROXY: 'http://b:1' }).http, 'http://a:1')
+    assert.equal(
+      proxiesOf({ NO_PROXY: '.corp, 10.0.0.1', no_proxy: '' }).except,
+      '.corp,10.0.0.1,localhost,127.0.0.1,::1',
+    )
+    assert.equal(proxyDispatcher({}), undefined)
+  })
+
+  it('leave this machine out for every program, whichever spelling it reads', () => {
+    const env: NodeJS.ProcessEnv = { NO_PROXY: 'localhost,.corp', no_proxy: '', no_grpc_proxy: 'x' }
+    exceptThisMachine(env)
+    for (const name of ['no_proxy', 'NO_PROXY', 'no_grpc_proxy'])
+      assert.equal(env[name], 'localhost,.corp,127.0.0.1,::1', name)
+    const without: NodeJS.ProcessEnv = {}
+    exceptThisMachine(without)
+    assert.equal(without['no_grpc_proxy'], undefined)
+  })
+
+  for (const name of ['http_proxy', 'https_proxy', 'grpc_proxy'])
+    it(`do not lead gRPC to Temporal through a proxy (${name})`, async () => {
+      await using proxy = await recordingProxy()
+      process.env[name] = proxy.url
+      const connecting = Connection.connect({
+        address: '127.0.0.1:1',
+        channelArgs: DIRECT_CHANNEL,
+        connectTimeout: 500,
+      })
+      await assert.rejects(connecting)
+      assert.deepEqual(proxy.asked, [])
+    })
+
+  it('lead downloads from a model hub through the proxy', async () => {
+    await using proxy = await recordingProxy('[{"id":"a/b"}]')
+    process.env['ALL_PROXY'] = proxy.url
+    const hub = new HubClient({ endpoint: 'http://hub.invalid', token: '' })
+
+    await hub.search({ query: 'x', limit: 1 })
+    assert.deepEqual(proxy.asked, ['hub.invalid:80'])
+  })
+
+  it('lead the installation of Python packages through the proxy', async function () {
+    this.timeout(120_000)
+    await using proxy = await recordingProxy('')
+    using folder = temporaryFolder()
+    mkdirSync(join(folder.path, 'x'))
+    const hash = 'a'.repeat(64)
+    writeFileSync(join(folder.path, 'x', 'requirements.lock'), `nothing==1.0 --hash=sha256:${hash}\n`)
+    Object.assign(process.env, {
+      HTTPS_PROXY: proxy.url,
+      PIP_INDEX_URL: 'https://index.invalid/simple',
+      PIP_RETRIES: '0',
+    })
+    const installing = ensurePythonEnv('x', { cacheDir: folder.path, locksDir: folder.path, log: () => {} })
+
+    const said = await installing.then(String, String)
+    assert.ok(proxy.asked.includes('index.invalid:443'), said)
+  })
+})
