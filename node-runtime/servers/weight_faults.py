@@ -9,21 +9,38 @@ from safetensors import SafetensorError
 
 # Words in errors about the machine or its environment, whatever the type of the error.
 _MACHINE = re.compile(r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
+# Names of tensors, as safetensors files and their readers spell them. Any other missing key may be one of Python's own tables.
+_TENSOR = re.compile(r"^[\w-]+(\.[\w-]+)*\.\w*(weight|bias|scale|zero)\w*$")
 LONGEST_REASON = 300
 
 
 def is_fault_of_weights(error: BaseException) -> bool:
     """Returns whether a load failed because of the model's files. In doubt the answer is no,
     and the load is retried."""
-    if _MACHINE.search(str(error)):
+    if _MACHINE.search(str(error)) or _comes_from_import(error):
         return False
+    if isinstance(error, KeyError):
+        return bool(error.args) and _TENSOR.match(str(error.args[0])) is not None
     if isinstance(error, RuntimeError):
         return "size mismatch" in str(error) or "ignore_mismatched_sizes" in str(error)
     if isinstance(error, OSError):
         # The library raises an OSError without a number when a file is missing or not JSON; errors
         # of the machine have one.
         return error.errno is None
-    return isinstance(error, (ValueError, KeyError, SafetensorError, StrictDataclassError))
+    return isinstance(error, (ValueError, SafetensorError, StrictDataclassError))
+
+
+def _comes_from_import(error: BaseException) -> bool:
+    """Returns whether the error was raised by the body of a module. transformers imports most of its
+    parts during a load, and never code of the model's folder."""
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        # Python hides its own frames of an import, so only those of the module remain.
+        if code.co_name == "<module>" and not code.co_filename.startswith("<"):
+            return True
+        step = step.tb_next
+    return False
 
 
 def reason_of(error: BaseException) -> str:
