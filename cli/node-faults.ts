@@ -1,4 +1,4 @@
-import type { GateFault } from '../schemas/node.ts'
+import type { GateFault, GpuFault } from '../schemas/node.ts'
 
 /** Says that a node cannot reach the gate, and what that means. */
 export const gateFaultInWords = ({ address, since, reason }: GateFault): string =>
@@ -12,3 +12,10 @@ const inOneLine = (text: string): string => text.replaceAll(/\s+/g, ' ')
 /** The remedy; a node that is told another address follows by itself. */
 export const GATE_TODO =
   'see that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the network lets the node reach it'
+
+/** Says that a node cannot compute on its GPUs, and what that means. */
+export const gpuFaultInWords = ({ since, reason }: GpuFault): string =>
+  inOneLine(`it cannot compute on its GPUs since ${since}, so what is placed there fails (${reason})`)
+
+export const GPU_TODO =
+  "check the machine's NVIDIA driver and the node's log; `npm run bench:gpu` there tries it step by step"

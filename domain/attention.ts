@@ -9,6 +9,7 @@ export interface AttentionFacts {
   storage: { database: 'ok' | 'full'; objects: 'ok' | 'full'; freeMb?: number }
   offline: { count: number; some: readonly { id: string; name: string }[] }
   online: number
+  gpuFaults: readonly { node_id: string; name: string; reason: string }[]
   unplaced: { tasks: number; oldest_s: number | null; models: readonly string[] }
   waitingRuns: readonly { reason: string; jobs: number; job_id: string }[]
   failing: readonly { model_key: string; node: string; error: string }[]
@@ -67,7 +68,14 @@ function* systems({ killSwitch, database, temporal, storage }: AttentionFacts): 
     }
 }
 
-function* nodes({ offline, online }: AttentionFacts): Generator<Finding> {
+function* nodes({ offline, online, gpuFaults }: AttentionFacts): Generator<Finding> {
+  for (const { node_id, name, reason } of gpuFaults)
+    yield {
+      kind: 'gpus_unusable',
+      severity: 'critical',
+      message: `Node ${name || node_id} cannot compute on its GPUs: ${cut(reason)}. What is placed there fails. Check its NVIDIA driver.`,
+      subjects: [node_id],
+    }
   if (offline.count === 0) return
   const names = offline.some.map(({ id, name }) => name || id).join(', ')
   yield {

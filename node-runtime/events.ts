@@ -22,6 +22,10 @@ export const emit = defineEvents({
     },
   ),
   'cohort.payload_lost': warn('a payload is no longer kept for its consumer', { err: 'error' }),
+  'gpu.usable': info('programs of this node can use its GPUs', { devices: 'number' }),
+  'gpu.unusable': error('programs of this node cannot use its GPUs: what is placed there fails', {
+    reason: 'string',
+  }),
   'memory.retained': error('memory of a stopped model has not come back', {
     model_key: 'string',
     pids: 'number[]',

@@ -130,6 +130,15 @@ export const GateFault = Type.Object({
 })
 export type GateFault = Static<typeof GateFault>
 
+/** Says since when a node with GPUs cannot compute on them. Runs and models that are placed there fail. */
+export const GpuFault = Type.Object({
+  since: Timestamp,
+  /** The number with which CUDA refused to start; null for any other reason. */
+  code: Nullable(Type.Integer()),
+  reason: Type.String({ maxLength: 300 }),
+})
+export type GpuFault = Static<typeof GpuFault>
+
 /** A node's report on its link. The node sends it often enough for placement, and always in full. */
 export const NodeReport = Type.Object({
   memory_total_mb: Megabytes,
@@ -143,6 +152,8 @@ export const NodeReport = Type.Object({
   jobs: Type.Integer({ minimum: 0 }),
   /** Absent while the node reaches the gate, and on nodes of earlier versions. */
   gate_fault: Type.Optional(GateFault),
+  /** Absent while no fault is known, and on nodes of earlier versions. */
+  gpu_fault: Type.Optional(GpuFault),
   models: Type.Array(NodeModel),
   environments: Type.Optional(Type.Array(NodeEnvironment, { maxItems: 64 })),
 })
@@ -230,6 +241,8 @@ export const NodeView = Type.Object({
   environments: Type.Array(NodeEnvironment),
   /** Null while the node reaches the gate. */
   gate_fault: Nullable(GateFault),
+  /** Null while its programs can use its GPUs, and on nodes without any. */
+  gpu_fault: Nullable(GpuFault),
   joined_at: Timestamp,
   last_seen_at: Timestamp,
 })

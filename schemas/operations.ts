@@ -54,6 +54,7 @@ export const Attention = Type.Object(
       'system',
       'storage_full',
       'nodes_offline',
+      'gpus_unusable',
       'tasks_wait',
       'runs_wait',
       'starts_wait',

@@ -3,6 +3,7 @@ import type { ControlClient } from '../../node-runtime/control/client.ts'
 import type { Spool } from '../../node-runtime/control/spool.ts'
 import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import type { Edges } from '../../node-runtime/edges/edges.ts'
+import type { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
 import type { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
 import type { InputFiles } from '../../node-runtime/models/input-files.ts'
 import type { ModelManager } from '../../node-runtime/models/manager.ts'
@@ -26,6 +27,8 @@ export interface NodeDeps {
   /** The models on this disk. */
   readonly weights: WeightsCache
   readonly inventory: NodeInventory
+  /** Learns from trainers whether they could use the GPUs of this node. */
+  readonly gpuHealth: GpuHealth
   /**
    * The memory of models and trainers. A trainer's reservation is held under its job id until
    * its processes have exited.

@@ -86,6 +86,7 @@ export class Operations {
     const nodes = await operationsRepository.countNodes(db, silent)
     const models = await operationsRepository.countModels(db, silent)
     const failing = await operationsRepository.listFailingModels(db, silent)
+    const gpuFaults = await operationsRepository.listGpuFaults(db, silent)
     const work = await operationsRepository.countOpenWork(db)
     const requests = await operationsRepository.readRecentRequests(db, new Date(at.getTime() - RECENT_MS))
     const unplaced = await operationsRepository.readUnplaced(db)
@@ -108,6 +109,7 @@ export class Operations {
         storage: { ...storage, ...(freeMb !== undefined && { freeMb }) },
         offline: { count: counts.offline, some: missing },
         online: counts.online + counts.draining,
+        gpuFaults,
         unplaced,
         waitingRuns,
         failing,

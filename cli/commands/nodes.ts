@@ -3,8 +3,8 @@ import type { Static } from 'typebox'
 import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/node.ts'
 import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
-import { GATE_TODO, gateFaultInWords } from '../gate-fault.ts'
 import { id } from '../ids.ts'
+import { GATE_TODO, gateFaultInWords, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
 import { print, table } from '../print.ts'
 
 /** The response to a change of a node has the changed field. */
@@ -25,7 +25,9 @@ export function nodeCommands(nodes: Command): void {
       const rows = list.map((node) => [
         node.node_id,
         node.name,
-        node.gate_fault ? `${node.status}, no gate` : node.status,
+        [node.status, node.gate_fault && 'no gate', node.gpu_fault && 'GPUs unusable']
+          .filter(Boolean)
+          .join(', '),
         node.sharing,
         node.account_id,
         node.inventory.hardware,
@@ -46,9 +48,7 @@ export function nodeCommands(nodes: Command): void {
         'ISOLATION',
         'LAST SEEN',
       ]
-      const faults = list.flatMap(({ name, gate_fault }) =>
-        gate_fault ? [`Node ${name}: ${gateFaultInWords(gate_fault)}. To do: ${GATE_TODO}.`] : [],
-      )
+      const faults = list.flatMap((node) => faultsOf(node).map((fault) => `Node ${node.name}: ${fault}`))
       print(context, list, [table(headings, rows), ...faults].join('\n'))
     })
 
@@ -97,7 +97,7 @@ function lookCommands(nodes: Command): void {
         node,
         [
           `Node ${node.name} is ${node.status}, ${node.sharing}, last seen ${node.last_seen_at}, on ${node.inventory.hardware}.`,
-          ...(node.gate_fault ? [`But ${gateFaultInWords(node.gate_fault)}. To do: ${GATE_TODO}.`] : []),
+          ...faultsOf(node).map((fault) => `But ${fault}`),
           table(['MODEL', 'STATE', 'MB', 'IN FLIGHT', 'ERROR'], models),
           table(['ENVIRONMENT', 'STATE', 'ERROR'], environments),
           table(['WORK', 'ID', 'ATTEMPT', 'SINCE'], work),
@@ -126,6 +126,12 @@ function lookCommands(nodes: Command): void {
       },
     )
 }
+
+/** Returns the faults of a node that keep it from its work, each with its remedy. */
+const faultsOf = ({ gate_fault, gpu_fault }: Pick<NodeView, 'gate_fault' | 'gpu_fault'>): string[] => [
+  ...(gate_fault ? [`${gateFaultInWords(gate_fault)}. To do: ${GATE_TODO}.`] : []),
+  ...(gpu_fault ? [`${gpuFaultInWords(gpu_fault)}. To do: ${GPU_TODO}.`] : []),
+]
 
 /** Returns the measures that isolate the node from its programs and are missing, or `full`. */
 function isolationOf({ inventory: { isolation } }: NodeView): string {

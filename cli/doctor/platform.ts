@@ -6,7 +6,7 @@ import type { NodeView } from '../../schemas/node.ts'
 import type { Overview } from '../../schemas/operations.ts'
 import { AdminClient } from '../admin-client.ts'
 import { CliError } from '../cli-error.ts'
-import { GATE_TODO, gateFaultInWords } from '../gate-fault.ts'
+import { GATE_TODO, gateFaultInWords, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 
@@ -145,7 +145,8 @@ async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Ch
       client.all<NodeView>('/nodes', 'nodes'),
       client.call<Overview>('GET', '/overview'),
     ])
-    const seen = attention.filter(({ kind }) => kind !== 'nodes_offline')
+    const ofNodes = new Set<string>(['nodes_offline', 'gpus_unusable'])
+    const seen = attention.filter(({ kind }) => !ofNodes.has(kind))
     return [
       ...checkNodes(nodes),
       ...seen.map(({ severity, kind, message, subjects }) =>
@@ -194,6 +195,7 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
       return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
     if (node.gate_fault)
       return wrong(about, `${message}, but ${gateFaultInWords(node.gate_fault)}`, GATE_TODO)
+    if (node.gpu_fault) return wrong(about, `${message}, but ${gpuFaultInWords(node.gpu_fault)}`, GPU_TODO)
     if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
     return faults.length > 0
       ? warning(about, `${message}; ${faults.join('; ')}`, `npx hearth nodes show ${node.node_id}`)

@@ -51,12 +51,12 @@ export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 
       )
     : memory_total_mb
 
-/**
- * Returns whether a trainer uses GPUs and shares its work among them. The other trainers run in
- * environments without CUDA.
- */
+/** Returns whether a trainer computes on a GPU where there is one. The others run in environments without CUDA. */
 export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
-  trainer.startsWith('hearth_trainers.llm.')
+  trainer.startsWith('hearth_trainers.llm.') || trainer.startsWith('hearth_trainers.encoders.')
+
+/** Returns whether a trainer shares its work among the GPUs of its node. */
+const sharesWork = ({ trainer }: { trainer: string }): boolean => trainer.startsWith('hearth_trainers.llm.')
 
 /**
  * Returns the number of processes of a run. A trainer that shares its work runs one process on each GPU with enough
@@ -65,7 +65,7 @@ export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
 export const trainingProcesses = (
   { trainer, memory_mb }: { trainer: string; memory_mb: number },
   memoryByGpu: readonly number[],
-): number => (usesGpus({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
+): number => (sharesWork({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
 
 /** Returns the reason why a model of a profile does not fit into the reachable memory of a node; undefined when it fits. */
 export function roomFault(

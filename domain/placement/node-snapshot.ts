@@ -1,5 +1,6 @@
 import type {
   GateFault,
+  GpuFault,
   GpuRoom,
   NodeEnvironment,
   NodeModel,
@@ -32,6 +33,8 @@ export interface NodeSnapshot {
   readonly split_profiles?: readonly SplitProfile[]
   /** Present while the node cannot reach the gate. */
   readonly gate_fault?: GateFault
+  /** Present while the node cannot compute on its GPUs. */
+  readonly gpu_fault?: GpuFault
 }
 
 /** Returns the environment that a node must install before it can run a profile; of several, the one that takes longest. */

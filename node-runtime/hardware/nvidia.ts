@@ -18,9 +18,14 @@ export async function gpuMemoryMb(pids: readonly number[]): Promise<number | und
   return Number.isNaN(total) ? undefined : total
 }
 
-/** Returns the environment variables that restrict a program to these GPUs, by the indexes of the driver. */
-export const onlyGpus = (gpus: readonly number[]): Record<string, string> =>
-  gpus.length > 0 ? { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', CUDA_VISIBLE_DEVICES: gpus.join() } : {}
+/**
+ * Returns the environment variables that restrict a program to these GPUs, by the indexes of the driver. A program
+ * without a reservation sees none, because it would take memory that other models count on.
+ */
+export const onlyGpus = (gpus: readonly number[]): Record<string, string> => ({
+  ...(gpus.length > 0 && { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', HEARTH_DEVICE: 'cuda' }),
+  CUDA_VISIBLE_DEVICES: gpus.join(),
+})
 
 /** Divides a memory budget among the GPUs, in proportion to their memory. */
 export function gpuBudgets(gpus: readonly Gpu[], budgetMb: number): number[] {

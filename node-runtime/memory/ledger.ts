@@ -36,9 +36,10 @@ export class MemoryLedger {
     return this.#pools.map((_, pool) => held?.get(pool) ?? 0)
   }
 
-  /** Returns the indexes of the GPUs on which a holder has memory. */
+  /** Returns the indexes of the GPUs on which a holder has memory; none for one that reserved 0 MB. */
   gpusOf(holder: string): number[] {
-    return this.gpus.length > 0 ? [...(this.#held.get(holder)?.keys() ?? [])] : []
+    const held = [...(this.#held.get(holder) ?? [])]
+    return this.gpus.length > 0 ? held.flatMap(([pool, mb]) => (mb > 0 ? [pool] : [])) : []
   }
 
   /**

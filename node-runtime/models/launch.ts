@@ -80,7 +80,7 @@ async function launchProcess(
   spec: ModelServerSpec,
   options: readonly string[],
 ): Promise<Launched> {
-  const { name, profile, packages, modelDir, convertedDir, ramMb } = spec
+  const { name, profile, packages, modelDir, convertedDir, ramMb, gpus = [] } = spec
   const folder = await drivers.process.makeFolder()
   const socket = join(folder, 'server.sock')
   // Its own folder is the only one that it can write, and no other server can see.
@@ -97,7 +97,7 @@ async function launchProcess(
       network: hasSocket ? 'none' : 'listen',
       // No profile states how much RAM the libraries of a GPU use.
       memoryMb: memoryLimitMb(profile.vram_mb > 0 ? Math.max(ramMb, GPU_LIBRARIES_MB) : ramMb),
-      hasGpu: profile.vram_mb > 0,
+      hasGpu: profile.vram_mb > 0 && gpus.length > 0,
       oomScore: 300,
       fileMb: LARGEST_FILE_MB,
     },
@@ -158,7 +158,7 @@ export function commandOf({
 }): { command: string; args: string[]; env: NodeJS.ProcessEnv } {
   const fill = filler(profile, { python, servers_dir: SERVERS_DIR, ...values })
   const [command = '', ...args] = template.map(fill)
-  return { command, args, env: pythonProcessEnv(mapValues(profile.env, fill)) }
+  return { command, args, env: pythonProcessEnv({ ...mapValues(profile.env, fill), ...onlyGpus([]) }) }
 }
 
 async function launchContainer(

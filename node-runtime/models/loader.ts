@@ -2,15 +2,18 @@ import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { CachedModel, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
 import type { Drivers } from './launch.ts'
 import { LoadDeadline } from './load-deadline.ts'
-import { ModelServer } from './server.ts'
+import { ModelServer, NoGpuError } from './server.ts'
 
 export interface ModelLoaderOptions {
   catalog: Catalog
+  /** Learns whether servers on GPUs could use them. */
+  gpuHealth?: Pick<GpuHealth, 'failed' | 'worked'>
   /** Called with each line that the server of a model writes. */
   onLine?: (modelKey: string, line: string) => void
   cache: WeightsCache
@@ -186,11 +189,15 @@ export class ModelLoader {
       stopping,
       onPids,
       onLine: (line) => this.#options.onLine?.(cached.spec.model_key, line),
+    }).catch((err: unknown) => {
+      if (err instanceof NoGpuError) this.#options.gpuHealth?.failed(err.message)
+      throw err
     })
     try {
       onWarmUp()
       const signal = AbortSignal.any([stopping, deadline.signal])
       await server.probe(profile.warmup_input ?? cached.spec.warmup_input, signal)
+      if (profile.vram_mb > 0 && gpus.length > 0) this.#options.gpuHealth?.worked()
       return server
     } catch (err) {
       onPids(await server.pids())

@@ -99,6 +99,7 @@ export async function compareLogits(
       base_dir: dirOf('base'),
       adapters: found.flatMap(({ role, ingredient }) => (role === 'adapter' ? [ingredient] : [])),
       threads,
+      gpus: gpus.length,
     }
     await writeFile(join(dir, 'job.json'), JSON.stringify(job))
     const process = await tools.driver.start({
@@ -111,8 +112,7 @@ export async function compareLogits(
         reads: [await realpath(dir)],
         network: 'none',
         memoryMb: memoryLimitMb(memoryMb),
-        // The program uses a GPU if there is one.
-        hasGpu: true,
+        hasGpu: gpus.length > 0,
         oomScore: 600,
       },
     })

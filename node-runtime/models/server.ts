@@ -21,12 +21,15 @@ import { saveOutput } from './output-stream.ts'
 export const UNUSABLE_STATUS = 65
 /** The beginning of the line with the reason; libraries may print more after it. */
 export const UNUSABLE_LINE = 'its weights cannot be used'
+/** The exit status of a model server that cannot use the GPU that it was placed on, and the beginning of its line. */
+const NO_GPU_STATUS = 69
+const NO_GPU_LINE = 'it was placed on a GPU that it cannot use'
 const LAST_LINES = 20
 const HEALTH_POLL_MS = 200
 
 /** A model that could not be loaded or has stopped answering; the message is for operators and waiting callers. */
 export class ModelServerError extends Error {
-  override readonly name = 'ModelServerError'
+  override readonly name: string = 'ModelServerError'
   /** True when the server blames the weights. */
   readonly isUnusable: boolean
 
@@ -34,6 +37,11 @@ export class ModelServerError extends Error {
     super(message)
     this.isUnusable = isUnusable
   }
+}
+
+/** A server was placed on a GPU and could not use it, which is a fault of this node. */
+export class NoGpuError extends ModelServerError {
+  override readonly name = 'NoGpuError'
 }
 
 export interface ServerStartOptions {
@@ -243,6 +251,8 @@ function failure(process: ServerProcess, lastLines: string[], signal: AbortSigna
       if (code === UNUSABLE_STATUS && why !== undefined) {
         return reject(new ModelServerError(why, { isUnusable: true }))
       }
+      const noGpu = lastLines.findLast((line) => line.startsWith(NO_GPU_LINE))
+      if (code === NO_GPU_STATUS && noGpu !== undefined) return reject(new NoGpuError(noGpu))
       return process.excess === undefined
         ? give(`it ended with status ${code} before it was ready`, 5)
         : give(`it was ended before it was ready: ${process.excess}`, 0)

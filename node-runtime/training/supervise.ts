@@ -224,6 +224,9 @@ class TrainerOutput {
       }
       throw new AttemptError(code, message, { retryable: false })
     }
+    // A known fault of the node; its sentence says what to do.
+    if (this.#error && this.#error.code !== 'trainer_failed')
+      throw new AttemptError(this.#error.code, this.#error.message)
     throw new AttemptError('trainer_failed', this.#failure(exit))
   }
 

@@ -30,6 +30,8 @@ export interface TrainerJob {
   processes: number
   /** The hardware in the node's inventory, whether or not the environment can use it. */
   hardware: NodeInventory['hardware']
+  /** The number of GPUs with its reservation. */
+  gpus: number
   /** The memory limit of the trainer. */
   memory_mb: number
 }

@@ -9,6 +9,7 @@ import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { JobClaim, RoomWait } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
 import type { JobReport } from '../control/spool.ts'
+import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
@@ -23,6 +24,8 @@ export interface AttemptTools extends BaseTools, LeaseTools {
   readonly models: BaseTools['models'] & LeaseTools['models']
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
+  /** Learns whether trainers on GPUs could use them. */
+  readonly gpuHealth?: Pick<GpuHealth, 'failed' | 'worked'>
   readonly inventory: Pick<NodeInventory, 'hardware' | 'gpus' | 'train_slots' | 'memory_mb' | 'ram_mb'>
 }
 
@@ -36,6 +39,8 @@ export interface AttemptOptions {
   leaseS: number
 }
 
+/** The code of a trainer that was placed on a GPU and cannot use it (node-runtime/trainers/README.md). */
+const NO_CUDA = 'no_cuda'
 const CACHED_DATASETS = 8
 
 /** Trains one claimed job to its end. */
@@ -79,6 +84,7 @@ async function attempt(
     spec.base && fetchBase(tools, spec.base, { dir, signal: stop, tell: (line) => report.log(line) }),
   ])
   const room = { signal: stop, onWait: (kind: RoomWait | null) => lease.waitFor(kind) }
+  const gpus = tools.memory.gpusOf(claim.job_id)
   const { files, result } = await supervise({
     room,
     driver: tools.driver,
@@ -94,7 +100,7 @@ async function attempt(
     stopping,
     pausing,
     limitMb: limitOf(spec.memory_mb * processes, tools.inventory),
-    gpus: tools.memory.gpusOf(claim.job_id),
+    gpus,
     job: {
       job_id: claim.job_id,
       trainer: spec.trainer,
@@ -114,8 +120,13 @@ async function attempt(
       cache_dir: await tokenizedDatasetFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
       processes,
       hardware: tools.inventory.hardware,
+      gpus: gpus.length,
     },
+  }).catch((err: unknown) => {
+    if (err instanceof AttemptError && err.code === NO_CUDA) tools.gpuHealth?.failed(err.message)
+    throw err
   })
+  if (gpus.length > 0) tools.gpuHealth?.worked()
   await completeJob(tools.control, claim.lease_token, { files, result, signal, room })
 }
 

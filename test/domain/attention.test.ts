@@ -10,6 +10,7 @@ const WELL: AttentionFacts = {
   storage: { database: 'ok', objects: 'ok' },
   offline: { count: 0, some: [] },
   online: 2,
+  gpuFaults: [],
   unplaced: { tasks: 0, oldest_s: null, models: [] },
   waitingRuns: [],
   failing: [],
@@ -53,6 +54,13 @@ describe('what needs attention', () => {
       'system',
       'critical',
       /PostgreSQL does not answer/,
+    ],
+    [
+      'a node that cannot use its GPUs',
+      { gpuFaults: [{ node_id: 'n', name: 'big', reason: 'cuInit fails with 304' }] },
+      'gpus_unusable',
+      'critical',
+      /^Node big cannot compute on its GPUs: cuInit fails with 304/,
     ],
     [
       'runs with the reason',

@@ -10,6 +10,8 @@ import { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import { Edges, type EdgesOptions } from '../../node-runtime/edges/edges.ts'
 import { environmentLog, Environments } from '../../node-runtime/environments/environments.ts'
 import { findPython } from '../../node-runtime/environments/python-env.ts'
+import { probeCuda } from '../../node-runtime/hardware/cuda-probe.ts'
+import { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
 import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
 import { gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
 import { Links } from '../../node-runtime/link/links.ts'
@@ -32,7 +34,7 @@ import { openEgressPolicy } from '../../platform/egress/policy.ts'
 import { PublicConnections } from '../../platform/egress/public-connections.ts'
 import type { Logger } from '../../platform/log.ts'
 import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
-import type { GateFault, NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
+import type { GateFault, GpuFault, NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
 import { emit } from './events.ts'
 
 /** The parts of a node after it has joined; none of them accepts work yet. */
@@ -58,6 +60,7 @@ export interface NodeParts {
   /** Keeps the former until their consumers have succeeded. */
   keepers: PayloadKeepers
   links: Links
+  gpuHealth: GpuHealth
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** Aborts installations of environments that no load waits for, and the reading of operators' tools. */
   preparing: AbortController
@@ -146,14 +149,22 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   const weights = new WeightsCache({ dir: join(dir, 'weights'), quotaMb: config.HEARTH_NODE_CACHE_MB })
   const pins = new Pins(config.HEARTH_NODE_PINNED)
+  const gpuHealth = new GpuHealth({
+    probe: inventory.gpus.length > 0 ? async () => probeCuda(driver, await launcherPython()) : undefined,
+    log,
+    onChange: () => links.reportNow(),
+  })
   const models = new ModelManager({
     catalog,
+    gpuHealth,
     cache: weights,
     drivers: { process: driver, container: containers },
     memory,
     meter: memoryMeter(inventory),
     pins,
-    measured: new MeasuredMemory(join(dir, 'measured.json')),
+    measured: new MeasuredMemory(
+      join(dir, inventory.hardware === 'gpu' ? 'measured-vram.json' : 'measured.json'),
+    ),
     modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
     pythonOf,
     hasPython: (environment) => environments.hasPython(environment),
@@ -162,7 +173,17 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
   })
   await models.init()
-  const report = reporter({ catalog, memory, models, tools, work, environments, isDraining, gateFault })
+  const report = reporter({
+    catalog,
+    memory,
+    models,
+    tools,
+    work,
+    environments,
+    isDraining,
+    gateFault,
+    gpuFault: () => gpuHealth.fault,
+  })
   const workDir = join(dir, 'work')
   // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
   await rm(workDir, { recursive: true, force: true })
@@ -203,6 +224,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   const preparing = new AbortController()
   void followTools(tools, { control, log, signal: preparing.signal })
+  void gpuHealth.check()
   void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)
   return {
     identity,
@@ -224,6 +246,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     edges,
     keepers,
     links,
+    gpuHealth,
     pythonOf,
     preparing,
     workDir,
@@ -263,7 +286,7 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
 
 function reporter(
   parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
-    Pick<NodeOptions, 'isDraining' | 'gateFault'>,
+    Pick<NodeOptions, 'isDraining' | 'gateFault'> & { gpuFault: () => GpuFault | undefined },
 ) {
   const load = loadMeter()
   const split_profiles = parts.catalog.profiles.flatMap(({ profile_id, tensor_parallel = 1 }) =>
@@ -271,6 +294,7 @@ function reporter(
   )
   return (): NodeReport => {
     const gate_fault = parts.gateFault()
+    const gpu_fault = parts.gpuFault()
     return {
       memory_total_mb: parts.memory.totalMb,
       memory_free_mb: Math.floor(parts.memory.freeMb),
@@ -280,6 +304,7 @@ function reporter(
       draining: parts.isDraining(),
       jobs: parts.work.size,
       ...(gate_fault && { gate_fault }),
+      ...(gpu_fault && { gpu_fault }),
       models: [...parts.models.report(), ...parts.tools.report()],
       environments: parts.environments.report(),
     }
@@ -295,6 +320,7 @@ function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
 export async function closeNode(node: NodeParts): Promise<void> {
   const { models, tools, edges, keepers, driver, containers, spool, links, control } = node
   node.preparing.abort()
+  node.gpuHealth[Symbol.dispose]()
   await keepers[Symbol.asyncDispose]()
   await Promise.all([models, tools, edges].map((part) => part[Symbol.asyncDispose]()))
   await Promise.all([

@@ -267,9 +267,8 @@ export class NodeLinks implements AsyncDisposable {
     const { hardware, profiles, cpus } = inventory
     const draining = report.draining || decided.draining
     const isFirst = node.snapshot === undefined
-    const node_id = node.link.nodeId
     const snapshot = {
-      node_id,
+      node_id: node.link.nodeId,
       account_id: accountId,
       sharing: decided.sharing,
       hardware,
@@ -284,6 +283,7 @@ export class NodeLinks implements AsyncDisposable {
       ...(gpus && { gpus }),
       ...(split_profiles && { split_profiles }),
       ...(gate_fault && { gate_fault }),
+      ...(report.gpu_fault && { gpu_fault: report.gpu_fault }),
     }
     this.#put(node, snapshot, { soon: soon || isFirst })
   }

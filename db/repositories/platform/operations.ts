@@ -121,6 +121,23 @@ export async function listFailingModels(db: Kysely<Database>, silentSince: Date)
   return rows
 }
 
+/** A node that cannot compute on its GPUs. */
+export interface GpuFaultOfNode {
+  node_id: string
+  name: string
+  reason: string
+}
+
+/** Lists the nodes online that cannot compute on their GPUs. */
+export async function listGpuFaults(db: Kysely<Database>, silentSince: Date): Promise<GpuFaultOfNode[]> {
+  const { rows } = await sql<GpuFaultOfNode>`
+    select node.id as node_id, node.name, s.snapshot -> 'gpu_fault' ->> 'reason' as reason
+    from node_state s join node on node.id = s.node_id
+    where s.updated_at > ${silentSince} and node.status <> 'removed' and s.snapshot ? 'gpu_fault'
+    order by 2, 1 limit ${MOST_FAILING}`.execute(db)
+  return rows
+}
+
 /** A reason why jobs wait, with one of them. */
 export interface WaitingReason {
   reason: string

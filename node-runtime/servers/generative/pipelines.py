@@ -9,6 +9,7 @@ from typing import Any
 
 import diffusers
 import torch
+from accelerator import is_on_gpu
 from generative.base import BadModel, GenerativeModel
 from generative.tasks import PREPARE
 
@@ -55,7 +56,7 @@ def load_pipeline(folder: Path, index: Mapping[str, Any]) -> GenerativeModel:
     if family is None:
         raise BadModel(f"its model_index.json names the pipeline {name or 'none'}, which is not served here")
     refuse_own_code(index)
-    on_gpu = torch.cuda.is_available()
+    on_gpu = is_on_gpu()
     loaded = getattr(diffusers, name).from_pretrained(
         folder,
         local_files_only=True,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerator import is_on_gpu
 from answers import InputProblem
 from generative.base import BadModel, GenerativeModel, Made, Prepare
 from generative.fields import choice_of, number_of, optional_text_of, text_of
@@ -40,7 +41,7 @@ def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
         raise BadModel(f"its config.json names a model of the type {kind or 'none'}, which is not served here")
     model_class, task, prepare = LOADERS[kind]
     model = model_class.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=torch.float32)
-    model = model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    model = model.to("cuda" if is_on_gpu() else "cpu").eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return GenerativeModel(model_class.__name__, {task: prepare(model, tokenizer)})
 

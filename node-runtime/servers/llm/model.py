@@ -13,6 +13,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from accelerator import is_on_gpu
 from light_torch import without_compiler
 from .thoughts import THOUGHT_MARKS, closing_of
 
@@ -118,7 +119,7 @@ class LanguageModel:
     @without_compiler()
     def __init__(self, folder: Path, threads: int) -> None:
         torch.set_num_threads(threads)
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device("cuda" if is_on_gpu() else "cpu")
         self._layout: list[CacheLayer] | None = None
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._model = AutoModelForCausalLM.from_pretrained(

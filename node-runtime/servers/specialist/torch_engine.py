@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from accelerator import is_on_gpu
 from light_torch import without_compiler
 from specialist.engine import ON_PROCESSOR, ForwardLimits
 from specialist.layout import Layout
@@ -26,7 +27,7 @@ class TorchEngine:
     @without_compiler()
     def __init__(self, layout: Layout, threads: int) -> None:
         torch.set_num_threads(threads)
-        on_gpu = torch.cuda.is_available()
+        on_gpu = is_on_gpu()
         self.limits = ON_GPU if on_gpu else ON_PROCESSOR
         self._device = torch.device("cuda" if on_gpu else "cpu")
         self._output = "logits" if layout.has_head else "last_hidden_state"

@@ -42,7 +42,7 @@ class SpeechModel:
     task = "stt"
 
     def __init__(self, folder: Path, threads: int) -> None:
-        self._model = WhisperModel(str(folder), device="auto", compute_type="default", cpu_threads=threads, local_files_only=True)
+        self._model = WhisperModel(str(folder), device="cpu", compute_type="default", cpu_threads=threads, local_files_only=True)
         self._languages = self._model.supported_languages
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from accelerator import is_on_gpu
 from json_requests import BadOutput, CallerLeft
 from light_torch import without_compiler
 
@@ -44,7 +45,7 @@ class Writer:
     @classmethod
     def load(cls, kind: Any, folder: Path) -> Writer:
         """Loads the safetensors of a folder as a class of transformers."""
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = torch.device("cuda" if is_on_gpu() else "cpu")
         model = kind.from_pretrained(folder, local_files_only=True, dtype="auto", use_safetensors=True)
         return cls(model.to(device).eval())
 

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from .errors import JobError, Stopped, too_much_memory
+from .errors import JobError, NodeFault, Stopped, too_much_memory
 from .job import Job, read_job
 from .launch import is_launched, report_status, run_in_processes
 from .loop import EpochLoop, StopSignal
@@ -60,6 +60,9 @@ def _train_and_report(path: Path) -> int:
         error = too_much_memory(job.memory_mb if job else None)
         emit("error", code=error.code, message=str(error))
         return EXIT_UNTRAINABLE
+    except NodeFault as error:
+        emit("error", code=error.code, message=str(error))
+        return 1
     except BrokenPipeError:
         # The reader has closed the pipe. The interpreter must not flush into it on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

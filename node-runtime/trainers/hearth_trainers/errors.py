@@ -15,6 +15,14 @@ class JobError(Exception):
         self.row = row
 
 
+class NodeFault(Exception):
+    """This node cannot do what its job needs; another one may."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class Stopped(Exception):
     """The run has stopped after a SIGTERM; its progress is in a checkpoint."""
 

@@ -38,6 +38,8 @@ class Job:
     processes: int = 1
     # The hardware in the node's inventory: cpu, gpu or xpu.
     hardware: str | None = None
+    # The number of GPUs that are reserved for this run; with one or more it must not compute on the processor.
+    gpus: int = 0
     # The memory limit of this run; None if there is none.
     memory_mb: int | None = None
 
@@ -96,6 +98,7 @@ def read_job(path: Path) -> Job:
             cache_dir=Path(cache_dir) if cache_dir else None,
             processes=max(1, int(body.get("processes", 1))),
             hardware=str(body["hardware"]) if body.get("hardware") else None,
+            gpus=int(body.get("gpus") or 0),
             memory_mb=int(body["memory_mb"]) if body.get("memory_mb") else None,
         )
     except KeyError as error:

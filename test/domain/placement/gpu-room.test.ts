@@ -3,6 +3,7 @@ import {
   roomOn,
   trainingCapacity,
   trainingProcesses,
+  usesGpus,
   withoutRoom,
 } from '../../../domain/placement/gpu-room.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
@@ -160,6 +161,16 @@ describe('room on the GPUs of a node', () => {
       sharing.map(({ config }) => config.model_id),
       ['llm-qlora-finetune'],
     )
+  })
+
+  it('is reserved by every trainer whose environment has CUDA', () => {
+    const configs = loadCatalog().models.map(({ config }) => config)
+    const reserving = configs.filter(({ trainer }) => usesGpus({ trainer: trainer.module }))
+    const withCuda = configs.filter(({ trainer }) => trainer.python_env === 'llm')
+    const names = (all: typeof configs) => all.map(({ model_id }) => model_id)
+
+    assert.deepEqual(names(reserving), names(withCuda))
+    assert.equal(reserving.length, 3)
   })
 
   it('never grows by what is taken, and is taken where it is', () => {

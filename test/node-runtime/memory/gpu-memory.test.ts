@@ -52,7 +52,9 @@ describe('memory on a GPU', function () {
   const heldBy = ({ parts }: TestNode, key: string) => parts.memory.heldBy(key)
   const told = ({ parts }: TestNode, key: string) =>
     parts.models.report().find(({ model_key }) => model_key === key)
-  const pidOf = async ({ parts }: TestNode) => (await parts.driver.running[0]?.pid()) ?? 0
+  /** The process id of the model's server; the probe of CUDA may run as well. */
+  const pidOf = async ({ parts }: TestNode) =>
+    (await parts.driver.running.find(({ name }) => name.startsWith('model-'))?.pid()) ?? 0
   /** Starts a node with a loaded model, which the driver lists with 300 MB. */
   async function loaded(driver: Driver, key: string): Promise<TestNode> {
     const node = await startNode(api, { memoryMb: 1_000, vramMb: 200 })

@@ -2,9 +2,12 @@ import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { newId } from '../../../domain/ids.ts'
-import { gpuBudgets } from '../../../node-runtime/hardware/nvidia.ts'
+import { gpuBudgets, onlyGpus } from '../../../node-runtime/hardware/nvidia.ts'
 import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
+import { commandOf, processCommand } from '../../../node-runtime/models/launch.ts'
 import { underLease } from '../../../node-runtime/training/job-lease.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
@@ -53,7 +56,11 @@ describe('a node with several GPUs', function () {
     await models.load(second)
     assert.deepEqual([told(node, first)?.gpus, told(node, second)?.gpus], [[0], [1]])
     assert.deepEqual(memory.freeByPool, [200, 200])
-    const seen = await Promise.all(driver.running.map(async (one) => visibleTo((await one.pid()) ?? 0)))
+    const seen = await Promise.all(
+      driver.running
+        .filter(({ name }) => name.startsWith('model-'))
+        .map(async (one) => visibleTo((await one.pid()) ?? 0)),
+    )
     assert.deepEqual(new Set(seen), new Set(['0', '1']))
     await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
 
@@ -113,6 +120,26 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(states[0], ['resident', 'resident'])
     assert.equal(states[1]?.filter((state) => state === 'resident').length, 1)
     assert.deepEqual(lines, [])
+  })
+
+  it('shows no GPU to what reserves none, and says so to what does', () => {
+    const ledger = new MemoryLedger(200, [100, 100])
+    ledger.reserve('plain', 0, [1])
+    ledger.reserve('tuning', 60, [1])
+    const profile = loadCatalog().profile('llm-transformers')!
+    const envOf = (one: RuntimeProfile, gpus: number[]) =>
+      processCommand({ profile: one, python: 'python3', modelDir: '/m', gpus }).env
+    const conversion = commandOf({ profile, template: ['{python}'], python: 'python3', values: {} })
+
+    assert.deepEqual([ledger.gpusOf('plain'), ledger.gpusOf('tuning')], [[], [1]])
+    assert.deepEqual(onlyGpus([]), { CUDA_VISIBLE_DEVICES: '' })
+    assert.equal(envOf({ ...profile, vram_mb: 0 }, [0])['CUDA_VISIBLE_DEVICES'], '')
+    assert.equal(envOf({ ...profile, vram_mb: 0 }, [0])['HEARTH_DEVICE'], undefined)
+    assert.equal(envOf(profile, [1])['CUDA_VISIBLE_DEVICES'], '1')
+    assert.equal(envOf(profile, [1])['HEARTH_DEVICE'], 'cuda')
+    assert.equal(conversion.env['CUDA_VISIBLE_DEVICES'], '')
+    for (const id of ['specialist-whisper', 'specialist-onnx', 'llm-llamacpp', 'tabular'])
+      assert.equal(loadCatalog().profile(id)?.vram_mb, 0, id)
   })
 
   it('shares a budget that is less than all of their memory by their size', () => {

@@ -20,6 +20,7 @@ export function presentNode(row: ViewedNode, now: Date): NodeView {
     models: [...(snapshot?.models ?? [])],
     environments: [...(snapshot?.environments ?? [])],
     gate_fault: snapshot?.gate_fault ?? null,
+    gpu_fault: snapshot?.gpu_fault ?? null,
     joined_at: row.joined_at.toISOString(),
     last_seen_at: row.last_seen_at.toISOString(),
   }

@@ -38,6 +38,7 @@ function NodeOf({ id }: { id: string }) {
       {problem && <Failure error={problem} what="change" />}
       <StateNote as="node" of={data.status} />
       {data.gate_fault && <NoGate of={data.gate_fault} />}
+      {data.gpu_fault && <NoGpu of={data.gpu_fault} />}
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         <Machine of={data} />
         <Place of={data} />
@@ -56,6 +57,15 @@ function NoGate({ of: { address, since, reason } }: { of: NonNullable<NodeDetail
       It takes no runs, stages and queued tasks since <Time at={since} />: {address ?? 'no address'}, {reason}
       . See that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the network
       lets the node reach it.
+    </Alert>
+  )
+}
+
+function NoGpu({ of: { since, reason } }: { of: NonNullable<NodeDetail['gpu_fault']> }) {
+  return (
+    <Alert role="note" color="red" variant="outline" title="Cannot compute on its GPUs">
+      Since <Time at={since} />: {reason}. Models and runs that are placed on these GPUs fail. Check the
+      NVIDIA driver of the machine, then restart the node.
     </Alert>
   )
 }

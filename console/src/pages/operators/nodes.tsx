@@ -69,7 +69,12 @@ function NodeList() {
           {
             head: 'State',
             state: ({ status }) => ({ as: 'node', of: status }),
-            cell: ({ gate_fault }) => gate_fault && <Text size="xs">does not reach the gate</Text>,
+            cell: ({ gate_fault, gpu_fault }) => (
+              <>
+                {gate_fault && <Text size="xs">does not reach the gate</Text>}
+                {gpu_fault && <Text size="xs">cannot use its GPUs</Text>}
+              </>
+            ),
           },
           { head: 'Sharing', cell: ({ sharing }) => sharing },
           {

@@ -76,7 +76,7 @@ def begin(job: Job) -> tuple[Encoder, LoopSettings, torch.device]:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     torch.set_num_threads(job.threads)
-    device = own_device()
+    device = own_device(job.gpus)
     settings = read_loop_settings(job, device.type)
     return _read_encoder(job, settings), settings, device
 

@@ -47,10 +47,10 @@ class Adapter:
 
 
 @torch.inference_mode()
-def compare(base: Path, adapters: list[Adapter], merged: Path) -> list[dict[str, Any]]:
+def compare(base: Path, adapters: list[Adapter], merged: Path, gpus: int = 0) -> list[dict[str, Any]]:
     """Returns the largest difference of logits for each prompt, and the limit. One
     model is in memory at a time."""
-    device = own_device()
+    device = own_device(gpus)
     tokenizer = AutoTokenizer.from_pretrained(merged, trust_remote_code=False, local_files_only=True)
     prompts = [tokenizer(prompt)["input_ids"][:LONGEST] for prompt in PROMPTS]
 
@@ -136,7 +136,8 @@ def main(path: Path) -> int:
         job = json.loads(path.read_text(encoding="utf-8"))
         torch.set_num_threads(int(job["threads"]))
         adapters = [Adapter(Path(one["dir"]), float(one["weight"])) for one in job["adapters"]]
-        emit("result", prompts=compare(Path(job["base_dir"]), adapters, Path(job["merged_dir"])))
+        gpus = int(job.get("gpus") or 0)
+        emit("result", prompts=compare(Path(job["base_dir"]), adapters, Path(job["merged_dir"]), gpus))
         return 0
     except JobError as error:
         emit("error", code=error.code, message=str(error))

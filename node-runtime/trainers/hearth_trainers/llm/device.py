@@ -6,6 +6,8 @@ import os
 
 import torch
 
+from ..errors import NodeFault
+
 
 def device_kind() -> str:
     """Returns `cuda`, `xpu` or `cpu`."""
@@ -16,10 +18,27 @@ def device_kind() -> str:
     return "cpu"
 
 
-def own_device() -> torch.device:
-    """Returns the device of this process; accelerators have one process each."""
+def own_device(gpus: int = 0) -> torch.device:
+    """Returns the device of this process; accelerators have one process each. Raises `NodeFault` if `gpus`
+    are reserved and PyTorch sees no CUDA: the run would take days on the processor, and nobody would know why."""
     kind = device_kind()
+    if gpus > 0 and kind != "cuda":
+        raise NodeFault(
+            f"This run was placed on a GPU, and PyTorch cannot use it ({cuda_fault()}). Nothing was trained on the "
+            "processor instead. Run `npx hearth doctor` to see the fault of the node, and check its NVIDIA driver.",
+            code="no_cuda",
+        )
     return torch.device(kind) if kind == "cpu" else torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def cuda_fault() -> str:
+    """Returns why PyTorch sees no CUDA, in one line."""
+    try:
+        torch.cuda.init()
+    except Exception as error:  # An AssertionError without CUDA in the build, a RuntimeError of the driver.
+        [why, *_] = str(error).strip().splitlines() or [""]
+        return f"{type(error).__name__}: {why[:200].rstrip('.')}"
+    return "the driver lists no device"
 
 
 def peak_memory_mb(device: torch.device) -> int:

@@ -29,7 +29,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     torch.set_num_threads(job.threads)
-    device = own_device()
+    device = own_device(job.gpus)
     settings = read_settings(job, device.type)
     base = base_folder(job)
     tokenizer = load_tokenizer(base)

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { type CudaProbe, probeCuda } from '../../../node-runtime/hardware/cuda-probe.ts'
+import { GpuHealth } from '../../../node-runtime/hardware/gpu-health.ts'
+import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
+import { createLogger } from '../../../platform/log.ts'
+import { buildFakeCuda } from '../../support/builders/fake-cuda.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { realPython } from '../../support/servers/python.ts'
+
+describe('the health of GPUs', function () {
+  this.timeout(60_000)
+  const folder = temporaryFolder()
+  const python = realPython()
+  const driver = new ProcessDriver({ stateDir: join(folder.path, 'node'), python: async () => python })
+  const { env } = process
+  before(function () {
+    buildFakeCuda(this, folder.path)
+  })
+  afterEach(() => {
+    process.env = env
+  })
+  after(async () => {
+    await driver.stopAll({ graceMs: 0 })
+    folder[Symbol.dispose]()
+  })
+
+  /** Probes with the library that this machine would load, in the whole confinement of a trainer. */
+  const probe = (variables: NodeJS.ProcessEnv, timeoutMs?: number) => {
+    process.env = { ...env, ...variables }
+    return probeCuda(driver, python, { reads: [folder.path], ...(timeoutMs && { timeoutMs }) })
+  }
+  const here = () => ({ LD_LIBRARY_PATH: folder.path })
+
+  it('finds CUDA usable inside the confinement, for a process and its worker', async () => {
+    assert.deepEqual(await probe(here()), { devices: 2 })
+  })
+
+  it('reports the error number of cuInit', async () => {
+    assert.deepEqual(await probe({ ...here(), CUDA_FAKE: '304' }), {
+      code: 304,
+      reason: 'cuInit fails in a process with 304 (CUDA_ERROR_OPERATING_SYSTEM)',
+    })
+    assert.deepEqual(await probe({ ...here(), CUDA_FAKE: '999' }), {
+      code: 999,
+      reason: 'cuInit fails in a process with 999 (CUDA_ERROR_UNKNOWN)',
+    })
+  })
+
+  it('claims nothing without the library or a device', async () => {
+    const without = await probe({ LD_LIBRARY_PATH: join(folder.path, 'node') })
+    const empty = await probe({ ...here(), CUDA_EMPTY: '1' })
+
+    assert.match(reasonOf(without), /^a process cannot load the driver's library: libcuda\.so\.1/)
+    assert.equal(reasonOf(empty), 'the driver lists no device to a process')
+  })
+
+  it('does not wait for a driver that hangs', async () => {
+    const began = performance.now()
+
+    const found = await probe({ ...here(), CUDA_FAKE: 'hang' }, 1_000)
+
+    assert.equal(reasonOf(found), 'CUDA did not start within 1 s')
+    assert.ok(performance.now() - began < 20_000)
+    assert.deepEqual(driver.running, [])
+  })
+
+  it('has the fault of the probe until the probe succeeds, and that of a program until one succeeds', async () => {
+    const answers: CudaProbe[] = [{ code: 304, reason: 'cuInit fails' }, { devices: 1 }]
+    const changes: (string | undefined)[] = []
+    using health = new GpuHealth({
+      probe: async () => answers.shift() ?? { devices: 1 },
+      log: createLogger('test', 'silent'),
+      onChange: () => changes.push(health.fault?.reason),
+    })
+
+    await health.check()
+    health.failed('no CUDA in PyTorch')
+    assert.equal(health.fault?.code, 304)
+    health.worked()
+    assert.equal(health.fault?.code, 304)
+    health.failed('no CUDA in PyTorch')
+    await health.check()
+    assert.deepEqual([health.fault?.code, health.fault?.reason], [null, 'no CUDA in PyTorch'])
+    health.worked()
+
+    assert.equal(health.fault, undefined)
+    assert.deepEqual(changes, ['cuInit fails', 'no CUDA in PyTorch', undefined])
+  })
+
+  it('probes nothing on a node without GPUs', async () => {
+    using health = new GpuHealth({ probe: undefined, log: createLogger('test', 'silent') })
+    await health.check()
+
+    assert.equal(health.fault, undefined)
+  })
+})
+
+const reasonOf = (found: CudaProbe): string => ('reason' in found ? found.reason : 'none')
