@@ -3,12 +3,20 @@ import * as idempotencyRepository from '../../db/repositories/platform/idempoten
 import type { IdempotencyId } from '../../db/repositories/platform/idempotency.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
-import { canonicalDigest } from '../http/canonical.ts'
+import { requestDigest } from '../http/canonical.ts'
 import type { Services } from '../services.ts'
 
 /** Thrown in the transaction of a request whose key another request has used meanwhile. */
 class KeyTakenError extends Error {
   override readonly name = 'KeyTakenError'
+}
+
+interface KeyedInvocation {
+  accountId: string
+  slug: string
+  key: string
+  body: unknown
+  rawBody: Buffer
 }
 
 /**
@@ -20,11 +28,11 @@ export class InvocationKey {
   readonly #id: IdempotencyId
   readonly #digest: Buffer
 
-  constructor(db: Services['db'], request: { accountId: string; slug: string; key: string; body: unknown }) {
-    const { accountId, slug, key, body } = request
+  constructor(db: Services['db'], request: KeyedInvocation) {
+    const { accountId, slug, key, body, rawBody } = request
     this.#db = db
     this.#id = { accountId, operation: `invokeAction/${slug}`, key: key.toLowerCase() }
-    this.#digest = canonicalDigest(body)
+    this.#digest = requestDigest(body, rawBody)
   }
 
   /** Returns the id of the invocation under this key, if there is one; throws a 409 if the request was another. */

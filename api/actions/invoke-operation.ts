@@ -22,7 +22,8 @@ export async function invokeOperation(
   const id = newId()
   const created_at = services.now()
   await underInput(async () => {
-    checks.get(operation)?.(structuredClone(body.input), rawBody.length > LARGE_BYTES)
+    // The check fills in defaults, so it gets a copy; `structuredClone` takes twice as long.
+    checks.get(operation)?.(JSON.parse(JSON.stringify(body.input)), rawBody.length > LARGE_BYTES)
     await callOperation(
       operation.operation,
       {

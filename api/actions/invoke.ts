@@ -20,11 +20,11 @@ import { awaitInvocation } from './read-invocation.ts'
  */
 export async function invokeAction(services: Services, invoke: InvokeRequest): Promise<Invoked> {
   const { db } = services
-  const { slug, request, body, idempotencyKey } = invoke
+  const { slug, request, body, rawBody, idempotencyKey } = invoke
   const { accountId } = request.caller
   await requireAllowed(services, request.caller, slug)
   if (idempotencyKey !== undefined) {
-    const key = new InvocationKey(db, { accountId, slug, key: idempotencyKey, body })
+    const key = new InvocationKey(db, { accountId, slug, key: idempotencyKey, body, rawBody })
     const { id, isReplay } = await key.once(() => createOnce(services, invoke, key))
     const options = { timeoutMs: windowMs(invoke), signal: request.signal }
     return { invocation: await awaitInvocation(services, { accountId, id }, options), isReplay }

@@ -1,5 +1,4 @@
 import { temporaryError } from '../../domain/errors.ts'
-import { stringEnd } from '../../platform/json-bytes.ts'
 
 /** The memory that one request holds; it is released after the response. */
 export interface Held {
@@ -86,35 +85,4 @@ export class BodyBudget {
     this.#heldBy.set(owner, fresh)
     return fresh
   }
-}
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const OPEN_LIST = 0x5b
-const OPEN_OBJECT = 0x7b
-/** In V8 a list occupies 32 bytes, a row of a table 24 and 8 per column; objects with unlike names occupy up to 70. */
-const CONTAINER_BYTES = 32
-const MEMBER_BYTES = 8
-/** Longer texts are stored a second time, as values; shorter ones are mostly member names, which are stored once. */
-const SHORT_TEXT = 32
-
-/**
- * Estimates the memory of a JSON text's parsed values: about the same as the text for long texts, many
- * times as much for `{},{},`.
- */
-export function parsedBytes(json: Buffer): number {
-  let containers = 0
-  let members = 0
-  let texts = 0
-  for (let at = 0; at < json.length; at++) {
-    const byte = json[at]
-    if (byte === COMMA) members++
-    else if (byte === OPEN_LIST || byte === OPEN_OBJECT) containers++
-    else if (byte === QUOTE) {
-      const end = stringEnd(json, at) - 1
-      if (end - at > SHORT_TEXT) texts += end - at
-      at = end
-    }
-  }
-  return texts + containers * CONTAINER_BYTES + members * MEMBER_BYTES
 }

@@ -7,7 +7,7 @@ import type { Database } from '../../db/tables.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
 import { isUuid } from '../../domain/uuid.ts'
 import type { Services } from '../services.ts'
-import { canonicalDigest } from './canonical.ts'
+import { requestDigest } from './canonical.ts'
 import type { Outgoing } from './outgoing.ts'
 import type { ReplyHeaders } from './reply.ts'
 import type { RequestContext } from './request-context.ts'
@@ -27,7 +27,7 @@ type Work = (trx: Transaction<Database>) => Promise<Outgoing>
  */
 export function keyOf(
   { operationId }: AnyRoute,
-  { req, accountId: own, params, query, body }: RequestContext,
+  { req, accountId: own, params, query, body, rawBody }: RequestContext,
 ): KeyedRequest | undefined {
   const key = req.headers['idempotency-key']
   const accountId = own ?? (params as { account_id?: string } | undefined)?.account_id
@@ -38,7 +38,7 @@ export function keyOf(
   const operation = [operationId, ...Object.values((params ?? {}) as Record<string, string>)].join('/')
   return {
     id: { accountId, operation, key: key.toLowerCase() },
-    digest: canonicalDigest([body ?? null, query ?? null]),
+    digest: requestDigest([body ?? null, query ?? null], rawBody),
   }
 }
 

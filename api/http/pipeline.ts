@@ -1,5 +1,6 @@
 import type { Services } from '../services.ts'
 import { BodyBudget } from './body-budget.ts'
+import { BodyTurns } from './body-turns.ts'
 import { Idempotency } from './idempotency.ts'
 import { authenticate, checkSignedHead } from './middleware/authenticate.ts'
 import { callHandler } from './middleware/call-handler.ts'
@@ -22,6 +23,7 @@ const MIB = 1024 * 1024
 /** The limits that all routes of this gateway share. */
 export interface SharedLimits {
   readonly bodies: BodyBudget
+  readonly bodyTurns: BodyTurns
   readonly unauthenticated: UnauthenticatedRequests
   readonly limiter: RateLimiter | undefined
   readonly idempotency: Idempotency
@@ -32,6 +34,7 @@ export function createLimits(services: Services): SharedLimits {
   const { HEARTH_RATE_LIMIT: perSecond, HEARTH_RATE_BURST: burst } = config
   return {
     bodies: new BodyBudget(config.HEARTH_BODY_MEMORY_MB * MIB),
+    bodyTurns: new BodyTurns(),
     unauthenticated: new UnauthenticatedRequests(config),
     limiter: perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined,
     idempotency: new Idempotency(services),
@@ -46,7 +49,7 @@ const isCounted = ({ auth, isFree = false }: AnyRoute): boolean =>
 export function pipelineOf(
   operation: Operation,
   services: Services,
-  { bodies, unauthenticated, limiter, idempotency }: SharedLimits,
+  { bodies, bodyTurns, unauthenticated, limiter, idempotency }: SharedLimits,
 ): Middleware[] {
   const { route, isOpen } = operation
   // The signature of a node covers the body, so the body is read before the request is trusted.
@@ -59,7 +62,7 @@ export function pipelineOf(
     ...(isBodySigned ? [checkSignedHead(services), body, caller] : [caller]),
     isCounted(route) && limiter && limitRate(limiter),
     !isBodySigned && body,
-    validateInput(route, bodies),
+    validateInput(route, bodies, bodyTurns),
     route.ifMatch && requireIfMatch,
     respond,
     ...(route.idempotent

@@ -4,6 +4,7 @@ import type { TSchema } from 'typebox'
 import { AbsentNulls } from '../../domain/absent-nulls.ts'
 import { ApiError, invalid, invalidFor } from '../../domain/errors.ts'
 import { toIssues, type Where } from './issues.ts'
+import { MAX_JSON_DEPTH } from './json-weight.ts'
 
 const COMMON: Options = {
   useDefaults: true,
@@ -102,8 +103,6 @@ function spellBooleans(value: Record<string, unknown>, names: readonly string[])
   }
 }
 
-const DEEPEST = 64
-
 /**
  * Refuses JSON that is nested too deeply (so that no recursion overflows the stack), `__proto__` members, which change
  * their meaning when copied, and numbers beyond the range of a double.
@@ -116,7 +115,8 @@ export function checkShape(value: unknown): void {
 
 function holdsInfinite(value: unknown, depth: number): boolean {
   if (typeof value !== 'object' || value === null) return isInfinite(value)
-  if (depth === DEEPEST) throw new ApiError('bad_request', `JSON is nested deeper than ${DEEPEST} levels`)
+  if (depth === MAX_JSON_DEPTH)
+    throw new ApiError('bad_request', `JSON is nested deeper than ${MAX_JSON_DEPTH} levels`)
 
   let found = false
   if (Array.isArray(value)) {

@@ -2,6 +2,7 @@ import { createMcpHandler, type McpHttpHandler } from '@modelcontextprotocol/ser
 import { invalid } from '../../domain/errors.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
+import { checkMembers } from './members.ts'
 import { readMessage, removeNullParams } from './message.ts'
 import type { Offer } from './offer.ts'
 import { checkOrigin } from './origin.ts'
@@ -37,6 +38,7 @@ export class McpHandler {
     checkOrigin(req, services.gateway.baseUrl)
     if (Array.isArray(body))
       throw invalid(['body'], 'must be one message: this revision of the protocol has no batches')
+    checkMembers(body)
     removeNullParams(body)
     const message = readMessage(body)
     const refusal = message && refusalOf(message, req.headers)

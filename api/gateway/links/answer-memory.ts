@@ -1,5 +1,6 @@
 import { ApiError, temporaryError } from '../../../domain/errors.ts'
-import { BodyBudget, type Held, parsedBytes } from '../../http/body-budget.ts'
+import { BodyBudget, type Held } from '../../http/body-budget.ts'
+import { weighJson } from '../../http/json-weight.ts'
 
 const MIB = 1024 * 1024
 /** Larger responses must be streamed. */
@@ -56,7 +57,7 @@ export class AnswerRoom {
 
   /** Reserves the memory for the parsed values of a JSON text; throws when that is too much. */
   holdValues(json: Buffer): void {
-    if (isCounted(json) && !this.grow(parsedBytes(json))) throw tooMuch()
+    if (isCounted(json) && !this.grow(weighJson(json).bytes)) throw tooMuch()
   }
 
   /** Releases everything for good; safe to repeat. */

@@ -1,14 +1,19 @@
 import { parse as parseQuery } from 'node:querystring'
 import { ApiError } from '../../../domain/errors.ts'
-import { type BodyBudget, parsedBytes } from '../body-budget.ts'
+import type { BodyBudget } from '../body-budget.ts'
+import type { BodyTurns } from '../body-turns.ts'
 import { parseJson } from '../body.ts'
+import { type JsonWeight, MAX_JSON_NAMES, weighJson } from '../json-weight.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { AnyRoute } from '../route.ts'
 import { checkShape, jsonCheck, LARGE_BYTES, textCheck } from '../validate.ts'
 import type { Middleware } from './middleware.ts'
 
+/** Weighing costs microseconds; a shorter body cannot hold enough names to cost more than a few milliseconds. */
+const WEIGHED_BYTES = 16 * 1024
+
 /** Validates everything that the route declares, and stores the values for the handler. */
-export function validateInput(route: AnyRoute, bodies: BodyBudget): Middleware {
+export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTurns): Middleware {
   const params = route.params && textCheck('path', route.params)
   const query = route.query && textCheck('query', route.query)
   const headers = route.headers && textCheck('header', route.headers)
@@ -16,24 +21,42 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget): Middleware {
   // Results of nodes are exempt from the count of values.
   const isTrusted = route.auth === 'node-signature'
 
+  function readBody(state: RequestContext): void {
+    if (!body) return
+    const { rawBody } = state
+    const isLarge = rawBody.length > LARGE_BYTES
+    const weight = rawBody.length > WEIGHED_BYTES && !isTrusted ? weighJson(rawBody) : undefined
+    if (weight) checkWeight(weight)
+    if (weight && isLarge) holdValues(bodies, state, weight)
+    const value = rawBody.length === 0 ? {} : parseJson(rawBody)
+    if (!weight?.isPlain) checkShape(value)
+    state.body = body(value, isLarge)
+  }
+
   return ({ state }, next) => {
     if (params) state.params = params(state.params)
     if (query) state.query = query(state.search === '' ? {} : parseQuery(state.search))
     if (headers) state.headers = headers({ ...state.req.headers })
-    if (!body) return next()
-
-    const isLarge = state.rawBody.length > LARGE_BYTES
-    if (isLarge && !isTrusted) holdValues(bodies, state)
-    const value = state.rawBody.length === 0 ? {} : parseJson(state.rawBody)
-    checkShape(value)
-    state.body = body(value, isLarge)
+    if (state.rawBody.length > LARGE_BYTES && !isTrusted) {
+      return turns.run(state.accountId ?? state.owner ?? '', state.signal, () => readBody(state), next)
+    }
+    readBody(state)
     return next()
   }
 }
 
+function checkWeight({ names }: JsonWeight): void {
+  if (names <= MAX_JSON_NAMES) return
+  const most = MAX_JSON_NAMES.toLocaleString('en')
+  throw new ApiError(
+    'payload_too_large',
+    `the body has more than ${most} different member names; send fewer, or the values in arrays`,
+    { details: { max_names: MAX_JSON_NAMES } },
+  )
+}
+
 /** Reserves memory for the parsed values of a large body. */
-function holdValues(bodies: BodyBudget, { held, rawBody }: RequestContext): void {
-  const bytes = parsedBytes(rawBody)
+function holdValues(bodies: BodyBudget, { held, rawBody }: RequestContext, { bytes }: JsonWeight): void {
   if (rawBody.length + bytes > bodies.share) {
     const message = 'the body holds too many values; send fewer of them in one request'
     throw new ApiError('payload_too_large', message, { details: { max_bytes: bodies.share } })

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Type from 'typebox'
-import { parsedBytes } from '../../../api/http/body-budget.ts'
 import type { Family } from '../../../api/http/family.ts'
+import { weighJson } from '../../../api/http/json-weight.ts'
 import { route } from '../../../api/http/route.ts'
 import { until } from '../../support/assertions/until.ts'
 import { connectTo, startApi, type TestApi } from '../../support/servers/api.ts'
@@ -191,7 +191,9 @@ describe('the memory of request bodies', () => {
   })
 })
 
-describe('what the values of JSON take', () => {
+describe('the memory of JSON values', () => {
+  const parsedBytes = (json: Buffer): number => weighJson(json).bytes
+
   it('is as much again for long texts and much more for many small values', () => {
     const image = parsedBytes(Buffer.from(JSON.stringify({ image: 'x'.repeat(100_000) })))
     assert.ok(image >= 100_000 && image < 100_100)

@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict'
+import { MAX_JSON_NAMES, weighJson } from '../../../api/http/json-weight.ts'
+import { checkShape } from '../../../api/http/validate.ts'
+import { MAX_MESSAGE_MEMBERS } from '../../../api/mcp/members.ts'
+import { newId } from '../../../domain/ids.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+
+const MIB = 1024 * 1024
+
+/** Returns JSON of about this many bytes between two texts. */
+function filled(open: string, close: string, item: (nth: number) => string, bytes = 0.9 * MIB): string {
+  const parts: string[] = []
+  for (let nth = 0, size = 0; size < bytes; nth++) {
+    const part = item(nth)
+    parts.push(part)
+    size += part.length + 1
+  }
+  return open + parts.join() + close
+}
+
+const namesOf = (count: number): string =>
+  `{${Array.from({ length: count }, (_, nth) => `"k${nth}":1`).join()}}`
+
+/** Values that were dear to parse or to check, or could be taken for such. */
+const SHAPES = {
+  'many names': filled('{', '}', (nth) => `"k${nth}":1`),
+  'many short names': filled('{', '}', (nth) => `"${nth.toString(36)}":0`),
+  'many names of digits': filled('{', '}', (nth) => `"${(nth * 7919) % 4294967290}":0`),
+  'many names with escapes': filled('{', '}', (nth) => `"\\u0041\\"${nth}" : 0`),
+  'objects of unlike names': filled('[', ']', (nth) => `{"k${nth}":1}`),
+  'empty objects': filled('[', ']', () => '{}'),
+  'nested arrays': filled('[', ']', () => '['.repeat(50) + ']'.repeat(50)),
+  'nested objects': filled('[', ']', () => `${'{"a":'.repeat(50)}1${'}'.repeat(50)}`),
+  'numbers of many digits': filled('[', ']', () => `${'12345'.repeat(50)}.${'12345'.repeat(50)}e-250`),
+  'short texts': filled('[', ']', (nth) => `"${nth}"`),
+  'a text of escapes': `"${'\\n'.repeat(0.4 * MIB)}"`,
+  'a text in base64': `"${'QUJD'.repeat(0.2 * MIB)}"`,
+  'one name over and over': filled('{', '}', () => '"a":1'),
+}
+const TOO_MANY_NAMES = new Set(Object.keys(SHAPES).slice(0, 5))
+
+/** Ten times what a quiet machine takes; without limits, names over `/mcp` took two seconds and more. */
+const MAX_CPU_MS = 500
+
+describe('bodies that are dear to parse', () => {
+  let api: TestApi
+  let caller: { accountId: string; key: string }
+  before(async () => {
+    api = await startApi({ env: { HEARTH_RATE_LIMIT: '0', HEARTH_FEATURES: 'webhooks' } })
+    caller = await api.account()
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+
+  const id = newId()
+  const mcp = (params: string) => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`
+  const BUILDER = '/api/builder/v1'
+  const SURFACES: Readonly<Record<string, readonly [path: string, body: (value: string) => string]>> = {
+    infer: [`${BUILDER}/endpoints/${id}/infer`, (value) => `{"input":{"a":${value}}}`],
+    'infer:async': [`${BUILDER}/endpoints/${id}/infer:async`, (value) => `{"input":{"a":${value}}}`],
+    invoke: [`${BUILDER}/actions/nothing:invoke`, (value) => `{"input":{"a":${value}}}`],
+    chat: ['/v1/chat/completions', (value) => `{"model":"x","messages":[],"logit_bias":${value}}`],
+    completions: ['/v1/completions', (value) => `{"model":"x","prompt":"a","x":${value}}`],
+    responses: ['/v1/responses', (value) => `{"model":"x","input":"a","x":${value}}`],
+    embeddings: ['/v1/embeddings', (value) => `{"model":"x","input":${value}}`],
+    plans: ['/api/v1/cohorts:plan', (value) => `{"stages":[],"edges":[],"sample_sizes":${value}}`],
+    datasets: [`${BUILDER}/datasets`, (value) => `{"dataset_name":"a","storage_format":"csv","x":${value}}`],
+    webhooks: [`${BUILDER}/webhook-endpoints`, (value) => `{"name":"a","x":${value}}`],
+    'arguments of tools': ['/mcp', (value) => mcp(`{"name":"list_datasets","arguments":${value}}`)],
+    'values in arguments of tools': ['/mcp', (value) => mcp(`{"name":"x","arguments":{"a":${value}}}`)],
+    'metadata of messages': ['/mcp', (value) => mcp(`{"name":"list_datasets","_meta":{"a":${value}}}`)],
+  }
+
+  const send = (path: string, raw: string) =>
+    api.call('POST', path, {
+      key: caller.key,
+      raw,
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        'x-account-id': caller.accountId,
+        'idempotency-key': crypto.randomUUID(),
+      },
+    })
+
+  for (const [surface, [path, bodyOf]] of Object.entries(SURFACES)) {
+    it(`hold the gateway's thread only briefly in ${surface}`, async () => {
+      for (const [shape, value] of Object.entries(SHAPES)) {
+        const before = process.threadCpuUsage()
+        const { status, text } = await send(path, bodyOf(value))
+        const { user, system } = process.threadCpuUsage(before)
+
+        assert.ok((user + system) / 1_000 < MAX_CPU_MS, `${shape}: ${(user + system) / 1_000} ms of CPU`)
+        assert.ok(status < 500, `${shape}: ${status} ${text}`)
+        if (TOO_MANY_NAMES.has(shape)) {
+          assert.equal(status, 413, `${shape}: ${text}`)
+          assert.match(text, /more than 20,000 different member names/)
+        }
+      }
+    })
+  }
+
+  it('are accepted by infer as tables of 10,000 rows and 20 columns', async () => {
+    const row = Object.fromEntries(Array.from({ length: 20 }, (_, nth) => [`column_${nth}`, nth / 7]))
+    const body = JSON.stringify({ input: { instances: Array.from({ length: 10_000 }, () => row) } })
+    const { status } = await send(`${BUILDER}/endpoints/${id}/infer`, body)
+
+    assert.equal(status, 404)
+  })
+
+  it('have a limit on members in arguments and messages of MCP', async () => {
+    const [allowed, tooMany] = [MAX_MESSAGE_MEMBERS - 10, MAX_MESSAGE_MEMBERS + 1].map(namesOf)
+    for (const [value, expected] of [
+      [allowed, 200],
+      [tooMany, 413],
+    ] as const) {
+      const args = await send('/mcp', mcp(`{"name":"list_datasets","arguments":${value}}`))
+      const meta = await send('/mcp', mcp(`{"name":"list_datasets","_meta":{"a":{"b":${value}}}}`))
+      const top = await send('/mcp', `{"method":"tools/list","id":1,"jsonrpc":"2.0",${value?.slice(1)}`)
+      for (const { status, text } of [args, meta]) assert.equal(status, expected, text)
+      assert.equal(top.status === 413, expected === 413, top.text)
+      if (expected === 413) assert.match(args.text, /at most 2,000 members/)
+    }
+  })
+
+  it('take turns above 64 KB, so that a small request of another account is answered in between', async () => {
+    const other = await api.account()
+    const table = filled('{"input":{"a":[', ']}}', (nth) => `{"a":${nth},"b":"text"}`, 0.5 * MIB)
+    let open = 12
+    const large = Array.from({ length: open }, () =>
+      send(`${BUILDER}/endpoints/${id}/infer`, table).then(() => (open -= 1)),
+    )
+    const { status } = await api.call('GET', `${BUILDER}/me`, { key: other.key })
+    assert.equal(status, 200)
+    assert.ok(open > 4, `${open} large requests were still open`)
+    await Promise.all(large)
+  })
+})
+
+describe('the weight of JSON', () => {
+  const weigh = (text: string) => weighJson(Buffer.from(text))
+
+  it('counts distinct names only', () => {
+    assert.equal(weigh('[{"a":1,"b":"c"},{"a":2,"b":"d"}]').names, 2)
+    assert.equal(weigh('["a:","b\\":",{"c" : "d"},{"e\\"f"\n:1}]').names, 2)
+    assert.equal(weigh(namesOf(5_000)).names, 5_000)
+    assert.ok(weigh(namesOf(MAX_JSON_NAMES + 100)).names > MAX_JSON_NAMES)
+    assert.equal(weigh(namesOf(MAX_JSON_NAMES)).names, MAX_JSON_NAMES)
+  })
+
+  it('is never plain for what the check of shapes refuses', () => {
+    const refused = [
+      '{"__proto__":1}',
+      '{"a":[{"\\u005f_proto__" : 1}]}',
+      '{"_\\u005fproto\\u005f_":1}',
+      '[1e999]',
+      '[-1E+400]',
+      `[${'9'.repeat(400)}]`,
+      `[${'9'.repeat(400)}.5]`,
+      '['.repeat(65) + ']'.repeat(65),
+      `${'{"a":'.repeat(65)}1${'}'.repeat(65)}`,
+    ]
+    for (const text of refused) {
+      assert.throws(() => checkShape(JSON.parse(text)), text)
+      assert.equal(weigh(text).isPlain, false, text)
+    }
+  })
+
+  it('is plain for ordinary values', () => {
+    const plain = ['{"a":[1.5e-7,true,false,null,"1e999"]}', '['.repeat(64) + ']'.repeat(64), '"__proto__"']
+    for (const text of plain) {
+      assert.doesNotThrow(() => checkShape(JSON.parse(text)), text)
+      assert.equal(weigh(text).isPlain, true, text)
+    }
+  })
+})
