@@ -49,6 +49,11 @@ class LongAnswer implements Disposable {
     if (bytes > SHORT_BYTES) this.#restMs = bytes / BYTES_PER_MS
   }
 
+  /** Pauses for this long after a response whose work, rather than its length, takes time. */
+  restForMs(ms: number): void {
+    this.#restMs = ms
+  }
+
   [Symbol.dispose](): void {
     if (this.#restMs > 0) setTimeout(() => this.#turn[Symbol.dispose](), this.#restMs).unref()
     else this.#turn[Symbol.dispose]()

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { Plan, PlanRequest } from '../../../schemas/cohort-plan.ts'
 import type { Database } from '../../tables.ts'
 
@@ -34,4 +34,38 @@ export async function findPlan(
     .where('account_id', '=', accountId)
     .executeTakeFirst()
   return row && { ...(row as unknown as { request: PlanRequest; plan: Plan }), expires_at: row.expires_at }
+}
+
+/**
+ * Returns whether an account may store another plan: it has fewer than `most`, if necessary after its expired ones are
+ * deleted. Plans that are stored at the same time may exceed the limit by their number.
+ */
+export async function hasRoomForPlan(
+  db: Kysely<Database>,
+  accountId: string,
+  most: number,
+): Promise<boolean> {
+  if ((await countPlans(db, accountId, most)) < most) return true
+  await db
+    .deleteFrom('cohort_plan')
+    .where('account_id', '=', accountId)
+    .where('expires_at', '<', sql<Date>`now()`)
+    .execute()
+  return (await countPlans(db, accountId, most)) < most
+}
+
+/** Counts the plans of an account, up to a limit. */
+async function countPlans(db: Kysely<Database>, accountId: string, limit: number): Promise<number> {
+  const { count } = await db
+    .selectFrom((eb) =>
+      eb
+        .selectFrom('cohort_plan')
+        .select('id')
+        .where('account_id', '=', accountId)
+        .limit(limit)
+        .as('counted'),
+    )
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow()
+  return count
 }

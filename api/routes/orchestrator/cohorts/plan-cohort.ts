@@ -1,8 +1,15 @@
 import * as planRepository from '../../../../db/repositories/cohorts/plans.ts'
+import { temporaryError } from '../../../../domain/errors.ts'
 import { Plan, PlanRequest } from '../../../../schemas/cohort-plan.ts'
 import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
 import { planRequest } from '../../../cohorts/plan-request.ts'
 import { route } from '../../../http/route.ts'
+
+/** A plan is valid for ten minutes, so this is three a second. */
+const MAX_PLANS = 2_000
+const RETRY_AFTER_S = 60
+/** Planning holds the gateway's only thread for up to 100 ms, so an account may spend a tenth of it on its plans. */
+const REST_FACTOR = 9
 
 export const planCohort = route({
   operationId: 'planCohort',
@@ -15,11 +22,22 @@ export const planCohort = route({
   body: PlanRequest,
   success: { status: 200, schema: Plan },
 
-  async handler({ caller: { accountId }, body }, services) {
-    const { db, now } = services
+  async handler({ caller: { accountId }, body, signal }, services) {
+    const { db, now, longAnswers } = services
+    using turn = await longAnswers.take(accountId, signal)
+    if (!(await planRepository.hasRoomForPlan(db, accountId, MAX_PLANS))) throw tooManyPlans()
+    const began = performance.now()
     await ensureSpacesOf(services, body)
     const { plan } = await planRequest(db, { accountId, request: body, now: now() })
     await planRepository.insertPlan(db, accountId, body, plan)
+    turn.restForMs((performance.now() - began) * REST_FACTOR)
     return plan
   },
 })
+
+const tooManyPlans = () =>
+  temporaryError(
+    'rate_limited',
+    `an account may have ${MAX_PLANS.toLocaleString('en')} plans that have not expired; run or reuse one, or try again when some have expired`,
+    RETRY_AFTER_S,
+  )
