@@ -24,6 +24,8 @@ export const UNUSABLE_LINE = 'its weights cannot be used'
 /** The exit status of a model server that cannot use the GPU that it was placed on, and the beginning of its line. */
 const NO_GPU_STATUS = 69
 const NO_GPU_LINE = 'it was placed on a GPU that it cannot use'
+/** The error of a chat server about the template of its model. */
+const TEMPLATE = /"the model's chat template refuses/
 const LAST_LINES = 20
 const HEALTH_POLL_MS = 200
 
@@ -142,7 +144,9 @@ export class ModelServer {
     }
     const text = await answer.body.text()
     if (answer.statusCode !== 200) {
-      throw new ModelServerError(`its first inference answered ${answer.statusCode}: ${text.slice(0, 500)}`)
+      const message = `its first inference answered ${answer.statusCode}: ${text.slice(0, 500)}`
+      // A template that refuses the simplest conversation refuses all, and loading again would not change it.
+      throw new ModelServerError(message, { isUnusable: answer.statusCode === 400 && TEMPLATE.test(text) })
     }
   }
 

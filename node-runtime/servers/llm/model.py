@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -27,6 +28,8 @@ logging.disable_progress_bar()
 
 # After each chunk of so many prompt tokens the server checks whether the caller has left.
 PREFILL_CHUNK = 256
+# Quantizations that the locked environment has kernels for.
+READABLE_QUANTIZATIONS = ("fp8", "mxfp4", "bitsandbytes")
 # The number of tokens at the end of a prompt that show whether it has begun a trace.
 PROMPT_END = 16
 
@@ -112,6 +115,18 @@ def find_model(folder: Path) -> Path:
     raise FileNotFoundError("there is no config.json")
 
 
+def check_quantization(folder: Path) -> None:
+    """Raises for weights that need kernels which the locked environment does not have; the library would ask
+    for packages that the user of a platform cannot add."""
+    quantization = json.loads((folder / "config.json").read_text("utf8")).get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    if method is not None and method not in READABLE_QUANTIZATIONS:
+        raise ValueError(
+            f"the weights are quantized with {method}, which this server cannot read: serve the model with vLLM, or "
+            "use the weights that are not quantized, or a GGUF"
+        )
+
+
 class LanguageModel:
     """Weights and tokenizer. Several threads may use them, each with its own generation."""
 
@@ -121,6 +136,7 @@ class LanguageModel:
         torch.set_num_threads(threads)
         self.device = torch.device("cuda" if is_on_gpu() else "cpu")
         self._layout: list[CacheLayer] | None = None
+        check_quantization(folder)
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._model = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, dtype="auto", use_safetensors=True

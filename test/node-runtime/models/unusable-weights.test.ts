@@ -37,14 +37,15 @@ async function spoilGguf(
   await writeFile(path, bytes)
 }
 
-async function spoilFolder(path: string, how: 'cut' | 'architecture'): Promise<void> {
+/** Spoils a folder in ways that its import does not see: it reads heads and names, and loads nothing. */
+async function spoilFolder(path: string, how: 'shape' | 'field' | 'template'): Promise<void> {
   await makeTinyLlm(path)
-  const [weights] = (await readdir(path)).filter((name) => name.endsWith('.safetensors'))
-  assert.ok(weights)
-  if (how === 'cut') return truncate(join(path, weights), 1_000)
+  if (how === 'template') return writeFile(join(path, 'chat_template.jinja'), '{% if messages %}')
   const config = join(path, 'config.json')
-  const content = JSON.parse(await readFile(config, 'utf8')) as object
-  await writeFile(config, JSON.stringify({ ...content, model_type: 'lemur' }))
+  const content = JSON.parse(await readFile(config, 'utf8')) as { intermediate_size: number }
+  const spoiled =
+    how === 'shape' ? { intermediate_size: content.intermediate_size + 8 } : { hidden_size: 'wide' }
+  await writeFile(config, JSON.stringify({ ...content, ...spoiled }))
 }
 
 for (const [server, require, cases] of [
@@ -63,8 +64,9 @@ for (const [server, require, cases] of [
     'PyTorch',
     requireLlm,
     [
-      ['cut', (path: string) => spoilFolder(path, 'cut')],
-      ['lemur', (path: string) => spoilFolder(path, 'architecture')],
+      ['shape', (path: string) => spoilFolder(path, 'shape')],
+      ['field', (path: string) => spoilFolder(path, 'field')],
+      ['template', (path: string) => spoilFolder(path, 'template')],
     ],
   ],
 ] as const) {
@@ -89,7 +91,7 @@ for (const [server, require, cases] of [
         await assert.rejects(
           world.node.parts.models.load(model.model_key),
           (err: Error & { code?: string }) =>
-            err.code === 'unusable' && /weights cannot be used/.test(err.message),
+            err.code === 'unusable' && /weights cannot be used|chat template/.test(err.message),
         )
 
         const reported = world.node.parts.models
