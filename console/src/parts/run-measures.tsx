@@ -24,16 +24,13 @@ interface RunMeasuresProps {
 export function RunMeasures({ run: { hyperparameters }, epochs, scalars }: RunMeasuresProps) {
   const best = bestOf(epochs)
   const share = hyperparameters['val_set_size']
-  const isStopped = Number(hyperparameters['early_stopping_epochs'] ?? 0) > 0
   return (
     <>
       {best && (
         <Text size="sm" my="xs">
           The validation loss was lowest after epoch {number(best.epoch)}, with {measure(best.val_loss)}, and
           has not been lower since.
-          {'early_stopping_epochs' in hyperparameters &&
-            !isStopped &&
-            ' The model is that of the last epoch; early stopping keeps the best one.'}
+          {'early_stopping_epochs' in hyperparameters && ' The model is that of this epoch.'}
         </Text>
       )}
       {scalars.some(([name]) => MEANING[name]) && typeof share === 'number' && share > 0 && (

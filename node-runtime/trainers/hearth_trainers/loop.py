@@ -79,9 +79,10 @@ class EpochLoop:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch of the final model: the last one, or the best with early stopping."""
-        if self._patience == 0 or not self.history:
-            return self.epoch
+        """The epoch of the final model: the one with the lowest validation loss, whether or not
+        the training stops early."""
+        if not self.history:
+            return 0
         losses = [entry["val_loss"] for entry in self.history]
         return losses.index(min(losses)) + 1
 
