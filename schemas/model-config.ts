@@ -157,7 +157,16 @@ export type ModelConfigDetail = Static<typeof ModelConfigDetail>
 
 /** The response to `GET /training/model-configs/{model_id}/schema`. */
 export const ModelConfigSchema = Type.Object(
-  { model_id: Type.String(), schema: HyperparameterSchema },
+  {
+    model_id: Type.String(),
+    schema: HyperparameterSchema,
+    aliases: Type.Optional(
+      Type.Record(Type.String(), Type.String(), {
+        description:
+          'Other spellings of hyperparameters that runs accept, with the name that each stands for',
+      }),
+    ),
+  },
   { $id: 'ModelConfigSchema' },
 )
 export type ModelConfigSchema = Static<typeof ModelConfigSchema>

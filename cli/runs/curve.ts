@@ -22,11 +22,12 @@ export function curve(series: readonly Series[], { width, height }: Area): strin
   if (all.length === 0) return []
   const steps = rangeOf(all.map(([step]) => step))
   const values = rangeOf(all.map(([, value]) => value))
+  const scale = isWide(values) ? logarithmic(values) : values
   const columns = Math.max(10, width - MARGIN - 2)
   const grid = Array.from({ length: height }, () => Array.from({ length: columns }, () => ' '))
   for (const [i, { points }] of [...drawn.entries()].toReversed()) {
     for (const [step, value] of points) {
-      const row = grid[Math.round((1 - values.share(value)) * (height - 1))]
+      const row = grid[Math.round((1 - scale.share(value)) * (height - 1))]
       if (row) row[Math.round(steps.share(step) * (columns - 1))] = MARKS[i] ?? ''
     }
   }
@@ -36,10 +37,28 @@ export function curve(series: readonly Series[], { width, height }: Area): strin
   })
   const axis = `${' '.repeat(MARGIN + 2)}${String(steps.least).padEnd(columns - String(steps.most).length)}${steps.most}`
   const legend = drawn.map(({ name, points }, i) => `${MARKS[i]} ${name} ${measure(points.at(-1)?.[1] ?? 0)}`)
-  return [...lines, axis, `${' '.repeat(MARGIN + 2)}${legend.join('   ')}`]
+  const note = scale === values ? [] : ['(logarithmic)']
+  return [...lines, axis, `${' '.repeat(MARGIN + 2)}${[...legend, ...note].join('   ')}`]
 }
 
-function rangeOf(numbers: readonly number[]) {
+/** A linear curve of such values would be a flat line after the first steps. */
+const LOGARITHMIC_RATIO = 100
+
+const isWide = ({ least, most }: Range): boolean => least > 0 && most / least >= LOGARITHMIC_RATIO
+
+function logarithmic({ least, most }: Range): Range {
+  const logs = rangeOf([Math.log(least), Math.log(most)])
+  return { least, most, share: (value) => logs.share(Math.log(value)) }
+}
+
+interface Range {
+  least: number
+  most: number
+  /** The share of the range below a value, from 0 to 1. */
+  share: (value: number) => number
+}
+
+function rangeOf(numbers: readonly number[]): Range {
   const [least, most] = [Math.min(...numbers), Math.max(...numbers)]
   return { least, most, share: (value: number) => (most === least ? 0 : (value - least) / (most - least)) }
 }

@@ -1,5 +1,7 @@
 import { InvalidArgumentError } from 'commander'
 import type { Hearth } from '../../client/index.ts'
+import { didYouMean } from '../../domain/nearest-name.ts'
+import { usageError } from '../cli-error.ts'
 
 /** Hyperparameters as they were typed. */
 export type Typed = Readonly<Record<string, string>>
@@ -18,7 +20,15 @@ export async function valuesOf(
   typed: Typed = {},
 ): Promise<Record<string, unknown>> {
   if (Object.keys(typed).length === 0) return {}
-  const { properties } = (await h.modelConfigs.schema(config)).schema
+  const { schema, aliases = {} } = await h.modelConfigs.schema(config)
+  const { properties } = schema
+  const names = [...Object.keys(properties), ...Object.keys(aliases)]
+  const wrong = Object.keys(typed).find((name) => !names.includes(name))
+  // A run ignores what it does not know, and would spend its time with the default.
+  if (wrong !== undefined) {
+    const hint = didYouMean(wrong, names) || `it has ${names.join(', ')}.`
+    throw usageError(`--param ${wrong}: ${config} has no such hyperparameter; ${hint}`)
+  }
   return Object.fromEntries(
     Object.entries(typed).map(([name, text]) => [
       name,

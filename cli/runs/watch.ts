@@ -83,6 +83,7 @@ class Drawing {
   #state = 'pending'
   #progress: RunProgress | null = null
   #lines: string[] = []
+  #lastEpoch = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor(screen: Screen, name: string) {
@@ -103,6 +104,7 @@ class Drawing {
 
   #measured(loss: EpochLoss): void {
     const { epoch } = loss
+    this.#lastEpoch = Math.max(this.#lastEpoch, epoch)
     for (const [name, value] of measuresOf(loss)) {
       const points = this.#measures.get(name) ?? new Map<number, number>()
       // An attempt that went on from a checkpoint measures some epochs again.
@@ -123,12 +125,18 @@ class Drawing {
       name,
       points: [...points].toSorted(([a], [b]) => a - b),
     }))
-    const head = [`${this.#name}: ${this.#state}`, ...(this.#progress ? [bar(this.#progress)] : [])].join(
-      '  ',
-    )
+    const progress = this.#progress && atLeast(this.#progress, this.#lastEpoch)
+    const head = [`${this.#name}: ${this.#state}`, ...(progress ? [bar(progress)] : [])].join('  ')
     const text = [head, ...curve(series, { width, height: CURVE_HEIGHT }), ...this.#lines]
     this.#draw(text.join('\n'))
   }
+}
+
+/** Measures arrive faster than progress, which a gateway reports a few times a minute. */
+function atLeast(progress: RunProgress, epoch: number): RunProgress {
+  const { step, of } = progress
+  if (of === 0 || epoch <= step || epoch > of) return progress
+  return { ...progress, step: epoch, pct: Math.max(progress.pct, Math.floor((100 * epoch) / of)) }
 }
 
 function bar({ pct, step, of, eta_s: left }: RunProgress): string {

@@ -326,6 +326,11 @@ describe('hearth runs', () => {
     [['train', 'tabular-regression', '--dataset', ID], /dataset/, 2],
     [['train', 'tabular-regression', '--dataset', ID, '-p', 'epochs'], /name=value, such as epochs=50/, 2],
     [
+      ['train', 'tabular-regression', '--dataset', ID, '-p', 'epoch=3'],
+      /epoch: .*did you mean "epochs"\?/,
+      2,
+    ],
+    [
       ['train', 'tabular-regression', '--dataset', ID, '--base', 'x'],
       /version:<version_id>, run:<run_id>/,
       2,

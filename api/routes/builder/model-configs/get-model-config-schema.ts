@@ -13,6 +13,7 @@ export const getModelConfigSchema = route({
   errors: ['not_found'],
 
   handler({ params: { model_id } }, { catalog }) {
-    return { model_id, schema: requireModel(catalog, model_id).schema }
+    const { schema, config } = requireModel(catalog, model_id)
+    return { model_id, schema, aliases: config.aliases }
   },
 })
