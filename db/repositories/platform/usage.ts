@@ -7,6 +7,9 @@ import { moveLevels } from '../endpoints/levels.ts'
 /** The number of rows that one step folds. */
 export const FOLD_BATCH = 10_000
 const FOLD_LOCK = 7_301_112
+/** The number of stages of cohorts in a delta: the time of a stage is counted without a task. */
+const STAGES = sql`(enqueued = 0 and succeeded = 0 and failed = 0 and expired = 0 and inference_ms > 0)::int`
+
 /** Totals stop here, below the range of a bigint. */
 const MOST_TOTAL = 9_000_000_000_000_000
 /** The mean latency and the share of failures of an endpoint cover about this many of its last inferences. */
@@ -28,7 +31,7 @@ export async function noteLatency(
  * takes a delta and adds it, so each counts once. An advisory lock lets one folder work at a time, and others find
  * nothing to do, so they never deadlock on the totals. A count beyond any real inference, which a node invented or an
  * earlier version accepted, is reduced to the largest possible one, so that it never blocks the others. A delta with a
- * time alone is that of one stage of a cohort, which is no request. The levels of the endpoints move in the same
+ * time alone is that of one stage of a cohort: a request to the endpoint, and none of the account. The levels of the endpoints move in the same
  * transaction, so none is left behind.
  */
 export async function foldUsage(
@@ -47,6 +50,7 @@ export async function foldUsage(
         )) returning *
       ), sound as (
         select account_id, endpoint_id, enqueued, succeeded, failed, expired, created_at, key_id, cost_micro,
+          ${STAGES} as stages,
           least(greatest(tokens, 0), greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint) as tokens,
           least(greatest(inference_ms, 0), greatest(succeeded, 1) * ${MOST_INFERENCE_MS}::float8) as inference_ms,
           not (tokens >= 0 and tokens <= greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint
@@ -57,7 +61,7 @@ export async function foldUsage(
           sum(expired) as expired
         from sound group by account_id
       ), by_endpoint as (
-        select endpoint_id, sum(enqueued) as requests, sum(tokens) as tokens, max(created_at) as used_at,
+        select endpoint_id, sum(enqueued + stages) as requests, sum(tokens) as tokens, max(created_at) as used_at,
           sum(succeeded) as succeeded, sum(failed) as failed, sum(succeeded + failed) as ended,
           sum(greatest(succeeded, 1)) filter (where inference_ms > 0) as measured,
           sum(inference_ms) / nullif(sum(greatest(succeeded, 1)) filter (where inference_ms > 0), 0) as mean_ms
@@ -92,4 +96,21 @@ export async function foldUsage(
     await moveLevels(trx, rows[0]?.used ?? [], now)
     return { taken: Number(rows[0]?.taken ?? 0), absurd: Number(rows[0]?.absurd ?? 0) }
   })
+}
+
+/** What was counted of an endpoint and is not yet in its totals. */
+export interface UnfoldedUse {
+  requests: number
+  tokens: number
+  usedAt: Date | null
+}
+
+/** Reads the requests to an endpoint of the last seconds, which are folded into its totals a few times a minute. */
+export async function readUnfolded(db: Kysely<Database>, endpointId: string): Promise<UnfoldedUse> {
+  const { rows } = await sql<UnfoldedUse>`
+    select coalesce(sum(enqueued + ${STAGES}), 0)::bigint as requests,
+      least(coalesce(sum(greatest(tokens, 0)), 0), ${MOST_TOTAL}::bigint)::bigint as tokens, max(created_at) as "usedAt"
+    from usage_delta where endpoint_id = ${endpointId}`.execute(db)
+  const { requests, tokens, usedAt } = rows[0] ?? { requests: 0, tokens: 0, usedAt: null }
+  return { requests: Number(requests), tokens: Number(tokens), usedAt }
 }

@@ -1,3 +1,5 @@
+import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { Endpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { usableEndpoint } from './access.ts'
@@ -16,8 +18,23 @@ export const getEndpoint = route({
   errors: ['not_found', 'forbidden'],
 
   async handler({ caller: { accountId }, params: { endpoint_id } }, services) {
-    const row = await usableEndpoint(services.db, accountId, endpoint_id)
+    const stored = await usableEndpoint(services.db, accountId, endpoint_id)
+    const row = withUnfolded(stored, await usageRepository.readUnfolded(services.db, stored.id))
     const readiness = await readinessOf(services, [row], accountId)
     return presentEndpoint(row, { accountId, config: services.config, readiness: readiness(row) })
   },
 })
+
+/** A person who has just called the endpoint looks whether the call was counted. */
+function withUnfolded(
+  row: EndpointRow,
+  { requests, tokens, usedAt }: usageRepository.UnfoldedUse,
+): EndpointRow {
+  const last = [row.last_used_at, usedAt].filter((time) => time !== null)
+  return {
+    ...row,
+    total_requests: row.total_requests + requests,
+    total_tokens_processed: row.total_tokens_processed + tokens,
+    last_used_at: last.length > 0 ? new Date(Math.max(...last.map(Number))) : null,
+  }
+}

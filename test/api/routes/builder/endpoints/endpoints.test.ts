@@ -164,6 +164,9 @@ describe('GET /endpoints (4.5)', () => {
       .values(Array.from({ length: 500 }, () => delta))
       .execute()
 
+    const stage = { account_id: mine.accountId, endpoint_id: endpoint.id, inference_ms: 3 }
+    await db.insertInto('usage_delta').values([stage, stage]).execute()
+    const before = await api.call('GET', `${PATH}/busy`, { key: mine.key })
     await Promise.all([
       usageRepository.foldUsage(db),
       usageRepository.foldUsage(db),
@@ -172,7 +175,11 @@ describe('GET /endpoints (4.5)', () => {
     await usageRepository.foldUsage(db)
 
     const { body } = await api.call('GET', `${PATH}/busy`, { key: mine.key })
-    assert.deepEqual([body.total_requests, body.total_tokens_processed], [500, 3500])
+    // Stages of cohorts are requests to the endpoint, and no tasks of the account.
+    for (const { total_requests, total_tokens_processed, last_used_at } of [before.body, body]) {
+      assert.deepEqual([total_requests, total_tokens_processed], [502, 3500])
+      assert.notEqual(last_used_at, null)
+    }
     assert.notEqual(body.last_used_at, null)
     const total = await db.selectFrom('usage_total').selectAll().executeTakeFirstOrThrow()
     assert.deepEqual([total.enqueued, total.succeeded, total.failed], [500, 500, 0])
