@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { TSchema } from 'typebox'
+import { VERSION } from '../../platform/version.ts'
 import { ErrorBody, OpenAiErrorBody, ValidationErrorBody } from '../../schemas/common.ts'
 import { ERROR_STATUS, type ErrorCode } from '../../schemas/errors.ts'
 import { McpErrorBody } from '../../schemas/mcp.ts'
@@ -76,7 +77,7 @@ export function toOpenApi(
     openapi: '3.1.0',
     info: {
       title: 'Hearth',
-      version: '0.1.0',
+      version: VERSION,
       description: 'Datasets, training, inference on a pool of nodes, and their operation.',
     },
     servers: [{ url: '/' }],

@@ -25,6 +25,18 @@ export const consolePages = DEPTHS.map(([operationId, path]) =>
   }),
 )
 
+/** A person who opens the address that `npm start` prints expects a page. */
+export const getRoot = route({
+  operationId: 'getRoot',
+  summary: 'The console under the bare address of the gateway',
+  method: 'GET',
+  path: '/',
+  auth: 'none',
+  internal: true,
+  success: { status: 302 },
+  handler: () => reply(302, undefined, { location: 'console/' }),
+})
+
 export const getConsoleFolder = route({
   operationId: 'getConsoleFolder',
   summary: 'The console under the address that people may type',

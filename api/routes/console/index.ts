@@ -1,6 +1,11 @@
 import type { AnyRoute } from '../../http/route.ts'
 import { getConsoleAsset } from './get-console-asset.ts'
-import { consolePages, getConsoleFolder } from './get-console.ts'
+import { consolePages, getConsoleFolder, getRoot } from './get-console.ts'
 
 /** The console (`console/`): one document under every address, and its assets. */
-export const consoleRoutes: readonly AnyRoute[] = [getConsoleFolder, ...consolePages, getConsoleAsset]
+export const consoleRoutes: readonly AnyRoute[] = [
+  getRoot,
+  getConsoleFolder,
+  ...consolePages,
+  getConsoleAsset,
+]

@@ -3,6 +3,7 @@ import type { AnyRoute } from '../../http/route.ts'
 import { getDocsFile } from './get-docs-file.ts'
 import { getDocsFolder } from './get-docs-folder.ts'
 import { getDocs } from './get-docs.ts'
+import { getFavicon } from './get-favicon.ts'
 import { getOpenApiOf } from './get-open-api.ts'
 
 /** `/openapi.json` and the page that shows it. */
@@ -11,4 +12,5 @@ export const docsRoutes = (families: readonly Family[]): readonly AnyRoute[] => 
   getDocs,
   getDocsFolder,
   getDocsFile,
+  getFavicon,
 ]

@@ -30,6 +30,7 @@ export const START = `SwaggerUIBundle({
   url: 'openapi.json',
   dom_id: '#ui',
   deepLinking: true,
+  filter: true,
   validatorUrl: null,
   persistAuthorization: false,
 })
