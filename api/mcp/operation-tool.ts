@@ -64,11 +64,18 @@ export function checked<S extends TSchema>(
 ): Tool['call'] {
   const check = jsonCheck('body', input)
   return async (args, context) => {
+    const { log, rawBody } = context.request
+    let valid: Static<S>
     try {
-      const isLarge = context.request.rawBody.length > LARGE_BYTES
-      return await call(check(args, isLarge) as Static<S>, context)
+      valid = check(args, rawBody.length > LARGE_BYTES) as Static<S>
     } catch (err) {
-      return failed(err, context.request.log, { args, ...(names && { names }) })
+      return failed(err, log, { args })
+    }
+    try {
+      return await call(valid, context)
+    } catch (err) {
+      // Only the operation has other names; a fault of the arguments has those of the caller.
+      return failed(err, log, { args, ...(names && { names }) })
     }
   }
 }
