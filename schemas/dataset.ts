@@ -36,6 +36,11 @@ export const Dataset = Type.Object(
     total_size_bytes: Count,
     visibility: DatasetVisibility,
     columns: Type.Optional(Nullable(Type.Array(DatasetColumn))),
+    is_reading: Type.Optional(
+      Type.Boolean({
+        description: 'Whether its file has arrived and is being read; `pending` without it waits for one',
+      }),
+    ),
     error_message: Nullable(Type.String()),
     created_at: Timestamp,
   },

@@ -13,6 +13,7 @@ import { useDisclosure } from '@mantine/hooks'
 import { useQueryClient } from '@tanstack/react-query'
 import { Link, Outlet, useRouterState } from '@tanstack/react-router'
 import { useEffect } from 'react'
+import { Connection } from './parts/connection.tsx'
 import { Icon, type IconName } from './parts/icon.tsx'
 import { setKey } from './session.ts'
 import { useMe } from './use-may.ts'
@@ -87,6 +88,7 @@ export function Shell() {
         </AppShell.Section>
       </AppShell.Navbar>
       <AppShell.Main id="content" tabIndex={-1}>
+        <Connection />
         <Outlet />
       </AppShell.Main>
     </AppShell>

@@ -51,8 +51,9 @@ const TASK: Of<Task['status']> = {
   ],
 }
 
-const DATASET: Of<Dataset['status']> = {
-  pending: ['wait', 'Reading the file', 'It can be trained on once its file has been read.'],
+const DATASET: Of<Dataset['status'] | 'reading'> = {
+  pending: ['wait', 'Waiting for a file', 'Upload a file to it, or delete it.'],
+  reading: ['wait', 'Reading the file', 'It can be trained on once its file has been read.'],
   ready: ['good', 'Ready'],
   failed: ['bad', 'Failed', 'Mend the file, and upload it again.'],
 }
@@ -209,6 +210,10 @@ export const STATES = {
   found: FOUND,
 }
 export type Stateful = keyof typeof STATES
+
+/** The state of a dataset tells whether a file is there to be read. */
+export const datasetState = ({ status, is_reading }: Dataset): string =>
+  status === 'pending' && is_reading ? 'reading' : status
 
 /** A state that a newer gateway names is shown by its name. */
 export const wordsOf = (as: Stateful, state: string): Words =>

@@ -24,9 +24,13 @@ describe('keys in the console', function () {
     const box = await tab.page.locator('pre').boundingBox()
     assert.ok(box && box.y >= 0 && box.y + box.height <= 900, JSON.stringify(box))
     const key = (await tab.page.locator('pre').textContent()) ?? ''
+    await tab.page.getByRole('button', { name: 'Copy key' }).waitFor()
+    const tools = { name: 'for tools', tools: ['sales-*'] }
+    await on.api.call('POST', '/api/builder/v1/keys', { key: on.caller.key, body: tools })
+    await tab.page.getByRole('row', { name: /for tools.*only the tools sales-\*/ }).waitFor()
 
     const { body } = await me(key)
-    assert.deepEqual([body.role, body.key.limits], ['viewer', { requests_per_minute: 5 }])
+    assert.deepEqual([body.role, body.key.limits], ['operator', { requests_per_minute: 5 }])
     const days = (Date.parse(body.key.expires_at) - Date.now()) / 86_400_000
     assert.ok(days > 29.9 && days <= 30, `${days} days`)
     const row = tab.page.getByRole('table', { name: 'keys' }).getByRole('row', { name: /for the shop/ })

@@ -8,6 +8,7 @@ import { DeleteDataset } from '../parts/delete-dataset.tsx'
 import { Facts } from '../parts/facts.tsx'
 import { Failure, Loading, Page, Panel } from '../parts/page.tsx'
 import { State, StateNote } from '../parts/state.tsx'
+import { datasetState } from '../states.ts'
 import type { Dataset, DatasetPreview, PreviewValue } from '../types.ts'
 import { useApi } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -27,10 +28,10 @@ export function DatasetPage() {
   return (
     <Page
       title={data.dataset_name}
-      lead={<State as="dataset" of={data.status} />}
+      lead={<State as="dataset" of={datasetState(data)} />}
       actions={<DeleteDataset dataset={data} onDone={() => navigate({ to: '/datasets' })} />}
     >
-      <StateNote as="dataset" of={data.status} why={data.error_message} />
+      <StateNote as="dataset" of={datasetState(data)} why={data.error_message} />
       <Panel title="Details">
         <Facts
           of={{

@@ -9,6 +9,7 @@ import { DeleteDataset } from '../parts/delete-dataset.tsx'
 import { Time } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Failure, Page, Panel } from '../parts/page.tsx'
+import { datasetState } from '../states.ts'
 import type { Dataset, StorageFormat } from '../types.ts'
 import { useApi, useSortedPages } from '../use-api.ts'
 import { useMay } from '../use-may.ts'
@@ -53,7 +54,7 @@ export function Datasets() {
           },
           {
             head: 'State',
-            state: ({ status }) => ({ as: 'dataset', of: status }),
+            state: (dataset) => ({ as: 'dataset', of: datasetState(dataset) }),
           },
           { head: 'Format', cell: ({ storage_format }) => storage_format },
           { head: 'Rows', align: 'right', cell: ({ num_samples }) => number(num_samples) },

@@ -16,10 +16,9 @@ const COLOURS = {
   dark: ['#9cc2ff', '#ffab70', '#7ddc96', '#d0a8ff', '#f2d06b', '#ff9dc0', '#6fd6dc', '#c9c9c9'],
 }
 const HEIGHT = 280
-/** A loss of billions has to fit beside the chart. */
+/** A loss of billions has to fit next to the chart. */
 const short = new Intl.NumberFormat('en', {
   notation: 'compact',
-  compactDisplay: 'long',
   maximumSignificantDigits: 4,
 })
 /** uPlot leaves out some of the figures of a logarithmic scale. */
@@ -55,7 +54,8 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
     if (!element) return
     const ink = scheme === 'dark' ? '#c9c9c9' : '#495057'
     const grid = { stroke: scheme === 'dark' ? '#3b3b3b' : '#e3e6e9', width: 1 }
-    const axis = { stroke: ink, grid, ticks: grid }
+    const font = `12px ${getComputedStyle(element).fontFamily}`
+    const axis = { stroke: ink, grid, ticks: grid, font, labelFont: font }
     const made = new uPlot(
       {
         width: element.clientWidth,
@@ -65,9 +65,9 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
           { ...axis, label: xName, labelSize: 20 },
           {
             ...axis,
-            size: 80,
+            size: 64,
             values: (_plot, ticks) => ticks.map(figure),
-            ...(isLog && { label: 'Logarithmic', labelSize: 20 }),
+            ...(isLog && { label: 'Logarithmic', labelSize: 24 }),
           },
         ],
         // Away from the chart the legend shows the end of each line.

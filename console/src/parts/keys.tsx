@@ -1,4 +1,4 @@
-import { Alert, Button, Code, Group, Select, Stack, Text, TextInput } from '@mantine/core'
+import { Alert, Button, Group, Select, Stack, Text, TextInput } from '@mantine/core'
 import { type FormEvent, useState } from 'react'
 import { BUILDER, client } from '../api.ts'
 import { number } from '../format.ts'
@@ -6,6 +6,7 @@ import type { ApiKey, CreateApiKey, KeyLimits } from '../types.ts'
 import { useAction } from '../use-action.ts'
 import { useApi } from '../use-api.ts'
 import { useMay, useMe } from '../use-may.ts'
+import { CodeText } from './code.tsx'
 import { DataTable } from './data-table.tsx'
 import { Time } from './facts.tsx'
 import { Failure, Panel } from './page.tsx'
@@ -44,7 +45,7 @@ function KeyPanel() {
           { head: 'Name', cell: ({ name }) => name },
           { head: 'Ends in', cell: ({ hint }) => <span className="mono">{hint}</span> },
           { head: 'Role', cell: ({ role }) => role },
-          { head: 'Limits', cell: ({ limits }) => wordsOf(limits) },
+          { head: 'Limits', cell: (key) => limitsInWords(key) },
           { head: 'Ends', cell: ({ expires_at }) => <Time at={expires_at} /> },
           { head: 'Last used', cell: ({ last_used_at }) => <Time at={last_used_at} /> },
           {
@@ -77,17 +78,16 @@ function KeyPanel() {
   )
 }
 
-function wordsOf(limits: KeyLimits | null): string {
-  if (!limits) return 'none'
-  const { requests_per_minute, tokens_per_minute, budget_credits_per_month, models } = limits
-  return [
+function limitsInWords({ limits, tools }: Pick<ApiKey, 'limits' | 'tools'>): string {
+  const { requests_per_minute, tokens_per_minute, budget_credits_per_month, models } = limits ?? {}
+  const words = [
+    tools && `only the tools ${tools.join(', ')}, by actions and MCP`,
     requests_per_minute !== undefined && `${number(requests_per_minute)} requests a minute`,
     tokens_per_minute !== undefined && `${number(tokens_per_minute)} tokens a minute`,
     budget_credits_per_month !== undefined && `${number(budget_credits_per_month)} credits a month`,
     models && `only ${models.join(', ')}`,
   ]
-    .filter(Boolean)
-    .join('; ')
+  return words.filter(Boolean).join('; ') || 'none'
 }
 
 const ROLES = {
@@ -110,7 +110,7 @@ interface Wanted {
 
 const BLANK: Wanted = {
   name: '',
-  role: 'viewer',
+  role: 'operator',
   days: '',
   requests: '',
   tokens: '',
@@ -185,7 +185,7 @@ function NewKey() {
           closeButtonLabel="Forget the key"
           onClose={() => setMade(undefined)}
         >
-          <Code block>{made}</Code>
+          <CodeText text={made} label="key" />
         </Alert>
       )}
       <form onSubmit={submit}>

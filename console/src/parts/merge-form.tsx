@@ -1,27 +1,69 @@
 import { Button, Group, MultiSelect, Select, Stack, Text, TextInput } from '@mantine/core'
 import { useNavigate } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
-import { BUILDER, client } from '../api.ts'
-import type { Model } from '../types.ts'
+import { BUILDER, client, withQuery } from '../api.ts'
+import type { Endpoint, Model, Run } from '../types.ts'
 import { useAction } from '../use-action.ts'
-import { usePages } from '../use-api.ts'
+import { useApi, usePages } from '../use-api.ts'
 import { Failure, Panel } from './page.tsx'
 
 const METHODS = {
-  adapter_merge: 'Adapters are added to their base.',
-  slerp: 'Two models are mixed along an arc.',
-  ties: 'Differences from the base are mixed where their signs agree.',
-  dare: 'A random part of the differences from the base is mixed.',
+  adapter_merge: ['Adapter merge', 'Adds adapters to their base.'],
+  slerp: ['SLERP', 'Spherical interpolation of two models.'],
+  ties: ['TIES', 'Mixes the differences from the base where their signs agree.'],
+  dare: ['DARE', 'Mixes a random part of the differences from the base.'],
 } as const
 type Method = keyof typeof METHODS
 /** A list in a picker must not grow without end; others are named by the id of their version. */
 const OFFERED = 100
+/** The configs of runs whose result is a language model, or an adapter of one; the others cannot be merged. */
+const LANGUAGE_MODEL = /^llm-/
+const OTHER_MODEL = /^(?:tabular|time-series|text-classification|embedding)/
+const CHAT_TASK_TYPES = new Set(['chat', 'code', 'text-generation'])
 
-const refOf = (version_id: string) => ({ type: 'model_version' as const, version_id })
+interface Offer {
+  value: string
+  label: string
+}
+
+/** The value of an offer names what it refers to: `version:<id>` or `job:<id>`. */
+function refOf(value: string) {
+  const [kind, id = ''] = value.split(':')
+  return kind === 'job'
+    ? { type: 'job' as const, job_id: id }
+    : { type: 'model_version' as const, version_id: id }
+}
+
+/** The language models that the account can merge: registered ones, imported ones by their endpoints, results of runs. */
+function useMergeable(): { offered: Offer[]; error: Error | null } {
+  const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', { limit: OFFERED })
+  const endpoints = useApi<{ endpoints: Endpoint[] }>(withQuery(`${BUILDER}/endpoints`, { limit: OFFERED }))
+  const runs = usePages<'runs', Run>(`${BUILDER}/training/runs`, 'runs', {
+    status: 'completed',
+    limit: OFFERED,
+  })
+  const registered = (models.rows ?? []).flatMap(({ name, latest_version: latest }) =>
+    latest && !OTHER_MODEL.test(latest.model_config_id)
+      ? [{ value: `version:${latest.version_id}`, label: `${name}: ${latest.name}` }]
+      : [],
+  )
+  const served = (endpoints.data?.endpoints ?? []).flatMap(({ name, version_id, task_type }) =>
+    version_id !== null && CHAT_TASK_TYPES.has(task_type)
+      ? [{ value: `version:${version_id}`, label: `${name} (endpoint)` }]
+      : [],
+  )
+  const made = (runs.rows ?? []).flatMap(({ job_id, job_name, job_type, model_config_id: config }) =>
+    job_type === 'merge' || LANGUAGE_MODEL.test(config)
+      ? [{ value: `job:${job_id}`, label: `${job_name} (${job_type === 'merge' ? 'merge' : 'run'})` }]
+      : [],
+  )
+  const byValue = new Map([...made, ...served, ...registered].map((offer) => [offer.value, offer]))
+  return { offered: [...byValue.values()].toReversed(), error: models.error ?? endpoints.error ?? runs.error }
+}
 
 /** Merges versions of the account's models. */
 export function MergeForm() {
-  const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', { limit: OFFERED })
+  const { offered, error } = useMergeable()
   const navigate = useNavigate()
   const { run, isBusy, problem } = useAction()
   const [name, setName] = useState('')
@@ -29,9 +71,6 @@ export function MergeForm() {
   const [base, setBase] = useState<string | null>(null)
   const [parts, setParts] = useState<string[]>([])
   const [weights, setWeights] = useState('')
-  const offered = (models.rows ?? []).flatMap(({ name: model, latest_version: latest }) =>
-    latest ? [{ value: latest.version_id, label: `${model}: ${latest.name}` }] : [],
-  )
   const given = weights.split(',').flatMap((text) => (text.trim() === '' ? [] : [Number(text)]))
   const areWeightsWrong = given.some(Number.isNaN) || (given.length > 0 && given.length !== parts.length)
 
@@ -64,16 +103,16 @@ export function MergeForm() {
             />
             <Select
               label="Method"
-              data={Object.keys(METHODS)}
+              data={Object.entries(METHODS).map(([value, [label]]) => ({ value, label }))}
               value={method}
               onChange={(chosen) => chosen && setMethod(chosen as Method)}
               allowDeselect={false}
-              description={METHODS[method]}
+              description={METHODS[method][1]}
               w={320}
             />
           </Group>
           <Select
-            label={method === 'slerp' ? 'Base (not needed)' : 'Base'}
+            label={method === 'slerp' ? 'Base (optional)' : 'Base'}
             data={offered}
             value={base}
             onChange={setBase}
@@ -101,7 +140,7 @@ export function MergeForm() {
           <Text size="sm" c="dimmed">
             The result is a candidate. It becomes ready once its test has passed.
           </Text>
-          {models.error && <Failure error={models.error} what="list of models" />}
+          {error && <Failure error={error} what="list of models" />}
           {problem && <Failure error={problem} what="merge" />}
           <Group>
             <Button type="submit" loading={isBusy} disabled={parts.length === 0 || areWeightsWrong}>

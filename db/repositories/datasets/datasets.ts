@@ -138,6 +138,22 @@ export async function insertUpload(
   await db.insertInto('dataset_upload').values(upload).execute()
 }
 
+/** Returns the ids of those datasets whose file has arrived and is being read. */
+export async function findReading(
+  db: Kysely<Database>,
+  datasets: readonly Pick<DatasetRow, 'id' | 'status'>[],
+): Promise<ReadonlySet<string>> {
+  const pending = datasets.filter(({ status }) => status === 'pending').map(({ id }) => id)
+  if (pending.length === 0) return new Set()
+  const rows = await db
+    .selectFrom('dataset_upload')
+    .select('dataset_id')
+    .where('dataset_id', 'in', pending)
+    .where('status', '=', 'ingesting')
+    .execute()
+  return new Set(rows.map(({ dataset_id }) => dataset_id))
+}
+
 /** Finds an upload whose dataset belongs to this account and is not deleted. */
 export function findUpload(
   db: Kysely<Database>,

@@ -16,6 +16,6 @@ export const getDataset = route({
   async handler({ caller, params }, { db }) {
     const row = await datasetRepository.findUsableDataset(db, caller.accountId, params.dataset_id)
     if (!row) throw noDataset()
-    return presentDataset(row)
+    return presentDataset(row, await datasetRepository.findReading(db, [row]))
   },
 })

@@ -21,6 +21,7 @@ export const listDatasets = route({
       (request) => datasetRepository.listDatasets(db, caller.accountId, { ...request, status }),
       (row) => row.dataset_name,
     )
-    return { datasets: page.items.map(presentListed), next_cursor: page.next_cursor }
+    const reading = await datasetRepository.findReading(db, page.items)
+    return { datasets: page.items.map((row) => presentListed(row, reading)), next_cursor: page.next_cursor }
   },
 })

@@ -3,11 +3,14 @@ import type { DatasetRow } from '../../../../db/tables/datasets.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Dataset } from '../../../../schemas/dataset.ts'
 
-/** Returns a dataset in full. */
-export const presentDataset = (row: DatasetRow): Dataset => ({ ...presentListed(row), columns: row.columns })
+/** Returns a dataset in full; `reading` has the ids of those whose file is being read. */
+export const presentDataset = (row: DatasetRow, reading: ReadonlySet<string> = new Set()): Dataset => ({
+  ...presentListed(row, reading),
+  columns: row.columns,
+})
 
 /** Returns a dataset as a list shows it; counts are numbers from the start. */
-export const presentListed = (row: ListedDataset): Dataset => ({
+export const presentListed = (row: ListedDataset, reading: ReadonlySet<string>): Dataset => ({
   dataset_id: row.id,
   account_id: row.account_id,
   dataset_name: row.dataset_name,
@@ -17,6 +20,7 @@ export const presentListed = (row: ListedDataset): Dataset => ({
   num_samples: row.num_samples ?? 0,
   total_size_bytes: row.total_size_bytes ?? 0,
   visibility: row.visibility,
+  is_reading: reading.has(row.id),
   error_message: row.error_message,
   created_at: row.created_at.toISOString(),
 })

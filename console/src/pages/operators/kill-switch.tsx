@@ -20,23 +20,27 @@ function KillSwitchPanel() {
   const { data, error } = useApi<KillSwitch>(`${ADMIN}/killswitch/status`, { every: 2_000 })
   const [reason, setReason] = useState('')
   const [problem, setProblem] = useState<Error>()
+  const [isSure, setSure] = useState(false)
   const queries = useQueryClient()
   if (!data) return <Loading error={error} what="kill switch" />
 
   async function submit(event: FormEvent) {
     event.preventDefault()
+    // One press of Enter must not stop the whole platform.
+    if (!data?.active && !isSure) return setSure(true)
     const action = data?.active ? 'deactivate' : 'activate'
     await call(`${ADMIN}/killswitch/${action}?${new URLSearchParams({ reason }).toString()}`, {
       method: 'POST',
     })
     setReason('')
+    setSure(false)
     await queries.invalidateQueries()
   }
   return (
-    <Panel title={data.active ? 'On: no new work is admitted' : 'Off: work is admitted'}>
+    <Panel title={data.active ? 'All new work is blocked' : 'Normal operation'}>
       <Facts
         of={{
-          'Gateways that know': `${data.gateways.acknowledged} of ${data.gateways.live}`,
+          'Gateways in sync': `${data.gateways.acknowledged} of ${data.gateways.live}`,
           Reason: data.reason ?? '–',
           Changed: <Time at={data.changed_at} />,
           By: data.actor ?? '–',
@@ -48,13 +52,27 @@ function KillSwitchPanel() {
           <TextInput
             label="Reason"
             value={reason}
-            onChange={(event) => setReason(event.currentTarget.value)}
+            onChange={(event) => {
+              setReason(event.currentTarget.value)
+              setSure(false)
+            }}
             required
             w={320}
           />
-          <Button type="submit" variant="default">
-            {data.active ? 'Admit work again' : 'Refuse new work'}
-          </Button>
+          {data.active ? (
+            <Button type="submit" variant="default">
+              Resume
+            </Button>
+          ) : (
+            <Button type="submit" color="red" variant={isSure ? 'filled' : 'outline'}>
+              {isSure ? 'Stop all new work for every account' : 'Stop all new work…'}
+            </Button>
+          )}
+          {isSure && (
+            <Button variant="default" onClick={() => setSure(false)}>
+              Cancel
+            </Button>
+          )}
         </Group>
       </form>
     </Panel>

@@ -106,7 +106,7 @@ describe('the OpenAI surface of models of texts', function () {
         body.error.message,
         /has the token id \d+, which is not in the vocabulary .*Send the text itself/,
       )
-      assert.equal(body.error.param, 'input')
+      assert.match(body.error.param, /^input/)
     }
   })
 

@@ -1,0 +1,28 @@
+import { Alert } from '@mantine/core'
+import { type QueryCache, useQueryClient } from '@tanstack/react-query'
+import { useCallback, useSyncExternalStore } from 'react'
+import { HearthError } from '../api.ts'
+
+const isUnanswered = (error: unknown): boolean => error instanceof HearthError && error.status === 0
+
+/** True while the last attempt of something that is shown got no answer at all. */
+const isLost = (cache: QueryCache): boolean =>
+  cache
+    .getAll()
+    .some(
+      (query) =>
+        query.isActive() && (isUnanswered(query.state.fetchFailureReason) || isUnanswered(query.state.error)),
+    )
+
+/** Says on every page that the platform cannot be reached; the data of before stay visible, so nothing else shows it. */
+export function Connection() {
+  const cache = useQueryClient().getQueryCache()
+  const subscribe = useCallback((notify: () => void) => cache.subscribe(notify), [cache])
+  const lost = useSyncExternalStore(subscribe, () => isLost(cache))
+  if (!lost) return null
+  return (
+    <Alert role="status" color="red" variant="filled" mb="md" title="Connection lost">
+      The platform does not answer. What you see may be out of date; retrying.
+    </Alert>
+  )
+}
