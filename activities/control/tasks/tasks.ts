@@ -28,7 +28,10 @@ export interface TaskPlacement {
   spent: boolean
   modelKey: string
   accountId: string
-  /** The shared queue to try first, where any of its nodes will do. Only shared nodes poll these queues. */
+  /**
+   * The shared queue to try first, where any of its nodes will do. Only shared nodes poll these queues. Workers up to
+   * 0.12 also returned `cached`, which histories still contain.
+   */
   shared?: 'warm' | 'cached'
   /** The best node; absent when no node can run the task. */
   nodeId?: string
@@ -107,6 +110,8 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         model_key: task.model_key,
         account_id: task.account_id,
         exclude: new Set(base.avoid),
+        // A tool can't be loaded: a node either reports it or lacks it.
+        ...(isToolKey(task.model_key) && { atLeast: 'warm' as const }),
         now: now().getTime(),
       })
       if (place.nodeId === undefined) {
@@ -140,7 +145,7 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
 }
 
 type Waits = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
-type Decision = { nodeId: string; shared?: 'warm' | 'cached' } | { nodeId?: never; why: string }
+type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
 
 function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decision {
   const index = new PlacementIndex()
@@ -157,10 +162,10 @@ function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decisi
   const node = snapshots.find(({ node_id }) => node_id === nodeId)
   // Nodes poll no queue for a tool, which starts anew for each request wherever it runs.
   if (node?.sharing !== 'shared' || isToolKey(need.model_key)) return { nodeId }
-  if (warmth === 'warm') return { nodeId, shared: 'warm' }
+  // A load takes longer than any queue, and a node polls no queue for the models on its disk: there may be hundreds.
+  if (warmth !== 'warm') return { nodeId }
   const model = node.models.find(({ model_key }) => model_key === need.model_key)
-  // When the node already loads the model, the task goes to it directly and shares the load.
-  return { nodeId, ...(model?.state === 'evicted' && { shared: 'cached' as const }) }
+  return { nodeId, ...(!model?.unpolled && { shared: 'warm' as const }) }
 }
 
 function inWords(verdicts: readonly Verdict[]): string {

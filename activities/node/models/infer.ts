@@ -1,6 +1,7 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { isInputRefused } from '../../../domain/models/answer.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
+import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import { untilRoom } from '../../../node-runtime/control/room.ts'
@@ -59,7 +60,7 @@ async function infer(
   held: Held,
   signal: AbortSignal,
 ): Promise<CompleteTask> {
-  if (deps.tools.has(claim.model_key)) return runTool(deps, claim, signal)
+  if (isToolKey(claim.model_key)) return runTool(deps, claim, signal)
   const { models } = deps
   const [model_state, input] = [models.startState(claim.model_key), readInput(deps, claim, signal)]
   // The promise is awaited below; an earlier rejection must not count as unhandled.

@@ -1,4 +1,5 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
+import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { NodeDeps } from '../deps.ts'
@@ -27,6 +28,8 @@ export function toFailure(err: unknown): unknown {
 export const createModelActivities = ({ models }: NodeDeps) => ({
   /** Loads a model on this node. Safe to repeat because a load in progress is shared and a loaded model stays. */
   async loadModel({ modelKey }: { modelKey: string }): Promise<void> {
+    // A tool is started for each request; gateways up to 0.12 ordered its load all the same.
+    if (isToolKey(modelKey)) return
     using _alive = sendHeartbeats()
     const loaded = models.load(modelKey).catch((err: unknown) => Promise.reject(toFailure(err)))
     await unlessAborted(loaded, cancellationSignal())

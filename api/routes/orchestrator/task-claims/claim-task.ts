@@ -6,6 +6,7 @@ import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminalTask } from '../../../../domain/inference-task.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
+import { isToolKey } from '../../../../domain/tools/catalog.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
 import { ClaimRequest, LEASE_SECONDS } from '../../../../schemas/lease.ts'
 import { TaskClaim } from '../../../../schemas/task-claim.ts'
@@ -48,7 +49,9 @@ export const claimTask = route({
       if (!lease) throw conflict('this task is held under another lease', 'held')
       await taskRepository.claimTask(trx, task, { nodeId, attempt: lease.attempt, now: now() })
 
-      const isWarm = warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
+      // A tool is started for each task, and never loaded.
+      const isTool = isToolKey(task.model_key)
+      const isWarm = isTool || warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
       // The workflow shows operators the load that this claim causes.
       const place = { modelKey: task.model_key, nodeId }
       if (!isWarm) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))

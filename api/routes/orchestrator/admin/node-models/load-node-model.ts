@@ -4,6 +4,7 @@ import * as modelRepository from '../../../../../db/repositories/nodes/models.ts
 import * as nodeRepository from '../../../../../db/repositories/nodes/nodes.ts'
 import * as workflowStartRepository from '../../../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
+import { isToolKey } from '../../../../../domain/tools/catalog.ts'
 import { NodeModelOrder } from '../../../../../schemas/operations.ts'
 import { modelLoadStart } from '../../../../../workflows/contract/starts.ts'
 import { audit } from '../../../../audit.ts'
@@ -24,6 +25,8 @@ export const loadNodeModel = route({
   async handler({ params: { node_id: nodeId, model_key: modelKey } }, { db, outbox }) {
     const found = await modelRepository.findModelFiles(db, modelKey)
     if (!found) throw new ApiError('not_found', 'there is no model with this key')
+    if (isToolKey(modelKey))
+      throw new ApiError('conflict', 'a tool is started for each request and is never loaded')
     const snapshots = await nodeLoadRepository.readSnapshots(db)
     const snapshot = snapshots.find(({ node_id }) => node_id === nodeId)
     await db.transaction().execute(async (trx) => {
