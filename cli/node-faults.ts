@@ -1,17 +1,21 @@
 import type { GateFault, GpuFault } from '../schemas/node.ts'
 
-/** Says that a node cannot reach the gate, and what that means. */
-export const gateFaultInWords = ({ address, since, reason }: GateFault): string =>
+/** Describes why a node takes no durable work from the gate, and what that means. */
+export const gateFaultInWords = ({ address, since, reason, refused }: GateFault): string =>
   inOneLine(
-    `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, and takes no runs, stages and queued tasks (${reason})`,
+    refused
+      ? `the gate to Temporal refuses some of its calls since ${since}, so runs, stages and queued tasks may wait (${reason})`
+      : `it has not reached the gate to Temporal${address === null ? '' : ` at ${address}`} since ${since}, and takes no runs, stages and queued tasks (${reason})`,
   )
 
 /** The words of a node make no line of their own. */
 const inOneLine = (text: string): string => text.replaceAll(/\s+/g, ' ')
 
-/** The remedy; a node that is told another address follows by itself. */
-export const GATE_TODO =
-  'see that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the network lets the node reach it'
+/** Returns the remedy. A node that gets another address of the gate follows by itself. */
+export const gateTodo = ({ refused }: GateFault): string =>
+  refused
+    ? 'upgrade the node: versions up to 0.12 open ten polls for each model on their disk'
+    : 'see that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the network lets the node reach it'
 
 /** Says that a node cannot compute on its GPUs, and what that means. */
 export const gpuFaultInWords = ({ since, reason }: GpuFault): string =>

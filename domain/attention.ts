@@ -10,6 +10,8 @@ export interface AttentionFacts {
   offline: { count: number; some: readonly { id: string; name: string }[] }
   online: number
   gpuFaults: readonly { node_id: string; name: string; reason: string }[]
+  /** Nodes that do not reach the gate, or whose calls it refuses. */
+  gateFaults: readonly { id: string; name: string; reason: string }[]
   unplaced: { tasks: number; oldest_s: number | null; models: readonly string[] }
   waitingRuns: readonly { reason: string; jobs: number; job_id: string }[]
   failing: readonly { model_key: string; node: string; error: string }[]
@@ -68,7 +70,7 @@ function* systems({ killSwitch, database, temporal, storage }: AttentionFacts): 
     }
 }
 
-function* nodes({ offline, online, gpuFaults }: AttentionFacts): Generator<Finding> {
+function* nodes({ offline, online, gpuFaults, gateFaults }: AttentionFacts): Generator<Finding> {
   for (const { node_id, name, reason } of gpuFaults)
     yield {
       kind: 'gpus_unusable',
@@ -76,14 +78,26 @@ function* nodes({ offline, online, gpuFaults }: AttentionFacts): Generator<Findi
       message: `Node ${name || node_id} cannot compute on its GPUs: ${cut(reason)}. What is placed there fails. Check its NVIDIA driver.`,
       subjects: [node_id],
     }
-  if (offline.count === 0) return
-  const names = offline.some.map(({ id, name }) => name || id).join(', ')
-  yield {
-    kind: 'nodes_offline',
-    severity: online === 0 ? 'critical' : 'warning',
-    message: `${plural(offline.count, 'node')} offline: ${names}. Start the node again, or remove it if it is gone for good.`,
-    count: offline.count,
-    subjects: offline.some.map(({ id }) => id),
+  if (offline.count > 0) {
+    const names = offline.some.map(({ id, name }) => name || id).join(', ')
+    yield {
+      kind: 'nodes_offline',
+      severity: online === 0 ? 'critical' : 'warning',
+      message: `${plural(offline.count, 'node')} offline: ${names}. Start the node again, or remove it if it is gone for good.`,
+      count: offline.count,
+      subjects: offline.some.map(({ id }) => id),
+    }
+  }
+  const [first] = gateFaults
+  if (first) {
+    const names = gateFaults.map(({ id, name }) => name || id).join(', ')
+    yield {
+      kind: 'gate_fault',
+      severity: gateFaults.length >= online ? 'critical' : 'warning',
+      message: `${plural(gateFaults.length, 'node')} without all durable work: ${names}. ${first.name || first.id}: ${cut(first.reason)}. \`npx hearth doctor\` says what to do.`,
+      count: gateFaults.length,
+      subjects: gateFaults.map(({ id }) => id),
+    }
   }
 }
 

@@ -75,6 +75,8 @@ export const NodeModel = Type.Object({
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
   /** True when the platform pinned the model, so that it is never evicted. */
   pinned: Type.Optional(Type.Boolean()),
+  /** True for a loaded model whose queue this node does not poll; its work is placed on the node's own queue. */
+  unpolled: Type.Optional(Type.Boolean()),
   /** True while the server of a loading model runs its first inference. */
   warming_up: Type.Optional(Type.Boolean()),
   /** The share of the weights that the server of a loading model has read. */
@@ -127,6 +129,8 @@ export const GateFault = Type.Object({
   address: Nullable(Type.String({ maxLength: 300 })),
   since: Timestamp,
   reason: Type.String({ maxLength: 300 }),
+  /** True when the gate answers and refuses calls of this node; absent when it does not answer. */
+  refused: Type.Optional(Type.Boolean()),
 })
 export type GateFault = Static<typeof GateFault>
 

@@ -55,6 +55,7 @@ export const Attention = Type.Object(
       'storage_full',
       'nodes_offline',
       'gpus_unusable',
+      'gate_fault',
       'tasks_wait',
       'runs_wait',
       'starts_wait',

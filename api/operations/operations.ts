@@ -84,6 +84,7 @@ export class Operations {
     const silent = silentSince(at)
     // One after the other, so that an open console takes one connection of the pool.
     const nodes = await operationsRepository.countNodes(db, silent)
+    const gateFaults = await operationsRepository.listGateFaults(db, silent)
     const models = await operationsRepository.countModels(db, silent)
     const failing = await operationsRepository.listFailingModels(db, silent)
     const gpuFaults = await operationsRepository.listGpuFaults(db, silent)
@@ -110,6 +111,7 @@ export class Operations {
         offline: { count: counts.offline, some: missing },
         online: counts.online + counts.draining,
         gpuFaults,
+        gateFaults,
         unplaced,
         waitingRuns,
         failing,

@@ -4,7 +4,7 @@ import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/node.ts'
 import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
 import { id } from '../ids.ts'
-import { GATE_TODO, gateFaultInWords, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
+import { gateFaultInWords, gateTodo, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
 import { print, table } from '../print.ts'
 
 /** The response to a change of a node has the changed field. */
@@ -25,9 +25,7 @@ export function nodeCommands(nodes: Command): void {
       const rows = list.map((node) => [
         node.node_id,
         node.name,
-        [node.status, node.gate_fault && 'no gate', node.gpu_fault && 'GPUs unusable']
-          .filter(Boolean)
-          .join(', '),
+        [node.status, gateState(node), node.gpu_fault && 'GPUs unusable'].filter(Boolean).join(', '),
         node.sharing,
         node.account_id,
         node.inventory.hardware,
@@ -129,9 +127,12 @@ function lookCommands(nodes: Command): void {
 
 /** Returns the faults of a node that keep it from its work, each with its remedy. */
 const faultsOf = ({ gate_fault, gpu_fault }: Pick<NodeView, 'gate_fault' | 'gpu_fault'>): string[] => [
-  ...(gate_fault ? [`${gateFaultInWords(gate_fault)}. To do: ${GATE_TODO}.`] : []),
+  ...(gate_fault ? [`${gateFaultInWords(gate_fault)}. To do: ${gateTodo(gate_fault)}.`] : []),
   ...(gpu_fault ? [`${gpuFaultInWords(gpu_fault)}. To do: ${GPU_TODO}.`] : []),
 ]
+
+const gateState = ({ gate_fault }: NodeView): string | null =>
+  gate_fault && (gate_fault.refused ? 'refused by the gate' : 'no gate')
 
 /** Returns the measures that isolate the node from its programs and are missing, or `full`. */
 function isolationOf({ inventory: { isolation } }: NodeView): string {

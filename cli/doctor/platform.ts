@@ -6,7 +6,7 @@ import type { NodeView } from '../../schemas/node.ts'
 import type { Overview } from '../../schemas/operations.ts'
 import { AdminClient } from '../admin-client.ts'
 import { CliError } from '../cli-error.ts'
-import { GATE_TODO, gateFaultInWords, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
+import { gateFaultInWords, gateTodo, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 
@@ -133,6 +133,9 @@ async function checkKey({ baseUrl, apiKey }: Platform): Promise<Check> {
   }
 }
 
+/** The kinds of attention that `checkNodes` reports for each node. */
+const OF_NODES: ReadonlySet<string> = new Set(['nodes_offline', 'gate_fault', 'gpus_unusable'])
+
 async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Check[]> {
   const about = 'Nodes'
   if (!operationsKey)
@@ -145,8 +148,7 @@ async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Ch
       client.all<NodeView>('/nodes', 'nodes'),
       client.call<Overview>('GET', '/overview'),
     ])
-    const ofNodes = new Set<string>(['nodes_offline', 'gpus_unusable'])
-    const seen = attention.filter(({ kind }) => !ofNodes.has(kind))
+    const seen = attention.filter(({ kind }) => !OF_NODES.has(kind))
     return [
       ...checkNodes(nodes),
       ...seen.map(({ severity, kind, message, subjects }) =>
@@ -194,7 +196,7 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
     if (node.status === 'offline')
       return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
     if (node.gate_fault)
-      return wrong(about, `${message}, but ${gateFaultInWords(node.gate_fault)}`, GATE_TODO)
+      return wrong(about, `${message}, but ${gateFaultInWords(node.gate_fault)}`, gateTodo(node.gate_fault))
     if (node.gpu_fault) return wrong(about, `${message}, but ${gpuFaultInWords(node.gpu_fault)}`, GPU_TODO)
     if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
     return faults.length > 0

@@ -11,6 +11,7 @@ const WELL: AttentionFacts = {
   offline: { count: 0, some: [] },
   online: 2,
   gpuFaults: [],
+  gateFaults: [],
   unplaced: { tasks: 0, oldest_s: null, models: [] },
   waitingRuns: [],
   failing: [],
@@ -47,6 +48,20 @@ describe('what needs attention', () => {
       'storage_full',
       'critical',
       /object store is full \(2 MB free\).*Delete datasets/,
+    ],
+    [
+      'a node that the gate refuses',
+      { gateFaults: [{ id: 'n1', name: 'box', reason: 'it has more than 600 open polls' }] },
+      'gate_fault',
+      'warning',
+      /1 node without all durable work: box\. box: it has more than 600 open polls/,
+    ],
+    [
+      'every node without the gate',
+      { online: 1, gateFaults: [{ id: 'n1', name: '', reason: 'no answer' }] },
+      'gate_fault',
+      'critical',
+      /n1: no answer/,
     ],
     [
       'PostgreSQL',

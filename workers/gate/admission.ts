@@ -2,6 +2,8 @@ import { type Metadata, ServerInterceptingCall, type ServerInterceptor, status }
 import type { OpenCalls } from './open-polls.ts'
 import { Refusal } from './refusal.ts'
 
+const POLL = '/PollActivityTaskQueue'
+
 /**
  * Decides about calls by their headers alone, before any message is read, so that
  * unauthenticated callers use no memory.
@@ -14,6 +16,7 @@ export function admission(
 ): ServerInterceptor {
   return ({ path }, call) => {
     if (isOpen(path)) return new ServerInterceptingCall(call)
+    const kind = path.endsWith(POLL) ? 'poll' : 'other'
     let admitted: string | undefined
     return new ServerInterceptingCall(call, {
       start: (next) =>
@@ -21,7 +24,7 @@ export function admission(
           onReceiveMetadata(metadata, proceed) {
             try {
               const nodeId = nodeOf(metadata)
-              if (!calls.begin(nodeId)) {
+              if (!calls.begin(nodeId, kind)) {
                 throw new Refusal(status.RESOURCE_EXHAUSTED, 'this node has too many calls under way')
               }
               admitted = nodeId
@@ -33,7 +36,7 @@ export function admission(
           },
           // Called once, when the call's stream closes for any reason.
           onCancel() {
-            if (admitted !== undefined) calls.end(admitted)
+            if (admitted !== undefined) calls.end(admitted, kind)
           },
         }),
     })

@@ -148,6 +148,16 @@ export class GateServer {
     return node
   }
 
+  #refusalsOf(metadata: Metadata): string | undefined {
+    try {
+      return this.#calls.refusals(this.#credentialOf(metadata).nodeId)
+    } catch (err) {
+      // The health check of a container has no credential.
+      if (err instanceof Refusal) return undefined
+      throw err
+    }
+  }
+
   #checkNamespace(namespace: string): void {
     if (namespace !== this.#options.upstream.namespace) {
       throw denied(`nodes have no access to the namespace ${JSON.stringify(namespace.slice(0, 200))}`)
@@ -245,7 +255,11 @@ export class GateServer {
     }
   }
 
-  readonly #health = (_call: Call, done: sendUnaryData<Buffer>) => {
+  /** A node that asks learns of its refused calls as well, which the SDK retries without an error. */
+  readonly #health = ({ metadata }: Call, done: sendUnaryData<Buffer>) => {
+    const refusals = this.#refusalsOf(metadata)
+    // The SDK repeats a call that ends with RESOURCE_EXHAUSTED, so the node would not get the reason.
+    if (refusals !== undefined) return done({ code: status.FAILED_PRECONDITION, details: refusals })
     const { SERVING, NOT_SERVING } = HealthStatus
     done(null, Buffer.of(0x08, this.#options.permissions.isFresh ? SERVING : NOT_SERVING))
   }

@@ -6,26 +6,72 @@ export interface OpenPoll {
   recheck(): void
 }
 
-/** The limit for concurrent calls of one node, above what its SDK needs (ten for each of fifty models). */
-const MOST_CALLS = 600
+/** The kinds of calls, each with a limit of its own: long polls must never keep out heartbeats and results. */
+export type CallKind = 'poll' | 'other'
+
+/**
+ * The largest number of concurrent calls of one node. A node keeps at most 135 polls open (workers/node/queues.ts); those
+ * up to 0.12 kept ten for each model, so the limit of polls leaves room for fifty of them. All other calls end within
+ * moments.
+ */
+const MAX_CALLS: Readonly<Record<CallKind, number>> = { poll: 600, other: 200 }
+/** A refusal is reported for this long after the last one; refused calls are retried every few seconds. */
+const REFUSALS_MS = 60_000
+
+/** The refusals of one node's calls. */
+interface Refused {
+  count: number
+  lastAt: number
+  kind: CallKind
+}
 
 /** The calls in flight at this gate, by node. */
 export class OpenCalls {
-  readonly #counts = new Map<string, number>()
+  readonly #counts = new Map<string, Record<CallKind, number>>()
+  readonly #refused = new Map<string, Refused>()
   readonly #polls = new Set<OpenPoll>()
 
-  /** Returns false when the node has reached its limit. */
-  begin(nodeId: string): boolean {
-    const count = this.#counts.get(nodeId) ?? 0
-    if (count >= MOST_CALLS) return false
-    this.#counts.set(nodeId, count + 1)
+  /** Returns false when the node has reached its limit for calls of this kind. */
+  begin(nodeId: string, kind: CallKind): boolean {
+    const counts = this.#counts.get(nodeId) ?? { poll: 0, other: 0 }
+    if (counts[kind] >= MAX_CALLS[kind]) {
+      const refused = this.#recentRefusals(nodeId)
+      this.#refused.set(nodeId, { count: (refused?.count ?? 0) + 1, lastAt: performance.now(), kind })
+      return false
+    }
+    counts[kind] += 1
+    this.#counts.set(nodeId, counts)
     return true
   }
 
-  end(nodeId: string): void {
-    const count = this.#counts.get(nodeId) ?? 0
-    if (count > 1) this.#counts.set(nodeId, count - 1)
-    else this.#counts.delete(nodeId)
+  end(nodeId: string, kind: CallKind): void {
+    const counts = this.#counts.get(nodeId)
+    if (!counts) return
+    counts[kind] -= 1
+    if (counts.poll + counts.other === 0) this.#counts.delete(nodeId)
+  }
+
+  /** Returns the number of polls that a node has open. */
+  openPolls(nodeId: string): number {
+    return this.#counts.get(nodeId)?.poll ?? 0
+  }
+
+  /** Describes the calls of a node that were refused lately; undefined when there were none. */
+  refusals(nodeId: string): string | undefined {
+    const refused = this.#recentRefusals(nodeId)
+    if (!refused) return undefined
+    const { count, kind } = refused
+    const what = kind === 'poll' ? 'open polls' : 'calls in flight'
+    return `the gate refused ${count} ${count === 1 ? 'call' : 'calls'} of this node: it has more than ${MAX_CALLS[kind]} ${what}`
+  }
+
+  #recentRefusals(nodeId: string): Refused | undefined {
+    const refused = this.#refused.get(nodeId)
+    if (refused && performance.now() - refused.lastAt > REFUSALS_MS) {
+      this.#refused.delete(nodeId)
+      return undefined
+    }
+    return refused
   }
 
   add(poll: OpenPoll): () => void {

@@ -39,6 +39,10 @@ export const emit = defineEvents({
     address: 'string',
     reason: 'string',
   }),
+  'gate.refused': warn('the gate to Temporal refuses calls of this node', {
+    address: 'string',
+    reason: 'string',
+  }),
   'gate.reached': info('the gate to Temporal answers again', { address: 'string' }),
   'gate.credential_failed': warn('the credential for Temporal could not be renewed; trying again', {
     reason: 'string',

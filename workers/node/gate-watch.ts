@@ -1,3 +1,4 @@
+import { status } from '@grpc/grpc-js'
 import type { NativeConnection } from '@temporalio/worker'
 import type { Logger } from '../../platform/log.ts'
 import { reasonOf } from '../../platform/reason.ts'
@@ -47,15 +48,16 @@ export class GateWatch {
   async #look(): Promise<void> {
     const { gate, log, onFault } = this.#options
     const { connection, address } = gate()
-    const reason = await faultOf(connection)
+    const fault = await faultOf(connection)
     if (this.#isClosed) return
     // A gate that was left meanwhile says nothing of the one that is used now.
     if (gate().connection !== connection) return this.lookNow()
     const was = this.#fault
-    if (reason !== undefined) {
+    if (fault) {
       const since = was?.since ?? new Date().toISOString()
-      this.#fault = { address, since, reason }
-      if (!was) emit(log, 'gate.unreachable', { address, reason })
+      this.#fault = { address, since, ...fault }
+      const { reason, refused } = fault
+      if (!was) emit(log, refused ? 'gate.refused' : 'gate.unreachable', { address, reason })
     } else {
       this.#fault = undefined
       if (was) emit(log, 'gate.reached', { address })
@@ -66,13 +68,17 @@ export class GateWatch {
   }
 }
 
-/** Asks the gate how it is; only the gate itself is asked, and not Temporal behind it. */
-async function faultOf(connection: NativeConnection): Promise<string | undefined> {
+/** Checks the health of the gate itself, not of Temporal behind it. The gate also reports calls of this node that it refused. */
+async function faultOf(
+  connection: NativeConnection,
+): Promise<Pick<GateFault, 'reason' | 'refused'> | undefined> {
   try {
     const ask = () => connection.healthService.check({})
-    const { status } = await connection.withDeadline(Date.now() + ANSWER_MS, ask)
-    return status === SERVING ? undefined : 'it answers, and cannot see the database'
+    const { status: health } = await connection.withDeadline(Date.now() + ANSWER_MS, ask)
+    return health === SERVING ? undefined : { reason: 'it answers, and cannot see the database' }
   } catch (err) {
-    return reasonOf(err).slice(0, LONGEST_REASON)
+    const reason = reasonOf(err).slice(0, LONGEST_REASON)
+    const { code } = err as { code?: number }
+    return code === status.FAILED_PRECONDITION ? { reason, refused: true } : { reason }
   }
 }

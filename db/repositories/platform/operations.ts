@@ -84,6 +84,22 @@ export async function countNodes(db: Kysely<Database>, silentSince: Date): Promi
   return rows[0]!
 }
 
+const MAX_GATE_FAULTS = 20
+
+/** Lists nodes that have reported since a time and that do not reach the gate, or whose calls it refuses. */
+export async function listGateFaults(
+  db: Kysely<Database>,
+  silentSince: Date,
+): Promise<{ id: string; name: string; reason: string }[]> {
+  const { rows } = await sql<{ id: string; name: string; reason: string }>`
+    select node.id, node.name, coalesce(s.snapshot -> 'gate_fault' ->> 'reason', '') as reason
+    from node_state s join node on node.id = s.node_id
+    where s.updated_at > ${silentSince} and node.status <> 'removed'
+      and jsonb_typeof(s.snapshot -> 'gate_fault') = 'object'
+    order by node.name, node.id limit ${MAX_GATE_FAULTS}`.execute(db)
+  return rows
+}
+
 export interface ModelCounts {
   state: NodeModelState
   models: number

@@ -1,12 +1,18 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { status } from '@grpc/grpc-js'
 import { Client } from '@temporalio/client'
 import proto from '@temporalio/proto'
+import { NativeConnection } from '@temporalio/worker'
 import { after, before, describe, it } from 'mocha'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import { newId } from '../../../domain/ids.ts'
+import { createLogger } from '../../../platform/log.ts'
 import { NodeCredentials } from '../../../platform/node-credentials.ts'
+import type { GateFault } from '../../../schemas/node.ts'
+import { GateWatch } from '../../../workers/node/gate-watch.ts'
 import { killSwitchStart } from '../../../workflows/contract/starts.ts'
+import { until } from '../../support/assertions/until.ts'
 import { OPERATIONS_KEY } from '../../support/servers/api.ts'
 import {
   CREDENTIAL,
@@ -309,5 +315,51 @@ describe('the gate to Temporal', function () {
     await move('resume')
 
     assert.ok((await poll).taskToken.length > 0)
+  })
+
+  it('reports refused polls of a node to that node, and still takes its heartbeats and results', async () => {
+    const crowded = await world.node('crowded')
+    const { body } = await crowded.post<{ token: string }>(CREDENTIAL, {
+      instance_id: randomUUID(),
+      is_start: true,
+    })
+    const native = await NativeConnection.connect({
+      address: world.gateAddress,
+      metadata: { authorization: `Bearer ${body.token}` },
+    })
+    const faults: (GateFault | undefined)[] = []
+    const watch = new GateWatch({
+      gate: () => ({ connection: native, address: world.gateAddress }),
+      log: createLogger('node', 'silent'),
+      onFault: (fault) => faults.push(fault),
+    })
+    await using ends = new AsyncDisposableStack()
+    ends.defer(() => native.close())
+    ends.defer(() => watch.close())
+    ends.defer(() => crowded.connection.close())
+    await world.schedule(own(crowded))
+    const { taskToken } = await crowded.poll(own(crowded))
+    let refused = 0
+    const polls = Array.from({ length: 620 }, () =>
+      crowded.poll(own(crowded), 10_000).catch((err: { code?: number }) => {
+        if (err.code === status.RESOURCE_EXHAUSTED) refused += 1
+      }),
+    )
+
+    await until(() => refused === 20)
+    watch.lookNow()
+    await until(() => faults.length > 0)
+    const { namespaceInfo } = await crowded.service.describeNamespace({ namespace: 'default' })
+    await crowded.service.recordActivityTaskHeartbeat({ namespace: 'default', taskToken })
+    await crowded.service.respondActivityTaskCompleted({ namespace: 'default', taskToken })
+    const other = await node.service.describeNamespace({ namespace: 'default' })
+
+    assert.equal(namespaceInfo?.name, 'default')
+    assert.equal(other.namespaceInfo?.name, 'default')
+    assert.equal(faults[0]?.refused, true, JSON.stringify(faults))
+    assert.match(faults[0].reason, /refused \d+ calls of this node: it has more than 600 open polls/)
+    await ends.disposeAsync()
+    await Promise.all(polls)
+    assert.equal(refused, 20)
   })
 })

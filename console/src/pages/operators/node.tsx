@@ -51,7 +51,14 @@ function NodeOf({ id }: { id: string }) {
   )
 }
 
-function NoGate({ of: { address, since, reason } }: { of: NonNullable<NodeDetail['gate_fault']> }) {
+function NoGate({ of: { address, since, reason, refused } }: { of: NonNullable<NodeDetail['gate_fault']> }) {
+  if (refused)
+    return (
+      <Alert role="note" color="red" variant="outline" title="Refused by the gate to Temporal">
+        Its runs, stages and queued tasks may wait since <Time at={since} />: {reason}. Upgrade the node:
+        versions up to 0.12 open ten polls for each model on their disk.
+      </Alert>
+    )
   return (
     <Alert role="note" color="red" variant="outline" title="Does not reach the gate to Temporal">
       It takes no runs, stages and queued tasks since <Time at={since} />: {address ?? 'no address'}, {reason}

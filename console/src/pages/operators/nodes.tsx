@@ -71,7 +71,11 @@ function NodeList() {
             state: ({ status }) => ({ as: 'node', of: status }),
             cell: ({ gate_fault, gpu_fault }) => (
               <>
-                {gate_fault && <Text size="xs">does not reach the gate</Text>}
+                {gate_fault && (
+                  <Text size="xs">
+                    {gate_fault.refused ? 'refused by the gate' : 'does not reach the gate'}
+                  </Text>
+                )}
                 {gpu_fault && <Text size="xs">cannot use its GPUs</Text>}
               </>
             ),
