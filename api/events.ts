@@ -98,6 +98,9 @@ export const emit = defineEvents({
   'node.decisions_read_failed': warn('cannot see what was decided about nodes; trying again', {
     err: 'error',
   }),
+  'node.deleted_models_failed': warn('cannot see which models of nodes were deleted; trying again', {
+    err: 'error',
+  }),
   'node.load_check_failed': warn('could not see whether a node may load what it has', {
     err: 'error',
     node_id: 'string',

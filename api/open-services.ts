@@ -17,6 +17,7 @@ import { unusable } from '../platform/reason.ts'
 import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { openTemporal } from '../platform/temporal.ts'
+import { DeletedModels } from './gateway/background/deleted-models.ts'
 import { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import { Followers } from './gateway/background/followers.ts'
 import { GatewayLease } from './gateway/background/gateway-lease.ts'
@@ -108,6 +109,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
   const warmPins = stack.use(new WarmPins({ db, outbox, log }))
+  stack.use(new DeletedModels({ db, links, watch, log }))
 
   const withoutMemory: Omit<Services, 'memory' | 'operations'> = {
     config,

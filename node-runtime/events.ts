@@ -4,6 +4,12 @@ import { debug, defineEvents, error, info, warn } from '../platform/events.ts'
 export const emit = defineEvents({
   'model.loaded': info('model loaded', { model_key: 'string', ms: 'number' }),
   'model.load_failed': warn('model not loaded', { model_key: 'string', err: 'string' }),
+  'model.files_freed': info('the files of a deleted model were removed', { model_key: 'string' }),
+  'model.files_not_freed': warn('the files of a deleted model could not be removed; trying again', {
+    err: 'error',
+    model_key: 'string',
+  }),
+  'model.unloaded_idle': info('an idle model was unloaded', { model_key: 'string', idle_s: 'number' }),
   'model.server_died': warn('a model server died', { model_key: 'string', err: 'string?' }),
   'model.weights_damaged': warn('weights on this disk were damaged and are fetched anew', {
     model_key: 'string',

@@ -190,7 +190,21 @@ export const SETTINGS = {
     'Node: memory for models; 0 takes half of what is free at start.',
   ),
   HEARTH_NODE_SLOTS: setting('integer', '1', 'Node: training runs at once.'),
-  HEARTH_NODE_CACHE_MB: setting('count', '20480', 'Node: quota of the weights cache on disk.'),
+  HEARTH_NODE_CACHE_GB: setting(
+    'integer',
+    '0',
+    'Node: gigabytes that its weights cache may take on disk; the model used longest ago makes room. 0 takes half of what is free at start, at least 20.',
+  ),
+  HEARTH_NODE_CACHE_MB: setting(
+    'integer',
+    '0',
+    'Node: the same limit in megabytes, where HEARTH_NODE_CACHE_GB is 0.',
+  ),
+  HEARTH_IDLE_UNLOAD_S: setting(
+    'integer',
+    '1800',
+    'Node: seconds without a request after which a loaded model is unloaded; 0 never. Pinned models and those that operators keep warm stay loaded.',
+  ),
   HEARTH_NODE_EDGE_MB: setting(
     'integer',
     '0',

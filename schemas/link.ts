@@ -65,6 +65,11 @@ export const HelloMeta = Type.Object({
   sharing: Type.Optional(NodeSharing),
   /** Keys of all models that the platform pins on this node. */
   pinned: Type.Optional(Type.Array(Type.String())),
+  /**
+   * Keys of models that the platform has deleted and the node has reported: it frees their files. Nodes that ignore it keep
+   * them until their disk quota removes them.
+   */
+  forget: Type.Optional(Type.Array(Type.String())),
 })
 export type HelloMeta = Static<typeof HelloMeta>
 

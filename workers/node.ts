@@ -7,6 +7,7 @@ import { type Config, ConfigError, readConfig } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
 import type { GateFault, NodeSharing } from '../schemas/node.ts'
+import { QUEUES } from '../workflows/contract/policy.ts'
 import { ActivityQueues } from './node/activity-queues.ts'
 import { DrainController } from './node/drain-controller.ts'
 import { emit } from './node/events.ts'
@@ -64,7 +65,11 @@ async function main(): Promise<void> {
     onFault: (fault) => (gateFault = fault),
   })
   renewCredentialSoon = () => access.renewSoon()
-  followModels = () => queues.want(wantedQueues(node, { draining: drain.isDraining, sharing }))
+  followModels = () => {
+    const wanted = wantedQueues(node, { draining: drain.isDraining, sharing })
+    node.models.setPolled((modelKey) => wanted.has(QUEUES.warm(modelKey)))
+    queues.want(wanted)
+  }
   node.models.onChange(() => followModels())
   followModels()
   emit(log, 'node.started', { node_id: node.identity.nodeId, ...node.inventory })

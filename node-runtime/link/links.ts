@@ -11,6 +11,8 @@ export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
   onPinned: (modelKeys: readonly string[]) => void
+  /** Called with models that the platform has deleted. */
+  onForget: (modelKeys: readonly string[]) => void
   /** The time without any link after which `home` is tried as well. */
   homelessMs?: number
 }
@@ -82,10 +84,11 @@ export class Links {
     this.#open(home)
   }
 
-  #hello({ gateways, draining, sharing, pinned }: HelloMeta): void {
+  #hello({ gateways, draining, sharing, pinned, forget }: HelloMeta): void {
     if (draining !== undefined) this.#options.onDraining(draining)
     if (sharing) this.#options.onSharing(sharing)
     if (pinned) this.#options.onPinned(pinned)
+    if (forget?.length) this.#options.onForget(forget)
     // An empty list means that the sender does not know the gateways, not that there are none.
     if (!gateways?.length) return
     this.#setGateways(gateways)

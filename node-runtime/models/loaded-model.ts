@@ -28,6 +28,8 @@ export class LoadedModel {
   loadPercent = 0
   /** The time that its last load waited for the installation of its environment. */
   environmentMs = 0
+  /** True when it is loaded and this node polls no queue for it. */
+  isUnpolled = false
   /** True while its new server runs the first inference. */
   isWarmingUp = false
   error: string | undefined
@@ -96,6 +98,7 @@ export class LoadedModel {
       memory_mb: this.memoryMb,
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),
       ...(this.#isPinned && { pinned: true }),
+      ...(this.isUnpolled && this.server && { unpolled: true }),
       ...(this.isWarmingUp && { warming_up: true }),
       ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),
       ...this.progress,

@@ -3,7 +3,7 @@ import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import type { GpuHealth } from '../hardware/gpu-health.ts'
-import type { CachedModel, WeightsCache } from '../weights/cache.ts'
+import type { CachedModel, Keep, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
 import type { Drivers } from './launch.ts'
@@ -53,7 +53,7 @@ export interface PendingConversion {
 
 export interface ConvertOptions {
   ramMb: number
-  keep: ReadonlySet<string>
+  keep: Keep
   stopping: AbortSignal
   onProgress: (percent: number) => void
   onCompared: (comparison: Comparison) => void
@@ -62,7 +62,7 @@ export interface ConvertOptions {
 export interface PrepareOptions {
   signal: AbortSignal
   /** Models whose weights must stay on the disk. */
-  keep: ReadonlySet<string>
+  keep: Keep
   onDownload: (progress?: DownloadProgress) => void
 }
 

@@ -20,7 +20,7 @@ import type { ModelManager } from './manager.ts'
 
 /** The parts of a node that a comparison uses. */
 export interface ComparisonTools extends BaseTools {
-  readonly models: Pick<ModelManager, 'report' | 'memoryAllocator'>
+  readonly models: Pick<ModelManager, 'report' | 'inUse' | 'memoryAllocator'>
   readonly memory: MemoryLedger
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string) => Promise<string>

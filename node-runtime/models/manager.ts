@@ -1,3 +1,4 @@
+import { isToolKey } from '../../domain/tools/catalog.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/node.ts'
@@ -7,17 +8,21 @@ import type { MemoryLedger } from '../memory/ledger.ts'
 import type { MeasuredMemory } from '../memory/measured.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
+import { DiskModels } from './disk-models.ts'
 import { StrayFileError } from './folder.ts'
 import { LoadedModel } from './loaded-model.ts'
 import { ModelLoader, type ModelLoaderOptions, type Prepared } from './loader.ts'
 import type { Pins } from './pins.ts'
 import { type ModelServer, ModelServerError } from './server.ts'
+import { ROUND_MS, Upkeep } from './upkeep.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
   memory: MemoryLedger
   measured: MeasuredMemory
   meter: MemoryMeter
   pins: Pins
+  /** Seconds without a request after which a loaded model is unloaded; 0 never. */
+  idleUnloadS: number
   log: Logger
 }
 
@@ -37,26 +42,24 @@ export interface ModelUse extends Disposable {
   readonly server: ModelServer
 }
 
-const WATCH_MS = 5_000
 /** The time for requests in flight when the whole node stops. */
 const STOP_GRACE_MS = 500
-const HEALTH_TIMEOUT_MS = 5_000
-const MAX_SICK = 3
 
 /**
  * Manages the models of this node through the states cold -> downloading_model -> loading_model -> warm -> running ->
- * idle -> evicted. There is one load per model at a time. Models are evicted only for a concrete load: idle ones,
- * least recently used first.
+ * idle -> evicted. There is one load per model at a time. A model is evicted for a concrete load, the least recently used
+ * idle one first, or once it has been idle for `idleUnloadS`.
  */
 export class ModelManager implements AsyncDisposable {
   /** The memory of this node, for models and all other work. */
   readonly memoryAllocator: MemoryAllocator
+  readonly disk: DiskModels
   readonly #options: ModelManagerOptions
   readonly #loader: ModelLoader
   readonly #models = new Map<string, LoadedModel>()
   readonly #listeners = new Set<(model: NodeModel) => void>()
   readonly #stopping = new AbortController()
-  readonly #watch: NodeJS.Timeout
+  readonly #upkeep: Upkeep
 
   constructor(options: ModelManagerOptions) {
     this.#options = options
@@ -66,13 +69,33 @@ export class ModelManager implements AsyncDisposable {
       models: () => this.#models.values(),
       onMove: (model, state) => this.#move(model, state),
     })
-    this.#watch = setInterval(() => void this.#inspect(), WATCH_MS)
-    this.#watch.unref()
+    const unload = (model: LoadedModel) => this.memoryAllocator.evict(model)
+    this.disk = new DiskModels({
+      ...options,
+      models: this.#models,
+      add: (modelKey) => this.#move(this.#add(modelKey, 'evicted'), 'evicted'),
+      onGone: (model) => this.#move(model, 'cold'),
+      unload,
+    })
+    const idleMs = options.idleUnloadS > 0 ? options.idleUnloadS * 1_000 : undefined
+    this.#upkeep = new Upkeep({
+      models: () => this.#models.values(),
+      // An endpoint's own setting would come with the model's specification.
+      idleMsOf: () => idleMs,
+      keepPinned: () => this.keepPinned(),
+      syncDisk: () => this.disk.sync(),
+      measure: (model, server) => this.#measure(model, server),
+      unload,
+      noteUse: ({ modelKey, lastUsed }) => options.cache.touch(modelKey, new Date(lastUsed)),
+      log: options.log,
+      ...(idleMs !== undefined && { everyMs: Math.min(ROUND_MS, idleMs) }),
+    })
   }
 
   /** Registers the models that earlier runs of this node left on disk. */
   async init(): Promise<void> {
-    for (const key of await this.#options.cache.list()) this.#add(key, 'evicted')
+    await this.#options.cache.init()
+    await this.disk.sync()
   }
 
   report(): NodeModel[] {
@@ -80,6 +103,17 @@ export class ModelManager implements AsyncDisposable {
       ({ state, retryAt }) => state !== 'cold' || retryAt > Date.now(),
     )
     return reported.map((model) => model.report())
+  }
+
+  /** The keys of the loaded models, the most recently used first. */
+  loadedKeys(): string[] {
+    const loaded = [...this.#models.values()].filter(({ server }) => server !== undefined)
+    return loaded.toSorted((a, b) => b.lastUsed - a.lastUsed).map(({ modelKey }) => modelKey)
+  }
+
+  /** Sets which loaded models have a queue that this node polls; the others report that they have none. */
+  setPolled(isPolled: (modelKey: string) => boolean): void {
+    for (const model of this.#models.values()) model.isUnpolled = !isPolled(model.modelKey)
   }
 
   /** Registers a listener for the states of models, except `running` and `idle`, which change with each request. */
@@ -117,8 +151,14 @@ export class ModelManager implements AsyncDisposable {
 
   /** Loads a model unless it is loaded. Concurrent callers share one load, and a caller that leaves does not stop it. */
   async load(modelKey: string): Promise<void> {
+    if (isToolKey(modelKey))
+      throw new ModelUnavailableError('no_capacity', 'this node does not have this tool')
     const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
-    if (model.server) return
+    if (model.server) {
+      // The caller is about to use it, so it must not be unloaded as idle in between.
+      model.lastUsed = Date.now()
+      return
+    }
     if (this.#stopping.signal.aborted) throw new ModelUnavailableError('stopping', 'this node is stopping')
     if (!model.loading && model.retryAt > Date.now()) {
       const wait = Math.ceil((model.retryAt - Date.now()) / 1000)
@@ -155,7 +195,7 @@ export class ModelManager implements AsyncDisposable {
   /** Stops every model server; a stopping node loads no further model. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort(new ModelUnavailableError('stopping', 'this node is stopping'))
-    clearInterval(this.#watch)
+    this.#upkeep[Symbol.dispose]()
     await Promise.all(
       [...this.#models.values()].map(async ({ loading, server }) => {
         await loading?.catch(() => {})
@@ -222,19 +262,19 @@ export class ModelManager implements AsyncDisposable {
     try {
       return await this.#loader.prepare(model.modelKey, {
         signal: this.#stopping.signal,
-        keep: this.#inUse(),
+        keep: () => this.inUse(),
         onDownload: (progress) => {
           model.progress = progress
           this.#move(model, 'downloading_model')
         },
       })
     } finally {
-      await this.#noteLeftDisk()
+      await this.disk.sync()
     }
   }
 
   /** Returns the models whose weights must stay on the disk. */
-  #inUse(): ReadonlySet<string> {
+  inUse(): ReadonlySet<string> {
     const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
     return new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys])
   }
@@ -256,7 +296,7 @@ export class ModelManager implements AsyncDisposable {
       await this.#getRoom(this.memoryAllocator.reserve(holder, needed))
       return await this.#loader.convert(prepared, pending, {
         ramMb: meter.ramLimitMb(cached.spec, program, needed),
-        keep: this.#inUse(),
+        keep: () => this.inUse(),
         stopping: this.#stopping.signal,
         onProgress: (percent) => (model.loadPercent = Math.min(99, Math.floor(percent))),
         onCompared: ({ file, difference, problem }) =>
@@ -269,7 +309,7 @@ export class ModelManager implements AsyncDisposable {
       return undefined
     } finally {
       this.memoryAllocator.release(holder)
-      await this.#noteLeftDisk()
+      await this.disk.sync()
     }
   }
 
@@ -334,21 +374,6 @@ export class ModelManager implements AsyncDisposable {
     emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: model.error })
   }
 
-  /** Measures the loaded models, stops servers that no longer answer, and loads pinned models. */
-  async #inspect(): Promise<void> {
-    this.keepPinned()
-    await Promise.all(
-      [...this.#models.values()].map(async (model) => {
-        const { server } = model
-        if (!server) return
-        await this.#measure(model, server)
-        if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) model.timesSick = 0
-        // Its exit is then handled like that of a server that died.
-        else if (++model.timesSick >= MAX_SICK) await server.stop({ graceMs: 0 })
-      }),
-    )
-  }
-
   async #measure(model: LoadedModel, server: ModelServer): Promise<void> {
     const pids = await server.pids()
     const peak = pids.length ? Math.ceil(await this.#options.meter.measureMb(pids, server.profile)) : 0
@@ -357,14 +382,6 @@ export class ModelManager implements AsyncDisposable {
     model.memoryMb = peak
     this.#options.memory.reserve(model.modelKey, peak)
     this.#options.measured.note(model.modelKey, peak)
-  }
-
-  /** The disk quota may have removed models that were only cached. */
-  async #noteLeftDisk(): Promise<void> {
-    const onDisk = new Set(await this.#options.cache.list())
-    for (const model of this.#models.values()) {
-      if (model.state === 'evicted' && !onDisk.has(model.modelKey)) this.#move(model, 'cold')
-    }
   }
 
   #move(model: LoadedModel, state: NodeModel['state']): void {

@@ -14,7 +14,7 @@ import { AttemptError } from './attempt-error.ts'
 export interface BaseTools {
   readonly control: Pick<ControlClient, 'modelSpec'>
   readonly weights: WeightsCache
-  readonly models: Pick<ModelManager, 'report'>
+  readonly models: Pick<ModelManager, 'inUse'>
 }
 
 export interface BaseOptions {
@@ -68,7 +68,7 @@ async function fetchFiles(
   if (known.length === 0) return
   const model_key = `${BASE_PREFIX}${cache_key}`
   const spec = { model_key, runtime_profile: '', files: known, warmup_input: null, memory_mb: 0 }
-  const find = async () => (await tools.weights.find(model_key)) ?? (await download(tools, spec, options))
+  const find = async () => (await used(tools, model_key)) ?? (await download(tools, spec, options))
   await linkFrom(find, folder)
 }
 
@@ -95,7 +95,7 @@ async function linkInto(folder: string, { spec, directory }: CachedModel): Promi
 }
 
 async function fromCache(tools: BaseTools, modelKey: string, options: BaseOptions): Promise<CachedModel> {
-  const found = await tools.weights.find(modelKey)
+  const found = await used(tools, modelKey)
   if (found) return found
   const requestSpec = () => tools.control.modelSpec(modelKey, { signal: options.signal })
   const spec = await requestSpec()
@@ -103,14 +103,23 @@ async function fromCache(tools: BaseTools, modelKey: string, options: BaseOption
   return download(tools, spec, { ...options, renew: async () => (await requestSpec()).files })
 }
 
+/** Finds a base in the cache and records its use. */
+async function used({ weights }: BaseTools, modelKey: string): Promise<CachedModel | undefined> {
+  const found = await weights.find(modelKey)
+  if (found) await weights.touch(modelKey)
+  return found
+}
+
 function download(
   { weights, models }: BaseTools,
   spec: NodeModelSpec,
   { signal, tell, renew }: BaseOptions & Pick<FetchOptions, 'renew'>,
 ): Promise<CachedModel> {
-  const inUse = models.report().filter(({ state }) => state !== 'cold' && state !== 'evicted')
-  const keep = new Set(inUse.map(({ model_key }) => model_key))
-  return weights.fetch(spec, keep, { signal, onProgress: progressLogger(tell), ...(renew && { renew }) })
+  return weights.fetch(spec, () => models.inUse(), {
+    signal,
+    onProgress: progressLogger(tell),
+    ...(renew && { renew }),
+  })
 }
 
 /** Logs a line about a download every few seconds. */

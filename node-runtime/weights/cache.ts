@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { link, mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import type { NodeModelSpec } from '../../schemas/node.ts'
+import { Blobs, PART } from './blobs.ts'
 import { Conversions } from './conversions.ts'
 import { DownloadMeter, type DownloadProgress } from './download-meter.ts'
 import { digestOf, downloadFile } from './transfer.ts'
@@ -19,12 +20,14 @@ export interface CachedModel {
   directory: string
 }
 
+/** Returns the models that must stay on the disk now. It is called right before each removal. */
+export type Keep = () => ReadonlySet<string>
+
 /** Files that are about to be on the disk. */
 type Coming = Pick<NodeModelSpec, 'files'>
 
 export interface ConvertOptions {
-  /** Models that must stay on the disk. */
-  keep: ReadonlySet<string>
+  keep: Keep
   /** The bytes that it may take on the disk. */
   bytes: number
   /** Writes the result to an empty folder. */
@@ -33,8 +36,6 @@ export interface ConvertOptions {
 
 const HEADROOM_BYTES = 512 * 1024 * 1024
 const SPEC_FILE = 'model.json'
-/** The suffix of an incomplete file (see transfer.ts), and of a model's folder while it is assembled or removed. */
-const PART = /\.part$/
 /** The prefix for the bases of training runs. They are cached like models but cannot be served. */
 export const BASE_PREFIX = 'base/'
 
@@ -46,12 +47,15 @@ export const BASE_PREFIX = 'base/'
 export class WeightsCache {
   readonly #dir: string
   readonly #quotaBytes: number
+  readonly #blobs: Blobs
   /** The conversions of models for their servers. */
   readonly #conversions: Conversions
   /** Downloads in progress by digest, so that models which share a blob download it once. */
   readonly #fetching = new Map<string, Promise<void>>()
   /** Models that are being assembled, by key; other callers for the same model wait for the same promise. */
   readonly #assembling = new Map<string, Promise<CachedModel>>()
+  /** Models that are being removed, by key. `find` waits for the end, so that no load uses a folder that is on its way out. */
+  readonly #removing = new Map<string, Promise<void>>()
   /** Folders of models that are being assembled or removed. */
   readonly #moving = new Set<string>()
   /**
@@ -65,7 +69,14 @@ export class WeightsCache {
   constructor({ dir, quotaMb }: { dir: string; quotaMb: number }) {
     this.#dir = dir
     this.#quotaBytes = quotaMb * 1024 * 1024
+    this.#blobs = new Blobs(join(dir, 'blobs'))
     this.#conversions = new Conversions(join(dir, 'converted'))
+  }
+
+  /** Finishes removals that a crash interrupted: their folders are the only trace of blobs that no model needs any more. */
+  async init(): Promise<void> {
+    const parts = (await this.#modelNames()).filter((name) => PART.test(name))
+    await Promise.all(parts.map((name) => this.#clear(join(this.#dir, 'models', name))))
   }
 
   /** Returns the keys of the models on this disk. */
@@ -82,6 +93,11 @@ export class WeightsCache {
   }
 
   async find(modelKey: string): Promise<CachedModel | undefined> {
+    await this.#removing.get(modelKey)
+    return this.#read(modelKey)
+  }
+
+  async #read(modelKey: string): Promise<CachedModel | undefined> {
     const directory = this.#modelDir(modelKey)
     try {
       const spec = JSON.parse(await readFile(join(directory, SPEC_FILE), 'utf8')) as NodeModelSpec
@@ -91,16 +107,15 @@ export class WeightsCache {
     }
   }
 
-  /** Marks a model as used, for the order of removal. */
-  async touch(modelKey: string): Promise<void> {
-    const now = new Date()
-    await utimes(this.#modelDir(modelKey), now, now).catch(() => {})
+  /** Records when a model was last used, for the order of removal. The time is that of its folder, so it outlasts a restart. */
+  async touch(modelKey: string, at = new Date()): Promise<void> {
+    await utimes(this.#modelDir(modelKey), at, at).catch(() => {})
   }
 
-  /** Downloads the missing files, resuming where an earlier try stopped. `keep` names models that must stay on the disk. */
-  async fetch(spec: NodeModelSpec, keep: ReadonlySet<string>, options: FetchOptions): Promise<CachedModel> {
+  /** Downloads the missing files, resuming where an earlier try stopped. */
+  async fetch(spec: NodeModelSpec, keep: Keep, options: FetchOptions): Promise<CachedModel> {
     const total = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
-    await this.#reserve(spec, new Set([...keep, spec.model_key]))
+    await this.#reserve(spec, () => new Set([...keep(), spec.model_key]))
     const meter = new DownloadMeter(total, options.onProgress)
     let { files } = spec
     const urlOf = (path: string) => files.find((file) => file.path === path)?.url ?? ''
@@ -134,7 +149,7 @@ export class WeightsCache {
   ): Promise<string> {
     const name = this.#conversions.nameOf(spec, recipe)
     const coming = { files: [{ path: name, sha256: name, size_bytes: bytes, url: '' }] }
-    await this.#reserve(coming, new Set([...keep, spec.model_key]))
+    await this.#reserve(coming, () => new Set([...keep(), spec.model_key]))
     try {
       return await this.#conversions.make(name, build)
     } finally {
@@ -150,7 +165,7 @@ export class WeightsCache {
     for (const { path, sha256 } of found.spec.files) {
       const digest = await digestOf(inFolder(found.directory, path), signal).catch(() => undefined)
       signal.throwIfAborted()
-      if (digest !== sha256) damaged.push(join(this.#dir, 'blobs', sha256))
+      if (digest !== sha256) damaged.push(this.#blobs.path(sha256))
     }
     if (damaged.length === 0) return this.#conversions.dropIfDamaged(found.spec, signal)
     // They were made of damaged files.
@@ -161,24 +176,42 @@ export class WeightsCache {
     return true
   }
 
-  async remove(modelKey: string): Promise<void> {
-    await this.#takeAway(modelKey)
-    await this.#sweepBlobs()
-    await this.#sweepConversions()
+  /** Removes a model, and the blobs and conversions that no other model has. Safe to repeat after a crash at any step. */
+  remove(modelKey: string): Promise<void> {
+    const under = this.#removing.get(modelKey)
+    if (under) return under
+    const removing = this.#takeAway(modelKey, (part) => this.#clear(part)).finally(() =>
+      this.#removing.delete(modelKey),
+    )
+    this.#removing.set(modelKey, removing)
+    // `find` waits for it as well, and only this caller handles its failure.
+    removing.catch(() => {})
+    return removing
   }
 
   async #sweepConversions(): Promise<void> {
-    const left = await Promise.all((await this.#keys()).map((key) => this.find(key)))
+    const left = await Promise.all((await this.#keys()).map((key) => this.#read(key)))
     await this.#conversions.sweep(left.flatMap((model) => (model ? [model.spec] : [])))
   }
 
   /** Renames the folder before deleting it, so that no reader finds a partial model, not even after a crash. */
-  #takeAway(modelKey: string): Promise<void> {
+  #takeAway(
+    modelKey: string,
+    deleteIt = (part: string) => rm(part, { recursive: true, force: true }),
+  ): Promise<void> {
     const directory = this.#modelDir(modelKey)
     return this.#viaPart(directory, async (part) => {
       await rename(directory, part).catch(unlessGone)
-      await rm(part, { recursive: true, force: true })
+      await deleteIt(part)
     })
+  }
+
+  /** Deletes what lies in a renamed folder and what only it used. The folder itself goes last, because `init` looks for it. */
+  async #clear(part: string): Promise<void> {
+    await rm(join(part, 'files'), { recursive: true, force: true })
+    await this.#sweepBlobs()
+    await this.#sweepConversions()
+    await rm(part, { recursive: true, force: true })
   }
 
   #modelDir(modelKey: string): string {
@@ -195,7 +228,7 @@ export class WeightsCache {
       await other.catch(() => {})
       signal?.throwIfAborted()
     }
-    const path = join(this.#dir, 'blobs', sha256)
+    const path = this.#blobs.path(sha256)
     const fetch = async () => {
       if (await hasSize(path, size_bytes)) return meter.skip(size_bytes)
       const onBytes = (count: number) => meter.add(count)
@@ -227,7 +260,7 @@ export class WeightsCache {
       for (const { path, sha256 } of spec.files) {
         const target = inFolder(join(part, 'files'), path)
         await mkdir(dirname(target), { recursive: true })
-        await link(join(this.#dir, 'blobs', sha256), target)
+        await link(this.#blobs.path(sha256), target)
       }
       await mkdir(join(part, 'files'), { recursive: true })
       await writeFile(join(part, SPEC_FILE), JSON.stringify(stored))
@@ -248,32 +281,34 @@ export class WeightsCache {
     }
   }
 
-  #reserve(spec: Coming, keep: ReadonlySet<string>): Promise<void> {
+  #reserve(spec: Coming, keep: Keep): Promise<void> {
     const making = this.#making.then(() => this.#makeRoom(spec, keep))
     this.#making = making.catch(() => {})
     return making
   }
 
   /** Makes room for a model's files, counting every other download in progress, and reserves it. */
-  async #makeRoom(spec: Coming, keep: ReadonlySet<string>): Promise<void> {
+  async #makeRoom(spec: Coming, keep: Keep): Promise<void> {
     const bytes = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     if (bytes > this.#quotaBytes) {
       throw new Error(
-        `the model takes ${megabytes(bytes)} MB on disk, more than this node's quota for weights`,
+        `the model takes ${megabytes(bytes)} MB on disk, more than this node's quota for weights of ${megabytes(this.#quotaBytes)} MB; HEARTH_NODE_CACHE_GB of the node raises it`,
       )
     }
-    await mkdir(join(this.#dir, 'blobs'), { recursive: true })
-    const oldest = await this.#removable(keep)
+    await mkdir(this.#blobs.dir, { recursive: true })
     this.#coming.add(spec)
+    let oldest: string[] | undefined
     try {
       for (;;) {
         const [disk, { bavail, bsize }] = await Promise.all([this.#disk(), statfs(this.#dir)])
         if (disk.planned <= this.#quotaBytes && bavail * bsize >= disk.missing + HEADROOM_BYTES) return
         // A complete model is worth more than a partial download that no caller resumes.
-        if (await this.#removeParts()) continue
+        if ((await this.#removeParts()) || (await this.#sweepBlobs())) continue
+        oldest ??= await this.#removable()
         const victim = oldest.shift()
         if (victim === undefined) break
-        await this.remove(victim)
+        // A load may have begun since the list was made. Between this check and `remove` nothing else can run.
+        if (!keep().has(victim)) await this.remove(victim)
       }
     } catch (err) {
       this.#coming.delete(spec)
@@ -283,10 +318,21 @@ export class WeightsCache {
     throw new Error(`there is no room on this node's disk for ${megabytes(bytes)} MB of weights`)
   }
 
-  async #removable(keep: ReadonlySet<string>): Promise<string[]> {
-    const keys = (await this.#keys()).filter((key) => !keep.has(key))
+  /** Returns the models that may be removed, the least recently used first. */
+  async #removable(): Promise<string[]> {
+    const keys = await this.#keys()
+    const models = await Promise.all(keys.map((key) => this.#read(key)))
+    const inJobs = await this.#blobs.usedByJobs(models.flatMap((model) => model?.spec ?? []))
     const aged = await Promise.all(
-      keys.map(async (key) => ({ key, usedAt: (await stat(this.#modelDir(key))).mtimeMs })),
+      keys
+        .filter((key) => !inJobs.has(key))
+        .map(async (key) => ({
+          key,
+          usedAt: await stat(this.#modelDir(key)).then(
+            ({ mtimeMs }) => mtimeMs,
+            () => 0,
+          ),
+        })),
     )
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
   }
@@ -298,54 +344,28 @@ export class WeightsCache {
     )
     const coming = [...wanted.values()].reduce((sum, bytes) => sum + bytes, 0)
     let [others, here] = [await this.#conversions.size(), 0]
-    for (const { name, bytes } of await this.#blobs()) {
+    for (const { name, bytes } of await this.#blobs.list()) {
       if (wanted.has(name.replace(PART, ''))) here += bytes
       else others += bytes
     }
     return { planned: others + coming, missing: Math.max(0, coming - here) }
   }
 
-  async #blobs(): Promise<{ name: string; bytes: number }[]> {
-    const blobs = join(this.#dir, 'blobs')
-    return Promise.all(
-      (await readdir(blobs)).map(async (name) => {
-        // At any time a download may complete, which renames its part, or a sweep may remove a blob.
-        const bytes = await stat(join(blobs, name)).then(
-          ({ size }) => size,
-          () => 0,
-        )
-        return { name, bytes }
-      }),
-    )
-  }
-
   /** Removes partial downloads and partial models that no caller works on; false when there were none. */
   async #removeParts(): Promise<boolean> {
-    const downloads = (await this.#blobs())
+    const downloads = (await this.#blobs.list())
       .filter(({ name }) => PART.test(name) && !this.#isComing(name.replace(PART, '')))
-      .map(({ name }) => join(this.#dir, 'blobs', name))
+      .map(({ name }) => this.#blobs.path(name))
     const models = (await this.#modelNames())
       .map((name) => join(this.#dir, 'models', name))
       .filter((path) => PART.test(path) && !this.#moving.has(path))
-    const idle = [...downloads, ...models]
-    await Promise.all(idle.map((path) => rm(path, { recursive: true, force: true })))
-    if (models.length > 0) await this.#sweepBlobs()
-    return (await this.#conversions.removeDrafts()) || idle.length > 0
+    await Promise.all(downloads.map((path) => rm(path, { force: true })))
+    for (const path of models) await this.#clear(path)
+    return (await this.#conversions.removeDrafts()) || downloads.length + models.length > 0
   }
 
-  /** Removes blobs that no model links to or is about to. Partial downloads stay, so that they can be resumed. */
-  async #sweepBlobs(): Promise<void> {
-    const blobs = join(this.#dir, 'blobs')
-    for (const name of await readdir(blobs).catch(() => [])) {
-      if (PART.test(name)) continue
-      const path = join(blobs, name)
-      // Another sweep may have removed it.
-      const links = await stat(path).then(
-        ({ nlink }) => nlink,
-        () => 0,
-      )
-      if (links === 1 && !this.#isComing(name)) await rm(path, { force: true })
-    }
+  #sweepBlobs(): Promise<boolean> {
+    return this.#blobs.sweep((sha256) => this.#isComing(sha256))
   }
 
   #isComing(sha256: string): boolean {

@@ -88,7 +88,7 @@ describe('the only node there is, dedicated to one account', () => {
       ]),
       warm(endpoint.model_key),
     ]
-    node.queues.want(new Map(asked.map((queue) => [queue, 4])))
+    node.queues.want(new Map(asked.map((queue) => [queue, { slots: 4, pollers: 4 }])))
     const taskId = await on.queue(endpoint, { instances: ['a secret'] })
     const publicTask = await on.queue(await endpointOf(accountId, 'offered', offered), { instances: [1] })
     const kept = await endpointOf(accountId, 'kept', offered)

@@ -13,6 +13,13 @@ export interface ActivityQueuesOptions {
   log: Logger
 }
 
+export interface QueueSize {
+  /** The number of concurrent activities. */
+  slots: number
+  /** The number of open polls. The SDK's default is ten, which the gate cannot admit for every model of a node. */
+  pollers: number
+}
+
 const RETRY_MS = 1_000
 
 /** The task queues that this node polls, each with a small worker, opened and closed as models load and unload. */
@@ -22,7 +29,7 @@ export class ActivityQueues implements AsyncDisposable {
   /** The workers of all queues, those included that are closing, with their ends. */
   readonly #workers = new Map<Worker, Promise<void>>()
   #connection: NativeConnection
-  #wanted = new Map<string, number>()
+  #wanted = new Map<string, QueueSize>()
   #settling: Promise<void> | undefined
   #isDisposed = false
 
@@ -41,8 +48,8 @@ export class ActivityQueues implements AsyncDisposable {
     await Promise.all(left.map(([, ended]) => ended))
   }
 
-  /** Sets the queues to poll, with the number of concurrent activities; work of a closed queue continues. */
-  want(queues: ReadonlyMap<string, number>): void {
+  /** Sets the queues to poll; work of a closed queue continues. */
+  want(queues: ReadonlyMap<string, QueueSize>): void {
     if (this.#isDisposed) return
     this.#wanted = new Map(queues)
     this.#settling ??= this.#settle()
@@ -84,7 +91,7 @@ export class ActivityQueues implements AsyncDisposable {
     this.#settling = undefined
   }
 
-  async #poll(queue: string, slots: number): Promise<void> {
+  async #poll(queue: string, { slots, pollers }: QueueSize): Promise<void> {
     const { namespace, activities, graceMs, log } = this.#options
     const connection = this.#connection
     // A worker that fails to start stays in memory, so the server is checked first.
@@ -95,6 +102,7 @@ export class ActivityQueues implements AsyncDisposable {
       taskQueue: queue,
       activities,
       maxConcurrentActivityTaskExecutions: slots,
+      maxConcurrentActivityTaskPolls: Math.min(pollers, slots),
       // With the default throttle an activity gets its cancellation 6 to 9 s late.
       maxHeartbeatThrottleInterval: '500ms',
       defaultHeartbeatThrottleInterval: '500ms',

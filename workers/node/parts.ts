@@ -28,6 +28,7 @@ import { followTools } from '../../node-runtime/tools/follow-tools.ts'
 import { environmentsOf, openTools } from '../../node-runtime/tools/open-tools.ts'
 import type { Tools } from '../../node-runtime/tools/tools.ts'
 import { WeightsCache } from '../../node-runtime/weights/cache.ts'
+import { cacheQuotaMb } from '../../node-runtime/weights/quota.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import { type Config, required } from '../../platform/config.ts'
 import { openEgressPolicy } from '../../platform/egress/policy.ts'
@@ -147,7 +148,13 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     gateways: () => links.gateways,
     patienceMs: config.HEARTH_NODE_RETRY_S * 1_000,
   })
-  const weights = new WeightsCache({ dir: join(dir, 'weights'), quotaMb: config.HEARTH_NODE_CACHE_MB })
+  const weightsDir = join(dir, 'weights')
+  const quotaMb = await cacheQuotaMb({
+    dir: weightsDir,
+    gb: config.HEARTH_NODE_CACHE_GB,
+    mb: config.HEARTH_NODE_CACHE_MB,
+  })
+  const weights = new WeightsCache({ dir: weightsDir, quotaMb })
   const pins = new Pins(config.HEARTH_NODE_PINNED)
   const gpuHealth = new GpuHealth({
     probe: inventory.gpus.length > 0 ? async () => probeCuda(driver, await launcherPython()) : undefined,
@@ -162,6 +169,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     memory,
     meter: memoryMeter(inventory),
     pins,
+    idleUnloadS: config.HEARTH_IDLE_UNLOAD_S,
     measured: new MeasuredMemory(
       join(dir, inventory.hardware === 'gpu' ? 'measured-vram.json' : 'measured.json'),
     ),
@@ -221,6 +229,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
       pins.setAssigned(modelKeys)
       models.keepPinned()
     },
+    onForget: (modelKeys) => void models.disk.forget(modelKeys),
   })
   const preparing = new AbortController()
   void followTools(tools, { control, log, signal: preparing.signal })

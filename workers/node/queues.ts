@@ -1,9 +1,22 @@
 import { jobQueues, PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
 import type { NodeSharing } from '../../schemas/node.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
+import type { QueueSize } from './activity-queues.ts'
 import type { NodeParts } from './parts.ts'
 
 const INFER_SLOTS = 32
+/** Everything that is placed on this node by name comes over one queue, so it has the most pollers. */
+const PLACED_POLLERS = 4
+/** A job runs for minutes, so one poll at a time starts them fast enough. */
+const JOB_POLLERS = 1
+/** One poll can wait while the other one is answered. */
+const WARM_POLLERS = 2
+/**
+ * The largest number of loaded models whose queues are polled. Every poll is an open call at the gate, which admits a
+ * fixed number for each node, so the number must not grow with the models. Work for the other loaded models is placed
+ * on the node's own queue.
+ */
+export const MAX_WARM_QUEUES = 64
 
 export interface NodeAvailability {
   draining: boolean
@@ -11,25 +24,32 @@ export interface NodeAvailability {
   sharing: NodeSharing | undefined
 }
 
-/** Returns the queues whose work this node can do now, with the number of concurrent activities. */
+type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
+  models: Pick<NodeParts['models'], 'loadedKeys'>
+}
+
+/**
+ * Returns the queues whose work this node can do now. There are at most 4 + 3 + 2 * `MAX_WARM_QUEUES` polls, however
+ * many models lie on the disk: work for a model that isn't loaded comes over the node's own queue.
+ */
 export function wantedQueues(
-  { identity, inventory, models }: NodeParts,
+  { identity, inventory, models }: QueueParts,
   { draining, sharing }: NodeAvailability,
-): Map<string, number> {
-  const queues = new Map([[QUEUES.node(identity.nodeId), PLACED_SLOTS]])
+): Map<string, QueueSize> {
+  const queues = new Map<string, QueueSize>([
+    [QUEUES.node(identity.nodeId), { slots: PLACED_SLOTS, pollers: PLACED_POLLERS }],
+  ])
   if (draining || sharing === undefined) return queues
   if (inventory.train_slots > 0) {
     const { accountId } = identity
     for (const queue of jobQueues({ accountId, sharing, hardware: inventory.hardware })) {
-      queues.set(queue, inventory.train_slots)
+      queues.set(queue, { slots: inventory.train_slots, pollers: JOB_POLLERS })
     }
   }
   // Inference for a dedicated node is placed on its own queue.
   if (sharing === 'dedicated') return queues
-  for (const { model_key, state } of models.report()) {
-    if (state === 'warm' || state === 'running' || state === 'idle')
-      queues.set(QUEUES.warm(model_key), INFER_SLOTS)
-    if (state === 'evicted') queues.set(QUEUES.cached(model_key), INFER_SLOTS)
+  for (const modelKey of models.loadedKeys().slice(0, MAX_WARM_QUEUES)) {
+    queues.set(QUEUES.warm(modelKey), { slots: INFER_SLOTS, pollers: WARM_POLLERS })
   }
   return queues
 }

@@ -1,6 +1,6 @@
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { Allowance } from '../../../platform/async/allowance.ts'
-import type { NodeInventory, NodeReport } from '../../../schemas/node.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node.ts'
 import type { Decided } from './decided.ts'
 import type { NodeLink } from './node-link.ts'
 
@@ -22,6 +22,8 @@ export interface Connected {
   decided: Decided | undefined
   /** The last report, including models without an order. */
   report: NodeReport | undefined
+  /** The keys of all models of the last report. */
+  reported: readonly string[]
   /** True when its reports hold more models than are passed on. */
   isCut: boolean
   /** The number of frames of unknown types. */
@@ -43,9 +45,49 @@ export const connected = (link: NodeLink, accountId: string): Connected => ({
   snapshot: undefined,
   decided: undefined,
   report: undefined,
+  reported: [],
   isCut: false,
   unknownFrames: 0,
   soon: new Allowance(SOON),
   spooled: new Allowance(SPOOLED),
   asked: new Set(),
 })
+
+/** Returns what placement sees of a node: its report, with the decisions about it and the `models` that count. */
+export function snapshotOf({
+  nodeId,
+  accountId,
+  inventory,
+  decided,
+  report,
+  models,
+}: {
+  nodeId: string
+  accountId: string
+  inventory: NodeInventory
+  decided: Decided
+  report: NodeReport
+  models: readonly NodeModel[]
+}): NodeSnapshot {
+  const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles, gate_fault, gpu_fault } =
+    report
+  const { hardware, profiles, cpus } = inventory
+  return {
+    node_id: nodeId,
+    account_id: accountId,
+    sharing: decided.sharing,
+    hardware,
+    profiles,
+    cpus,
+    memory_total_mb,
+    memory_free_mb,
+    load,
+    draining: report.draining || decided.draining,
+    models,
+    ...(environments && { environments }),
+    ...(gpus && { gpus }),
+    ...(split_profiles && { split_profiles }),
+    ...(gate_fault && { gate_fault }),
+    ...(gpu_fault && { gpu_fault }),
+  }
+}

@@ -18,7 +18,7 @@ import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node
 import { emit } from '../../events.ts'
 import { AnswerMemory } from './answer-memory.ts'
 import { type LinkAnswer, BufferedResponse } from './buffered-response.ts'
-import { type Connected, connected } from './connected.ts'
+import { type Connected, connected, snapshotOf } from './connected.ts'
 import { type Decided, decidedIn } from './decided.ts'
 import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
@@ -126,6 +126,16 @@ export class NodeLinks implements AsyncDisposable {
   /** Tells a node, if it is linked, that nobody waits for its work on a stage, or for a payload, any more. */
   cancelOn(nodeId: string, meta: Pick<CancelMeta, 'task_id' | 'attempt' | 'edge'>): void {
     this.#nodes.get(nodeId)?.link.cancelWork(meta)
+  }
+
+  /** Returns, by node, the keys of all models that it reports, also of those that are not passed on. */
+  reportedModels(): Map<string, readonly string[]> {
+    return new Map([...this.#nodes].map(([nodeId, { reported }]) => [nodeId, reported]))
+  }
+
+  /** Has a node, if it is linked, free the files of models that the platform has deleted. */
+  forget(nodeId: string, modelKeys: readonly string[]): void {
+    this.#nodes.get(nodeId)?.link.hello({ forget: [...modelKeys] })
   }
 
   /** Registers a listener for changes of models on linked nodes; returns a function that removes it. */
@@ -258,33 +268,14 @@ export class NodeLinks implements AsyncDisposable {
 
   #report(node: Connected, report: NodeReport, { soon = false } = {}): void {
     const { inventory, decided, accountId } = node
+    node.reported = report.models.map(({ model_key }) => model_key)
     const told = this.#bounded(node, report.models)
     node.report = { ...report, models: told }
     if (!inventory || !decided) return
     this.#join(node, told, decided)
-    const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles, gate_fault } = report
     const models = told.filter(({ model_key }) => decided.ordered.has(model_key))
-    const { hardware, profiles, cpus } = inventory
-    const draining = report.draining || decided.draining
     const isFirst = node.snapshot === undefined
-    const snapshot = {
-      node_id: node.link.nodeId,
-      account_id: accountId,
-      sharing: decided.sharing,
-      hardware,
-      profiles,
-      cpus,
-      memory_total_mb,
-      memory_free_mb,
-      load,
-      draining,
-      models,
-      ...(environments && { environments }),
-      ...(gpus && { gpus }),
-      ...(split_profiles && { split_profiles }),
-      ...(gate_fault && { gate_fault }),
-      ...(report.gpu_fault && { gpu_fault: report.gpu_fault }),
-    }
+    const snapshot = snapshotOf({ nodeId: node.link.nodeId, accountId, inventory, decided, report, models })
     this.#put(node, snapshot, { soon: soon || isFirst })
   }
 

@@ -75,6 +75,7 @@ describe('links of a node', () => {
       onDraining: () => {},
       onSharing: () => {},
       onPinned: () => {},
+      onForget: () => {},
     })
     try {
       await until(() => told.length === 1)

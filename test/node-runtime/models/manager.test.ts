@@ -177,6 +177,64 @@ describe('model manager', () => {
     assert.equal(node.parts.models.startState(fresh), 'resident')
   })
 
+  it('unloads a model that has served nothing for the set time, but no pinned or busy one', async () => {
+    const [pinned, busy, idle] = [
+      await addModel(api, { name: 'pinned' }),
+      await addModel(api, { name: 'busy' }),
+      await addModel(api, { name: 'idle' }),
+    ]
+    await using node = await startNode(api, { idleUnloadS: 1, pinned: [pinned] })
+    const { models } = node.parts
+    await Promise.all([pinned, busy, idle].map((key) => models.load(key)))
+    using _use = models.use(busy)!
+
+    await until(() => state(node, idle)?.state === 'evicted')
+
+    assert.equal(models.use(idle), undefined)
+    assert.equal(state(node, busy)?.state, 'running')
+    assert.equal(models.startState(pinned), 'resident')
+    // A request during the unload waits for its end and loads the model again.
+    await models.load(idle)
+    assert.equal(models.startState(idle), 'resident')
+  })
+
+  it('frees the files of deleted models, but of none that is pinned, loading or in use', async () => {
+    const keys: string[] = []
+    for (const name of ['pinned', 'used', 'loading', 'cached']) {
+      keys.push(await addModel(api, { name, load_s: name === 'loading' ? 1 : 0 }))
+    }
+    const [pinned = '', used = '', loading = '', cached = ''] = keys
+    await using node = await startNode(api, { pinned: [pinned] })
+    const { models } = node.parts
+    await Promise.all([pinned, used, cached].map((key) => models.load(key)))
+    {
+      using _use = models.use(used)!
+      const load = models.load(loading)
+
+      await models.disk.forget([...keys, 'unknown'])
+
+      assert.equal(state(node, cached), undefined)
+      await load
+    }
+    const folders = () => readdirSync(join(node.dir, 'weights', 'models')).toSorted()
+    assert.deepEqual(folders(), [pinned, used, loading].toSorted())
+
+    await models.disk.forget(keys)
+
+    assert.deepEqual(folders(), [pinned])
+    assert.equal(readdirSync(join(node.dir, 'weights', 'blobs')).length, 1)
+    await models.load(cached)
+    assert.equal(models.startState(cached), 'resident')
+  })
+
+  it('never takes a tool for a model', async () => {
+    await using node = await startNode(api)
+
+    await assert.rejects(node.parts.models.load('tool:calculator'), isUnavailable('no_capacity'))
+
+    assert.equal(state(node, 'tool:calculator'), undefined)
+  })
+
   it('stops every model server with the node', async () => {
     const node = await startNode(api)
     await node.parts.models.load(await addModel(api, { name: 'last' }))

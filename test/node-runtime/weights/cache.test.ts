@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { link, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -54,7 +54,7 @@ describe('weights cache', () => {
     files: spec.files.map((file) => ({ ...file, url: `${file.url}?expired` })),
   })
   const fetch = (cache: WeightsCache, spec: NodeModelSpec) =>
-    cache.fetch(spec, new Set(), { onProgress: () => {} })
+    cache.fetch(spec, () => new Set(), { onProgress: () => {} })
 
   it('has a model whole from its first moment on, however many fetch it at once', async () => {
     using own = temporaryFolder()
@@ -120,7 +120,7 @@ describe('weights cache', () => {
     let renewals = 0
     const progress: number[] = []
 
-    const { directory } = await cache.fetch(expired(spec), new Set(), {
+    const { directory } = await cache.fetch(expired(spec), () => new Set(), {
       onProgress: ({ bytes_downloaded }) => progress.push(bytes_downloaded),
       renew: async () => {
         renewals += 1
@@ -139,7 +139,10 @@ describe('weights cache', () => {
     const spec = expired(specOf('gated', ['/gated']))
     asked.length = 0
 
-    const fetching = cache.fetch(spec, new Set(), { onProgress: () => {}, renew: async () => spec.files })
+    const fetching = cache.fetch(spec, () => new Set(), {
+      onProgress: () => {},
+      renew: async () => spec.files,
+    })
 
     await assert.rejects(fetching, /answered 403: Request has expired/)
     assert.deepEqual(asked, ['/gated?expired', '/gated?expired'])
@@ -193,7 +196,7 @@ describe('weights cache', () => {
       using own = temporaryFolder()
       const cache = await fullCache(own.path)
 
-      await cache.fetch(fourth(), new Set(['a']), { onProgress: () => {} })
+      await cache.fetch(fourth(), () => new Set(['a']), { onProgress: () => {} })
 
       assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
     })
@@ -214,12 +217,129 @@ describe('weights cache', () => {
       const keep = new Set(['a', 'b', 'c'])
 
       await assert.rejects(
-        cache.fetch(fourth(), keep, { onProgress: () => {} }),
+        cache.fetch(fourth(), () => keep, { onProgress: () => {} }),
         /no room on this node's disk/,
       )
 
       assert.deepEqual((await cache.list()).toSorted(), ['a', 'b', 'c'])
     })
+  })
+
+  it('names the limit and its setting when a model is larger than the whole cache', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await fetch(cache, specOf('small', ['/fill-a-400']))
+
+    await assert.rejects(
+      fetch(cache, specOf('large', ['/fill-b-900', '/fill-c-900'])),
+      /takes 2 MB on disk, more than this node's quota for weights of 1 MB; HEARTH_NODE_CACHE_GB/,
+    )
+
+    assert.deepEqual(await cache.list(), ['small'])
+  })
+
+  it('downloads a model again after its eviction', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await fetch(cache, specOf('first', ['/fill-a-600']))
+    await fetch(cache, specOf('second', ['/fill-b-600']))
+    assert.deepEqual(await cache.list(), ['second'])
+
+    const { directory } = await fetch(cache, specOf('first', ['/fill-a-600']))
+
+    assert.equal((await stat(join(directory, 'fill-a-600'))).size, 600 * 1024)
+    assert.deepEqual(await cache.list(), ['first'])
+  })
+
+  it('orders models by their last use across a restart', async () => {
+    using own = temporaryFolder()
+    const before = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    for (const [name, age] of [
+      ['old', 1],
+      ['older', 2],
+      ['oldest', 3],
+    ] as const) {
+      await fetch(before, specOf(name, [`/fill-${name.at(-1)}-${290 + age}`]))
+      await before.touch(name, new Date(Date.now() - age * 60_000))
+    }
+
+    const after = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await after.init()
+    await fetch(after, specOf('new', ['/fill-z-300']))
+
+    assert.deepEqual((await after.list()).toSorted(), ['new', 'old', 'older'])
+  })
+
+  it('never removes a model whose files a job has linked, although it was used longest ago', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    const { directory } = await fetch(cache, specOf('base', ['/fill-a-400']))
+    await fetch(cache, specOf('other', ['/fill-b-400']))
+    await cache.touch('base', new Date(0))
+    await link(join(directory, 'fill-a-400'), join(own.path, 'of-a-job'))
+
+    await fetch(cache, specOf('new', ['/fill-c-400']))
+
+    assert.deepEqual((await cache.list()).toSorted(), ['base', 'new'])
+  })
+
+  it('skips a model whose load began after the search for room', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    for (const letter of ['a', 'b', 'c']) await fetch(cache, specOf(letter, [`/fill-${letter}-300`]))
+    await cache.touch('a', new Date(0))
+    const loading = new Set<string>()
+    const later = Promise.resolve().then(() => loading.add('a'))
+
+    await cache.fetch(specOf('d', ['/fill-d-300']), () => loading, { onProgress: () => {} })
+
+    await later
+    assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
+  })
+
+  it('finds a model whole or not at all while it is being removed', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    const spec = specOf('raced', ['/one', '/two', '/three'])
+    await fetch(cache, spec)
+
+    const removing = cache.remove('raced')
+    const found = await cache.find('raced')
+    const again = fetch(cache, spec)
+    await removing
+    const { directory } = await again
+
+    assert.equal(found, undefined)
+    for (const { path } of spec.files) await stat(join(directory, path))
+  })
+
+  it('frees a shared file with its last model, and finishes a removal that a crash interrupted', async () => {
+    using own = temporaryFolder()
+    const blobs = () => readdir(join(own.path, 'blobs'))
+    const before = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    await fetch(before, specOf('one', ['/shared', '/only-one']))
+    await fetch(before, specOf('two', ['/shared', '/only-two']))
+    const steps: (() => Promise<void>)[] = [
+      async () => {},
+      () => rm(join(own.path, 'models', 'one.x.part', 'files'), { recursive: true }),
+      () => rm(join(own.path, 'models', 'one.x.part', 'model.json')),
+    ]
+
+    // The node died after the folder was renamed, after its links were gone, or while the folder was deleted.
+    for (const step of steps) {
+      await fetch(before, specOf('one', ['/shared', '/only-one']))
+      await rename(join(own.path, 'models', 'one'), join(own.path, 'models', 'one.x.part'))
+      await step()
+      const after = new WeightsCache({ dir: own.path, quotaMb: 10 })
+      await after.init()
+      await after.init()
+      assert.deepEqual(await readdir(join(own.path, 'models')), ['two'])
+      assert.equal((await blobs()).length, 2)
+    }
+
+    await before.remove('two')
+    await before.remove('two')
+    assert.deepEqual(await blobs(), [])
   })
 
   it('gives up half downloads that nobody goes on with before whole models', async () => {

@@ -9,6 +9,7 @@ import type { ImportedModel } from '../../../schemas/model-import.ts'
 import type { OpenGate } from '../../../workers/gate/open-gate.ts'
 import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
 import { GateAccess } from '../../../workers/node/gate-access.ts'
+import { wantedQueues } from '../../../workers/node/queues.ts'
 import { QUEUES, WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import { buildEndpoint } from '../builders/build-endpoint.ts'
 import { type AnyBody, type Answer, OPERATIONS_KEY, type TestApi } from './api.ts'
@@ -114,14 +115,14 @@ async function startWorldNode(
     new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }),
   )
   const open = () => {
-    const wanted = new Map([[QUEUES.node(nodeId), options?.slots ?? 16]])
-    // Polls as a dedicated node does (workers/node/queues.ts).
-    if (options?.sharing === 'dedicated') return queues.want(wanted)
-    for (const { model_key, state } of parts.models.report()) {
-      if (['warm', 'running', 'idle'].includes(state)) wanted.set(QUEUES.warm(model_key), 16)
-      if (state === 'evicted') wanted.set(QUEUES.cached(model_key), 16)
-    }
-    queues.want(wanted)
+    const { sharing = 'shared', slots, jobs = false } = options ?? {}
+    const wanted = wantedQueues(parts, { draining: false, sharing })
+    // Tests of jobs have workers of their own.
+    const placed = [...wanted].filter(([queue]) => jobs || !/^(?:train|merge)\./.test(queue))
+    const own = QUEUES.node(nodeId)
+    queues.want(
+      new Map(placed.map(([queue, size]) => [queue, queue === own && slots ? { ...size, slots } : size])),
+    )
   }
   parts.models.onChange(open)
   open()

@@ -36,6 +36,10 @@ export interface TestNodeOptions {
   concurrency?: number
   /** The placed pieces of work that it takes at a time. */
   slots?: number
+  /** True to poll the queues of jobs as well, in worlds with queues. */
+  jobs?: boolean
+  /** Seconds after which a model without requests is unloaded; none by default. */
+  idleUnloadS?: number
   /** Silence after which a load is given up. */
   startTimeoutS?: number
   /** Models that it keeps loaded. */
@@ -82,6 +86,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     HEARTH_NODE_NAME: 'test-node',
     HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
     HEARTH_NODE_CACHE_MB: String(options.cacheMb ?? 1_000),
+    HEARTH_IDLE_UNLOAD_S: String(options.idleUnloadS ?? 0),
     ...(options.edgeMb && { HEARTH_NODE_EDGE_MB: String(options.edgeMb) }),
     HEARTH_NODE_PINNED: options.pinned?.join(',') ?? '',
     ...(options.containerSocket && { HEARTH_CONTAINER_SOCKET: options.containerSocket }),

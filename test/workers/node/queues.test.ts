@@ -6,7 +6,7 @@ import { NativeConnection } from '@temporalio/worker'
 import { createNodeActivities } from '../../../activities/node/index.ts'
 import { createLogger } from '../../../platform/log.ts'
 import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
-import { wantedQueues } from '../../../workers/node/queues.ts'
+import { MAX_WARM_QUEUES, wantedQueues } from '../../../workers/node/queues.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
@@ -14,6 +14,7 @@ import { startTemporal, type TestTemporal } from '../../support/servers/temporal
 
 /** Longer than the SDK itself tries. */
 const AWAY_MS = 25_000
+const ONE = { slots: 1, pollers: 1 }
 
 /** Starts a proxy to a server that can be closed for a while. */
 async function startWay(upstream: string) {
@@ -93,18 +94,46 @@ describe('task queues of a node', () => {
     assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu', `warm.${first}`])
 
     await node.parts.models.load(second)
-    assert.deepEqual(await polled(), [
-      `cached.${first}`,
-      'merge.cpu',
-      `node.${node.nodeId}`,
-      'train.cpu',
-      `warm.${second}`,
-    ])
+    assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu', `warm.${second}`])
+  })
+
+  it('keep a fixed number of polls open, those of the models used last, however many are loaded', () => {
+    const polls = (loaded: number) => {
+      const keys = Array.from({ length: loaded }, (_, i) => `model-${i}`)
+      const parts = { ...node.parts, models: { loadedKeys: () => keys } }
+      const queues = wantedQueues(parts, { draining: false, sharing: 'shared' })
+      const warm = [...queues.keys()].filter((queue) => queue.startsWith('warm.'))
+      return { warm, open: [...queues.values()].reduce((sum, { pollers }) => sum + pollers, 0) }
+    }
+
+    assert.equal(polls(0).open, 6)
+    assert.equal(polls(2).open, 10)
+    const crowded = polls(1_000)
+    assert.equal(crowded.open, 6 + 2 * MAX_WARM_QUEUES)
+    assert.ok(crowded.open <= 135)
+    assert.deepEqual(
+      [crowded.warm[0], crowded.warm.at(-1)],
+      ['warm.model-0', `warm.model-${MAX_WARM_QUEUES - 1}`],
+    )
+  })
+
+  it('name no loaded model beyond the limit, which its report then says', async () => {
+    const { models } = node.parts
+    models.setPolled(() => false)
+    const unpolled = models.report().filter((model) => model.unpolled)
+    models.setPolled(() => true)
+
+    assert.deepEqual(
+      unpolled.map(({ model_key }) => model_key),
+      models.loadedKeys(),
+    )
+    assert.equal(unpolled.length, 1)
+    assert.ok(models.report().every((model) => !model.unpolled))
   })
 
   it('are only its own while it drains', async () => {
     assert.deepEqual(await polled({ draining: true }), [`node.${node.nodeId}`])
-    assert.equal((await polled()).length, 5)
+    assert.equal((await polled()).length, 4)
   })
 
   it('are all polled over another connection, also while one is closing', async () => {
@@ -112,9 +141,9 @@ describe('task queues of a node', () => {
     for (const waitMs of [0, 1, 2, 3]) {
       const next = await NativeConnection.connect({ address: temporal.address })
       await queues.moveTo(next)
-      queues.want(new Map(['stays', `brief-${waitMs}`].map((queue) => [queue, 1])))
+      queues.want(new Map(['stays', `brief-${waitMs}`].map((queue) => [queue, ONE])))
       await queues.settled()
-      queues.want(new Map([['stays', 1]]))
+      queues.want(new Map([['stays', ONE]]))
       await sleep(waitMs)
 
       await queues.moveTo(first)
@@ -143,7 +172,7 @@ describe('task queues of a node', () => {
       }),
     })
     way.close()
-    late.want(new Map([['late', 1]]))
+    late.want(new Map([['late', ONE]]))
     await sleep(AWAY_MS)
     assert.deepEqual(late.polled, [])
 

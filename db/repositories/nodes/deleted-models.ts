@@ -1,0 +1,28 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** A run's version gets its endpoint or its model within this time; until then its files stay. */
+const FRESH_HOURS = 1
+
+/**
+ * Returns those of these models that nothing serves any more: unknown ones, and versions without an endpoint that are
+ * disabled, had an endpoint, or belong to no model. Candidates stay, because their test needs the files.
+ */
+export async function listDeletedModels(
+  db: Kysely<Database>,
+  modelKeys: readonly string[],
+): Promise<string[]> {
+  const { rows } = await sql<{ model_key: string }>`
+    select given.model_key from unnest(${[...modelKeys]}::text[]) as given(model_key)
+    left join model_version v on v.model_key = given.model_key
+    where v.id is null or (
+      v.lifecycle_status <> 'candidate'
+      and not exists (select 1 from endpoint e where e.version_id = v.id and e.deleted_at is null)
+      and (
+        v.lifecycle_status = 'disabled'
+        or exists (select 1 from endpoint e where e.version_id = v.id)
+        or (v.model_id is null and v.created_at < now() - make_interval(hours => ${FRESH_HOURS}))
+      )
+    )`.execute(db)
+  return rows.map(({ model_key }) => model_key)
+}

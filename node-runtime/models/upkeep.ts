@@ -1,0 +1,85 @@
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+import type { LoadedModel } from './loaded-model.ts'
+import type { ModelServer } from './server.ts'
+
+export interface UpkeepOptions {
+  models: () => Iterable<LoadedModel>
+  /** Milliseconds without a request after which a model is unloaded; undefined for one that stays. */
+  idleMsOf: (modelKey: string) => number | undefined
+  /** Loads the pinned models that are not loaded. */
+  keepPinned: () => void
+  /** Brings the models in step with the disk. */
+  syncDisk: () => Promise<void>
+  measure: (model: LoadedModel, server: ModelServer) => Promise<void>
+  unload: (model: LoadedModel) => Promise<void>
+  /** Stores on the disk when a model was last used. */
+  noteUse: (model: LoadedModel) => Promise<void>
+  log: Logger
+  /** Milliseconds between two rounds. */
+  everyMs?: number
+}
+
+/** The interval of the rounds, unless another one is given. */
+export const ROUND_MS = 5_000
+/** The time of the last use is stored at most this often: it orders the removal of models from the disk. */
+const NOTE_USE_MS = 60_000
+const HEALTH_TIMEOUT_MS = 5_000
+const MAX_SICK = 3
+
+/** Measures loaded models, stops servers that no longer answer, unloads idle models, and reloads pinned ones. */
+export class Upkeep implements Disposable {
+  readonly #options: UpkeepOptions
+  readonly #timer: NodeJS.Timeout
+  readonly #notedAt = new WeakMap<LoadedModel, number>()
+
+  constructor(options: UpkeepOptions) {
+    this.#options = options
+    this.#timer = setInterval(() => void this.#round(), options.everyMs ?? ROUND_MS)
+    this.#timer.unref()
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer)
+  }
+
+  async #round(): Promise<void> {
+    this.#options.keepPinned()
+    await this.#options.syncDisk().catch(() => {})
+    await Promise.all([...this.#options.models()].map((model) => this.#lookAfter(model)))
+  }
+
+  async #lookAfter(model: LoadedModel): Promise<void> {
+    const { server } = model
+    if (!server) return
+    if (this.#isIdle(model)) return this.#unload(model)
+    await this.#options.measure(model, server)
+    await this.#noteUse(model)
+    if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) model.timesSick = 0
+    // Its exit is then handled like that of a server that died.
+    else if (++model.timesSick >= MAX_SICK) await server.stop({ graceMs: 0 })
+  }
+
+  /** The model keeps its memory when its server cannot be stopped, and the next round tries again. */
+  async #unload(model: LoadedModel): Promise<void> {
+    const { unload, log } = this.#options
+    const idle_s = Math.round((Date.now() - model.lastUsed) / 1_000)
+    const isGone = await unload(model).then(
+      () => true,
+      () => false,
+    )
+    if (isGone) emit(log, 'model.unloaded_idle', { model_key: model.modelKey, idle_s })
+  }
+
+  #isIdle(model: LoadedModel): boolean {
+    const idleMs = this.#options.idleMsOf(model.modelKey)
+    return idleMs !== undefined && model.isEvictable && Date.now() - model.lastUsed >= idleMs
+  }
+
+  async #noteUse(model: LoadedModel): Promise<void> {
+    const usedAt = model.inFlight > 0 ? Date.now() : model.lastUsed
+    if (usedAt - (this.#notedAt.get(model) ?? 0) < NOTE_USE_MS) return
+    this.#notedAt.set(model, usedAt)
+    await this.#options.noteUse(model)
+  }
+}
