@@ -11,12 +11,12 @@ import type { CacheVersionTable } from './tables/accounts.ts'
 export type CacheName = CacheVersionTable['name']
 type OnChange = () => void
 
-const POLL_MS = 500
+const POLL_MS = 800
 /** Cached data may be outdated when the versions have not been read for this long. */
 const STALE_MS = 2_000
 
 /**
- * Notifies caches of changes to their tables: at once by NOTIFY, and by a poll of the version rows every 500 ms,
+ * Notifies caches of changes to their tables: at once by NOTIFY, and by a poll of the version rows every 800 ms,
  * because a half-open connection gets no NOTIFY.
  */
 export class CacheWatch implements AsyncDisposable {

@@ -84,6 +84,11 @@ export async function postgresChild(
     'listen_addresses=127.0.0.1',
     'unix_socket_directories=',
     'max_connections=200',
+    // Each of these processes would only wait: three readers ahead, replication to nowhere, and a compiler that pays
+    // off for statements of seconds.
+    'io_workers=1',
+    'max_logical_replication_workers=0',
+    'jit=off',
     ...extraSettings,
   ]
   const args = ['-D', dataDir, '-p', String(port), ...settings.flatMap((setting) => ['-c', setting])]

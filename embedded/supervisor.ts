@@ -81,9 +81,10 @@ export const GATEWAY_FLAGS = ['--max-semi-space-size=32']
 /** Fewer malloc arenas, which retain memory of threads. */
 export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
 /** A worker has a heap for each workflow thread. A small young heap keeps it below 350 MB (bench/webhooks). */
-const WORKER_FLAGS = ['--max-semi-space-size=8']
+const WORKER_FLAGS = ['--max-semi-space-size=8', '--optimize-for-size']
+const NODE_FLAGS = ['--max-semi-space-size=4', '--optimize-for-size']
 /** The gate only passes bytes on and stores nothing. */
-const GATE_FLAGS = ['--max-semi-space-size=8']
+const GATE_FLAGS = ['--max-semi-space-size=2', '--optimize-for-size']
 const GATE_HOST = '127.0.0.1'
 /** Names are resolved on these threads, and each may hang; without a bound each thread would retain memory of its own. */
 const WORKER_ENV = { UV_THREADPOOL_SIZE: '64', MALLOC_ARENA_MAX: '2' }
@@ -181,10 +182,15 @@ async function bringUp(options: EmbeddedOptions, context: Context): Promise<Read
     main('api', 'api/main.ts', { ...GATEWAY_ENV, ...control, HEARTH_PORT: String(port) }, GATEWAY_FLAGS),
   )
   launch(context, main('control', 'workers/control.ts', { ...WORKER_ENV, ...control }, WORKER_FLAGS))
-  launch(context, main('gate', 'workers/gate.ts', control, GATE_FLAGS))
+  launch(context, main('gate', 'workers/gate.ts', { MALLOC_ARENA_MAX: '2', ...control }, GATE_FLAGS))
   launch(
     context,
-    main('node', 'workers/node.ts', { ...nodeEnv(common), HEARTH_NODE_TOKEN: identity.nodeToken }),
+    main(
+      'node',
+      'workers/node.ts',
+      { MALLOC_ARENA_MAX: '2', ...nodeEnv(common), HEARTH_NODE_TOKEN: identity.nodeToken },
+      NODE_FLAGS,
+    ),
   )
 
   const { children } = context
@@ -246,8 +252,9 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   const [port = 0, uiPort = 0] = await freePorts(2)
   const file = join(layout.temporal, 'temporal.db')
   const place = localPlace(`127.0.0.1:${port}`, namespace)
-  await upgradeStore(cli, file, output.say)
-  launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal, namespace }))
+  const { partitions } = await upgradeStore(cli, file, output.say)
+  const server = { file, port, uiPort, cwd: layout.temporal, namespace, partitions }
+  launch(context, temporalChild(cli, server))
   const log = join(layout.logs, 'temporal.log')
   await temporalReady(place, { timeoutMs: OWN_SERVER_MS, log, signal })
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
-import { bundleWorkflowCode, type WorkflowBundleOption } from '@temporalio/worker'
+import type { WorkflowBundleOption } from '@temporalio/worker'
+import { runProgram } from '../platform/processes/run-program.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
 /** The folders that workflow code may import, which therefore determine the bundle. */
@@ -23,12 +24,8 @@ export async function workflowBundle(cacheDir: string): Promise<WorkflowBundleOp
   if (await exists(codePath)) return { codePath }
 
   await mkdir(folder, { recursive: true })
-  const { code } = await bundleWorkflowCode({
-    workflowsPath: join(ROOT, 'workflows/index.ts'),
-    logger: { log() {}, trace() {}, debug() {}, info() {}, warn() {}, error() {} },
-  })
   const draft = `${codePath}.${process.pid}.new`
-  await writeFile(draft, code)
+  await runProgram(process.execPath, [join(ROOT, 'workers', 'build-bundle.ts'), draft])
   await rename(draft, codePath)
   await removeOld(folder)
   return { codePath }

@@ -7,6 +7,16 @@ import { runProgram } from '../../platform/processes/run-program.ts'
 import { StartError } from '../options.ts'
 import { localPlace, temporalReady } from './server.ts'
 
+/** What Hearth knows of a store; it is written next to it. */
+export interface StoreState {
+  /** The output of `temporal --version` of the server that wrote it last. */
+  version: string
+  /** The number of partitions of a task queue that may hold tasks. */
+  partitions: number
+}
+
+/** The default of the server, with which Hearth ran until 0.12. */
+const OLD_PARTITIONS = 4
 const SCHEMA_TIMEOUT_MS = 60_000
 const VERSION_TIMEOUT_MS = 20_000
 
@@ -17,17 +27,34 @@ const VERSION_TIMEOUT_MS = 20_000
  * Safe to repeat: the file is replaced by one rename, after the copy is complete. Throws a `StartError` when the copy
  * fails, and leaves the file as it was.
  */
-export async function upgradeStore(cli: string, file: string, say: (line: string) => void): Promise<void> {
+export async function upgradeStore(
+  cli: string,
+  file: string,
+  say: (line: string) => void,
+): Promise<StoreState> {
   const marker = `${file}.server`
   const { stdout } = await runProgram(cli, ['--version'], { timeout: VERSION_TIMEOUT_MS })
   const version = stdout.trim()
+  let state: StoreState = { version, partitions: 1 }
   if (existsSync(file)) {
-    const last = existsSync(marker) ? readFileSync(marker, 'utf8').trim() : undefined
-    if (last === version) return
-    say(`Temporal: preparing the data of ${last ?? 'an older version'} for ${version}`)
+    const last = readState(marker)
+    if (last?.version === version) return last
+    say(`Temporal: preparing the data of ${last?.version ?? 'an older version'} for ${version}`)
     await rebuild(cli, file)
+    state = { version, partitions: last?.partitions ?? OLD_PARTITIONS }
   }
-  writeFileSync(marker, `${version}\n`)
+  writeFileSync(marker, `${JSON.stringify(state)}\n`)
+  return state
+}
+
+function readState(marker: string): StoreState | undefined {
+  try {
+    const { version, partitions } = JSON.parse(readFileSync(marker, 'utf8')) as Partial<StoreState>
+    if (typeof version !== 'string' || typeof partitions !== 'number') return undefined
+    return { version, partitions }
+  } catch {
+    return undefined
+  }
 }
 
 async function rebuild(cli: string, file: string): Promise<void> {

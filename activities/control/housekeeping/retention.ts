@@ -42,11 +42,14 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
 
   /** Removes one batch of expired rows of every kind. Safe to repeat because the age decides. */
   async removeOutlivedRows(): Promise<Step> {
-    const counts = await Promise.all([
-      ...retentionRepository.AGED_TABLES.map((table) => retentionRepository.removeAged(db, table)),
-      modelOrderRepository.dropOldOrders(db, retentionRepository.RETENTION_BATCH),
-      memorySnapshotRepository.removeOldSnapshots(db, { limit: retentionRepository.RETENTION_BATCH }),
-    ])
+    // One after another: at once they would open as many connections, for work that has minutes.
+    const counts: number[] = []
+    for (const table of retentionRepository.AGED_TABLES)
+      counts.push(await retentionRepository.removeAged(db, table))
+    counts.push(
+      await modelOrderRepository.dropOldOrders(db, retentionRepository.RETENTION_BATCH),
+      await memorySnapshotRepository.removeOldSnapshots(db, { limit: retentionRepository.RETENTION_BATCH }),
+    )
     return {
       count: counts.reduce((sum, each) => sum + each, 0),
       more: counts.includes(retentionRepository.RETENTION_BATCH),

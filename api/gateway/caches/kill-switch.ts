@@ -6,7 +6,7 @@ import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
-const POLL_MS = 500
+const POLL_MS = 800
 
 /** The kill switch as this gateway last saw it. */
 export interface KillSwitchView {
@@ -25,7 +25,7 @@ export interface KillSwitchDeps {
 }
 
 /**
- * The kill switch as this gateway sees it: read on every notification of a change, and every 500 ms. A state is in
+ * The kill switch as this gateway sees it: read on every notification of a change, and every 800 ms. A state is in
  * force here before it is acknowledged. While the row cannot be read, `seenAt` grows old and the gate closes.
  */
 export class KillSwitch implements KillSwitchView, AsyncDisposable {

@@ -32,9 +32,10 @@ describe('the store of the embedded Temporal server', () => {
 
   it('hands out every waiting task of an older server exactly once', async () => {
     writeFileSync(file, gunzipSync(readFileSync(OLD_STORE)))
-    await upgradeStore(cli, file, () => {})
+    const { partitions } = await upgradeStore(cli, file, () => {})
+    assert.equal(partitions, 4)
 
-    await using temporal = await RawTemporal.start(cli, file, folder)
+    await using temporal = await RawTemporal.start(cli, file, folder, partitions)
     const runs = await takeAll(RUNS.length, () => temporal.takeActivity('train.cpu'))
     assert.deepEqual(runs.toSorted(), RUNS.toSorted())
     const workflows = await takeAll(10, () => temporal.takeWorkflow('waiting'))
@@ -48,7 +49,7 @@ describe('the store of the embedded Temporal server', () => {
 
   it('is left alone when the same server wrote it', async () => {
     const lines: string[] = []
-    await upgradeStore(cli, file, (line) => lines.push(line))
+    assert.equal((await upgradeStore(cli, file, (line) => lines.push(line))).partitions, 1)
     assert.ok(!existsSync(file))
     await (await RawTemporal.start(cli, file, folder))[Symbol.asyncDispose]()
 

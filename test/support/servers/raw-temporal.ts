@@ -32,9 +32,9 @@ export class RawTemporal implements AsyncDisposable {
   }
 
   /** Starts the server of an embedded platform on a SQLite file. */
-  static async start(cli: string, file: string, cwd: string): Promise<RawTemporal> {
+  static async start(cli: string, file: string, cwd: string, partitions = 1): Promise<RawTemporal> {
     const [port = 0, uiPort = 0] = await freePorts(2)
-    const spec = temporalChild(cli, { file, port, uiPort, cwd, namespace: NAMESPACE })
+    const spec = temporalChild(cli, { file, port, uiPort, cwd, namespace: NAMESPACE, partitions })
     const child = spawn(spec.command, spec.args, { cwd, env: spec.env, stdio: 'ignore' })
     const place = localPlace(`127.0.0.1:${port}`, NAMESPACE)
     await temporalReady(place, { timeoutMs: 120_000 })
