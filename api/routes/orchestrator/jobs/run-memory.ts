@@ -3,7 +3,15 @@ import * as hubModelRepository from '../../../../db/repositories/models/hub-mode
 import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { type Adapter, tuningMemoryMb, weightsBytes } from '../../../../domain/models/memory.ts'
+import { weightsBytes } from '../../../../domain/models/memory.ts'
+import {
+  type Adapter,
+  type Tuning,
+  tuningMemoryMb,
+  tuningWeightsMb,
+  typicalEncoder,
+  typicalShape,
+} from '../../../../domain/models/tuning-memory.ts'
 import { trainingCapacity } from '../../../../domain/placement/gpu-room.ts'
 import { type NodeSnapshot, serves } from '../../../../domain/placement/node-snapshot.ts'
 import type { JobBase } from '../../../../schemas/lease.ts'
@@ -37,27 +45,59 @@ export async function estimateRunMemory(
   )
   const nodes = services.links.snapshot().filter((node) => serves(node, run.account_id))
   const asking = nodes.find(({ node_id }) => node_id === nodeId)
-  const ownMb = model?.estimateMemoryMb(Math.max(fileBytes, decoded)) ?? 0
+  const dataBytes = Math.max(fileBytes, decoded)
   const isTuned = model?.config.trainer.base === 'required'
   const parameters = isTuned && base ? await parametersOf(services, base) : 0
-  const { adapter, optimizer, lora_r } = run.hyperparameters
   const isOnCpu = asking ? asking.hardware !== 'gpu' : run.task_queue !== QUEUES.train('gpu')
-  const memoryMb =
-    ownMb +
-    tuningMemoryMb({
-      parameters,
-      adapter: adapter as Adapter,
-      isOptimizer8Bit: String(optimizer).includes('8bit'),
-      loraRank: Number(lora_r),
-      isOnCpu,
-    })
+  // Datasets lie in main memory, which GPU nodes do not count.
+  const ownMb = model?.estimateMemoryMb(isOnCpu || parameters === 0 ? dataBytes : 0) ?? 0
+  const tuning = tuningOf(run, {
+    trainer: model?.config.trainer.module ?? '',
+    parameters,
+    dataBytes,
+    isOnCpu,
+  })
+  const neededMb = ownMb + tuningWeightsMb(tuning)
+  // Rows are often much shorter than they may be, so a run is never refused for its batches: it gets up to a whole GPU.
+  const roomMb = asking ? Math.max(neededMb, trainingCapacity(asking)) : Infinity
+  const memoryMb = Math.min(roomMb, ownMb + tuningMemoryMb(tuning))
   // The estimate for working data is too rough to refuse a run; the decoded data itself must fit.
   const leastMb = model && decoded > 0 ? model.leastMemoryMb(decoded) : 0
   if (asking && asking.hardware !== 'gpu' && asking.memory_total_mb < leastMb) {
     return { base: tooLarge(run, { memoryMb: leastMb, asking, nodes }), memoryMb }
   }
-  if (!asking || parameters === 0 || trainingCapacity(asking) >= memoryMb) return { base, memoryMb }
-  return { base: tooLarge(run, { memoryMb, asking, nodes }), memoryMb }
+  if (!asking || parameters === 0 || trainingCapacity(asking) >= neededMb) return { base, memoryMb }
+  return { base: tooLarge(run, { memoryMb: neededMb, asking, nodes }), memoryMb }
+}
+
+/** The texts of a row that a trainer of encoders reads at once, at most. */
+const TEXTS = 3
+const MAX_ENCODER_TOKENS = 512
+
+/** Describes a run for the estimate of its memory. Text has at most a token per byte, so a small dataset bounds the length. */
+function tuningOf(
+  { hyperparameters }: JobRow,
+  {
+    trainer,
+    parameters,
+    dataBytes,
+    isOnCpu,
+  }: { trainer: string; parameters: number; dataBytes: number; isOnCpu: boolean },
+): Tuning {
+  const { adapter, optimizer, lora_r, micro_batch_size, sequence_len, gradient_checkpointing } =
+    hyperparameters
+  const isEncoder = trainer.startsWith('hearth_trainers.encoders.')
+  const rowTokens = isEncoder ? TEXTS * MAX_ENCODER_TOKENS : Infinity
+  const length = Math.min(Number(sequence_len) || 0, dataBytes || Infinity) * (isEncoder ? TEXTS : 1)
+  return {
+    shape: isEncoder ? typicalEncoder(parameters) : typicalShape(parameters),
+    adapter: adapter as Adapter,
+    isOptimizer8Bit: String(optimizer).includes('8bit'),
+    loraRank: Number(lora_r),
+    tokens: (Number(micro_batch_size) || 1) * Math.min(length, rowTokens),
+    isCheckpointed: gradient_checkpointing === true,
+    isOnCpu,
+  }
 }
 
 function tooLarge(

@@ -125,6 +125,22 @@ describe('claims of runs on language models', function () {
       assert.equal((await claimAt([24_000]))?.type, 'version')
     })
 
+    it('counts the batch on a GPU, up to all of it, and never refuses a run for it', async () => {
+      const base = versionRef(await largeVersion())
+      using _driver = fakeGpus([40_000])
+      await using gpu = await startNode(api, { memoryMb: 40_000 })
+      const claim = async (micro_batch_size: number) => {
+        const hyperparameters = { adapter: 'qlora', micro_batch_size, sequence_len: 2_048 }
+        return (await claimOn(api, gpu, await tune(hyperparameters, { base }))).specification
+      }
+
+      const [one, four, many] = [await claim(1), await claim(4), await claim(64)]
+
+      assert.ok(four.memory_mb > one.memory_mb + 8_000, `${one.memory_mb}, ${four.memory_mb}`)
+      assert.equal(many.memory_mb, 40_000)
+      assert.equal(many.base?.type, 'version')
+    })
+
     it('leaves a run to the node that it fits', async () => {
       await using small = await startNode(api, { memoryMb: 2_000 })
       await using large = await startNode(api, { memoryMb: 40_000 })

@@ -1,0 +1,106 @@
+const MB = 1024 * 1024
+
+/** The training method of a language model: LoRA layers on a base in 4 bits or bf16, or a full fine-tune in float32. */
+export type Adapter = 'qlora' | 'lora' | 'none'
+
+/** The dimensions of a model that decide how much memory its training takes. */
+export interface TuningShape {
+  /** The number of parameters of the base. */
+  parameters: number
+  layers: number
+  hidden: number
+  /** The width of the feed-forward part of a layer. */
+  intermediate: number
+  /** The number of logits of each token; 0 for an encoder, whose head is small. */
+  vocabulary: number
+}
+
+export interface Tuning {
+  shape: TuningShape
+  adapter: Adapter
+  isOptimizer8Bit: boolean
+  loraRank: number
+  /** The tokens that go through the model at once: rows of a micro batch times their longest length. */
+  tokens: number
+  isCheckpointed: boolean
+  /** On a CPU the adapter is folded into the base in bf16 on the same device; with a GPU this happens in main memory. */
+  isOnCpu: boolean
+}
+
+/** Bytes per trained parameter: value and gradient in float32, and the two moments of Adam. */
+const TRAINED_BYTES = { plain: 16, eightBit: 10 } as const
+const BASE_BYTES = { qlora: 0.75, lora: 2 } as const
+/**
+ * The parameters that LoRA on all linear layers adds, per parameter of the base and unit of rank: 0.0004 for a Llama of
+ * 7B, 0.0011 for one of 0.5B.
+ */
+const LORA_SHARE = 0.0006
+/**
+ * Bytes per logit at the peak, in the backward pass of the loss: the probabilities, and the gradients of both of its
+ * steps, in float32.
+ */
+const LOGIT_BYTES = 12
+/**
+ * Bytes that a layer stores for its backward pass, per token and unit of width: 11 of the feed-forward part (four
+ * values in bf16, and its input to LoRA with the mask of dropout), 23 of the rest. They fit the peak of a Llama of
+ * 1.24B that was measured without checkpointing.
+ */
+const LAYER_BYTES = { intermediate: 11, hidden: 23 } as const
+/** Bytes that checkpointing stores of a layer per token and unit of width: its input, in float32. */
+const CHECKPOINT_BYTES = 4
+/** QLoRA and encoders hold their embeddings in float32, and autocast adds a copy in bf16. */
+const WIDE_EMBEDDING_BYTES = 6
+
+/** The memory in MB for the weights, gradients and optimizer of a model in training. */
+export function tuningWeightsMb({ shape, adapter, isOptimizer8Bit, loraRank, isOnCpu }: Tuning): number {
+  const { parameters, vocabulary, hidden } = shape
+  if (parameters === 0) return 0
+  const trained = isOptimizer8Bit ? TRAINED_BYTES.eightBit : TRAINED_BYTES.plain
+  if (adapter === 'none') return Math.ceil((parameters * trained) / MB)
+  const base = isOnCpu ? BASE_BYTES.lora : BASE_BYTES[adapter]
+  const wide = adapter === 'qlora' && !isOnCpu ? vocabulary * hidden * WIDE_EMBEDDING_BYTES : 0
+  return Math.ceil((parameters * (base + LORA_SHARE * loraRank * trained) + wide) / MB)
+}
+
+/**
+ * The memory in MB for the weights of a model in training and, on a GPU, for a micro batch of the given tokens. On a
+ * processor the config's own figure covers the batch.
+ */
+export function tuningMemoryMb(tuning: Tuning): number {
+  const { shape, tokens, isCheckpointed, isOnCpu } = tuning
+  const weights = tuningWeightsMb(tuning)
+  if (isOnCpu || shape.parameters === 0) return weights
+  const { layers, hidden, intermediate, vocabulary } = shape
+  const layer = LAYER_BYTES.intermediate * intermediate + LAYER_BYTES.hidden * hidden
+  // Checkpointing computes one layer again at a time, after the logits have been freed.
+  const activations = isCheckpointed
+    ? layers * CHECKPOINT_BYTES * hidden + Math.max(0, layer - LOGIT_BYTES * vocabulary)
+    : layers * layer
+  return weights + Math.ceil((tokens * (activations + LOGIT_BYTES * vocabulary)) / MB)
+}
+
+/** Widths of Llama and Qwen models by their number of parameters; larger models have about the depth of the next. */
+const TYPICAL = [
+  { parameters: 0.15e9, layers: 16, hidden: 576, intermediate: 1_536 },
+  { parameters: 0.5e9, layers: 24, hidden: 896, intermediate: 4_864 },
+  { parameters: 1.6e9, layers: 20, hidden: 2_048, intermediate: 8_192 },
+  { parameters: 3.3e9, layers: 32, hidden: 2_816, intermediate: 9_728 },
+  { parameters: 9e9, layers: 32, hidden: 4_096, intermediate: 14_336 },
+  { parameters: 16e9, layers: 44, hidden: 5_120, intermediate: 14_848 },
+  { parameters: 35e9, layers: 64, hidden: 5_120, intermediate: 27_648 },
+] as const
+const LARGE = { layers: 80, hidden: 8_192, intermediate: 29_568 }
+const TYPICAL_VOCABULARY = 131_072
+
+/** Returns the usual shape of a language model of this size, for a base whose config.json has not been read. */
+export function typicalShape(parameters: number): TuningShape {
+  const { layers, hidden, intermediate } = TYPICAL.find((one) => parameters <= one.parameters) ?? LARGE
+  return { parameters, layers, hidden, intermediate, vocabulary: TYPICAL_VOCABULARY }
+}
+
+/** Returns the usual shape of an encoder of texts of this size. */
+export function typicalEncoder(parameters: number): TuningShape {
+  const isLarge = parameters > 0.2e9
+  const hidden = isLarge ? 1_024 : 768
+  return { parameters, layers: isLarge ? 24 : 12, hidden, intermediate: 4 * hidden, vocabulary: 0 }
+}

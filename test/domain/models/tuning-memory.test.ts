@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict'
+import {
+  type Tuning,
+  tuningMemoryMb,
+  tuningWeightsMb,
+  type TuningShape,
+  typicalEncoder,
+  typicalShape,
+} from '../../../domain/models/tuning-memory.ts'
+
+const GB = 1024
+/** Llama of 1.24B, whose peaks were measured with rows of 2,048 tokens and micro batches of 4. */
+const LLAMA_1B: TuningShape = {
+  parameters: 1.24e9,
+  layers: 16,
+  hidden: 2_048,
+  intermediate: 8_192,
+  vocabulary: 128_256,
+}
+const MEASURED: Tuning = {
+  shape: LLAMA_1B,
+  adapter: 'qlora',
+  isOptimizer8Bit: true,
+  loraRank: 16,
+  tokens: 4 * 2_048,
+  isCheckpointed: true,
+  isOnCpu: false,
+}
+
+describe('the memory of a tuning run', () => {
+  const mb = (change: Partial<Tuning>) => tuningMemoryMb({ ...MEASURED, ...change })
+  const weights = (change: Partial<Tuning>) =>
+    tuningWeightsMb({ ...MEASURED, shape: typicalShape(7e9), isOptimizer8Bit: false, ...change }) / GB
+  const near = (estimate: number, measured: number) =>
+    assert.ok(Math.abs(estimate / measured - 1) < 0.25, `${estimate} MB, measured ${measured} MB`)
+
+  it('is near the measured peaks, with and without checkpointing', () => {
+    near(mb({}), 15_288)
+    near(mb({ adapter: 'lora', isOptimizer8Bit: false, isCheckpointed: false }), 31_746)
+  })
+
+  it('is near them for the usual shape of this size as well', () => {
+    const shape = typicalShape(1.24e9)
+
+    near(mb({ shape }), 15_288)
+    near(mb({ shape, adapter: 'lora', isOptimizer8Bit: false, isCheckpointed: false }), 31_746)
+  })
+
+  for (const parameters of [0.1e9, 0.5e9, 1.24e9, 3e9, 8e9, 14e9, 32e9, 70e9, 400e9])
+    for (const adapter of ['qlora', 'lora', 'none'] as const)
+      it(`grows with batch, length and vocabulary for ${adapter} of ${parameters / 1e9}B`, () => {
+        const shape = typicalShape(parameters)
+        const tuning = { shape, adapter, isCheckpointed: false }
+        const base = mb(tuning)
+
+        assert.ok(mb({ ...tuning, tokens: 2 * MEASURED.tokens }) > base)
+        assert.ok(mb({ ...tuning, tokens: MEASURED.tokens / 4 }) < base)
+        assert.ok(mb({ ...tuning, shape: { ...shape, vocabulary: 2 * shape.vocabulary } }) > base)
+        assert.ok(mb({ ...tuning, isCheckpointed: true }) < base)
+        assert.ok(mb({ ...tuning, loraRank: 64 }) >= base)
+        assert.ok(mb({ ...tuning, isOptimizer8Bit: false }) >= base)
+        assert.ok(mb({ ...tuning, tokens: 0 }) === tuningWeightsMb({ ...MEASURED, ...tuning }))
+      })
+
+  it('grows with the parameters of the base, by how they are trained', () => {
+    const within = (gb: number, least: number, most: number) => assert.ok(gb > least && gb < most, `${gb} GB`)
+    within(weights({}), 5, 9)
+    within(weights({ adapter: 'lora' }), 13, 15)
+    within(weights({ adapter: 'none' }), 100, 110)
+    within(weights({ adapter: 'none', isOptimizer8Bit: true }), 60, 70)
+    assert.ok(weights({ shape: typicalShape(14e9) }) > 1.6 * weights({}))
+    assert.ok(weights({ loraRank: 64 }) > weights({}))
+  })
+
+  it('holds the base in bf16 where the adapter is folded into it, and leaves the batch to the config', () => {
+    assert.equal(mb({ isOnCpu: true }), mb({ adapter: 'lora', isOnCpu: true }))
+    assert.equal(mb({ isOnCpu: true }), mb({ isOnCpu: true, tokens: 0 }))
+  })
+
+  it('is that of a batch alone for encoders, which have no logits of tokens', () => {
+    const encoder = { shape: typicalEncoder(0.11e9), adapter: 'none' as const, isCheckpointed: false }
+
+    assert.ok(mb({ ...encoder, tokens: 32 * 128 }) < mb({ ...encoder, tokens: 32 * 256 }))
+    assert.ok(mb({ ...encoder, tokens: 16 * 256 }) < 8 * GB)
+    assert.equal(mb({ shape: typicalShape(0) }), 0)
+  })
+})
