@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { until } from '../support/assertions/until.ts'
 import { uploadInput } from '../support/builders/forms.ts'
 import type { AnyBody } from '../support/servers/api.ts'
@@ -135,6 +136,35 @@ describe('tools of the catalog', function () {
     let task: AnyBody
     await until(async () => (task = await world.task(queued.body.task_id)).status === 'failed', 20_000)
     assert.match(task.error, /^expression: it cannot be read at column/)
+  })
+
+  it('is never loaded, also when the gateway has not heard of it from the node', async () => {
+    const { api, key, temporal } = world
+    const toolKey = 'tool:calculator'
+    const queued = await api.call('POST', '/api/builder/v1/endpoints/calculator/infer:async', {
+      key,
+      body: { input: { expression: '6 * 7' } },
+    })
+    const cold = { model_key: toolKey, state: 'cold', in_flight: 0, memory_mb: 0 } as const
+    const forget = setInterval(() => api.services.links.placement.setModel(node.nodeId, cold), 1)
+    try {
+      await using _control = await world.control()
+      let task: AnyBody
+      await until(async () => (task = await world.task(queued.body.task_id)).status === 'succeeded', 20_000)
+      assert.equal(task.result.text, '42')
+    } finally {
+      clearInterval(forget)
+    }
+
+    const load = temporal.client.workflow.getHandle(WORKFLOW_ID.load(toolKey, node.nodeId))
+    await assert.rejects(load.describe(), /not found/i)
+    const starts = await api.database.db
+      .selectFrom('workflow_start')
+      .select('workflow_id')
+      .where('workflow_id', 'like', 'load/tool%')
+      .execute()
+    assert.deepEqual(starts, [])
+    assert.ok(node.parts.models.report().every(({ model_key }) => !model_key.startsWith('tool:')))
   })
 
   it('stops a program whose task is cancelled', async () => {

@@ -6,7 +6,7 @@ const FRESH_HOURS = 1
 
 /**
  * Returns those of these models that nothing serves any more: unknown ones, and versions without an endpoint that are
- * disabled, had an endpoint, or belong to no model. Candidates stay, because their test needs the files.
+ * disabled, had an endpoint, or belong to no model. A candidate in its test stays, because the test needs the files.
  */
 export async function listDeletedModels(
   db: Kysely<Database>,
@@ -16,7 +16,7 @@ export async function listDeletedModels(
     select given.model_key from unnest(${[...modelKeys]}::text[]) as given(model_key)
     left join model_version v on v.model_key = given.model_key
     where v.id is null or (
-      v.lifecycle_status <> 'candidate'
+      not (v.lifecycle_status = 'candidate' and v.lifecycle_note is null and v.tests > 0)
       and not exists (select 1 from endpoint e where e.version_id = v.id and e.deleted_at is null)
       and (
         v.lifecycle_status = 'disabled'

@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { link, mkdir, readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { EndpointRow } from '../../db/tables/models.ts'
+import type { NodeModelSpec } from '../../schemas/node.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { createRun, readyDataset } from '../support/builders/training.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
+import { addModel, until } from '../support/servers/node.ts'
+
+const MODELS = 300
+
+describe('a node with hundreds of models on its disk', function () {
+  this.timeout(110_000)
+  let world: InferenceWorld
+  let node: WorldNode
+  let folder: ReturnType<typeof temporaryFolder>
+  const endpoints: EndpointRow[] = []
+  const startIt = () => world.node({ dir: folder.path, realCatalog: 'both', jobs: true, memoryMb: 4_000 })
+  before(async () => {
+    world = await startInferenceWorld()
+    folder = temporaryFolder()
+    node = await startIt()
+    for (let i = 0; i < 5; i++) endpoints.push(await world.endpoint({ name: 'many' }))
+    const others: string[] = []
+    while (others.length + endpoints.length < MODELS) others.push(await addModel(world.api, { name: 'many' }))
+    await putOnDisk(node, [...endpoints.map(({ model_key }) => model_key), ...others])
+    await until(() => reported() === MODELS)
+  })
+  after(async () => {
+    await node[Symbol.asyncDispose]()
+    await world[Symbol.asyncDispose]()
+    folder[Symbol.dispose]()
+  })
+
+  const reported = () => world.api.services.links.snapshot()[0]?.models.length
+  const offeredOn = async (taskId: string) => {
+    const { events } = await world.workflow(taskId).fetchHistory()
+    return (events ?? []).flatMap(
+      ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.taskQueue?.name ?? [],
+    )
+  }
+
+  it('polls for the loaded ones alone, and starts work on a cached one at once', async () => {
+    await using _control = await world.control()
+    const [first, second] = endpoints
+    assert.ok(first && second)
+
+    const answers = [
+      await world.infer(first, { input: { instances: [3] }, sync_timeout_s: 30 }),
+      await world.infer(second, { input: { instances: [4] }, sync_timeout_s: 30 }),
+    ]
+
+    for (const { body } of answers) {
+      assert.deepEqual([body.status, body.model_state], ['succeeded', 'cached'], JSON.stringify(body))
+      // Offered first on a queue that no node polls, it would start 2 s later.
+      assert.deepEqual(await offeredOn(body.task_id), [`node.${node.nodeId}`])
+    }
+    await node.queues.settled()
+    assert.deepEqual(node.queues.polled, [
+      'merge.cpu',
+      `node.${node.nodeId}`,
+      'train.cpu',
+      ...[first, second].map(({ model_key }) => `warm.${model_key}`).toSorted(),
+    ])
+  })
+
+  it('finishes a training run and a cold load, and answers on a loaded model meanwhile', async () => {
+    await using _control = await world.control()
+    const dataset_id = await readyDataset(world.api, world.accountId)
+    const jobId = await createRun(world.api, world.key, { dataset_id, job_name: 'Among many' })
+    const cold = await world.endpoint({ name: 'cold' })
+
+    const { body } = await world.infer(cold, { input: { instances: [5] }, sync_timeout_s: 30 })
+    const warm = await world.infer(endpoints[0]!, { input: { instances: [6] } })
+
+    assert.deepEqual([body.status, body.model_state], ['succeeded', 'cold'], JSON.stringify(body))
+    assert.equal(warm.body.status, 'succeeded')
+    const path = `/api/builder/v1/training/runs/${jobId}`
+    const status = async () => (await world.api.call('GET', path, { key: world.key })).body.status
+    await until(async () => ['completed', 'failed'].includes(await status()), 90_000)
+    assert.equal(await status(), 'completed')
+  })
+
+  it('frees the files of deleted endpoints, also of those that were deleted while it was away', async () => {
+    const [kept, , gone, missed, last] = endpoints
+    assert.ok(kept && gone && missed && last)
+    const folders = () => readdir(join(folder.path, 'weights', 'models'))
+    const has = async ({ model_key }: EndpointRow) => (await folders()).includes(model_key)
+    const remove = async ({ id }: EndpointRow) => {
+      const path = `/api/builder/v1/endpoints/${id}`
+      assert.equal((await world.api.call('DELETE', path, { key: world.key })).status, 204)
+    }
+
+    await remove(gone)
+    await until(async () => !(await has(gone)))
+    assert.ok(await has(missed))
+    await node[Symbol.asyncDispose]()
+    await remove(missed)
+    node = await startIt()
+    await until(() => (reported() ?? 0) > MODELS / 2)
+    await remove(last)
+
+    await until(async () => !(await has(last)) && !(await has(missed)))
+    // All of them share the one blob.
+    assert.ok(await has(kept))
+    assert.ok((await readdir(join(folder.path, 'weights', 'blobs'))).length > 0)
+    await node.parts.models.load(kept.model_key)
+  })
+})
+
+/** Puts models that the platform knows into a node's weights folder, as downloads leave them: links to shared blobs. */
+async function putOnDisk(node: WorldNode, modelKeys: readonly string[]): Promise<void> {
+  const { control, models } = node.parts
+  const [first = ''] = modelKeys
+  const spec = await control.modelSpec(first)
+  await models.load(first)
+  await models.evict(first, false)
+  const dir = join(node.dir, 'weights')
+  for (const model_key of modelKeys.slice(1)) {
+    const folder = join(dir, 'models', encodeURIComponent(model_key))
+    await mkdir(join(folder, 'files'), { recursive: true })
+    for (const { path, sha256 } of spec.files) {
+      await link(join(dir, 'blobs', sha256), join(folder, 'files', path))
+    }
+    const stored: NodeModelSpec = {
+      ...spec,
+      model_key,
+      files: spec.files.map((file) => ({ ...file, url: '' })),
+    }
+    await writeFile(join(folder, 'model.json'), JSON.stringify(stored))
+  }
+  await models.disk.sync()
+}
