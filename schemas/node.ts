@@ -41,6 +41,8 @@ export const Isolation = Type.Object({
   network: Measure,
   files: Measure,
   privileges: Measure,
+  /** Absent for drivers that do not limit processors, and on nodes of earlier versions. */
+  cpus: Type.Optional(Measure),
 })
 export type Isolation = Static<typeof Isolation>
 
@@ -55,7 +57,12 @@ export const NodeInventory = Type.Object({
   train_slots: Type.Integer({ minimum: 0, maximum: 10_000 }),
   /** By driver; absent on nodes of earlier versions. */
   isolation: Type.Optional(
-    Type.Object({ process: Type.Optional(Isolation), container: Type.Optional(Isolation) }),
+    Type.Object({
+      process: Type.Optional(Isolation),
+      container: Type.Optional(Isolation),
+      /** Absent where the node runs no tools, and on nodes of earlier versions. */
+      tools: Type.Optional(Isolation),
+    }),
   ),
   platform: Type.String(),
   version: Type.String(),

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
 import { VERSION } from '../../platform/version.ts'
-import type { NodeInventory } from '../../schemas/node.ts'
+import type { Isolation, NodeInventory } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import type { Held } from '../processes/confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
@@ -22,6 +22,8 @@ export interface InventoryOptions {
   hasContainers: boolean
   /** Detects how the kernel confines child processes. */
   held: () => Promise<Held>
+  /** The isolation of tools; absent where the node runs none. */
+  toolIsolation?: Isolation | undefined
   /** Memory for models and trainers in MB; 0 means half of the memory that is free now. */
   memoryMb: number
   trainSlots: number
@@ -61,6 +63,7 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
     isolation: {
       process: processIsolation(held),
       ...(options.hasContainers && { container: CONTAINER_ISOLATION }),
+      ...(options.toolIsolation && { tools: options.toolIsolation }),
     },
     platform: `${process.platform}/${process.arch}`,
     version: RUNTIME_VERSION,

@@ -1,5 +1,6 @@
 import type { Isolation } from '../../schemas/node.ts'
 import type { Held } from './confinement.ts'
+import type { ControlGroups } from './control-groups.ts'
 
 const WATCHED = 'the node ends what holds more than its limit'
 const FILES = {
@@ -30,6 +31,20 @@ export function processIsolation({ network, files, mounts, privileges }: Held): 
           ? 'no capabilities, no new privileges, an environment without secrets'
           : 'only an environment without secrets: privileges cannot be dropped here',
     },
+  }
+}
+
+/** Describes the isolation of tools that run as processes (sandbox.py). A node runs none where a step of that fails. */
+export function toolIsolation(groups: Pick<ControlGroups, 'version' | 'has'> | undefined): Isolation {
+  const filtered = 'a filter of system calls (seccomp), and the node ends what holds more than its limit'
+  const by = (controller: 'memory' | 'cpu') =>
+    groups?.has(controller) ? `cgroup v${groups.version}, ${controller} controller; ` : ''
+  return {
+    memory: { enforced: true, by: `${by('memory')}${filtered}` },
+    cpus: { enforced: true, by: `${by('cpu')}affinity that a filter of system calls holds` },
+    network: { enforced: true, by: 'a network namespace of its own, and no sockets of other families' },
+    files: { enforced: true, by: 'a root of its own, read-only but for a limited /tmp' },
+    privileges: { enforced: true, by: 'no capabilities, no new privileges, a user of its own' },
   }
 }
 

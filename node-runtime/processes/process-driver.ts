@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MemoryWatch } from '../../platform/processes/memory-watch.ts'
+import { excessOf, MemoryWatch } from '../../platform/processes/memory-watch.ts'
 import { identify, isAlive } from '../../platform/processes/process-identity.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
 import { signalGroup, signalProcess } from '../../platform/processes/signals.ts'
@@ -18,6 +18,7 @@ import {
   orderOf,
   probeConfinement,
 } from './confinement.ts'
+import { ControlGroups, type RunGroup } from './control-groups.ts'
 import { sandboxMb } from './sandbox-usage.ts'
 import { type Sandbox, sandboxOrder } from './sandbox.ts'
 
@@ -47,10 +48,23 @@ export interface ProcessExit {
   code: number
 }
 
+interface MemoryLimitOptions {
+  isSandbox?: boolean
+  /** The control groups of a sandbox; removed with it. */
+  group?: RunGroup | undefined
+}
+
 interface PidFile {
   launcher: number
   launcher_start: string
   group: number
+}
+
+export interface ProcessDriverOptions {
+  stateDir: string
+  python: () => Promise<string>
+  /** Opens the control groups for sandboxes. */
+  groups?: () => Promise<ControlGroups | undefined>
 }
 
 /** A child with all its descendants, in a process group of its own. */
@@ -64,6 +78,7 @@ export class ManagedProcess {
   readonly #group: Promise<number | undefined>
   #gone = false
   #watch: MemoryWatch | undefined
+  #limits: { limitMb: number; group: RunGroup | undefined } | undefined
   /** The reason why the node ended it, in words: it exceeded its memory limit. */
   excess: string | undefined
 
@@ -86,6 +101,7 @@ export class ManagedProcess {
         if (pid) signalGroup(pid, 'SIGKILL')
         this.#gone = true
         this.#watch?.[Symbol.dispose]()
+        await this.#checkGroup()
         await afterwards()
         resolve({ code: code ?? 137 })
       }
@@ -99,19 +115,31 @@ export class ManagedProcess {
   }
 
   /** Ends the whole tree as soon as it uses more memory than this, in a sandbox whatever that is made of. */
-  limitMemory(limitMb: number, { isSandbox = false } = {}): void {
+  limitMemory(limitMb: number, { isSandbox = false, group }: MemoryLimitOptions = {}): void {
+    this.#limits = { limitMb, group }
+    const measure = async (pids: readonly number[]): Promise<number> => {
+      const usedMb = await sandboxMb(pids[0] ?? 0, pids)
+      return (await group?.wasFull()) ? Math.max(usedMb, limitMb + 1) : usedMb
+    }
     this.#watch = new MemoryWatch({
       pids: async () => {
         const pid = await this.pid()
         return pid === undefined ? [] : treeOf(pid, { everyThread: isSandbox })
       },
       limitMb,
-      ...(isSandbox && { usedMb: (pids) => sandboxMb(pids[0] ?? 0, pids), intervalMs: SANDBOX_INTERVAL_MS }),
+      ...(isSandbox && { usedMb: measure, intervalMs: SANDBOX_INTERVAL_MS }),
       onOver: (found) => {
         this.excess = found
         void this.stop({ graceMs: 0 })
       },
     })
+  }
+
+  /** The kernel ends processes of a full group, after which the others may have ended by themselves. */
+  async #checkGroup(): Promise<void> {
+    const { limitMb, group } = this.#limits ?? { limitMb: 0, group: undefined }
+    if (await group?.wasFull()) this.excess ??= excessOf(Math.max(this.peakMb, limitMb + 1), limitMb)
+    await group?.remove()
   }
 
   /** The highest observed memory in MB. */
@@ -157,16 +185,24 @@ export class ProcessDriver {
   readonly #held = new Map<Confinement['network'], Promise<Held>>()
   readonly #python: () => Promise<string>
   readonly #running = new Set<ManagedProcess>()
+  readonly #openGroups: () => Promise<ControlGroups | undefined>
+  #groups: Promise<ControlGroups | undefined> | undefined
 
   /** `python` runs the launcher; it is resolved when the first child is started. */
-  constructor({ stateDir, python }: { stateDir: string; python: () => Promise<string> }) {
+  constructor({ stateDir, python, groups = ControlGroups.open }: ProcessDriverOptions) {
     this.#stateDir = stateDir
+    this.#openGroups = groups
     this.#pidDir = join(stateDir, 'pids')
     this.#python = python
   }
 
   get running(): readonly ManagedProcess[] {
     return [...this.#running]
+  }
+
+  /** Returns the control groups in which sandboxes run; undefined where this node may make none. */
+  groups(): Promise<ControlGroups | undefined> {
+    return (this.#groups ??= this.#openGroups().catch(() => undefined))
   }
 
   /** Returns the measures that this kernel supports, probed once. */
@@ -197,8 +233,9 @@ export class ProcessDriver {
     ])
     const command = [spec.command, ...spec.args]
     const cwd = spec.cwd ?? folder
+    const group = spec.sandbox && (await (await this.groups())?.create(spec.name, spec.sandbox))
     const order = spec.sandbox
-      ? await sandboxOrder(spec.sandbox, folder)
+      ? await sandboxOrder(spec.sandbox, { folder, groups: group?.folders ?? [] })
       : confinement &&
         orderOf(confinement, {
           command,
@@ -216,16 +253,16 @@ export class ProcessDriver {
       env: { ...(spec.env ?? childEnv()), ...homeEnv(folder) },
     })
     const pidFile = join(this.#pidDir, `${encodeURIComponent(spec.name)}.json`)
-    const group = groupOf(child)
-    const managed = new ManagedProcess(spec.name, child, group, async () => {
+    const pid = groupOf(child)
+    const managed = new ManagedProcess(spec.name, child, pid, async () => {
       this.#running.delete(managed)
       await rm(pidFile, { force: true })
       await rm(folder, { recursive: true, force: true })
     })
     this.#running.add(managed)
     if (confinement) managed.limitMemory(confinement.memoryMb)
-    if (spec.sandbox) managed.limitMemory(spec.sandbox.memoryMb, { isSandbox: true })
-    await writePidFile(pidFile, child, await group)
+    if (spec.sandbox) managed.limitMemory(spec.sandbox.memoryMb, { isSandbox: true, group })
+    await writePidFile(pidFile, child, await pid)
     return managed
   }
 
@@ -233,6 +270,7 @@ export class ProcessDriver {
   async reap(): Promise<number> {
     const names = await readdir(this.#pidDir).catch(() => [])
     const reaped = await Promise.all(names.map((name) => reapOne(join(this.#pidDir, name))))
+    await (await this.groups())?.reap()
     if (this.#running.size === 0) await rm(join(this.#stateDir, 'own'), { recursive: true, force: true })
     return reaped.filter(Boolean).length
   }

@@ -89,6 +89,8 @@ def fail(error):
 
 
 def apart(order, command):
+    for folder in order["groups"]:
+        write(f"{folder}/cgroup.procs", "0")
     set_limits(order)
     user = FIRST_USER + os.getpid()
     is_root = os.geteuid() == 0 and libc.unshare(APART) == 0

@@ -23,8 +23,11 @@ const NICE = 5
 /** The limit of the memory of one process is above that of the memory watch, which looks at intervals. */
 const SPARE_MB = 512
 
-/** Builds the launcher's order for a sandbox whose root is in this folder. */
-export async function sandboxOrder(sandbox: Sandbox, folder: string): Promise<object> {
+/** Builds the launcher's order for a sandbox whose root is in this folder, and whose control groups are in `groups`. */
+export async function sandboxOrder(
+  sandbox: Sandbox,
+  { folder, groups }: { folder: string; groups: readonly string[] },
+): Promise<object> {
   const root = join(folder, 'root')
   await mkdir(root, { recursive: true })
   const { mounts, env, memoryMb, temporaryMb, cpus, processes, cpuS } = sandbox
@@ -41,6 +44,7 @@ export async function sandboxOrder(sandbox: Sandbox, folder: string): Promise<ob
       processes,
       cpu_s: Math.ceil(cpuS) + 1,
       nice: NICE,
+      groups,
     },
   }
 }

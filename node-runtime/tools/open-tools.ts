@@ -2,8 +2,10 @@ import { rm } from 'node:fs/promises'
 import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { Logger } from '../../platform/log.ts'
+import type { Isolation } from '../../schemas/node.ts'
 import { emit } from '../events.ts'
 import type { ContainerDriver } from '../processes/container-driver.ts'
+import { CONTAINER_ISOLATION, toolIsolation } from '../processes/isolation.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { ContainerTools } from './container-tools.ts'
 import type { ToolDriver } from './driver.ts'
@@ -27,14 +29,23 @@ export interface OpenTools {
   log: Logger
 }
 
-/** Opens the tools of this node with the driver that can confine them here; `able` names the profile if one can. */
-export async function openTools(options: OpenTools): Promise<{ tools: Tools; able: string[] }> {
+export interface OpenedTools {
+  tools: Tools
+  /** The profile of tools, where this node can confine them. */
+  able: string[]
+  isolation: Isolation | undefined
+}
+
+/** Opens the tools of this node with the driver that can confine them here. */
+export async function openTools(options: OpenTools): Promise<OpenedTools> {
   const { catalog, workDir, outside, pool, log } = options
   // Runs that an earlier start of this node did not end are over, and so are their files.
   await rm(workDir, { recursive: true, force: true })
   const driver = catalog.tools.length > 0 ? await findDriver(options) : undefined
   const tools = new Tools({ tools: catalog.tools, driver, workDir, outside, pool, log })
-  return { tools, able: driver ? [TOOL_PROFILE] : [] }
+  if (!driver) return { tools, able: [], isolation: undefined }
+  const isolation = driver.runsImages ? CONTAINER_ISOLATION : toolIsolation(await options.driver.groups())
+  return { tools, able: [TOOL_PROFILE], isolation }
 }
 
 /** Returns the environments that tools need, as the node's profiles name them. */

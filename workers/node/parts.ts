@@ -102,7 +102,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   if (reaped) emit(log, 'node.leftovers_ended', { reaped })
 
   const connections = new PublicConnections(openEgressPolicy(config))
-  const { tools, able } = await openTools({
+  const { tools, able, isolation } = await openTools({
     catalog,
     driver,
     containers,
@@ -122,6 +122,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     ableToRun: able,
     hasContainers: containers !== undefined,
     held: () => driver.held(),
+    toolIsolation: isolation,
     memoryMb: config.HEARTH_NODE_MEMORY_MB,
     trainSlots: config.HEARTH_NODE_SLOTS,
   })

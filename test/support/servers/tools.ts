@@ -38,6 +38,8 @@ interface ToolBenchOptions {
   /** Runs tools in containers instead of processes. */
   inContainers?: boolean
   pool?: number
+  /** False has the node's watch alone limit processes, also where the kernel would. */
+  withGroups?: boolean
 }
 
 const NOWHERE: Outside = {
@@ -48,7 +50,7 @@ const NOWHERE: Outside = {
 /** For `before`: skips the suite by name where this machine cannot confine tools in this way. */
 export async function requireToolBench(
   context: Mocha.Context,
-  { more = [], outside = NOWHERE, inContainers = false, pool = 0 }: ToolBenchOptions = {},
+  { more = [], outside = NOWHERE, inContainers = false, pool = 0, withGroups = true }: ToolBenchOptions = {},
 ): Promise<ToolBench> {
   context.timeout(60_000)
   await using stack = new AsyncDisposableStack()
@@ -59,7 +61,11 @@ export async function requireToolBench(
   const environments = new Environments({ profiles: [], cacheDir: readConfig().HEARTH_CACHE_DIR, log })
   const python = (environment: string | null) =>
     environment === null ? plain : environments.python(environment)
-  const driver = new ProcessDriver({ stateDir, python: () => plain })
+  const driver = new ProcessDriver({
+    stateDir,
+    python: () => plain,
+    ...(!withGroups && { groups: () => Promise.resolve(undefined) }),
+  })
   let engine: Engine | undefined
   let toolDriver: ToolDriver = new ProcessTools({ driver, python })
   if (inContainers) {

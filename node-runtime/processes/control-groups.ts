@@ -1,0 +1,262 @@
+import { constants } from 'node:fs'
+import { access, mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { identify, isAlive } from '../../platform/processes/process-identity.ts'
+import { signalProcess } from '../../platform/processes/signals.ts'
+
+const MB = 1024 * 1024
+/** The launcher's own processes in a group. */
+const OWN_PROCESSES = 4
+/** The launcher's own memory there, and what the kernel needs for the namespaces. */
+const OWN_MB = 32
+const PERIOD_US = 100_000
+/** Nice 5, as for runs without groups: 335 of 1,024 shares, and a weight of 33 of 100. */
+const SHARES = 335
+const WEIGHT = 33
+const REMOVE_TRIES = 40
+const REMOVE_DELAY_MS = 25
+const CONTROLLERS = ['memory', 'cpu', 'pids'] as const
+type Controller = (typeof CONTROLLERS)[number]
+
+export interface GroupLimits {
+  memoryMb: number
+  cpus: number
+  processes: number
+}
+
+/** The control groups of one run. */
+export interface RunGroup {
+  /** The folders whose groups a process joins before it becomes the command. */
+  readonly folders: readonly string[]
+  /** Returns whether the kernel has ended a process of the run because its memory was full. */
+  wasFull(): Promise<boolean>
+  /** Ends what is left of the run, and removes the groups. */
+  remove(): Promise<void>
+}
+
+/** Where groups are made: one hierarchy (version 2), or one for each controller (version 1). */
+export interface GroupPlaces {
+  version: 1 | 2
+  folders: ReadonlyMap<Controller, string>
+}
+
+/** Limits runs by the kernel's control groups, where this process may make some. */
+export class ControlGroups {
+  readonly #places: GroupPlaces
+
+  constructor(places: GroupPlaces) {
+    this.#places = places
+  }
+
+  /** Tries to make a group in each hierarchy; undefined where that of memory, the one that matters, allows none. */
+  static async open(): Promise<ControlGroups | undefined> {
+    if (process.platform !== 'linux') return undefined
+    const places = (await placesV2()) ?? (await placesV1())
+    return places && new ControlGroups(places)
+  }
+
+  get version(): 1 | 2 {
+    return this.#places.version
+  }
+
+  has(controller: Controller): boolean {
+    return this.#places.folders.has(controller)
+  }
+
+  async create(name: string, limits: GroupLimits): Promise<RunGroup> {
+    const own = prefix() + name
+    const folders = new Map(
+      [...this.#places.folders].map(([controller, base]) => [controller, join(base, own)]),
+    )
+    const distinct = [...new Set(folders.values())]
+    const settings = this.version === 2 ? settingsV2(limits) : settingsV1(limits)
+    try {
+      for (const folder of distinct) await mkdir(folder)
+      for (const [controller, file, value, isOptional] of settings) {
+        const folder = folders.get(controller)
+        if (folder === undefined) continue
+        const written = writeFile(join(folder, file), value)
+        await (isOptional ? written.catch(() => {}) : written)
+      }
+    } catch (err) {
+      await Promise.all(distinct.map(removeGroup))
+      throw err
+    }
+    const memory = folders.get('memory') ?? ''
+    const events = join(memory, this.version === 2 ? 'memory.events' : 'memory.oom_control')
+    return {
+      folders: distinct,
+      wasFull: async () => /^oom_kill [1-9]/m.test(await readFile(events, 'utf8').catch(() => '')),
+      remove: async () => void (await Promise.all(distinct.map(removeGroup))),
+    }
+  }
+
+  /** Removes the groups of nodes that no longer run; the launcher has ended their processes, or this does. */
+  async reap(): Promise<number> {
+    const bases = [...new Set(this.#places.folders.values())]
+    const removed = await Promise.all(bases.map(reapBelow))
+    return removed.reduce((sum, count) => sum + count, 0)
+  }
+}
+
+type Setting = readonly [controller: Controller, file: string, value: string, isOptional?: boolean]
+
+const settingsV2 = ({ memoryMb, cpus, processes }: GroupLimits): Setting[] => [
+  ['memory', 'memory.max', String((memoryMb + OWN_MB) * MB)],
+  // Without swap in the kernel there is no such file.
+  ['memory', 'memory.swap.max', '0', true],
+  ['memory', 'memory.oom.group', '1', true],
+  ['pids', 'pids.max', String(processes + OWN_PROCESSES)],
+  ['cpu', 'cpu.max', `${cpus * PERIOD_US} ${PERIOD_US}`],
+  ['cpu', 'cpu.weight', String(WEIGHT)],
+]
+
+const settingsV1 = ({ memoryMb, cpus, processes }: GroupLimits): Setting[] => [
+  ['memory', 'memory.limit_in_bytes', String((memoryMb + OWN_MB) * MB)],
+  ['memory', 'memory.memsw.limit_in_bytes', String((memoryMb + OWN_MB) * MB), true],
+  ['pids', 'pids.max', String(processes + OWN_PROCESSES)],
+  ['cpu', 'cpu.cfs_period_us', String(PERIOD_US)],
+  ['cpu', 'cpu.cfs_quota_us', String(cpus * PERIOD_US)],
+  ['cpu', 'cpu.shares', String(SHARES)],
+]
+
+const NAME = /^hearth-(\d+)-(\d+)-/
+const prefix = (): string => `hearth-${process.pid}-${identify(process.pid)?.started ?? '0'}-`
+
+async function reapBelow(base: string): Promise<number> {
+  const names = await readdir(base).catch(() => [])
+  let removed = 0
+  for (const name of names) {
+    const [, pid, started = ''] = NAME.exec(name) ?? []
+    if (pid === undefined || isAlive({ pid: Number(pid), started })) continue
+    await removeGroup(join(base, name))
+    removed += 1
+  }
+  return removed
+}
+
+/** Removes a group, which the kernel allows once all processes in it are gone. */
+async function removeGroup(folder: string): Promise<void> {
+  for (let tries = 0; tries < REMOVE_TRIES; tries++) {
+    try {
+      return await rmdir(folder)
+    } catch (err) {
+      if ((err as NodeJS.ErrnoException).code === 'ENOENT') return
+      const pids = await readFile(join(folder, 'cgroup.procs'), 'utf8').catch(() => '')
+      for (const pid of pids.split('\n').filter(Boolean)) signalProcess(Number(pid), 'SIGKILL')
+      await sleep(REMOVE_DELAY_MS)
+    }
+  }
+}
+
+interface Mount {
+  root: string
+  folder: string
+  kind: string
+  options: string[]
+}
+
+async function mounts(): Promise<Mount[]> {
+  const text = await readFile('/proc/self/mountinfo', 'utf8').catch(() => '')
+  return text.split('\n').flatMap((line) => {
+    const [before = '', after = ''] = line.split(' - ')
+    const [, , , root = '', folder = ''] = before.split(' ')
+    const [kind = '', , options = ''] = after.split(' ')
+    return kind.startsWith('cgroup') ? [{ root, folder, kind, options: options.split(',') }] : []
+  })
+}
+
+/** Returns the path of this process's group in a hierarchy. */
+async function ownPath(controller: string): Promise<string | undefined> {
+  const text = await readFile('/proc/self/cgroup', 'utf8').catch(() => '')
+  const line = text.split('\n').find((one) => (one.split(':')[1] ?? '').split(',').includes(controller))
+  return line?.split(':').slice(2).join(':')
+}
+
+/** Returns where the group of a path is mounted. */
+function folderOf({ root, folder }: Mount, path: string): string {
+  if (root === '/') return join(folder, path)
+  return path.startsWith(root) ? join(folder, path.slice(root.length)) : folder
+}
+
+async function placesV1(): Promise<GroupPlaces | undefined> {
+  const all = await mounts()
+  const folders = new Map<Controller, string>()
+  for (const controller of CONTROLLERS) {
+    const mount = all.find(({ kind, options }) => kind === 'cgroup' && options.includes(controller))
+    const path = await ownPath(controller)
+    if (!mount || path === undefined) continue
+    const base = folderOf(mount, path)
+    if (await canMakeGroups(base, controller === 'memory' ? 'memory.limit_in_bytes' : 'cgroup.procs'))
+      folders.set(controller, base)
+  }
+  return folders.has('memory') ? { version: 1, folders } : undefined
+}
+
+async function placesV2(): Promise<GroupPlaces | undefined> {
+  const mount = (await mounts()).find(({ kind }) => kind === 'cgroup2')
+  const path = await ownPath('')
+  if (!mount || path === undefined) return undefined
+  const own = folderOf(mount, path)
+  for (const base of basesV2(own, path)) {
+    if (!(await hasControllers(base))) continue
+    if (!(await canMakeGroups(base, 'memory.max'))) continue
+    const given = await wordsOf(join(base, 'cgroup.subtree_control'))
+    const folders = CONTROLLERS.filter((one) => given.includes(one)).map((one) => [one, base] as const)
+    return { version: 2, folders: new Map(folders) }
+  }
+  return undefined
+}
+
+/**
+ * The groups that may be this node's to divide: its own where a container or a user's manager has delegated it, or the
+ * unit around it (`DelegateSubgroup` of systemd). Root could write to any, but those of systemd are not ours.
+ */
+function basesV2(own: string, path: string): string[] {
+  const isRoot = process.getuid?.() === 0
+  const around = dirname(own)
+  return [...(path === '/' || !isRoot ? [own] : []), ...(/\.(?:service|scope)$/.test(around) ? [around] : [])]
+}
+
+const wordsOf = async (path: string): Promise<string[]> =>
+  (await readFile(path, 'utf8').catch(() => '')).trim().split(/\s+/)
+
+/** Gives the groups below this one their controllers. A group that does so may hold no process itself. */
+async function hasControllers(base: string): Promise<boolean> {
+  const control = join(base, 'cgroup.subtree_control')
+  if ((await wordsOf(control)).includes('memory')) return true
+  const available = await wordsOf(join(base, 'cgroup.controllers'))
+  if (!available.includes('memory')) return false
+  try {
+    await access(control, constants.W_OK)
+    const pids = (await readFile(join(base, 'cgroup.procs'), 'utf8')).split('\n').filter(Boolean)
+    if (pids.length > 0) {
+      const main = join(base, 'hearth-main')
+      await mkdir(main, { recursive: true })
+      for (const pid of pids) await writeFile(join(main, 'cgroup.procs'), pid).catch(ignoreGone)
+    }
+    const wanted = CONTROLLERS.filter((one) => available.includes(one)).map((one) => `+${one}`)
+    await writeFile(control, wanted.join(' '))
+    return true
+  } catch {
+    return false
+  }
+}
+
+function ignoreGone(err: NodeJS.ErrnoException): void {
+  if (err.code !== 'ESRCH') throw err
+}
+
+async function canMakeGroups(base: string, file: string): Promise<boolean> {
+  const folder = join(base, `${prefix()}probe`)
+  try {
+    await mkdir(folder)
+    await access(join(folder, file), constants.W_OK)
+    return true
+  } catch {
+    return false
+  } finally {
+    await rmdir(folder).catch(() => {})
+  }
+}

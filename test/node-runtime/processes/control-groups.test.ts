@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { ControlGroups, type RunGroup } from '../../../node-runtime/processes/control-groups.ts'
+import { until } from '../../support/assertions/until.ts'
+import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
+import { skipBecause } from '../../support/skip.ts'
+
+const LIMITS = { memoryMb: 100, cpus: 1, processes: 8 }
+
+describe('control groups of tools', function () {
+  this.timeout(120_000)
+  let groups: ControlGroups
+  let bench: ToolBench
+
+  before(async function () {
+    const opened = await ControlGroups.open()
+    if (!opened) return skipBecause(this, 'this process may make no control groups')
+    groups = opened
+    bench = await requireToolBench(this)
+  })
+  after(() => bench?.[Symbol.asyncDispose]())
+
+  const pidsOf = (group: RunGroup) =>
+    group.folders.flatMap((folder) =>
+      readFileSync(join(folder, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean).map(Number),
+    )
+  /** Has a process join groups, as a sandbox does. */
+  const enter = (folders: readonly string[], pid: number | undefined) => {
+    for (const folder of folders) writeFileSync(join(folder, 'cgroup.procs'), String(pid))
+  }
+
+  it('hold a run, which is in them before its first instruction', async () => {
+    const { stdout } = await bench.python('print(open("/proc/self/cgroup").read())')
+
+    // The run sees its groups as roots, because it has a namespace of them.
+    const line = stdout.split('\n').find((one) => one.includes(groups.version === 2 ? '0::' : ':memory:'))
+    assert.match(line ?? '', /:\/$/)
+    await until(async () => (await bench.leftovers()).length === 0)
+  })
+
+  it('end a run whose memory is full, and say so', async () => {
+    // Faster than the watch looks, and over at once.
+    const code = `
+import os
+for _ in range(8):
+    if os.fork() == 0:
+        kept = bytearray(os.urandom(1)) * (100 << 20)
+        os._exit(len(kept) % 2)
+for _ in range(8): os.wait()
+print("done")`
+    await assert.rejects(bench.python(code, 60), {
+      message: /the tool was ended because it held \d+ MB of memory and may have 512 MB/,
+    })
+  })
+
+  it('have the limits of the run, and end with what is in them', async () => {
+    const group = await groups.create('one', LIMITS)
+    const child = spawn('sleep', ['600'])
+    enter(group.folders, child.pid)
+    assert.ok(pidsOf(group).includes(child.pid ?? 0))
+    const ended = once(child, 'exit')
+    await group.remove()
+    await ended
+
+    assert.equal(await group.wasFull(), false)
+    assert.deepEqual(
+      group.folders.filter((folder) => existsSync(folder)),
+      [],
+    )
+  })
+
+  it('of a node that was killed are removed by the next one', async () => {
+    const group = await groups.create('two', LIMITS)
+    const left = group.folders.map((folder) => join(dirname(folder), 'hearth-4194300-1-left'))
+    for (const folder of left) mkdirSync(folder)
+    const child = spawn('sleep', ['600'])
+    enter(left, child.pid)
+    const ended = once(child, 'exit')
+
+    await groups.reap()
+    await ended
+
+    await until(() => left.every((folder) => !existsSync(folder)))
+    assert.ok(group.folders.every((folder) => existsSync(folder)))
+    await group.remove()
+  })
+})
