@@ -45,6 +45,8 @@ const MergeIngredient = Type.Object({
   label: Type.String(),
   weight: Nullable(Type.Number()),
   from: JobBase,
+  /** By these names adapters may know a base; absent in claims from before 0.13. */
+  names: Type.Optional(Type.Array(Type.String())),
 })
 export type MergeIngredient = Static<typeof MergeIngredient>
 

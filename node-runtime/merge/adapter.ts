@@ -7,6 +7,8 @@ import { readTensors, type TensorPlace } from './safetensors.ts'
 /** A LoRA adapter on disk, in the format of PEFT. */
 export interface Adapter {
   label: string
+  /** The name of the model that it was trained on, where it has one. */
+  trainedOn: string | undefined
   /** By tensor of the base, the update that the adapter adds to it. */
   parts: Map<string, AdapterPart>
   /** Fully trained tensors (`modules_to_save`), which replace those of the base. */
@@ -40,7 +42,8 @@ const FACTOR = /^(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector)(?:\.weig
 
 /** Opens a folder with adapter_config.json and adapter_model.safetensors. */
 export async function openAdapter(dir: string, label: string): Promise<Adapter> {
-  const config = adapterConfig(await readJson(join(dir, 'adapter_config.json'), label), label)
+  const json = await readJson(join(dir, 'adapter_config.json'), label)
+  const config = adapterConfig(json, label)
   const tensors = await readTensors(join(dir, 'adapter_model.safetensors'), label).catch((cause: unknown) => {
     if (cause instanceof MergeError) throw cause
     throw new MergeError('weights_missing', `${label} has no adapter_model.safetensors.`, { cause })
@@ -63,7 +66,8 @@ export async function openAdapter(dir: string, label: string): Promise<Adapter> 
     if (!a || !b) throw new MergeError('file_invalid', `${label}: ${module} has only one of its two factors.`)
     parts.set(`${plainName(module)}.weight`, partOf({ a, b, magnitude, isEmbedding, module, config, label }))
   }
-  return { label, parts, saved }
+  const trainedOn = json['base_model_name_or_path']
+  return { label, trainedOn: typeof trainedOn === 'string' ? trainedOn : undefined, parts, saved }
 }
 
 /** The factors of one module, collected from the file. */

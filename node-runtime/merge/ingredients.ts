@@ -20,14 +20,14 @@ export async function fetchIngredients(
   { dir, signal, tell }: BaseOptions,
 ): Promise<Fetched[]> {
   const found: Fetched[] = []
-  for (const [i, { role, label, weight, from }] of ingredients.entries()) {
+  for (const [i, { role, label, weight, from, names }] of ingredients.entries()) {
     const folder = await fetchBase(tools, from, {
       dir: join(dir, `source-${i}`),
       signal,
       tell: (line) => tell(line.replace('the base model', label)),
     })
     const inner = role === 'adapter' ? adapterFolder(folder) : modelFolder(folder)
-    found.push({ role, ingredient: { dir: inner, label, weight: weight ?? 1 } })
+    found.push({ role, ingredient: { dir: inner, label, weight: weight ?? 1, ...(names && { names }) } })
   }
   return found
 }

@@ -2,6 +2,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { MergeClaim } from '../../schemas/training-merge.ts'
+import type { DataWarning } from '../../schemas/training-run.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { BaseOptions, BaseTools } from '../training/base-model.ts'
 import { completeJob, type LeaseTools, underLease } from '../training/job-lease.ts'
@@ -23,6 +24,7 @@ interface MergeOptions {
   leaseS: number
 }
 
+const WARNING = 'Warning: '
 const LOG_INTERVAL_MS = 3_000
 const MAX_THREADS = 4
 
@@ -43,17 +45,26 @@ export const mergeUnderLease = (
       const outDir = join(dir, MODEL_FOLDER)
       const spec = await fetchAll(tools, claim.merge, { dir, signal: stop, tell: (line) => report.log(line) })
       const startedAt = performance.now()
+      const warnings: DataWarning[] = []
       const done = await mergeModels(spec, {
         outDir,
         threads: Math.max(1, Math.min(MAX_THREADS, availableParallelism())),
         signal: stop,
-        onNote: (line) => report.log(line),
+        onNote: (line) => {
+          report.log(line)
+          if (line.startsWith(WARNING)) warnings.push({ message: line.slice(WARNING.length) })
+        },
         onProgress: progressLogger(report),
       })
       const seconds = Math.round(performance.now() - startedAt) / 1000
       report.log(`Merged ${done.tensors_total} tensors in ${seconds} s. Storing the result.`)
       const files = await finishedFiles(outDir)
-      const metrics = { tensors: done.tensors_total, bytes: done.bytes_total, seconds }
+      const metrics = {
+        tensors: done.tensors_total,
+        bytes: done.bytes_total,
+        seconds,
+        ...(warnings.length > 0 && { warnings }),
+      }
       const nothing = { input_schema: {}, output_schema: {}, example_input: {}, example_output: {} }
       await completeJob(tools.control, claim.lease_token, {
         files,

@@ -1,6 +1,6 @@
 import { rename, rm } from 'node:fs/promises'
 import { assertAdaptersFit } from './adapter-fit.ts'
-import { openAdapter } from './adapter.ts'
+import { type Adapter, openAdapter } from './adapter.ts'
 import { type Checkpoint, dropTiedCopies, openCheckpoint } from './checkpoint.ts'
 import { MergeError } from './merge-error.ts'
 import { prepareOutput, type PlannedTensor, syncAll } from './output-layout.ts'
@@ -14,6 +14,8 @@ import { ties } from './ties.ts'
 export interface Ingredient {
   dir: string
   label: string
+  /** Of a base: the names that adapters may have for it. */
+  names?: readonly string[]
 }
 
 export type WeightedIngredient = Ingredient & { weight: number }
@@ -120,7 +122,7 @@ function prepareSlerp(models: readonly Checkpoint[], sources: readonly WeightedI
 }
 
 async function prepareAdapters({
-  base: { dir, label },
+  base: { dir, label, names },
   sources,
 }: Extract<MergeSpec, { method: 'adapter_merge' }>): Promise<Prepared> {
   const base = await openCheckpoint(dir, label)
@@ -133,8 +135,24 @@ async function prepareAdapters({
   return {
     model: base,
     recipe: adapterMerge(weighted),
-    notes: [`adapter_merge: ${used}, into ${base.label}.`],
+    notes: [`adapter_merge: ${used}, into ${base.label}.`, ...notesAboutBases(names, base.label, adapters)],
   }
+}
+
+/** Warns about adapters of another model: their shapes may fit, and the result means nothing. */
+function notesAboutBases(
+  names: readonly string[] | undefined,
+  base: string,
+  adapters: readonly Adapter[],
+): string[] {
+  const known = names?.map((name) => name.toLowerCase()) ?? []
+  return adapters.flatMap(({ label, trainedOn }) =>
+    known.length === 0 || !trainedOn || known.includes(trainedOn.toLowerCase())
+      ? []
+      : [
+          `Warning: ${label} was trained on ${trainedOn.slice(0, 200)}, and ${base} is ${names?.[0]}. Unless they are the same model, the result is of no use.`,
+        ],
+  )
 }
 
 /**

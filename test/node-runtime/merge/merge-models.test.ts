@@ -184,6 +184,31 @@ describe('merges of models', () => {
       })
     })
 
+    it('warns about an adapter that was trained on another base of the same shape', async () => {
+      model('base')
+      for (const [name, base] of [
+        ['own', 'Acme/Tiny'],
+        ['other', 'acme/other'],
+        ['nameless', undefined],
+      ] as const)
+        writeAdapter(at(name), { modules: shape, config: base ? { base_model_name_or_path: base } : {} })
+      const notes: string[] = []
+      const sources = [use('own'), use('other'), use('nameless')]
+
+      await merge(
+        {
+          method: 'adapter_merge',
+          base: { ...use('base'), names: ['acme/tiny', 'hearth://model_version/1'] },
+          sources,
+        },
+        { onNote: (note) => notes.push(note) },
+      )
+
+      const warnings = notes.filter((note) => note.startsWith('Warning: '))
+      assert.equal(warnings.length, 1)
+      assert.match(warnings[0] ?? '', /^Warning: other was trained on acme\/other, and base is acme\/tiny\./)
+    })
+
     it('knows factors that lie the other way round, and alphas of their own', async () => {
       const base = model('base')
       const config = { fan_in_fan_out: true, alpha_pattern: { down_proj: 10 } }

@@ -1,9 +1,11 @@
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import * as mergeRepository from '../../../../db/repositories/training/merges.ts'
 import type { MergeSourceView } from '../../../../db/repositories/training/merges.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../../domain/merge.ts'
+import { baseModelOf } from '../../../../domain/models/base-model.ts'
 import { adapterBytes } from '../../../../domain/models/memory.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { MergeClaim, MergeIngredient, MergeMethod } from '../../../../schemas/training-merge.ts'
@@ -35,7 +37,14 @@ export async function specifyMerge(
   for (const source of sources) {
     const number = ++counts[source.role]
     const from = await placeOf(services, { job, reader }, source)
-    ingredients.push({ role: source.role, label: labelOf(source, number), weight: source.weight, from })
+    const names = source.role === 'base' ? { names: await namesOf(services, source) } : {}
+    ingredients.push({
+      role: source.role,
+      label: labelOf(source, number),
+      weight: source.weight,
+      from,
+      ...names,
+    })
     if (source.role === 'adapter') foldedBytes += await bytesOfAdapter(services, from)
   }
   return {
@@ -53,6 +62,16 @@ export async function specifyMerge(
 function labelOf({ role, name }: MergeSourceView, number: number): string {
   const what = role === 'base' ? 'the base' : `${role} ${number}`
   return name ? `${what} (${name})` : what
+}
+
+/** Returns the names that an adapter which was trained on this base may have for it. */
+async function namesOf({ db }: Services, { ref, version_id: versionId }: MergeSourceView): Promise<string[]> {
+  const given = ref as ArtifactRef
+  if (given.type === 'hf') return [given.repo_id]
+  if (given.type === 'storage') return [given.uri]
+  if (!versionId) return []
+  const imported = await hubModelRepository.findHubImport(db, versionId)
+  return [...new Set([baseModelOf(versionId, imported).name, baseModelOf(versionId, undefined).name])]
 }
 
 async function placeOf(

@@ -127,6 +127,11 @@ describe('training merges (4.3)', () => {
       ],
     )
     assert.equal(ingredients[0].from.type, 'version')
+    // An adapter that was trained on this version names it so.
+    assert.ok(
+      ingredients[0].names.includes(`hearth://model_version/${base.version_id}`),
+      String(ingredients[0].names),
+    )
     // Its chunks and, of a tiny adapter, one more.
     assert.equal(body.merge.memory_mb, 161)
   })
