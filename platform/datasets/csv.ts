@@ -80,11 +80,15 @@ const shownColumns = ({ header, unnamed }: CsvDialect, types: readonly ColumnTyp
 export async function sampleCsv(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const names = dialect.header.map((_, i) => `c${i}`)
-  const shown = columns.slice(0, SAMPLED.columns).map(({ name }) => `c${dialect.header.indexOf(name)}`)
-  const cut = shown.map((c) => `left(${c}, ${SAMPLED.characters + 1})`)
-  return reading(path, IN_ORDER, (db) =>
-    texts(db, `select ${cut.join(', ')} from ${source({ db, path, dialect, names })} limit ${SAMPLED.rows}`),
-  )
+  const cut = columns.slice(0, SAMPLED.columns).map(({ name, type }) => {
+    const c = `c${dialect.header.indexOf(name)}`
+    const text = `left(${c}, ${SAMPLED.characters + 1})`
+    return type === 'string' ? text : `case when not ${isMarkIn(c)} then ${text} end`
+  })
+  return reading(path, IN_ORDER, (db) => {
+    const rows = source({ db, path, dialect, names }, { missing: MISSING })
+    return texts(db, `select ${cut.join(', ')} from ${rows} limit ${SAMPLED.rows}`)
+  })
 }
 
 async function readWith(file: CsvFile): Promise<CsvContent> {
@@ -93,11 +97,11 @@ async function readWith(file: CsvFile): Promise<CsvContent> {
     if (isOutOfMemory(err)) throw err
     return nameFirstBadRecord(path, dialect, err)
   }
-  const likely = await sampleTypes(file).catch(firstFault)
+  const sampled = await sampleTypes(file).catch(firstFault)
   // The types of the first rows nearly always hold, and reading with them is fast. Otherwise
   // everything is read as text.
-  return readTyped(file, likely)
-    .catch(() => readAsText(file, likely))
+  return readTyped(file, sampled)
+    .catch(() => readAsText(file, sampled.likely))
     .catch(firstFault)
 }
 
@@ -107,31 +111,44 @@ interface Likely {
   patterns: NumberPatterns | undefined
 }
 
-async function sampleTypes(file: CsvFile): Promise<Likely[]> {
+interface Sampled {
+  likely: Likely[]
+  /** The marks of missing values among the first rows. */
+  marks: string[]
+}
+
+async function sampleTypes(file: CsvFile): Promise<Sampled> {
   const sample = `(select * from ${source(file)} limit ${SAMPLE_ROWS})`
   const counts = await countAll(file, sample, (c) => [marks(c), ...NARROWEST_FIRST.map((t) => fitting(c, t))])
   const types = file.names.map((c) => NARROWEST_FIRST.filter((t) => allFit(counts, c, t)))
-  const textual = file.names.filter((c, i) => counts[c] && types[i]?.length === 0)
-  const first = textual.length
-    ? await texts(file.db, `select ${textual.map(firstNumeric).join(', ')} from ${sample}`)
-    : []
+  const textual = file.names.filter((c, i) => valuesOf(counts, c) && types[i]?.length === 0)
+  const marked = file.names.filter((c) => counts[`${c}_marks`])
+  const asked = [...textual.map(firstNumeric), ...marked.map(distinctMarks)]
+  const [first = []] = asked.length ? await texts(file.db, `select ${asked.join(', ')} from ${sample}`) : []
   const patterns = new Map(
     textual.flatMap((c, i) => {
-      const value = first[0]?.[i]
+      const value = first[i]
       return value ? [[c, patternsLike(value)] as const] : []
     }),
   )
-  return file.names.map((c, i) => ({ types: types[i] ?? [], patterns: patterns.get(c) }))
+  return {
+    likely: file.names.map((c, i) => ({ types: types[i] ?? [], patterns: patterns.get(c) })),
+    marks: [...new Set(first.slice(textual.length).flatMap((all) => all?.split('|') ?? []))],
+  }
 }
+
+/** No mark contains a bar. */
+const distinctMarks = (c: string): string =>
+  `string_agg(distinct case when ${isMarkIn(c)} then ${c} end, '|')`
 
 /** A value that begins like a number, with or without a symbol. */
 const firstNumeric = (c: string): string =>
   `any_value(case when strlen(${c}) <= 60 and regexp_matches(${c}, '^\\s*[-+€$£¥₹]?\\s*[-+.]?[0-9]') then ${c} end)`
 
-async function readTyped(file: CsvFile, likely: readonly Likely[]): Promise<CsvContent> {
+async function readTyped(file: CsvFile, { likely, marks: seen }: Sampled): Promise<CsvContent> {
   const types = likely.map(({ types: [narrowest] }) => narrowest)
   const duckdb = types.map((type) => (type ? TYPES[type].duckdb : 'VARCHAR'))
-  const counts = await countAll(file, source(file, { types: duckdb, missing: MARKS }), (c, i) =>
+  const counts = await countAll(file, source(file, { types: duckdb, missing: ['', ...seen] }), (c, i) =>
     types[i] === 'integer'
       ? [countIf(`${c} <> trunc(${c})`, `${c}_fractions`)]
       : types[i] === undefined
@@ -160,7 +177,8 @@ async function readAsText(file: CsvFile, likely: readonly Likely[]): Promise<Csv
 }
 
 type Counts = Record<string, number>
-const marks = (c: string): string => countIf(`trim(${c}) in (${MARKS.map(literal).join(', ')})`, `${c}_marks`)
+const isMarkIn = (c: string): string => `trim(${c}) in (${MARKS.map(literal).join(', ')})`
+const marks = (c: string): string => countIf(isMarkIn(c), `${c}_marks`)
 const valuesOf = (counts: Counts, c: string): number => (counts[c] ?? 0) - (counts[`${c}_marks`] ?? 0)
 const allFit = (counts: Counts, c: string, type: Typed): boolean =>
   valuesOf(counts, c) > 0 && counts[`${c}_${type}`] === valuesOf(counts, c)
@@ -210,10 +228,11 @@ async function countAll(
 
 interface Reading {
   types?: readonly string[]
+  /** DuckDB compares every cell with each of these, which costs more than all the rest for long lists. */
   missing?: readonly string[]
 }
 
-const source = ({ path, dialect, names }: CsvFile, { types = [], missing = MISSING }: Reading = {}): string =>
+const source = ({ path, dialect, names }: CsvFile, { types = [], missing = [''] }: Reading = {}): string =>
   `read_csv(${literal(path)}, auto_detect = false, header = true, skip = ${dialect.skippedLines}, strict_mode = true,
     delim = ${literal(dialect.delimiter)}, quote = '"', escape = '"', nullstr = [${missing.map(literal).join(', ')}],
     max_line_size = ${MAX_ROW_BYTES}, buffer_size = ${2 * MAX_ROW_BYTES},

@@ -34,6 +34,24 @@ describe('the first rows of a dataset', () => {
     assert.deepEqual([n?.missing, n?.mean], [1, 1.5])
   })
 
+  it('of CSV show a dash among numbers as missing and among texts as it is, and no column of a trailing delimiter', async () => {
+    const { rows, columns } = await previewOfFile('csv', 'sep=;\n;a;b;\n0;-;-;\n1;4,5;+;\n2;#REF!;x;\n')
+
+    assert.deepEqual(
+      columns.map(({ name, type, missing }) => [name, type, missing]),
+      [
+        ['Unnamed: 0', 'integer', 0],
+        ['a', 'number', 2],
+        ['b', 'string', 0],
+      ],
+    )
+    assert.deepEqual(rows, [
+      [0, null, '-'],
+      [1, '4,5', '+'],
+      [2, null, 'x'],
+    ])
+  })
+
   it('of JSON Lines show nested values as JSON, and what is absent as missing', async () => {
     const { rows, columns } = await previewOfFile(
       'jsonl',
