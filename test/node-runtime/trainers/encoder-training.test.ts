@@ -177,6 +177,11 @@ describe('tuning encoders of texts', function () {
     const { example_input, example_output } = run.result as unknown as Record<string, Record<string, unknown>>
     const text = String(example_input?.['text'])
     assert.equal(text.length, 500)
+    const [warning] = run.result.metrics.warnings ?? []
+    const lost =
+      /^\d+ texts lost the end, because (?:sequence_len is|the model reads no more than) \d+ tokens; the first is in row 1\.$/
+    assert.match(warning?.message ?? '', lost)
+    assert.equal(warning?.row, 1)
     assert.ok(rows.some((row) => row.text.startsWith(text)))
     assert.deepEqual(Object.keys(example_output?.['scores'] as object), ['cold', 'none', 'warm'])
   })
@@ -224,7 +229,7 @@ describe('tuning encoders of texts', function () {
       [
         'unlabelled',
         { model: CLASSIFIER, format: 'csv', file: csv },
-        /Column 'label' has no value in any row/,
+        /Column 'label' has no value in any of the 2 rows/,
       ],
       [
         'nested',

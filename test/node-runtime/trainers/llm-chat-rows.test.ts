@@ -157,11 +157,19 @@ describe('chat rows as a language model learns them', () => {
   const folder = temporaryFolder()
   const model = `${folder.path}/model`
   const short = `${folder.path}/short`
-  let seen: Record<'same' | 'refused' | 'silent' | 'onlyCalls' | 'empty' | 'emptyTexts' | 'beyond', Rendered>
+  const plain = `${folder.path}/plain`
+  let seen: Record<
+    'same' | 'refused' | 'silent' | 'onlyCalls' | 'empty' | 'emptyTexts' | 'plain' | 'beyond',
+    Rendered
+  >
 
   before(requireLlm)
   before(async () => {
-    await Promise.all([makeTinyLlm(model), makeTinyLlm(short, { positions: 64 })])
+    await Promise.all([
+      makeTinyLlm(model),
+      makeTinyLlm(short, { positions: 64 }),
+      makeTinyLlm(plain, { noTemplate: true }),
+    ])
     const rows = (name: string, given: object[], more: object = {}) => ({
       ask: 'render',
       name,
@@ -186,6 +194,9 @@ describe('chat rows as a language model learns them', () => {
         settings: { dataset_type: 'alpaca' },
       }),
       rows('emptyTexts', [{ text: '' }, { text: 'yes' }], { settings: { dataset_type: 'text' } }),
+      rows('plain', [called[1]!, { messages: talk({ content: 'Dry.' }, { content: 'No.' }) }], {
+        model: plain,
+      }),
       rows('beyond', [alpaca('x '.repeat(200))], { model: short, settings: { dataset_type: 'alpaca' } }),
     ]
     const answers = await probeLlm<Rendered[]>(requests)
@@ -214,6 +225,19 @@ describe('chat rows as a language model learns them', () => {
       /^Row 2: its messages call tools, and the chat template .* leaves calls out/,
     )
     assert.equal(seen.silent.rows[0]?.error, undefined)
+  })
+
+  it('shows tools and calls in the plain template of a base without one', () => {
+    const [called, spoken] = seen.plain.rows.map(({ tokens }) => tokens?.join(''))
+
+    assert.match(
+      called ?? '',
+      /^<s>### Tools:\n\{"type": "function", "function": \{"name": "weather".*\n\n### User:\nrain\?\n\n/,
+    )
+    const answer =
+      '### Assistant:\n<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call></s>'
+    assert.ok(called?.includes(`${answer}\n\n### Tool:\ndry\n\n### Assistant:\nNo.</s>`), called)
+    assert.match(spoken ?? '', /^<s>### User:\nrain\?\n\n### Assistant:\nDry\.<\/s>\n\n### Tool:\ndry/)
   })
 
   it('counts rows whose tools the template leaves out, and weights that are not followed', () => {

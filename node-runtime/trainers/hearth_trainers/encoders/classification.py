@@ -61,7 +61,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     example = _example(text, data.labels.classes, learning.probabilities_of(model, text))
     write_encoder(job, settings, encoder, model)
     report_files(job.output_dir)
-    report_result(metrics, **example)
+    report_result({**metrics, "left_out_columns": data.left_out}, **example)
 
 
 def _load(encoder: Encoder, settings: LoopSettings, classes: list[str]) -> tuple[Any, list[str]]:

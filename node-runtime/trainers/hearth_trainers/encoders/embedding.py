@@ -54,7 +54,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     directory = write_encoder(job, settings, encoder, model)
     write_sentence_layout(directory, encoder)
     report_files(directory)
-    report_result(metrics)
+    report_result({**metrics, "left_out_columns": pairs.left_out})
 
 
 def _named(prefix: str, measures: dict[str, float]) -> dict[str, float]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import JobError, no_such_column
 from ..job import Job
+from ..left_out import all_but, tell_left_out
 from ..llm.rows import read_rows
 from ..protocol import log
 
@@ -31,6 +32,8 @@ class Pairs:
     rows: list[int]
     learn: list[Pair]
     check: list[Pair]
+    # The columns that the run does not name, as its metrics name them.
+    left_out: list[dict[str, str]]
 
 
 def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
@@ -59,7 +62,13 @@ def read_pairs(job: Job, val_set_size: float, seed: int) -> Pairs:
             code="too_few_rows",
         )
     log(f"The dataset has {len(pairs):,} rows with {len(numbers):,} different texts; {len(check):,} rows are held out.")
-    return Pairs(list(numbers), firsts, learn, check)
+    return Pairs(list(numbers), firsts, learn, check, columns_left_out(rows, columns))
+
+
+def columns_left_out(rows: list[dict[str, Any]], used: list[str]) -> list[dict[str, str]]:
+    """Logs the columns that the run does not name, and returns them as its metrics name them."""
+    names: dict[str, None] = {name: None for row in rows[:1000] for name in row}
+    return tell_left_out(all_but(list(names), used, f"the model learns from {' and '.join(used)} alone"))
 
 
 def text_in(row: dict[str, Any], column: str, place: int) -> str:

@@ -15,7 +15,7 @@ from ..llm.rows import read_rows
 from ..protocol import log, warn_about_data
 from ..schemas import label_name
 from ..wording import counted
-from .pairs import text_in
+from .pairs import columns_left_out, text_in
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class LabelledTexts:
     labels: Labels
     learn: np.ndarray
     check: np.ndarray
+    # The columns that the run does not name, as its metrics name them.
+    left_out: list[dict[str, str]]
 
 
 def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTexts:
@@ -59,7 +61,7 @@ def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTex
     labels = _labels(names, columns[1])
     learn, check = _split(texts, labels, val_set_size, seed)
     log(f"The dataset has {len(texts):,} rows of {len(labels.classes)} classes; {len(check):,} rows are held out.")
-    return LabelledTexts(texts, places, labels, learn, check)
+    return LabelledTexts(texts, places, labels, learn, check, columns_left_out(rows, columns))
 
 
 def _label_in(row: dict[str, Any], column: str, place: int) -> str | None:

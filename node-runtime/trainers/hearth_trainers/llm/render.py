@@ -14,12 +14,16 @@ from .settings import Settings
 IGNORED = -100
 
 # For tokenizers without a template. The model is trained with it, and it is saved with the model,
-# so chats use the same one.
+# so chats use the same one. Its calls have the form that the servers read.
 FALLBACK_TEMPLATE = (
-    "{{ bos_token or '' }}{% for message in messages %}"
+    "{{ bos_token or '' }}"
+    "{% if tools %}{{ '### Tools:\\n' }}{% for tool in tools %}{{ tool | tojson + '\\n' }}{% endfor %}{{ '\\n' }}{% endif %}"
+    "{% for message in messages %}"
     "{{ '### ' + message['role'].capitalize() + ':\\n' }}"
     "{% if message['role'] == 'assistant' %}"
-    "{% generation %}{{ message['content'] + eos_token }}{% endgeneration %}{{ '\\n\\n' }}"
+    "{% generation %}{{ message['content'] or '' }}{% for call in message['tool_calls'] or [] %}"
+    "{{ '<tool_call>\\n' }}{{ {'name': call['function']['name'], 'arguments': call['function']['arguments']} | tojson }}"
+    "{{ '\\n</tool_call>' }}{% endfor %}{{ eos_token }}{% endgeneration %}{{ '\\n\\n' }}"
     "{% else %}{{ message['content'] + '\\n\\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '### Assistant:\\n' }}{% endif %}"
 )
