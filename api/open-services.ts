@@ -38,6 +38,7 @@ import { startReaper } from './gateway/journal/reaper.ts'
 import { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import { NodeLinks } from './gateway/links/node-links.ts'
 import { LongAnswers } from './http/long-answers.ts'
+import { StreamSlots } from './http/stream-slots.ts'
 import { HubReader } from './hub/reader.ts'
 import { InputChecks } from './inference/input-checks.ts'
 import { ModelLoads } from './inference/model-loads.ts'
@@ -49,6 +50,8 @@ import { Operations } from './operations/operations.ts'
 import type { Services } from './services.ts'
 
 const DATABASE_CONNECTIONS = 20
+/** The connections of one account at a time; the others stay free for all other accounts. */
+const ACCOUNT_CONNECTIONS = 5
 
 export type OpenServices = Services & AsyncDisposable
 
@@ -61,7 +64,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const catalog = loadCatalog()
   const objects = await openObjectStore(config, () => baseUrl)
 
-  const db = openDatabase(url, { max: DATABASE_CONNECTIONS })
+  const db = openDatabase(url, { max: DATABASE_CONNECTIONS, accountShare: ACCOUNT_CONNECTIONS })
   stack.defer(() => db.destroy())
   await connectOnce(db).catch((err: unknown) => {
     throw unusable('DATABASE_URL', err)
@@ -99,11 +102,10 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, answerBytes, onStates }))
   const edgeWaiters = stack.use(new EdgeWaiters(url, log, links))
   await edgeWaiters.start()
+  const streamSlots = new StreamSlots()
   const [runFollowers, eventFollowers] = [
-    stack.use(new Followers(url, log, { channel: RUN_CHANNEL, what: 'runs', mostPerFollower: 64 })),
-    stack.use(
-      new Followers(url, log, { channel: EVENT_CHANNEL, what: 'streams of events', mostPerFollower: 16 }),
-    ),
+    stack.use(new Followers(url, log, { channel: RUN_CHANNEL, slots: streamSlots })),
+    stack.use(new Followers(url, log, { channel: EVENT_CHANNEL, slots: streamSlots })),
   ]
   await Promise.all([runFollowers.start(), eventFollowers.start()])
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
@@ -146,6 +148,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     journal,
     taskWaiters,
     edgeWaiters,
+    streamSlots,
     runFollowers,
     eventFollowers,
     edgeTickets: new EdgeTickets(config.HEARTH_ENCRYPTION_KEYS),

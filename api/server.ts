@@ -6,9 +6,9 @@ import { listenError, localUrl } from '../platform/listening.ts'
 import type { Logger } from '../platform/log.ts'
 import { createApp, type AppOptions } from './app.ts'
 import { asksForLink, serveLinks } from './gateway/links/upgrade.ts'
+import { boundConnections } from './http/connection-limits.ts'
 import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
 import { answerMalformed, answerTimeout } from './http/malformed.ts'
-import { boundUnauthenticated } from './http/unauthenticated-sockets.ts'
 import type { OpenServices } from './open-services.ts'
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
@@ -88,7 +88,7 @@ export async function startGateway({
   try {
     const services = await open(baseUrl)
     log = services.log
-    boundUnauthenticated(server, services.config)
+    boundConnections(server, services.config)
     const app = createApp(services, options)
     serveLinks(server, { links: services.links, verify: (request) => services.nodes.verify(request) })
     server.on('upgrade', (req) => connections.forget(req.socket))

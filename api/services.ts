@@ -30,6 +30,7 @@ import type { Journal } from './gateway/journal/journal.ts'
 import type { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import type { NodeLinks } from './gateway/links/node-links.ts'
 import type { LongAnswers } from './http/long-answers.ts'
+import type { StreamSlots } from './http/stream-slots.ts'
 import type { HubReader } from './hub/reader.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
@@ -98,6 +99,8 @@ export interface Services {
   readonly edgeAddresses: EdgeAddresses
   /** Wakes requests that wait for the other side of a cohort's edge. */
   readonly edgeWaiters: EdgeWaiters
+  /** Counts the streams of each account that are open, of all kinds. */
+  readonly streamSlots: StreamSlots
   /** Wakes the streams of training runs. */
   readonly runFollowers: Followers
   /** Wakes the streams of accounts' events. */

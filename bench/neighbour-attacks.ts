@@ -13,6 +13,7 @@ import { encodeFrame } from '../platform/link/codec.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../platform/signing.ts'
 import type { UploadFields } from '../schemas/dataset.ts'
 import { FRAME } from '../schemas/link.ts'
+import { gatewayAttacks } from './neighbour-gateway.ts'
 import { compressedTable, environmentOf, openSockets } from './neighbour-tools.ts'
 import type { BenchPlatform } from './platform.ts'
 
@@ -136,6 +137,16 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     rest: Omit<Attack, 'name' | 'perSecond' | 'bytes'>,
   ) => attacks.push({ name, perSecond, bytes, ...rest })
 
+  attacks.push(
+    ...gatewayAttacks({
+      accountId,
+      key,
+      endpointId: endpoint.endpoint_id,
+      send: (method, path, by, body, headers) => send(method, path, by, body, headers),
+      sockets,
+      padded,
+    }),
+  )
   const registering = (schema: Json) =>
     ask('POST', `/training/runs/${jobId}/register-for-inference`, {
       name: `s-${newId()}`,

@@ -1,5 +1,6 @@
-import { Kysely, PostgresDialect, sql } from 'kysely'
+import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import pg from 'pg'
+import { sharedPool } from './account-share.ts'
 import type { Database } from './tables.ts'
 
 const INT8 = 20
@@ -11,6 +12,8 @@ export interface DatabaseOptions {
   max?: number
   /** The time that a query waits for a connection, so that callers do not pile up while the server hangs. */
   waitMs?: number
+  /** The number of connections that the requests of one account may hold; all of them by default. */
+  accountShare?: number
 }
 
 /**
@@ -21,7 +24,12 @@ const IDLE_MS = 20_000
 
 /** A pool of connections to the platform's database; `destroy()` closes it. */
 export const openDatabase = (url: string, options: DatabaseOptions = {}): Kysely<Database> =>
-  new Kysely<Database>({ dialect: new PostgresDialect({ pool: openPool(url, options) }) })
+  new Kysely<Database>({ dialect: new PostgresDialect({ pool: poolOf(url, options) }) })
+
+function poolOf(url: string, options: DatabaseOptions): PostgresPool {
+  const pool = openPool(url, options)
+  return options.accountShare === undefined ? pool : sharedPool(pool, options.accountShare)
+}
 
 /** Opens only the pool of connections. */
 export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOptions): pg.Pool {

@@ -89,7 +89,7 @@ export const SETTINGS = {
   HEARTH_MAX_CONNECTIONS: setting(
     'count',
     '10000',
-    'Connections that a gateway has open at once; a quarter of them may be of clients that have shown no valid credential.',
+    'Connections that a gateway has open at once; a quarter of them may be of clients without a valid credential, a tenth (at least 16) of one account, and a twentieth is for operators and nodes only.',
   ),
   HEARTH_ADDRESS_CONNECTIONS: setting(
     'count',

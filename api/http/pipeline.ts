@@ -10,6 +10,7 @@ import type { Middleware } from './middleware/middleware.ts'
 import { requireIfMatch } from './middleware/require-if-match.ts'
 import { respond } from './middleware/respond.ts'
 import { runInTransaction } from './middleware/run-in-transaction.ts'
+import { shareDatabase } from './middleware/share-database.ts'
 import { stopAtKillSwitch } from './middleware/stop-at-kill-switch.ts'
 import { takeBody } from './middleware/take-body.ts'
 import { takeTurns } from './middleware/take-turns.ts'
@@ -45,6 +46,10 @@ export function createLimits(services: Services): SharedLimits {
 const isCounted = ({ auth, isFree = false }: AnyRoute): boolean =>
   (auth === 'api-key' || auth === 'cohort') && !isFree
 
+/** Warm inference takes no connection of this pool, and must not pay for the count. */
+const sharesDatabase = ({ route, family }: Operation): boolean =>
+  (route.auth === 'api-key' || route.auth === 'cohort') && (!route.isHot || family.name === 'mcp')
+
 /** Returns the middlewares of a route in order. */
 export function pipelineOf(
   operation: Operation,
@@ -62,6 +67,7 @@ export function pipelineOf(
     ...(isBodySigned ? [checkSignedHead(services), body, caller] : [caller]),
     isCounted(route) && limiter && limitRate(limiter),
     !isBodySigned && body,
+    sharesDatabase(operation) && shareDatabase,
     validateInput(route, bodies, bodyTurns),
     route.ifMatch && requireIfMatch,
     respond,

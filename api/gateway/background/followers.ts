@@ -1,18 +1,14 @@
 import { Listener } from '../../../db/listener.ts'
-import { temporaryError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
+import type { StreamSlots } from '../../http/stream-slots.ts'
 import { type Watch, Watches } from './watches.ts'
-
-const RETRY_AFTER_S = 5
 
 interface Followed {
   /** The channel on which the id of a subject is notified when there is news of it. */
   channel: string
-  /** The name of what is followed, in the plural. */
-  what: string
-  /** Each stream reads on its own whenever its subject has news. */
-  mostPerFollower: number
+  /** The streams of all kinds. */
+  slots: StreamSlots
 }
 
 /** The subject that has news whenever any other has. */
@@ -22,8 +18,8 @@ export const ALL = 'all'
 export class Followers implements AsyncDisposable {
   readonly #followed: Followed
   readonly #watches = new Watches()
-  readonly #open = new Map<string, number>()
   readonly #listener: Listener
+  #size = 0
 
   constructor(url: string, log: Logger, followed: Followed) {
     this.#followed = followed
@@ -41,7 +37,7 @@ export class Followers implements AsyncDisposable {
 
   /** The number of streams that are open. */
   get size(): number {
-    return this.#open.values().reduce((sum, count) => sum + count, 0)
+    return this.#size
   }
 
   start(): Promise<void> {
@@ -50,21 +46,15 @@ export class Followers implements AsyncDisposable {
 
   /** Watches a subject for a stream of an account, or of the operators, until disposed; throws `rate_limited` when it has too many. */
   follow(follower: string, id: string): Watch {
-    const { mostPerFollower, what } = this.#followed
-    const open = this.#open.get(follower) ?? 0
-    if (open >= mostPerFollower) {
-      const why = `no more than ${mostPerFollower} ${what} are followed at a gateway; end one of the streams`
-      throw temporaryError('rate_limited', why, RETRY_AFTER_S)
-    }
-    this.#open.set(follower, open + 1)
+    const slot = this.#followed.slots.take(follower)
+    this.#size += 1
     const watch = this.#watches.watch(id)
     return {
       next: (timeoutMs, signal) => watch.next(timeoutMs, signal),
       [Symbol.dispose]: () => {
         watch[Symbol.dispose]()
-        const left = (this.#open.get(follower) ?? 1) - 1
-        if (left === 0) this.#open.delete(follower)
-        else this.#open.set(follower, left)
+        slot[Symbol.dispose]()
+        this.#size -= 1
       },
     }
   }

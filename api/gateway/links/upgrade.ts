@@ -5,6 +5,7 @@ import { ApiError } from '../../../domain/errors.ts'
 import { versionIn } from '../../../platform/link/codec.ts'
 import { LINK_HEADER, LINK_VERSION } from '../../../schemas/link.ts'
 import type { NodeCaller } from '../../http/caller.ts'
+import { identify } from '../../http/connection-limits.ts'
 import type { SignedRequest } from './node-authenticator.ts'
 import type { NodeLinks } from './node-links.ts'
 
@@ -27,6 +28,7 @@ export function serveLinks(
   const upgrade = async (req: IncomingMessage, socket: Duplex, head: Buffer) => {
     try {
       const { nodeId, accountId } = await verify(signedParts(req))
+      identify(socket, { key: `node/${nodeId}`, isPlatform: true })
       if (!links.mayLink(nodeId))
         return refuse(socket, 503, 'this node links too often; it may again in a moment')
       sockets.handleUpgrade(req, socket, head, (webSocket) =>

@@ -1,10 +1,10 @@
 import type { Services } from '../../services.ts'
 import { authenticator, checkNodeHead } from '../auth.ts'
-import type { AnyCaller } from '../caller.ts'
+import type { AnyCaller, Auth } from '../caller.ts'
+import { type ConnectionOwner, identify } from '../connection-limits.ts'
 import type { Operation } from '../operation.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { UnauthenticatedRequests } from '../unauthenticated-requests.ts'
-import { identify } from '../unauthenticated-sockets.ts'
 import type { Middleware } from './middleware.ts'
 
 /** Identifies the caller by the credential that the route declares. */
@@ -14,11 +14,12 @@ export function authenticate(
   unauthenticated: UnauthenticatedRequests,
 ): Middleware {
   const callerOf = authenticator(route, services, unauthenticated)
+  const isPlatform = PLATFORM.has(route.auth)
 
   function admit(state: RequestContext, caller: AnyCaller): void {
     state.caller = caller
-    if (!isOpen || route.grant) identify(state.req.socket)
     if (caller && 'accountId' in caller) state.accountId = caller.accountId
+    if (!isOpen || route.grant) identify(state.req.socket, ownerOf(state, caller, isPlatform))
   }
 
   return ({ state }, next) => {
@@ -32,6 +33,17 @@ export function authenticate(
     admit(state, caller)
     return next()
   }
+}
+
+const PLATFORM: ReadonlySet<Auth> = new Set(['operations-key', 'evaluator-token', 'node-signature'])
+
+function ownerOf(
+  { accountId, owner }: RequestContext,
+  caller: AnyCaller,
+  isPlatform: boolean,
+): ConnectionOwner {
+  const key = caller && 'nodeId' in caller ? `node/${caller.nodeId}` : (accountId ?? owner)
+  return { key, isPlatform }
 }
 
 /** Checks the signed head of a node's request, before its body is read. */

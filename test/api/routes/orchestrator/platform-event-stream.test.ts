@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
+import { MAX_STREAMS } from '../../../../api/http/stream-slots.ts'
 import * as retentionRepository from '../../../../db/repositories/platform/retention.ts'
 import * as webhookEventRepository from '../../../../db/repositories/webhooks/events.ts'
 import { newId } from '../../../../domain/ids.ts'
@@ -116,7 +117,7 @@ describe('the stream of events of the platform', function () {
     }
     const { eventFollowers } = api.services
     await until(() => eventFollowers.size === 0, SOON_MS)
-    const streams = await Promise.all(Array.from({ length: 16 }, () => follow()))
+    const streams = await Promise.all(Array.from({ length: MAX_STREAMS }, () => follow()))
     const more = await operate(api, 'GET', '/events/stream')
     assert.deepEqual([more.status, more.body.error.code], [429, 'rate_limited'])
     for (const stream of streams) stream[Symbol.dispose]()

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { sql } from 'kysely'
+import { MAX_STREAMS } from '../../../../../api/http/stream-slots.ts'
 import { followEvents } from '../../../../../api/routes/builder/account/follow-events.ts'
 import { presentEvent } from '../../../../../api/routes/builder/account/present-event.ts'
 import { hearth } from '../../../../../client/index.ts'
@@ -136,7 +137,7 @@ describe('the stream of events of an account', function () {
   it('has a bound per account, is left without a trace, and has a comment in silence', async () => {
     const { eventFollowers } = api.services
     await until(() => eventFollowers.size === 0, SOON_MS)
-    const streams = await Promise.all(Array.from({ length: 16 }, () => follow()))
+    const streams = await Promise.all(Array.from({ length: MAX_STREAMS }, () => follow()))
     const more = await api.call('GET', PATH, { key })
     assert.deepEqual([more.status, more.body.error.code], [429, 'rate_limited'])
     assert.ok(more.headers['retry-after'])

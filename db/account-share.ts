@@ -1,0 +1,60 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { PostgresPool, PostgresPoolClient } from 'kysely'
+import type pg from 'pg'
+import { temporaryError } from '../domain/errors.ts'
+import { FairTurns } from '../platform/async/fair-turns.ts'
+
+/** The longest wait for a connection of the account's share. */
+const MAX_WAIT_MS = 10_000
+const MAX_WAITING = 1_000
+const RETRY_AFTER_S = 1
+
+/** A request of an account, and the number of connections that it holds now. */
+interface Request {
+  readonly accountId: string
+  held: number
+}
+
+const requests = new AsyncLocalStorage<Request>()
+
+/** Runs a request of an account: the connections that it takes from a pool with a share count for the account. */
+export const ofAccount = <T>(accountId: string, run: () => T): T => requests.run({ accountId, held: 0 }, run)
+
+/**
+ * Gives the requests of one account at most a share of a pool's connections at once; further requests of the account
+ * wait, and the connections that they would have taken stay free for other accounts.
+ * @param share the number of connections of one account.
+ */
+export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
+  const turns = new FairTurns({ most: Infinity, mostPerKey: share, mostWaiting: MAX_WAITING })
+
+  async function connect(): Promise<PostgresPoolClient> {
+    const request = requests.getStore()
+    // A request that holds a connection could wait for itself, so its next one does not wait for a turn.
+    if (!request || request.held > 0) return pool.connect() as Promise<PostgresPoolClient>
+    const turn = await turns.take(request.accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch(() => {
+      throw temporaryError(
+        'rate_limited',
+        'too many requests of this account wait for the database; send fewer at once',
+        RETRY_AFTER_S,
+      )
+    })
+    try {
+      request.held += 1
+      const client = await pool.connect()
+      const release = client.release.bind(client)
+      // The pool sets it for each connection that it hands out.
+      client.release = (err) => {
+        request.held -= 1
+        turn[Symbol.dispose]()
+        release(err)
+      }
+      return client as unknown as PostgresPoolClient
+    } catch (err) {
+      request.held -= 1
+      turn[Symbol.dispose]()
+      throw err
+    }
+  }
+  return { connect, end: () => pool.end(), options: pool.options }
+}
