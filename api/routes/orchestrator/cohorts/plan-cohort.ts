@@ -10,6 +10,8 @@ const MAX_PLANS = 2_000
 const RETRY_AFTER_S = 60
 /** Planning holds the gateway's only thread for up to 100 ms, so an account may spend a tenth of it on its plans. */
 const REST_FACTOR = 9
+/** The duration includes waits for the database, which hold no thread. */
+const MAX_REST_MS = 500
 
 export const planCohort = route({
   operationId: 'planCohort',
@@ -30,7 +32,7 @@ export const planCohort = route({
     await ensureSpacesOf(services, body)
     const { plan } = await planRequest(db, { accountId, request: body, now: now() })
     await planRepository.insertPlan(db, accountId, body, plan)
-    turn.restForMs((performance.now() - began) * REST_FACTOR)
+    turn.restForMs(Math.min(MAX_REST_MS, (performance.now() - began) * REST_FACTOR))
     return plan
   },
 })

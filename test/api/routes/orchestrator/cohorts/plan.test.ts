@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -36,6 +37,38 @@ describe('plans of cohorts', () => {
     assert.equal(body.feasible, false)
     return [...new Set<string>(body.reasons.map(({ code }: AnyBody) => code))].toSorted()
   }
+
+  it('of one account are made one after another, and do not delay those of others', async () => {
+    const other = await api.account()
+    const plan = { stages: [stage('a', endpoint)], edges: [] }
+    const turn = await api.services.longAnswers.take(caller.accountId, new AbortController().signal)
+    let isAnswered = false
+    const waiting = call('/cohorts:plan', plan).then((answer) => {
+      isAnswered = true
+      return answer
+    })
+    assert.equal((await call('/cohorts:plan', plan, other)).status, 200)
+    assert.equal(isAnswered, false)
+    turn[Symbol.dispose]()
+    assert.equal((await waiting).status, 200)
+  })
+
+  it('that have not expired are bounded for each account, and expired ones make room', async () => {
+    const { db } = api.database
+    const owner = await api.account()
+    const plan = { stages: [stage('a', endpoint)], edges: [] }
+    await sql`insert into cohort_plan (id, account_id, request, plan, feasible, expires_at)
+      select gen_random_uuid(), ${owner.accountId}::uuid, '{}', '{}', false, now() + interval '5 minutes'
+      from generate_series(1, 2000)`.execute(db)
+    const { status, headers, body } = await call('/cohorts:plan', plan, owner)
+    assert.equal(status, 429)
+    assert.equal(headers['retry-after'], '60')
+    assert.match(body.error.message, /2,000 plans that have not expired/)
+    assert.equal((await call('/cohorts:plan', plan)).status, 200)
+    await sql`update cohort_plan set expires_at = now() - interval '1 second'
+      where account_id = ${owner.accountId}::uuid`.execute(db)
+    assert.equal((await call('/cohorts:plan', plan, owner)).status, 200)
+  })
 
   const GRAPHS: [string, (id: string) => object, string[]][] = [
     [
