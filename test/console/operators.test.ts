@@ -35,6 +35,40 @@ describe('operators in the console', function () {
     assert.deepEqual(tab.faults, [])
   })
 
+  it('stop all new work only at a second press', async () => {
+    await using tab = await open('/kill-switch')
+    const asked: string[] = []
+    tab.page.on('request', (request) => {
+      if (request.method() === 'POST') asked.push(new URL(request.url()).pathname)
+    })
+    const reason = tab.page.getByLabel(/^Reason/)
+    await reason.fill('a test')
+    await reason.press('Enter')
+    const sure = tab.page.getByRole('button', { name: 'Stop all new work for every account' })
+    await sure.waitFor()
+    assert.deepEqual(asked, [])
+    assert.deepEqual(await tab.barriers(), [])
+
+    await tab.page.getByRole('button', { name: 'Cancel' }).click()
+    await tab.page.getByRole('button', { name: 'Stop all new work…' }).click()
+    await sure.click()
+    await tab.page.waitForTimeout(100)
+    assert.deepEqual(asked, ['/api/v1/admin/killswitch/activate'])
+  })
+
+  it('read that the connection is lost, on any page, and when it is back', async () => {
+    await using tab = await open('/runs')
+    await tab.page.getByRole('table', { name: 'runs' }).waitFor()
+    const lost = tab.page.getByText('Connection lost')
+    assert.equal(await lost.count(), 0)
+
+    await tab.page.route('**/api/**', (route) => route.abort())
+    await lost.waitFor()
+    await tab.page.unroute('**/api/**')
+
+    await lost.waitFor({ state: 'detached' })
+  })
+
   it('see what is open', async () => {
     await using tab = await open('/queues')
     const work = tab.page.getByRole('table', { name: 'open work' })

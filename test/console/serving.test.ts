@@ -33,6 +33,10 @@ describe('serving the console', function () {
   })
 
   it('leads the address without a slash to the page', async () => {
+    const root = await fetch(api.baseUrl, { redirect: 'manual' })
+    assert.deepEqual([root.status, root.headers.get('location')], [302, 'console/'])
+    const icon = await fetch(`${api.baseUrl}/favicon.ico`)
+    assert.deepEqual([icon.status, icon.headers.get('content-type')], [200, 'image/svg+xml'])
     const { status, headers } = await api.call('GET', '/console')
 
     assert.deepEqual([status, headers.location], [308, '/console/'])
