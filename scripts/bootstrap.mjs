@@ -13,6 +13,9 @@ const MODULES = join(ROOT, 'node_modules')
 const STAMP = join(MODULES, '.hearth-lock-sha256')
 const BIN = join(MODULES, '.bin')
 
+/** The supervisor waits most of its life, so it gets a small heap. */
+const FLAGS = { 'embedded/start.ts': ['--max-semi-space-size=2', '--optimize-for-size'] }
+
 /** Progress goes to standard error: the output of a script may be a document. */
 function say(line) {
   process.stderr.write(`hearth: ${line}\n`)
@@ -118,7 +121,11 @@ function run(program, args) {
     PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
   }
   const cwd = isAbsolute(program) ? process.cwd() : ROOT
-  const child = spawn(join(BIN, 'node'), [program, ...args], { cwd, env, stdio: 'inherit' })
+  const child = spawn(join(BIN, 'node'), [...(FLAGS[program] ?? []), program, ...args], {
+    cwd,
+    env,
+    stdio: 'inherit',
+  })
   const forward = (signal) => child.kill(signal)
   // A terminal sends SIGINT to the whole group already; it must not end this process before its child.
   process.on('SIGINT', () => !process.stdin.isTTY && forward('SIGINT'))
