@@ -8,6 +8,9 @@ interface ToolCall {
 
 interface Message {
   role?: string
+  /** The function of a message of role function, which answers `function_call`. */
+  name?: string
+  function_call?: ToolCall['function']
   content?: unknown
   tool_calls?: ToolCall[]
   tool_call_id?: string
@@ -31,13 +34,29 @@ export function historyOf(messages: unknown): HistoryItem[] {
         response: [...(text === '' ? [] : [text]), ...callsOf(message, index, calls)],
       })
     else if (message.role === 'tool') answerCall(calls.get(message.tool_call_id ?? ''), text)
-    else history.push({ type: message.role === 'user' ? 'user' : 'system', text })
+    else if (message.role === 'function') answerCall(calls.get(functionKey(message.name)), text)
+    else if (message.role === 'user') history.push({ type: 'user', text })
+    else if (SYSTEM_ROLES.has(message.role)) history.push({ type: 'system', text })
+    else {
+      const at = `messages[${index}].role`
+      throw new UnusableError(`${at} must be system, developer, user, assistant, tool or function`, at)
+    }
   }
   return history.at(-1)?.type === 'model' ? history : [...history, { type: 'model', response: [] }]
 }
 
-function callsOf({ tool_calls }: Message, index: number, calls: Map<string, FunctionCallItem>) {
-  const given: unknown = tool_calls ?? []
+const SYSTEM_ROLES = new Set(['system', 'developer'])
+
+/** Calls of the older form have no id: a result belongs to the last call of its function. */
+const functionKey = (name: string | undefined): string => `function ${name ?? ''}`
+
+function callsOf(
+  { tool_calls, function_call }: Message,
+  index: number,
+  calls: Map<string, FunctionCallItem>,
+) {
+  const older = function_call && { id: functionKey(function_call.name), function: function_call }
+  const given: unknown = tool_calls ?? (older ? [older] : [])
   const at = `messages[${index}].tool_calls`
   if (!Array.isArray(given)) throw new UnusableError(`${at} must be a list of calls`, at)
   return (given as (ToolCall | null)[]).map((call): FunctionCallItem => {
@@ -51,7 +70,10 @@ function callsOf({ tool_calls }: Message, index: number, calls: Map<string, Func
 
 function answerCall(call: FunctionCallItem | undefined, text: string): void {
   if (!call)
-    throw new UnusableError('a message of role tool must name a tool call made before it', 'messages')
+    throw new UnusableError(
+      'a message of role tool or function must name a call that was made before it',
+      'messages',
+    )
   call.result = parsed(text)
 }
 

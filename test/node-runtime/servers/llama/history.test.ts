@@ -24,6 +24,24 @@ describe('a conversation for llama.cpp', () => {
     })
   })
 
+  it('has calls of the older form in it, whose results name their function', () => {
+    const call = { role: 'assistant', content: null, function_call: { name: 'now', arguments: '{}' } }
+    const history = historyOf([call, { role: 'function', name: 'now', content: '"noon"' }])
+
+    const item = { type: 'functionCall', name: 'now', params: {}, result: 'noon' }
+    assert.deepEqual(history[0], { type: 'model', response: [item] })
+    for (const stray of [
+      { role: 'function', name: 'later', content: 'x' },
+      { role: 'tool', tool_call_id: 'b', content: 'x' },
+    ])
+      assert.throws(() => historyOf([call, stray]), /must name a call that was made before it/)
+  })
+
+  it('refuses a role that it does not know, rather than taking it for the system', () => {
+    assert.throws(() => historyOf([{ role: 'observation', content: 'x' }]), { field: 'messages[0].role' })
+    assert.deepEqual(historyOf([{ role: 'developer', content: 'x' }])[0], { type: 'system', text: 'x' })
+  })
+
   it('names calls that are none', () => {
     for (const calls of [{}, 'now', [null], [{}], [{ function: { name: 1 } }]]) {
       assert.throws(() => after(calls), { name: 'UnusableError', field: 'messages[1].tool_calls' })
