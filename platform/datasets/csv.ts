@@ -21,6 +21,8 @@ const COLUMNS_PER_PASS = 100
 /** DuckDB reads a file once for each pass, which costs the square of the columns; a wider file is read by ourselves. */
 const MAX_PASSES = 2
 
+/** Texts may have megabytes, and functions copy them. */
+const short = (c: string, test: string): string => `case when strlen(${c}) <= 60 then ${test} else false end`
 /** Failing casts are slow, so only text that begins like a date is tried. */
 const likeDate = (c: string, test: string) =>
   `case when ${c} similar to '[0-9]{4}-[0-9]{2}.*' then ${test} else false end`
@@ -30,7 +32,7 @@ const TYPES = {
   // A fraction in a later row makes the whole column a number.
   integer: { duckdb: 'DOUBLE', fits: (c: string) => `regexp_full_match(${c}, '\\s*[+-]?[0-9]{1,18}\\s*')` },
   number: { duckdb: 'DOUBLE', fits: (c: string) => `try_cast(${c} as double) is not null` },
-  boolean: { duckdb: 'BOOLEAN', fits: (c: string) => `lower(trim(${c})) in ('true', 'false')` },
+  boolean: { duckdb: 'BOOLEAN', fits: (c: string) => short(c, `lower(trim(${c})) in ('true', 'false')`) },
   date: {
     duckdb: 'DATE',
     fits: (c: string) => likeDate(c, `strlen(${c}) <= 10 and try_cast(${c} as date) is not null`),
@@ -83,7 +85,7 @@ export async function sampleCsv(path: string, columns: readonly DatasetColumn[])
   const cut = columns.slice(0, SAMPLED.columns).map(({ name, type }) => {
     const c = `c${dialect.header.indexOf(name)}`
     const text = `left(${c}, ${SAMPLED.characters + 1})`
-    return type === 'string' ? text : `case when not ${isMarkIn(c)} then ${text} end`
+    return type === 'string' ? text : `case when not (${isMarkIn(c)}) then ${text} end`
   })
   return reading(path, IN_ORDER, (db) => {
     const rows = source({ db, path, dialect, names }, { missing: MISSING })
@@ -177,7 +179,7 @@ async function readAsText(file: CsvFile, likely: readonly Likely[]): Promise<Csv
 }
 
 type Counts = Record<string, number>
-const isMarkIn = (c: string): string => `trim(${c}) in (${MARKS.map(literal).join(', ')})`
+const isMarkIn = (c: string): string => short(c, `trim(${c}) in (${MARKS.map(literal).join(', ')})`)
 const marks = (c: string): string => countIf(isMarkIn(c), `${c}_marks`)
 const valuesOf = (counts: Counts, c: string): number => (counts[c] ?? 0) - (counts[`${c}_marks`] ?? 0)
 const allFit = (counts: Counts, c: string, type: Typed): boolean =>
