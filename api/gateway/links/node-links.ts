@@ -38,6 +38,8 @@ const GATEWAY_LIST_MS = 5_000
 const FORGET_MS = 60_000
 const RETRY_MS = 500
 const LINKS = { perSecond: 0.5, burst: 30 }
+/** The largest number of models of one node that are compared with the deleted ones. */
+const MAX_REPORTED = 5_000
 /** The largest number of models of one link that the database is queried for. */
 const MAX_ASKED = 1_000
 
@@ -268,7 +270,7 @@ export class NodeLinks implements AsyncDisposable {
 
   #report(node: Connected, report: NodeReport, { soon = false } = {}): void {
     const { inventory, decided, accountId } = node
-    node.reported = report.models.map(({ model_key }) => model_key)
+    node.reported = report.models.slice(0, MAX_REPORTED).map(({ model_key }) => model_key)
     const told = this.#bounded(node, report.models)
     node.report = { ...report, models: told }
     if (!inventory || !decided) return
