@@ -158,6 +158,14 @@ const listed = {
   price_per_request: Type.Optional(Type.Number({ minimum: 0, maximum: 10_000, description: 'USD' })),
 }
 
+const TaskType = Type.Optional(
+  Type.String({
+    minLength: 1,
+    maxLength: 100,
+    description: 'One that the model can do; by default what it was trained for',
+  }),
+)
+
 /** The listing fields that a public endpoint must fill. */
 export const PUBLIC_FIELDS = [
   'description',
@@ -188,7 +196,7 @@ export const RegisterForInference = Type.Object(
     name: EndpointName,
     ...listed,
     visibility: Type.Optional({ ...Vocabulary('account', 'public'), default: 'account' }),
-    task_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
+    task_type: TaskType,
   },
   { additionalProperties: false, ...RequiredWith('visibility', 'public', PUBLIC_FIELDS, FILLED) },
 )
@@ -207,6 +215,7 @@ export const UpdateEndpoint = Type.Object(
         }),
       ),
     ),
+    task_type: TaskType,
     ...listed,
   },
   { additionalProperties: false, minProperties: 1 },

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import * as versionRepository from '../../db/repositories/models/versions.ts'
+import * as nodeModelRepository from '../../db/repositories/nodes/models.ts'
 import type { Database } from '../../db/tables.ts'
 import type { ModelVersionRow } from '../../db/tables/models.ts'
 import type { Catalog } from '../../platform/catalog.ts'
@@ -10,5 +10,5 @@ export async function taskTypeOf(
   catalog: Pick<Catalog, 'model'>,
   { id, model_config_id }: Pick<ModelVersionRow, 'id' | 'model_config_id'>,
 ): Promise<string | undefined> {
-  return catalog.model(model_config_id)?.config.task_type ?? (await versionRepository.findTaskType(db, id))
+  return catalog.model(model_config_id)?.config.task_type ?? (await nodeModelRepository.findTaskType(db, id))
 }

@@ -107,15 +107,3 @@ export async function removeVersion(trx: Transaction<Database>, versionId: strin
 
 const ofJob = (db: Kysely<Database>, jobId: string) =>
   db.selectFrom('model_version').selectAll().where('job_id', '=', jobId)
-
-/** Returns the task type under which a version was first offered; undefined when no endpoint has served it. */
-export async function findTaskType(db: Kysely<Database>, versionId: string): Promise<string | undefined> {
-  const first = await db
-    .selectFrom('endpoint')
-    .select('task_type')
-    .where('version_id', '=', versionId)
-    .orderBy('created_at')
-    .limit(1)
-    .executeTakeFirst()
-  return first?.task_type
-}

@@ -1,13 +1,14 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow, VersionFileRow } from '../../tables/models.ts'
 
-/** Returns the task type of the endpoints of a version, that of the first one when they differ. */
+/** Returns the task type of the endpoints of a version, that of the first one that is not deleted when they differ. */
 export async function findTaskType(db: Kysely<Database>, versionId: string): Promise<string | undefined> {
   const endpoint = await db
     .selectFrom('endpoint')
     .select('task_type')
     .where('version_id', '=', versionId)
+    .orderBy(sql`deleted_at is not null`)
     .orderBy('id')
     .limit(1)
     .executeTakeFirst()

@@ -16,6 +16,7 @@ import type { Config } from '../../../../platform/config.ts'
 import { Uuid } from '../../../../schemas/common.ts'
 import { Endpoint, RegisterForInference } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
+import { assertFits, fittingTaskTypes } from '../../../registry/fitting-task-type.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'
 import { publishEndpoint } from '../../../registry/publish.ts'
 import { checkListing } from './check-listing.ts'
@@ -121,9 +122,9 @@ async function create(
 ): Promise<EndpointRow> {
   const { name, visibility = 'account' } = body
   const model = catalog.model(version.model_config_id)
+  const fitting = await fittingTaskTypes(trx, catalog, version, 'trained')
+  assertFits(body.task_type, fitting)
   const root = await rootBaseRepository.findRootBase(trx, version.id)
-  // A merge has no model config, so its task is the first one of its runtime profile.
-  const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
   const row = await publishEndpoint(trx, version, listingOf(body, version), {
     account_id: accountId,
     name,
@@ -132,7 +133,7 @@ async function create(
     visibility,
     review_status: reviewAfter(undefined, visibility),
     source: 'trained',
-    task_type: body.task_type ?? model?.config.task_type ?? servedTask ?? 'specialist',
+    task_type: body.task_type ?? fitting[0] ?? 'specialist',
     base_model: root.name,
     model_category: model?.config.category ?? root.category,
     tags: body.tags ?? [],

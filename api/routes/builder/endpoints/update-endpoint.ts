@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import type { EndpointChange } from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
 import { retryTransaction } from '../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
@@ -10,6 +11,8 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { usdToMicro } from '../../../../domain/money.ts'
 import { Endpoint, UpdateEndpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
+import { assertFits, fittingTaskTypes } from '../../../registry/fitting-task-type.ts'
+import type { Services } from '../../../services.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
 import { deprecationAfter } from './deprecation.ts'
@@ -49,16 +52,26 @@ export const updateEndpoint = route({
         examples: body.examples ?? seen.examples,
       })
     }
+    if (body.task_type !== undefined) await assertTaskType(services, seen, body.task_type)
     // Its replacement is locked as well, which another request may be deleting.
     const row = await retryTransaction(db, (trx) => apply(trx, change))
     return presentEndpoint(row, { accountId, config })
   },
 })
 
+async function assertTaskType(
+  { db, catalog }: Pick<Services, 'db' | 'catalog'>,
+  { version_id, source }: EndpointRow,
+  taskType: string,
+): Promise<void> {
+  const version = await versionLifecycleRepository.findVersion(db, version_id)
+  if (version) assertFits(taskType, await fittingTaskTypes(db, catalog, version, source))
+}
+
 /** Fields that are checked together, because an example must match its schema. */
 const SCHEMAS = ['input_schema', 'output_schema', 'example_input', 'example_output', 'examples'] as const
 /** Fields that other accounts see; a change of an approved endpoint needs a new review. */
-const LISTING = ['display_name', 'description', 'tags', 'price_micro', ...SCHEMAS] as const
+const LISTING = ['display_name', 'description', 'tags', 'task_type', 'price_micro', ...SCHEMAS] as const
 
 interface Change {
   /** The endpoint at the time when its listing was checked. */
@@ -85,9 +98,9 @@ async function apply(
   if (!isDeepStrictEqual(pickSchemas(before), pickSchemas(seen)))
     throw new ApiError('conflict', 'the endpoint was changed by another request; try again')
 
-  const { visibility = before.visibility, status, display_name, description, tags } = body
+  const { visibility = before.visibility, status, display_name, description, tags, task_type } = body
   const schemas = defined(pickSchemas(body))
-  const listing = defined({ display_name, description, tags, price_micro: priceMicro, ...schemas })
+  const listing = defined({ display_name, description, tags, task_type, price_micro: priceMicro, ...schemas })
   const isRelisted = LISTING.some(
     (field) => field in listing && !isDeepStrictEqual(listing[field], before[field]),
   )
@@ -99,6 +112,7 @@ async function apply(
     display_name,
     description,
     tags,
+    task_type,
     price_micro: priceMicro,
     price_set: priceMicro === undefined ? undefined : true,
     ...asJson(schemas),

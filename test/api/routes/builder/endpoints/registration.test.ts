@@ -33,11 +33,77 @@ describe('register-for-inference (4.4)', () => {
     const version = await buildVersion(api.database.db, mine.accountId, { job_id: run.id })
     return { run, version }
   }
+  const runOf = async (model_config_id: string, runtime_profile: string) => {
+    const run = await buildRun(api.database.db, mine.accountId, { model_config_id })
+    const columns = { job_id: run.id, model_config_id, runtime_profile }
+    await buildVersion(api.database.db, mine.accountId, columns)
+    return run
+  }
   const register = (runId: string, body: unknown, key = mine.key) =>
     api.call('POST', `/api/builder/v1/training/runs/${runId}/register-for-inference`, { key, body })
   const read = (id: string, key: string) => api.call('GET', `/api/builder/v1/endpoints/${id}`, { key })
   const review = (id: string, verdict: string, body: unknown = {}) =>
     api.call('POST', `/api/v1/admin/endpoints/${id}:${verdict}`, { key: OPERATIONS_KEY, body })
+
+  const KINDS: [config: string, profile: string, fits: string[], others: string[]][] = [
+    ['tabular-regression', 'tabular', ['regression'], ['chat', 'classification', 'tool', 'zzz']],
+    ['llm-qlora-finetune', 'llm-transformers', ['chat', 'code', 'text-generation'], ['embeddings']],
+    ['embedding-finetune', 'specialist-onnx', ['embeddings'], ['rerank', 'text-to-image', 'specialist']],
+    ['text-classification-finetune', 'specialist-onnx', ['classification'], ['moderation', 'Classification']],
+    // A config that the catalog no longer has: its runtime profile decides.
+    ['no-longer-here', 'tabular', ['regression', 'classification', 'forecasting'], ['chat', 'stt']],
+  ]
+  for (const [config, profile, fits, others] of KINDS) {
+    it(`takes the task types that a model of ${config} can do, and names them for any other`, async () => {
+      const { id } = await runOf(config, profile)
+      const words = fits.map((one) => JSON.stringify(one)).join(', ')
+      for (const task_type of others) {
+        const { status, body } = await register(id, { name: `${config}-unfit`, task_type })
+        assert.deepEqual([status, body.detail?.[0].loc], [422, ['body', 'task_type']], task_type)
+        assert.match(body.detail[0].msg, /^must be .* for this model$/)
+        assert.ok(body.detail[0].msg.includes(words), body.detail[0].msg)
+      }
+      for (const [i, task_type] of [...fits, undefined].entries()) {
+        const { status, body } = await register(id, { name: `${config}-fit-${i}`, task_type })
+        assert.deepEqual([status, body.task_type], [201, task_type ?? fits[0]])
+      }
+    })
+  }
+
+  it('lets its owner correct a task type that does not fit', async () => {
+    const { run, version } = await completedRun()
+    const { body: made } = await register(run.id, { name: 'mislabelled' })
+    const row = api.database.db.updateTable('endpoint').where('id', '=', made.endpoint_id)
+    // As an earlier release has let it be registered.
+    await row.set({ task_type: 'chat' }).execute()
+    const patch = (task_type: string, key = mine.key) =>
+      api.call('PATCH', '/api/builder/v1/endpoints/mislabelled', { key, body: { task_type } })
+    const listed = async () =>
+      (await api.call('GET', '/v1/models', { key: mine.key })).body.data.map(({ id }: { id: string }) => id)
+    assert.ok((await listed()).includes(made.endpoint_id))
+
+    const refused = await patch('text-to-image')
+    const { status, body } = await patch('regression')
+
+    assert.deepEqual([refused.status, refused.body.detail[0].loc], [422, ['body', 'task_type']])
+    assert.deepEqual([status, body.task_type, body.version_id], [200, 'regression', version.id])
+    assert.ok(!(await listed()).includes(made.endpoint_id))
+    assert.equal((await patch('regression', other.key)).status, 404)
+  })
+
+  it('has a changed task type of an approved endpoint reviewed again', async () => {
+    const { id } = await runOf('llm-qlora-finetune', 'llm-transformers')
+    const listing = { ...LISTING, task_type: 'chat', visibility: 'public' }
+    const { body } = await register(id, { name: 'talker', ...listing })
+    await review(body.endpoint_id, 'approve')
+    const patch = async (task_type: string) =>
+      (await api.call('PATCH', '/api/builder/v1/endpoints/talker', { key: mine.key, body: { task_type } }))
+        .body
+
+    assert.equal((await patch('chat')).review_status, 'approved')
+    assert.equal((await patch('code')).review_status, 'pending_review')
+    await api.call('DELETE', '/api/builder/v1/endpoints/talker', { key: mine.key })
+  })
 
   it('serves the run’s model to its own account at once, with what the training said of it', async () => {
     const { run, version } = await completedRun()

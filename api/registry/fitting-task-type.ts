@@ -1,0 +1,35 @@
+import type { Kysely } from 'kysely'
+import type { Database } from '../../db/tables.ts'
+import type { EndpointRow, ModelVersionRow } from '../../db/tables/models.ts'
+import { CHAT_TASK_TYPES, isChatCapable } from '../../domain/chat/chat.ts'
+import { invalid } from '../../domain/errors.ts'
+import { oneOf } from '../../domain/fault-words.ts'
+import type { Catalog } from '../../platform/catalog.ts'
+import { taskTypeOf } from './task-type-of.ts'
+
+type Version = Pick<ModelVersionRow, 'id' | 'model_config_id' | 'runtime_profile'>
+
+/**
+ * Returns the task types under which a version can be served, the default first. The routes of an endpoint, its lists and
+ * its place in the manifest follow its task type, so a wrong one would make it useless. Empty when nothing is known.
+ */
+export async function fittingTaskTypes(
+  db: Kysely<Database>,
+  catalog: Pick<Catalog, 'model' | 'profile'>,
+  version: Version,
+  source: EndpointRow['source'],
+): Promise<readonly string[]> {
+  // The endpoint of a trained version may have been registered with any text by an earlier release, so it says nothing.
+  const native =
+    source === 'trained'
+      ? catalog.model(version.model_config_id)?.config.task_type
+      : await taskTypeOf(db, catalog, version)
+  if (native === undefined) return catalog.profile(version.runtime_profile)?.task_types ?? []
+  return isChatCapable(native) ? [native, ...CHAT_TASK_TYPES.filter((type) => type !== native)] : [native]
+}
+
+/** Throws a 422 that names what fits when a task type does not fit the version. */
+export function assertFits(taskType: string | undefined, fitting: readonly string[]): void {
+  if (taskType === undefined || fitting.length === 0 || fitting.includes(taskType)) return
+  throw invalid(['body', 'task_type'], `${oneOf(fitting)} for this model`, 'task_type')
+}
