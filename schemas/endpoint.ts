@@ -136,7 +136,8 @@ export const ENDPOINT_NAME = {
 export const EndpointName = Formed(ENDPOINT_NAME.pattern, ENDPOINT_NAME.words, {
   minLength: 1,
   maxLength: ENDPOINT_NAME.maxLength,
-  description: 'Lower-case letters, digits, ".", "_" and "-"; globally unique and never reused',
+  description:
+    'Lower-case letters, digits, ".", "_" and "-"; unique over all accounts. A deleted endpoint’s name can be used again by its account',
 })
 
 const described = {

@@ -17,7 +17,7 @@ type VersionColumns = 'version_id' | 'model_key' | 'runtime_profile' | keyof Lis
 /** The columns of an endpoint that its version does not decide. */
 export type EndpointFields = Omit<NewEndpoint, VersionColumns | 'id'> & { id?: string }
 
-/** Serves a version as an endpoint; `undefined` when an endpoint, even a deleted one, has its name. */
+/** Serves a version as an endpoint; `undefined` when its name is not available. */
 export const publishEndpoint = (
   trx: Transaction<Database>,
   version: Pick<ModelVersionRow, 'id' | 'model_key' | 'runtime_profile'>,
@@ -42,7 +42,7 @@ export interface Publication {
   names: readonly string[]
 }
 
-/** Creates a version with its files and the endpoint that serves it; `undefined` when all names are taken. */
+/** Creates a version with its files and the endpoint that serves it; `undefined` when no name is available. */
 export async function publishVersion(
   trx: Transaction<Database>,
   { version, files, listing, endpoint, names }: Publication,

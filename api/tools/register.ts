@@ -111,7 +111,7 @@ async function createEndpoint(
       updated_at: now,
     },
   })
-  if (!row) throw new ApiError('conflict', `the name ${slug} is taken; names are never given out twice`)
+  if (!row) throw new ApiError('conflict', `the name ${slug} is not available; choose another one`)
   return row.id
 }
 

@@ -56,7 +56,7 @@ async function registerUnderFreeName(context: CallContext, run_id: string, body:
     if (!isTaken(err, long)) throw err
     throw new ApiError(
       'conflict',
-      `the names ${short} and ${long}, made from the job's, are taken by endpoints that are deleted, deprecated or of another model; give a name`,
+      `the names ${short} and ${long}, made from the job's, are not available; give a name`,
     )
   }
 }

@@ -42,20 +42,51 @@ export async function forgetReplacement(trx: Transaction<Database>, name: string
   )
 }
 
-/** Creates an endpoint; `undefined` when an endpoint, even a deleted one, has its name. */
+/**
+ * Creates an endpoint; `undefined` when its name is not available. A name stays with the account that had it first, which
+ * can use it again once its endpoint is deleted.
+ */
 export async function insertEndpoint(
   trx: Transaction<Database>,
   endpoint: NewEndpoint,
 ): Promise<EndpointRow | undefined> {
-  const row = await trx
+  const inserted = await insertUnlessTaken(trx, endpoint)
+  const former = inserted ? undefined : await releaseName(trx, endpoint)
+  const row = former ? await insertUnlessTaken(trx, endpoint) : inserted
+  if (!row) return undefined
+  if (former) {
+    // Clients know the tool by its name, so its next version says how its schemas differ from the former one's.
+    await trx
+      .updateTable('tool_version')
+      .set({ endpoint_id: row.id })
+      .where('endpoint_id', '=', former.id)
+      .execute()
+  }
+  await noteEndpointChange(trx, [row.id])
+  return row
+}
+
+const insertUnlessTaken = (trx: Transaction<Database>, endpoint: NewEndpoint) =>
+  trx
     .insertInto('endpoint')
     .values(endpoint)
     .onConflict((oc) => oc.column('name').doNothing())
     .returningAll()
     .executeTakeFirst()
-  if (row) await noteEndpointChange(trx, [row.id])
-  return row
-}
+
+/**
+ * Renames the account's deleted endpoint of this name. No endpoint can be registered under the new name, because `~` is
+ * not allowed in one; past tasks and usage show it.
+ */
+const releaseName = (trx: Transaction<Database>, { name, account_id }: NewEndpoint) =>
+  trx
+    .updateTable('endpoint')
+    .set({ name: sql`name || '~' || id` })
+    .where('name', '=', name)
+    .where('account_id', '=', account_id)
+    .where('deleted_at', 'is not', null)
+    .returning('id')
+    .executeTakeFirst()
 
 /** Locks the row until the transaction ends, so that a change is based on its current state. */
 export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<EndpointRow | undefined> {

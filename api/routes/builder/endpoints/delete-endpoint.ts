@@ -15,7 +15,7 @@ import { EndpointParams } from './params.ts'
 
 export const deleteEndpoint = route({
   operationId: 'deleteEndpoint',
-  summary: 'Delete an endpoint; its name is given out again only to imports of the same repository',
+  summary: 'Delete an endpoint; its account can use its name again',
   method: 'DELETE',
   path: '/endpoints/{endpoint_id}',
   auth: 'api-key',

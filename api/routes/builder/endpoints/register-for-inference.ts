@@ -144,7 +144,7 @@ async function create(
     updated_at: now,
   })
   if (row) return row
-  throw new ApiError('conflict', `the name ${name} is taken; names are never given out twice`, {
+  throw new ApiError('conflict', `the name ${name} is not available; choose another one`, {
     details: { name },
   })
 }

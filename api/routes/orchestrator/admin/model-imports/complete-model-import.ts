@@ -123,6 +123,6 @@ async function create(
       accountId: account_id,
       after: { name, runtime_profile: profile.profile_id, endpoint_id: row.id },
     })
-  if (!row) throw new ApiError('conflict', `the name ${name} is taken; names are never given out twice`)
+  if (!row) throw new ApiError('conflict', `the name ${name} is not available; choose another one`)
   return row
 }

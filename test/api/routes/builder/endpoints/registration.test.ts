@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
-import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
+import { until } from '../../../../support/assertions/until.ts'
+import { buildHeldTask, buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const schema = (properties: object) => ({ type: 'object', properties, required: Object.keys(properties) })
@@ -125,14 +126,88 @@ describe('register-for-inference (4.4)', () => {
     assert.equal((await read('prices-1', other.key)).status, 404)
   })
 
-  it('gives a name out once, also after its endpoint is deleted', async () => {
-    const { run } = await completedRun()
-    const { body } = await register(run.id, { name: 'only-once' })
+  const remove = (id: string) => api.call('DELETE', `/api/builder/v1/endpoints/${id}`, { key: mine.key })
+  const runOfOther = async () => {
+    const run = await buildRun(api.database.db, other.accountId)
+    await buildVersion(api.database.db, other.accountId, { job_id: run.id })
+    return run
+  }
 
-    assert.equal((await register(run.id, { name: 'only-once' })).status, 409)
-    await api.call('DELETE', `/api/builder/v1/endpoints/${body.endpoint_id}`, { key: mine.key })
-    assert.equal((await register(run.id, { name: 'only-once' })).status, 409)
-    assert.equal((await register(run.id, { name: 'only-once-2' })).status, 201)
+  it('gives the name of a deleted endpoint to its own account again, and to no other', async () => {
+    const { run } = await completedRun()
+    const foreign = await runOfOther()
+    const name = 'used-again'
+    const ids: string[] = []
+    for (let i = 0; i < 3; i++) {
+      const made = await register(run.id, { name })
+      assert.equal(made.status, 201, made.text)
+      ids.push(made.body.endpoint_id)
+      assert.equal((await register(run.id, { name })).status, 409)
+      assert.equal((await register(foreign.id, { name }, other.key)).status, 409)
+      assert.equal((await read(name, mine.key)).body.endpoint_id, made.body.endpoint_id)
+      assert.equal((await remove(made.body.endpoint_id)).status, 204)
+      assert.equal((await read(name, mine.key)).status, 404)
+      assert.equal((await register(foreign.id, { name }, other.key)).status, 409)
+    }
+    assert.equal(new Set(ids).size, 3)
+    for (const id of ids) assert.equal((await read(id, mine.key)).status, 404)
+  })
+
+  it('tells nothing of the endpoint that has a name, whoever has it', async () => {
+    const { run } = await completedRun()
+    const foreign = await runOfOther()
+    const made = await register(foreign.id, { name: 'not-for-you' }, other.key)
+    const refused = async (runId: string, key: string) => {
+      const { status, body } = await register(runId, { name: 'not-for-you' }, key)
+      return { status, ...body.error, request_id: '' }
+    }
+    const words = await refused(run.id, mine.key)
+
+    assert.equal(words.status, 409)
+    assert.equal(words.message, 'the name not-for-you is not available; choose another one')
+    assert.deepEqual(await refused(foreign.id, other.key), words)
+    await api.call('DELETE', `/api/builder/v1/endpoints/${made.body.endpoint_id}`, { key: other.key })
+    assert.deepEqual(await refused(run.id, mine.key), words)
+  })
+
+  it('keeps what was done with the deleted endpoint apart from the new one of its name', async () => {
+    const { db } = api.database
+    const { run } = await completedRun()
+    const name = 'twice'
+    const first = (await register(run.id, { name })).body.endpoint_id
+    const task = await buildHeldTask(db, mine.accountId, { endpoint_id: first })
+    const manifest = async () =>
+      (await api.call('GET', `/api/builder/v1/mcp/manifest/${name}`, { key: mine.key })).body
+    await until(async () => (await manifest()).version === '1.0.0')
+    await remove(first)
+    const input_schema = schema({ rooms: { type: 'number' } })
+    const listing = { input_schema, example_input: { rooms: 1 }, output_schema: {}, example_output: {} }
+    const second = (await register(run.id, { name, ...listing })).body.endpoint_id
+
+    const tasks = async (id: string) =>
+      (await api.call('GET', `/api/builder/v1/tasks?endpoint_id=${id}`, { key: mine.key })).body.tasks
+    assert.deepEqual(
+      (await tasks(first)).map((one: { task_id: string }) => one.task_id),
+      [task],
+    )
+    assert.deepEqual(await tasks(second), [])
+    // An agent that knows the tool by its name sees that its input is another one.
+    await until(async () => (await manifest()).version === '2.0.0')
+    assert.deepEqual((await manifest()).inputSchema, input_schema)
+    const names = await db.selectFrom('endpoint').select('name').where('id', '=', first).execute()
+    assert.deepEqual(names, [{ name: `twice~${first}` }])
+  })
+
+  it('gives a name once when many ask for it at the same time', async () => {
+    const { run } = await completedRun()
+    const { body } = await register(run.id, { name: 'contended' })
+    await remove(body.endpoint_id)
+
+    const all = await Promise.all(
+      Array.from({ length: 8 }, async () => (await register(run.id, { name: 'contended' })).status),
+    )
+
+    assert.deepEqual(all.toSorted(), [201, 409, 409, 409, 409, 409, 409, 409])
   })
 
   const RESERVED = ['training.merge', 'training_merge', 'list_endpoints', 'recall', 'hf-x']
