@@ -6,11 +6,13 @@ import { openDatabase } from '../db/database.ts'
 import { TERMINAL_TASK_STATUSES } from '../domain/inference-task.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
 import { startWorld, type Target } from './gateway-world.ts'
+import { needPrograms } from './needs.ts'
 import { median } from './platform.ts'
 
 // Clients that leave before the first byte, in mid-stream and in a flood. The bench checks that the model server learns
 // of every one within a second, that the gateway continues to respond, and that nothing is left behind. Needs go.
 
+needPrograms('go', 'taskset')
 const CLIENTS = 60
 const MOST_MS = 1_000
 /** In a flood some clients leave before the gateway has read their request, so the model server never gets it. */

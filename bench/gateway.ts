@@ -13,6 +13,7 @@ import {
   type Sse,
 } from './gateway-report.ts'
 import { MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
+import { needPrograms } from './needs.ts'
 import { cpuSeconds } from './platform.ts'
 
 // Chats through the gateway (key, routing, link to a node, journal, ledger and event of each), beside a bare Koa proxy
@@ -23,6 +24,7 @@ import { cpuSeconds } from './platform.ts'
 // it then waits for the processes that share the other core with the clients, and turns of its event loop hold few
 // requests.
 
+needPrograms('wrk', 'go', 'taskset')
 const [, , roundsText = '3', secondsText = '2'] = process.argv
 const ROUNDS = Number(roundsText)
 const SECONDS = Number(secondsText)

@@ -2,12 +2,14 @@ import { fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Pool } from 'undici'
+import { needPrograms } from './needs.ts'
 import { startNginx } from './nginx.ts'
 import { cpuSeconds, descendants, listeningSocket, median, startPlatform } from './platform.ts'
 
 // Tabular inference over HTTP: this platform (key, checks, link, journal: a row, an event and a count are durable
 // before the response), beside nginx, which only forwards, and the model server itself. Needs nginx.
 
+needPrograms('nginx')
 const ALONE = 400
 const TOGETHER = 4_000
 const CONNECTIONS = 16

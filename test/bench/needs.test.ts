@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+  scripts: Record<string, string>
+}
+
+/** Runs a bench on a machine without any program but Node.js. */
+function runAlone(file: string): { status: number | null; stderr: string } {
+  const env = { ...process.env, PATH: '/nonexistent' }
+  return spawnSync(process.execPath, [join(ROOT, file)], { env, encoding: 'utf8', timeout: 60_000 })
+}
+
+describe('benches', function () {
+  this.timeout(120_000)
+
+  for (const [name, command] of Object.entries(scripts).filter(([script]) => script.startsWith('bench:')))
+    it(`${name} names files that exist`, () => {
+      const [, file = ''] = command.split(' ')
+      const text = readFileSync(join(ROOT, file), 'utf8')
+      const named = [...text.matchAll(/join\(ROOT, ((?:'[^']+'(?:, )?)+)\)/g)].map(([, parts = '']) =>
+        join(ROOT, ...parts.split(', ').map((part) => part.slice(1, -1))),
+      )
+
+      assert.deepEqual(
+        named.filter((path) => !existsSync(path)),
+        [],
+      )
+    })
+
+  for (const [file, program] of [
+    ['bench/gateway.ts', 'wrk'],
+    ['bench/warm.ts', 'nginx'],
+    ['bench/aborts.ts', 'go'],
+  ] as const)
+    it(`${file} says how to get ${program} before it starts anything`, () => {
+      const { status, stderr } = runAlone(file)
+
+      assert.equal(status, 2, stderr)
+      assert.match(stderr, new RegExp(`This bench needs ${program}\\. Get it from `))
+    })
+
+  it('bench/gpu.ts says in words that the machine has no GPU', () => {
+    const { status, stderr } = runAlone('bench/gpu.ts')
+
+    assert.equal(status, 2)
+    assert.match(
+      stderr,
+      /^This machine has no NVIDIA GPU that nvidia-smi lists\. .* Nothing was measured\.$/m,
+    )
+  })
+})
