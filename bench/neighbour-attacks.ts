@@ -14,7 +14,7 @@ import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../pla
 import type { UploadFields } from '../schemas/dataset.ts'
 import { FRAME } from '../schemas/link.ts'
 import { gatewayAttacks } from './neighbour-gateway.ts'
-import { compressedTable, environmentOf, openSockets } from './neighbour-tools.ts'
+import { compressedTable, environmentOf, openSockets, TOOL_ATTACKS } from './neighbour-tools.ts'
 import type { BenchPlatform } from './platform.ts'
 
 /** A way to disturb other accounts, and a harmless request of the same size. */
@@ -281,6 +281,12 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     act: () => upload(table, 'csv').catch(() => 429),
     harmless: padded(table.length),
   })
+  const tool = (code: string) => ask('POST', '/endpoints/run_python/infer', { input: { code, timeout_s: 5 } })
+  for (const [name, code] of TOOL_ATTACKS)
+    add(`a tool that takes ${name}`, 1, code.length, {
+      act: () => tool(code),
+      harmless: () => tool('print(1)'),
+    })
   const parquet = await compressedTable(python)
   add('tables that unpack to many times their size', 1, parquet.length, {
     act: () => upload(parquet, 'parquet').catch(() => 429),

@@ -73,3 +73,59 @@ export const environmentOf = (pid: number, name: string): string | undefined =>
     .split('\0')
     .find((line) => line.startsWith(`${name}=`))
     ?.slice(name.length + 1)
+
+/** Programs of `run_python` that try to hold memory or processors outside of their limits, by what they take. */
+export const TOOL_ATTACKS: readonly (readonly [name: string, code: string])[] = [
+  [
+    'memory files',
+    `import os, time
+for _ in range(20):
+    file = os.memfd_create("x")
+    for _ in range(60): os.write(file, bytes(1 << 20))
+time.sleep(4)`,
+  ],
+  [
+    'System V memory',
+    `import ctypes, time
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range(12):
+    at = libc.shmat(libc.shmget(0, ctypes.c_size_t(100 << 20), 0o1600), None, 0)
+    if at and at != ctypes.c_void_p(-1).value: ctypes.memset(at, 1, 100 << 20)
+time.sleep(4)`,
+  ],
+  [
+    'socket buffers',
+    `import os, socket, time
+for _ in range(10):
+    if os.fork() == 0:
+        kept = []
+        try:
+            for _ in range(60):
+                pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+                kept.append(pair)
+                for one in pair:
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+                    one.setblocking(False)
+                    try:
+                        while True: one.send(bytes(65536))
+                    except BlockingIOError: pass
+        except OSError: pass
+        time.sleep(4)
+        os._exit(0)
+time.sleep(4)`,
+  ],
+  [
+    'every processor, by 60 processes in sessions of their own',
+    `import os, time
+for _ in range(60):
+    if os.fork() == 0:
+        for work in (lambda: os.sched_setaffinity(0, range(os.cpu_count())), os.setsid):
+            try: work()
+            except OSError: pass
+        end = time.monotonic() + 4
+        while time.monotonic() < end: pass
+        os._exit(0)
+time.sleep(4)`,
+  ],
+]
