@@ -20,6 +20,9 @@ export const emit = defineEvents({
     },
   ),
   'keys.use_unrecorded': warn('when keys were last used was not recorded', { err: 'error' }),
+  'keys.streams_unchecked': warn('whether the keys of open streams still hold was not read', {
+    err: 'error',
+  }),
   'gateway.lease_failed': warn('the lease of this gateway was not renewed', { err: 'error' }),
 
   'request.answered': info(undefined, {

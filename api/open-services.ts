@@ -32,6 +32,7 @@ import { EndpointCache } from './gateway/caches/endpoint-cache.ts'
 import { Estimates } from './gateway/caches/estimates.ts'
 import { KeyCache } from './gateway/caches/key-cache.ts'
 import { KeyMeters } from './gateway/caches/key-meters.ts'
+import { KeyStreams } from './gateway/caches/key-streams.ts'
 import { KillSwitch } from './gateway/caches/kill-switch.ts'
 import { Journal } from './gateway/journal/journal.ts'
 import { startReaper } from './gateway/journal/reaper.ts'
@@ -78,8 +79,9 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const watch = stack.use(new CacheWatch(db, url, log))
   const killSwitchSignal = stack.use(new KillSwitchSignal(temporal, log))
   const killSwitch = stack.use(new KillSwitch({ db, watch, log, gatewayId: gateway.id }))
-  const keyMeters = stack.use(new KeyMeters(db, log))
+  const keyMeters = stack.use(new KeyMeters(db, { gatewayId: gateway.id, log }))
   const keys = stack.use(new KeyCache(db, { watch, meters: keyMeters, log }))
+  const keyStreams = stack.use(new KeyStreams(db, { watch, log }))
   await Promise.all([watch.start(), killSwitch.start()])
 
   const endpoints = new EndpointCache(db, watch)
@@ -128,6 +130,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     outbox,
     keys,
     keyMeters,
+    keyStreams,
     killSwitch,
     killSwitchSignal,
     secretBox,

@@ -25,6 +25,7 @@ import type { EndpointCache } from './gateway/caches/endpoint-cache.ts'
 import type { Estimates } from './gateway/caches/estimates.ts'
 import type { KeyCache } from './gateway/caches/key-cache.ts'
 import type { KeyMeters } from './gateway/caches/key-meters.ts'
+import type { KeyStreams } from './gateway/caches/key-streams.ts'
 import type { KillSwitchView } from './gateway/caches/kill-switch.ts'
 import type { Journal } from './gateway/journal/journal.ts'
 import type { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
@@ -63,6 +64,8 @@ export interface Services {
   readonly keyMeters: Pick<KeyMeters, 'admit' | 'spend'>
   /** Finds the live key for its text; `undefined` when there is none. */
   readonly keys: Pick<KeyCache, 'find' | 'noteUses'>
+  /** Ends the streams of keys that are revoked or expire. */
+  readonly keyStreams: Pick<KeyStreams, 'watch'>
   readonly killSwitch: KillSwitchView
   /** Signals changes over REST to the kill switch workflow. */
   readonly killSwitchSignal: Pick<KillSwitchSignal, 'send'>

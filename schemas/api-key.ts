@@ -32,7 +32,8 @@ export const KeyLimits = Type.Object(
       Type.Number({
         minimum: 0,
         maximum: 1_000_000_000,
-        description: 'Credits for the work that it begins in a month of UTC',
+        description:
+          'Credits for the work that it begins in a month of UTC. A request counts from its admission, and no longer once it has failed. Beyond it requests get 429; several gateways may pass it by what they admit within the same half second.',
       }),
     ),
     models: Type.Optional(

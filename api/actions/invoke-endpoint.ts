@@ -60,6 +60,7 @@ async function draftOf(
     body,
     rawBody,
     surface,
+    disconnect: request.disconnect,
   })
   return { ...newDraft(admitted, services.now()), invocation: { id: newId(), slug, kind } }
 }

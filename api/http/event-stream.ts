@@ -1,11 +1,18 @@
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
+import type { ErrorCode } from '../../schemas/errors.ts'
 
 export const EVENT_STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache, no-transform',
   'x-accel-buffering': 'no',
 }
+
+/** The last event of a stream whose key may not read it any longer. */
+export const KEY_ENDED = {
+  code: 'unauthenticated',
+  message: 'the API key of this stream was revoked or has expired',
+} as const
 
 interface ServerEvent {
   event: string
@@ -40,6 +47,12 @@ export class EventStreamWriter {
   /** @param place replaces the last event that was told as that from which the client goes on. */
   comment(text: string, place?: string): Promise<void> {
     return this.#write(`: ${text}\n${idOf(place)}\n`)
+  }
+
+  /** Sends the last event, which has no place: a client that comes back continues behind the one before. */
+  end(error?: { code: ErrorCode; message: string }): void {
+    if (error && !this.#res.destroyed) this.#res.write(`event: error\ndata: ${JSON.stringify(error)}\n\n`)
+    this.#res.end()
   }
 
   async #write(text: string): Promise<void> {

@@ -3,9 +3,11 @@ import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import { memberBytes } from '../../platform/json-bytes.ts'
 import type { KeyLimits } from '../../schemas/api-key.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
+import type { ClientDisconnect } from '../http/client-disconnect.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, callableEndpoint } from './admission.ts'
 import { chatInput } from './chat-input.ts'
+import type { TaskDraft } from './rows.ts'
 import { requireToolNode } from './tool-nodes.ts'
 
 /** The largest body of a request to a model. */
@@ -23,13 +25,15 @@ export interface InferRequest {
   body: Pick<InferBody, 'input' | 'max_tokens' | 'temperature'>
   rawBody: Buffer
   surface: Admitted['surface']
+  /** Its end gives back what is held of the key's budget and not booked. */
+  disconnect: Pick<ClientDisconnect, 'whenOver'>
 }
 
 /** Checks a request against its endpoint before anything is written or sent to a node. */
 export async function admit(
   services: Services,
-  { accountId, keyId, limits, endpointId, body, rawBody, surface }: InferRequest,
-): Promise<Admitted> {
+  { accountId, keyId, limits, endpointId, body, rawBody, surface, disconnect }: InferRequest,
+): Promise<Admitted & Pick<TaskDraft, 'budgetHold'>> {
   const endpoint = await callableEndpoint(services, accountId, endpointId)
   if (endpoint.runtime_profile === TOOL_PROFILE) requireToolNode(services, { endpoint, accountId })
   const json = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
@@ -37,7 +41,8 @@ export async function admit(
   const checking = services.inputChecks.check(endpoint, accountId, given)
   if (checking) await checking
   const input = given.json
-  if (limits) services.keyMeters.admit({ keyId, limits }, endpoint)
-  if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, keyId, input, surface }
-  return { endpoint, accountId, keyId, input: chatInput(body, input), surface }
+  const budgetHold = limits && services.keyMeters.admit({ keyId, limits }, endpoint)
+  if (budgetHold) disconnect.whenOver(() => budgetHold.release())
+  const admitted = { endpoint, accountId, keyId, surface, ...(budgetHold && { budgetHold }) }
+  return { ...admitted, input: isChatCapable(endpoint.task_type) ? chatInput(body, input) : input }
 }

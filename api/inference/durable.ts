@@ -41,6 +41,7 @@ export async function queueTask(
 ): Promise<void> {
   using _turn = await takeTurn(draft.accountId)
   await writeQueued({ db, memory }, draft, reserve)
+  draft.budgetHold?.book()
   outbox.poke()
 }
 

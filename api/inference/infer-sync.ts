@@ -93,6 +93,7 @@ async function answerEnded(
   const { outcome } = answer
   if (outcome.status === 'succeeded') services.keyMeters.spend(draft.keyId, outcome.tokens)
   await services.journal.insert(endedEntry(draft, answer, owner, services.now()))
+  draft.budgetHold?.book()
   return {
     task_id: draft.taskId,
     status: outcome.status,
@@ -121,6 +122,7 @@ async function answerRunning(
     .catch((err: unknown) => emit(services.log, 'task.finish_failed', { err, task_id: draft.taskId }))
   services.journal.keep(finished)
   await told
+  draft.budgetHold?.book()
   return {
     task_id: draft.taskId,
     status: 'running',

@@ -5,6 +5,7 @@ import { NO_TOKENS } from '../../domain/chat/chat.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
+import type { BudgetHold } from '../gateway/caches/key-meters.ts'
 import type { Admitted } from './admission.ts'
 import type { WarmWork } from './warm.ts'
 
@@ -16,6 +17,8 @@ export interface TaskDraft extends Omit<Admitted, 'input'> {
   modelState?: ModelState
   taskId: string
   createdAt: Date
+  /** Booked once the row of the task is durable. */
+  budgetHold?: Pick<BudgetHold, 'book'>
   /** Set when the task does the work of an action. */
   invocation?: NewInvocation | undefined
 }

@@ -58,7 +58,9 @@ export class McpHandler {
     const response = await (isListening ? this.#listen(on, answer) : answer())
     const { res, signal } = request
     // A client that listens would keep the gateway from stopping; it listens again at another one.
-    const until = isListening ? AbortSignal.any([signal, services.stopping.signal]) : signal
+    if (!isListening) return sendResponse(response, { res, signal, forms }, list)
+    using access = services.keyStreams.watch(caller)
+    const until = AbortSignal.any([signal, services.stopping.signal, access.ended])
     await sendResponse(response, { res, signal: until, forms }, list)
   }
 

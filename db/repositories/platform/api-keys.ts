@@ -132,6 +132,21 @@ export const findApiKeys = (
 export const findApiKey = async (db: Kysely<Database>, keyHash: Buffer) =>
   (await findApiKeys(db, [keyHash])).at(0)
 
+/** Returns when each of these keys that is live expires, in milliseconds; undefined for never. */
+export async function listExpiries(
+  db: Kysely<Database>,
+  ids: readonly string[],
+): Promise<Map<string, number | undefined>> {
+  if (ids.length === 0) return new Map()
+  const rows = await db
+    .selectFrom('api_key')
+    .select(['id', 'expires_at'])
+    .where('id', 'in', ids)
+    .where('revoked_at', 'is', null)
+    .execute()
+  return new Map(rows.map(({ id, expires_at }) => [id, expires_at?.getTime()]))
+}
+
 /** Records that keys were used now, unless that was recorded within the last minute. */
 export async function noteUses(db: Kysely<Database>, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return

@@ -8,12 +8,22 @@ export interface KeyUse {
   tokens: number
 }
 
-/** What all gateways have admitted for a key in a minute, and what it has spent this month. */
+/** What the requests of a key that a gateway has admitted, and not booked yet, will cost. */
+export interface KeyHold {
+  keyId: string
+  heldMicro: number
+}
+
+/**
+ * What all gateways have admitted for a key in a minute, what it has spent this month, and what the other gateways hold
+ * for requests that are not booked yet.
+ */
 export interface KeyReading {
   key_id: string
   requests: number
   tokens: number
   spent_micro: number
+  others_micro: number
 }
 
 /** Adds uses to their minute; keys are locked in order, so gateways never deadlock. */
@@ -40,6 +50,26 @@ export async function addTokens(
     on conflict (key_id, minute) do update set tokens = k.tokens + excluded.tokens`.execute(trx)
 }
 
+/** Replaces what a gateway holds for keys. */
+export async function writeHolds(
+  db: Kysely<Database>,
+  gatewayId: string,
+  holds: readonly KeyHold[],
+): Promise<void> {
+  const gone = holds.filter(({ heldMicro }) => heldMicro === 0).map(({ keyId }) => keyId)
+  const held = holds.filter(({ heldMicro }) => heldMicro !== 0)
+  if (gone.length > 0)
+    await sql`delete from key_hold where gateway_id = ${gatewayId} and key_id = any(${gone}::uuid[])`.execute(
+      db,
+    )
+  if (held.length > 0)
+    await sql`insert into key_hold (key_id, gateway_id, held_micro)
+      select id, ${gatewayId}::uuid, micro
+      from unnest(${held.map(({ keyId }) => keyId)}::uuid[], ${held.map(({ heldMicro }) => heldMicro)}::bigint[])
+        as given(id, micro)
+      on conflict (key_id, gateway_id) do update set held_micro = excluded.held_micro`.execute(db)
+}
+
 /**
  * Reads the meters of keys in one statement. The months' costs are those that have been folded and those that have not,
  * so a fold in between counts none twice.
@@ -47,7 +77,7 @@ export async function addTokens(
 export async function readMeters(
   db: Kysely<Database>,
   keyIds: readonly string[],
-  minute: Date,
+  { minute, gatewayId }: { minute: Date; gatewayId: string },
 ): Promise<KeyReading[]> {
   if (keyIds.length === 0) return []
   const { rows } = await sql<KeyReading>`
@@ -56,7 +86,11 @@ export async function readMeters(
         select coalesce(sum(d.cost_micro), 0) from usage_delta d
         where d.account_id = k.account_id and d.key_id = k.id
           and d.created_at >= date_trunc('month', ${minute}::timestamptz, 'UTC')
-      ) else 0 end::bigint as spent_micro
+      ) else 0 end::bigint as spent_micro,
+      coalesce((
+        select sum(h.held_micro) from key_hold h join gateway g on g.id = h.gateway_id
+        where h.key_id = k.id and h.gateway_id <> ${gatewayId}::uuid and g.lease_expires_at > now()
+      ), 0)::bigint as others_micro
     from api_key k
     left join key_minute m on m.key_id = k.id and m.minute = ${minute}::timestamptz
     left join key_month p on p.key_id = k.id

@@ -240,4 +240,35 @@ describe('the tools of an account', () => {
     await until(() => changes > before)
     await stop.close()
   })
+
+  it('are told no more to a client whose key is revoked while it listens', async () => {
+    let changes = 0
+    const listChanged = { tools: { autoRefresh: false, debounceMs: 0, onChanged: () => void (changes += 1) } }
+    const { db } = on.api.database
+    const made = await db.transaction().execute((trx) =>
+      apiKeyRepository.createApiKey(trx, {
+        accountId: on.caller.accountId,
+        name: 'listener',
+        role: 'operator',
+      }),
+    )
+    await using mcp = await connectMcp(on.api, made.key, { revision: '2026-07-28', listChanged })
+    await mcp.client.listen({ toolsListChanged: true })
+    const change = (description: string) =>
+      on.api.call('PATCH', `/api/builder/v1/endpoints/${warm.id}`, {
+        key: on.caller.key,
+        body: { description },
+      })
+    await change('heard')
+    await until(() => changes > 0)
+
+    const path = `/api/builder/v1/keys/${made.row.id}`
+    assert.equal((await on.api.call('DELETE', path, { key: on.caller.key })).status, 204)
+    await new Promise((resolve) => setTimeout(resolve, 1_000))
+    const before = changes
+    await change('unheard')
+    await new Promise((resolve) => setTimeout(resolve, 500))
+
+    assert.equal(changes, before)
+  })
 })

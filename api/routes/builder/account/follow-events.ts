@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { invalid } from '../../../../domain/errors.ts'
 import { firstIdAt, isUuidV7, timeOfId } from '../../../../domain/uuid.ts'
 import type { Watch } from '../../../gateway/background/watches.ts'
-import { EventStreamWriter } from '../../../http/event-stream.ts'
+import { EventStreamWriter, KEY_ENDED } from '../../../http/event-stream.ts'
 import type { Services } from '../../../services.ts'
 
 /** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
@@ -40,6 +40,8 @@ interface Following<T> {
   res: ServerResponse
   /** Aborts when the client leaves. */
   signal: AbortSignal
+  /** Aborts when its key is revoked or expires. */
+  ended?: AbortSignal
 }
 
 /** Returns the event behind which a stream begins. */
@@ -55,13 +57,13 @@ export function placeOf(
   throw invalid(loc, 'must be the id of an event')
 }
 
-/** Sends events as they come, until the client leaves, an hour is over or the gateway stops. */
+/** Sends events as they come, until the client leaves, its key ends, an hour is over or the gateway stops. */
 export async function followEvents<T extends { id: string; type: string }>(
   { now, stopping, config }: Services,
   following: Following<T>,
 ): Promise<void> {
-  const { type, present, after, watch, res } = following
-  const signal = AbortSignal.any([following.signal, stopping.signal])
+  const { type, present, after, watch, res, ended } = following
+  const signal = AbortSignal.any([following.signal, stopping.signal, ...(ended ? [ended] : [])])
   const writer = new EventStreamWriter(res, signal)
   const until = performance.now() + LONGEST_MS
   const quietMs = config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
@@ -97,7 +99,7 @@ export async function followEvents<T extends { id: string; type: string }>(
       spokenAt = performance.now()
     } else if (!newest) await watch.next(Math.min(silentMs, READ_AGAIN_MS), signal)
   }
-  res.end()
+  writer.end(ended?.aborted ? KEY_ENDED : undefined)
 }
 
 const later = (one: string, other: string): string => (one < other ? other : one)

@@ -21,7 +21,9 @@ export const streamEvents = route({
   },
   errors: ['rate_limited', 'validation_failed'],
 
-  async handler({ caller: { accountId }, query, headers, res, signal }, services) {
+  async handler({ caller, query, headers, res, signal }, services) {
+    const { accountId } = caller
+    using access = services.keyStreams.watch(caller)
     const after = placeOf(query, headers)
     using watch = services.eventFollowers.follow(accountId, accountId)
     await followEvents(services, {
@@ -32,6 +34,7 @@ export const streamEvents = route({
       watch,
       res,
       signal,
+      ended: access.ended,
     })
     return HANDLED
   },

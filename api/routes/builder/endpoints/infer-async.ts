@@ -20,9 +20,18 @@ export const inferAsync = route({
   success: { status: 202, schema: InferAccepted },
   errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity'],
 
-  async handler({ caller, params, body, rawBody, surface = 'rest' }, services) {
+  async handler({ caller, params, body, rawBody, disconnect, surface = 'rest' }, services) {
     const { accountId, keyId, limits } = caller
-    const request = { accountId, keyId, limits, endpointId: params.endpoint_id, body, rawBody, surface }
+    const request = {
+      accountId,
+      keyId,
+      limits,
+      endpointId: params.endpoint_id,
+      body,
+      rawBody,
+      surface,
+      disconnect,
+    }
     const draft = newDraft(await admit(services, request), services.now())
     const model_state = modelStateOf(services, draft)
     await queueTask(services, draft)

@@ -24,7 +24,16 @@ export const infer = route({
   async handler({ caller, params, body, rawBody, disconnect, surface = 'rest' }, services) {
     const { accountId, keyId, limits } = caller
     const began = performance.now()
-    const request = { accountId, keyId, limits, endpointId: params.endpoint_id, body, rawBody, surface }
+    const request = {
+      accountId,
+      keyId,
+      limits,
+      endpointId: params.endpoint_id,
+      body,
+      rawBody,
+      surface,
+      disconnect,
+    }
     const draft = newDraft(await admit(services, request), services.now())
     const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
     if (sync) return inferSync(services, draft, { timeoutMs: seconds * 1000, disconnect })

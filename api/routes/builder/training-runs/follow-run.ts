@@ -7,7 +7,7 @@ import type { JobView } from '../../../../db/repositories/training/jobs.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import type { StreamedType } from '../../../../schemas/training-run.ts'
 import type { Watch } from '../../../gateway/background/watches.ts'
-import { EventStreamWriter } from '../../../http/event-stream.ts'
+import { EventStreamWriter, KEY_ENDED } from '../../../http/event-stream.ts'
 import type { Services } from '../../../services.ts'
 import { encodeFeedCursor } from './feed-cursor.ts'
 import { showRun } from './show-run.ts'
@@ -33,13 +33,15 @@ interface Following {
   res: ServerResponse
   /** Aborts when the client leaves. */
   signal: AbortSignal
+  /** Aborts when its key is revoked or expires. */
+  ended: AbortSignal
 }
 
-/** Sends what is told of a run until it has ended, the client leaves or the gateway stops; only the first sends `done`. */
+/** Sends what is told of a run until it has ended, the client leaves, its key ends or the gateway stops; only the first sends `done`. */
 export async function followRun(services: Services, following: Following): Promise<void> {
   const { db, now, stopping } = services
-  const { accountId, runId, types, watch, res } = following
-  const signal = AbortSignal.any([following.signal, stopping.signal])
+  const { accountId, runId, types, watch, res, ended } = following
+  const signal = AbortSignal.any([following.signal, stopping.signal, ended])
   const writer = new EventStreamWriter(res, signal)
   const until = performance.now() + LONGEST_MS
   const quietMs = services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
@@ -75,7 +77,7 @@ export async function followRun(services: Services, following: Following): Promi
     }
     await watch.next(Math.min(lateMs, silentMs, READ_AGAIN_MS), signal)
   }
-  res.end()
+  writer.end(ended.aborted ? KEY_ENDED : undefined)
 }
 
 /** A page that is not full means that the stream has caught up. */

@@ -48,6 +48,7 @@ export const streamTrainingRun = route({
           ? decodeFeedCursor(run.id, query.after, ['query', 'after'])
           : 0
     const types = query.types === undefined ? STREAMED_TYPES : readTypes(query.types)
+    using access = services.keyStreams.watch(caller)
     using watch = services.runFollowers.follow(caller.accountId, run.id)
     await followRun(services, {
       accountId: caller.accountId,
@@ -57,6 +58,7 @@ export const streamTrainingRun = route({
       watch,
       res,
       signal,
+      ended: access.ended,
     })
     return HANDLED
   },

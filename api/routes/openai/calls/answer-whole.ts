@@ -97,8 +97,10 @@ export async function answerWhole(
 }
 
 function record(services: Services, { draft, endpoint }: ModelCall, work: WarmWork): Promise<void> {
-  const write = (owner: string | undefined) =>
-    services.journal.insert(endedEntry(draft, work, owner, services.now()))
+  const write = (owner: string | undefined) => {
+    const inserted = services.journal.insert(endedEntry(draft, work, owner, services.now()))
+    return draft.budgetHold ? inserted.then(() => draft.budgetHold?.book()) : inserted
+  }
   const owner = ownerOfNode(services, endpoint.price_micro, work.nodeId)
   return owner instanceof Promise ? owner.then(write) : write(owner)
 }

@@ -39,7 +39,8 @@ export function admitCall(
   // Parsers differ in whether the first or the last of two members counts.
   if (!modelPlace) throw invalid(['body', 'model'], 'stands twice')
   services.journal.admit()
-  if (limits) services.keyMeters.admit({ keyId, limits }, found.endpoint)
+  const budgetHold = limits && services.keyMeters.admit({ keyId, limits }, found.endpoint)
+  if (budgetHold) found.disconnect.whenOver(() => budgetHold.release())
   const draft: TaskDraft = {
     endpoint: found.endpoint,
     accountId,
@@ -48,6 +49,7 @@ export function admitCall(
     input: null,
     taskId: newId(),
     createdAt: services.now(),
+    ...(budgetHold && { budgetHold }),
   }
   return { ...found, draft, modelPlace, memory: services.memory.forRequest(draft) }
 }

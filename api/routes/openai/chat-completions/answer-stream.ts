@@ -74,7 +74,11 @@ async function stream(services: Services, chat: Chat, client: StreamClient, row:
     const version = links.versionOf(nodeId) ?? ''
     const bytes = await bytesFor(version)
     Object.assign(row, { nodeId, startedAt: services.now() })
-    row.open ??= journal.open(runningEntry(chat.draft, gateway.id))
+    if (!row.open) {
+      row.open = journal.open(runningEntry(chat.draft, gateway.id))
+      // The row counts from then on, and a failure of it is that of the stream.
+      void row.open.written.then(() => chat.draft.budgetHold?.book()).catch(() => {})
+    }
     client.keepAlive()
     const relay = new StreamRelay(client, row.open.opened, {
       wantsEvents: canStream(version),

@@ -238,4 +238,33 @@ describe('the stream of events of an account', function () {
 
     assert.equal(await stream.ended, true)
   })
+
+  it('ends within a second, with an error, when its key is revoked or expires, and no other one does', async () => {
+    const keyOf = async () => {
+      const body = { name: 'follower' }
+      const answer = await api.call('POST', '/api/builder/v1/keys', { key, body })
+      return answer.body as { api_key: string; key_id: string }
+    }
+    const [revoked, shortened, lasting] = [await keyOf(), await keyOf(), await keyOf()]
+    const follows = [revoked, shortened].map(({ api_key }) => follow('', undefined, api_key))
+    const streams = await Promise.all(follows)
+    using other = await follow('', undefined, lasting.api_key)
+
+    const paths = [revoked, shortened].map(({ key_id }) => `/api/builder/v1/keys/${key_id}`)
+    const soon = { expires_at: new Date(Date.now() + 1_500).toISOString() }
+    assert.equal((await api.call('PATCH', paths[1]!, { key, body: soon })).status, 200)
+    assert.equal((await api.call('DELETE', paths[0]!, { key })).status, 204)
+    const revokedAt = performance.now()
+    await streams[0]!.ended
+    assert.ok(performance.now() - revokedAt < SOON_MS)
+    for (const stream of streams) {
+      assert.equal(await stream.ended, true)
+      const { event, data } = stream.told.at(-1)!
+      assert.deepEqual([event, data.code], ['error', 'unauthenticated'])
+    }
+
+    const id = await write()
+    await until(() => other.told.length === 1, SOON_MS)
+    assert.deepEqual([other.told[0]?.id, streams.flatMap(({ told }) => told).length], [id, 2])
+  })
 })

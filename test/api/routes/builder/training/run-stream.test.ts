@@ -282,6 +282,25 @@ describe('the stream of a training run', () => {
     await until(() => api.services.runFollowers.size === 2, SOON_MS)
     return () => socket.destroy()
   }
+
+  it('ends within a second, with an error, when its key is revoked', async () => {
+    await begin()
+    const { body } = await api.call('POST', '/api/builder/v1/keys', { key, body: { name: 'follower' } })
+    using stream = await followRun(address(), { key: body.api_key })
+    using other = await follow()
+    await until(() => stream.told.length > 0 && other.told.length > 0, SOON_MS)
+
+    assert.equal((await api.call('DELETE', `/api/builder/v1/keys/${body.key_id}`, { key })).status, 204)
+    const revokedAt = performance.now()
+    assert.equal(await stream.ended, true)
+
+    assert.ok(performance.now() - revokedAt < SOON_MS)
+    const { event, data } = stream.told.at(-1)!
+    assert.deepEqual([event, data.code], ['error', 'unauthenticated'])
+    await say('for others')
+    await until(() => messages(other.told).includes('for others'), SOON_MS)
+    assert.ok(!messages(stream.told).includes('for others'))
+  })
 })
 
 describe('the log of a training run read forwards', () => {

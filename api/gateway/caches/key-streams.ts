@@ -1,0 +1,104 @@
+import { setMaxListeners } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Kysely } from 'kysely'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
+import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { Logger } from '../../../platform/log.ts'
+import { emit } from '../../events.ts'
+import type { AccountCaller } from '../../http/caller.ts'
+
+const RETRY_MS = 500
+/** The longest delay of a timer of Node.js. */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
+/** The access of a stream; `ended` aborts once its key is revoked or has expired. */
+export interface StreamAccess extends Disposable {
+  readonly ended: AbortSignal
+}
+
+interface Watched {
+  readonly end: AbortController
+  timer: NodeJS.Timeout | undefined
+}
+
+type Caller = Pick<AccountCaller, 'keyId' | 'expiresAt'>
+
+/**
+ * Ends the streams of keys that are revoked or expire, which would else last up to an hour longer. A request in flight to
+ * a model is admitted work, and may finish.
+ */
+export class KeyStreams implements Disposable {
+  readonly #db: Kysely<Database>
+  readonly #log: Logger
+  readonly #watched = new Map<string, Set<Watched>>()
+  readonly #closing = new AbortController()
+  #isStale = false
+  #isReading = false
+
+  constructor(db: Kysely<Database>, { watch, log }: { watch: Pick<CacheWatch, 'on'>; log: Logger }) {
+    this.#db = db
+    this.#log = log
+    setMaxListeners(0, this.#closing.signal)
+    watch.on('api_key', () => this.#refresh())
+  }
+
+  /** Watches the key of a stream until disposed. */
+  watch({ keyId, expiresAt }: Caller): StreamAccess {
+    const watched: Watched = { end: new AbortController(), timer: undefined }
+    const ofKey = this.#watched.get(keyId) ?? new Set()
+    this.#watched.set(keyId, ofKey.add(watched))
+    expireAt(watched, expiresAt)
+    return {
+      ended: watched.end.signal,
+      [Symbol.dispose]: () => {
+        clearTimeout(watched.timer)
+        ofKey.delete(watched)
+        if (ofKey.size === 0) this.#watched.delete(keyId)
+      },
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#closing.abort()
+  }
+
+  #refresh(): void {
+    this.#isStale = this.#watched.size > 0
+    if (this.#isStale && !this.#isReading) void this.#read()
+  }
+
+  /** Reads the keys of all streams, again for each change that comes meanwhile, and until the database answers. */
+  async #read(): Promise<void> {
+    this.#isReading = true
+    while (this.#isStale && !this.#closing.signal.aborted) {
+      this.#isStale = false
+      const ids = [...this.#watched.keys()]
+      try {
+        const live = await apiKeyRepository.listExpiries(this.#db, ids)
+        for (const id of ids) this.#apply(id, live)
+      } catch (err) {
+        emit(this.#log, 'keys.streams_unchecked', { err })
+        this.#isStale = true
+        await sleep(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => {})
+      }
+    }
+    this.#isReading = false
+  }
+
+  #apply(id: string, live: ReadonlyMap<string, number | undefined>): void {
+    for (const watched of this.#watched.get(id) ?? []) {
+      if (live.has(id)) expireAt(watched, live.get(id))
+      else watched.end.abort()
+    }
+  }
+}
+
+/** Ends a stream at a time, which replaces an earlier one. */
+function expireAt(watched: Watched, time: number | undefined): void {
+  clearTimeout(watched.timer)
+  if (time === undefined) return
+  const left = time - Date.now()
+  if (left <= 0) return watched.end.abort()
+  watched.timer = setTimeout(() => expireAt(watched, time), Math.min(left, MAX_TIMER_MS)).unref()
+}
