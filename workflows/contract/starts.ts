@@ -22,6 +22,7 @@ export const datasetIngestStart = ({
   options: {
     search: { HearthAccount: accountId, HearthKind: 'dataset-ingest' },
     summary: `Read the file uploaded to dataset ${datasetId}`,
+    fairnessKey: accountId,
   },
 })
 
@@ -34,6 +35,7 @@ export const datasetRemovalStart = ({ accountId, datasetId }: DatasetPlace) => (
   options: {
     search: { HearthAccount: accountId, HearthKind: 'dataset-removal' },
     summary: `Remove the files of dataset ${datasetId}`,
+    fairnessKey: accountId,
   },
 })
 
@@ -46,6 +48,7 @@ export const jobRemovalStart = ({ accountId, jobId }: { accountId: string; jobId
   options: {
     search: { HearthAccount: accountId, HearthKind: 'job-removal' },
     summary: `Remove the files of job ${jobId}`,
+    fairnessKey: accountId,
   },
 })
 
@@ -107,6 +110,7 @@ export const candidateTestStart = (version: { id: string; account_id: string; mo
       HearthModel: version.model_key,
     },
     summary: `Test the candidate ${version.model_key}`,
+    fairnessKey: version.account_id,
   },
 })
 
@@ -139,6 +143,7 @@ export const structuredEvaluationStart = ({ runId, accountId }: { runId: string;
   options: {
     search: { HearthAccount: accountId, HearthKind: 'evaluation' },
     summary: `Evaluate a map between two spaces, run ${runId}`,
+    fairnessKey: accountId,
   },
 })
 
@@ -218,6 +223,7 @@ export const webhookVerificationStart = ({
   options: {
     search: { HearthAccount: accountId, HearthKind: 'webhook-verification' },
     summary: `Verify webhook endpoint ${endpointId}, version ${version}`,
+    fairnessKey: accountId,
   },
 })
 
@@ -236,6 +242,7 @@ export const webhookDeliveryStart = ({
   options: {
     search: { HearthAccount: accountId, HearthKind: 'webhook-delivery' },
     summary: `Deliver webhook ${deliveryId}`,
+    fairnessKey: accountId,
   },
 })
 
