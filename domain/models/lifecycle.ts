@@ -1,15 +1,9 @@
-/** The states that a model may enter from each state; `disabled` needs a reason. */
-export const LIFECYCLE = {
-  candidate: ['ready', 'disabled'],
-  ready: ['preferred', 'disabled'],
-  preferred: ['disabled'],
-  disabled: ['candidate'],
-} as const
-export type LifecycleStatus = keyof typeof LIFECYCLE
+/** The states of a model's lifecycle. The PATCH sets each of them from any other (3.5); `disabled` needs a reason. */
+export const LIFECYCLE_STATES = ['candidate', 'ready', 'preferred', 'disabled'] as const
+export type LifecycleStatus = (typeof LIFECYCLE_STATES)[number]
 
-/** Returns whether a model may enter this state. Staying in a state is always allowed. */
-export const mayMove = (from: LifecycleStatus, to: LifecycleStatus): boolean =>
-  from === to || (LIFECYCLE[from] as readonly LifecycleStatus[]).includes(to)
+/** Returns whether a hub import in this state is open to every account. */
+export const isOffered = (status: LifecycleStatus): boolean => status === 'ready' || status === 'preferred'
 
 /** Merged and retrained models must pass a test first. A model trained from scratch or from a hub repository is ready. */
 export function entersAs(

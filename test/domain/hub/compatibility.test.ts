@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { checkHubRepo, type HubRepoFacts, type HubSurroundings } from '../../../domain/hub/compatibility.ts'
-import { entersAs, LIFECYCLE, type LifecycleStatus, mayMove } from '../../../domain/models/lifecycle.ts'
+import { entersAs } from '../../../domain/models/lifecycle.ts'
 import { kvCacheMb, readModelShape } from '../../../domain/models/shape.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { retryAfter } from '../../../platform/hub/rate-limit-headers.ts'
@@ -240,22 +240,6 @@ describe('what the hub offers', () => {
 })
 
 describe('a lifecycle', () => {
-  it('goes only where the contract lets it', () => {
-    const states = Object.keys(LIFECYCLE) as LifecycleStatus[]
-    const steps = states.flatMap((from) =>
-      states.filter((to) => from !== to && mayMove(from, to)).map((to) => `${from} ${to}`),
-    )
-
-    assert.deepEqual(steps, [
-      'candidate ready',
-      'candidate disabled',
-      'ready preferred',
-      'ready disabled',
-      'preferred disabled',
-      'disabled candidate',
-    ])
-  })
-
   it('begins as a candidate for merged and retrained models alone', () => {
     assert.equal(entersAs('training', null), 'ready')
     assert.equal(entersAs('training', { type: 'hf' }), 'ready')

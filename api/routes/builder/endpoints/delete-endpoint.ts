@@ -8,7 +8,7 @@ import { retryTransaction } from '../../../../db/retry-transaction.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { LIFECYCLE, type LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
+import { LIFECYCLE_STATES } from '../../../../domain/models/lifecycle.ts'
 import { route } from '../../../http/route.ts'
 import { endpointNotFound, ownEndpoint, usableEndpoint } from './access.ts'
 import { EndpointParams } from './params.ts'
@@ -90,10 +90,9 @@ async function retireImport(
       'a run, merge, version or model was built on this import; disable it instead',
     )
   }
-  const from = Object.keys(LIFECYCLE) as LifecycleStatus[]
   const note = 'its import was deleted'
   await versionLifecycleRepository.moveVersion(trx, version.id, {
-    from,
+    from: LIFECYCLE_STATES,
     to: 'disabled',
     note,
     now: gone.deleted_at,

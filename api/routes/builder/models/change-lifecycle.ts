@@ -6,7 +6,7 @@ import { isUuid } from '../../../../domain/uuid.ts'
 import { ChangeLifecycle, RegistryEntry } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
-import { checkStep, moveImport, noModel } from './move-import.ts'
+import { moveImport, noModel } from './move-import.ts'
 import { presentCatalogEntry, presentHubImport } from './present.ts'
 
 interface Change {
@@ -18,7 +18,7 @@ interface Change {
 
 export const changeLifecycle = route({
   operationId: 'changeLifecycle',
-  summary: 'Move a model config along its lifecycle; disabling one needs a reason',
+  summary: 'Set the lifecycle state of a model config; `disabled` needs a reason',
   method: 'PATCH',
   path: '/models/registry/{model_config_id}/lifecycle',
   auth: 'api-key',
@@ -47,8 +47,6 @@ async function changeCatalogEntry({ db, catalog, now }: Services, { accountId, i
   const model = catalog.model(id)
   if (!model) throw noModel()
   const said = await db.transaction().execute(async (trx) => {
-    const current = (await configLifecycleRepository.readConfigLifecycles(trx, accountId)).get(id)
-    checkStep(current?.lifecycle_status ?? model.config.lifecycle_status, to)
     const row = {
       account_id: accountId,
       model_config_id: id,

@@ -2,7 +2,7 @@ import * as hubModelRepository from '../../../../db/repositories/models/hub-mode
 import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
 import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { LIFECYCLE, type LifecycleStatus, mayMove } from '../../../../domain/models/lifecycle.ts'
+import { isOffered, type LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
 import { audit } from '../../../audit.ts'
 import { startCandidateTest } from '../../../registry/candidate-tests.ts'
 import type { Services } from '../../../services.ts'
@@ -16,8 +16,8 @@ export interface ImportMove {
 }
 
 /**
- * Moves a hub import along its lifecycle. `ready` opens it to every account, so the importing account cannot set it:
- * the candidate's test does, or an operator.
+ * Sets the lifecycle state of a hub import. `ready` and `preferred` open it to every account, so the importing account
+ * can only choose between them: the candidate's test opens it, or an operator.
  */
 export async function moveImport(services: Services, move: ImportMove): Promise<HubImportRow> {
   const { db, now } = services
@@ -25,8 +25,8 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
   const tested = await db.transaction().execute(async (trx) => {
     const found = await hubModelRepository.findHubModel(trx, { id, accountId })
     if (!found) throw noModel()
-    checkStep(found.lifecycle_status, to)
-    if (to === 'ready' && found.lifecycle_status !== to && accountId !== undefined) throw untested()
+    const opens = isOffered(to) && !isOffered(found.lifecycle_status)
+    if (opens && accountId !== undefined) throw untested()
     // A candidate's note is the result of its test, so a candidate that will be tested again has none.
     const note = to === 'candidate' ? null : reason
     const from = [found.lifecycle_status]
@@ -52,14 +52,6 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
   const row = await hubModelRepository.findHubModel(db, { id, accountId })
   if (!row) throw noModel()
   return row
-}
-
-/** Throws `conflict` for a step that the lifecycle does not allow. */
-export function checkStep(from: LifecycleStatus, to: LifecycleStatus): void {
-  if (mayMove(from, to)) return
-  throw new ApiError('conflict', `a model that is ${from} cannot become ${to}`, {
-    details: { lifecycle_status: from, allowed: LIFECYCLE[from] },
-  })
 }
 
 const untested = () =>

@@ -1,10 +1,11 @@
 import Type from 'typebox'
 import { KillSwitchStatus } from '../../../../../schemas/admin.ts'
+import { Formed } from '../../../../../schemas/forms.ts'
 import { route } from '../../../../http/route.ts'
 import { ACTOR, present } from './present.ts'
 import { switchKillSwitch } from './switch.ts'
 
-const Reason = Type.String({ minLength: 1, maxLength: 2000 })
+const Reason = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: 2000 })
 
 export const activateKillSwitch = route({
   operationId: 'activateKillSwitch',

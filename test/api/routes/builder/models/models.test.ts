@@ -187,14 +187,14 @@ describe('models', () => {
     assert.equal(mine.price_per_request, 0)
   })
 
-  it('move from candidate to ready to preferred, and no other way', async () => {
+  it('take each state, and are opened by their test or an operator alone (3.5)', async () => {
     const other = await api.account()
     const { model_config_id: id, endpoint_id } = await imported()
     const endpoint = `${BUILDER}/endpoints/${endpoint_id}`
 
     assert.equal((await get(endpoint, other.key)).status, 403)
     assert.equal(await entry(id, other.key), undefined)
-    assert.equal((await move(id, { lifecycle_status: 'preferred' })).status, 409)
+    assert.equal((await move(id, { lifecycle_status: 'preferred' })).status, 403)
     assert.equal((await move(id, { lifecycle_status: 'ready' })).status, 403)
     const promoted = await api.call('PATCH', `/api/v1/admin/hub-models/${id}/lifecycle`, {
       key: OPERATIONS_KEY,
@@ -208,8 +208,10 @@ describe('models', () => {
     )
     assert.equal((await get(endpoint, other.key)).status, 200)
     assert.equal((await entry(id, other.key)).owned, false)
-    assert.equal((await move(id, { lifecycle_status: 'candidate' })).status, 409)
-    assert.equal((await move(id, { lifecycle_status: 'preferred' })).body.lifecycle_status, 'preferred')
+    for (const lifecycle_status of ['preferred', 'ready', 'preferred', 'candidate']) {
+      assert.equal((await move(id, { lifecycle_status })).body.lifecycle_status, lifecycle_status)
+    }
+    assert.equal((await get(endpoint, other.key)).status, 403)
     assert.equal((await move(id, { lifecycle_status: 'ready' }, other.key)).status, 404)
     assert.equal((await move(id, { lifecycle_status: 'gone' })).status, 422)
     const unknown = await move('no-such', { lifecycle_status: 'ready' })
@@ -233,7 +235,7 @@ describe('models', () => {
     assert.equal(disabled.body.lifecycle_note, 'answers nonsense')
     await until(async () => (await infer()).status === 409)
     assert.doesNotMatch(await listed(), /hf-acme--tiny/)
-    assert.equal((await move(id, { lifecycle_status: 'ready' })).status, 409)
+    assert.equal((await move(id, { lifecycle_status: 'ready' })).status, 403)
     assert.equal((await move(id, { lifecycle_status: 'candidate' })).status, 200)
     await until(async () => (await infer()).status === 200)
   })
@@ -259,6 +261,10 @@ describe('models', () => {
     assert.equal(run.status, 409, run.text)
     assert.equal((await move(id, { lifecycle_status: 'candidate' })).status, 200)
     await until(async () => (await infer()).status === 200)
+    for (const lifecycle_status of ['preferred', 'ready', 'disabled', 'ready', 'preferred', 'candidate']) {
+      const moved = await move(id, { lifecycle_status, reason: 'because' })
+      assert.equal(moved.body.lifecycle_status, lifecycle_status)
+    }
     assert.equal((await move('absent', { lifecycle_status: 'ready' })).status, 404)
   })
 })
