@@ -27,6 +27,8 @@ export interface ModelVersionTable {
   lifecycle_note: Optional<string>
   /** The reason why no model server can use its weights; null again when they are to be retried. */
   unusable: Optional<string>
+  /** The time when it was `ready` or `preferred` first, which a trigger writes. */
+  ready_at: Optional<Date>
   /** The number of its tests as a candidate. */
   tests: Defaulted<number>
   job_id: Optional<string>

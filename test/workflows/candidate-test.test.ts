@@ -115,6 +115,23 @@ describe('candidateTest', () => {
     )
   })
 
+  it('ends its test when it is disabled meanwhile, and orders it nowhere', async () => {
+    const { endpoint, versionId } = await imported({ name: 'parted', load_s: 3 })
+    const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
+    await world.infer(endpoint, { input: { instances: [1] }, sync: false })
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.candidateTest(versionId))
+    const isStarted = () => handle.describe().then(Boolean, () => false)
+    await until(isStarted, 20_000)
+
+    const moved = { lifecycle_status: 'disabled', lifecycle_note: 'by hand' } as const
+    const { db } = world.api.database
+    await db.updateTable('model_version').set(moved).where('id', '=', versionId).execute()
+
+    assert.equal(await candidates.placeCandidate(versionId), false)
+    assert.equal((await (await ended(versionId)).describe()).status.name, 'COMPLETED')
+    assert.deepEqual(await version(versionId), moved)
+  })
+
   it('records that its test was cancelled', async () => {
     const { endpoint, versionId } = await imported({ name: 'slow', load_s: 3 })
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })

@@ -31,10 +31,13 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     return version?.lifecycle_status === 'candidate' ? { modelKey: version.model_key } : null
   },
 
-  /** Orders a version on the node that tests it; null while no node can. Safe to repeat because an order is stored once. */
-  async placeCandidate(versionId: string): Promise<string | null> {
+  /**
+   * Orders a version on the node that tests it; null while no node can, and false once it is a candidate no more. Safe to
+   * repeat because an order is stored once.
+   */
+  async placeCandidate(versionId: string): Promise<string | null | false> {
     const version = await versionLifecycleRepository.findVersion(db, versionId)
-    if (!version) return null
+    if (version?.lifecycle_status !== 'candidate') return false
     const index = new PlacementIndex()
     for (const snapshot of await nodeLoadRepository.readSnapshots(db)) index.put(snapshot)
     const { model_key, account_id, runtime_profile, memory_mb } = version

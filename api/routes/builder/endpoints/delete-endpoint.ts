@@ -25,11 +25,10 @@ export const deleteEndpoint = route({
 
   async handler({ caller: { accountId }, params: { endpoint_id } }, { db, now }) {
     const { is_base_model, account_id } = await usableEndpoint(db, accountId, endpoint_id)
-    if (is_base_model && account_id !== accountId)
-      throw new ApiError('conflict', 'base models cannot be deleted')
+    if (is_base_model && account_id !== accountId) throw baseModel()
     const seen = await ownEndpoint(db, accountId, endpoint_id)
     const gone = { deleted_at: now(), status: 'inactive' } as const
-    const remove = is_base_model ? retireImport : removeEndpoint
+    const remove = is_base_model ? withdrawImport : removeEndpoint
     // The endpoints that it replaces are changed as well, and other requests may be changing them.
     const deleted = await retryTransaction(db, (trx) => remove(trx, seen, gone))
     if (!deleted) throw endpointNotFound()
@@ -54,21 +53,21 @@ async function removeEndpoint(
 
 const LONGEST_NAME = 80
 
-/** An import that other accounts may use must be closed to them first, so that no account loses a model without notice. */
-async function assertRetirable(trx: Transaction<Database>, row: EndpointRow): Promise<void> {
-  if (row.review_status === 'approved') {
-    throw new ApiError('conflict', 'every account may call this import; disable it before you delete it')
-  }
+/** Base models cannot be deleted (4.5). An import becomes one when it is ready for the first time. */
+const baseModel = () =>
+  new ApiError('conflict', 'base models cannot be deleted; disable it, and it takes no further requests')
+
+async function assertNoForeignTasks(trx: Transaction<Database>, row: EndpointRow): Promise<void> {
   if (await openWorkRepository.hasForeignTasks(trx, row)) {
     throw new ApiError('conflict', 'requests of other accounts to this endpoint are still under way')
   }
 }
 
 /**
- * Removes an import that nothing was built on. Its version stays, disabled, because tasks refer to it. Its name becomes
+ * Withdraws an import that was never ready and that nothing was built on. Its version stays, disabled, because tasks refer to it. Its name becomes
  * free again, since any new import under it is of the same repository.
  */
-async function retireImport(
+async function withdrawImport(
   trx: Transaction<Database>,
   seen: EndpointRow,
   gone: Gone,
@@ -78,9 +77,10 @@ async function retireImport(
   const version = await versionRepository.lockVersion(trx, seen.version_id)
   const row = await endpointRepository.lockEndpoint(trx, seen.id)
   if (!row || !version) return undefined
-  await assertRetirable(trx, row)
+  if (version.ready_at !== null) throw baseModel()
+  await assertNoForeignTasks(trx, row)
   if (!(await hubModelRepository.removeHubModel(trx, { endpointId: row.id, accountId: row.account_id })))
-    throw new ApiError('conflict', 'base models cannot be deleted')
+    throw baseModel()
   await endpointRepository.forgetReplacement(trx, row.name)
   const name = `${row.name.slice(0, LONGEST_NAME)}--${row.id.slice(-12)}`
   const deleted = await endpointRepository.updateEndpoint(trx, row.id, { ...gone, name }, gone.deleted_at)
@@ -90,7 +90,7 @@ async function retireImport(
       'a run, merge, version or model was built on this import; disable it instead',
     )
   }
-  const note = 'its import was deleted'
+  const note = 'its import was withdrawn'
   await versionLifecycleRepository.moveVersion(trx, version.id, {
     from: LIFECYCLE_STATES,
     to: 'disabled',

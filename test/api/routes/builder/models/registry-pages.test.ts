@@ -98,7 +98,7 @@ describe('the registry', () => {
     assert.deepEqual([listed.size >= ids.length, ids.every((id) => listed.has(id))], [true, true])
   })
 
-  it('lets an import go with its endpoint, and the repository be imported anew under its name', async () => {
+  it('withdraws an import with its endpoint, and the repository can be imported again under its name', async () => {
     const { key } = await api.account()
     hub.put(llamaRepo('gone/again'))
     const first = await register(key, 'gone/again')
@@ -115,7 +115,7 @@ describe('the registry', () => {
     assert.notEqual(second.version_id, first.version_id)
   })
 
-  it('keeps an import that others may call, until it is disabled', async () => {
+  it('keeps an import that was ready once, also when it is disabled or a candidate again (4.5)', async () => {
     const { key } = await api.account()
     const other = await api.account()
     hub.put(llamaRepo('used/much'))
@@ -123,16 +123,21 @@ describe('the registry', () => {
     await move(model_config_id, 'ready')
     const offered = await remove(key, endpoint_id)
     assert.equal(offered.status, 409)
-    assert.match(offered.body.error.message, /disable it before/)
+    assert.match(offered.body.error.message, /base models cannot be deleted; disable it/)
     assert.equal((await remove(other.key, endpoint_id)).status, 409)
-    const { body: task } = await api.call('POST', `${BUILDER}/endpoints/${endpoint_id}/infer`, {
-      key: other.key,
-      body: { input: { messages: [{ role: 'user', content: 'Hi' }] }, sync: false },
-    })
+    for (const state of ['disabled', 'candidate']) {
+      await move(model_config_id, state)
+      assert.equal((await remove(key, endpoint_id)).status, 409, state)
+    }
+    assert.equal((await api.call('GET', `${BUILDER}/endpoints/${endpoint_id}`, { key })).status, 200)
+  })
+
+  it('lets an import that was never ready be withdrawn once it is disabled', async () => {
+    const { key } = await api.account()
+    hub.put(llamaRepo('never/ready'))
+    const { endpoint_id, model_config_id } = await register(key, 'never/ready')
     await move(model_config_id, 'disabled')
 
-    assert.equal((await remove(key, endpoint_id)).status, 409)
-    await api.call('POST', `${BUILDER}/tasks/${task.task_id}:cancel`, { key: other.key })
     assert.equal((await remove(key, endpoint_id)).status, 204)
   })
 
