@@ -1,6 +1,6 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { ApiError } from '../../domain/errors.ts'
+import { ApiError, invalid } from '../../domain/errors.ts'
 import type { SignedRequest } from '../gateway/links/node-authenticator.ts'
 import type { Services } from '../services.ts'
 import type { AccountCaller, AnyCaller, Auth, Role } from './caller.ts'
@@ -119,16 +119,17 @@ export async function checkNodeHead(context: RequestContext, { nodes }: Services
 }
 
 function signedHead(req: IncomingMessage): Omit<SignedRequest, 'body'> {
-  const timestamp = one(req, 'x-node-timestamp')
-  if (!/^\d{1,16}$/.test(timestamp)) throw unauthenticated('X-Node-Timestamp is not a number of milliseconds')
+  const timestamp = required(req, 'x-node-timestamp')
+  if (!/^\d{1,16}$/.test(timestamp))
+    throw invalid(['header', 'x-node-timestamp'], 'must be a time in milliseconds since 1970')
   const digest = req.headers['x-node-body-sha256']
   return {
     method: req.method ?? '',
     path: req.url ?? '',
     timestamp: Number(timestamp),
-    accountId: one(req, 'x-account-id'),
-    nodeId: one(req, 'x-node-id'),
-    signature: one(req, 'x-node-signature'),
+    accountId: required(req, 'x-account-id'),
+    nodeId: required(req, 'x-node-id'),
+    signature: required(req, 'x-node-signature'),
     bodySha256: typeof digest === 'string' ? digest : undefined,
   }
 }
@@ -155,15 +156,11 @@ function bearerOf(authorization: string): string {
   return space === -1 ? '' : authorization.slice(space + 1).trim()
 }
 
-function one({ headers }: IncomingMessage, name: string): string {
-  const value = headers[name]
-  if (typeof value !== 'string' || value === '') throw unauthenticated(`the header ${name} is needed`)
-  return value
-}
-
 /** Compares secrets in constant time; an empty expected secret refuses every request. */
 function checkEvaluator(req: IncomingMessage, expected: string): undefined {
-  const given = one(req, 'x-cohort-evaluator-token')
+  const given = req.headers['x-cohort-evaluator-token']
+  if (typeof given !== 'string' || given === '')
+    throw unauthenticated('the header x-cohort-evaluator-token is needed')
   if (expected === '') throw unauthenticated('HEARTH_EVALUATOR_TOKEN is not set on this platform')
   return checkSecret(given, expected, 'evaluator token')
 }
@@ -178,6 +175,12 @@ const missingHeader = (name: string): ApiError =>
   new ApiError('validation_failed', `header.${name}: Field required`, {
     details: { issues: [{ loc: ['header', name], msg: 'Field required', type: 'missing' }] },
   })
+
+function required(req: IncomingMessage, name: string): string {
+  const value = req.headers[name]
+  if (typeof value !== 'string' || value === '') throw missingHeader(name)
+  return value
+}
 
 const unauthenticated = (message: string): ApiError =>
   new ApiError('unauthenticated', message, { headers: { 'www-authenticate': 'Bearer realm="hearth"' } })

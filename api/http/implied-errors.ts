@@ -7,7 +7,7 @@ const BY_AUTH: Record<Auth, readonly ErrorCode[]> = {
   'api-key': ['unauthenticated', 'account_mismatch', 'forbidden', 'rate_limited'],
   cohort: ['unauthenticated', 'account_mismatch', 'forbidden', 'validation_failed', 'rate_limited'],
   'operations-key': ['unauthenticated', 'rate_limited'],
-  'node-signature': ['unauthenticated', 'rate_limited'],
+  'node-signature': ['unauthenticated', 'validation_failed', 'rate_limited'],
   'evaluator-token': ['unauthenticated', 'rate_limited'],
   'join-token': ['unauthenticated', 'rate_limited'],
 }

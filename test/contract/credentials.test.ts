@@ -6,14 +6,15 @@ import { SERVED, type Served } from './routes.ts'
 
 const ROLES = ['viewer', 'operator', 'admin'] as const
 type Sent = 'nothing' | 'unknown key' | (typeof ROLES)[number] | 'operations key' | 'evaluator token'
-type Verdict = 'in' | 401 | 403
+type Verdict = 'in' | 401 | 403 | 422
 
 /** Returns the expected outcome when a route that requires `needed` is called with `sent`. */
 function verdict(needed: Credential, sent: Sent): Verdict {
   if (needed === 'none' || needed === 'signed-url') return 'in'
   if (needed === 'operations-key') return sent === 'operations key' ? 'in' : 401
   if (needed === 'evaluator-token') return sent === 'evaluator token' ? 'in' : 401
-  if (needed === 'node-signature') return 401
+  // The headers of a signature are missing, which is a fault of the request (4.9).
+  if (needed === 'node-signature') return 422
   // Any bearer may be a join token; the route finds that it is not.
   if (needed === 'join-token') return sent === 'nothing' || sent === 'evaluator token' ? 401 : 'in'
 

@@ -24,6 +24,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getDocs: 'none',
   getDocsFile: 'none',
   getDocsFolder: 'none',
+  getFavicon: 'none',
 
   serveMcp: 'viewer',
   getProtectedResource: 'none',

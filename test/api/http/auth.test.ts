@@ -227,7 +227,7 @@ describe('authentication', () => {
     assert.deepEqual((await get('/join', { authorization: 'Bearer hnt_1' })).body.caller, { token: 'hnt_1' })
   })
 
-  it('answers 401 to a node request that lacks any of its headers', async () => {
+  it('answers 422 to a node request that lacks any of its headers, and 401 to a wrong signature (4.9)', async () => {
     const headers = {
       'x-account-id': newId(),
       'x-node-id': newId(),
@@ -236,8 +236,10 @@ describe('authentication', () => {
     }
     assert.equal((await get('/node', headers)).status, 401)
     for (const name of Object.keys(headers)) {
-      assert.equal((await get('/node', { ...headers, [name]: '' })).status, 401, name)
+      const { status, body } = await get('/node', { ...headers, [name]: '' })
+      assert.deepEqual([status, body.error.details.issues[0].loc], [422, ['header', name]])
     }
-    assert.equal((await get('/node', { ...headers, 'x-node-timestamp': 'yesterday' })).status, 401)
+    const { status, body } = await get('/node', { ...headers, 'x-node-timestamp': 'yesterday' })
+    assert.deepEqual([status, body.error.details.issues[0].loc], [422, ['header', 'x-node-timestamp']])
   })
 })

@@ -8,8 +8,9 @@ import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import { costsOf } from '../../../../domain/cohorts/costs.ts'
 import { graphOf } from '../../../../domain/cohorts/graph.ts'
 import { operationsOf, STREAMED_OPERATIONS } from '../../../../domain/cohorts/operations.ts'
-import { ApiError } from '../../../../domain/errors.ts'
+import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { stageOf } from '../../../../domain/placement/node-snapshot.ts'
+import { isUuid } from '../../../../domain/uuid.ts'
 import { CohortCapabilities } from '../../../../schemas/cohort-health.ts'
 import { COHORT_LIMITS, EndpointRef } from '../../../../schemas/cohort-plan.ts'
 import { route } from '../../../http/route.ts'
@@ -35,7 +36,7 @@ export const getCohortCapabilities = route({
 
   async handler({ caller: { accountId }, query: { endpoint_id: ref } }, { db, killSwitch, now }) {
     const endpoint_id = (await findCallableEndpoint(db, ref))?.id
-    if (endpoint_id === undefined) throw unknownEndpoint()
+    if (endpoint_id === undefined) throw isUuid(ref) ? unknownEndpoint() : unknownName()
     const { stages } = graphOf({ stages: [{ stage_id: 'stage', endpoint_id }], edges: [] })
     const found = await stageModelRepository.readStageModels(db, { stages }, accountId)
     if (found.reasons.some(({ code }) => code === 'unknown_endpoint')) throw unknownEndpoint()
@@ -94,6 +95,10 @@ export const getCohortCapabilities = route({
 })
 
 const unknownEndpoint = () => new ApiError('not_found', 'there is no endpoint with this id or name')
+
+/** The contract has ids here; names are accepted as well, and what is neither is a bad query (4.9). */
+const unknownName = () =>
+  invalid(['query', 'endpoint_id'], 'must be the id of an endpoint, or the name of one that you may call')
 
 const ofRole = (spaces: readonly ActiveSpace[], role: 'produces' | 'accepts'): ActiveSpace[] =>
   spaces.filter((space) => space.role === role || space.role === 'both')

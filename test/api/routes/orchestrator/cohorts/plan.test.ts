@@ -338,8 +338,9 @@ describe('plans of cohorts', () => {
     assert.equal(byName.status, 200, JSON.stringify(byName.body))
     assert.equal(byName.body.endpoint_id, id)
     assert.deepEqual(byName.body, byId.body)
-    assert.equal(unknown.status, 404)
-    assert.match(unknown.body.error.message, /id or name/)
+    assert.equal(unknown.status, 422)
+    assert.match(unknown.body.detail[0].msg, /the id of an endpoint, or the name/)
+    assert.equal((await look(newId())).status, 404)
   })
 
   it('tell which operations hand over in frames', async () => {
