@@ -70,6 +70,7 @@ export const InferResponse = Type.Object(
       }),
     ),
     message: Type.Optional(Type.String()),
+    error: Type.Optional(Type.String({ description: 'Why it failed, as in `GET /tasks/{task_id}`' })),
     /** Advice for a caller whose result is not ready. */
     note: Type.Optional(Type.String()),
   },

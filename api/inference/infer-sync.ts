@@ -100,7 +100,7 @@ async function answerEnded(
     model_state: 'resident',
     ...(outcome.status === 'succeeded'
       ? { result: withText(outcome.value, outcome.result) }
-      : { message: outcome.error }),
+      : { message: outcome.error, error: outcome.error }),
     sync_latency_ms: sinceMs(began),
   }
 }
@@ -219,7 +219,7 @@ async function fromRow(
     status: row.status,
     model_state: row.model_state,
     ...(result && { result }),
-    ...(row.error !== null && { message: row.error }),
+    ...(row.error !== null && { message: row.error, error: row.error }),
     sync_latency_ms: latencyMs,
   }
 }

@@ -23,13 +23,20 @@ export class DownloadMeter {
     this.#onProgress = onProgress
   }
 
+  /** Counts bytes that are on the disk already. */
   skip(bytes: number): void {
     this.#done += bytes
+    this.#reportInTime()
   }
 
+  /** Counts bytes that have arrived. */
   add(bytes: number): void {
     this.#done += bytes
     this.#fetched += bytes
+    this.#reportInTime()
+  }
+
+  #reportInTime(): void {
     const now = performance.now()
     if (now - this.#reportedAt < 250 && this.#done < this.#total) return
     this.#reportedAt = now
@@ -50,7 +57,7 @@ export class DownloadMeter {
       bytes_downloaded: Math.min(this.#done, this.#total),
       bytes_total: this.#total,
       download_speed_mbps: Math.round((perSecond * 8) / 1e4) / 100,
-      eta_seconds: perSecond > 0 ? Math.round((left / perSecond) * 10) / 10 : null,
+      eta_seconds: left === 0 ? 0 : perSecond > 0 ? Math.round((left / perSecond) * 10) / 10 : null,
       ...(this.#limitedS > 0 && { rate_limited_s: this.#limitedS }),
     })
   }

@@ -115,6 +115,7 @@ describe('inference over HTTP', () => {
     assert.equal(status, 200)
     assert.equal(body.status, 'failed')
     assert.equal(body.message, 'instances[0].age must be a number')
+    assert.equal(body.error, body.message)
     const read = await on.task(body.task_id)
     assert.equal(read.body.error, 'instances[0].age must be a number')
     const entries = await on.api.database.db

@@ -38,7 +38,7 @@ export async function presentTask(
     endpoint_id: row.endpoint_id,
     surface: row.surface,
     status: step && canMoveTask(row.status, step) ? step : row.status,
-    status_detail: live ?? row.status_detail,
+    status_detail: live ?? lastDetail(row),
     model_state: row.model_state,
     result: await presentResult(objects, row),
     error: row.status === 'failed' ? row.error : null,
@@ -47,6 +47,10 @@ export async function presentTask(
     completed_at: row.completed_at?.toISOString() ?? null,
   }
 }
+
+/** The steps of a holder are over with its task; other details, such as that of a cohort, stay. */
+const lastDetail = ({ status, status_detail: detail }: TaskRow): StatusDetail | null =>
+  detail && isTerminalTask(status) && TOLD_BY_LEASE.has(taskStatusOf(detail.status) ?? status) ? null : detail
 
 function liveDetail(
   row: TaskRow,
@@ -59,8 +63,12 @@ function liveDetail(
   const missing = profileId === undefined ? undefined : missingEnvironment({ environments }, profileId)
   switch (model?.state) {
     case 'downloading_model':
-      // Download and installation run at the same time; the download is reported first.
-      if (missing && percent(model) === 100) return installation(row, missing)
+      // Download and installation run at the same time; the download is reported first. Where nothing is left to
+      // download, the node waits for the environment of the server, or of the conversion before it.
+      if (percent(model) === 100 || model.bytes_total === undefined) {
+        const awaited = missing ?? environments.find(({ state }) => state === 'installing')
+        if (awaited) return installation(row, awaited)
+      }
       return { status: 'downloading_model', progress_pct: percent(model), metadata: download(model) }
     case 'loading_model': {
       const status = model.warming_up === true ? 'warming_up' : 'loading_model'
