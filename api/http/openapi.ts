@@ -77,8 +77,9 @@ export function toOpenApi(
     openapi: '3.1.0',
     info: {
       title: 'Hearth',
-      version: VERSION,
-      description: 'Datasets, training, inference on a pool of nodes, and their operation.',
+      // The contract names the version of the interface; the platform has one of its own.
+      version: '0.1.0',
+      description: `Datasets, training, inference on a pool of nodes, and their operation. Served by Hearth ${VERSION}; the version above is that of the interface.`,
     },
     servers: [{ url: '/' }],
     paths,

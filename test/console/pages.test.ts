@@ -175,7 +175,7 @@ describe('pages of the console', function () {
     await tab.page.getByLabel(/^Operations key/).fill(OPERATIONS_KEY)
     await tab.page.getByRole('button', { name: 'Open' }).click()
 
-    await tab.page.getByText('Off: work is admitted').waitFor()
+    await tab.page.getByText('Normal operation').waitFor()
     assert.deepEqual(tab.faults, [])
   })
   it('says what to paste for an agent, which then lists its tools', async () => {

@@ -252,8 +252,9 @@ describe('the console of a platform', function () {
   it('stops new work by the kill switch, names it on the overview, and takes it back', async () => {
     await goTo('Kill switch')
     await tab.page.getByLabel(/^Reason/).fill('a walk through the console')
-    await press('Refuse new work')
-    await tab.page.getByText('On: no new work is admitted').waitFor()
+    await press('Stop all new work…')
+    await press('Stop all new work for every account')
+    await tab.page.getByText('All new work is blocked').waitFor()
     await look('kill-switch')
     await goTo('Overview')
     await tab.page.getByRole('region', { name: 'Needs attention' }).getByText('kill switch').first().waitFor()
@@ -268,8 +269,8 @@ describe('the console of a platform', function () {
 
     await goTo('Kill switch')
     await tab.page.getByLabel(/^Reason/).fill('the walk goes on')
-    await press('Admit work again')
-    await tab.page.getByText('Off: work is admitted').waitFor()
+    await press('Resume')
+    await tab.page.getByText('Normal operation').waitFor()
     await goTo('Runs')
     await tab.page.getByRole('link', { name: 'houses' }).click()
     await press('Run again')

@@ -23,7 +23,7 @@ export async function gatewayAwayFor(calls: number, routes: RegExp) {
   await new Promise((resolve) => server.once('listening', resolve))
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const answers: Record<string, object> = {
-    claim: { lease_token: randomUUID(), model_key: 'a-tool', input_url: INPUT_URL },
+    claim: { lease_token: randomUUID(), model_key: 'tool:a', input_url: INPUT_URL },
     input: { text: 'hi' },
     complete: { state: 'completed' },
     fail: { state: 'failed' },
