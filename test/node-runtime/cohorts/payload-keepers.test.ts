@@ -183,7 +183,8 @@ describe('payloads that a node keeps for later stages', () => {
       encoding: 'safetensors',
     })
     assert.equal((await takes('session')).body.agreed.mode, 'session')
-    const meeting = async () => (await consumer.call('rendezvous', { role: 'consumer' })).body
+    const meeting = async () =>
+      (await consumer.call('rendezvous', { role: 'consumer', local_keys: await edges.localKeys() })).body
     await until(async () => (await meeting()).candidates?.length > 0)
     const { candidates, spki_sha256: spkiSha256, ticket } = await meeting()
     const at = { edgeId, attempt: 1 }
