@@ -144,7 +144,7 @@ describe('the memory of request bodies', () => {
     assert.equal(status, 200)
     const stranger = begin('', { sent: MIB, path: 'take-of-node' })
 
-    await until(() => stranger.answer.text.startsWith('HTTP/1.1 401'))
+    await until(() => stranger.answer.text.startsWith('HTTP/1.1 422'))
     await leave([stranger.socket])
   })
 

@@ -80,8 +80,12 @@ describe('claims of jobs (10.10)', () => {
 
   it('needs a signature', async () => {
     const jobId = await newJob()
-    const { status } = await on.api.call('POST', `/api/v1/jobs/${jobId}/claim`, { key: on.key, body: {} })
-    assert.equal(status, 401)
+    const { status, body } = await on.api.call('POST', `/api/v1/jobs/${jobId}/claim`, {
+      key: on.key,
+      body: {},
+    })
+    assert.equal(status, 422)
+    assert.match(body.detail[0].loc.join('.'), /^header\.x-(?:node|account)-/)
   })
 
   it('starts a node that takes over at the newest checkpoint', async () => {
