@@ -48,7 +48,7 @@ describe('requests as other clients write them', () => {
 
   it('are served when they name the whole address, as to a proxy', async () => {
     assert.equal((await send([`GET ${api.baseUrl}${HEALTH} HTTP/1.1`, 'host: x'])).status, 200)
-    assert.equal((await send(['GET http://x HTTP/1.1', 'host: x'])).status, 404)
+    assert.equal((await send(['GET http://x HTTP/1.1', 'host: x'])).status, 302)
   })
 
   it('are told how long their connection is kept', async () => {

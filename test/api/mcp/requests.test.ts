@@ -169,7 +169,7 @@ describe('requests to /mcp', () => {
 
   it('name one fault of a large call, however many it has', async () => {
     await using mcp = await connectMcp(api, key)
-    const unknown = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`member_${i}`, i]))
+    const unknown = Object.fromEntries(Array.from({ length: 1_900 }, (_, i) => [`member_${i}`, i]))
 
     const { isError, text } = await mcp.call('list_endpoints', unknown)
 
