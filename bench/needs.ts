@@ -10,7 +10,7 @@ const SOURCES: Readonly<Record<string, string>> = {
 }
 
 /** Ends the bench with status 2 if this machine lacks a program, before anything has been started. */
-export function needPrograms(...names: (keyof typeof SOURCES & string)[]): void {
+export function needPrograms(...names: string[]): void {
   const missing = names.filter((name) => !isOnPath(name))
   if (missing.length === 0) return
   for (const name of missing) console.error(`This bench needs ${name}. Get it from ${SOURCES[name]}.`)

@@ -189,7 +189,7 @@ export class ProcessDriver {
   #groups: Promise<ControlGroups | undefined> | undefined
 
   /** `python` runs the launcher; it is resolved when the first child is started. */
-  constructor({ stateDir, python, groups = ControlGroups.open }: ProcessDriverOptions) {
+  constructor({ stateDir, python, groups = () => ControlGroups.open() }: ProcessDriverOptions) {
     this.#stateDir = stateDir
     this.#openGroups = groups
     this.#pidDir = join(stateDir, 'pids')

@@ -40,7 +40,7 @@ const health = async (api: TestApi) => (await api.call('GET', `${BUILDER}/health
 async function attention(api: TestApi): Promise<string[]> {
   const { body } = await api.call('GET', '/api/v1/admin/overview', { key: OPERATIONS_KEY })
   return body.attention.map(
-    ({ kind, subjects }: { kind: string; subjects: string[] }) => `${kind} ${subjects}`,
+    ({ kind, subjects }: { kind: string; subjects: string[] }) => `${kind} ${subjects.join()}`,
   )
 }
 
