@@ -65,6 +65,6 @@ describe('deprecated endpoints, as agents see them', () => {
     await deprecate(second.body.name)
     const third = await register(id)
     assert.equal(third.isError, true)
-    assert.match(third.text, /^The names churn and churn-\w{8}, .* are taken .*; give a name\.$/)
+    assert.match(third.text, /^The names churn and churn-\w{8}, .* are not available; give a name\.$/)
   })
 })
