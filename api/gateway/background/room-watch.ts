@@ -1,5 +1,6 @@
-import { type Kysely, sql } from 'kysely'
+import type { Kysely } from 'kysely'
 import { isDatabaseFull } from '../../../db/errors.ts'
+import { refusesWrites } from '../../../db/repositories/platform/room.ts'
 import type { Database } from '../../../db/tables.ts'
 import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
 import type { ObjectStore, StoreRoom } from '../../../platform/object-store/store.ts'
@@ -7,8 +8,6 @@ import type { StorageHealth } from '../../../schemas/health.ts'
 
 /** How long a refused write counts where the store does not report its room. */
 const NOTED_MS = 30_000
-/** More than a database that still has room takes from the free space of its files. */
-const PROBE_BYTES = 1024 * 1024
 
 /** The state of the two systems that store data, with the room of the object store's disk if it is known. */
 export interface Storage extends StorageHealth {
@@ -40,7 +39,7 @@ export class RoomWatch {
 
   async read(): Promise<Storage> {
     const room = await this.#objects.room().catch(() => undefined)
-    if (this.#isDatabaseFull) this.#isDatabaseFull = await this.#refusesWrites()
+    if (this.#isDatabaseFull) this.#isDatabaseFull = await refusesWrites(this.#db)
     const isObjectsFull = room
       ? room.freeBytes <= room.reserveBytes
       : performance.now() - this.#objectsFullAt < NOTED_MS
@@ -48,20 +47,6 @@ export class RoomWatch {
       room,
       objects: isObjectsFull ? 'full' : 'ok',
       database: this.#isDatabaseFull ? 'full' : 'ok',
-    }
-  }
-
-  /** Writes a table of its own and drops it; any other failure than a full disk says nothing of its room. */
-  async #refusesWrites(): Promise<boolean> {
-    try {
-      await this.#db.transaction().execute(async (trx) => {
-        await sql`create temporary table room_probe (bytes bytea) on commit drop`.execute(trx)
-        await sql`alter table room_probe alter column bytes set storage external`.execute(trx)
-        await sql`insert into room_probe values (${Buffer.alloc(PROBE_BYTES)})`.execute(trx)
-      })
-      return false
-    } catch (err) {
-      return isDatabaseFull(err)
     }
   }
 }

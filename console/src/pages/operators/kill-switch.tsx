@@ -64,7 +64,7 @@ function KillSwitchPanel() {
               Resume
             </Button>
           ) : (
-            <Button type="submit" color="red.9" variant={isSure ? 'filled' : 'outline'}>
+            <Button type="submit" color="red.9">
               {isSure ? 'Stop all new work for every account' : 'Stop all new work…'}
             </Button>
           )}
