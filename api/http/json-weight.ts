@@ -53,7 +53,7 @@ const SLOTS = 1 << 16
 const hashes = new Int32Array(SLOTS)
 const stamps = new Uint32Array(SLOTS)
 let stamp = 0
-/** Random, so that nobody can write distinct names with equal hashes. */
+/** Random, so that no client can write distinct names with equal hashes. */
 const SEED = randomBytes(4).readInt32LE()
 
 /**

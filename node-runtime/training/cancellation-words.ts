@@ -1,4 +1,4 @@
-/** The words for reasons of Temporal to end an activity that nobody cancelled. */
+/** Messages for the reasons why Temporal ends an activity that no caller cancelled. */
 const REASONS: Readonly<Record<string, string>> = {
   TIMED_OUT: 'it was not heard from in time',
   NOT_FOUND: 'it is not expected any more',

@@ -37,7 +37,7 @@ interface Following {
   ended: AbortSignal
 }
 
-/** Sends what is told of a run until it has ended, the client leaves, its key ends or the gateway stops; only the first sends `done`. */
+/** Sends the news of a run until it has ended, the client leaves, its key ends or the gateway stops; only the first sends `done`. */
 export async function followRun(services: Services, following: Following): Promise<void> {
   const { db, now, stopping } = services
   const { accountId, runId, types, watch, res, ended } = following
