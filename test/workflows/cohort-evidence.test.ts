@@ -235,7 +235,12 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
       assert.ok(['inline', 'direct', 'relay'].includes(transport), transport)
     }
     assert.ok(new Set(labels).size > 1)
-    assert.ok(agreeing / sample.length >= run.score, `${agreeing} of ${sample.length}, ${run.score}`)
+    // The score is of other texts, so this sample may lie two standard errors below it.
+    const error = Math.sqrt((run.score * (1 - run.score)) / sample.length)
+    assert.ok(
+      agreeing / sample.length >= run.score - 2 * error,
+      `${agreeing} of ${sample.length}, ${run.score}`,
+    )
   })
 
   it('refuses those of an encoder that nobody has trained', async () => {
