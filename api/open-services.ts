@@ -17,6 +17,7 @@ import { unusable } from '../platform/reason.ts'
 import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { openTemporal } from '../platform/temporal.ts'
+import { Planner } from './cohorts/planner/planner.ts'
 import { DeletedModels } from './gateway/background/deleted-models.ts'
 import { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import { Followers } from './gateway/background/followers.ts'
@@ -147,6 +148,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     estimates: new Estimates(db),
     schemaChecks,
     inputChecks: new InputChecks(schemaChecks),
+    planner: stack.use(new Planner()),
     longAnswers: new LongAnswers(),
     journal,
     taskWaiters,

@@ -12,6 +12,7 @@ import type { NodeCredentials } from '../platform/node-credentials.ts'
 import type { ObjectStore } from '../platform/object-store/store.ts'
 import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import type { SecretBox } from '../platform/secret-box.ts'
+import type { Planner } from './cohorts/planner/planner.ts'
 import type { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import type { Followers } from './gateway/background/followers.ts'
 import type { GatewayLease } from './gateway/background/gateway-lease.ts'
@@ -91,6 +92,8 @@ export interface Services {
   readonly schemaChecks: SchemaChecks
   /** Validates inputs of inference, mostly without a child process. */
   readonly inputChecks: InputChecks
+  /** Plans graphs of models, large ones in a thread. */
+  readonly planner: Pick<Planner, 'order' | 'plan'>
   /** Builds the long responses of an account one after another. */
   readonly longAnswers: LongAnswers
   /** Writes the rows of warm inference, many to a transaction. */

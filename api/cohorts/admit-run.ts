@@ -31,16 +31,20 @@ interface Admission {
   userId: string
   body: RunRequest
   now: Date
+  signal: AbortSignal
 }
 
 /** Writes a cohort with its task, its stages, its holds and the start of its workflow, in the transaction of its request. */
 export async function admitRun(
-  { trx, objects }: { trx: Transaction<Database>; objects: Services['objects'] },
+  { trx, objects, planner }: { trx: Transaction<Database> } & Pick<Services, 'objects' | 'planner'>,
   admission: Admission,
 ): Promise<CohortAccepted> {
-  const { accountId, body, now } = admission
+  const { accountId, body, now, signal } = admission
   const { request, earlier } = await requestOf(trx, admission)
-  const planned = await planRequest(trx, { accountId, request, place: ['body', 'plan'], now })
+  const planned = await planRequest(
+    { db: trx, planner },
+    { accountId, request, place: ['body', 'plan'], now, signal },
+  )
   const { graph, plan, models } = planned
   if (!plan.feasible) {
     const message = `this graph cannot run now: ${plan.reasons[0]?.message}`

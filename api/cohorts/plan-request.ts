@@ -5,11 +5,12 @@ import { visibleNames } from '../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../db/tables.ts'
 import { type Graph, graphOf } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
-import { planGraph } from '../../domain/cohorts/plan-graph.ts'
+import type { OrderInput } from '../../domain/cohorts/objective.ts'
 import { issuesOf } from '../../domain/cohorts/request-issues.ts'
 import { invalidFor } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
+import type { Services } from '../services.ts'
 
 /** A plan may be run for ten minutes; nodes and prices change. */
 const LIFETIME_MS = 10 * 60_000
@@ -25,21 +26,26 @@ export interface PlannedRequest {
   handOvers: ReadonlyMap<string, HandOver>
 }
 
+interface PlanSubject {
+  accountId: string
+  request: PlanRequest
+  place?: string[]
+  now: Date
+  signal: AbortSignal
+}
+
 /** Plans a request for an account; throws a 422 for faults of its shape, which names them by where the graph is. */
 export async function planRequest(
-  db: Kysely<Database>,
-  {
-    accountId,
-    request,
-    place,
-    now,
-  }: { accountId: string; request: PlanRequest; place?: string[]; now: Date },
+  { db, planner }: { db: Kysely<Database>; planner: Services['planner'] },
+  { request, place, now, ...owner }: PlanSubject,
 ): Promise<PlannedRequest> {
   const issues = issuesOf(request, place)
   if (issues.length > 0) throw invalidFor(issues)
   const asked = graphOf(request)
-  const input = await readPlanInput(db, { graph: asked, accountId, now })
-  const planned = planGraph(input)
+  const { accountId } = owner
+  const order = (input: OrderInput) => planner.order(input, owner)
+  const { stageModels, ...input } = await readPlanInput(db, { graph: asked, accountId, now, order })
+  const planned = await planner.plan(input, owner)
   const placed = planned.stages.flatMap(({ node_id }) => node_id ?? [])
   const names = await visibleNames(db, accountId, [...new Set(placed)])
   const stages = planned.stages.map((stage) => ({
@@ -51,7 +57,7 @@ export async function planRequest(
     asked,
     graph: input.graph,
     plan: { plan_id: newId(), expires_at, ...planned, stages },
-    models: input.stageModels,
+    models: stageModels,
     handOvers: input.handOvers,
   }
 }

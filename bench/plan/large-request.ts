@@ -85,7 +85,7 @@ export function largeRequest(
     handOvers,
     nodes,
     nodeNames: new Map(),
-    rateOf: () => undefined,
+    rates: new Map(),
     reasons: [],
     now: new Date(0),
   }

@@ -30,7 +30,8 @@ export interface StageCosts {
   excluded: Map<string, number>
 }
 
-interface Wanted {
+/** What a caller asks of the nodes. */
+export interface Wanted {
   accountId: string
   hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'
   nodeAccounts?: 'own' | 'any'

@@ -1,10 +1,22 @@
-import type { StageModel } from './costs.ts'
+import type { NodeSnapshot } from '../placement/node-snapshot.ts'
+import { costsOf, isAble, type StageModel, type Wanted } from './costs.ts'
 import type { Graph, GraphStage } from './graph.ts'
 
 interface Candidates {
   models: ReadonlyMap<string, StageModel>
   fallbacks: ReadonlyMap<string, readonly (StageModel & { ref: string })[]>
 }
+
+/** Everything that the order of a graph's endpoints depends on. It can be copied to a thread. */
+export interface OrderInput extends Candidates {
+  graph: Graph
+  nodes: readonly NodeSnapshot[]
+  wanted: Wanted
+}
+
+/** Returns the graph with the cheapest endpoint of each stage first that some node can run now. */
+export const cheapestAble = ({ graph, nodes, wanted, ...candidates }: OrderInput): Graph =>
+  cheapestFirst(graph, candidates, (stage, model) => isAble(costsOf(stage, model, nodes, wanted)))
 
 /**
  * Returns a graph for the objective `cost`: each stage begins with the cheapest of its endpoint and its fallbacks, and falls

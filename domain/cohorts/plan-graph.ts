@@ -10,8 +10,17 @@ import { costMicro, MICRO, overLimits, shortTimeouts } from './plan-limits.ts'
 import { type Planned, planSchedule } from './planner/plan-schedule.ts'
 import type { PlannerEdge, PlannerProblem } from './planner/problem.ts'
 import { impossibleSessions } from './sessions.ts'
-import { costOfWay, type EdgeCost, expectedBytes, type RateOf, timesOf, waysOf } from './transfers.ts'
+import {
+  costOfWay,
+  type EdgeCost,
+  expectedBytes,
+  type PairRates,
+  rateIn,
+  timesOf,
+  waysOf,
+} from './transfers.ts'
 
+/** What a plan depends on. It can be copied to a thread. */
 export interface PlanInput {
   graph: Graph
   accountId: string
@@ -24,7 +33,7 @@ export interface PlanInput {
   nodes: readonly NodeSnapshot[]
   /** The names of those that stages name and that the account may see, connected or not. */
   nodeNames: ReadonlyMap<string, string>
-  rateOf: RateOf
+  rates: PairRates
   /** What is known to be wrong with the graph already. */
   reasons: readonly PlanReason[]
   now: Date
@@ -169,10 +178,11 @@ const nothingTogether = ({ graph: { constraints, stages }, nodes }: PlanInput): 
     : { code: 'memory', message: 'each stage fits on a node, but not all of them together' }
 
 function problemOf(
-  { graph, models, nodes, handOvers, rateOf }: PlanInput,
+  { graph, models, nodes, handOvers, rates }: PlanInput,
   costs: readonly StageCosts[],
   { ways, index }: Pick<Shown, 'ways' | 'index'>,
 ): PlannerProblem {
+  const rateOf = rateIn(rates)
   const keys = [...new Set([...models.values()].map(({ model_key }) => model_key))]
   const names = nodes.map(({ node_id }) => node_id)
   const edges = graph.edges.filter(({ from }) => from.stage_id !== RUN_INPUT)
@@ -288,7 +298,8 @@ function arrivalOn(
   i: number,
   node: number,
 ): number {
-  const { graph, nodes, rateOf } = input
+  const { graph, nodes } = input
+  const rateOf = rateIn(input.rates)
   const { schedule } = planned
   let arrival = 0
   for (const edge of incoming.get(graph.stages[i]!.stage_id) ?? []) {
@@ -330,7 +341,8 @@ function slackOf(
   { planned: { schedule }, ways, index, outgoing }: Shown,
   i: number,
 ): number {
-  const { graph, nodes, rateOf } = input
+  const { graph, nodes } = input
+  const rateOf = rateIn(input.rates)
   let latest = schedule.makespanMs
   for (const edge of outgoing.get(graph.stages[i]!.stage_id) ?? []) {
     const consumer = index.get(edge.to.stage_id)!
@@ -343,7 +355,7 @@ function slackOf(
 }
 
 function presentEdge(
-  { graph, nodes, handOvers, rateOf }: PlanInput,
+  { graph, nodes, handOvers, rates }: PlanInput,
   edge: GraphEdge,
   ways: readonly Transport[],
   shown: Shown | undefined,
@@ -357,7 +369,7 @@ function presentEdge(
   const [from, to] = [nodeOf(edge.from.stage_id), nodeOf(edge.to.stage_id)]
   const isInput = edge.from.stage_id === RUN_INPUT
   const cost: EdgeCost | undefined =
-    from !== undefined && to !== undefined ? costOfWay(ways, bytes, [from, to], rateOf) : undefined
+    from !== undefined && to !== undefined ? costOfWay(ways, bytes, [from, to], rateIn(rates)) : undefined
   return {
     edge_id: edge.edge_id,
     from: edge.from,

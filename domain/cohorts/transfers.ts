@@ -25,6 +25,13 @@ const MB = 1e6
 
 /** Returns the measured rate between two nodes in MB per second; undefined without samples. */
 export type RateOf = (fromNode: string, toNode: string) => number | undefined
+/** Measured rates in MB per second, by producer and then by consumer. */
+export type PairRates = ReadonlyMap<string, ReadonlyMap<string, number>>
+
+export const rateIn =
+  (rates: PairRates): RateOf =>
+  (from, to) =>
+    rates.get(from)?.get(to)
 
 export interface EdgeCost {
   transport: Transport

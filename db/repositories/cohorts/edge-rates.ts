@@ -1,6 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { EDGE_SECONDS } from '../../../domain/cohorts/edges/deadlines.ts'
-import type { RateOf } from '../../../domain/cohorts/transfers.ts'
+import type { PairRates } from '../../../domain/cohorts/transfers.ts'
 import type { Database } from '../../tables.ts'
 
 export interface NodePair {
@@ -66,7 +66,7 @@ export async function recordRate(
 }
 
 /** Returns the mean rates that were measured between these nodes. */
-export async function readRates(db: Kysely<Database>, nodeIds: readonly string[]): Promise<RateOf> {
+export async function readRates(db: Kysely<Database>, nodeIds: readonly string[]): Promise<PairRates> {
   const among = sql<string>`any(${nodeIds}::uuid[])`
   const rows = await db
     .selectFrom('edge_rate')
@@ -82,5 +82,5 @@ export async function readRates(db: Kysely<Database>, nodeIds: readonly string[]
     if (known) known.set(to, rate)
     else rates.set(from, new Map([[to, rate]]))
   }
-  return (from, to) => rates.get(from)?.get(to)
+  return rates
 }

@@ -1,9 +1,8 @@
 import type { Kysely } from 'kysely'
-import { costsOf, isAble } from '../../../domain/cohorts/costs.ts'
 import { faultsOf, type Graph } from '../../../domain/cohorts/graph.ts'
 import { unfitFallbacks, unknownInputs } from '../../../domain/cohorts/known-inputs.ts'
 import { unknownOutputs } from '../../../domain/cohorts/known-outputs.ts'
-import { cheapestFirst } from '../../../domain/cohorts/objective.ts'
+import { cheapestAble, type OrderInput } from '../../../domain/cohorts/objective.ts'
 import { LATER, operationsOf, severalSpaces, unmadeKinds } from '../../../domain/cohorts/operations.ts'
 import type { PlanInput } from '../../../domain/cohorts/plan-graph.ts'
 import { isByValue } from '../../../domain/cohorts/values.ts'
@@ -12,11 +11,19 @@ import type { Database } from '../../tables.ts'
 import { readSnapshots, visibleNames } from '../nodes/loads.ts'
 import { readRates } from './edge-rates.ts'
 import { readHandOvers } from './hand-overs.ts'
-import { readStageModels, type StageModels } from './stage-models.ts'
+import { type FallbackModel, readStageModels, type StageModels } from './stage-models.ts'
 
 /** Everything that a plan of a graph depends on, as it is now. */
 export interface ReadPlanInput extends PlanInput {
   stageModels: StageModels
+}
+
+interface PlanSubject {
+  graph: Graph
+  accountId: string
+  now: Date
+  /** Puts the endpoints of each stage in order for the objective `cost`. */
+  order?: (input: OrderInput) => Graph | Promise<Graph>
 }
 
 /**
@@ -25,7 +32,7 @@ export interface ReadPlanInput extends PlanInput {
  */
 export async function readPlanInput(
   db: Kysely<Database>,
-  { graph: asked, accountId, now }: { graph: Graph; accountId: string; now: Date },
+  { graph: asked, accountId, now, order = cheapestAble }: PlanSubject,
 ): Promise<ReadPlanInput> {
   const read = await readStageModels(db, asked, accountId)
   const nodes = await readSnapshots(db)
@@ -33,7 +40,7 @@ export async function readPlanInput(
   const isCheapest = objective === 'cost'
   const wanted = { accountId, nodeAccounts, hardware, now: now.getTime() }
   const graph = isCheapest
-    ? cheapestFirst(asked, read, (stage, model) => isAble(costsOf(stage, model, nodes, wanted)))
+    ? await order({ graph: asked, models: read.models, fallbacks: modelsOf(read), nodes, wanted })
     : asked
   const stageModels = isCheapest ? await readStageModels(db, graph, accountId) : read
   const { handOvers, reasons } = await readHandOvers(db, graph, stageModels)
@@ -45,12 +52,12 @@ export async function readPlanInput(
     graph,
     accountId,
     models: stageModels.models,
-    fallbacks: stageModels.fallbacks,
+    fallbacks: pricesOf(stageModels),
     stageModels,
     handOvers,
     nodes,
     nodeNames: await visibleNames(db, accountId, [...new Set(named)]),
-    rateOf: isDirect ? await readRates(db, ids) : () => undefined,
+    rates: isDirect ? await readRates(db, ids) : new Map(),
     reasons: [
       ...faultsOf(graph),
       ...stageModels.reasons,
@@ -65,6 +72,20 @@ export async function readPlanInput(
     now,
   }
 }
+
+/** The fallbacks without their schemas, which would be large to copy to a thread. */
+const modelsOf = ({ fallbacks }: StageModels): OrderInput['fallbacks'] => {
+  const bare = (fallback: FallbackModel) => {
+    const { input_schema: _, ...model } = fallback
+    return model
+  }
+  return new Map([...fallbacks].map(([id, models]) => [id, models.map(bare)] as const))
+}
+
+const pricesOf = ({ fallbacks }: StageModels): NonNullable<PlanInput['fallbacks']> =>
+  new Map(
+    [...fallbacks].map(([id, models]) => [id, models.map(({ price_micro }) => ({ price_micro }))] as const),
+  )
 
 /** Reasons for operations that the servers of the models, or of their fallbacks, do not have. */
 const unsupported = ({ stages }: Graph, { models, fallbacks }: StageModels): PlanReason[] =>

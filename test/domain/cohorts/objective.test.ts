@@ -82,7 +82,7 @@ describe('the objective cost', () => {
       handOvers: new Map(),
       nodes,
       nodeNames: new Map(),
-      rateOf: () => undefined,
+      rates: new Map(),
       reasons: [],
       now: new Date(),
     })

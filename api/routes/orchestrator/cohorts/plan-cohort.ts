@@ -8,7 +8,7 @@ import { route } from '../../../http/route.ts'
 /** A plan is valid for ten minutes, so this is three a second. */
 const MAX_PLANS = 2_000
 const RETRY_AFTER_S = 60
-/** Planning holds the gateway's only thread for up to 100 ms, so an account may spend a tenth of it on its plans. */
+/** A large plan occupies a processor for up to half a second, so an account may use a tenth of one for its plans. */
 const REST_FACTOR = 9
 /** The duration includes waits for the database, which hold no thread. */
 const MAX_REST_MS = 500
@@ -25,12 +25,12 @@ export const planCohort = route({
   success: { status: 200, schema: Plan },
 
   async handler({ caller: { accountId }, body, signal }, services) {
-    const { db, now, longAnswers } = services
+    const { db, now, longAnswers, planner } = services
     using turn = await longAnswers.take(accountId, signal)
     if (!(await planRepository.hasRoomForPlan(db, accountId, MAX_PLANS))) throw tooManyPlans()
     const began = performance.now()
     await ensureSpacesOf(services, body)
-    const { plan } = await planRequest(db, { accountId, request: body, now: now() })
+    const { plan } = await planRequest({ db, planner }, { accountId, request: body, now: now(), signal })
     await planRepository.insertPlan(db, accountId, body, plan)
     turn.restForMs(Math.min(MAX_REST_MS, (performance.now() - began) * REST_FACTOR))
     return plan

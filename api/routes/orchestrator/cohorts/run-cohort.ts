@@ -31,10 +31,13 @@ export const runCohort = route({
     if (body.plan) await ensureSpacesOf(services, body.plan)
   },
 
-  async handler({ caller: { accountId, keyId }, headers, body, trx, afterCommit }, { now, outbox, objects }) {
+  async handler(
+    { caller: { accountId, keyId }, headers, body, trx, afterCommit, signal },
+    { now, outbox, objects, planner },
+  ) {
     const accepted = await admitRun(
-      { trx, objects },
-      { accountId, keyId, userId: headers['x-user-id'], body, now: now() },
+      { trx, objects, planner },
+      { accountId, keyId, userId: headers['x-user-id'], body, now: now(), signal },
     )
     afterCommit(() => outbox.poke())
     return accepted
