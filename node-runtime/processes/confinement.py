@@ -12,6 +12,8 @@ import resource
 import socket
 import struct
 
+from call_filter import AUDIT, filter_sockets
+
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_RDONLY = 442, -100, 0x8000, 1
@@ -56,7 +58,7 @@ def confine(order):
     """Applies `order` and returns the measures in force; process-driver.ts describes its fields."""
     global libc
     set_limits(order)
-    held = {"network": "none", "files": "none", "mounts": "none", "privileges": "none"}
+    held = {"network": "none", "files": "none", "mounts": "none", "privileges": "none", "calls": "none"}
     if platform.system() != "Linux":
         return held
     libc = ctypes.CDLL(None, use_errno=True)
@@ -67,6 +69,8 @@ def confine(order):
             held["mounts"] = "read_only"
     if attempt(drop_privileges):
         held["privileges"] = "dropped"
+    if platform.machine() in AUDIT and attempt(filter_sockets):
+        held["calls"] = "filtered"
     version = landlock_version()
     if version and attempt(restrict, order, version, held["mounts"] == "read_only"):
         held["files"] = "landlock"

@@ -35,6 +35,8 @@ export interface Held {
   files: 'landlock' | 'none'
   mounts: 'read_only' | 'none'
   privileges: 'dropped' | 'none'
+  /** `filtered`: seccomp refuses AF_VSOCK sockets, which ignore network namespaces, and io_uring, which opens sockets too. */
+  calls: 'filtered' | 'none'
 }
 
 export interface Order {

@@ -14,7 +14,7 @@ const NETWORK = {
 } as const
 
 /** Describes the isolation of this node's processes. */
-export function processIsolation({ network, files, mounts, privileges }: Held): Isolation {
+export function processIsolation({ network, files, mounts, privileges, calls }: Held): Isolation {
   const isLinux = process.platform === 'linux'
   const isReadOnly = mounts === 'read_only' ? '; everything else is mounted read-only' : ''
   return {
@@ -22,7 +22,10 @@ export function processIsolation({ network, files, mounts, privileges }: Held): 
       enforced: isLinux,
       by: isLinux ? `${WATCHED}, and RLIMIT_DATA behind it` : 'not enforced: memory is watched on Linux only',
     },
-    network: { enforced: network === 'namespace', by: NETWORK[network] },
+    network: {
+      enforced: network === 'namespace',
+      by: `${NETWORK[network]}${calls === 'filtered' ? '; no vsock sockets (seccomp)' : ''}`,
+    },
     files: { enforced: files === 'landlock', by: `${FILES[files]}${isReadOnly}` },
     privileges: {
       enforced: privileges === 'dropped',

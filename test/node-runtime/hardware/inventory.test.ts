@@ -28,6 +28,7 @@ const held = async (): Promise<Held> => ({
   files: 'landlock',
   mounts: 'none',
   privileges: 'dropped',
+  calls: 'none',
 })
 
 describe('inventory', () => {

@@ -74,6 +74,22 @@ describe('what a child of a node is kept from', function () {
     skip(test, measure)
   }
 
+  it('is AF_VSOCK sockets and io_uring, which ignore network namespaces', async function () {
+    await needs(this, 'privileges')
+    const socket = (...args: (number | string)[]) => `socket.socket(${args.join(', ')}).close()`
+    const call = (number: number) =>
+      `[(lambda c: (c.syscall(${number}, 8, None, 0, 0, None, 0), __import__('ctypes').get_errno()))(__import__('ctypes').CDLL(None, use_errno=True))]`
+
+    // Datagrams and streams, with and without SOCK_CLOEXEC, and a family in the lower half of a larger argument.
+    assert.deepEqual(
+      await tried([socket(40, 1), socket(40, 2), socket(40, 1, 0), socket(40, '1 | socket.SOCK_CLOEXEC')]),
+      Array.from({ length: 4 }, () => 'PermissionError'),
+    )
+    assert.deepEqual(await tried([425, 426].map(call)), ['[(-1, 1)]', '[(-1, 1)]'])
+    // What libraries use: Unix sockets, IPv4, IPv6 and netlink.
+    assert.deepEqual(await tried([1, 2, 10, 16].map((family) => socket(family, 2))), ['None', 'None', 'None', 'None'])
+  })
+
   it('is the environment of the node, but for what drives the machine', async () => {
     const secrets = {
       HEARTH_NODE_TOKEN: 'x',

@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
+import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
 import { until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { requireEngine } from '../../support/servers/container-engine.ts'
@@ -57,6 +58,10 @@ describe('a node that is killed during a tool', function () {
     await until(() => atWork('as-process').length === 0, STARTED_MS)
     const mounts = readFileSync('/proc/self/mounts', 'utf8')
     assert.ok(!mounts.includes(folder.path))
+    // The groups of the run are empty, and go at the next start of a node.
+    const driver = new ProcessDriver({ stateDir: join(folder.path, 'node'), python: async () => 'python3' })
+    await driver.reap()
+    assert.equal((await (await driver.groups())?.reap()) ?? 0, 0)
   })
 
   it('leaves a container that the next start removes', async function () {
