@@ -49,10 +49,13 @@ export class ControlGroups {
     this.#places = places
   }
 
-  /** Tries to make a group in each hierarchy; undefined where that of memory, the one that matters, allows none. */
-  static async open(): Promise<ControlGroups | undefined> {
+  /**
+   * Tries to create a group in each hierarchy that `proc` lists; undefined where the one of memory, which matters most,
+   * allows none.
+   */
+  static async open({ proc = '/proc/self' } = {}): Promise<ControlGroups | undefined> {
     if (process.platform !== 'linux') return undefined
-    const places = (await placesV2()) ?? (await placesV1())
+    const places = (await placesV2(proc)) ?? (await placesV1(proc))
     return places && new ControlGroups(places)
   }
 
@@ -157,8 +160,8 @@ interface Mount {
   options: string[]
 }
 
-async function mounts(): Promise<Mount[]> {
-  const text = await readFile('/proc/self/mountinfo', 'utf8').catch(() => '')
+async function mounts(proc: string): Promise<Mount[]> {
+  const text = await readFile(join(proc, 'mountinfo'), 'utf8').catch(() => '')
   return text.split('\n').flatMap((line) => {
     const [before = '', after = ''] = line.split(' - ')
     const [, , , root = '', folder = ''] = before.split(' ')
@@ -168,8 +171,8 @@ async function mounts(): Promise<Mount[]> {
 }
 
 /** Returns the path of this process's group in a hierarchy. */
-async function ownPath(controller: string): Promise<string | undefined> {
-  const text = await readFile('/proc/self/cgroup', 'utf8').catch(() => '')
+async function ownPath(proc: string, controller: string): Promise<string | undefined> {
+  const text = await readFile(join(proc, 'cgroup'), 'utf8').catch(() => '')
   const line = text.split('\n').find((one) => (one.split(':')[1] ?? '').split(',').includes(controller))
   return line?.split(':').slice(2).join(':')
 }
@@ -180,12 +183,12 @@ function folderOf({ root, folder }: Mount, path: string): string {
   return path.startsWith(root) ? join(folder, path.slice(root.length)) : folder
 }
 
-async function placesV1(): Promise<GroupPlaces | undefined> {
-  const all = await mounts()
+async function placesV1(proc: string): Promise<GroupPlaces | undefined> {
+  const all = await mounts(proc)
   const folders = new Map<Controller, string>()
   for (const controller of CONTROLLERS) {
     const mount = all.find(({ kind, options }) => kind === 'cgroup' && options.includes(controller))
-    const path = await ownPath(controller)
+    const path = await ownPath(proc, controller)
     if (!mount || path === undefined) continue
     const base = folderOf(mount, path)
     if (await canMakeGroups(base, controller === 'memory' ? 'memory.limit_in_bytes' : 'cgroup.procs'))
@@ -194,9 +197,9 @@ async function placesV1(): Promise<GroupPlaces | undefined> {
   return folders.has('memory') ? { version: 1, folders } : undefined
 }
 
-async function placesV2(): Promise<GroupPlaces | undefined> {
-  const mount = (await mounts()).find(({ kind }) => kind === 'cgroup2')
-  const path = await ownPath('')
+async function placesV2(proc: string): Promise<GroupPlaces | undefined> {
+  const mount = (await mounts(proc)).find(({ kind }) => kind === 'cgroup2')
+  const path = await ownPath(proc, '')
   if (!mount || path === undefined) return undefined
   const own = folderOf(mount, path)
   for (const base of basesV2(own, path)) {
