@@ -87,7 +87,12 @@ describe('what a child of a node is kept from', function () {
     )
     assert.deepEqual(await tried([425, 426].map(call)), ['[(-1, 1)]', '[(-1, 1)]'])
     // What libraries use: Unix sockets, IPv4, IPv6 and netlink.
-    assert.deepEqual(await tried([1, 2, 10, 16].map((family) => socket(family, 2))), ['None', 'None', 'None', 'None'])
+    assert.deepEqual(await tried([1, 2, 10, 16].map((family) => socket(family, 2))), [
+      'None',
+      'None',
+      'None',
+      'None',
+    ])
   })
 
   it('is the environment of the node, but for what drives the machine', async () => {

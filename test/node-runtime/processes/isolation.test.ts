@@ -71,17 +71,14 @@ describe('the reported isolation of tools', () => {
     const run = await groups.create('run', { memoryMb: 512, cpus: 2, processes: 64 })
     const [group = ''] = run.folders
 
-    assert.deepEqual(
-      Object.fromEntries(readdirSync(group).map((file) => [file, read(group, file)])),
-      {
-        'memory.max': String(544 * MB),
-        'memory.swap.max': '0',
-        'memory.oom.group': '1',
-        'pids.max': '68',
-        'cpu.max': '200000 100000',
-        'cpu.weight': '33',
-      },
-    )
+    assert.deepEqual(Object.fromEntries(readdirSync(group).map((file) => [file, read(group, file)])), {
+      'memory.max': String(544 * MB),
+      'memory.swap.max': '0',
+      'memory.oom.group': '1',
+      'pids.max': '68',
+      'cpu.max': '200000 100000',
+      'cpu.weight': '33',
+    })
     assert.equal(await run.wasFull(), false)
     writeFileSync(join(group, 'memory.events'), 'low 0\nmax 12\noom 1\noom_kill 1\n')
     assert.equal(await run.wasFull(), true)
@@ -124,7 +121,10 @@ describe('the reported isolation of tools', () => {
     const nowhere = join(folder.path, 'nowhere')
 
     for (const place of [proc, nowhere])
-      assert.deepEqual(measures(await ControlGroups.open({ proc: place })), { memory: SECCOMP, cpus: AFFINITY })
+      assert.deepEqual(measures(await ControlGroups.open({ proc: place })), {
+        memory: SECCOMP,
+        cpus: AFFINITY,
+      })
     assert.equal(read(base, 'cgroup.subtree_control'), '\n')
     assert.deepEqual(gapsOf({ tools: toolIsolation(undefined) }), [])
   })
