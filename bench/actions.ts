@@ -1,12 +1,13 @@
 import { Pool } from 'undici'
 import { cpuSeconds, median, startPlatform } from './platform.ts'
+import { unlessOnce } from './rounds.ts'
 
 // The gateway's CPU per request of `:invoke` and of `GET /actions`, beside `infer` of the same loaded model in the same
 // run. An invocation adds one row to what `infer` writes.
 
-const COUNT = 3_000
+const COUNT = unlessOnce(3_000, 100)
 const CONNECTIONS = 16
-const ROUNDS = 5
+const ROUNDS = unlessOnce(5)
 
 interface Target {
   name: string

@@ -17,13 +17,14 @@ import { readConfig } from '../platform/config.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { type BenchPlatform, median, startPlatform } from './platform.ts'
+import { endWith, unlessOnce } from './rounds.ts'
 
 // The time from a request for a model that no node has to its first token, through the platform (download, placement,
 // load, one token of warm-up, response), beside starting the same model server by hand and sending the request to it.
 // Then many such requests at once.
 
-const ROUNDS = 3
-const WAITERS = 1_000
+const ROUNDS = unlessOnce(3)
+const WAITERS = unlessOnce(1_000, 50)
 const MOST_RATIO = 1.1
 const MOST_MORE_S = 1
 
@@ -198,7 +199,7 @@ try {
     await herd(platform, join(folder, llama.file)),
     await measure(platform, torch, folder),
   ]
-  if (holds.includes(false)) process.exitCode = 1
+  endWith(!holds.includes(false))
 } finally {
   rmSync(folder, { recursive: true, force: true })
 }

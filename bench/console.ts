@@ -9,14 +9,16 @@ import { buildConsole } from '../platform/console-build.ts'
 import { chromiumPath, launchChromium } from '../test/support/servers/browser.ts'
 import { BenchTab, memoryOfPages } from './console/tab.ts'
 import { startWorld, type World } from './console/world.ts'
+import { lack } from './needs.ts'
 import { cpuSeconds, median } from './platform.ts'
+import { endWith, unlessOnce } from './rounds.ts'
 
 // The console over an account with 100,000 runs, one of which is at work and has a log of 1,000,000 lines: what its first
 // view costs, what it holds after minutes of live updates, how fast its pages come, and what an open one costs the gateway.
 
-const RUNS = 100_000
-const LINES = 1_000_000
-const ROUNDS = 15
+const RUNS = unlessOnce(100_000, 1_000)
+const LINES = unlessOnce(1_000_000, 10_000)
+const ROUNDS = unlessOnce(15)
 const OPEN_AT_ONCE = 4
 const PAGES = ['Runs', 'Models', 'Endpoints', 'Datasets', 'Tasks']
 const GOALS = { firstViewCpuS: 1, memoryMb: 150, gatewayPercent: 0.5 }
@@ -37,7 +39,7 @@ const { HEARTH_CACHE_DIR: cache } = readConfig()
 await buildConsole(cache, console.log)
 await timeBuild()
 const path = chromiumPath()
-if (path === undefined) throw new Error('this bench needs Chromium: on the path, or as CHROMIUM_PATH')
+if (path === undefined) lack('This bench needs Chromium. Put it on the path, or set CHROMIUM_PATH.')
 console.log(
   `filling a database with ${RUNS.toLocaleString('en')} runs and ${LINES.toLocaleString('en')} lines ...`,
 )
@@ -55,7 +57,7 @@ try {
   await going
   await browser.close()
 }
-process.exitCode = isMissed ? 1 : 0
+endWith(!isMissed)
 
 /** Builds the sources anew, with the packages that are there. */
 async function timeBuild(): Promise<void> {

@@ -7,6 +7,7 @@ import { startS3 } from '../test/support/servers/s3.ts'
 import { startTcpProxy } from '../test/support/servers/tcp-proxy.ts'
 import { type Callee, startCallee, type Usage } from './edges/calls.ts'
 import { median } from './platform.ts'
+import { endWith, unlessOnce } from './rounds.ts'
 
 // One gigabyte from a file of one process to a file of another: over an edge, over the same code without a digest, beside
 // a bare HTTP stream from memory to memory and a hop through an object store: npm run bench:edges
@@ -14,8 +15,8 @@ import { median } from './platform.ts'
 const GB = 1_000_000_000
 const MB = 1_000_000
 const SMALL = 64 * 1024
-const ROUNDS = Number(process.argv[2] ?? 5)
-const SMALL_ROUNDS = 100
+const ROUNDS = unlessOnce(Number(process.argv[2] ?? 5))
+const SMALL_ROUNDS = unlessOnce(100, 5)
 
 const BARE = 'bare HTTP, memory to memory'
 const UNVERIFIED = 'an edge without its digest'
@@ -136,7 +137,7 @@ try {
   goal('bytes moved when the connection is cut half way', moved, moved <= 1.05, 'at most 1.05')
   const p50 = median(times)
   goal('ms from connecting to verified for 64 KiB, p50', p50, p50 <= 25, 'at most 25')
-  if (!isGood) process.exitCode = 1
+  endWith(isGood)
 } finally {
   await rm(folder, { recursive: true, force: true })
 }

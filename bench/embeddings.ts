@@ -28,6 +28,7 @@ import {
 import type { Seconds } from './line-program.ts'
 import { cpuSeconds, median } from './platform.ts'
 import { randomNumbers } from './random-numbers.ts'
+import { unlessOnce } from './rounds.ts'
 
 /** The shape of MiniLM-L6: 22.7 million parameters. */
 const MINILM: TinySpecialist = {
@@ -46,7 +47,7 @@ const { values } = parseArgs({
   },
 })
 const { device } = values
-const ROUNDS = Number(values.rounds)
+const ROUNDS = unlessOnce(Number(values.rounds))
 const COUNTS = { 1: 60, 8: 160, 32: 256 } as const
 const BULK = { mixed: 128, short: 256 } as const
 

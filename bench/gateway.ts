@@ -15,6 +15,7 @@ import {
 import { MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
 import { needPrograms } from './needs.ts'
 import { cpuSeconds } from './platform.ts'
+import { unlessOnce } from './rounds.ts'
 
 // Chats through the gateway (key, routing, link to a node, journal, ledger and event of each), beside a bare Koa proxy
 // and the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
@@ -26,10 +27,10 @@ import { cpuSeconds } from './platform.ts'
 
 needPrograms('wrk', 'go', 'taskset')
 const [, , roundsText = '3', secondsText = '2'] = process.argv
-const ROUNDS = Number(roundsText)
-const SECONDS = Number(secondsText)
+const ROUNDS = unlessOnce(Number(roundsText))
+const SECONDS = unlessOnce(Number(secondsText))
 /** The time until hot code has been compiled; before that, compilation takes half of the CPU. */
-const WARM_S = 40
+const WARM_S = unlessOnce(40, 2)
 const SSE = join(import.meta.dirname, 'harness', 'sse.mjs')
 
 function run(command: string, args: string[]): Promise<string> {

@@ -13,7 +13,12 @@ const SOURCES: Readonly<Record<string, string>> = {
 export function needPrograms(...names: string[]): void {
   const missing = names.filter((name) => !isOnPath(name))
   if (missing.length === 0) return
-  for (const name of missing) console.error(`This bench needs ${name}. Get it from ${SOURCES[name]}.`)
+  lack(missing.map((name) => `This bench needs ${name}. Get it from ${SOURCES[name]}.`).join('\n'))
+}
+
+/** Ends the bench with status 2 because this machine lacks something. */
+export function lack(what: string): never {
+  console.error(what)
   process.exit(2)
 }
 

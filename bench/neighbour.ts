@@ -3,12 +3,13 @@ import { Pool } from 'undici'
 import { type Attack, openAttacks } from './neighbour-attacks.ts'
 import { CUT, HELD } from './neighbour-tools.ts'
 import { startPlatform } from './platform.ts'
+import { isOnce } from './rounds.ts'
 
 // Warm inference of a quiet account while another account, or a stranger, attacks: its p99 during each attack beside
 // its p99 while the other account sends harmless requests of the same size at the same rate, in turn. `neighbour.ts
 // short` takes three minutes.
 
-const isShort = process.argv.includes('short')
+const isShort = isOnce || process.argv.includes('short')
 const only = process.argv.slice(2).filter((word) => word !== 'short')
 const PHASE_MS = isShort ? 3_000 : 5_000
 const ROUNDS = isShort ? 1 : 2

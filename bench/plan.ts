@@ -7,6 +7,7 @@ import { incomingOf, Timeline } from '../domain/cohorts/planner/timeline.ts'
 import { largeRequest } from './plan/large-request.ts'
 import { randomProblem } from './plan/random-graphs.ts'
 import { randomNumbers } from './random-numbers.ts'
+import { unlessOnce } from './rounds.ts'
 
 const LARGE = [
   { nodes: 1_000, stages: 20, runs: 200 },
@@ -14,11 +15,11 @@ const LARGE = [
   { nodes: 100, stages: 20, runs: 200 },
   { nodes: 5_000, stages: 20, runs: 30 },
 ]
-const SMALL = { nodes: 6, stages: 5, runs: 200 }
+const SMALL = { nodes: 6, stages: 5, runs: unlessOnce(200, 5) }
 /** The largest graph that a request may have, from its models to the plan that is presented. */
-const WHOLE = { nodes: 1_000, stages: 64, edges: 256, runs: 30 }
+const WHOLE = { nodes: 1_000, stages: 64, edges: 256, runs: unlessOnce(30, 2) }
 const WHOLE_GOAL_MS = 500
-const WARM_UP = 20
+const WARM_UP = unlessOnce(20)
 
 const quantile = (values: readonly number[], share: number): number => {
   const sorted = values.toSorted((a, b) => a - b)

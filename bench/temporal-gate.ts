@@ -8,6 +8,7 @@ import { request } from 'undici'
 import { ControlClient } from '../node-runtime/control/client.ts'
 import { loadOrJoin } from '../node-runtime/control/identity.ts'
 import { type BenchPlatform, cpuSeconds, startPlatform } from './platform.ts'
+import { endWith, unlessOnce } from './rounds.ts'
 
 // The cost of a thousand idle pollers for the gate and for Temporal, through the gate and without it.
 // `npm run bench:temporal-gate [seconds]`
@@ -16,7 +17,7 @@ const NODES = 50
 const POLLERS = 1_000
 const CEILING = 0.02
 /** Temporal answers an idle poll after a minute, so within this time each poller has finished at least one poll. */
-const MEASURED_S = Math.max(60, Number(process.argv[2] ?? 70))
+const MEASURED_S = unlessOnce(Math.max(60, Number(process.argv[2] ?? 70)), 5)
 const SETTLE_MS = 5_000
 const POLL_MS = 70_000
 
@@ -37,7 +38,7 @@ try {
     console.error(
       `the gate takes ${(100 * through.gate).toFixed(2)} % of a core, more than ${100 * CEILING} %`,
     )
-    process.exitCode = 1
+    endWith(false)
   }
 } finally {
   rmSync(folder, { recursive: true, force: true })

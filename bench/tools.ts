@@ -19,12 +19,13 @@ import { PublicConnections } from '../platform/egress/public-connections.ts'
 import { createLogger } from '../platform/log.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
 import { findEngine } from '../test/support/servers/container-engine.ts'
+import { unlessOnce } from './rounds.ts'
 
 // One-shot tools from the input to the result, as processes, in containers and waiting ahead, beside raw `runc run` of the
 // same program in turns. With --runs 1000 it also says what so many runs have left.
 
 const { values } = parseArgs({ options: { runs: { type: 'string', default: '20' } } })
-const RUNS = Number(values.runs)
+const RUNS = unlessOnce(Number(values.runs), 2)
 const AT_ONCE = 4
 /** The current_time tool: Node in each of the ways. */
 const SLUG = 'current_time'

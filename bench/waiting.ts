@@ -4,12 +4,13 @@ import { AdminClient } from '../cli/admin-client.ts'
 import { openDatabase } from '../db/database.ts'
 import { environmentOf } from './neighbour-tools.ts'
 import { cpuSeconds, descendants, startPlatform } from './platform.ts'
+import { isOnce, unlessOnce } from './rounds.ts'
 
 // The cost of tasks that wait for a node while there is none, beside the same platform without waiting tasks, and the
 // time until they continue once a node is back: `waiting.ts [seconds]`.
 
-const CROWDS = [400, 1_000]
-const MEASURED_S = Number(process.argv[2] ?? 60)
+const CROWDS = isOnce ? [20] : [400, 1_000]
+const MEASURED_S = unlessOnce(Number(process.argv[2] ?? 60), 5)
 /** The first tries of a task follow each other closely; the bench measures the steady state. */
 const SETTLE_MS = 240_000
 const POLL_MS = 500

@@ -5,17 +5,18 @@ import { Pool } from 'undici'
 import { needPrograms } from './needs.ts'
 import { startNginx } from './nginx.ts'
 import { cpuSeconds, descendants, listeningSocket, median, startPlatform } from './platform.ts'
+import { unlessOnce } from './rounds.ts'
 
 // Tabular inference over HTTP: this platform (key, checks, link, journal: a row, an event and a count are durable
 // before the response), beside nginx, which only forwards, and the model server itself. Needs nginx.
 
 needPrograms('nginx')
-const ALONE = 400
-const TOGETHER = 4_000
+const ALONE = unlessOnce(400, 50)
+const TOGETHER = unlessOnce(4_000, 200)
 const CONNECTIONS = 16
-const ROUNDS = 5
+const ROUNDS = unlessOnce(5)
 /** Requests before the first round, until hot code has been compiled. */
-const WARM = 20_000
+const WARM = unlessOnce(20_000, 500)
 
 interface Target {
   pool: Pool

@@ -1,4 +1,6 @@
+import { needPrograms } from './needs.ts'
 import { cpuSeconds } from './platform.ts'
+import { unlessOnce } from './rounds.ts'
 import { startBareFeed, startJournalFeed } from './webhook-feed.ts'
 import { measureGrowth } from './webhook-growth.ts'
 import { type Load, publish, startWebhookWorld } from './webhook-world.ts'
@@ -7,8 +9,9 @@ import { type Load, publish, startWebhookWorld } from './webhook-world.ts'
 // of one insert and one POST per event in the same run. Then one endpoint that responds after 2 s beside a quick one.
 // With --growth: 100,000 deliveries, and the growth of memory, database and list routes meanwhile.
 
-const FLAT_OUT = 5_000
+const FLAT_OUT = unlessOnce(5_000, 200)
 
+needPrograms('go')
 await using world = await startWebhookWorld()
 const { platform, db, load } = world
 const quick = await world.subscriber()

@@ -31,6 +31,30 @@ describe('benches', function () {
       )
     })
 
+  const benchAll = (...args: string[]) => {
+    const command = [join(ROOT, 'scripts', 'bench-all.ts'), ...args]
+    return spawnSync(process.execPath, command, { encoding: 'utf8', timeout: 1_200_000 })
+  }
+
+  it('load all that they import', () => {
+    const { status, stdout, stderr } = benchAll('--imports')
+
+    assert.equal(status, 0, stderr)
+    const loaded = [...stdout.matchAll(/^(bench:[\w-]+) +loads /gm)].map(([, name]) => name)
+    const expected = Object.keys(scripts).filter((name) => /^bench:(?!all$)/.test(name))
+    assert.deepEqual(new Set(loaded), new Set(expected))
+  })
+
+  // The others cost minutes: `npm run bench:all -- --once` runs all of them.
+  it('print their figures after one short round', function () {
+    this.timeout(1_200_000)
+    const { status, stdout, stderr } = benchAll('--once', 'placement', 'tune')
+
+    assert.equal(status, 0, stdout + stderr)
+    assert.match(stdout, /decisions a second: [\d,]+/)
+    assert.match(stdout, /^lora +\d+ tokens\/s, \d+ MB; plain loop \d+ tokens\/s/m)
+  })
+
   for (const [file, program] of [
     ['bench/gateway.ts', 'wrk'],
     ['bench/warm.ts', 'nginx'],
