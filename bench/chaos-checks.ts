@@ -1,13 +1,20 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from '@temporalio/client'
 import { type Kysely, sql } from 'kysely'
 import { request } from 'undici'
 import type { Database } from '../db/tables.ts'
+import type { Invocation } from '../schemas/action.ts'
 import { type Inbox, undelivered } from '../test/faults/deliveries.ts'
 import { checkBooks } from '../test/faults/work.ts'
+import { checkCohorts } from './chaos-cohorts.ts'
+import type { Customer } from './chaos-customer.ts'
+import { checkFullTimes, type Refusal } from './chaos-disk.ts'
+import { checkKeyed } from './chaos-keyed.ts'
 import { type Kill, modelServers, trainers } from './chaos-kills.ts'
 import type { Tally } from './chaos-tally.ts'
-import type { Customer } from './chaos-work.ts'
+import { checkToolCall } from './chaos-tools.ts'
 
 export interface Evidence {
   customers: readonly Customer[]
@@ -16,6 +23,8 @@ export interface Evidence {
   inbox: Inbox
   dataDir: string
   kills: readonly Kill[]
+  /** The answers to uploads while the object store was full. */
+  refusals: readonly Refusal[]
   tally: Tally
 }
 
@@ -30,6 +39,8 @@ const LAST_STEPS_MS = 60_000
 export async function openWork({ db, dataDir }: Evidence): Promise<Record<string, number>> {
   const { rows } = await sql<{ what: string; n: number }>`
     select 'tasks' as what, count(*)::int as n from task where status not in ('succeeded', 'failed')
+    union all select 'cohorts', count(*)::int from cohort where status not in ('succeeded', 'failed', 'cancelled')
+    union all select 'invocations', count(*)::int from invocation where not ended
     union all select 'runs', count(*)::int from training_run where status in ('pending', 'running')
     union all select 'leases', count(*)::int from lease where state = 'active'
     union all select 'workflow starts', count(*)::int from workflow_start
@@ -52,7 +63,12 @@ export async function checkAll(evidence: Evidence): Promise<void> {
     await checkChats(evidence, customer)
     await checkRuns(evidence, customer)
     await checkDatasets(evidence, customer)
+    await checkToolCalls(evidence, customer)
+    await checkKeyed(evidence.db, evidence.tally, customer)
   }
+  await checkCohorts(evidence.db, evidence.tally, evidence.customers)
+  await checkFullTimes(evidence.db, evidence.tally, evidence)
+  checkDeadlocks(evidence)
   await checkLedger(evidence)
   await checkEvents(evidence)
   await checkDeliveries(evidence)
@@ -189,11 +205,36 @@ async function checkDatasets(evidence: Evidence, customer: Customer): Promise<vo
   }
 }
 
+async function checkToolCalls(evidence: Evidence, customer: Customer): Promise<void> {
+  const paths = customer.toolCalls.map(({ invocationId }) => `/invocations/${invocationId}`)
+  const found = await readEach<Invocation>(evidence, customer, paths)
+  for (const call of customer.toolCalls) {
+    const invocation = found.get(`/invocations/${call.invocationId}`)
+    if (invocation) checkToolCall(evidence.tally, call, invocation)
+  }
+}
+
+function checkDeadlocks({ dataDir, tally }: Evidence): void {
+  const log = readFileSync(join(dataDir, 'logs', 'postgres.log'), 'utf8')
+  for (const line of log.split('\n').filter((each) => each.includes('deadlock detected')))
+    tally.violation('no two transactions deadlock', line)
+}
+
 /** Checks the ledger of every task, whether or not a client got its id. */
 async function checkLedger({ db, customers, tally }: Evidence): Promise<void> {
   const [customer] = customers
   if (!customer) return
-  const tasks = await db.selectFrom('task').select('id').execute()
+  // Tools and whole cohorts have no price; the stages of cohorts are checked with them.
+  const tasks = await db.selectFrom('task').select('id').where('price_micro', '>', 0).execute()
+  const free = await db
+    .selectFrom('ledger_line')
+    .innerJoin('task', 'task.id', 'ledger_line.task_id')
+    .select('task.id')
+    .distinct()
+    .where('task.price_micro', '=', 0)
+    .where('ledger_line.amount_micro', '<>', 0)
+    .execute()
+  for (const { id } of free) tally.violation('what is free is not booked', `task ${id}`)
   await inTurn(tasks, async ({ id }) => {
     await checkBooks(customer.platform, id).catch((err: unknown) => {
       tally.violation('the books of a task balance and are made once', (err as Error).message)
@@ -211,6 +252,8 @@ async function checkEvents({ db, tally }: Evidence): Promise<void> {
     with ended as (
       select id, 'inference.task.' || status as expected from task
       union all select id, 'training.run.' || status from training_run
+      union all select invocation.id, 'invocation.' || case task.status when 'succeeded' then 'completed' else 'failed' end
+        from invocation join task on task.id = invocation.task_id
     )
     select ended.id, ended.expected, array_agg(event.type) filter (where event.id is not null) as found
     from ended left join event on event.resource_id = ended.id
@@ -269,7 +312,7 @@ async function openWorkflows(temporal: Client): Promise<string[]> {
     const open: string[] = []
     const query = `ExecutionStatus = 'Running'`
     for await (const { workflowId } of temporal.workflow.list({ query }))
-      if (/^(task|job|dataset|version|delivery)\//.test(workflowId)) open.push(workflowId)
+      if (/^(task|job|dataset|version|delivery|cohort)\//.test(workflowId)) open.push(workflowId)
     if (open.length === 0 || Date.now() > until) return open
     await sleep(1_000)
   }

@@ -1,56 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { request } from 'undici'
-import { type Chat, type ChatModel, openChat } from '../test/faults/chats.ts'
-import { type Accepted, inferLater, inferNow, type Model, putTable } from '../test/faults/work.ts'
-import type { TestPlatform } from '../test/support/servers/platform.ts'
-import { oneOf, type Random, randomFrom, type Tally } from './chaos-tally.ts'
+import { openChat } from '../test/faults/chats.ts'
+import { inferLater, inferNow, putTable } from '../test/faults/work.ts'
+import { runCohort } from './chaos-cohorts.ts'
+import { type Customer, postOnce, type Shift } from './chaos-customer.ts'
+import { sendAtOnce } from './chaos-keyed.ts'
+import { oneOf, type Random, randomFrom } from './chaos-tally.ts'
+import { callTool } from './chaos-tools.ts'
 
-/** A run that the platform has accepted. */
-export interface Run {
-  id: string
-  kind: 'short' | 'medium' | 'retrain' | 'doomed'
-  /** Whether a cancel was sent, and whether it got a response. */
-  cancel?: 'sent' | 'answered'
-  cancelAt?: number
-  /** The terminal status that a read returned. */
-  told?: string
-}
-
-/** A task whose id the platform has returned. */
-export type Task = Accepted & { kind: 'later' | 'now' }
-
-export interface EndedChat extends Chat {
-  began: number
-  ended: number
-}
-
-/** The resources of one account, and the work that was accepted for it. */
-export interface Customer {
-  name: string
-  /** A client of the platform for this account. */
-  platform: TestPlatform
-  /** A table to train on, and one that makes a regression fail. */
-  table: string
-  wordsTable: string
-  models: Model[]
-  chatModels: ChatModel[]
-  datasets: { datasetId: string; rows: number }[]
-  runs: Run[]
-  tasks: Task[]
-  chats: EndedChat[]
-}
-
-export interface Shift {
-  tally: Tally
-  /** No new work begins after this time. */
-  until: number
-  /** Work in progress is polled until this time. */
-  patience: number
-}
-
-const MOST_RUNS = 3
-const MOST_MODELS = 6
+const MAX_RUNS = 3
+const MAX_MODELS = 6
 const ENDED = new Set(['completed', 'failed', 'cancelled'])
 const EPOCHS = { short: 20, medium: 1500, retrain: 60, doomed: 20 } as const
 
@@ -74,6 +33,9 @@ export async function work(customer: Customer, shift: Shift, seed: number, weigh
     lane(5, 1_000, (random) => chat(customer, shift, random)),
     lane(6, 1_000, (random) => chat(customer, shift, random)),
     lane(7, 20_000, (random) => register(customer, shift, random)),
+    lane(8, 1_500, (random) => callTool(customer, shift, random)),
+    lane(9, 2_000, (random) => runCohort(customer, shift, random)),
+    lane(10, 3_000, (random) => sendAtOnce(customer, shift, random)),
   ])
 }
 
@@ -95,7 +57,7 @@ async function upload({ platform, datasets }: Customer, shift: Shift, random: Ra
 /** Checks the account's runs, and starts another one when the quota allows it. */
 async function train(customer: Customer, shift: Shift, random: Random): Promise<void> {
   await lookAfterRuns(customer, shift)
-  if (customer.runs.filter(({ told }) => told === undefined).length >= MOST_RUNS) return
+  if (customer.runs.filter(({ told }) => told === undefined).length >= MAX_RUNS) return
   const bases = customer.runs.filter(({ told, kind }) => told === 'completed' && kind !== 'medium')
   const base = oneOf(random, bases)
   const wanted = oneOf(random, ['short', 'short', 'short', 'medium', 'retrain', 'retrain', 'doomed'] as const)
@@ -114,25 +76,13 @@ async function train(customer: Customer, shift: Shift, random: Random): Promise<
   const key = randomUUID()
   const started = await shift.tally.insist(
     `run ${kind}`,
-    () => startOnce(customer, body, key),
+    () => postOnce(customer, 'builder/v1/training/runs', { body, key }),
     shift.patience,
   )
-  if (!started) return
+  if (started === undefined) return
+  const { job_id: id } = JSON.parse(started) as { job_id: string }
   const cancelAt = random() < 0.2 && kind !== 'doomed' ? { cancelAt: Date.now() + random() * 15_000 } : {}
-  customer.runs.push({ id: started.job_id, kind, ...cancelAt })
-}
-
-/** The same key always refers to the same run. */
-async function startOnce({ platform: { ready } }: Customer, body: object, key: string) {
-  const path = '/api/builder/v1/training/runs'
-  const answer = await request(ready.base_url + path, {
-    method: 'POST',
-    headers: { 'x-api-key': ready.api_key, 'content-type': 'application/json', 'idempotency-key': key },
-    body: JSON.stringify(body),
-  })
-  const text = await answer.body.text()
-  if (answer.statusCode >= 300) throw new Error(`${path} answered ${answer.statusCode}: ${text}`)
-  return JSON.parse(text) as { job_id: string }
+  customer.runs.push({ id, kind, ...cancelAt })
 }
 
 /** Cancels runs whose time has come, and records which have ended. */
@@ -187,7 +137,7 @@ async function register({ platform, runs, models }: Customer, { tally }: Shift, 
     random,
     runs.filter(({ told }) => told === 'completed'),
   )
-  if (!run || models.length >= MOST_MODELS) return
+  if (!run || models.length >= MAX_MODELS) return
   const body = { name: `chaos-${randomUUID().slice(0, 8)}`, price_per_request: 0.01 }
   const path = `/training/runs/${run.id}/register-for-inference`
   const made = await tally.attempt('registration', () =>

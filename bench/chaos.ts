@@ -15,15 +15,20 @@ import {
   startTestPlatform,
   type TestPlatform,
 } from '../test/support/servers/platform.ts'
+import { mountSmallDisk } from '../test/support/servers/small-disk.ts'
 import { checkAll, type Evidence, openWork } from './chaos-checks.ts'
+import { lookAfterCohorts } from './chaos-cohorts.ts'
+import type { Customer } from './chaos-customer.ts'
+import { countRoomWaits, DISK_MB, fillAndEmpty, putObjectsOn } from './chaos-disk.ts'
 import { hunt, PREY } from './chaos-kills.ts'
 import { randomFrom, Tally } from './chaos-tally.ts'
-import { type Customer, lookAfterRuns, work } from './chaos-work.ts'
+import { lookAfterRuns, work } from './chaos-work.ts'
+import { unlessOnce } from './rounds.ts'
 
-// Two accounts work while random processes are killed. Then the bench checks that no work was lost, invented, charged
+// Two accounts work while random processes are killed and the disk of the object store fills and empties. Then the bench checks that no work was lost, invented, charged
 // twice or left behind: `chaos.ts [minutes] [seed]`.
 
-const minutes = Number(process.argv[2] ?? 20)
+const minutes = unlessOnce(Number(process.argv[2] ?? 20))
 const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
 /** The time for which open work may make no progress after the last kill, and the time for all of it. */
 const STILL_MS = 4 * 60_000
@@ -31,6 +36,7 @@ const PATIENCE_MS = 30 * 60_000
 const EVENT_TYPES = [
   ...['succeeded', 'failed'].map((end) => `inference.task.${end}`),
   ...['completed', 'failed', 'cancelled'].map((end) => `training.run.${end}`),
+  ...['completed', 'failed'].map((end) => `invocation.${end}`),
 ]
 
 const began = Date.now()
@@ -40,8 +46,12 @@ const say = (line: string) => {
 }
 say(`${minutes} minutes, seed ${seed}`)
 
+using mounts = new DisposableStack()
+const disk = mountSmallDisk(DISK_MB)
 await using inbox = await startInbox()
 using data = dataDirectory()
+if ('missing' in disk) say(`no disk fills up: ${disk.missing}`)
+else putObjectsOn(mounts.use(disk), data.path)
 await using platform = await startTestPlatform(data.path, {
   env: { ...FAKE_LLM_ENV, ...inbox.environment(data.path), HEARTH_RATE_LIMIT: '0', HEARTH_ADDRESS_RATE: '0' },
 })
@@ -55,17 +65,24 @@ const shift = { tally, until, patience: until + PATIENCE_MS }
 const working = Promise.all(
   customers.map((customer, index) => work(customer, shift, seed + index * 104_729, index === 0 ? 1 : 0.5)),
 )
+const [first] = customers
+const filling =
+  'missing' in disk || !first
+    ? { full: [], refusals: [] }
+    : fillAndEmpty(disk, first, { random: randomFrom(seed + 1), until, say })
 const kills = await hunt(platform, data.path, { random: randomFrom(seed), until, say })
+const { full, refusals } = await filling
 await working
 say('nothing is begun or killed any more')
 
 const connection = await Connection.connect({ address: platform.ready.temporal_address })
 const temporal = new Client({ connection })
-const evidence: Evidence = { customers, db, temporal, inbox, dataDir: data.path, kills, tally }
+const evidence: Evidence = { customers, db, temporal, inbox, dataDir: data.path, kills, refusals, tally }
 await settle()
-for (const customer of customers) await lookAfterRuns(customer, shift)
+for (const customer of customers) await lookAfter(customer)
 await checkAll(evidence)
 const ended = await endsByKind()
+const roomWaits = await countRoomWaits(db)
 await connection.close()
 if (platform.supervisor.exitCode !== null || platform.supervisor.signalCode !== null)
   tally.violation('the platform stays up by itself', 'its supervisor has ended')
@@ -81,7 +98,7 @@ async function settle(): Promise<void> {
   let said = 0
   let least = { open: Number.POSITIVE_INFINITY, at: Date.now() }
   while (Date.now() < Math.min(shift.patience, least.at + STILL_MS)) {
-    for (const customer of customers) await lookAfterRuns(customer, shift)
+    for (const customer of customers) await lookAfter(customer)
     const open = await openWork(evidence)
     const left = Object.values(open).reduce((sum, n) => sum + n, 0)
     if (left === 0) return say('everything has ended')
@@ -94,6 +111,11 @@ async function settle(): Promise<void> {
     await sleep(500)
   }
   say('the patience is over')
+}
+
+async function lookAfter(customer: Customer): Promise<void> {
+  await lookAfterRuns(customer, shift)
+  await lookAfterCohorts(customer, shift)
 }
 
 /** Opens a customer with models, tables and a webhook endpoint. */
@@ -130,6 +152,9 @@ async function open(name: string, own: TestPlatform, number: number): Promise<Cu
     runs: [],
     tasks: [],
     chats: [],
+    toolCalls: [],
+    cohorts: [],
+    keyed: [],
   }
 }
 
@@ -156,6 +181,8 @@ async function endsByKind(): Promise<string[]> {
     select 'task ' || surface as what, status, error as why, count(*)::int as n from task group by 1, 2, 3
     union all select 'run ' || job_name, status, error_message, count(*)::int
       from training_run where job_name like 'chaos-%' group by 1, 2, 3
+    union all select 'cohort', status, error->>'code', count(*)::int from cohort group by 1, 2, 3
+    union all select 'invocation', case when ended then 'ended' else 'open' end, null, count(*)::int from invocation group by 1, 2, 3
     union all select 'dataset', status, error_message, count(*)::int from dataset group by 1, 2, 3
     union all select 'lease ' || kind, state, null, count(*)::int from lease group by 1, 2, 3
     union all select 'delivery attempt', coalesce(outcome, 'open'), error_code, count(*)::int from webhook_attempt group by 1, 2, 3
@@ -174,6 +201,11 @@ function report(): void {
   print(`${kills.length} kills`, counts)
   print('asked (refused: not taken, and said so or cut off)', tally.lines())
   print('ended', ended)
+  const refused = Map.groupBy(refusals, ({ status }) => status)
+  const answers = [...refused].map(([status, all]) => `${all.length} x ${status || 'cut'}`)
+  print('full disk', [
+    `${full.length} times; uploads meanwhile: ${answers.join(', ') || 'none'}; ${roomWaits} waits of runs`,
+  ])
   const times = [...inbox.received.values()].map((each) => each.times)
   print('events', [`${times.length} received, ${times.filter((n) => n > 1).length} more than once`])
   print(

@@ -8,12 +8,12 @@ import type { ChatModel } from './chats.ts'
 import { persistently } from './work.ts'
 
 const ENDED = ['succeeded', 'failed', 'cancelled']
-/** The time that each stage of `chain` works. */
+/** The time that each stage of `chain` works, unless set. */
 export const STAGE_MS = 2_000
 
 /** Three stages, each of which says something to the next. */
-export function chain({ endpointId }: ChatModel): PlanRequest {
-  const input = { messages: [{ role: 'user', content: '' }], fake: { delay_ms: STAGE_MS } }
+export function chain({ endpointId }: ChatModel, stageMs = STAGE_MS): PlanRequest {
+  const input = { messages: [{ role: 'user', content: '' }], fake: { delay_ms: stageMs } }
   const names = ['first', 'second', 'third']
   return {
     name: 'chain',

@@ -1,7 +1,9 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+
+const CHUNK_BYTES = 16 * 1024 * 1024
 
 /** A real disk of some megabytes. */
 export interface SmallDisk extends Disposable {
@@ -29,7 +31,13 @@ export function mountSmallDisk(megabytes: number): SmallDisk | { missing: string
     path,
     fill(leaveBytes = 0) {
       rmSync(filler, { force: true })
-      writeFileSync(filler, Buffer.alloc(Math.max(0, free() - leaveBytes)))
+      try {
+        for (let left = free() - leaveBytes; left > 0; left = free() - leaveBytes)
+          appendFileSync(filler, Buffer.alloc(Math.min(left, CHUNK_BYTES)))
+      } catch (err) {
+        // Another writer has taken the rest.
+        if ((err as NodeJS.ErrnoException).code !== 'ENOSPC') throw err
+      }
     },
     empty: () => rmSync(filler, { force: true }),
     [Symbol.dispose]() {

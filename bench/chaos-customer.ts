@@ -1,0 +1,94 @@
+import { request } from 'undici'
+import type { Chat, ChatModel } from '../test/faults/chats.ts'
+import type { Accepted, Model } from '../test/faults/work.ts'
+import type { TestPlatform } from '../test/support/servers/platform.ts'
+import type { Tally } from './chaos-tally.ts'
+
+/** A run that the platform has accepted. */
+export interface Run {
+  id: string
+  kind: 'short' | 'medium' | 'retrain' | 'doomed'
+  /** Whether a cancel was sent, and whether it got a response. */
+  cancel?: 'sent' | 'answered'
+  cancelAt?: number
+  /** The terminal status that a read returned. */
+  told?: string
+}
+
+/** A task whose id the platform has returned. */
+export type Task = Accepted & { kind: 'later' | 'now' }
+
+export interface EndedChat extends Chat {
+  began: number
+  ended: number
+}
+
+/** An invocation of a tool that the platform has accepted, with the result that it must have. */
+export interface ToolCall {
+  invocationId: string
+  slug: string
+  expected: object
+}
+
+/** A cohort that the platform has accepted. */
+export interface CohortRun {
+  taskId: string
+  /** The terminal status that a read returned. */
+  told?: string
+}
+
+/** A resource of which several identical requests must have created one. */
+export interface Keyed {
+  kind: 'dataset' | 'key' | 'cohort' | 'tool'
+  /** The unique name in its body; the id of an invocation. */
+  name: string
+}
+
+/** The resources of one account, and the work that was accepted for it. */
+export interface Customer {
+  name: string
+  /** A client of the platform for this account. */
+  platform: TestPlatform
+  /** A table to train on, and one that makes a regression fail. */
+  table: string
+  wordsTable: string
+  models: Model[]
+  chatModels: ChatModel[]
+  datasets: { datasetId: string; rows: number }[]
+  runs: Run[]
+  tasks: Task[]
+  chats: EndedChat[]
+  toolCalls: ToolCall[]
+  cohorts: CohortRun[]
+  keyed: Keyed[]
+}
+
+export interface Shift {
+  tally: Tally
+  /** No new work begins after this time. */
+  until: number
+  /** Work in progress is polled until this time. */
+  patience: number
+}
+
+/** POSTs a body under an `Idempotency-Key` once; returns the text of a response below 300. */
+export async function postOnce(
+  { platform: { ready } }: Customer,
+  path: string,
+  { body, key }: { body: object; key: string },
+): Promise<string> {
+  const answer = await request(`${ready.base_url}/api/${path}`, {
+    method: 'POST',
+    headers: {
+      'x-api-key': ready.api_key,
+      'x-account-id': ready.account_id,
+      'x-user-id': 'chaos',
+      'content-type': 'application/json',
+      'idempotency-key': key,
+    },
+    body: JSON.stringify(body),
+  })
+  const text = await answer.body.text()
+  if (answer.statusCode >= 300) throw new Error(`${path} answered ${answer.statusCode}: ${text}`)
+  return text
+}
