@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline'
 import { ensurePythonEnv, pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { readConfig } from '../../../platform/config.ts'
+import { forkTrainer, spawnTrainer } from './trainer-process.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..')
 
@@ -89,23 +90,21 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
     }),
   )
 
-  const python = await pythonOf(model.config.trainer.python_env)
-  const child = spawn(python, ['-m', 'hearth_trainers', jobFile], {
-    env: pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers'), OMP_NUM_THREADS: '1' }),
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
+  const { python_env: environment } = model.config.trainer
+  const begin = environment === 'llm' ? forkTrainer : spawnTrainer
+  const trainer = await begin(await pythonOf(environment), jobFile)
   let stderr = ''
-  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+  trainer.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
   const events: TrainerEvent[] = []
-  createInterface({ input: child.stdout }).on('line', (line) => {
+  createInterface({ input: trainer.stdout }).on('line', (line) => {
     // Libraries print lines of their own.
     if (!line.startsWith('{"event"')) return
     const event = JSON.parse(line) as TrainerEvent
     events.push(event)
     const signal = job.onEvent?.(event)
-    if (signal) child.kill(signal)
+    if (signal) process.kill(trainer.pid, signal)
   })
-  const [code] = (await once(child, 'close')) as [number | null]
+  const code = await trainer.ended
   const last = events.at(-1)
   return {
     code,
