@@ -9,9 +9,11 @@ import { skipBecause } from '../support/skip.ts'
 import { type Checkout, checkOutRelease, makeLaterVersion, RELEASES } from './checkouts.ts'
 import { Fleet } from './fleet.ts'
 
-const ROWS = 80_000
+const ROWS = 40_000
 /** A run of so many epochs is still at work after the change of versions, however fast the machine is. */
 const EPOCHS_WITHOUT_END = 20_000
+/** The long run may wait for the node that this one occupies, so it is short. */
+const SHORT_EPOCHS = 100
 
 interface Run {
   status: string
@@ -56,7 +58,7 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
   const direct = burst(fleet, model, 2)
   const long = await startRun(fleet, table, EPOCHS_WITHOUT_END)
   // A node trains one at a time, so this one waits for a node at the change, or is at work.
-  const short = await startRun(fleet, table)
+  const short = await startRun(fleet, table, SHORT_EPOCHS)
   await trainsBeyond(fleet, long, 0)
 
   await fleet.start(second)
