@@ -29,11 +29,12 @@ export function audit(
 }
 
 /** The fields of an account that operators change. */
-export const accountFields = ({ name, training_quota, task_quota, hub_repos }: AccountRow): Fields => ({
-  name,
-  training_quota,
-  task_quota,
-  hub_repos,
+export const accountFields = (account: AccountRow): Fields => ({
+  name: account.name,
+  training_quota: account.training_quota,
+  task_quota: account.task_quota,
+  storage_quota_bytes: account.storage_quota_bytes,
+  hub_repos: account.hub_repos,
 })
 
 /** The fields of a key that can be changed, with those that say what it may do. */

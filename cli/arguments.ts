@@ -6,6 +6,17 @@ export function wholeNumber(text: string): number {
   throw new InvalidArgumentError('It has to be a whole number of at least 0.')
 }
 
+const GB = 1e9
+
+/** Parses an option that is a storage quota in gigabytes; returns bytes, and null for the platform's default. */
+export function storageQuota(text: string): number | null {
+  if (text === 'default') return null
+  if (/^\d{1,6}(\.\d{1,9})?$/.test(text)) return Math.round(Number(text) * GB)
+  throw new InvalidArgumentError(
+    'It has to be a number of gigabytes such as 500 or 0.5, 0 for no limit, or default for that of the platform.',
+  )
+}
+
 /** Parses an option that is a port of this machine. */
 export function port(text: string): number {
   if (/^\d{1,5}$/.test(text) && Number(text) <= 65_535) return Number(text)

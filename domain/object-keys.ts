@@ -72,6 +72,19 @@ export const datasetKey = (
   extension = 'upload',
 ): string => `${datasetFolder(stage, place)}${place.uploadId}/data.${extension}`
 
+/** The upload of a dataset that a key is for. */
+export interface UploadOfKey {
+  accountId: string
+  uploadId: string
+}
+
+/** Returns the upload whose file a client may PUT under this key; undefined for keys of other kinds. */
+export function uploadOfKey(key: string): UploadOfKey | undefined {
+  const [stage, accountId, , uploadId, ...rest] = key.split('/')
+  const isUpload = stage === ('incoming' satisfies DatasetStage) && accountId && uploadId && rest.length === 1
+  return isUpload ? { accountId, uploadId } : undefined
+}
+
 /** Returns the key of what is kept of a dataset's first rows, beside its file. */
 export const previewKey = (objectKey: string): string => objectKey.replace(/[^/]*$/, 'preview.json')
 

@@ -122,6 +122,11 @@ export const SETTINGS = {
     '1024',
     'Free space on the disk of HEARTH_OBJECT_DIR, in MB, that uploads leave for results and checkpoints; never more than a twentieth of the disk. An upload that would use it gets 503.',
   ),
+  HEARTH_ACCOUNT_STORAGE_GB: setting(
+    'integer',
+    '100',
+    'Gigabytes (of 10^9 bytes) that an account may store in the object store, uploads in progress included; 0 is no limit. Results of admitted work are stored in any case and count. `hearth quotas set --storage` sets it for one account.',
+  ),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(
     'text',

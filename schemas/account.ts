@@ -18,6 +18,20 @@ export const Me = Type.Object(
       training: Type.Integer({ description: 'Training runs and merges that may be open at once' }),
       tasks: Type.Integer({ description: 'Inference tasks that may wait for a node at once' }),
     }),
+    storage: Type.Optional(
+      Type.Object({
+        limit_bytes: Nullable(
+          Type.Integer({ description: 'Bytes that the account may store; null is no limit' }),
+        ),
+        stored_bytes: Type.Integer({
+          description:
+            'Current files of datasets, files and checkpoints of runs, imported models, inputs and files of results',
+        }),
+        under_way_bytes: Type.Integer({
+          description: 'Uploads in progress, uploads that are not committed, and files that are being read',
+        }),
+      }),
+    ),
     balance_credits: Type.Number({ description: 'What the account has gained less what it has spent' }),
     features: Type.Array(Type.String()),
     base_url: Type.String(),

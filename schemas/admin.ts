@@ -9,6 +9,11 @@ export const Account = Type.Object({
   name: Type.String(),
   training_quota: Type.Integer(),
   task_quota: Type.Integer(),
+  storage_quota_bytes: Nullable(
+    Type.Integer({
+      description: 'Bytes that it may store; null is the default of the platform, 0 is no limit',
+    }),
+  ),
   hub_repos: Type.Array(Type.String(), {
     description:
       'Private and gated hub repositories that the account may use with the access of the platform',
@@ -45,8 +50,22 @@ const TaskQuota = Type.Integer({
   description: 'Inference tasks that wait for a node at once',
 })
 
+const StorageQuota = Nullable(
+  Type.Integer({
+    minimum: 0,
+    maximum: Number.MAX_SAFE_INTEGER,
+    description:
+      'Bytes that the account may store, uploads in progress included; 0 is no limit, null the default of the platform (HEARTH_ACCOUNT_STORAGE_GB)',
+  }),
+)
+
 export const CreateAccount = Type.Object(
-  { name: Name, training_quota: Type.Optional(Quota), task_quota: Type.Optional(TaskQuota) },
+  {
+    name: Name,
+    training_quota: Type.Optional(Quota),
+    task_quota: Type.Optional(TaskQuota),
+    storage_quota_bytes: Type.Optional(StorageQuota),
+  },
   { additionalProperties: false },
 )
 
@@ -61,6 +80,7 @@ export const UpdateAccount = Type.Object(
     name: Type.Optional(Name),
     training_quota: Type.Optional(Quota),
     task_quota: Type.Optional(TaskQuota),
+    storage_quota_bytes: Type.Optional(StorageQuota),
     hub_repos: Type.Optional(Type.Array(RepoPattern, { maxItems: 1_000, uniqueItems: true })),
   },
   { additionalProperties: false, minProperties: 1 },

@@ -95,6 +95,16 @@ export const InitUpload = Type.Object(
       'must be a media type, for example text/csv',
       { maxLength: 200 },
     ),
+    size_bytes: Type.Optional(
+      Nullable(
+        Type.Integer({
+          minimum: 0,
+          maximum: Number.MAX_SAFE_INTEGER,
+          description:
+            'The size of the file. The storage quota is checked before the PUT, which has to have exactly this Content-Length',
+        }),
+      ),
+    ),
   },
   { $id: 'InitUpload', additionalProperties: false },
 )

@@ -17,6 +17,7 @@ export const ERROR_STATUS = {
   validation_failed: 422,
   precondition_required: 428,
   rate_limited: 429,
+  storage_quota_exceeded: 429,
   task_quota_exceeded: 429,
   training_quota_exceeded: 429,
   internal: 500,

@@ -1,26 +1,47 @@
 import type { Command } from 'commander'
 import type { Account } from '../../schemas/admin.ts'
-import { wholeNumber } from '../arguments.ts'
+import { storageQuota, wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
 import { id } from '../ids.ts'
 import { print } from '../print.ts'
+
+interface QuotaOptions {
+  training?: number
+  tasks?: number
+  storage?: number | null
+}
+
+/** Older gateways leave the quota out. */
+function inGigabytes(quotaBytes: number | null | undefined): string {
+  if (quotaBytes === 0) return 'without limit'
+  return typeof quotaBytes === 'number' ? `${quotaBytes / 1e9} GB` : 'as the platform has it'
+}
 
 /** The quotas of accounts. */
 export function quotaCommands(quotas: Command): void {
   quotas
     .command('set <account_id>')
-    .description('set how many training runs and merges may be open at once, and how many tasks may wait')
+    .description(
+      'set how many training runs and merges may be open at once, how many tasks may wait, and how much may be stored',
+    )
     .option('--training <n>', 'training runs and merges at once', wholeNumber)
     .option('--tasks <n>', 'inference tasks that wait for a node at once', wholeNumber)
-    .action(async (accountId: string, options: { training?: number; tasks?: number }, command: Command) => {
+    .option('--storage <gb>', 'gigabytes stored; 0 is no limit, default that of the platform', storageQuota)
+    .action(async (accountId: string, options: QuotaOptions, command: Command) => {
       const context = open(command)
-      const { training, tasks } = options
-      if (training === undefined && tasks === undefined) command.error('give --training or --tasks')
+      const { training, tasks, storage } = options
+      if (training === undefined && tasks === undefined && storage === undefined)
+        command.error('give --training or --tasks or --storage')
       const account = await context.client.call<Account>('PATCH', `/accounts/${id(accountId)}`, {
         ...(training !== undefined && { training_quota: training }),
         ...(tasks !== undefined && { task_quota: tasks }),
+        ...(storage !== undefined && { storage_quota_bytes: storage }),
       })
-      const { name, training_quota, task_quota } = account
-      print(context, account, `${name}: training quota ${training_quota}, task quota ${task_quota}.`)
+      const { name, training_quota, task_quota, storage_quota_bytes } = account
+      print(
+        context,
+        account,
+        `${name}: training quota ${training_quota}, task quota ${task_quota}, storage quota ${inGigabytes(storage_quota_bytes)}.`,
+      )
     })
 }

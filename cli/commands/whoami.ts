@@ -24,8 +24,15 @@ const placesOf = ({ baseUrl, baseUrlFrom, profile, apiKey, operationsKey }: Plat
   operations_key_from: operationsKey?.from ?? null,
 })
 
+function storageText({ limit_bytes, stored_bytes, under_way_bytes }: NonNullable<Me['storage']>): string {
+  const limit = limit_bytes === null ? 'no limit' : `of ${gigabytes(limit_bytes)}`
+  return `${gigabytes(stored_bytes)} stored and ${gigabytes(under_way_bytes)} under way, ${limit}`
+}
+
+const gigabytes = (count: number): string => `${Number((count / 1e9).toFixed(3))} GB`
+
 function inWords(me: Me, { baseUrl, baseUrlFrom, apiKey, operationsKey }: Platform): string {
-  const { account, role, key, quotas, balance_credits: balance, features } = me
+  const { account, role, key, quotas, storage, balance_credits: balance, features } = me
   const limits = key.limits === null ? 'no limits' : `limits ${JSON.stringify(key.limits)}`
   const expiry = key.expires_at === null ? 'never expires' : `expires ${key.expires_at}`
   const operations = operationsKey ? `known, from ${operationsKey.from}` : 'not known'
@@ -35,6 +42,7 @@ function inWords(me: Me, { baseUrl, baseUrlFrom, apiKey, operationsKey }: Platfo
     ['Key', `${key.name} ...${key.hint}, role ${role}, ${limits}, ${expiry} (from ${apiKey?.from})`],
     ['Operations key', operations],
     ['Quotas', `${quotas.training} runs and merges at once, ${quotas.tasks} waiting tasks`],
+    ['Storage', storage ? storageText(storage) : 'not reported by this platform'],
     ['Balance', `${balance} credits`],
     ['Features', features.join(', ') || 'none'],
   ] as const

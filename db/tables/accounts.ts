@@ -9,6 +9,8 @@ export interface AccountTable {
   training_quota: Defaulted<number>
   /** The largest number of tasks that may wait for a node at once. */
   task_quota: Defaulted<number>
+  /** The bytes that it may store: null is the platform's default, 0 is no limit. */
+  storage_quota_bytes: Optional<number>
   /** Private and gated repositories of the hub that the account may use: ids, `owner/*` or `*`. */
   hub_repos: Defaulted<string[]>
   created_at: CreatedAt
@@ -95,6 +97,16 @@ export interface GatewayTable {
   lease_expires_at: Date
 }
 
+/** Bytes of a transfer in progress; a gateway renews it while the transfer lasts. */
+export interface StorageHoldTable {
+  id: string
+  account_id: string
+  /** The upload to whose signed URL the bytes are PUT; null for a form. */
+  upload_id: Optional<string>
+  bytes: number
+  expires_at: Date
+}
+
 /** Options of a workflow start besides its arguments, for operators and for the queue. */
 export interface StartOptions {
   /** Typed search attributes by name, for example HearthAccount. */
@@ -166,4 +178,5 @@ export interface AccountTables {
   event: EventTable
   audit_log: AuditLogTable
   account_credit: AccountCreditTable
+  storage_hold: StorageHoldTable
 }

@@ -36,6 +36,10 @@ export interface DatasetUploadTable {
   error_message: Optional<string>
   expires_at: Date
   created_at: CreatedAt
+  /** Declared before the PUT, and measured once `stored_at` is set; null where it is unknown. */
+  size_bytes: Optional<number>
+  /** The time at which a gateway stored the file; null for files that are PUT to S3. */
+  stored_at: Optional<Date>
 }
 export type DatasetUploadRow = Selectable<DatasetUploadTable>
 

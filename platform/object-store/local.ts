@@ -73,8 +73,15 @@ export async function openLocalObjectStore({
     },
     signGet: async (key, { expiresInS, filename }) =>
       sign({ method: 'GET', key: assertKey(key), expiresInS, ...(filename && { filename }) }),
-    signPut: async (key, { expiresInS, contentType, sha256 }) => ({
-      ...sign({ method: 'PUT', key: assertKey(key), expiresInS, contentType, ...(sha256 && { sha256 }) }),
+    signPut: async (key, { expiresInS, contentType, sha256, sizeBytes }) => ({
+      ...sign({
+        method: 'PUT',
+        key: assertKey(key),
+        expiresInS,
+        contentType,
+        ...(sha256 && { sha256 }),
+        ...(sizeBytes !== undefined && { sizeBytes }),
+      }),
       headers: { 'content-type': contentType },
     }),
     async localCopy(key) {

@@ -85,10 +85,15 @@ export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & 
       const disposition = filename && { ResponseContentDisposition: attachment(filename) }
       return sign(signer, new GetObjectCommand({ ...address(key), ...disposition }), expiresInS)
     },
-    async signPut(key, { expiresInS, contentType, sha256 }) {
+    async signPut(key, { expiresInS, contentType, sha256, sizeBytes }) {
       const ChecksumSHA256 = sha256 && Buffer.from(sha256, 'hex').toString('base64')
       const checksum = ChecksumSHA256 && { ChecksumSHA256 }
-      const command = new PutObjectCommand({ ...address(key), ContentType: contentType, ...checksum })
+      const command = new PutObjectCommand({
+        ...address(key),
+        ContentType: contentType,
+        ...checksum,
+        ...(sizeBytes !== undefined && { ContentLength: sizeBytes }),
+      })
       const headers = { 'content-type': contentType, ...(ChecksumSHA256 && { [CHECKSUM]: ChecksumSHA256 }) }
       return { ...(await sign(signer, command, expiresInS)), headers }
     },
@@ -218,7 +223,7 @@ async function sign(signer: S3Client, command: GetObjectCommand | PutObjectComma
   const options = {
     expiresIn: expiresInS,
     signingDate,
-    signableHeaders: new Set(['content-type', 'host', CHECKSUM]),
+    signableHeaders: new Set(['content-type', 'content-length', 'host', CHECKSUM]),
     unhoistableHeaders: new Set([CHECKSUM]),
   }
   const url =

@@ -13,6 +13,8 @@ export interface ObjectGrant {
   contentType?: string
   /** The digest of the only bytes that may be PUT. */
   sha256?: string
+  /** The number of bytes that may be PUT. */
+  sizeBytes?: number
   filename?: string
 }
 
@@ -43,6 +45,7 @@ export function signObjectUrl(
   const query = new URLSearchParams({ method: grant.method, expires: String(expires) })
   if (grant.contentType) query.set('content_type', grant.contentType)
   if (grant.sha256) query.set('sha256', grant.sha256)
+  if (grant.sizeBytes !== undefined) query.set('size_bytes', String(grant.sizeBytes))
   if (grant.filename) query.set('filename', grant.filename)
   query.set('signature', digest(signingKey, grant).toString('base64url'))
   const url = `${baseUrl}/objects/${encodeURIComponent(grant.key)}?${query.toString()}`
@@ -56,6 +59,7 @@ export function verifyObjectUrl(
 ): ObjectGrant {
   const contentType = query.get('content_type')
   const sha256 = query.get('sha256')
+  const sizeBytes = query.get('size_bytes')
   const filename = query.get('filename')
   const grant: ObjectGrant = {
     method,
@@ -63,6 +67,7 @@ export function verifyObjectUrl(
     expires: Number(query.get('expires')),
     ...(contentType !== null && { contentType }),
     ...(sha256 !== null && { sha256 }),
+    ...(sizeBytes !== null && { sizeBytes: Number(sizeBytes) }),
     ...(filename !== null && { filename }),
   }
   // The texts are compared rather than the bytes, because several base64 texts decode to the same bytes and
@@ -79,13 +84,16 @@ export function verifyObjectUrl(
 
 const digest = (
   signingKey: Buffer,
-  { method, key, expires, contentType, sha256, filename }: ObjectGrant,
+  { method, key, expires, contentType, sha256, sizeBytes, filename }: ObjectGrant,
 ): Buffer =>
   createHmac('sha256', signingKey)
     .update(
       JSON.stringify(
-        // The digest comes last, and only if there is one, so that URLs without one stay valid.
-        ['v1', method, key, expires, contentType ?? null, filename ?? null].concat(sha256 ?? []),
+        // The digest and the size come last, and only if they are given, so that URLs without them stay valid.
+        ['v1', method, key, expires, contentType ?? null, filename ?? null].concat(
+          sha256 ?? [],
+          sizeBytes === undefined ? [] : `size=${sizeBytes}`,
+        ),
       ),
     )
     .digest()

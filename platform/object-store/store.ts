@@ -89,11 +89,11 @@ export interface ObjectStore {
   signGet(key: string, options: { expiresInS: number; filename?: string }): Promise<SignedUrl>
   /**
    * Signs an upload URL. The upload must have exactly this content type; with `sha256` the store accepts
-   * only bytes of this digest.
+   * only bytes of this digest, and with `sizeBytes` only this Content-Length.
    */
   signPut(
     key: string,
-    options: { expiresInS: number; contentType: string; sha256?: string },
+    options: { expiresInS: number; contentType: string; sha256?: string; sizeBytes?: number },
   ): Promise<SignedPut>
   /**
    * Returns a file for readers that need one: the stored file itself if there is one, otherwise a

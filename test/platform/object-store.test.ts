@@ -246,6 +246,18 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal((await store.head('signed/upload'))?.contentType, 'text/csv')
     })
 
+    it('refuses other sizes for an upload that was signed for one', async () => {
+      const { url } = await store.signPut('signed/sized', { expiresInS: 60, ...CSV, sizeBytes: 3 })
+      const put = async (body: string) =>
+        (await fetch(url, { method: 'PUT', body, headers: CSV_HEADERS })).status
+
+      for (const other of ['', 'a,', 'a,bc', 'a,b\n'.repeat(1_000)])
+        assert.ok((await put(other)) >= 400, other)
+      assert.equal(await store.head('signed/sized'), undefined)
+      assert.equal(await put('a,b'), 200)
+      assert.equal((await store.head('signed/sized'))?.sizeBytes, 3)
+    })
+
     it('takes by an upload signed for a digest nothing but those bytes, however often, and tells the digest', async () => {
       const bytes = randomBytes(3 << 20)
       const digest = sha256(bytes)

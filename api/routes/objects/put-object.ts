@@ -2,10 +2,12 @@ import Type from 'typebox'
 import * as leaseFileRepository from '../../../db/repositories/nodes/lease-files.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
-import { INCOMING_PUTS } from '../../../domain/object-keys.ts'
+import { INCOMING_PUTS, uploadOfKey } from '../../../domain/object-keys.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
+import { contentLengthOf } from '../../storage/storage-hold.ts'
 import { authorize, grantedTo } from './authorize.ts'
+import { putUpload } from './put-upload.ts'
 
 /** The largest PUT that S3 accepts. */
 const MAX_BYTES = 5 * 1024 ** 3
@@ -14,6 +16,12 @@ const over = () =>
   new ApiError(
     'forbidden',
     'the lease that this URL was given under has ended, or the file is a checkpoint already',
+  )
+
+const otherSize = (bytes: number, signedBytes: number): ApiError =>
+  new ApiError(
+    bytes > signedBytes ? 'payload_too_large' : 'bad_request',
+    `this URL was signed for a file of ${signedBytes} bytes, as declared by size_bytes, not ${bytes}`,
   )
 
 export const putObject = route({
@@ -28,9 +36,16 @@ export const putObject = route({
   params: Type.Object({ key: Type.String() }),
   stream: { contentTypes: ['*'] },
   success: { status: 200 },
-  errors: ['bad_request', 'forbidden', 'not_found', 'unsupported_media_type', 'payload_too_large'],
+  errors: [
+    'bad_request',
+    'forbidden',
+    'not_found',
+    'unsupported_media_type',
+    'payload_too_large',
+    'storage_quota_exceeded',
+  ],
 
-  async handler({ req, params, signal }, { objects, db }) {
+  async handler({ req, params, signal }, { objects, db, config }) {
     const { key } = params
     const { store, grant } = authorize(objects, 'PUT', key, req)
     const isLeased = leaseFileRepository.isLeaseFile(key)
@@ -42,15 +57,28 @@ export const putObject = route({
         `this URL takes Content-Type ${grant.contentType}, not ${contentType || 'none'}`,
       )
     }
-    const place = isLeased ? `${INCOMING_PUTS}${newId()}` : key
-    const { sha256 } = await store.put(place, req, {
+    const sizeBytes = contentLengthOf(req)
+    if (grant.sizeBytes !== undefined && sizeBytes !== undefined && sizeBytes !== grant.sizeBytes)
+      throw otherSize(sizeBytes, grant.sizeBytes)
+    // A body in chunks has no declared size, and ends where the signed one does.
+    const maxBytes = Math.min(grant.sizeBytes ?? MAX_BYTES, MAX_BYTES)
+    const options = {
       contentType,
-      maxBytes: MAX_BYTES,
-      sizeBytes: Number(req.headers['content-length'] ?? 0),
+      sizeBytes: sizeBytes ?? 0,
       isAdmitted: isLeased,
       signal,
       ...(grant.sha256 !== undefined && { sha256: grant.sha256 }),
-    })
+    }
+    const upload = uploadOfKey(key)
+    if (upload) {
+      const { sha256 } = await putUpload(
+        { db, config, objects: store },
+        { key, upload, req, maxBytes, options },
+      )
+      return reply(200, undefined, { etag: `"${sha256}"` })
+    }
+    const place = isLeased ? `${INCOMING_PUTS}${newId()}` : key
+    const { sha256 } = await store.put(place, req, { ...options, maxBytes })
     if (isLeased) {
       // A file that was completed or registered meanwhile is not replaced.
       await db.transaction().execute(async (trx) => {

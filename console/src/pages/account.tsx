@@ -1,7 +1,7 @@
 import { Alert, Select } from '@mantine/core'
 import { useState } from 'react'
 import { HearthError, BUILDER } from '../api.ts'
-import { number, shortId } from '../format.ts'
+import { bytes, number, shortId } from '../format.ts'
 import { DataTable } from '../parts/data-table.tsx'
 import { Facts, Time } from '../parts/facts.tsx'
 import { Keys } from '../parts/keys.tsx'
@@ -25,6 +25,7 @@ export function AccountPage() {
               Balance: `${me.data.balance_credits} credits`,
               'Runs at once': number(me.data.quotas.training),
               'Tasks waiting at once': number(me.data.quotas.tasks),
+              Storage: me.data.storage ? storageText(me.data.storage) : 'not reported by this gateway',
               Features: me.data.features.join(', ') || 'none beside the usual',
             }}
           />
@@ -37,6 +38,11 @@ export function AccountPage() {
       <Keys />
     </Page>
   )
+}
+
+function storageText({ limit_bytes, stored_bytes, under_way_bytes }: NonNullable<Me['storage']>): string {
+  const limit = limit_bytes === null ? 'without a limit' : `of ${bytes(limit_bytes)}`
+  return `${bytes(stored_bytes)} stored and ${bytes(under_way_bytes)} under way, ${limit}`
 }
 
 /** Older gateways lack some of these routes. */

@@ -1,4 +1,4 @@
-import type { Kysely, Transaction } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
@@ -133,9 +133,36 @@ export async function isDatasetInUse(trx: Transaction<Database>, id: string): Pr
 
 export async function insertUpload(
   db: Kysely<Database>,
-  upload: Omit<DatasetUploadRow, 'created_at' | 'error_message'>,
+  upload: Omit<DatasetUploadRow, 'created_at' | 'error_message' | 'size_bytes' | 'stored_at'> &
+    Partial<Pick<DatasetUploadRow, 'size_bytes' | 'stored_at'>>,
 ): Promise<void> {
   await db.insertInto('dataset_upload').values(upload).execute()
+}
+
+/** Returns whether a file may still be PUT for an upload. */
+export async function isUploadOpen(db: Kysely<Database>, uploadId: string): Promise<boolean> {
+  const open = await db
+    .selectFrom('dataset_upload')
+    .select('id')
+    .where('id', '=', uploadId)
+    .where('status', '=', 'initialised')
+    .executeTakeFirst()
+  return open !== undefined
+}
+
+/** Notes the size of the file that was PUT for an open upload, which stays locked; false when it is closed. */
+export async function noteStored(
+  trx: Transaction<Database>,
+  uploadId: string,
+  sizeBytes: number,
+): Promise<boolean> {
+  const { numUpdatedRows } = await trx
+    .updateTable('dataset_upload')
+    .set({ size_bytes: sizeBytes, stored_at: sql<Date>`now()` })
+    .where('id', '=', uploadId)
+    .where('status', '=', 'initialised')
+    .executeTakeFirst()
+  return numUpdatedRows > 0n
 }
 
 /** Returns the ids of those datasets whose file has arrived and is being read. */

@@ -7,6 +7,8 @@ interface Settings {
   name: string
   trainingQuota: number
   taskQuota: number
+  /** Bytes; null is the platform's default, 0 is no limit. */
+  storageQuotaBytes: number | null
   hubRepos: string[]
 }
 
@@ -17,7 +19,10 @@ export function createAccount(
     name,
     trainingQuota,
     taskQuota,
-  }: { name: string; trainingQuota?: number | undefined; taskQuota?: number | undefined },
+    storageQuotaBytes,
+  }: { name: string } & {
+    [K in 'trainingQuota' | 'taskQuota' | 'storageQuotaBytes']?: Settings[K] | undefined
+  },
 ): Promise<AccountRow> {
   return db
     .insertInto('account')
@@ -26,6 +31,7 @@ export function createAccount(
       name,
       ...(trainingQuota !== undefined && { training_quota: trainingQuota }),
       ...(taskQuota !== undefined && { task_quota: taskQuota }),
+      ...(storageQuotaBytes !== undefined && { storage_quota_bytes: storageQuotaBytes }),
     })
     .returningAll()
     .executeTakeFirstOrThrow()
@@ -44,7 +50,13 @@ export function lockAccount(trx: Transaction<Database>, id: string): Promise<Acc
 export function updateAccount(
   db: Kysely<Database>,
   id: string,
-  { name, trainingQuota, taskQuota, hubRepos }: { [K in keyof Settings]: Settings[K] | undefined },
+  {
+    name,
+    trainingQuota,
+    taskQuota,
+    storageQuotaBytes,
+    hubRepos,
+  }: { [K in keyof Settings]: Settings[K] | undefined },
 ): Promise<AccountRow | undefined> {
   return db
     .updateTable('account')
@@ -52,6 +64,8 @@ export function updateAccount(
       name: name ?? eb.ref('name'),
       training_quota: trainingQuota ?? eb.ref('training_quota'),
       task_quota: taskQuota ?? eb.ref('task_quota'),
+      storage_quota_bytes:
+        storageQuotaBytes === undefined ? eb.ref('storage_quota_bytes') : storageQuotaBytes,
       hub_repos: hubRepos ?? eb.ref('hub_repos'),
     }))
     .where('id', '=', id)

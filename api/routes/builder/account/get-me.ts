@@ -1,10 +1,12 @@
 import * as accountRepository from '../../../../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../../../../db/repositories/platform/api-keys.ts'
 import * as creditRepository from '../../../../db/repositories/platform/credits.ts'
+import * as storageRepository from '../../../../db/repositories/platform/storage.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { microToCredits } from '../../../../domain/money.ts'
 import { Me } from '../../../../schemas/account.ts'
 import { route } from '../../../http/route.ts'
+import { defaultQuotaBytes } from '../../../storage/storage-quota.ts'
 
 export const getMe = route({
   operationId: 'getMe',
@@ -15,10 +17,11 @@ export const getMe = route({
   success: { status: 200, schema: Me },
 
   async handler({ caller: { accountId, keyId, role } }, { db, config, gateway }) {
-    const [account, key, balance] = await Promise.all([
+    const [account, key, balance, storage] = await Promise.all([
       accountRepository.findAccount(db, accountId),
       apiKeyRepository.findOwnKey(db, { id: keyId, accountId }),
       creditRepository.balanceOf(db, accountId),
+      storageRepository.storageUse(db, accountId, defaultQuotaBytes(config)),
     ])
     if (!account || !key) throw new ApiError('unauthenticated', 'this API key is not valid')
     return {
@@ -32,6 +35,11 @@ export const getMe = route({
         limits: key.limits,
       },
       quotas: { training: account.training_quota, tasks: account.task_quota },
+      storage: {
+        limit_bytes: storage.limitBytes,
+        stored_bytes: storage.storedBytes,
+        under_way_bytes: storage.underWayBytes,
+      },
       balance_credits: microToCredits(balance),
       features: [...config.HEARTH_FEATURES, ...(config.HEARTH_MEMORY ? ['memory'] : [])],
       base_url: gateway.baseUrl,

@@ -1,10 +1,15 @@
+import type { Transaction } from 'kysely'
 import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
+import * as storageRepository from '../../../../db/repositories/platform/storage.ts'
+import type { Database } from '../../../../db/tables.ts'
 import type { DatasetUploadRow } from '../../../../db/tables/datasets.ts'
 import { ApiError } from '../../../../domain/errors.ts'
+import type { Config } from '../../../../platform/config.ts'
 import { CommittedUpload, UploadParams } from '../../../../schemas/dataset.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
+import { admitBytes } from '../../../storage/storage-quota.ts'
 import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
@@ -17,7 +22,7 @@ export const commitUpload = route({
   params: UploadParams,
   success: { status: 200, schema: CommittedUpload },
   also: { 202: CommittedUpload },
-  errors: ['not_found', 'conflict', 'validation_failed'],
+  errors: ['not_found', 'conflict', 'payload_too_large', 'validation_failed', 'storage_quota_exceeded'],
 
   async handler({ caller: { accountId }, params, signal }, services) {
     const place = { accountId, datasetId: params.dataset_id, uploadId: params.upload_id }
@@ -33,11 +38,12 @@ export const commitUpload = route({
 })
 
 async function begin(
-  { db, objects, outbox }: Services,
+  { db, objects, outbox, config }: Services,
   place: UploadPlace,
-  { object_key: key }: DatasetUploadRow,
+  { object_key: key, stored_at: storedAt }: DatasetUploadRow,
 ): Promise<void> {
-  if (!(await objects.head(key))) {
+  const file = await objects.head(key)
+  if (!file) {
     throw new ApiError('conflict', 'nothing has been PUT to the signed URL of this upload yet')
   }
   await db.transaction().execute(async (trx) => {
@@ -46,9 +52,21 @@ async function begin(
     if (await datasetRepository.isDatasetInUse(trx, dataset.id)) {
       throw new ApiError('conflict', 'a pending or running job uses this dataset; its data cannot change now')
     }
+    // Files that a gateway stored count already; those that were PUT to S3 are measured here.
+    if (storedAt === null) await countFile(trx, config, { ...place, bytes: file.sizeBytes })
     await acceptUpload(trx, dataset, place)
   })
   outbox.poke()
+}
+
+async function countFile(
+  trx: Transaction<Database>,
+  config: Config,
+  { accountId, uploadId, bytes }: UploadPlace & { bytes: number },
+): Promise<void> {
+  const reservedBytes = await storageRepository.reservedBytes(trx, uploadId)
+  await admitBytes(trx, config, { accountId, bytes, reservedBytes })
+  await datasetRepository.noteStored(trx, uploadId, bytes)
 }
 
 async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {

@@ -3,6 +3,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { datasetKey } from '../../../../domain/object-keys.ts'
 import { DatasetParams, InitUpload, UploadSession } from '../../../../schemas/dataset.ts'
 import { route } from '../../../http/route.ts'
+import { admitBytes } from '../../../storage/storage-quota.ts'
 import { noDataset } from './present.ts'
 
 /** The time to begin the PUT, whose duration is not limited. */
@@ -17,19 +18,21 @@ export const initUpload = route({
   params: DatasetParams,
   body: InitUpload,
   success: { status: 201, schema: UploadSession },
-  errors: ['not_found'],
+  errors: ['not_found', 'payload_too_large', 'storage_quota_exceeded'],
 
-  async handler({ caller: { accountId }, params, body }, { db, objects }) {
+  async handler({ caller: { accountId }, params, body }, { db, objects, config }) {
     const dataset = await datasetRepository.findOwnDataset(db, accountId, params.dataset_id)
     if (!dataset) throw noDataset()
 
     const uploadId = newId()
     const key = datasetKey('incoming', { accountId, datasetId: dataset.id, uploadId })
+    const sizeBytes = body.size_bytes ?? undefined
     const { url, expiresAt } = await objects.signPut(key, {
       expiresInS: URL_LIFETIME_S,
       contentType: body.content_type,
+      ...(sizeBytes !== undefined && { sizeBytes }),
     })
-    await datasetRepository.insertUpload(db, {
+    const upload = {
       id: uploadId,
       dataset_id: dataset.id,
       account_id: accountId,
@@ -38,6 +41,12 @@ export const initUpload = route({
       object_key: key,
       status: 'initialised',
       expires_at: expiresAt,
+      size_bytes: sizeBytes ?? null,
+    } as const
+    await db.transaction().execute(async (trx) => {
+      // An upload of unknown size is refused only when not even a byte fits.
+      await admitBytes(trx, config, { accountId, bytes: sizeBytes ?? 1 })
+      await datasetRepository.insertUpload(trx, upload)
     })
     return { upload_id: uploadId, signed_url: url, expires_at: expiresAt.toISOString() }
   },

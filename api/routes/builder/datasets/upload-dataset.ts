@@ -7,6 +7,7 @@ import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'
 import type { Services } from '../../../services.ts'
+import { contentLengthOf, StorageHold } from '../../../storage/storage-hold.ts'
 import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
@@ -15,6 +16,8 @@ const LIMIT = {
   maxBytes: 100 * 1024 * 1024,
   hint: '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',
 }
+/** The fields and boundaries of a form, beside its file. */
+const FORM_BYTES = 1024 * 1024
 const CONTENT_TYPE = 'application/octet-stream'
 
 export const uploadDataset = route({
@@ -26,26 +29,40 @@ export const uploadDataset = route({
   stream: { contentTypes: ['multipart/form-data'], schema: UploadForm, file: LIMIT },
   success: { status: 201, schema: UploadedDataset },
   also: { 202: UploadedDataset },
-  errors: ['bad_request', 'forbidden', 'payload_too_large', 'unsupported_media_type', 'validation_failed'],
+  errors: [
+    'bad_request',
+    'forbidden',
+    'payload_too_large',
+    'unsupported_media_type',
+    'validation_failed',
+    'storage_quota_exceeded',
+  ],
 
   async handler({ caller, req, signal }, services) {
     const { accountId } = caller
     const { db, objects, outbox } = services
     const place = { accountId, datasetId: newId(), uploadId: newId() }
     const key = datasetKey('incoming', place)
+    await using hold = await StorageHold.take(services, {
+      accountId,
+      bytes: contentLengthOf(req),
+      maxBytes: LIMIT.maxBytes + FORM_BYTES,
+    })
     try {
-      const { fields, file: filename } = await readMultipart(req, {
+      const { fields, file } = await readMultipart(req, {
         file: 'file',
         limit: LIMIT,
         fields: UploadFields,
         // The file may precede the fields, so it is stored first and checked later.
         async consume({ filename: name, stream }) {
-          await objects.put(key, stream, { contentType: CONTENT_TYPE, signal })
-          return name
+          const { sizeBytes } = await hold.store((maxBytes) =>
+            objects.put(key, stream, { contentType: CONTENT_TYPE, maxBytes, signal }),
+          )
+          return { filename: name, sizeBytes }
         },
       })
       assertMayPublish(caller, fields.visibility)
-      await createWithUpload(services, place, { fields, filename, key })
+      await createWithUpload(services, place, { fields, ...file, key, hold })
     } catch (err) {
       await objects.delete(key)
       throw err
@@ -58,10 +75,18 @@ export const uploadDataset = route({
   },
 })
 
+interface NewUpload {
+  fields: UploadFields
+  filename: string
+  sizeBytes: number
+  key: string
+  hold: StorageHold
+}
+
 async function createWithUpload(
   { db, now }: Services,
   place: UploadPlace,
-  { fields, filename, key }: { fields: UploadFields; filename: string; key: string },
+  { fields, filename, sizeBytes, key, hold }: NewUpload,
 ): Promise<void> {
   await db.transaction().execute(async (trx) => {
     const dataset = await datasetRepository.insertDataset(trx, {
@@ -82,7 +107,10 @@ async function createWithUpload(
       object_key: key,
       status: 'initialised',
       expires_at: now(),
+      size_bytes: sizeBytes,
+      stored_at: now(),
     })
+    await hold.release(trx)
     await acceptUpload(trx, dataset, place)
   })
 }

@@ -13,6 +13,7 @@ import {
 import { readMultipart } from '../../../http/multipart.ts'
 import { route } from '../../../http/route.ts'
 import { callableEndpoint } from '../../../inference/admission.ts'
+import { contentLengthOf, StorageHold } from '../../../storage/storage-hold.ts'
 import { InferParams } from './params.ts'
 
 const LIMIT = { maxBytes: MAX_INPUT_BYTES }
@@ -38,6 +39,7 @@ export const uploadInput = route({
     'payload_too_large',
     'unsupported_media_type',
     'validation_failed',
+    'storage_quota_exceeded',
   ],
 
   async handler({ caller, params, req, signal }, services) {
@@ -46,6 +48,11 @@ export const uploadInput = route({
     await callableEndpoint(services, accountId, params.endpoint_id)
     const id = newId()
     const key = inputKey(accountId, id)
+    await using hold = await StorageHold.take(services, {
+      accountId,
+      bytes: contentLengthOf(req),
+      maxBytes: MAX_INPUT_BYTES,
+    })
     const { file } = await readMultipart(req, {
       file: 'file',
       limit: LIMIT,
@@ -56,11 +63,9 @@ export const uploadInput = route({
           const message = `the file is sent as ${JSON.stringify(sent)}; it must be one of ${INPUT_TYPES.join(', ')}`
           throw new ApiError('unsupported_media_type', message)
         }
-        const { sizeBytes } = await objects.put(key, stream, {
-          contentType,
-          maxBytes: MAX_INPUT_BYTES,
-          signal,
-        })
+        const { sizeBytes } = await hold.store((maxBytes) =>
+          objects.put(key, stream, { contentType, maxBytes, signal }),
+        )
         if (sizeBytes === 0) {
           await objects.delete(key)
           throw invalid(['body', 'file'], 'the file is empty', 'too_short')
@@ -69,12 +74,15 @@ export const uploadInput = route({
       },
       discard: () => objects.delete(key),
     })
-    await uploadedInputRepository.insertUploadedInput(db, {
-      id,
-      account_id: accountId,
-      object_key: key,
-      content_type: file.contentType,
-      size_bytes: file.sizeBytes,
+    await db.transaction().execute(async (trx) => {
+      await uploadedInputRepository.insertUploadedInput(trx, {
+        id,
+        account_id: accountId,
+        object_key: key,
+        content_type: file.contentType,
+        size_bytes: file.sizeBytes,
+      })
+      await hold.release(trx)
     })
     const { url } = await objects.signGet(key, { expiresInS: INPUT_URL_LIFETIME_S })
     return { input_url: url, expires_in: INPUT_URL_LIFETIME_S, size_bytes: file.sizeBytes }

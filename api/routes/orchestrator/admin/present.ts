@@ -7,6 +7,7 @@ export const presentAccount = (row: AccountRow): Account => ({
   name: row.name,
   training_quota: row.training_quota,
   task_quota: row.task_quota,
+  storage_quota_bytes: row.storage_quota_bytes,
   hub_repos: row.hub_repos,
   created_at: row.created_at.toISOString(),
 })

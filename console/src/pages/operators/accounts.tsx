@@ -1,7 +1,7 @@
 import { TextInput } from '@mantine/core'
 import { useState } from 'react'
 import { ADMIN } from '../../api.ts'
-import { number } from '../../format.ts'
+import { bytes, number } from '../../format.ts'
 import { DataTable } from '../../parts/data-table.tsx'
 import { Time } from '../../parts/facts.tsx'
 import { OperatorGate } from '../../parts/operator-gate.tsx'
@@ -55,6 +55,12 @@ function AccountList() {
             head: 'Open tasks',
             align: 'right',
             cell: ({ open_tasks, task_quota }) => `${number(open_tasks)} of ${number(task_quota)}`,
+          },
+          {
+            head: 'Storage quota',
+            align: 'right',
+            cell: ({ storage_quota_bytes: quota }) =>
+              quota === 0 ? 'no limit' : quota ? bytes(quota) : 'default',
           },
           { head: 'Requests', align: 'right', cell: ({ requests }) => number(requests) },
           { head: 'Failed', align: 'right', cell: ({ failed }) => number(failed) },

@@ -13,12 +13,13 @@ export const createAccount = route({
   body: CreateAccount,
   success: { status: 201, schema: Account },
 
-  async handler({ body: { name, training_quota, task_quota } }, { db }) {
+  async handler({ body: { name, training_quota, task_quota, storage_quota_bytes } }, { db }) {
     const row = await db.transaction().execute(async (trx) => {
       const created = await accountRepository.createAccount(trx, {
         name,
         trainingQuota: training_quota,
         taskQuota: task_quota,
+        storageQuotaBytes: storage_quota_bytes,
       })
       const { id } = created
       const subject = { kind: 'account', id }

@@ -16,8 +16,14 @@ export const updateAccount = route({
   success: { status: 200, schema: Account },
   errors: ['not_found'],
 
-  async handler({ params: { account_id }, body: { name, training_quota, task_quota, hub_repos } }, { db }) {
-    const change = { name, trainingQuota: training_quota, taskQuota: task_quota, hubRepos: hub_repos }
+  async handler({ params: { account_id }, body }, { db }) {
+    const change = {
+      name: body.name,
+      trainingQuota: body.training_quota,
+      taskQuota: body.task_quota,
+      storageQuotaBytes: body.storage_quota_bytes,
+      hubRepos: body.hub_repos,
+    }
     const row = await db.transaction().execute(async (trx) => {
       const known = await accountRepository.lockAccount(trx, account_id)
       const changed = known && (await accountRepository.updateAccount(trx, account_id, change))

@@ -1,0 +1,70 @@
+import type { Transaction } from 'kysely'
+import * as storageRepository from '../../db/repositories/platform/storage.ts'
+import type { StorageUse } from '../../db/repositories/platform/storage.ts'
+import type { Database } from '../../db/tables.ts'
+import { ApiError, temporaryError } from '../../domain/errors.ts'
+import type { Config } from '../../platform/config.ts'
+
+const GB = 1e9
+const RETRY_AFTER_S = 60
+
+/** Returns the limit of accounts without their own, in bytes; 0 is no limit. */
+export const defaultQuotaBytes = (config: Pick<Config, 'HEARTH_ACCOUNT_STORAGE_GB'>): number =>
+  config.HEARTH_ACCOUNT_STORAGE_GB * GB
+
+/** The bytes that an upload adds, less what the account's use already counts for it. */
+export interface NewBytes {
+  bytes: number
+  reservedBytes?: number
+}
+
+/**
+ * Throws `payload_too_large` when the bytes alone are more than the account may store, and `storage_quota_exceeded` when
+ * they don't fit now. Bytes that were reserved for the upload always fit, also when the quota was lowered meanwhile.
+ */
+export function assertFits(use: StorageUse, { bytes, reservedBytes = 0 }: NewBytes): void {
+  const { limitBytes } = use
+  if (limitBytes === null || bytes <= reservedBytes) return
+  if (bytes > limitBytes) {
+    throw new ApiError(
+      'payload_too_large',
+      `this upload has ${text(bytes)} and the account may store ${text(limitBytes)} in all; send less, or ask an operator to raise the storage quota`,
+      { details: detailsOf(use, bytes) },
+    )
+  }
+  if (use.storedBytes + use.underWayBytes - reservedBytes + bytes > limitBytes)
+    throw quotaExceeded(use, bytes)
+}
+
+/** Makes the 429 for bytes that don't fit now; `bytes` is undefined for an upload of unknown size. */
+export function quotaExceeded(use: StorageUse, bytes?: number): ApiError {
+  const { limitBytes, storedBytes, underWayBytes } = use
+  const upload = bytes === undefined ? 'this upload' : `this upload of ${text(bytes)}`
+  return temporaryError(
+    'storage_quota_exceeded',
+    `the account may store ${text(limitBytes ?? 0)}: ${text(storedBytes)} are stored and ${text(underWayBytes)} under way, so ${upload} does not fit; ` +
+      'delete datasets, training runs or uploads that are not committed, or ask an operator to raise the storage quota',
+    RETRY_AFTER_S,
+    { details: detailsOf(use, bytes) },
+  )
+}
+
+/** Locks the storage of an account and throws as `assertFits` does; returns the use without the new bytes. */
+export async function admitBytes(
+  trx: Transaction<Database>,
+  config: Config,
+  { accountId, ...added }: NewBytes & { accountId: string },
+): Promise<StorageUse> {
+  const use = await storageRepository.lockStorage(trx, accountId, defaultQuotaBytes(config))
+  assertFits(use, added)
+  return use
+}
+
+const detailsOf = ({ limitBytes, storedBytes, underWayBytes }: StorageUse, bytes: number | undefined) => ({
+  limit_bytes: limitBytes,
+  stored_bytes: storedBytes,
+  under_way_bytes: underWayBytes,
+  ...(bytes !== undefined && { upload_bytes: bytes }),
+})
+
+const text = (bytes: number): string => `${bytes.toLocaleString('en-US')} bytes`

@@ -1,0 +1,333 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { request } from 'node:http'
+import { sql } from 'kysely'
+import * as ingestRepository from '../../../db/repositories/datasets/ingests.ts'
+import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
+import { newId } from '../../../domain/ids.ts'
+import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
+import { callOf, formOf, uploadInput } from '../../support/builders/forms.ts'
+import {
+  type Answer,
+  type AnyBody,
+  callApi,
+  OPERATIONS_KEY,
+  startApi,
+  type TestApi,
+} from '../../support/servers/api.ts'
+
+const BUILDER = '/api/builder/v1'
+const KB = 1000
+const QUOTA = 100 * KB
+
+/** One account with a storage quota of 100 kB, and the calls that store bytes for it. */
+class Tenant {
+  readonly #api: TestApi
+  readonly accountId: string
+  readonly key: string
+
+  private constructor(api: TestApi, account: { accountId: string; key: string }) {
+    this.#api = api
+    this.accountId = account.accountId
+    this.key = account.key
+  }
+
+  static async open(api: TestApi, quota: number | null = QUOTA): Promise<Tenant> {
+    const tenant = new Tenant(api, await api.account())
+    await tenant.limit(quota)
+    return tenant
+  }
+
+  call(method: string, path: string, body?: unknown): Promise<Answer<AnyBody>> {
+    return this.#api.call(method, BUILDER + path, { key: this.key, ...(body !== undefined && { body }) })
+  }
+
+  async limit(quota: number | null): Promise<void> {
+    const { status, body } = await this.#api.call('PATCH', `/api/v1/admin/accounts/${this.accountId}`, {
+      key: OPERATIONS_KEY,
+      body: { storage_quota_bytes: quota },
+    })
+    assert.deepEqual([status, body.storage_quota_bytes], [200, quota])
+  }
+
+  async create(): Promise<string> {
+    const body = { dataset_name: randomUUID(), storage_format: 'csv' }
+    return (await this.call('POST', '/datasets', body)).body.dataset_id
+  }
+
+  init(datasetId: string, size?: number | null): Promise<Answer<AnyBody>> {
+    const body = {
+      filename: 'a.csv',
+      content_type: 'text/csv',
+      ...(size !== undefined && { size_bytes: size }),
+    }
+    return this.call('POST', `/datasets/${datasetId}/uploads/init`, body)
+  }
+
+  /** Reads an accepted upload as the worker would, without Temporal. */
+  async ingest(datasetId: string, uploadId: string, bytes: number): Promise<void> {
+    const { db } = this.#api.database
+    await sql`update dataset_upload set status = 'ingesting' where id = ${uploadId}`.execute(db)
+    await ingestRepository.finishIngest(db, uploadId, {
+      object_key: `datasets/${this.accountId}/${datasetId}/${uploadId}/data.csv`,
+      num_samples: 1,
+      total_size_bytes: bytes,
+      decoded_bytes: bytes,
+      columns: [],
+    })
+  }
+
+  /** Stores a dataset of a size. */
+  async fill(bytes: number, datasetId?: string): Promise<string> {
+    const id = datasetId ?? (await this.create())
+    const { status, body } = await this.init(id, bytes)
+    assert.equal(status, 201, JSON.stringify(body))
+    assert.equal((await put(body.signed_url, bytes)).status, 200)
+    await this.ingest(id, body.upload_id, bytes)
+    return id
+  }
+
+  async use(): Promise<{ limit: number | null; stored: number; underWay: number }> {
+    const {
+      limit_bytes: limit,
+      stored_bytes: stored,
+      under_way_bytes: underWay,
+    } = (await this.call('GET', '/me')).body.storage
+    return { limit, stored, underWay }
+  }
+}
+
+const put = (url: string, bytes: number) =>
+  callApi(url, 'PUT', { raw: Buffer.alloc(bytes, 'a,b\n'), headers: { 'content-type': 'text/csv' } })
+
+/** PUTs in chunks, without Content-Length. */
+const putChunks = (url: string, chunks: number) =>
+  fetch(url, {
+    method: 'PUT',
+    body: ReadableStream.from(Array.from({ length: chunks }, () => new Uint8Array(10 * KB))),
+    headers: { 'content-type': 'text/csv' },
+    duplex: 'half',
+  } as RequestInit)
+
+function assertOver({ status, body, headers }: Answer<AnyBody>): void {
+  assert.deepEqual([status, body.error?.code], [429, 'storage_quota_exceeded'], JSON.stringify(body))
+  assert.ok(Number(headers['retry-after']) > 0)
+  assert.match(body.error.message, /may store .* bytes: .* are stored and .* under way.*delete datasets/)
+}
+
+describe('the storage quota of an account', function () {
+  this.timeout(60_000)
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  it('refuses a declared upload before the PUT: 429 when it does not fit now, 413 when it never will', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.fill(70 * KB)
+
+    assertOver(await mine.init(id, 40 * KB))
+    const never = await mine.init(id, QUOTA + 1)
+    assert.deepEqual([never.status, never.body.error.code], [413, 'payload_too_large'])
+    assert.equal(never.body.error.details.limit_bytes, QUOTA)
+    assert.equal((await mine.init(id, 30 * KB)).status, 201)
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 70 * KB, underWay: 30 * KB })
+  })
+
+  it('admits one of two parallel uploads that each fit and together do not, over two gateways', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.create()
+    await using other = await startApi({ database: api.database })
+    const body = { filename: 'a.csv', content_type: 'text/csv', size_bytes: 60 * KB }
+    const path = `${BUILDER}/datasets/${id}/uploads/init`
+
+    const answers = await Promise.all(
+      [api, other, api, other].map((gateway) => gateway.call('POST', path, { key: mine.key, body })),
+    )
+
+    assert.deepEqual(
+      answers.map(({ status }) => status).toSorted((a, b) => a - b),
+      [201, 429, 429, 429],
+    )
+  })
+
+  it('admits one of two parallel PUTs and inputs of undeclared size', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.create()
+    const urls = await Promise.all([1, 2].map(async () => (await mine.init(id)).body.signed_url as string))
+    const puts = await Promise.all(urls.map((url) => put(url, 60 * KB)))
+    assert.deepEqual(
+      puts.map(({ status }) => status).toSorted((a, b) => a - b),
+      [200, 429],
+    )
+
+    const endpoint = await buildEndpoint(api.database.db, mine.accountId)
+    const file = new File([Buffer.alloc(18 * KB, 'a')], 'a.csv', { type: 'text/csv' })
+    const inputs = await Promise.all(
+      [1, 2, 3].map(() => uploadInput({ api, key: mine.key }, endpoint.id, file)),
+    )
+    assert.deepEqual(
+      inputs.map(({ status }) => status).toSorted((a, b) => a - b),
+      [200, 200, 429],
+    )
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 36 * KB, underWay: 60 * KB })
+  })
+
+  it('binds the URL to the declared size, whatever Content-Length or chunks say', async () => {
+    const mine = await Tenant.open(api)
+    const { body } = await mine.init(await mine.create(), 20 * KB)
+
+    assert.equal((await put(body.signed_url, 21 * KB)).status, 413)
+    assert.equal((await put(body.signed_url, 19 * KB)).status, 400)
+    assert.equal((await putChunks(body.signed_url, 3)).status, 413)
+    assert.equal(
+      (await put(body.signed_url.replace('size_bytes=20000', 'size_bytes=90000'), 20 * KB)).status,
+      403,
+    )
+    assert.equal((await putChunks(body.signed_url, 2)).status, 200)
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 0, underWay: 20 * KB })
+  })
+
+  it('cuts a PUT of unknown size off where the quota ends, and leaves nothing behind', async () => {
+    const mine = await Tenant.open(api)
+    const { body } = await mine.init(await mine.create())
+
+    const answer = await putChunks(body.signed_url, 11)
+
+    assert.equal(answer.status, 429)
+    assert.equal(((await answer.json()) as AnyBody).error.code, 'storage_quota_exceeded')
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 0, underWay: 0 })
+    assert.equal((await putChunks(body.signed_url, 10)).status, 200)
+  })
+
+  it('refuses a form by its Content-Length before its file is sent', async () => {
+    const mine = await Tenant.open(api)
+    await mine.fill(70 * KB)
+    const form = formOf({ name: 'big', storage_format: 'csv', file: Buffer.alloc(40 * KB, 'a,b\n') })
+    const { headers } = await callOf(form)
+    const url = new URL(`${BUILDER}/datasets/upload`, api.baseUrl)
+
+    // Only the head is sent: an answer means that no byte of the body was waited for.
+    const status = await new Promise<number | undefined>((resolve, reject) => {
+      const sent = request(url, {
+        method: 'POST',
+        headers: { ...headers, 'x-api-key': mine.key, 'content-length': String(41 * KB) },
+      })
+      sent.on('response', (answer) => {
+        resolve(answer.statusCode)
+        sent.destroy()
+      })
+      sent.on('error', reject).flushHeaders()
+    })
+
+    assert.equal(status, 429)
+    assert.equal((await mine.use()).underWay, 0)
+  })
+
+  it('gives bytes back when a dataset is deleted, also those of a file that was never committed', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.fill(90 * KB)
+    const half = await mine.create()
+    assert.equal((await put((await mine.init(half)).body.signed_url, 10 * KB)).status, 200)
+    assertOver(await mine.init(half, 20 * KB))
+
+    assert.equal((await mine.call('DELETE', `/datasets/${id}`)).status, 204)
+    assert.equal((await mine.call('DELETE', `/datasets/${half}`)).status, 204)
+
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 0, underWay: 0 })
+    assert.equal((await mine.init(await mine.create(), QUOTA)).status, 201)
+  })
+
+  it('counts a replaced file of a dataset until the new one has been read', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.fill(40 * KB)
+    assertOver(await mine.init(id, 61 * KB))
+
+    const { body } = await mine.init(id, 60 * KB)
+    assert.equal((await put(body.signed_url, 60 * KB)).status, 200)
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 40 * KB, underWay: 60 * KB })
+    await mine.ingest(id, body.upload_id, 60 * KB)
+
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 60 * KB, underWay: 0 })
+    assert.equal((await put(body.signed_url, 60 * KB)).status, 403, 'a URL is of no use after the commit')
+  })
+
+  it('stops counting an upload whose URL has expired, and counts a stored file on', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.create()
+    const [declared, stored] = [await mine.init(id, 60 * KB), await mine.init(id, 30 * KB)]
+    assert.equal((await put(stored.body.signed_url, 30 * KB)).status, 200)
+    assertOver(await mine.init(id, 20 * KB))
+
+    const ids = [declared, stored].map(({ body }) => body.upload_id as string)
+    await sql`update dataset_upload set expires_at = now() where id = any(${ids}::uuid[])`.execute(
+      api.database.db,
+    )
+
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 0, underWay: 30 * KB })
+    assert.equal((await mine.init(id, 70 * KB)).status, 201)
+  })
+
+  it('frees the bytes of a gateway that was killed in the middle of a transfer', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.create()
+    const { db } = api.database
+    await sql`
+      insert into storage_hold (id, account_id, bytes, expires_at)
+      values (${newId()}, ${mine.accountId}, ${QUOTA}, now() + interval '1 minute')`.execute(db)
+    assertOver(await mine.init(id, 1))
+
+    await sql`update storage_hold set expires_at = now() where account_id = ${mine.accountId}`.execute(db)
+
+    assert.equal((await mine.init(id, QUOTA)).status, 201)
+  })
+
+  it('keeps what is stored and what was admitted when it is lowered below them', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.fill(50 * KB)
+    const admitted = await mine.init(id, 30 * KB)
+    await mine.limit(10 * KB)
+
+    assert.equal((await put(admitted.body.signed_url, 30 * KB)).status, 200)
+    assertOver(await mine.init(id, 1))
+    assertOver(await mine.init(id))
+    assert.deepEqual(await mine.use(), { limit: 10 * KB, stored: 50 * KB, underWay: 30 * KB })
+
+    await mine.limit(0)
+    assert.equal((await mine.init(id, 5_000_000_000)).status, 201)
+    assert.equal((await mine.use()).limit, null)
+  })
+
+  it('is that of the platform without one of the account, and of no concern to other accounts', async () => {
+    const [mine, theirs] = [await Tenant.open(api), await Tenant.open(api, null)]
+    await mine.fill(QUOTA)
+    assertOver(await mine.init(await mine.create()))
+
+    assert.deepEqual(await theirs.use(), { limit: 100e9, stored: 0, underWay: 0 })
+    assert.equal((await theirs.init(await theirs.create(), QUOTA)).status, 201)
+    assert.equal((await theirs.init(await theirs.create(), 100e9)).status, 429)
+  })
+
+  it('counts results, which are always stored, and then refuses uploads', async () => {
+    const mine = await Tenant.open(api)
+    const { db } = api.database
+    const endpoint = await buildEndpoint(db, mine.accountId)
+    const { body } = await mine.call('POST', `/endpoints/${endpoint.id}/infer:async`, { input: {} })
+    const file = {
+      filename: 'a.png',
+      object_key: 'tasks/a',
+      content_type: 'image/png',
+      modality: 'image',
+    } as const
+    await db.transaction().execute((trx) =>
+      taskRepository.recordOutputs(trx, body.task_id, [
+        { ...file, size_bytes: 90 * KB },
+        { ...file, object_key: 'tasks/b', size_bytes: 60 * KB },
+      ]),
+    )
+
+    assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 150 * KB, underWay: 0 })
+    assertOver(await mine.init(await mine.create(), 1))
+  })
+})
