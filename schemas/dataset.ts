@@ -41,6 +41,13 @@ export const Dataset = Type.Object(
         description: 'Whether its file has arrived and is being read; `pending` without it waits for one',
       }),
     ),
+    message: Type.Optional(
+      Nullable(
+        Type.String({
+          description: 'What the reading of its file waits for, for example room on a full disk',
+        }),
+      ),
+    ),
     error_message: Nullable(Type.String()),
     created_at: Timestamp,
   },

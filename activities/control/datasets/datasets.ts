@@ -5,7 +5,7 @@ import * as datasetRepository from '../../../db/repositories/datasets/datasets.t
 import * as ingestRepository from '../../../db/repositories/datasets/ingests.ts'
 import type { OpenIngest } from '../../../db/repositories/datasets/ingests.ts'
 import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
-import { ApiError } from '../../../domain/errors.ts'
+import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
 import { datasetFolder, datasetKey, previewKey } from '../../../domain/object-keys.ts'
 import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
 import { DatasetRefused, type DatasetProfile } from '../../../platform/datasets/profile.ts'
@@ -15,6 +15,7 @@ import {
   readDataset,
   temporaryFolder,
 } from '../../../platform/datasets/reader.ts'
+import { isDiskFull } from '../../../platform/disk-room.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import type { DatasetPreview } from '../../../schemas/dataset.ts'
 import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
@@ -36,6 +37,8 @@ export const MOST_INGESTS = READERS.most + READERS.mostWaiting
  */
 const COME_BACK_MS = 2_000
 const LONGEST_COME_BACK_MS = 15_000
+const WAITS_FOR_ROOM =
+  'the platform has no room on its disk; the file is stored and will be read as soon as an operator frees or adds space'
 const STALLED_AFTER_S = 120
 const STALLED_BATCH = 100
 /** Longer than the retention of uploads that were never committed. */
@@ -89,6 +92,9 @@ export const createDatasetActivities = (
         progress.brokenReads += 1
         heartbeat(progress)
       }
+      // The note helps, but the disk of the database may be full as well.
+      if (isWithoutRoom(err))
+        await ingestRepository.noteIngestWaiting(db, uploadId, WAITS_FOR_ROOM).catch(() => undefined)
       const reason = refusalReason(err, progress)
       if (reason === undefined) throw err
       await ingestRepository.failIngest(db, uploadId, reason)
@@ -149,6 +155,10 @@ export const createDatasetActivities = (
     return { count: orphans.length }
   },
 })
+
+/** Returns whether a disk has no room for the file or its preview; Temporal retries until it has. */
+const isWithoutRoom = (err: unknown): boolean =>
+  isDiskFull(err) || (err instanceof ApiError && err.details['reason'] === STORAGE_FULL)
 
 const keyOf = (upload: OpenIngest): string => datasetKey('datasets', upload, upload.storageFormat)
 

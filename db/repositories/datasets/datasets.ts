@@ -165,20 +165,20 @@ export async function noteStored(
   return numUpdatedRows > 0n
 }
 
-/** Returns the ids of those datasets whose file has arrived and is being read. */
+/** Returns the datasets whose file has arrived and is being read, by id, with what the reading waits for, if anything. */
 export async function findReading(
   db: Kysely<Database>,
   datasets: readonly Pick<DatasetRow, 'id' | 'status'>[],
-): Promise<ReadonlySet<string>> {
+): Promise<ReadonlyMap<string, string | null>> {
   const pending = datasets.filter(({ status }) => status === 'pending').map(({ id }) => id)
-  if (pending.length === 0) return new Set()
+  if (pending.length === 0) return new Map()
   const rows = await db
     .selectFrom('dataset_upload')
-    .select('dataset_id')
+    .select(['dataset_id', 'error_message'])
     .where('dataset_id', 'in', pending)
     .where('status', '=', 'ingesting')
     .execute()
-  return new Set(rows.map(({ dataset_id }) => dataset_id))
+  return new Map(rows.map(({ dataset_id, error_message }) => [dataset_id, error_message]))
 }
 
 /** Finds an upload whose dataset belongs to this account and is not deleted. */

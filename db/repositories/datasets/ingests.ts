@@ -94,6 +94,20 @@ export function finishIngest(
   })
 }
 
+/** Notes what an open upload waits for, until it is closed. */
+export async function noteIngestWaiting(
+  db: Kysely<Database>,
+  uploadId: string,
+  reason: string,
+): Promise<void> {
+  await db
+    .updateTable('dataset_upload')
+    .set({ error_message: reason })
+    .where('id', '=', uploadId)
+    .where('status', '=', 'ingesting')
+    .execute()
+}
+
 /** Closes an upload that cannot be used, with the reason. A dataset without earlier content fails with it. */
 export function failIngest(db: Kysely<Database>, uploadId: string, reason: string): Promise<boolean> {
   // The message may quote the file.

@@ -6,6 +6,7 @@ import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { openDatabase } from '../../../db/database.ts'
+import { until } from '../../support/assertions/until.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { callOf, formOf, uploadInput } from '../../support/builders/forms.ts'
 import {
@@ -17,6 +18,7 @@ import {
   type TestApi,
 } from '../../support/servers/api.ts'
 import { startDatabase } from '../../support/servers/database.ts'
+import { CSV, DatasetApi } from '../../support/servers/dataset-api.ts'
 import { mountSmallDisk, type SmallDisk } from '../../support/servers/small-disk.ts'
 import { skipBecause } from '../../support/skip.ts'
 
@@ -119,6 +121,27 @@ describe('a full object store', function () {
 
     assert.equal((await objects.head('results/bytes'))?.sizeBytes, MB / 2)
     await objects.deletePrefix('results/')
+  })
+
+  it('delays the reading of a dataset, which says so and ends well once there is room', async () => {
+    await using on = await DatasetApi.start({ HEARTH_OBJECT_DIR: join(disk.path, 'datasets') })
+    await on.stopWorker()
+    const id = await on.create()
+    const uploadId = await on.send(id, CSV)
+    const committed = on.commit(id, uploadId)
+    const dataset = async () => (await on.call('GET', `/${id}`)).body
+    // The commit is accepted before the disk is full.
+    await until(async () => (await dataset()).is_reading, 10_000)
+    disk.fill()
+    await on.startWorker()
+
+    await until(async () => /no room on its disk/.test((await dataset()).message ?? ''), 20_000)
+    const waiting = await dataset()
+    assert.deepEqual([waiting.status, waiting.error_message], ['pending', null])
+
+    disk.empty()
+    assert.deepEqual([(await committed).status, (await committed).body.num_samples], [200, 2])
+    assert.equal((await dataset()).message, null)
   })
 
   it('degrades health and needs attention until there is room', async () => {

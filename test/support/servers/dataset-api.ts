@@ -20,6 +20,7 @@ export interface Body {
   error_message: string
   created_at: string
   message: string
+  is_reading: boolean
   upload_id: string
   signed_url: string
   expires_at: string

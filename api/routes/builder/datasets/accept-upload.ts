@@ -23,8 +23,12 @@ const FIRST_LOOK_MS = 25
 const LAST_LOOK_MS = 250
 
 /** The message of a response that is sent before the file has been read. */
-export const STILL_READING =
+const STILL_READING =
   'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to learn the outcome.'
+
+/** Returns that message, with what the reading waits for. */
+export const stillReading = ({ error_message: reason }: Pick<DatasetUploadRow, 'error_message'>): string =>
+  reason === null ? STILL_READING : `${STILL_READING} It waits: ${reason}`
 
 /** The largest number of an account's files that are being read or wait for it. */
 export const MOST_UNREAD = 100

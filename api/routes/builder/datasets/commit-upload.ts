@@ -10,7 +10,7 @@ import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
 import { admitBytes } from '../../../storage/storage-quota.ts'
-import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
+import { acceptUpload, awaitIngest, stillReading, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
 export const commitUpload = route({
@@ -31,9 +31,10 @@ export const commitUpload = route({
     // Safe to repeat, because a later request waits for the same reading and gets the same response.
     if (upload.status === 'initialised') await begin(services, place, upload)
 
-    const { status, error_message: reason } = await awaitIngest(services.db, place, signal)
-    if (status === 'failed') throw refusedFile(place.datasetId, reason ?? 'it could not be read')
-    return answer(services, place, status === 'ingesting')
+    const read = await awaitIngest(services.db, place, signal)
+    if (read.status === 'failed')
+      throw refusedFile(place.datasetId, read.error_message ?? 'it could not be read')
+    return answer(services, place, read.status === 'ingesting' ? stillReading(read) : undefined)
   },
 })
 
@@ -69,7 +70,7 @@ async function countFile(
   await datasetRepository.noteStored(trx, uploadId, bytes)
 }
 
-async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {
+async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, message: string | undefined) {
   const dataset = await datasetRepository.readOwnDataset(db, accountId, datasetId)
   const body = {
     dataset_id: dataset.id,
@@ -77,5 +78,5 @@ async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, i
     num_samples: dataset.num_samples ?? 0,
     total_size_bytes: dataset.total_size_bytes ?? 0,
   }
-  return isReading ? reply(202, { ...body, message: STILL_READING }) : body
+  return message === undefined ? body : reply(202, { ...body, message })
 }

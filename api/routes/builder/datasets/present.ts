@@ -3,14 +3,17 @@ import type { DatasetRow } from '../../../../db/tables/datasets.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Dataset } from '../../../../schemas/dataset.ts'
 
-/** Returns a dataset in full; `reading` has the ids of those whose file is being read. */
-export const presentDataset = (row: DatasetRow, reading: ReadonlySet<string> = new Set()): Dataset => ({
+/** Datasets whose file is being read, by id, with what the reading waits for, if anything. */
+type Reading = ReadonlyMap<string, string | null>
+
+/** Returns a dataset in full. */
+export const presentDataset = (row: DatasetRow, reading: Reading = new Map()): Dataset => ({
   ...presentListed(row, reading),
   columns: row.columns,
 })
 
 /** Returns a dataset as a list shows it; counts are numbers from the start. */
-export const presentListed = (row: ListedDataset, reading: ReadonlySet<string>): Dataset => ({
+export const presentListed = (row: ListedDataset, reading: Reading): Dataset => ({
   dataset_id: row.id,
   account_id: row.account_id,
   dataset_name: row.dataset_name,
@@ -21,6 +24,7 @@ export const presentListed = (row: ListedDataset, reading: ReadonlySet<string>):
   total_size_bytes: row.total_size_bytes ?? 0,
   visibility: row.visibility,
   is_reading: reading.has(row.id),
+  message: reading.get(row.id) ?? null,
   error_message: row.error_message,
   created_at: row.created_at.toISOString(),
 })

@@ -8,7 +8,7 @@ import { route } from '../../../http/route.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'
 import type { Services } from '../../../services.ts'
 import { contentLengthOf, StorageHold } from '../../../storage/storage-hold.ts'
-import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
+import { acceptUpload, awaitIngest, stillReading, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
 /** Larger files need init, PUT and commit. */
@@ -69,9 +69,10 @@ export const uploadDataset = route({
     }
     outbox.poke()
 
-    const { status, error_message: reason } = await awaitIngest(db, place, signal)
-    if (status === 'failed') throw refusedFile(place.datasetId, reason ?? 'it could not be read')
-    return answer(services, place, status === 'ingesting')
+    const read = await awaitIngest(db, place, signal)
+    if (read.status === 'failed')
+      throw refusedFile(place.datasetId, read.error_message ?? 'it could not be read')
+    return answer(services, place, read.status === 'ingesting' ? stillReading(read) : undefined)
   },
 })
 
@@ -115,7 +116,7 @@ async function createWithUpload(
   })
 }
 
-async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {
+async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, message: string | undefined) {
   const dataset = await datasetRepository.findOwnDataset(db, accountId, datasetId)
   if (!dataset) throw noDataset()
   const body = {
@@ -127,5 +128,5 @@ async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, i
     total_size_bytes: dataset.total_size_bytes ?? 0,
     created_at: dataset.created_at.toISOString(),
   }
-  return isReading ? reply(202, { ...body, message: STILL_READING }) : body
+  return message === undefined ? body : reply(202, { ...body, message })
 }
