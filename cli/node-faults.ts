@@ -1,4 +1,4 @@
-import type { GateFault, GpuFault } from '../schemas/node.ts'
+import type { DiskFault, GateFault, GpuFault } from '../schemas/node.ts'
 
 /** Describes why a node takes no durable work from the gate, and what that means. */
 export const gateFaultInWords = ({ address, since, reason, refused }: GateFault): string =>
@@ -20,6 +20,13 @@ export const gateTodo = ({ refused }: GateFault): string =>
 /** Says that a node cannot compute on its GPUs, and what that means. */
 export const gpuFaultInWords = ({ since, reason }: GpuFault): string =>
   inOneLine(`it cannot compute on its GPUs since ${since}, so what is placed there fails (${reason})`)
+
+/** Says that a disk of a node is full, and what that means. */
+export const diskFaultInWords = ({ since, free_mb }: DiskFault): string =>
+  inOneLine(`its disk is full since ${since} (${free_mb} MB free), so it starts no runs`)
+
+export const DISK_TODO =
+  'free space on its disk, or lower HEARTH_NODE_CACHE_GB of the node; runs continue by themselves once there is room'
 
 export const GPU_TODO =
   "check the machine's NVIDIA driver and the node's log; `npm run bench:gpu` there tries it step by step"

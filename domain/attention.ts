@@ -12,6 +12,7 @@ export interface AttentionFacts {
   gpuFaults: readonly { node_id: string; name: string; reason: string }[]
   /** Nodes that do not reach the gate, or whose calls it refuses. */
   gateFaults: readonly { id: string; name: string; reason: string }[]
+  fullNodes: readonly { node_id: string; name: string; free_mb: number }[]
   unplaced: { tasks: number; oldest_s: number | null; models: readonly string[] }
   waitingRuns: readonly { reason: string; jobs: number; job_id: string }[]
   failing: readonly { model_key: string; node: string; error: string }[]
@@ -70,7 +71,7 @@ function* systems({ killSwitch, database, temporal, storage }: AttentionFacts): 
     }
 }
 
-function* nodes({ offline, online, gpuFaults, gateFaults }: AttentionFacts): Generator<Finding> {
+function* nodes({ offline, online, gpuFaults, gateFaults, fullNodes }: AttentionFacts): Generator<Finding> {
   for (const { node_id, name, reason } of gpuFaults)
     yield {
       kind: 'gpus_unusable',
@@ -99,6 +100,15 @@ function* nodes({ offline, online, gpuFaults, gateFaults }: AttentionFacts): Gen
       subjects: gateFaults.map(({ id }) => id),
     }
   }
+  const [full] = fullNodes
+  if (full)
+    yield {
+      kind: 'node_disk_full',
+      severity: fullNodes.length >= online ? 'critical' : 'warning',
+      message: `${plural(fullNodes.length, 'node')} with a full disk: ${fullNodes.map(({ node_id, name, free_mb }) => `${name || node_id} (${free_mb} MB free)`).join(', ')}. They start no runs. Free space on their disks, or lower HEARTH_NODE_CACHE_GB there; everything continues by itself.`,
+      count: fullNodes.length,
+      subjects: fullNodes.map(({ node_id }) => node_id),
+    }
 }
 
 function* waiting({ unplaced, waitingRuns, reviews, work }: AttentionFacts): Generator<Finding> {

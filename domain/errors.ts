@@ -53,6 +53,9 @@ const ROOM_RETRY_S = 10
 /** The `details.reason` of a refusal for lack of room, by which nodes tell it from other lacks of capacity. */
 export const STORAGE_FULL = 'storage_full'
 
+/** The code with which a node gives back an attempt that filled its disk. It does not count against the run. */
+export const DISK_FULL = 'disk_full'
+
 /** Makes the 503 for a write that found no room. `what` names the full system: `object store`, `database`. */
 export const storageFull = (what: string, cause?: unknown): ApiError =>
   temporaryError(

@@ -10,6 +10,7 @@ export interface NodeEligibility {
   readonly hardware: 'cpu' | 'gpu' | 'xpu'
   readonly is_online: boolean
   readonly is_draining: boolean
+  readonly is_disk_full: boolean
   /** The number of jobs that it runs at once; null when it has not reported one. */
   readonly train_slots: number | null
 }
@@ -28,6 +29,9 @@ export const ROOM_WAITS = {
 /** Returns whether an attempt at work waits, rather than its job for a node. */
 export const isRoomWait = (reason: string | null): boolean =>
   Object.values<string | null>(ROOM_WAITS).includes(reason)
+
+/** Returns whether the last attempt at work filled a disk, so that its job waits for room on a node. */
+export const isDiskWait = (reason: string | null): boolean => reason === ROOM_WAITS.disk
 
 /** The largest number of reasons in one sentence. */
 const SHOWN = 10
@@ -50,12 +54,14 @@ export function waitingReason(nodes: readonly NodeEligibility[], job: WaitingJob
   const reasons = [...faults]
     .slice(0, SHOWN)
     .map(([fault, count]) => (count > 1 ? `${fault} (${count} nodes)` : fault))
-  return `no ${what} that works for this account is online: ${reasons.join('; ')}`
+  const state = able.some((node) => node.is_disk_full) ? 'is online and has room' : 'is online'
+  return `no ${what} that works for this account ${state}: ${reasons.join('; ')}`
 }
 
 function faultOf(node: NodeEligibility, needsGpu: boolean): string | undefined {
   if (needsGpu && node.hardware !== 'gpu') return 'has no GPU'
   if (node.train_slots === 0) return 'takes no jobs'
   if (!node.is_online) return 'is not connected'
-  return node.is_draining ? 'is draining' : undefined
+  if (node.is_draining) return 'is draining'
+  return node.is_disk_full ? 'has a full disk' : undefined
 }

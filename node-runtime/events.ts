@@ -28,6 +28,10 @@ export const emit = defineEvents({
     },
   ),
   'cohort.payload_lost': warn('a payload is no longer kept for its consumer', { err: 'error' }),
+  'disk.full': error('a disk of this node is full: no run starts here until there is room', {
+    free_mb: 'number',
+  }),
+  'disk.usable': info('the disks of this node have room again', {}),
   'gpu.usable': info('programs of this node can use its GPUs', { devices: 'number' }),
   'gpu.unusable': error('programs of this node cannot use its GPUs: what is placed there fails', {
     reason: 'string',

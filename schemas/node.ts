@@ -150,6 +150,13 @@ export const GpuFault = Type.Object({
 })
 export type GpuFault = Static<typeof GpuFault>
 
+/** Says since when a disk of a node is full. The node starts no runs until there is room; other nodes do. */
+export const DiskFault = Type.Object({
+  since: Timestamp,
+  free_mb: Megabytes,
+})
+export type DiskFault = Static<typeof DiskFault>
+
 /** A node's report on its link. The node sends it often enough for placement, and always in full. */
 export const NodeReport = Type.Object({
   memory_total_mb: Megabytes,
@@ -165,6 +172,8 @@ export const NodeReport = Type.Object({
   gate_fault: Type.Optional(GateFault),
   /** Absent while no fault is known, and on nodes of earlier versions. */
   gpu_fault: Type.Optional(GpuFault),
+  /** Absent while its disks have room, and on nodes of earlier versions. */
+  disk_fault: Type.Optional(DiskFault),
   models: Type.Array(NodeModel),
   environments: Type.Optional(Type.Array(NodeEnvironment, { maxItems: 64 })),
 })
@@ -254,6 +263,8 @@ export const NodeView = Type.Object({
   gate_fault: Nullable(GateFault),
   /** Null while its programs can use its GPUs, and on nodes without any. */
   gpu_fault: Nullable(GpuFault),
+  /** Null while its disks have room. */
+  disk_fault: Nullable(DiskFault),
   joined_at: Timestamp,
   last_seen_at: Timestamp,
 })

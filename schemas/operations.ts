@@ -56,6 +56,7 @@ export const Attention = Type.Object(
       'nodes_offline',
       'gpus_unusable',
       'gate_fault',
+      'node_disk_full',
       'tasks_wait',
       'runs_wait',
       'starts_wait',

@@ -3,6 +3,7 @@ import type { ControlClient } from '../../node-runtime/control/client.ts'
 import type { Spool } from '../../node-runtime/control/spool.ts'
 import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import type { Edges } from '../../node-runtime/edges/edges.ts'
+import type { DiskHealth } from '../../node-runtime/hardware/disk-health.ts'
 import type { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
 import type { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
 import type { InputFiles } from '../../node-runtime/models/input-files.ts'
@@ -29,6 +30,8 @@ export interface NodeDeps {
   readonly inventory: NodeInventory
   /** Learns from trainers whether they could use the GPUs of this node. */
   readonly gpuHealth: GpuHealth
+  /** Admits jobs while the disks of this node have room. */
+  readonly diskHealth: Pick<DiskHealth, 'admit' | 'filled'>
   /**
    * The memory of models and trainers. A trainer's reservation is held under its job id until
    * its processes have exited.

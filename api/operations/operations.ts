@@ -88,6 +88,7 @@ export class Operations {
     const models = await operationsRepository.countModels(db, silent)
     const failing = await operationsRepository.listFailingModels(db, silent)
     const gpuFaults = await operationsRepository.listGpuFaults(db, silent)
+    const fullNodes = await operationsRepository.listFullNodes(db, silent)
     const work = await operationsRepository.countOpenWork(db)
     const requests = await operationsRepository.readRecentRequests(db, new Date(at.getTime() - RECENT_MS))
     const unplaced = await operationsRepository.readUnplaced(db)
@@ -112,6 +113,7 @@ export class Operations {
         online: counts.online + counts.draining,
         gpuFaults,
         gateFaults,
+        fullNodes,
         unplaced,
         waitingRuns,
         failing,

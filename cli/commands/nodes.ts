@@ -4,7 +4,14 @@ import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/node.ts'
 import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
 import { id } from '../ids.ts'
-import { gateFaultInWords, gateTodo, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
+import {
+  DISK_TODO,
+  diskFaultInWords,
+  gateFaultInWords,
+  gateTodo,
+  GPU_TODO,
+  gpuFaultInWords,
+} from '../node-faults.ts'
 import { print, table } from '../print.ts'
 
 /** The response to a change of a node has the changed field. */
@@ -25,7 +32,9 @@ export function nodeCommands(nodes: Command): void {
       const rows = list.map((node) => [
         node.node_id,
         node.name,
-        [node.status, gateState(node), node.gpu_fault && 'GPUs unusable'].filter(Boolean).join(', '),
+        [node.status, gateState(node), node.gpu_fault && 'GPUs unusable', node.disk_fault && 'disk full']
+          .filter(Boolean)
+          .join(', '),
         node.sharing,
         node.account_id,
         node.inventory.hardware,
@@ -126,9 +135,14 @@ function lookCommands(nodes: Command): void {
 }
 
 /** Returns the faults of a node that keep it from its work, each with its remedy. */
-const faultsOf = ({ gate_fault, gpu_fault }: Pick<NodeView, 'gate_fault' | 'gpu_fault'>): string[] => [
+const faultsOf = ({
+  gate_fault,
+  gpu_fault,
+  disk_fault,
+}: Pick<NodeView, 'gate_fault' | 'gpu_fault'> & Partial<Pick<NodeView, 'disk_fault'>>): string[] => [
   ...(gate_fault ? [`${gateFaultInWords(gate_fault)}. To do: ${gateTodo(gate_fault)}.`] : []),
   ...(gpu_fault ? [`${gpuFaultInWords(gpu_fault)}. To do: ${GPU_TODO}.`] : []),
+  ...(disk_fault ? [`${diskFaultInWords(disk_fault)}. To do: ${DISK_TODO}.`] : []),
 ]
 
 const gateState = ({ gate_fault }: NodeView): string | null =>

@@ -6,7 +6,14 @@ import type { NodeView } from '../../schemas/node.ts'
 import type { Overview } from '../../schemas/operations.ts'
 import { AdminClient } from '../admin-client.ts'
 import { CliError } from '../cli-error.ts'
-import { gateFaultInWords, gateTodo, GPU_TODO, gpuFaultInWords } from '../node-faults.ts'
+import {
+  DISK_TODO,
+  diskFaultInWords,
+  gateFaultInWords,
+  gateTodo,
+  GPU_TODO,
+  gpuFaultInWords,
+} from '../node-faults.ts'
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 
@@ -134,7 +141,12 @@ async function checkKey({ baseUrl, apiKey }: Platform): Promise<Check> {
 }
 
 /** The kinds of attention that `checkNodes` reports for each node. */
-const OF_NODES: ReadonlySet<string> = new Set(['nodes_offline', 'gate_fault', 'gpus_unusable'])
+const OF_NODES: ReadonlySet<string> = new Set([
+  'nodes_offline',
+  'gate_fault',
+  'gpus_unusable',
+  'node_disk_full',
+])
 
 async function checkOperations({ baseUrl, operationsKey }: Platform): Promise<Check[]> {
   const about = 'Nodes'
@@ -198,6 +210,8 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
     if (node.gate_fault)
       return wrong(about, `${message}, but ${gateFaultInWords(node.gate_fault)}`, gateTodo(node.gate_fault))
     if (node.gpu_fault) return wrong(about, `${message}, but ${gpuFaultInWords(node.gpu_fault)}`, GPU_TODO)
+    if (node.disk_fault)
+      return wrong(about, `${message}, but ${diskFaultInWords(node.disk_fault)}`, DISK_TODO)
     if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
     return faults.length > 0
       ? warning(about, `${message}; ${faults.join('; ')}`, `npx hearth nodes show ${node.node_id}`)

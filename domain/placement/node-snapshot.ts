@@ -1,4 +1,5 @@
 import type {
+  DiskFault,
   GateFault,
   GpuFault,
   GpuRoom,
@@ -35,6 +36,8 @@ export interface NodeSnapshot {
   readonly gate_fault?: GateFault
   /** Present while the node cannot compute on its GPUs. */
   readonly gpu_fault?: GpuFault
+  /** Present while a disk of the node is full. */
+  readonly disk_fault?: DiskFault
 }
 
 /** Returns the environment that a node must install before it can run a profile; of several, the one that takes longest. */

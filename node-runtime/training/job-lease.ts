@@ -1,6 +1,8 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { DISK_FULL } from '../../domain/errors.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
+import { blamesFullDisk } from '../../platform/disk-room.ts'
 import type { CompleteJob, JobClaim, UploadUrls } from '../../schemas/lease.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
 import { keepLease, type KeptLease } from '../control/lease-keeper.ts'
@@ -161,11 +163,15 @@ function explain(
   }
   if (err instanceof AttemptError) return err
   if (pausing.aborted) return new AttemptError('paused', PAUSED, { cause: err })
+  const text = err instanceof Error ? err.message : String(err)
+  if (blamesFullDisk(err)) {
+    const message = `The disk of this node is full (${text}). The run continues by itself once there is room here or on another node.`
+    return new AttemptError(DISK_FULL, message, { cause: err })
+  }
   if (err instanceof MergeError)
     return new AttemptError(err.code, err.message, { retryable: false, cause: err })
   if (err instanceof ControlError) {
     return new AttemptError('refused', `A gateway refused: ${err.message}`, { cause: err })
   }
-  const text = err instanceof Error ? err.message : String(err)
   return new AttemptError('node_fault', `The attempt failed on the node: ${text}`, { cause: err })
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { link, mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
+import { DiskFullError } from '../../platform/disk-room.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import { Blobs, PART } from './blobs.ts'
 import { Conversions } from './conversions.ts'
@@ -315,7 +316,7 @@ export class WeightsCache {
       throw err
     }
     this.#coming.delete(spec)
-    throw new Error(`there is no room on this node's disk for ${megabytes(bytes)} MB of weights`)
+    throw new DiskFullError(`there is no room on this node's disk for ${megabytes(bytes)} MB of weights`)
   }
 
   /** Returns the models that may be removed, the least recently used first. */

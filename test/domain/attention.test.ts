@@ -12,6 +12,7 @@ const WELL: AttentionFacts = {
   online: 2,
   gpuFaults: [],
   gateFaults: [],
+  fullNodes: [],
   unplaced: { tasks: 0, oldest_s: null, models: [] },
   waitingRuns: [],
   failing: [],
@@ -76,6 +77,20 @@ describe('what needs attention', () => {
       'gpus_unusable',
       'critical',
       /^Node big cannot compute on its GPUs: cuInit fails with 304/,
+    ],
+    [
+      'a node with a full disk',
+      { fullNodes: [{ node_id: 'n', name: 'big', free_mb: 12 }] },
+      'node_disk_full',
+      'warning',
+      /^1 node with a full disk: big \(12 MB free\)\. They start no runs\. Free space/,
+    ],
+    [
+      'full disks of all nodes',
+      { online: 1, fullNodes: [{ node_id: 'n', name: '', free_mb: 0 }] },
+      'node_disk_full',
+      'critical',
+      /^1 node with a full disk: n \(0 MB free\)/,
     ],
     [
       'runs with the reason',

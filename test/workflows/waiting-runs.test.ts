@@ -158,6 +158,7 @@ describe('a run that no node can take', function () {
       hardware: 'cpu' as const,
       is_online: true,
       is_draining: false,
+      is_disk_full: false,
       train_slots: 1,
     }
     const own = { ...node, name: 'mine', account_id: accountId, sharing: 'dedicated' as const }
@@ -167,6 +168,12 @@ describe('a run that no node can take', function () {
     assert.equal(waitingReason([node], cpu), null)
     const told = waitingReason([node, node, { ...own, is_draining: true, hardware: 'gpu' as const }], gpu)
     assert.match(told ?? '', /: shared has no GPU \(2 nodes\); mine is draining$/)
+    assert.match(
+      waitingReason([{ ...own, is_disk_full: true }], cpu) ?? '',
+      /^no node that works for this account is online and has room: mine has a full disk$/,
+    )
+    // Another node takes the job meanwhile.
+    assert.equal(waitingReason([node, { ...own, is_disk_full: true }], cpu), null)
     assert.match(waitingReason([{ ...own, train_slots: 0 }], cpu) ?? '', /mine takes no jobs$/)
     assert.match(
       waitingReason([{ ...own, account_id: newId() }], cpu) ?? '',

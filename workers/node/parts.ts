@@ -11,6 +11,7 @@ import { Edges, type EdgesOptions } from '../../node-runtime/edges/edges.ts'
 import { environmentLog, Environments } from '../../node-runtime/environments/environments.ts'
 import { findPython } from '../../node-runtime/environments/python-env.ts'
 import { probeCuda } from '../../node-runtime/hardware/cuda-probe.ts'
+import { DiskHealth } from '../../node-runtime/hardware/disk-health.ts'
 import { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
 import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
 import { gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
@@ -35,7 +36,14 @@ import { openEgressPolicy } from '../../platform/egress/policy.ts'
 import { PublicConnections } from '../../platform/egress/public-connections.ts'
 import type { Logger } from '../../platform/log.ts'
 import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
-import type { GateFault, GpuFault, NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
+import type {
+  DiskFault,
+  GateFault,
+  GpuFault,
+  NodeInventory,
+  NodeReport,
+  NodeSharing,
+} from '../../schemas/node.ts'
 import { emit } from './events.ts'
 
 /** The parts of a node after it has joined; none of them accepts work yet. */
@@ -62,6 +70,7 @@ export interface NodeParts {
   keepers: PayloadKeepers
   links: Links
   gpuHealth: GpuHealth
+  diskHealth: DiskHealth
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** Aborts installations of environments that no load waits for, and the reading of operators' tools. */
   preparing: AbortController
@@ -162,6 +171,11 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
     onChange: () => links.reportNow(),
   })
+  const diskHealth = new DiskHealth({
+    folders: [dir, config.HEARTH_CACHE_DIR],
+    log,
+    onChange: () => links.reportNow(),
+  })
   const models = new ModelManager({
     catalog,
     gpuHealth,
@@ -192,6 +206,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     isDraining,
     gateFault,
     gpuFault: () => gpuHealth.fault,
+    diskFault: () => diskHealth.fault,
   })
   const workDir = join(dir, 'work')
   // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
@@ -235,6 +250,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const preparing = new AbortController()
   void followTools(tools, { control, log, signal: preparing.signal })
   void gpuHealth.check()
+  diskHealth.watch()
   void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)
   return {
     identity,
@@ -257,6 +273,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     keepers,
     links,
     gpuHealth,
+    diskHealth,
     pythonOf,
     preparing,
     workDir,
@@ -296,7 +313,10 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
 
 function reporter(
   parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
-    Pick<NodeOptions, 'isDraining' | 'gateFault'> & { gpuFault: () => GpuFault | undefined },
+    Pick<NodeOptions, 'isDraining' | 'gateFault'> & {
+      gpuFault: () => GpuFault | undefined
+      diskFault: () => DiskFault | undefined
+    },
 ) {
   const load = loadMeter()
   const split_profiles = parts.catalog.profiles.flatMap(({ profile_id, tensor_parallel = 1 }) =>
@@ -305,6 +325,7 @@ function reporter(
   return (): NodeReport => {
     const gate_fault = parts.gateFault()
     const gpu_fault = parts.gpuFault()
+    const disk_fault = parts.diskFault()
     return {
       memory_total_mb: parts.memory.totalMb,
       memory_free_mb: Math.floor(parts.memory.freeMb),
@@ -315,6 +336,7 @@ function reporter(
       jobs: parts.work.size,
       ...(gate_fault && { gate_fault }),
       ...(gpu_fault && { gpu_fault }),
+      ...(disk_fault && { disk_fault }),
       models: [...parts.models.report(), ...parts.tools.report()],
       environments: parts.environments.report(),
     }
@@ -331,6 +353,7 @@ export async function closeNode(node: NodeParts): Promise<void> {
   const { models, tools, edges, keepers, driver, containers, spool, links, control } = node
   node.preparing.abort()
   node.gpuHealth[Symbol.dispose]()
+  node.diskHealth[Symbol.dispose]()
   await keepers[Symbol.asyncDispose]()
   await Promise.all([models, tools, edges].map((part) => part[Symbol.asyncDispose]()))
   await Promise.all([

@@ -1,5 +1,5 @@
 import * as waitingJobRepository from '../../../db/repositories/training/waiting.ts'
-import { isRoomWait, waitingReason } from '../../../domain/waiting.ts'
+import { isDiskWait, isRoomWait, waitingReason } from '../../../domain/waiting.ts'
 import { jobWaiting } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -22,7 +22,12 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
       // Its node says when that is over.
       if (job.is_held && isRoomWait(job.waiting_reason)) continue
       const reason = job.is_held ? null : waitingReason(nodes, job)
-      if (reason === job.waiting_reason) continue
+      // A node that could run it may lack room for this job alone; its next claim ends the wait.
+      if (
+        reason === job.waiting_reason ||
+        (reason === null && !job.is_held && isDiskWait(job.waiting_reason))
+      )
+        continue
       try {
         const isNew = await db
           .transaction()

@@ -1,6 +1,8 @@
 import { cancellationSignal } from '@temporalio/activity'
+import { DISK_FULL } from '../../../domain/errors.ts'
 import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import type { JobReport } from '../../../node-runtime/control/spool.ts'
+import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
@@ -31,9 +33,14 @@ export async function attemptJob<Claim extends { attempt: number }>(
 ): Promise<void> {
   using _alive = sendHeartbeats()
   using work = deps.work.begin(jobId, cancellationSignal())
+  let isClaimed = false
   try {
+    // Before the claim, because a refused claim is no attempt.
+    if (!(await deps.diskHealth.admit(jobId, work.signal)))
+      throw new AttemptError(DISK_FULL, 'The disk of this node is full.')
     const leaseS = Math.max(SHORTEST_LEASE_S, leaseSecondsFor(deps.control.patienceMs))
     const claim = await deps.control.claimJob<Claim>(jobId, { lease_s: leaseS }, { signal: work.signal })
+    isClaimed = true
     emit(deps.log, 'job.attempt_started', { job_id: jobId, attempt: claim.attempt })
     await run({
       claim,
@@ -43,6 +50,8 @@ export async function attemptJob<Claim extends { attempt: number }>(
       leaseS,
     })
   } catch (err) {
+    if (isClaimed && err instanceof AttemptError && err.code === DISK_FULL)
+      await deps.diskHealth.filled(jobId)
     const failure = failureOf(err)
     emit(deps.log, 'job.attempt_ended', { job_id: jobId, code: failure.type })
     // A cancelled activity rejects with its cancellation. One whose node stops, or that was cancelled over the

@@ -69,8 +69,8 @@ export function snapshotOf({
   report: NodeReport
   models: readonly NodeModel[]
 }): NodeSnapshot {
-  const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles, gate_fault, gpu_fault } =
-    report
+  const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles } = report
+  const { gate_fault, gpu_fault, disk_fault } = report
   const { hardware, profiles, cpus } = inventory
   return {
     node_id: nodeId,
@@ -89,5 +89,6 @@ export function snapshotOf({
     ...(split_profiles && { split_profiles }),
     ...(gate_fault && { gate_fault }),
     ...(gpu_fault && { gpu_fault }),
+    ...(disk_fault && { disk_fault }),
   }
 }

@@ -154,6 +154,23 @@ export async function listGpuFaults(db: Kysely<Database>, silentSince: Date): Pr
   return rows
 }
 
+/** A node with a full disk. */
+export interface FullNode {
+  node_id: string
+  name: string
+  free_mb: number
+}
+
+/** Lists the nodes online whose disk is full. */
+export async function listFullNodes(db: Kysely<Database>, silentSince: Date): Promise<FullNode[]> {
+  const { rows } = await sql<FullNode>`
+    select node.id as node_id, node.name, (s.snapshot -> 'disk_fault' ->> 'free_mb')::int as free_mb
+    from node_state s join node on node.id = s.node_id
+    where s.updated_at > ${silentSince} and node.status <> 'removed' and s.snapshot ? 'disk_fault'
+    order by 2, 1 limit ${MOST_FAILING}`.execute(db)
+  return rows
+}
+
 /** A reason why jobs wait, with one of them. */
 export interface WaitingReason {
   reason: string

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from .errors import JobError, NodeFault, Stopped, too_much_memory
+from .errors import JobError, NodeFault, Stopped, full_disk, too_much_memory
 from .job import Job, read_job
 from .launch import is_launched, report_status, run_in_processes
 from .loop import EpochLoop, StopSignal
@@ -53,6 +53,8 @@ def _train_and_report(path: Path) -> int:
         log("Training was stopped.")
         return EXIT_STOPPED
     except JobError as error:
+        if fault := full_disk(error):
+            return _report_fault(fault)
         where = {name: value for name, value in (("column", error.column), ("row", error.row)) if value is not None}
         emit("error", code=error.code, message=str(error), **where)
         return EXIT_UNTRAINABLE
@@ -61,16 +63,22 @@ def _train_and_report(path: Path) -> int:
         emit("error", code=error.code, message=str(error))
         return EXIT_UNTRAINABLE
     except NodeFault as error:
-        emit("error", code=error.code, message=str(error))
-        return 1
+        return _report_fault(error)
     except BrokenPipeError:
         # The reader has closed the pipe. The interpreter must not flush into it on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         traceback.print_exc()
+        if fault := full_disk(error, job.output_dir if job else None):
+            return _report_fault(fault)
         emit("error", code="trainer_failed", message=f"{type(error).__name__}: {error}")
         return 1
+
+
+def _report_fault(fault: NodeFault) -> int:
+    emit("error", code=fault.code, message=str(fault))
+    return 1
 
 
 def _train(job: Job, stop: StopSignal) -> None:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_WORDS = ("no space left on device", "disk quota exceeded", "os error 28")
+_NO_ROOM_BYTES = 1 << 20
+
 
 class JobError(Exception):
     """The job or its data cannot be trained on; a retry would fail again."""
@@ -25,6 +33,40 @@ class NodeFault(Exception):
 
 class Stopped(Exception):
     """The run has stopped after a SIGTERM; its progress is in a checkpoint."""
+
+
+def full_disk(error: BaseException, folder: Path | None = None) -> NodeFault | None:
+    """Returns the fault of this node if a full disk caused `error`, otherwise None.
+
+    Libraries report it by an errno, in words, or (torch.save) not at all. For the last kind, give the
+    `folder` of the files: a disk without room for another MB is taken for the cause."""
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        is_full = isinstance(found, OSError) and found.errno in _FULL
+        if is_full or any(words in str(found).lower() for words in _FULL_WORDS):
+            return _disk_fault()
+        found = found.__cause__ or found.__context__
+    if folder is not None and _free_bytes(folder) < _NO_ROOM_BYTES:
+        return _disk_fault()
+    return None
+
+
+def _disk_fault() -> NodeFault:
+    return NodeFault(
+        "The disk of this node is full, so the run could not write its files. The run continues by itself once "
+        "there is room here or on another node.",
+        code="disk_full",
+    )
+
+
+def _free_bytes(folder: Path) -> int:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return _NO_ROOM_BYTES
+    return room.f_bavail * room.f_frsize
 
 
 def too_much_memory(limit_mb: int | None, needed_mb: int | None = None) -> JobError:

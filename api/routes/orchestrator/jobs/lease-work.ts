@@ -4,14 +4,14 @@ import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as pauseRepository from '../../../../db/repositories/training/pauses.ts'
 import * as waitingJobRepository from '../../../../db/repositories/training/waiting.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
-import { invalid } from '../../../../domain/errors.ts'
+import { DISK_FULL, invalid } from '../../../../domain/errors.ts'
 import { ROOM_WAITS } from '../../../../domain/waiting.ts'
 import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 import { assertStored } from './stored-file.ts'
 
 /** Failure codes that do not count against the run: another attempt follows. */
-const INTERRUPTIONS = new Set(['preempted', 'paused', 'drained', 'cancelled'])
+const INTERRUPTIONS = new Set(['preempted', 'paused', 'drained', 'cancelled', DISK_FULL])
 
 const ROOM_AGAIN = 'There is room again.'
 
@@ -91,6 +91,14 @@ export const jobWork = {
   async fail({ trx, lease, body: { code, message }, services: { now } }) {
     const jobId = lease.subject_id
     if (!INTERRUPTIONS.has(code)) await jobRepository.recordFailure(trx, jobId, message)
+    if (code === DISK_FULL)
+      await waitingJobRepository.noteWaiting(
+        trx,
+        { id: jobId, attempt: lease.attempt },
+        ROOM_WAITS.disk,
+        now(),
+        ROOM_AGAIN,
+      )
     if (code !== 'preempted') return
     await jobRecordRepository.insertJobEvents(
       trx,

@@ -21,6 +21,7 @@ export function presentNode(row: ViewedNode, now: Date): NodeView {
     environments: [...(snapshot?.environments ?? [])],
     gate_fault: snapshot?.gate_fault ?? null,
     gpu_fault: snapshot?.gpu_fault ?? null,
+    disk_fault: snapshot?.disk_fault ?? null,
     joined_at: row.joined_at.toISOString(),
     last_seen_at: row.last_seen_at.toISOString(),
   }

@@ -39,6 +39,7 @@ function NodeOf({ id }: { id: string }) {
       <StateNote as="node" of={data.status} />
       {data.gate_fault && <NoGate of={data.gate_fault} />}
       {data.gpu_fault && <NoGpu of={data.gpu_fault} />}
+      {data.disk_fault && <FullDisk of={data.disk_fault} />}
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         <Machine of={data} />
         <Place of={data} />
@@ -73,6 +74,15 @@ function NoGpu({ of: { since, reason } }: { of: NonNullable<NodeDetail['gpu_faul
     <Alert role="note" color="red" variant="outline" title="Cannot compute on its GPUs">
       Since <Time at={since} />: {reason}. Models and runs that are placed on these GPUs fail. Check the
       NVIDIA driver of the machine, then restart the node.
+    </Alert>
+  )
+}
+
+function FullDisk({ of: { since, free_mb } }: { of: NonNullable<NodeDetail['disk_fault']> }) {
+  return (
+    <Alert role="note" color="red" variant="outline" title="Its disk is full">
+      Since <Time at={since} />, {bytes(free_mb * MB)} are free. It starts no runs. Free space on its disk, or
+      lower HEARTH_NODE_CACHE_GB of the node; runs continue by themselves once there is room.
     </Alert>
   )
 }

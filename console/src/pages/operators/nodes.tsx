@@ -69,7 +69,7 @@ function NodeList() {
           {
             head: 'State',
             state: ({ status }) => ({ as: 'node', of: status }),
-            cell: ({ gate_fault, gpu_fault }) => (
+            cell: ({ gate_fault, gpu_fault, disk_fault }) => (
               <>
                 {gate_fault && (
                   <Text size="xs">
@@ -77,6 +77,7 @@ function NodeList() {
                   </Text>
                 )}
                 {gpu_fault && <Text size="xs">cannot use its GPUs</Text>}
+                {disk_fault && <Text size="xs">its disk is full</Text>}
               </>
             ),
           },

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { ROOM_WAITS } from '../../../../domain/waiting.ts'
 import { jobSuite } from '../../../support/assertions/job-suite.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
+import { operate } from '../../../support/builders/memory.ts'
 import { createRun, readyDataset } from '../../../support/builders/training.ts'
-import type { NodeProcess } from '../../../support/servers/node-process.ts'
+import { type NodeProcess, startNodeProcess } from '../../../support/servers/node-process.ts'
 import { mountSmallDisk, type SmallDisk } from '../../../support/servers/small-disk.ts'
 import { skipBecause } from '../../../support/skip.ts'
 
@@ -179,6 +181,39 @@ describe('training on a node', function () {
       await jobs.cancel(eco)
       await until(() => node.trainers().length === 0, SOON_MS)
     })
+  })
+
+  it('waits while the disk of its node is full, and continues without a counted attempt', async function () {
+    const own = mountSmallDisk(256)
+    if ('missing' in own) return skipBecause(this, own.missing)
+    using small = own
+    const { world } = jobs
+    await using _node = await startNodeProcess(world.api, 'small', { dir: join(small.path, 'node') })
+    const disk_fault = async () => {
+      const { body } = await operate(world.api, 'GET', '/nodes')
+      return body.nodes.find(({ name }: { name: string }) => name === 'small')?.disk_fault
+    }
+    await until(async () => (await disk_fault()) === null, LONGEST_MS)
+    small.fill(8 * 1024 * 1024)
+    await until(async () => (await disk_fault())?.free_mb <= 8, LONGEST_MS)
+    const jobId = await start({ epochs: 3_000, checkpoint_every_epochs: 100 })
+    await sleep(3_000)
+    const queued = await get(jobId)
+    assert.deepEqual([queued.status, queued.attempt], ['pending', 0])
+
+    small.empty()
+    await hasCheckpoint(jobId)
+    small.fill()
+    const filled = async () => (await get(jobId)).waiting?.reason === ROOM_WAITS.disk
+    await until(filled, LONGEST_MS)
+    const { status, attempt, error_message } = await get(jobId)
+    assert.deepEqual([status, attempt, error_message ?? null], ['running', 1, null])
+
+    small.empty()
+    await completed(jobId)
+    const run = await get(jobId)
+    assert.deepEqual([run.attempt, run.waiting ?? null], [2, null])
+    assert.match((await jobs.messages(jobId)).join('\n'), /The disk of this node is full/)
   })
 
   it('goes on elsewhere from the last checkpoint when its node is killed', async () => {
