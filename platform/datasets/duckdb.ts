@@ -1,3 +1,5 @@
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { DuckDBInstance, type DuckDBConnection } from '@duckdb/node-api'
 import type { ColumnType } from './profile.ts'
 
@@ -24,6 +26,8 @@ async function openReader(path: string, { memoryMb, threads }: ReaderOptions): P
     preserve_insertion_order: 'false',
     threads: String(threads),
     memory_limit: `${memoryMb}MB`,
+    // By default it is `.tmp` in the current folder, where files of a killed reader stay.
+    temp_directory: join(tmpdir(), '.duckdb'),
   })
   const connection = await instance.connect()
   await connection.run(`

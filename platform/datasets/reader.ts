@@ -58,7 +58,7 @@ export async function readDataset(
 }
 
 async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: AbortSignal | undefined) {
-  const { PATH, TMPDIR } = process.env
+  const { PATH } = process.env
   const [program, ...before] = [
     ...(await ownNamespaces()),
     process.execPath,
@@ -69,8 +69,8 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
     execPath: program,
     execArgv: before,
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    // The process parses untrusted files, so it gets no secret.
-    env: { ...(PATH !== undefined && { PATH }), ...(TMPDIR !== undefined && { TMPDIR }) },
+    // The process parses untrusted files, so it gets no secret. What it writes is removed with its folder.
+    env: { ...(PATH !== undefined && { PATH }), TMPDIR: order.directory },
   })
   const kill = () => void child.kill('SIGKILL')
   let excess: string | undefined

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { createWriteStream } from 'node:fs'
+import { createWriteStream, existsSync, readdirSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { reading } from '../../../platform/datasets/duckdb.ts'
 import { readJsonl } from '../../../platform/datasets/jsonl.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
@@ -57,6 +58,23 @@ describe('JSON Lines larger than the memory of their reader', function () {
     assert.equal(plain.num_samples, ROWS)
     assert.deepEqual(plain.columns, COLUMNS)
     for (const profile of small) assert.deepEqual(profile, plain)
+  })
+
+  it('spill to the temporary folder of the reader, not to the current one', async () => {
+    const { TMPDIR } = process.env
+    process.env.TMPDIR = folder.path
+    try {
+      const spilled = await reading(path, [{ memoryMb: 60, threads: 1 }], async (db) => {
+        await db.run(`create temp table wide as
+          select hash(range) as key, repeat(md5(range::varchar), 8) as text from range(600000) order by key`)
+        return readdirSync(join(folder.path, '.duckdb'))
+      })
+      assert.ok(spilled.length > 0)
+      assert.ok(!existsSync('.tmp'))
+    } finally {
+      if (TMPDIR === undefined) delete process.env.TMPDIR
+      else process.env.TMPDIR = TMPDIR
+    }
   })
 
   it('are refused with their line when they are broken', async () => {
