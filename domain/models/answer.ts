@@ -1,9 +1,24 @@
 const LONGEST = 2_000
+const MAX_LINE = 300
+/** Control characters, and those that change the direction of text. */
+const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu
 
 /** Turns the error response of a model server into one sentence for the owner of the task. */
 export function modelFault(status: number, text: string): string {
   const said = messageIn(text) ?? text.trim()
   return (said === '' ? `the model answered ${status} without a reason` : said).slice(0, LONGEST)
+}
+
+/**
+ * Turns the error response of a model server into one line for others than the caller of that request: without control
+ * characters, and without the pages and traces of web frameworks, which belong into the log of the node.
+ */
+export function faultInOneLine(status: number, text: string): string {
+  const said = messageIn(text) ?? (/^\s*<|^Traceback |\n\s*(?:File "|at )/.test(text) ? '' : text)
+  const line = said.replaceAll(CONTROL, ' ').replaceAll(/\s+/g, ' ').trim()
+  return line === ''
+    ? `answered ${status} without a reason`
+    : `answered ${status}: ${line.slice(0, MAX_LINE)}`
 }
 
 /**

@@ -1,6 +1,7 @@
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
+import { faultInOneLine } from '../../domain/models/answer.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { OUTPUT_TYPE, OutputError } from '../../platform/model-output.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
@@ -16,6 +17,7 @@ import {
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
 import { saveOutput } from './output-stream.ts'
+import { withoutPaths } from './without-paths.ts'
 
 /** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
 export const UNUSABLE_STATUS = 65
@@ -144,7 +146,7 @@ export class ModelServer {
     }
     const text = await answer.body.text()
     if (answer.statusCode !== 200) {
-      const message = `its first inference answered ${answer.statusCode}: ${text.slice(0, 500)}`
+      const message = `its first inference ${withoutPaths(faultInOneLine(answer.statusCode, text))}`
       // A template that refuses the simplest conversation refuses all, and loading again would not change it.
       throw new ModelServerError(message, { isUnusable: answer.statusCode === 400 && TEMPLATE.test(text) })
     }
