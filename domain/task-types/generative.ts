@@ -3,7 +3,7 @@ import type { TaskType } from './task-type.ts'
 /** The modalities of output files. */
 const MODALITIES = ['image', 'audio', 'video', '3d', 'binary'] as const
 
-/** A picture of 32 x 32 pixels with a gradient, for the first request to a new server. */
+/** A PNG of 32 x 32 pixels with a gradient, for examples and for the first request to a new server. */
 const GRADIENT =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAALElEQVR42u3NsQ0AIAzAsCAx9P+LeYJujrL7VLP5bVoNAAAAAAAAAAAA/OoBdkQCbkXtOMsAAAAASUVORK5CYII='
 
@@ -147,7 +147,6 @@ const generative = (
   warmup_input: warmup,
 })
 
-const EXAMPLE_URL = 'https://hearth.example/objects/inputs/picture.png'
 const SMALL = { width: 64, height: 64 }
 const ONE_STEP = { num_inference_steps: 1 }
 
@@ -181,13 +180,13 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
       ...SIZE,
       ...DIFFUSION,
     },
-    example: { image_url: EXAMPLE_URL, prompt: 'The same in winter', seed: 7 },
+    example: { image_url: GRADIENT, prompt: 'The same in winter', seed: 7 },
     warmup: { prompt: 'A lighthouse', image_url: GRADIENT, ...SMALL, num_inference_steps: 2 },
   }),
   'image-to-3d': generative(SCENE, {
     required: ['image_url'],
     properties: { image_url: IMAGE_URL, format: FORMAT, ...DIFFUSION },
-    example: { image_url: EXAMPLE_URL, format: 'glb', seed: 7 },
+    example: { image_url: GRADIENT, format: 'glb', seed: 7 },
     warmup: { image_url: GRADIENT, ...ONE_STEP },
   }),
   'text-to-3d': generative(SCENE, {
@@ -227,7 +226,7 @@ export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
   'image-to-video': generative(FILM, {
     required: ['image_url'],
     properties: { image_url: IMAGE_URL, ...FRAMES, ...SIZE, ...DIFFUSION },
-    example: { image_url: EXAMPLE_URL, num_frames: 14, seed: 7 },
+    example: { image_url: GRADIENT, num_frames: 14, seed: 7 },
     warmup: { image_url: GRADIENT, num_frames: 2, ...SMALL, ...ONE_STEP },
   }),
 }

@@ -1,5 +1,9 @@
 import type { TaskType } from './task-type.ts'
 
+/** A PNG that reads TOTAL 12.30. The example is also a request to try, so it names no file on the internet. */
+const EXAMPLE_IMAGE =
+  'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAANgAAAAnAQAAAABFn7uMAAAAeklEQVR42mP4jxswDHu5BoY/jD8Y+A/I94P4j/8fkP///wHjf4Z6CuT+2T+GILAcM5ABpP5Z/O+nmtxjMALK/eGnXI6BGSr3A+gHoK8e91MuB7fv+H+wffJUlPtn/x9nuJAg94cRJPS4AZQ+GOoYgMGNiD/y5EZuPgIALHKFM//eS/cAAAAASUVORK5CYII='
+
 /** Optical character recognition: the text in a picture. */
 export const ocr: TaskType = {
   kind: 'specialist',
@@ -38,7 +42,7 @@ export const ocr: TaskType = {
       truncated: { type: 'boolean', description: 'True when there is more text than the model writes.' },
     },
   },
-  example_input: { image_url: 'https://example.com/receipt.png' },
+  example_input: { image_url: EXAMPLE_IMAGE },
   example_output: { text: 'TOTAL 12.30' },
   files: ['image_url'],
   namesModel: true,

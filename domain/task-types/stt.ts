@@ -1,5 +1,9 @@
 import type { TaskType } from './task-type.ts'
 
+/** A WAV of a short tone. The example is also a request to try, so it names no file on the internet. */
+const EXAMPLE_AUDIO =
+  'data:audio/wav;base64,UklGRrQBAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YZABAACAkqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtf5KjsLm8ubCjkn9tXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5J/bVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbX+So7C5vLmwo5J/bVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG1/kqOwuby5sKOSf21cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtgJKjsLm8ubCjkoBtXE9GREZPXG2AkqOwuby5sKOSgG1cT0ZERk9cbYCSo7C5vLmwo5KAbVxPRkRGT1xtf5KjsLm8ubCjkn9tXE9GREZPXG1/kqOwuby5sKOSgG1cT0ZERk9cbYCSo7C5vLmwo5J/bVxPRkRGT1xt'
+
 const SECONDS = { type: 'number', minimum: 0 }
 
 /** Speech to text. */
@@ -53,7 +57,7 @@ export const stt: TaskType = {
       },
     },
   },
-  example_input: { audio_url: 'https://example.com/hello.wav' },
+  example_input: { audio_url: EXAMPLE_AUDIO },
   example_output: {
     text: 'Hello.',
     language: 'en',

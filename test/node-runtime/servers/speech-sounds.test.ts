@@ -4,6 +4,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
+import { importedListing } from '../../../domain/task-types/index.ts'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import {
   convertedSpeech,
@@ -56,6 +57,14 @@ describe('the server of speech to text', function () {
       // FFmpeg waits twenty seconds for the packets of a session.
       assert.ok(performance.now() - began < 5_000, `${performance.now() - began} ms`)
     }
+  })
+
+  it('hears the example of its task type, which the registration of an import offers as a request', async () => {
+    const { example_input } = importedListing('stt')
+    const { status, body } = await server.ask(example_input, 'stt')
+
+    assert.equal(status, 200, JSON.stringify(body))
+    assert.equal(body.duration_s, 0.05)
   })
 
   it('hears what comes after a damaged spot', async () => {
