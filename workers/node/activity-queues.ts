@@ -114,8 +114,11 @@ export class ActivityQueues implements AsyncDisposable {
     const ended = worker
       .run()
       .catch((err: unknown) => {
-        emit(log, 'queue.poll_ended', { err, queue })
-        if (this.#open.get(queue) === worker) {
+        // The SDK also throws when work of a closed queue does not end in time; Temporal gives it to another node.
+        const isClosed = this.#open.get(queue) !== worker
+        if (isClosed) emit(log, 'queue.close_forced', { err, queue })
+        else {
+          emit(log, 'queue.poll_ended', { err, queue })
           this.#open.delete(queue)
           setTimeout(() => this.want(this.#wanted), RETRY_MS)
         }

@@ -51,5 +51,9 @@ export const emit = defineEvents({
     err: 'error',
     queue: 'string',
   }),
+  'queue.close_forced': info('work of a closed task queue did not end in time and continues elsewhere', {
+    err: 'error',
+    queue: 'string',
+  }),
   'queue.poll_ended': error('polling of a task queue broke off', { err: 'error', queue: 'string' }),
 })
