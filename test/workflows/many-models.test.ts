@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { link, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { EndpointRow } from '../../db/tables/models.ts'
+import { newId } from '../../domain/ids.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
@@ -10,7 +11,7 @@ import {
   startInferenceWorld,
   type WorldNode,
 } from '../support/servers/inference-world.ts'
-import { addModel, until } from '../support/servers/node.ts'
+import { until } from '../support/servers/node.ts'
 
 const MODELS = 300
 
@@ -18,21 +19,22 @@ describe('a node with hundreds of models on its disk', function () {
   this.timeout(110_000)
   let world: InferenceWorld
   let node: WorldNode
+  let control: AsyncDisposable
   let folder: ReturnType<typeof temporaryFolder>
   const endpoints: EndpointRow[] = []
   const startIt = () => world.node({ dir: folder.path, realCatalog: 'both', jobs: true, memoryMb: 4_000 })
   before(async () => {
     world = await startInferenceWorld()
     folder = temporaryFolder()
-    node = await startIt()
+    ;[control, node] = await Promise.all([world.control(), startIt()])
     for (let i = 0; i < 5; i++) endpoints.push(await world.endpoint({ name: 'many' }))
-    const others: string[] = []
-    while (others.length + endpoints.length < MODELS) others.push(await addModel(world.api, { name: 'many' }))
+    const others = await copiesOf(world, endpoints[0]!.model_key, MODELS - endpoints.length)
     await putOnDisk(node, [...endpoints.map(({ model_key }) => model_key), ...others])
     await until(() => reported() === MODELS)
   })
   after(async () => {
     await node[Symbol.asyncDispose]()
+    await control[Symbol.asyncDispose]()
     await world[Symbol.asyncDispose]()
     folder[Symbol.dispose]()
   })
@@ -46,7 +48,6 @@ describe('a node with hundreds of models on its disk', function () {
   }
 
   it('polls for the loaded ones alone, and starts work on a cached one at once', async () => {
-    await using _control = await world.control()
     const [first, second] = endpoints
     assert.ok(first && second)
 
@@ -70,7 +71,6 @@ describe('a node with hundreds of models on its disk', function () {
   })
 
   it('finishes a training run and a cold load, and answers on a loaded model meanwhile', async () => {
-    await using _control = await world.control()
     const dataset_id = await readyDataset(world.api, world.accountId)
     const jobId = await createRun(world.api, world.key, { dataset_id, job_name: 'Among many' })
     const cold = await world.endpoint({ name: 'cold' })
@@ -112,6 +112,51 @@ describe('a node with hundreds of models on its disk', function () {
     await node.parts.models.load(kept.model_key)
   })
 })
+
+/**
+ * Copies the rows of a model, all at once, because adding 300 models one by one takes most of the time of this suite.
+ * Their objects are never read: the files are on the disk of the node.
+ */
+async function copiesOf(world: InferenceWorld, modelKey: string, count: number): Promise<string[]> {
+  const { db } = world.api.database
+  const version = await db
+    .selectFrom('model_version')
+    .selectAll()
+    .where('model_key', '=', modelKey)
+    .executeTakeFirstOrThrow()
+  const file = await db
+    .selectFrom('version_file')
+    .selectAll()
+    .where('version_id', '=', version.id)
+    .executeTakeFirstOrThrow()
+  const copies = Array.from({ length: count }, () => newId()).map((id) => ({
+    id,
+    model_key: `many-${id.slice(-8)}`,
+  }))
+  const { account_id, name, model_config_id, runtime_profile, memory_mb } = version
+  await db
+    .insertInto('model_version')
+    .values(
+      copies.map((copy) => ({
+        ...copy,
+        account_id,
+        name,
+        model_config_id,
+        runtime_profile,
+        memory_mb,
+        input_schema: '{}',
+        output_schema: '{}',
+        example_input: '{"instances":[1]}',
+        example_output: '{"predictions":[1]}',
+      })),
+    )
+    .execute()
+  await db
+    .insertInto('version_file')
+    .values(copies.map(({ id }) => ({ ...file, version_id: id, object_key: `versions/${id}/weights.json` })))
+    .execute()
+  return copies.map(({ model_key }) => model_key)
+}
 
 /** Puts models that the platform knows into a node's weights folder, as downloads leave them: links to shared blobs. */
 async function putOnDisk(node: WorldNode, modelKeys: readonly string[]): Promise<void> {
