@@ -21,25 +21,32 @@ const Usage = Type.Object({
   total_tokens: Type.Integer(),
 })
 
-/** One text, or a list of them. `items` are further forms that a text may have. */
-const Input = (description: string, ...items: TSchema[]) =>
+/** One text, or a list of items. */
+const Input = (description: string, items: TSchema | object) =>
   Type.Unsafe<string | unknown[]>({
     type: ['string', 'array'],
     minItems: 1,
     maxItems: MOST_TOKENS,
-    items: { anyOf: [{ type: 'string' }, ...items] },
+    items,
     description,
   })
 
 const Token = Type.Integer({ minimum: 0 })
+/** Not a union: its check would write a fault for each of a million tokens, because a token is not a text. */
+const TextOrTokens = {
+  type: ['string', 'integer', 'array'],
+  minimum: 0,
+  minItems: 1,
+  maxItems: MOST_TOKENS,
+  items: Token,
+}
 
 export const CreateEmbedding = Type.Object(
   {
     model: Model,
     input: Input(
       `A text, up to ${MOST_TEXTS} texts, the tokens of a text, or lists of tokens; tokens are those of the model itself`,
-      Token,
-      Type.Array(Token, { minItems: 1, maxItems: MOST_TOKENS }),
+      TextOrTokens,
     ),
     encoding_format: Type.Optional({
       ...Vocabulary('float', 'base64'),
@@ -115,7 +122,9 @@ const TextPart = Type.Object({ type: Type.Literal('text'), text: Type.String() }
 export const CreateModeration = Type.Object(
   {
     model: Model,
-    input: Input(`A text, or up to ${MOST_TEXTS} texts or parts of the type \`text\``, TextPart),
+    input: Input(`A text, or up to ${MOST_TEXTS} texts or parts of the type \`text\``, {
+      anyOf: [{ type: 'string' }, TextPart],
+    }),
     truncate: Truncate,
   },
   { $id: 'CreateModeration' },

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { temporaryError } from '../../domain/errors.ts'
 import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
 
@@ -14,18 +15,33 @@ export class BodyTurns {
   readonly #turns = new FairTurns(TURNS)
 
   /**
-   * Waits for a turn, reads the body and calls the rest of the request, whose first synchronous part counts too. Throws
-   * `rate_limited` when too many bodies wait already.
+   * Waits for a turn, reads the body and calls the rest of the request, whose first synchronous part counts too. Other
+   * requests run between the steps of `reading`. Throws `rate_limited` when too many bodies wait already.
    */
-  async run(owner: string, signal: AbortSignal, read: () => void, next: () => Promise<void>): Promise<void> {
+  async run(
+    owner: string,
+    signal: AbortSignal,
+    reading: Iterator<void>,
+    next: () => Promise<void>,
+  ): Promise<void> {
     const turn = await this.#take(owner, signal)
-    const began = performance.now()
+    let tookMs = 0
+    const timed = <T>(work: () => T): T => {
+      const began = performance.now()
+      try {
+        return work()
+      } finally {
+        tookMs += performance.now() - began
+      }
+    }
     try {
-      read()
+      while (!timed(() => reading.next()).done) {
+        await nextTurn()
+        signal.throwIfAborted()
+      }
       // The turn ends when the rest of the request first waits, so this is not awaited here.
-      return next()
+      return timed(next)
     } finally {
-      const tookMs = performance.now() - began
       if (tookMs < SHORT_MS) turn[Symbol.dispose]()
       else setTimeout(() => turn[Symbol.dispose](), tookMs).unref()
     }

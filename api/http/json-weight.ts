@@ -10,14 +10,23 @@ export interface JsonWeight {
   readonly bytes: number
   /** The number of distinct member names, as they are written. Counting stops one above the limit. */
   readonly names: number
+  /** The number of objects and arrays. */
+  readonly containers: number
   /** The number of objects, arrays and commas, which is about the number of values. */
   readonly values: number
+  /** Whether lists and objects are nested deeper than `MAX_JSON_DEPTH`. */
+  readonly isTooDeep: boolean
   /** False when only the parsed value shows whether `checkShape` refuses it. */
   readonly isPlain: boolean
 }
 
 /** The names of a row repeat in every row of a table, so only distinct ones are counted. */
 export const MAX_JSON_NAMES = 20_000
+/**
+ * The largest share of a large body that may open lists and objects. V8 parses a megabyte of `[[[]]]` in 60 ms and one of
+ * `[],[],` or of rows in 30 ms; lists of single digits have a share of 0.25.
+ */
+export const MAX_CONTAINER_SHARE = 0.4
 /** The deepest JSON that is accepted. */
 export const MAX_JSON_DEPTH = 64
 
@@ -68,6 +77,7 @@ export function weighJson(json: Buffer): JsonWeight {
   let names = 0
   let depth = 0
   let digits = 0
+  let isTooDeep = false
   let isPlain = true
   for (let at = 0; at < json.length; at++) {
     const byte = json[at]!
@@ -91,12 +101,12 @@ export function weighJson(json: Buffer): JsonWeight {
     } else if (byte === COMMA) commas++
     else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
       containers++
-      if (++depth > MAX_JSON_DEPTH) isPlain = false
+      if (++depth > MAX_JSON_DEPTH) isTooDeep = true
     } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) depth--
     else if ((byte === E || byte === UPPER_E) && isPositive(json[at + 1])) isPlain = false
   }
   const bytes = texts + containers * CONTAINER_BYTES + commas * MEMBER_BYTES + names * NAME_BYTES
-  return { bytes, names, values: containers + commas, isPlain }
+  return { bytes, names, containers, values: containers + commas, isTooDeep, isPlain: isPlain && !isTooDeep }
 }
 
 /** Whether an exponent is one that enlarges its number. */

@@ -113,10 +113,12 @@ export function checkShape(value: unknown): void {
   throw invalid(loc, 'is too great for a number of 64 bits (1.8e308 at most)', 'number')
 }
 
+export const tooDeep = (): ApiError =>
+  new ApiError('bad_request', `JSON is nested deeper than ${MAX_JSON_DEPTH} levels`)
+
 function holdsInfinite(value: unknown, depth: number): boolean {
   if (typeof value !== 'object' || value === null) return isInfinite(value)
-  if (depth === MAX_JSON_DEPTH)
-    throw new ApiError('bad_request', `JSON is nested deeper than ${MAX_JSON_DEPTH} levels`)
+  if (depth === MAX_JSON_DEPTH) throw tooDeep()
 
   let found = false
   if (Array.isArray(value)) {

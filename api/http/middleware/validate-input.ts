@@ -3,10 +3,10 @@ import { ApiError } from '../../../domain/errors.ts'
 import type { BodyBudget } from '../body-budget.ts'
 import type { BodyTurns } from '../body-turns.ts'
 import { parseJson } from '../body.ts'
-import { type JsonWeight, MAX_JSON_NAMES, weighJson } from '../json-weight.ts'
+import { type JsonWeight, MAX_CONTAINER_SHARE, MAX_JSON_NAMES, weighJson } from '../json-weight.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { AnyRoute } from '../route.ts'
-import { checkShape, jsonCheck, LARGE_BYTES, textCheck } from '../validate.ts'
+import { checkShape, jsonCheck, LARGE_BYTES, textCheck, tooDeep } from '../validate.ts'
 import type { Middleware } from './middleware.ts'
 
 /** Weighing costs microseconds; a shorter body cannot hold enough names to cost more than a few milliseconds. */
@@ -21,16 +21,21 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
   // Results of nodes are exempt from the count of values.
   const isTrusted = route.auth === 'node-signature'
 
-  function readBody(state: RequestContext): void {
+  /** Reads the body in steps, of which each may take long. */
+  function* readBody(state: RequestContext): Generator<void, void> {
     if (!body) return
     const { rawBody } = state
     const isLarge = rawBody.length > LARGE_BYTES
     const weight = rawBody.length > WEIGHED_BYTES && !isTrusted ? weighJson(rawBody) : undefined
     if (weight) checkWeight(weight)
+    if (weight && isLarge) checkContainers(weight, rawBody.length)
     if (weight && isLarge) holdValues(bodies, state, weight)
+    yield
     const value = rawBody.length === 0 ? {} : parseJson(rawBody)
+    yield
     if (!weight?.isPlain) checkShape(value)
     state.body = body(value, isLarge)
+    yield
   }
 
   return ({ state }, next) => {
@@ -38,20 +43,30 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
     if (query) state.query = query(state.search === '' ? {} : parseQuery(state.search))
     if (headers) state.headers = headers({ ...state.req.headers })
     if (state.rawBody.length > LARGE_BYTES && !isTrusted) {
-      return turns.run(state.accountId ?? state.owner ?? '', state.signal, () => readBody(state), next)
+      return turns.run(state.accountId ?? state.owner ?? '', state.signal, readBody(state), next)
     }
-    readBody(state)
+    for (const _step of readBody(state));
     return next()
   }
 }
 
-function checkWeight({ names }: JsonWeight): void {
+function checkWeight({ names, isTooDeep }: JsonWeight): void {
+  if (isTooDeep) throw tooDeep()
   if (names <= MAX_JSON_NAMES) return
   const most = MAX_JSON_NAMES.toLocaleString('en')
   throw new ApiError(
     'payload_too_large',
     `the body has more than ${most} different member names; send fewer, or the values in arrays`,
     { details: { max_names: MAX_JSON_NAMES } },
+  )
+}
+
+function checkContainers({ containers }: JsonWeight, bytes: number): void {
+  if (containers <= bytes * MAX_CONTAINER_SHARE) return
+  throw new ApiError(
+    'payload_too_large',
+    `the body nests ${containers.toLocaleString('en')} lists and objects in ${bytes.toLocaleString('en')} bytes; send fewer of them in one request`,
+    { details: { max_containers: Math.floor(bytes * MAX_CONTAINER_SHARE) } },
   )
 }
 

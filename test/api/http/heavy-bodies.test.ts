@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { BodyTurns } from '../../../api/http/body-turns.ts'
 import { MAX_JSON_NAMES, weighJson } from '../../../api/http/json-weight.ts'
 import { checkShape } from '../../../api/http/validate.ts'
 import { MAX_MESSAGE_MEMBERS } from '../../../api/mcp/members.ts'
 import { newId } from '../../../domain/ids.ts'
+import { longestTurnMs } from '../../support/longest-turn.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 const MIB = 1024 * 1024
@@ -35,12 +37,29 @@ const SHAPES = {
   'short texts': filled('[', ']', (nth) => `"${nth}"`),
   'a text of escapes': `"${'\\n'.repeat(0.4 * MIB)}"`,
   'a text in base64': `"${'QUJD'.repeat(0.2 * MIB)}"`,
+  'short arrays': filled('[', ']', () => '[1,2]'),
+  'small rows': filled('[', ']', (nth) => `{"a":${nth},"b":[],"c":""}`),
+  'small numbers': filled('[', ']', () => '1'),
+  'a text of unicode escapes': `"${'\\u00e9'.repeat(0.15 * MIB)}"`,
   'one name over and over': filled('{', '}', () => '"a":1'),
 }
 const TOO_MANY_NAMES = new Set(Object.keys(SHAPES).slice(0, 5))
 
-/** Ten times what a quiet machine takes; without limits, names over `/mcp` took two seconds and more. */
-const MAX_CPU_MS = 500
+const TOO_MANY_CONTAINERS = new Set(['nested arrays'])
+
+/** B 2: a body of a megabyte may hold the thread for this long at a time. */
+const MAX_TURN_MS = 50
+/** Parsing is one call that nothing can interrupt; a machine under load needs more than the limit for it alone. */
+const PARSE_FACTOR = 1.5
+const ATTEMPTS = 3
+
+/** Returns the milliseconds of CPU that one call takes. */
+function cpuMs(work: () => unknown): number {
+  const before = process.threadCpuUsage()
+  work()
+  const { user, system } = process.threadCpuUsage(before)
+  return (user + system) / 1_000
+}
 
 describe('bodies that are dear to parse', () => {
   let api: TestApi
@@ -85,15 +104,26 @@ describe('bodies that are dear to parse', () => {
   for (const [surface, [path, bodyOf]] of Object.entries(SURFACES)) {
     it(`hold the gateway's thread only briefly in ${surface}`, async () => {
       for (const [shape, value] of Object.entries(SHAPES)) {
-        const before = process.threadCpuUsage()
-        const { status, text } = await send(path, bodyOf(value))
-        const { user, system } = process.threadCpuUsage(before)
+        const body = bodyOf(value)
+        let answer: Awaited<ReturnType<typeof send>> | undefined
+        const turns: number[] = []
+        let limit = MAX_TURN_MS
+        // The first request of a surface compiles its checks, and garbage of others may be collected in any.
+        do {
+          turns.push(await longestTurnMs(async () => (answer = await send(path, body))))
+          if (turns.at(-1)! >= limit) limit = Math.max(limit, PARSE_FACTOR * cpuMs(() => JSON.parse(body)))
+        } while (Math.min(...turns) >= limit && turns.length < ATTEMPTS)
+        const { status, text } = answer!
 
-        assert.ok((user + system) / 1_000 < MAX_CPU_MS, `${shape}: ${(user + system) / 1_000} ms of CPU`)
+        assert.ok(Math.min(...turns) < limit, `${shape}: ${turns.join()} ms of CPU in a turn`)
         assert.ok(status < 500, `${shape}: ${status} ${text}`)
         if (TOO_MANY_NAMES.has(shape)) {
           assert.equal(status, 413, `${shape}: ${text}`)
           assert.match(text, /more than 20,000 different member names/)
+        }
+        if (TOO_MANY_CONTAINERS.has(shape)) {
+          assert.equal(status, 413, `${shape}: ${text}`)
+          assert.match(text, /lists and objects in [\d,]+ bytes/)
         }
       }
     })
@@ -133,6 +163,40 @@ describe('bodies that are dear to parse', () => {
     assert.equal(status, 200)
     assert.ok(open > 4, `${open} large requests were still open`)
     await Promise.all(large)
+  })
+})
+
+describe('the reading of a large body', () => {
+  it('lets other requests run between its steps', async () => {
+    const order: string[] = []
+    const others = setInterval(() => order.push('other'))
+    function* steps(): Generator<void, void> {
+      for (const step of ['weigh', 'parse', 'check']) {
+        const until = performance.now() + 5
+        while (performance.now() < until);
+        order.push(step)
+        yield
+      }
+    }
+    const next = () => Promise.resolve(void order.push('handle'))
+    await new BodyTurns().run('a', new AbortController().signal, steps(), next)
+    clearInterval(others)
+
+    assert.deepEqual(
+      order.filter((what, nth) => what !== order[nth - 1]),
+      ['weigh', 'other', 'parse', 'other', 'check', 'other', 'handle'],
+    )
+  })
+
+  it('ends when its caller leaves', async () => {
+    const left = new AbortController()
+    function* steps(): Generator<void, void> {
+      left.abort(new Error('left'))
+      yield
+      assert.fail('must not be read')
+    }
+    const next = () => assert.fail('must not be handled')
+    await assert.rejects(new BodyTurns().run('a', left.signal, steps(), next), /left/)
   })
 })
 
