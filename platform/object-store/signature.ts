@@ -24,14 +24,22 @@ export interface ObjectGrant {
  */
 export async function loadSigningKey(directory: string): Promise<Buffer> {
   const path = join(directory, 'signing-key')
+  // A process that restarts while the disk is full has to come up, so it writes nothing when there is a key.
+  const stored = await readFile(path).catch((err: unknown) => {
+    if (!hasCode(err, 'ENOENT')) throw err
+  })
+  if (stored) return stored
   await mkdir(directory, { recursive: true })
   const temporary = `${path}.${randomUUID()}`
-  await writeFile(temporary, randomBytes(32), { mode: 0o600, flush: true })
-  // Of several processes that start at once exactly one link succeeds; the others read its key.
-  await link(temporary, path).catch((err: unknown) => {
-    if (!(err instanceof Error && 'code' in err && err.code === 'EEXIST')) throw err
-  })
-  await rm(temporary)
+  try {
+    await writeFile(temporary, randomBytes(32), { mode: 0o600, flush: true })
+    // Of several processes that start at once exactly one link succeeds; the others read its key.
+    await link(temporary, path).catch((err: unknown) => {
+      if (!hasCode(err, 'EEXIST')) throw err
+    })
+  } finally {
+    await rm(temporary, { force: true })
+  }
   return readFile(path)
 }
 
@@ -97,3 +105,6 @@ const digest = (
       ),
     )
     .digest()
+
+const hasCode = (err: unknown, code: string): boolean =>
+  err instanceof Error && 'code' in err && err.code === code

@@ -108,6 +108,21 @@ describe('a full object store', function () {
     assert.equal((await put(url, FILE)).status, 200)
   })
 
+  it('lets another gateway start, which signs with the same key', async () => {
+    const url = await signedUrl()
+    for (const left of [0, 16]) {
+      disk.fill(left)
+      const env = { HEARTH_OBJECT_DIR: join(disk.path, 'objects') }
+      await using other = await startApi({ env, database: api.database })
+
+      assert.equal((await health(other)).storage.objects, 'full')
+      const { pathname, search } = new URL(url)
+      assertFull(await put(other.baseUrl + pathname + search, FILE))
+    }
+    const keys = readdirSync(join(disk.path, 'objects')).filter((name) => name.startsWith('signing-key'))
+    assert.deepEqual(keys, ['signing-key'])
+  })
+
   it('keeps the reserve for results of admitted work', async () => {
     // A twentieth of 32 MB is 1.6 MB.
     disk.fill(1.2 * MB)
