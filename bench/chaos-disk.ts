@@ -12,11 +12,13 @@ import type { Random, Tally } from './chaos-tally.ts'
 /** A disk that takes all objects of 20 minutes. */
 export const DISK_MB = 1024
 const GAP_MS = { least: 25_000, most: 60_000 }
-const FULL_MS = { least: 6_000, most: 20_000 }
+const FULL_MS = { least: 8_000, most: 30_000 }
+/** The time for which a run has worked at most when the disk fills. */
+const AHEAD_MS = 4_000
 /** Within the reserve that uploads leave. */
 const LEFT_BYTES = 8 * 1024 * 1024
-/** A request that was answered this soon after a kill may have met the victim. */
-const AROUND_A_KILL_MS = 8_000
+/** A gateway is back by then, on a busy machine too; one that cannot start while its disk is full is not. */
+const AROUND_A_KILL_MS = 20_000
 const TABLE = regressionTable(200)
 
 /** A time at which the disk was full. */
@@ -41,11 +43,24 @@ export function putObjectsOn(disk: SmallDisk, dataDir: string): void {
   symlinkSync(folder, join(dataDir, 'objects'))
 }
 
-/** Fills the disk for some seconds from time to time, and uploads meanwhile; resolves when the time is over, with room. */
+/**
+ * Fills the disk for some seconds from time to time, with a run under way that has to wait with its result, and uploads
+ * meanwhile. Resolves when the time is over; the disk has room then.
+ */
 export async function fillAndEmpty(
   disk: SmallDisk,
   customer: Customer,
-  { random, until, say }: { random: Random; until: number; say: (line: string) => void },
+  {
+    random,
+    until,
+    say,
+    startRun,
+  }: {
+    random: Random
+    until: number
+    say: (line: string) => void
+    startRun: () => Promise<unknown>
+  },
 ): Promise<{ full: FullTime[]; refusals: Refusal[] }> {
   const full: FullTime[] = []
   const refusals: Refusal[] = []
@@ -54,8 +69,10 @@ export async function fillAndEmpty(
     const lasts = FULL_MS.least + random() * (FULL_MS.most - FULL_MS.least)
     if (Date.now() + pause + lasts > until) return { full, refusals }
     await sleep(pause)
+    await startRun()
     const url = await signedUrl(customer).catch(() => undefined)
-    disk.fill(random() < 0.5 ? 0 : LEFT_BYTES)
+    await sleep(random() * AHEAD_MS)
+    disk.fill(random() < 0.7 ? 0 : LEFT_BYTES)
     const from = Date.now()
     try {
       while (Date.now() < from + lasts) {

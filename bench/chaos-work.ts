@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { openChat } from '../test/faults/chats.ts'
 import { inferLater, inferNow, putTable } from '../test/faults/work.ts'
 import { runCohort } from './chaos-cohorts.ts'
-import { type Customer, postOnce, type Shift } from './chaos-customer.ts'
+import { type Customer, postOnce, type Run, type Shift } from './chaos-customer.ts'
 import { sendAtOnce } from './chaos-keyed.ts'
 import { oneOf, type Random, randomFrom } from './chaos-tally.ts'
 import { callTool } from './chaos-tools.ts'
@@ -62,6 +62,17 @@ async function train(customer: Customer, shift: Shift, random: Random): Promise<
   const base = oneOf(random, bases)
   const wanted = oneOf(random, ['short', 'short', 'short', 'medium', 'retrain', 'retrain', 'doomed'] as const)
   const kind = wanted === 'retrain' && !base ? 'short' : (wanted ?? 'short')
+  const run = await startRun(customer, shift, kind, base)
+  if (run && random() < 0.2 && kind !== 'doomed') run.cancelAt = Date.now() + random() * 15_000
+}
+
+/** Starts a run, safely repeated until the platform accepts it; a retraining continues from `base`. */
+export async function startRun(
+  customer: Customer,
+  shift: Shift,
+  kind: Run['kind'],
+  base?: Run,
+): Promise<Run | undefined> {
   const body = {
     job_name: `chaos-${kind}`,
     model_config_id: 'tabular-regression',
@@ -79,10 +90,10 @@ async function train(customer: Customer, shift: Shift, random: Random): Promise<
     () => postOnce(customer, 'builder/v1/training/runs', { body, key }),
     shift.patience,
   )
-  if (started === undefined) return
-  const { job_id: id } = JSON.parse(started) as { job_id: string }
-  const cancelAt = random() < 0.2 && kind !== 'doomed' ? { cancelAt: Date.now() + random() * 15_000 } : {}
-  customer.runs.push({ id, kind, ...cancelAt })
+  if (started === undefined) return undefined
+  const run: Run = { id: (JSON.parse(started) as { job_id: string }).job_id, kind }
+  customer.runs.push(run)
+  return run
 }
 
 /** Cancels runs whose time has come, and records which have ended. */

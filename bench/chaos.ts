@@ -22,7 +22,7 @@ import type { Customer } from './chaos-customer.ts'
 import { countRoomWaits, DISK_MB, fillAndEmpty, putObjectsOn } from './chaos-disk.ts'
 import { hunt, PREY } from './chaos-kills.ts'
 import { randomFrom, Tally } from './chaos-tally.ts'
-import { lookAfterRuns, work } from './chaos-work.ts'
+import { lookAfterRuns, startRun, work } from './chaos-work.ts'
 import { unlessOnce } from './rounds.ts'
 
 // Two accounts work while random processes are killed and the disk of the object store fills and empties. Then the bench checks that no work was lost, invented, charged
@@ -69,7 +69,12 @@ const [first] = customers
 const filling =
   'missing' in disk || !first
     ? { full: [], refusals: [] }
-    : fillAndEmpty(disk, first, { random: randomFrom(seed + 1), until, say })
+    : fillAndEmpty(disk, first, {
+        random: randomFrom(seed + 1),
+        until,
+        say,
+        startRun: () => startRun(first, shift, 'short'),
+      })
 const kills = await hunt(platform, data.path, { random: randomFrom(seed), until, say })
 const { full, refusals } = await filling
 await working

@@ -20,7 +20,7 @@ const SHORT: Readonly<Record<string, readonly string[]>> = {
   gpu: ['--rehearse'],
   handover: ['--rounds', '1', '--tokens', '256'],
   merge: ['--pairs', '1', '--only', 'slerp'],
-  neighbour: ['wide'],
+  neighbour: ['log lines'],
   speech: ['--rounds', '1'],
   tune: [
     '--pairs',

@@ -3,8 +3,11 @@ import { join } from 'node:path'
 import { headerFor } from '../../node-runtime/merge/safetensors.ts'
 import { randomNumbers } from '../../test/support/builders/checkpoints.ts'
 import { llamaShapes, writeLargeCheckpoint } from '../../test/support/builders/large-checkpoint.ts'
+import { isOnce } from '../rounds.ts'
 
-const SIZE = { hidden: 1_024, inner: 4_096, layers: 24, vocab: 35_200 }
+const SIZE = isOnce
+  ? { hidden: 128, inner: 256, layers: 2, vocab: 512 }
+  : { hidden: 1_024, inner: 4_096, layers: 24, vocab: 35_200 }
 const RANK = 16
 
 /**
