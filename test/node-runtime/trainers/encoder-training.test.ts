@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeJsonl } from '../../support/builders/chat-rows.ts'
@@ -9,6 +10,7 @@ import { makeTinyLlm } from '../../support/builders/tiny-llm.ts'
 import { requireSpecialist, tinySpecialist } from '../../support/builders/tiny-specialist.ts'
 import { probeSpecialists } from '../../support/servers/specialist.ts'
 import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/trainer.ts'
+import { skipBecause } from '../../support/skip.ts'
 
 const EMBEDDING = 'embedding-finetune'
 const CLASSIFIER = 'text-classification-finetune'
@@ -53,6 +55,16 @@ describe('tuning encoders of texts', function () {
       ...job,
       hyperparameters: { ...QUICK, ...job.hyperparameters },
     })
+
+  it('ends with a clear error instead of training on the processor when it was placed on a GPU', async function () {
+    if (existsSync('/dev/nvidiactl')) skipBecause(this, 'this machine has a GPU')
+    for (const job of [{}, { model: CLASSIFIER, file: files.labelled }]) {
+      const { code, error } = await train('no-gpu', { ...job, gpus: 1, hyperparameters: {} })
+
+      assert.deepEqual([code, error?.code], [1, 'no_cuda'])
+      assert.match(error?.message ?? '', /placed on a GPU.*Nothing was trained on the processor/)
+    }
+  })
 
   it('learns embeddings from triplets and pairs, and tells apart what it has learnt from and what it has not', async () => {
     for (const [name, job] of [

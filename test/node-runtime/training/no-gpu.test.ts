@@ -84,35 +84,35 @@ describe('a node whose GPU cannot be used', function () {
     assert.match(model?.error ?? '', /placed on a GPU/)
   })
 
-  for (const trainer of ['hearth_trainers.llm.finetune', 'hearth_trainers.encoders.embedding'])
-    it(`ends a run of ${trainer} with a clear error instead of training on its processor`, async () => {
-      const job_id = await createRun(api, key, {
-        model_config_id: 'llm-qlora-finetune',
-        dataset_id: await readyDataset(api, accountId, { columns: ['instruction', 'output'] }),
-        base: versionRef(version),
-        hyperparameters: { adapter: 'qlora', optimizer: 'adamw_8bit' },
-      })
-      const claim = await claimOn(api, node, job_id)
-      const lines: string[] = []
-      const never = new AbortController().signal
-
-      await assert.rejects(
-        trainUnderLease(
-          { ...node.parts, stopping: () => never },
-          {
-            claim: { ...claim, specification: { ...claim.specification, trainer } },
-            report: { log: (line) => void lines.push(line), metric() {} },
-            cancelled: never,
-            pausing: never,
-            leaseS: 60,
-          },
-        ),
-        { code: 'no_cuda', isRetryable: true },
-      )
-
-      const log = lines.join('\n')
-      assert.match(log, /placed on a GPU, and PyTorch cannot use it .*Nothing was trained.*npx hearth doctor/)
-      assert.doesNotMatch(log, /Training [\d,]+ parameters/)
-      assert.deepEqual(node.parts.memory.freeByPool, [60_000])
+  // test/node-runtime/trainers/encoder-training.test.ts has the same of the trainers of encoders, without a node.
+  it('ends a run with a clear error instead of training on its processor', async () => {
+    const job_id = await createRun(api, key, {
+      model_config_id: 'llm-qlora-finetune',
+      dataset_id: await readyDataset(api, accountId, { columns: ['instruction', 'output'] }),
+      base: versionRef(version),
+      hyperparameters: { adapter: 'qlora', optimizer: 'adamw_8bit' },
     })
+    const claim = await claimOn(api, node, job_id)
+    const lines: string[] = []
+    const never = new AbortController().signal
+
+    await assert.rejects(
+      trainUnderLease(
+        { ...node.parts, stopping: () => never },
+        {
+          claim,
+          report: { log: (line) => void lines.push(line), metric() {} },
+          cancelled: never,
+          pausing: never,
+          leaseS: 60,
+        },
+      ),
+      { code: 'no_cuda', isRetryable: true },
+    )
+
+    const log = lines.join('\n')
+    assert.match(log, /placed on a GPU, and PyTorch cannot use it .*Nothing was trained.*npx hearth doctor/)
+    assert.doesNotMatch(log, /Training [\d,]+ parameters/)
+    assert.deepEqual(node.parts.memory.freeByPool, [60_000])
+  })
 })

@@ -52,6 +52,8 @@ export interface TrainerJob {
   cacheDir?: string
   /** The number of processes that share the work. */
   processes?: number
+  /** The number of GPUs with its reservation. */
+  gpus?: number
   /** The memory limit. */
   memoryMb?: number
   /** Called for every line; a returned signal is sent to the trainer. */
@@ -86,6 +88,7 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
       base_revision: job.baseRevision ?? null,
       cache_dir: job.cacheDir ?? null,
       processes: job.processes ?? 1,
+      gpus: job.gpus ?? 0,
       memory_mb: job.memoryMb ?? null,
     }),
   )
