@@ -5,6 +5,8 @@ import type { Database } from '../../tables.ts'
 
 /** A hold that no gateway has renewed for this long belongs to a gateway that was killed. */
 const HOLD_S = 120
+/** Results that one upload folds; those of more tasks are still counted. */
+const MAX_FOLDED = 5_000
 
 /** The bytes of an account in the object store. */
 export interface StorageUse {
@@ -36,8 +38,8 @@ export async function storageUse(
       + (select coalesce(sum(size_bytes), 0) from model_version v join version_file on version_id = v.id
         where v.account_id = account.id and object_key like 'imports/%')
       + (select coalesce(sum(size_bytes), 0) from uploaded_input where account_id = account.id)
-      + (select coalesce(sum((file ->> 'size_bytes')::bigint), 0) from task, jsonb_array_elements(outputs) file
-        where account_id = account.id and outputs is not null))::bigint as stored,
+      + (select coalesce(sum(bytes), 0) from result_bytes where account_id = account.id)
+      + (select coalesce(sum(bytes), 0) from result_bytes_delta where account_id = account.id))::bigint as stored,
       ((select coalesce(sum(bytes), 0) from storage_hold
         where account_id = account.id and expires_at > now())
       + (select coalesce(sum(u.size_bytes), 0) from dataset_upload u
@@ -68,7 +70,21 @@ export async function lockStorage(
 ): Promise<StorageUse> {
   // The lock is a statement of its own, so that the next one sees the rows of the transaction that held it before.
   await lockAccount(trx, 'storage', accountId)
+  await foldResults(trx, accountId)
   return storageUse(trx, accountId, defaultBytes)
+}
+
+/** Adds the bytes of results that tasks have noted to the account's total. */
+async function foldResults(trx: Transaction<Database>, accountId: string): Promise<void> {
+  await sql`
+    with folded as (
+      delete from result_bytes_delta where ctid = any(array(
+        select ctid from result_bytes_delta where account_id = ${accountId} limit ${MAX_FOLDED}))
+      returning bytes
+    )
+    insert into result_bytes (account_id, bytes)
+    select ${accountId}, sum(bytes) from folded having count(*) > 0
+    on conflict (account_id) do update set bytes = result_bytes.bytes + excluded.bytes`.execute(trx)
 }
 
 /** Returns what of an upload's declared size counts now and a PUT or a commit may use; 0 once its file is stored. */

@@ -269,6 +269,25 @@ describe('the storage quota of an account', function () {
     assert.equal((await mine.init(id, 70 * KB)).status, 201)
   })
 
+  it('measures at the commit a file that was PUT past the gateways, as to S3', async () => {
+    const mine = await Tenant.open(api)
+    const id = await mine.create()
+    const [first, second] = [await mine.init(id), await mine.init(id)]
+    for (const { body } of [first, second]) assert.equal((await put(body.signed_url, 40 * KB)).status, 200)
+    await sql`update dataset_upload set stored_at = null, size_bytes = null where dataset_id = ${id}`.execute(
+      api.database.db,
+    )
+    assert.equal((await mine.use()).underWay, 0)
+    await mine.limit(30 * KB)
+    const commit = `/datasets/${id}/uploads/${first.body.upload_id}/commit`
+
+    assert.equal((await mine.call('POST', commit)).status, 413)
+    await mine.limit(60 * KB)
+    assert.equal((await mine.init(id, 30 * KB)).status, 201)
+    assertOver(await mine.call('POST', commit))
+    assert.equal((await mine.use()).underWay, 30 * KB, 'a refused commit changes nothing')
+  })
+
   it('frees the bytes of a gateway that was killed in the middle of a transfer', async () => {
     const mine = await Tenant.open(api)
     const id = await mine.create()
@@ -329,5 +348,14 @@ describe('the storage quota of an account', function () {
 
     assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 150 * KB, underWay: 0 })
     assertOver(await mine.init(await mine.create(), 1))
+
+    // An upload that is admitted folds them.
+    await mine.limit(0)
+    assert.equal((await mine.init(await mine.create(), 1)).status, 201)
+    assert.deepEqual(await mine.use(), { limit: null, stored: 150 * KB, underWay: 1 })
+    const notes = await sql`select from result_bytes_delta where account_id = ${mine.accountId}`.execute(db)
+    assert.equal(notes.rows.length, 0)
+    assert.equal((await mine.init(await mine.create(), 1)).status, 201)
+    assert.equal((await mine.use()).stored, 150 * KB)
   })
 })
