@@ -1,10 +1,12 @@
 import { execFileSync, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import {
   chmodSync,
   chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -49,24 +51,33 @@ async function binaries(): Promise<Binaries> {
   return found
 }
 
-/** Creates the cluster on the first start; returns whether it did. */
-export async function initPostgres({ dataDir, password }: PostgresCluster): Promise<boolean> {
+/**
+ * Creates the cluster on the first start; returns whether it did. `initdb` writes `PG_VERSION` among its first files, so
+ * it works in a folder that becomes the cluster by one rename. Throws the signal's reason when that ends it.
+ */
+export async function initPostgres(
+  { dataDir, password }: PostgresCluster,
+  signal?: AbortSignal,
+): Promise<boolean> {
   if (existsSync(join(dataDir, 'PG_VERSION'))) return false
   const { initdb } = await binaries()
   const owner = serverOwner()
   mkdirSync(dirname(dataDir), { recursive: true })
-  // A first start that was interrupted leaves a folder without a version, so this begins anew.
-  rmSync(dataDir, { recursive: true, force: true })
-  mkdirSync(dataDir, { mode: 0o700 })
+  // An interrupted first start leaves the new folder; one of an earlier version, a cluster without its version.
+  const newDir = `${dataDir}.new`
+  for (const folder of [dataDir, newDir]) rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  mkdirSync(newDir, { mode: 0o700 })
   const passwordDir = mkdtempSync(join(tmpdir(), 'hearth-initdb-'))
   const passwordFile = join(passwordDir, 'password')
   writeFileSync(passwordFile, `${password}\n`, { mode: 0o600 })
   if (owner) {
-    for (const path of [dataDir, passwordDir, passwordFile]) chownSync(path, owner.uid, owner.gid)
+    for (const path of [newDir, passwordDir, passwordFile]) chownSync(path, owner.uid, owner.gid)
   }
   try {
-    const args = ['-D', dataDir, '-U', 'hearth', '-A', 'scram-sha-256', `--pwfile=${passwordFile}`]
-    await as(owner, initdb, [...args, '-E', 'UTF8', '--locale=C', '--no-sync'], [dataDir])
+    const args = ['-D', newDir, '-U', 'hearth', '-A', 'scram-sha-256', `--pwfile=${passwordFile}`]
+    const all = [...args, '-E', 'UTF8', '--locale=C', '--no-sync']
+    await as(owner, initdb, all, { needs: [newDir], signal })
+    renameSync(newDir, dataDir)
   } finally {
     rmSync(passwordDir, { recursive: true, force: true })
   }
@@ -211,11 +222,29 @@ function canSetpriv(flags: string[], paths: string[]): boolean {
   return tried.get(key) === true
 }
 
-async function as(owner: Owner | undefined, command: string, args: string[], needs: string[]): Promise<void> {
-  const { command: file, args: rest, ...identity } = commandAs(owner, command, args, { needs })
+async function as(
+  owner: Owner | undefined,
+  command: string,
+  args: string[],
+  { needs, signal }: { needs: string[]; signal: AbortSignal | undefined },
+): Promise<void> {
+  const how = { needs, deathSignal: 'KILL' }
+  const { command: file, args: rest, ...identity } = commandAs(owner, command, args, how)
+  const running = runProgram(file, rest, {
+    env: serverEnv(),
+    cwd: '/',
+    ...identity,
+    // initdb notices a gentler signal only between its steps, and its folder is not a cluster yet.
+    ...(signal && { signal, killSignal: 'SIGKILL' as const }),
+  })
+  const exited = once(running.child, 'exit')
+  exited.catch(() => {})
   try {
-    await runProgram(file, rest, { env: serverEnv(), cwd: '/', ...identity })
+    await running
   } catch (err) {
+    // The call is rejected when the signal comes, before the program has exited.
+    if (signal?.aborted) await exited.catch(() => {})
+    signal?.throwIfAborted()
     const { stderr = '', message } = err as { stderr?: string; message: string }
     throw new StartError(`${command} failed: ${stderr.trim() || message}`, { cause: err })
   }

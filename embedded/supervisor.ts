@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
 import { buildConsole } from '../platform/console-build.ts'
@@ -56,6 +57,8 @@ interface Context {
   layout: Layout
   output: Output
   children: Child[]
+  /** Programs that run once and end by the signal; the supervisor does not exit before them. */
+  programs: Promise<unknown>[]
   /** Aborted when the start is to end early; from then on no child is started. */
   signal: AbortSignal | undefined
 }
@@ -68,9 +71,11 @@ const STOP_ORDER = [
   ['api', 1500],
   ['control', 1500],
   ['temporal', 1500],
+  ['temporal-schema', 1500],
   ['postgres', 0],
 ] as const
 const STOP_WITHIN_MS = 9500
+const PROGRAM_EXIT_TIMEOUT_MS = 2000
 /** The time that our own Temporal has to respond, which depends only on this machine, however busy it is. */
 const OWN_SERVER_MS = 120_000
 /**
@@ -100,7 +105,7 @@ export async function startPlatform(
   const lock = lockDataDir(options.dataDir)
   const layout = layoutOf(options.dataDir)
   const output = createOutput(layout.logs, { quiet })
-  const context: Context = { config, layout, output, children: [], signal }
+  const context: Context = { config, layout, output, children: [], programs: [], signal }
   const readyFiles = [layout.ready, ...(options.readyFile ? [options.readyFile] : [])]
   const stop = async () => {
     await stopInOrder(context)
@@ -217,20 +222,24 @@ function provideConsole({ config, output }: Context): void {
   )
 }
 
-function launch({ layout, output, children, signal }: Context, spec: ChildSpec): void {
+function launch({ layout, output, children, signal }: Context, spec: ChildSpec): Child {
   signal?.throwIfAborted()
-  children.push(keepUp(spec, { runDir: layout.run, output }))
+  const child = keepUp(spec, { runDir: layout.run, output })
+  children.push(child)
+  return child
 }
 
 async function startPostgres(context: Context, secrets: Secrets): Promise<string> {
-  const { config, layout, output } = context
+  const { config, layout, output, signal } = context
   if (config.DATABASE_URL) {
     output.say('PostgreSQL as named by DATABASE_URL')
     return config.DATABASE_URL
   }
   const [port = 0] = await freePorts(1)
   const cluster = { dataDir: layout.postgres, port, password: secrets.postgres_password }
-  if (await initPostgres(cluster)) output.say('PostgreSQL: created the database cluster')
+  const created = initPostgres(cluster, signal)
+  context.programs.push(created)
+  if (await created) output.say('PostgreSQL: created the database cluster')
   launch(context, await postgresChild(cluster))
   const url = await ensureDatabase(cluster)
   output.say(`PostgreSQL on port ${port}`)
@@ -252,7 +261,8 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   const [port = 0, uiPort = 0] = await freePorts(2)
   const file = join(layout.temporal, 'temporal.db')
   const place = localPlace(`127.0.0.1:${port}`, namespace)
-  const { partitions } = await upgradeStore(cli, file, output.say)
+  const start = (spec: ChildSpec) => launch(context, spec)
+  const { partitions } = await upgradeStore(cli, file, { say: output.say, start, signal })
   const server = { file, port, uiPort, cwd: layout.temporal, namespace, partitions }
   launch(context, temporalChild(cli, server))
   const log = join(layout.logs, 'temporal.log')
@@ -314,8 +324,12 @@ const OF_CONTROL =
 const nodeEnv = (common: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(common).filter(([name]) => !OF_CONTROL.test(name)))
 
-async function stopInOrder({ children, output }: Context): Promise<void> {
+async function stopInOrder({ children, programs, output }: Context): Promise<void> {
   const deadline = Date.now() + STOP_WITHIN_MS
+  await Promise.race([
+    Promise.allSettled(programs),
+    sleep(PROGRAM_EXIT_TIMEOUT_MS, undefined, { ref: false }),
+  ])
   for (const [name, graceMs] of STOP_ORDER) {
     const child = children.find((each) => each.name === name)
     if (!child) continue

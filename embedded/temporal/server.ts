@@ -1,3 +1,4 @@
+import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
@@ -55,11 +56,31 @@ export function temporalChild(
       value,
     ]),
   ].flat()
+  return serverChild('temporal', { cli, args, cwd })
+}
+
+/**
+ * Returns the command of a server that only creates its schema in a new file, so that it has no UI, no namespace of
+ * Hearth and no settings.
+ */
+export function schemaChild(cli: string, { file, port }: { file: string; port: number }): ChildSpec {
+  const options = ['--headless', '--ip', '127.0.0.1', '--port', String(port), '--db-filename', file]
+  const args = ['server', 'start-dev', ...options, '--log-level', 'warn', '--log-format', 'json']
+  return serverChild('temporal-schema', { cli, args, cwd: dirname(file) })
+}
+
+interface Command {
+  cli: string
+  args: string[]
+  cwd: string
+}
+
+/** Returns the child, which the system ends when this process dies, where it can. */
+function serverChild(name: string, { cli, args, cwd }: Command): ChildSpec {
   const setpriv = process.platform === 'linux' ? onPath('setpriv') : undefined
-  const command = setpriv ?? cli
   return {
-    name: 'temporal',
-    command,
+    name,
+    command: setpriv ?? cli,
     args: setpriv ? ['--pdeathsig=TERM', '--', cli, ...args] : args,
     // Half of Go's usual slack: its heap is 30 MB, and collecting it costs little at this size.
     env: { GOGC: '50', ...process.env },

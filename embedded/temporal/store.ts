@@ -1,11 +1,10 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { freePorts } from '../../platform/free-ports.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { StartError } from '../options.ts'
-import { localPlace, temporalReady } from './server.ts'
+import type { Child, ChildSpec } from '../processes/child.ts'
+import { localPlace, schemaChild, temporalReady } from './server.ts'
 
 /** What Hearth knows of a store; it is written next to it. */
 export interface StoreState {
@@ -19,28 +18,39 @@ export interface StoreState {
 const OLD_PARTITIONS = 4
 const SCHEMA_TIMEOUT_MS = 60_000
 const VERSION_TIMEOUT_MS = 20_000
+const STOP_TIMEOUT_MS = 10_000
+/** How often a server that creates its schema is checked for an early exit. */
+const EXIT_CHECK_INTERVAL_MS = 100
+
+export interface UpgradeOptions {
+  say: (line: string) => void
+  /** Starts a child that the caller stops, whatever happens here, and that a later start can find. */
+  start: (spec: ChildSpec) => Child
+  /** Ends the work with the signal's reason. */
+  signal?: AbortSignal | undefined
+}
 
 /**
  * Makes the SQLite file of an older server usable for this one. The development server creates its schema only in a
  * missing file and never migrates an existing one: server 1.32 on a file of 1.29 then fails to create schedules. So a
  * file of another version is copied, row by row, into the schema of this server.
  * Safe to repeat: the file is replaced by one rename, after the copy is complete. Throws a `StartError` when the copy
- * fails, and leaves the file as it was.
+ * fails, or the signal's reason, and leaves the file as it was.
  */
-export async function upgradeStore(
-  cli: string,
-  file: string,
-  say: (line: string) => void,
-): Promise<StoreState> {
+export async function upgradeStore(cli: string, file: string, options: UpgradeOptions): Promise<StoreState> {
   const marker = `${file}.server`
-  const { stdout } = await runProgram(cli, ['--version'], { timeout: VERSION_TIMEOUT_MS })
+  const { say, signal } = options
+  const { stdout } = await runProgram(cli, ['--version'], {
+    timeout: VERSION_TIMEOUT_MS,
+    ...(signal && { signal }),
+  })
   const version = stdout.trim()
   let state: StoreState = { version, partitions: 1 }
   if (existsSync(file)) {
     const last = readState(marker)
     if (last?.version === version) return last
     say(`Temporal: preparing the data of ${last?.version ?? 'an older version'} for ${version}`)
-    await rebuild(cli, file)
+    await rebuild(cli, file, options)
     state = { version, partitions: last?.partitions ?? OLD_PARTITIONS }
   }
   writeFileSync(marker, `${JSON.stringify(state)}\n`)
@@ -57,14 +67,15 @@ function readState(marker: string): StoreState | undefined {
   }
 }
 
-async function rebuild(cli: string, file: string): Promise<void> {
+async function rebuild(cli: string, file: string, options: UpgradeOptions): Promise<void> {
   const next = `${file}.next`
   removeDatabase(next)
   try {
-    await createEmpty(cli, next)
+    await createEmpty(cli, next, options)
     copyRows(file, next)
     renameSync(next, file)
   } catch (cause) {
+    options.signal?.throwIfAborted()
     throw new StartError(
       `Temporal's data in ${file} could not be prepared for this server (${(cause as Error).message}). The file is unchanged.`,
       { cause },
@@ -82,23 +93,26 @@ function removeDatabase(file: string): void {
  * Runs the server on a new file until it answers; it has created its schema by then. The file is not opened meanwhile,
  * because a reader's lock would end the server.
  */
-async function createEmpty(cli: string, file: string): Promise<void> {
+async function createEmpty(
+  cli: string,
+  file: string,
+  { start, signal }: Omit<UpgradeOptions, 'say'>,
+): Promise<void> {
   const [port = 0] = await freePorts(1)
-  const options = ['--headless', '--ip', '127.0.0.1', '--port', String(port), '--db-filename', file]
-  const server = spawn(cli, ['server', 'start-dev', ...options], { stdio: 'ignore' })
-  const ended = once(server, 'exit')
-  const early = ended.then(([code]) => {
-    throw new Error(`the server ended with exit code ${code}`)
-  })
-  early.catch(() => {})
+  signal?.throwIfAborted()
+  const server = start(schemaChild(cli, { file, port }))
+  const exited = new AbortController()
+  const timer = setInterval(() => {
+    if (server.failures > 0) exited.abort(new Error('the server ended early; temporal-schema.log says why'))
+  }, EXIT_CHECK_INTERVAL_MS)
   try {
-    await Promise.race([
-      temporalReady(localPlace(`127.0.0.1:${port}`, 'default'), { timeoutMs: SCHEMA_TIMEOUT_MS }),
-      early,
-    ])
+    await temporalReady(localPlace(`127.0.0.1:${port}`, 'default'), {
+      timeoutMs: SCHEMA_TIMEOUT_MS,
+      signal: AbortSignal.any([exited.signal, ...(signal ? [signal] : [])]),
+    })
   } finally {
-    server.kill('SIGTERM')
-    await ended
+    clearInterval(timer)
+    await server.stop(STOP_TIMEOUT_MS)
   }
 }
 

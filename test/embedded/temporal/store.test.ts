@@ -1,11 +1,17 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
+import { createOutput } from '../../../embedded/output.ts'
+import { keepUp } from '../../../embedded/processes/child.ts'
+import { readIdentity } from '../../../embedded/processes/pid-files.ts'
 import { findTemporalCli, isRecent } from '../../../embedded/temporal/cli.ts'
 import { upgradeStore } from '../../../embedded/temporal/store.ts'
 import { readConfig } from '../../../platform/config.ts'
+import { until } from '../../support/assertions/until.ts'
+import { dataDirectory, processesOn, startSupervisor } from '../../support/servers/platform.ts'
 import { RawTemporal } from '../../support/servers/raw-temporal.ts'
 
 /** Made by server 1.29.1 without fairness, as Hearth 0.12.0 ran it: 44 activities wait on `train.cpu`, 10 workflows on `waiting`. */
@@ -30,9 +36,19 @@ describe('the store of the embedded Temporal server', () => {
   })
   afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
+  const upgrade = (lines: string[]) =>
+    upgradeStore(cli, file, {
+      say: (line) => lines.push(line),
+      start: (spec) =>
+        keepUp(spec, {
+          runDir: join(folder, 'run'),
+          output: createOutput(join(folder, 'logs'), { quiet: true }),
+        }),
+    })
+
   it('hands out every waiting task of an older server exactly once', async () => {
     writeFileSync(file, gunzipSync(readFileSync(OLD_STORE)))
-    const { partitions } = await upgradeStore(cli, file, () => {})
+    const { partitions } = await upgrade([])
     assert.equal(partitions, 4)
 
     await using temporal = await RawTemporal.start(cli, file, folder, partitions)
@@ -49,23 +65,43 @@ describe('the store of the embedded Temporal server', () => {
 
   it('is left alone when the same server wrote it', async () => {
     const lines: string[] = []
-    assert.equal((await upgradeStore(cli, file, (line) => lines.push(line))).partitions, 1)
+    assert.equal((await upgrade(lines)).partitions, 1)
     assert.ok(!existsSync(file))
     await (await RawTemporal.start(cli, file, folder))[Symbol.asyncDispose]()
 
-    await upgradeStore(cli, file, (line) => lines.push(line))
+    await upgrade(lines)
     assert.deepEqual(lines, [])
   })
 
   it('stays as it was when it cannot be read', async () => {
     writeFileSync(file, 'not a database, though as long as the header of one would be'.repeat(4))
-    await assert.rejects(
-      upgradeStore(cli, file, () => {}),
-      /The file is unchanged/,
-    )
+    await assert.rejects(upgrade([]), /The file is unchanged/)
     assert.match(readFileSync(file, 'utf8'), /^not a database/)
     assert.ok(!existsSync(`${file}.next`) && !existsSync(`${file}.server`))
   })
+
+  for (const signal of ['SIGTERM', 'SIGKILL'] as const)
+    it(`is unchanged, with no process on it, when ${signal} ends the supervisor during the upgrade`, async () => {
+      using data = dataDirectory()
+      const store = join(data.path, 'temporal', 'temporal.db')
+      const content = gunzipSync(readFileSync(OLD_STORE))
+      mkdirSync(dirname(store))
+      writeFileSync(store, content)
+      const supervisor = startSupervisor(data.path, [])
+      const exited = once(supervisor, 'exit')
+      const pidFile = join(data.path, 'run', 'temporal-schema.pid')
+      const servers = () => processesOn(data.path).filter(({ command }) => command.includes(data.path))
+      const isRebuilding = () => servers().some(({ command }) => command.includes('.next'))
+      await until(isRebuilding, 120_000)
+      if (signal === 'SIGKILL') await until(() => readIdentity(pidFile) !== undefined, 5_000)
+
+      supervisor.kill(signal)
+      await exited
+      // The system needs a moment to end the children of a killed process, such as those of initdb.
+      await until(() => servers().length === 0, 5_000)
+      assert.deepEqual(servers(), [])
+      assert.ok(readFileSync(store).equals(content))
+    })
 })
 
 describe('the embedded Temporal server', () => {
