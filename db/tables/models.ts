@@ -29,6 +29,8 @@ export interface ModelVersionTable {
   unusable: Optional<string>
   /** The time when it was `ready` or `preferred` first, which a trigger writes. */
   ready_at: Optional<Date>
+  /** True while its importer has it disabled that was `ready` or `preferred`, and may reopen it without a test. */
+  reopenable: Defaulted<boolean>
   /** The number of its tests as a candidate. */
   tests: Defaulted<number>
   job_id: Optional<string>
