@@ -15,6 +15,8 @@ export interface VersionMove {
   note: string | null
   /** True to clear the mark `unusable`, so that the weights are tried again. */
   isTriedAnew?: boolean
+  /** True when its importer may make it ready again without another test; every other move takes that away. */
+  reopenable?: boolean
   now: Date
 }
 
@@ -25,11 +27,17 @@ export interface VersionMove {
 export async function moveVersion(
   trx: Transaction<Database>,
   id: string,
-  { from, to, note, now, isTriedAnew }: VersionMove,
+  { from, to, note, now, isTriedAnew, reopenable = false }: VersionMove,
 ): Promise<ModelVersionRow | undefined> {
   const row = await trx
     .updateTable('model_version')
-    .set({ lifecycle_status: to, lifecycle_note: note, tests: 0, ...(isTriedAnew && { unusable: null }) })
+    .set({
+      lifecycle_status: to,
+      lifecycle_note: note,
+      tests: 0,
+      reopenable,
+      ...(isTriedAnew && { unusable: null }),
+    })
     .where('id', '=', id)
     .where('lifecycle_status', 'in', from)
     .returningAll()

@@ -1,6 +1,7 @@
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
 import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
+import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isOffered, type LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
 import { audit } from '../../../audit.ts'
@@ -16,8 +17,8 @@ export interface ImportMove {
 }
 
 /**
- * Sets the lifecycle state of a hub import. `ready` and `preferred` open it to every account, so the importing account
- * can only choose between them: the candidate's test opens it, or an operator.
+ * Sets the lifecycle state of a hub import. `ready` and `preferred` open it to every account, so it takes the candidate's
+ * test or an operator to open it first. The importing account can then choose between them, and undo its own `disabled`.
  */
 export async function moveImport(services: Services, move: ImportMove): Promise<HubImportRow> {
   const { db, now } = services
@@ -25,25 +26,30 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
   const tested = await db.transaction().execute(async (trx) => {
     const found = await hubModelRepository.findHubModel(trx, { id, accountId })
     if (!found) throw noModel()
-    const opens = isOffered(to) && !isOffered(found.lifecycle_status)
-    if (opens && accountId !== undefined) throw untested()
+    const version = await versionRepository.lockVersion(trx, found.version_id)
+    if (!version) throw noModel()
+    const { lifecycle_status: status, reopenable, unusable } = version
+    const byImporter = accountId !== undefined
+    const opens = isOffered(to) && !isOffered(status)
+    if (opens && byImporter && !(reopenable && unusable === null)) throw untested()
     // A candidate's note is the result of its test, so a candidate that will be tested again has none.
     const note = to === 'candidate' ? null : reason
-    const from = [found.lifecycle_status]
     const moved = await versionLifecycleRepository.moveVersion(trx, found.version_id, {
-      from,
+      from: [status],
       to,
       note,
       isTriedAnew: to !== 'disabled',
+      reopenable: byImporter && to === 'disabled' && (isOffered(status) || reopenable),
       now: now(),
     })
-    if (!moved) throw new ApiError('conflict', 'the model has been moved by somebody else meanwhile')
+    if (!moved)
+      throw new ApiError('conflict', 'another request moved the model; read its state and try again')
     if (accountId === undefined)
       await audit(trx, {
         action: 'overrideLifecycle',
         subject: { kind: 'model', id },
         accountId: found.account_id,
-        before: { lifecycle_status: found.lifecycle_status },
+        before: { lifecycle_status: status },
         after: { lifecycle_status: to, ...(reason !== null && { reason }) },
       })
     return to === 'candidate' ? moved : undefined
@@ -57,8 +63,8 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
 const untested = () =>
   new ApiError(
     'forbidden',
-    'a hub import becomes ready by passing its test, which follows its first request; move it to candidate to have it ' +
-      'tested anew, or ask the operator of the platform',
+    'a hub import becomes ready by passing its test, which follows its first request, and again after its own account ' +
+      'has disabled it; move it to candidate to have it tested again, or ask the operator of the platform',
   )
 
 export const noModel = () =>

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { sql } from 'kysely'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
@@ -238,6 +240,66 @@ describe('models', () => {
     assert.equal((await move(id, { lifecycle_status: 'ready' })).status, 403)
     assert.equal((await move(id, { lifecycle_status: 'candidate' })).status, 200)
     await until(async () => (await infer()).status === 200)
+  })
+
+  it('are reopened by the importer that disabled them, and never after an operator did (3.5)', async () => {
+    const { model_config_id: id, endpoint_id } = await imported()
+    const { db } = api.database
+    const override = (body: object) =>
+      api.call('PATCH', `/api/v1/admin/hub-models/${id}/lifecycle`, { key: OPERATIONS_KEY, body })
+    const other = await api.account()
+    const disabled = { lifecycle_status: 'disabled', reason: 'for a while' }
+    const status = async (lifecycle_status: string) => (await move(id, { lifecycle_status })).status
+
+    assert.equal((await override({ lifecycle_status: 'ready' })).status, 200)
+    for (const state of ['ready', 'preferred']) {
+      for (let times = 0; times < 2; times++) assert.equal((await move(id, disabled)).status, 200)
+      assert.equal((await get(`${BUILDER}/endpoints/${endpoint_id}`, other.key)).status, 403)
+      assert.equal(await status(state), 200)
+      assert.equal((await get(`${BUILDER}/endpoints/${endpoint_id}`, other.key)).status, 200)
+    }
+
+    await move(id, disabled)
+    await db
+      .updateTable('model_version')
+      .set({ unusable: 'cut short' })
+      .where('id', '=', (eb) => eb.selectFrom('hub_model').select('version_id').where('id', '=', id))
+      .execute()
+    assert.equal(await status('ready'), 403)
+
+    assert.equal((await override({ lifecycle_status: 'ready' })).status, 200)
+    await move(id, disabled)
+    assert.equal((await override(disabled)).status, 200)
+    assert.equal(await status('ready'), 403)
+    // Neither another `disabled` nor a stop at `candidate` makes it the importer's own.
+    await move(id, disabled)
+    assert.equal(await status('ready'), 403)
+    assert.equal(await status('candidate'), 200)
+    await move(id, disabled)
+    assert.equal(await status('preferred'), 403)
+  })
+
+  it('that were disabled before the time of `ready` was stored count as base models (4.5)', async () => {
+    const owner = await api.account()
+    const { model_config_id: id, endpoint_id } = await imported(owner.key)
+    const { db } = api.database
+    const { version_id } = await db
+      .selectFrom('hub_model')
+      .select('version_id')
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow()
+    await db
+      .updateTable('model_version')
+      .set({ lifecycle_status: 'disabled', ready_at: null })
+      .where('id', '=', version_id)
+      .execute()
+    const migration = new URL('../../../../../db/migrations/0118-reopenable-versions.sql', import.meta.url)
+    await sql.raw(readFileSync(migration, 'utf8')).execute(db)
+
+    const deleted = await api.call('DELETE', `${BUILDER}/endpoints/${endpoint_id}`, {
+      key: owner.key,
+    })
+    assert.equal(deleted.status, 409, deleted.text)
   })
 
   it('of the catalog are disabled for the account that says so, and for no other', async () => {
