@@ -55,7 +55,7 @@ describe('the base of a run', () => {
 
     await assert.rejects(fetching, (err: unknown) => {
       assert.ok(err instanceof AttemptError)
-      assert.match(err.message, /answered 403/)
+      assert.match(err.message, /answered GET with status 403$/)
       return err.isRetryable
     })
   })
