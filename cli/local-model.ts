@@ -38,31 +38,34 @@ export async function filesBelow(path: string): Promise<LocalPath[]> {
 
 /** Reads the files of a model that say what it is. */
 export function readFacts(files: readonly LocalPath[]): ImportFiles {
-  const json = (name: string): unknown => {
+  const json = (name: string, isList = false): unknown => {
     const file = files.find(({ path }) => path === name)
-    return file && readObject(file)
+    return file && readJson(file, isList)
   }
   const [gguf] = files.filter(({ path }) => isGgufModel(path)).toSorted((a, b) => (a.path < b.path ? -1 : 1))
   return {
     paths: files.map(({ path }) => path),
     config: json('config.json'),
     index: json('model_index.json'),
-    modules: json('modules.json'),
+    modules: json('modules.json', true),
     shardIndex: json('model.safetensors.index.json'),
     weights: files.filter(({ path }) => path.endsWith('.safetensors')).map(weightsFile),
     gguf: gguf && { path: gguf.path, head: readGgufHead(bytesAt(gguf.from, 0, GGUF_HEAD_BYTES)) },
   }
 }
 
-function readObject({ path, from }: LocalPath): object {
+/** Reads a JSON file that holds an object, or a list. */
+function readJson({ path, from }: LocalPath, isList: boolean): object {
   const text = readFileSync(from, 'utf8')
   try {
     const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null) return value
+    if (isList ? Array.isArray(value) : isObject(value)) return value as object
   } catch (err) {
     if (!(err instanceof SyntaxError)) throw err
   }
-  throw usageError(`${path} is not the JSON of a model.`)
+  throw usageError(
+    `${path} is not the JSON of a model: expected ${isList ? 'a list' : 'an object'}. Download it again.`,
+  )
 }
 
 /** Reads the head of a safetensors file: its length in 8 bytes, and JSON with the place of each tensor. */
@@ -73,9 +76,11 @@ function weightsFile({ path, from }: LocalPath): WeightsFile {
   const length = start.length < LENGTH_BYTES ? Infinity : Number(start.readBigUInt64LE())
   if (length > Math.min(sizeBytes, MAX_HEAD_BYTES)) return { path, sizeBytes, head: undefined }
   try {
-    const head = JSON.parse(bytesAt(from, LENGTH_BYTES, length).toString()) as Record<string, Place>
+    const head: unknown = JSON.parse(bytesAt(from, LENGTH_BYTES, length).toString())
+    if (!isObject(head)) return { path, sizeBytes, head: undefined }
     const tensors = Object.keys(head).filter((name) => name !== '__metadata__')
-    const dataBytes = tensors.reduce((end, name) => Math.max(end, head[name]?.data_offsets?.[1] ?? 0), 0)
+    const dataBytes = tensors.reduce((end, name) => Math.max(end, endOf(head[name])), 0)
+    if (Number.isNaN(dataBytes)) return { path, sizeBytes, head: undefined }
     return { path, sizeBytes, head: { tensors, endBytes: LENGTH_BYTES + length + dataBytes } }
   } catch (err) {
     if (err instanceof SyntaxError) return { path, sizeBytes, head: undefined }
@@ -83,8 +88,14 @@ function weightsFile({ path, from }: LocalPath): WeightsFile {
   }
 }
 
-interface Place {
-  data_offsets?: [number, number]
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Returns where the bytes of a tensor end, as the head declares it; NaN when it does not. */
+function endOf(tensor: unknown): number {
+  const offsets: unknown = isObject(tensor) ? tensor['data_offsets'] : undefined
+  const end: unknown = Array.isArray(offsets) ? offsets[1] : undefined
+  return typeof end === 'number' ? end : Number.NaN
 }
 
 function bytesAt(from: string, position: number, length: number): Buffer {

@@ -29,6 +29,14 @@ const MODELS = {
   pointer: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': LFS_POINTER },
   cut: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'cut' },
   page: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': '<!doctype html>' },
+  'null-head': { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'head:null' },
+  'list-head': { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'head:[1]' },
+  'number-head': { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'head:7' },
+  'null-tensor': { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'head:{"a":null}' },
+  'null-config': { 'config.json': 'null', 'tokenizer.json': {} },
+  'list-config': { 'config.json': [CONFIG], 'tokenizer.json': {} },
+  'list-shards': { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors.index.json': [] },
+  'object-modules': { 'config.json': { architectures: ['BertModel'] }, 'modules.json': {} },
   pickled: { 'config.json': CONFIG, 'tokenizer.json': {}, 'model.safetensors': 'none' },
   sharded: {
     'config.json': CONFIG,
@@ -125,6 +133,14 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
   ['pointer', {}, /model\.safetensors is a pointer of Git LFS .* run `git lfs pull`/],
   ['cut', {}, /model\.safetensors has \d+ bytes and its head describes \d+: it was cut off/],
   ['page', {}, /model\.safetensors is no safetensors file/],
+  ['null-head', {}, /model\.safetensors is no safetensors file/],
+  ['list-head', {}, /model\.safetensors is no safetensors file/],
+  ['number-head', {}, /model\.safetensors is no safetensors file/],
+  ['null-tensor', {}, /model\.safetensors is no safetensors file/],
+  ['null-config', {}, /config\.json is not the JSON of a model: expected an object/],
+  ['list-config', {}, /config\.json is not the JSON of a model: expected an object/],
+  ['list-shards', {}, /model\.safetensors\.index\.json is not the JSON of a model: expected an object/],
+  ['object-modules', { task: 'embeddings' }, /modules\.json is not the JSON of a model: expected a list/],
   ['pickled', {}, /no \.safetensors weights in it; other formats can run code/],
   ['sharded', {}, /not complete: model-00002-of-00002\.safetensors is missing/],
   ['bert.gguf', {}, /The GGUF \(bert\) is an encoder, and chat needs another model/],
@@ -147,11 +163,12 @@ const TAKEN: readonly [model: string, asked: Asked, profile: string][] = [
   ['own', { task: 'embeddings' }, 'specialist-onnx'],
 ]
 
-/** Weights are `whole` with one tensor of 4 bytes, or `cut` before it. */
+/** Weights are `whole` with one tensor of 4 bytes, `cut` before it, or have the head after `head:`. */
 function bytesOf(content: unknown): string | Buffer {
-  if (content !== 'whole' && content !== 'cut')
+  const given = typeof content === 'string' && content.startsWith('head:') ? content.slice(5) : undefined
+  if (content !== 'whole' && content !== 'cut' && given === undefined)
     return typeof content === 'string' ? content : JSON.stringify(content)
-  const head = JSON.stringify({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4] } })
+  const head = given ?? JSON.stringify({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4] } })
   const bytes = Buffer.alloc(8 + head.length + (content === 'whole' ? 4 : 0))
   bytes.writeBigUInt64LE(BigInt(head.length))
   bytes.write(head, 8)
