@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, OrderedPageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Nullable, OrderedPageQuery, pageOf, Timestamp, Uuid, valuesOf, Vocabulary } from './common.ts'
 
 /** Events that webhooks can subscribe to. */
 export const WebhookEventType = Vocabulary(
@@ -19,6 +19,8 @@ export type WebhookEventType = Static<typeof WebhookEventType>
 /** Events about a webhook endpoint itself, which webhooks cannot subscribe to. */
 export const VERIFICATION_EVENT = 'webhook.endpoint_verification'
 export const TEST_EVENT = 'webhook.test'
+/** Every event that a delivery can carry. */
+const DeliveredEventType = Vocabulary(...valuesOf(WebhookEventType), VERIFICATION_EVENT, TEST_EVENT)
 
 export const VerificationStatus = Vocabulary('pending_verification', 'active')
 
@@ -165,5 +167,5 @@ export const WebhookDeliveryQuery = Type.Object({
   ...OrderedPageQuery.properties,
   endpoint_id: Type.Optional(Uuid),
   status: Type.Optional(WebhookDeliveryStatus),
-  event_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
+  event_type: Type.Optional(DeliveredEventType),
 })

@@ -29,6 +29,31 @@ export interface InferRequest {
   disconnect: Pick<ClientDisconnect, 'whenOver'>
 }
 
+interface InferCall extends Pick<InferRequest, 'body' | 'rawBody' | 'disconnect'> {
+  caller: Pick<InferRequest, 'accountId' | 'keyId'> & { limits?: KeyLimits | undefined }
+  params: { endpoint_id: string }
+  surface?: InferRequest['surface'] | undefined
+}
+
+/** Returns the request that a call of `infer` or `infer:async` makes. */
+export const inferRequest = ({
+  caller: { accountId, keyId, limits },
+  params: { endpoint_id: endpointId },
+  body,
+  rawBody,
+  disconnect,
+  surface = 'rest',
+}: InferCall): InferRequest => ({
+  accountId,
+  keyId,
+  limits,
+  endpointId,
+  body,
+  rawBody,
+  surface,
+  disconnect,
+})
+
 /** Checks a request against its endpoint before anything is written or sent to a node. */
 export async function admit(
   services: Services,

@@ -28,9 +28,9 @@ const TRANSFORMERS = /^(?:llm-transformers|specialist-(?:onnx|torch))$/
 const LANGUAGE_MODEL = /^llm-(?:transformers|vllm|vllm-process)$/
 const READS_SAFETENSORS = /^(?:llm-(?:transformers|vllm|vllm-process)|specialist-(?:torch|whisper))$/
 
-/** Quantizations whose kernels that environment has: they are read without a package of their own. */
-const READABLE_QUANTIZATIONS = new Set(['fp8', 'mxfp4'])
 const BITSANDBYTES = 'bitsandbytes'
+/** Quantizations whose kernels that environment has; `check_quantization` of its language model server has the same. */
+export const READABLE_QUANTIZATIONS: ReadonlySet<string> = new Set(['fp8', 'mxfp4', BITSANDBYTES])
 /** The tensors that bitsandbytes adds to a layer it has quantized. */
 const BITSANDBYTES_STATE = /\.(?:quant_state\.|absmax$|SCB$)/
 const TOKENIZER =
@@ -127,8 +127,7 @@ export interface LoadedAs {
 /** Returns why the server of this profile cannot load a model with such a config.json; undefined when it can. */
 export function unreadableConfig(profile: string, { modelType, quantization }: LoadedAs): string | undefined {
   if (!TRANSFORMERS.test(profile)) return undefined
-  const isReadable =
-    quantization === null || READABLE_QUANTIZATIONS.has(quantization) || quantization === BITSANDBYTES
+  const isReadable = quantization === null || READABLE_QUANTIZATIONS.has(quantization)
   if (!isReadable) {
     return (
       `The weights are quantized with ${quantization}, which the runtime profile ${profile} cannot read: use ` +

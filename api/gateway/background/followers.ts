@@ -19,7 +19,6 @@ export class Followers implements AsyncDisposable {
   readonly #followed: Followed
   readonly #watches = new Watches()
   readonly #listener: Listener
-  #size = 0
 
   constructor(url: string, log: Logger, followed: Followed) {
     this.#followed = followed
@@ -37,7 +36,7 @@ export class Followers implements AsyncDisposable {
 
   /** The number of streams that are open. */
   get size(): number {
-    return this.#size
+    return this.#watches.size
   }
 
   start(): Promise<void> {
@@ -47,14 +46,12 @@ export class Followers implements AsyncDisposable {
   /** Watches a subject for a stream of an account, or of the operators, until disposed; throws `rate_limited` when it has too many. */
   follow(follower: string, id: string): Watch {
     const slot = this.#followed.slots.take(follower)
-    this.#size += 1
     const watch = this.#watches.watch(id)
     return {
       next: (timeoutMs, signal) => watch.next(timeoutMs, signal),
       [Symbol.dispose]: () => {
         watch[Symbol.dispose]()
         slot[Symbol.dispose]()
-        this.#size -= 1
       },
     }
   }

@@ -20,6 +20,11 @@ export class Watches {
     return this.#closing.signal.aborted
   }
 
+  /** The number of watches that have not been disposed. */
+  get size(): number {
+    return [...this.#wakers.values()].reduce((sum, { size }) => sum + size, 0)
+  }
+
   watch(id: string): Watch {
     let news = Promise.withResolvers<void>()
     const wake = () => news.resolve()

@@ -1,7 +1,7 @@
 import { InferAccepted, InferBody } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
-import { admit, MAX_INFER_BYTES } from '../../../inference/admit.ts'
+import { admit, inferRequest, MAX_INFER_BYTES } from '../../../inference/admit.ts'
 import { queueTask } from '../../../inference/durable.ts'
 import { pollNote } from '../../../inference/infer-sync.ts'
 import { newDraft } from '../../../inference/rows.ts'
@@ -20,19 +20,8 @@ export const inferAsync = route({
   success: { status: 202, schema: InferAccepted },
   errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity'],
 
-  async handler({ caller, params, body, rawBody, disconnect, surface = 'rest' }, services) {
-    const { accountId, keyId, limits } = caller
-    const request = {
-      accountId,
-      keyId,
-      limits,
-      endpointId: params.endpoint_id,
-      body,
-      rawBody,
-      surface,
-      disconnect,
-    }
-    const draft = newDraft(await admit(services, request), services.now())
+  async handler(call, services) {
+    const draft = newDraft(await admit(services, inferRequest(call)), services.now())
     const model_state = modelStateOf(services, draft)
     await queueTask(services, draft)
     const { taskId } = draft

@@ -1,7 +1,7 @@
 import { InferBody, InferResponse, SYNC_TIMEOUT_S } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
-import { admit, MAX_INFER_BYTES } from '../../../inference/admit.ts'
+import { admit, inferRequest, MAX_INFER_BYTES } from '../../../inference/admit.ts'
 import { loadEstimate, queueTask } from '../../../inference/durable.ts'
 import { inferSync, pollNote } from '../../../inference/infer-sync.ts'
 import { newDraft } from '../../../inference/rows.ts'
@@ -21,22 +21,11 @@ export const infer = route({
   success: { status: 200, schema: InferResponse },
   errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity', 'unavailable'],
 
-  async handler({ caller, params, body, rawBody, disconnect, surface = 'rest' }, services) {
-    const { accountId, keyId, limits } = caller
+  async handler(call, services) {
     const began = performance.now()
-    const request = {
-      accountId,
-      keyId,
-      limits,
-      endpointId: params.endpoint_id,
-      body,
-      rawBody,
-      surface,
-      disconnect,
-    }
-    const draft = newDraft(await admit(services, request), services.now())
-    const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
-    if (sync) return inferSync(services, draft, { timeoutMs: seconds * 1000, disconnect })
+    const draft = newDraft(await admit(services, inferRequest(call)), services.now())
+    const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = call.body
+    if (sync) return inferSync(services, draft, { timeoutMs: seconds * 1000, disconnect: call.disconnect })
 
     const { taskId } = draft
     const state = modelStateOf(services, draft)

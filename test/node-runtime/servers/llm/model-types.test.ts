@@ -1,11 +1,23 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
-import { CAUSAL_MODEL_TYPES } from '../../../../domain/models/readable.ts'
+import { CAUSAL_MODEL_TYPES, READABLE_QUANTIZATIONS } from '../../../../domain/models/readable.ts'
 import { llmPython, requireLlm } from '../../../support/builders/tiny-llm.ts'
 
 const PROGRAM =
   'from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as names; print(*sorted(names))'
+
+describe('the quantizations that imports accept', () => {
+  it('are those that the server of language models reads', () => {
+    const server = new URL('../../../../node-runtime/servers/llm/model.py', import.meta.url)
+    const [, list = ''] = /^READABLE_QUANTIZATIONS = \((.*)\)$/m.exec(readFileSync(server, 'utf8')) ?? []
+
+    const names = [...list.matchAll(/"(\w+)"/g)].map(([, name]) => name)
+
+    assert.deepEqual(new Set(names), READABLE_QUANTIZATIONS)
+  })
+})
 
 describe('the model types that imports accept', function () {
   this.timeout(120_000)
