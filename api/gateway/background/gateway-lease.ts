@@ -15,6 +15,7 @@ export class GatewayLease implements AsyncDisposable {
   readonly baseUrl: string
   readonly #db: Kysely<Database>
   readonly #loop: BackgroundLoop
+  #registrations = 0
 
   constructor(db: Kysely<Database>, baseUrl: string, log: Logger) {
     this.#db = db
@@ -31,12 +32,18 @@ export class GatewayLease implements AsyncDisposable {
     this.#loop.start()
   }
 
-  #take(): Promise<void> {
-    return gatewayRepository.takeGatewayLease(this.#db, {
+  /** How often the row was created: above one, the rows that refer to it were lost with the earlier row. */
+  get registrations(): number {
+    return this.#registrations
+  }
+
+  async #take(): Promise<void> {
+    const isNew = await gatewayRepository.takeGatewayLease(this.#db, {
       id: this.id,
       baseUrl: this.baseUrl,
       leaseS: LEASE_S,
     })
+    if (isNew) this.#registrations += 1
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -17,6 +17,13 @@ const SETTLE_MS = 500
 /** A meter is read for so long after its last request. */
 const ACTIVE_MS = 2 * MINUTE_MS
 
+/** The row of this gateway. */
+interface Registration {
+  readonly id: string
+  /** How often its row was created. */
+  readonly registrations: number
+}
+
 /** What a limited key has used. Only the current minute matters. */
 interface Meter {
   minute: number
@@ -74,11 +81,13 @@ export class KeyMeters implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #meters = new LRUCache<string, Meter>({ max: 50_000 })
   readonly #loop: BackgroundLoop
-  readonly #gatewayId: string
+  readonly #gateway: Registration
+  #registrations: number
 
-  constructor(db: Kysely<Database>, { gatewayId, log }: { gatewayId: string; log: Logger }) {
+  constructor(db: Kysely<Database>, { gateway, log }: { gateway: Registration; log: Logger }) {
     this.#db = db
-    this.#gatewayId = gatewayId
+    this.#gateway = gateway
+    this.#registrations = gateway.registrations
     this.#loop = new BackgroundLoop(() => this.settle(), {
       everyMs: SETTLE_MS,
       onError: (err) => emit(log, 'keys.settle_failed', { err }),
@@ -133,6 +142,7 @@ export class KeyMeters implements AsyncDisposable {
   /** Adds up what this gateway has admitted, and reads what all have. */
   async settle(): Promise<void> {
     const now = Date.now()
+    this.#forgetLostHolds()
     const active = [...this.#meters.entries()].filter(
       ([, { usedAt, heldMicro, sharedMicro }]) => now - usedAt < ACTIVE_MS || heldMicro !== sharedMicro,
     )
@@ -155,19 +165,27 @@ export class KeyMeters implements AsyncDisposable {
     await this.#read(active.map(([keyId]) => keyId))
   }
 
+  /** The holds that this gateway has written are lost with its row; a new row has none. */
+  #forgetLostHolds(): void {
+    const { registrations } = this.#gateway
+    if (registrations === this.#registrations) return
+    this.#registrations = registrations
+    for (const meter of this.#meters.values()) meter.sharedMicro = 0
+  }
+
   /** Writes for the other gateways what this one holds. */
   async #share(active: readonly [string, Meter][]): Promise<void> {
     const changed = active.filter(([, { heldMicro, sharedMicro }]) => heldMicro !== sharedMicro)
     if (changed.length === 0) return
     const holds = changed.map(([keyId, { heldMicro }]) => ({ keyId, heldMicro }))
-    await keyMeterRepository.writeHolds(this.#db, this.#gatewayId, holds)
+    await keyMeterRepository.writeHolds(this.#db, this.#gateway.id, holds)
     for (const [i, [, meter]] of changed.entries()) meter.sharedMicro = holds[i]?.heldMicro ?? 0
   }
 
   async #read(keyIds: readonly string[]): Promise<void> {
     const minute = minuteOf(Date.now())
     const pending = new Map(keyIds.map((id) => [id, this.#of(id).pendingMicro]))
-    const at = { minute: new Date(minute), gatewayId: this.#gatewayId }
+    const at = { minute: new Date(minute), gatewayId: this.#gateway.id }
     for (const reading of await keyMeterRepository.readMeters(this.#db, keyIds, at)) {
       const meter = this.#of(reading.key_id)
       if (meter.minute === minute) {

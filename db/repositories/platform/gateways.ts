@@ -3,18 +3,21 @@ import type { Database } from '../../tables.ts'
 
 const leaseEnd = (leaseS: number) => sql<Date>`now() + make_interval(secs => ${leaseS})`
 
-/** Registers a gateway, or renews its lease; its open rows belong to it while the lease lasts. */
+/** Registers a gateway, or renews its lease; its open rows belong to it while the lease lasts. Returns whether its row is new. */
 export async function takeGatewayLease(
   db: Kysely<Database>,
   { id, baseUrl, leaseS }: { id: string; baseUrl: string; leaseS: number },
-): Promise<void> {
-  await db
+): Promise<boolean> {
+  const { is_new } = await db
     .insertInto('gateway')
     .values({ id, base_url: baseUrl, lease_expires_at: leaseEnd(leaseS) })
     .onConflict((oc) =>
       oc.column('id').doUpdateSet({ base_url: baseUrl, lease_expires_at: leaseEnd(leaseS) }),
     )
-    .execute()
+    // An updated row has the number of this transaction as xmax.
+    .returning(sql<boolean>`xmax = 0`.as('is_new'))
+    .executeTakeFirstOrThrow()
+  return is_new
 }
 
 /** Ends a lease at once, so that the reaper handles the gateway's open rows without waiting. */

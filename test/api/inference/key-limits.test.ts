@@ -164,6 +164,26 @@ describe('limits of a key', () => {
     assert.equal((await last).status, 200)
   })
 
+  it('hold for requests in flight again after the row of their gateway was lost', async () => {
+    const limits = { budget_credits_per_month: PRICE / 1_000_000 }
+    const { id } = await keyWith(limits)
+    // A gateway without nodes, whose links would be lost with its row.
+    await using third = await startApi({ database: chat.api.database })
+    const { db } = chat.api.database
+    const held = async () =>
+      (await sql<{ gateway_id: string }>`select gateway_id from key_hold where key_id = ${id}`.execute(db))
+        .rows
+    const hold = third.services.keyMeters.admit({ keyId: id, limits }, endpoint)
+    await until(async () => (await held()).length === 1, SOON_MS)
+
+    await sql`delete from gateway where id = ${(await held())[0]?.gateway_id}`.execute(db)
+    assert.deepEqual(await held(), [])
+
+    await until(async () => (await held()).length === 1, 10_000)
+    hold?.release()
+    await until(async () => (await held()).length === 0, SOON_MS)
+  })
+
   it('count nothing that a gateway held which has died, and begin again with the month', async () => {
     const { key, id } = await keyWith({ budget_credits_per_month: PRICE / 1_000_000 })
     const { db } = chat.api.database
