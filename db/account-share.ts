@@ -21,6 +21,12 @@ const requests = new AsyncLocalStorage<Request>()
 export const ofAccount = <T>(accountId: string, run: () => T): T => requests.run({ accountId, held: 0 }, run)
 
 /**
+ * Runs work that requests of several accounts share (one read that all of them wait for, a writer of everyone's rows)
+ * outside of the account whose request happens to begin it. Otherwise all of them would wait for that account's share.
+ */
+export const outsideAccounts = <T>(run: () => T): T => requests.exit(run)
+
+/**
  * Gives the requests of one account at most a share of a pool's connections at once; further requests of the account
  * wait, and the connections that they would have taken stay free for other accounts.
  * @param share the number of connections of one account.

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { outsideAccounts } from '../../db/account-share.ts'
 import * as unusableVersionRepository from '../../db/repositories/models/unusable-versions.ts'
 import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
 import * as modelOrderRepository from '../../db/repositories/nodes/model-orders.ts'
@@ -178,7 +179,7 @@ export class ModelLoads implements Disposable {
     if (loads) loads.set(need.account_id, load)
     else this.#loads.set(need.model_key, new Map([[need.account_id, load]]))
     // The caller that begins a load joins it first, so that a failure has a waiter.
-    queueMicrotask(() => this.#start(load))
+    queueMicrotask(() => outsideAccounts(() => this.#start(load)))
     return load
   }
 

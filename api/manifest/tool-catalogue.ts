@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import { outsideAccounts } from '../../db/account-share.ts'
 import type { CacheWatch } from '../../db/cache-watch.ts'
 import * as endpointChangeRepository from '../../db/repositories/endpoints/changes.ts'
 import type { Database } from '../../db/tables.ts'
@@ -99,7 +100,7 @@ export class ToolCatalogue {
     await this.#refresh()
     const { reader } = this.#options
     const [publics, own] = await Promise.all([
-      this.#publics ?? this.#readSet(PUBLIC, () => reader.publics()),
+      this.#publics ?? outsideAccounts(() => this.#readSet(PUBLIC, () => reader.publics())),
       this.#owns.get(accountId) ?? this.#readSet(accountId, () => reader.own(accountId)),
     ])
     return this.#merge({ own, publics }, filters)
@@ -142,7 +143,7 @@ export class ToolCatalogue {
       .catch(() => {})
       .then(() => {
         this.#next = undefined
-        this.#refreshing = this.#apply()
+        this.#refreshing = outsideAccounts(() => this.#apply())
         return this.#refreshing
       })
     return this.#next

@@ -1,6 +1,7 @@
 import { endianness } from 'node:os'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import { outsideAccounts } from '../../db/account-share.ts'
 import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
 import type { Database } from '../../db/tables.ts'
 import { VectorIndex } from '../../domain/memory/nearest.ts'
@@ -93,7 +94,7 @@ export class Nearness {
     const loading = this.#loading.get(key)
     if (loading) return loading
     if (this.#tooLarge.has(key) || (!known && this.#loading.size >= MOST_LOADS)) return new VectorIndex()
-    const read = this.#read(accountId, view, modelKey, known)
+    const read = outsideAccounts(() => this.#read(accountId, view, modelKey, known))
     this.#loading.set(key, read)
     return read.finally(() => this.#loading.delete(key))
   }

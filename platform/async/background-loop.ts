@@ -1,3 +1,5 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+
 export interface BackgroundLoopOptions {
   /** Milliseconds between the end of one run and the start of the next. */
   everyMs: number
@@ -5,10 +7,14 @@ export interface BackgroundLoopOptions {
   onError: (err: unknown) => void
 }
 
-/** Repeats some work until disposed, never twice at a time. */
+/**
+ * Repeats some work until disposed, never twice at a time. The work runs in the async context of the construction: a
+ * request that starts a run must not lend its own context, such as its account, to work for everyone.
+ */
 export class BackgroundLoop implements AsyncDisposable {
   readonly #work: () => Promise<unknown>
   readonly #options: BackgroundLoopOptions
+  readonly #inOwnContext = AsyncLocalStorage.snapshot()
   #timer: NodeJS.Timeout | undefined
   #running: Promise<void> | undefined
   #isPoked = false
@@ -21,7 +27,7 @@ export class BackgroundLoop implements AsyncDisposable {
 
   /** Starts with a pause; `run` starts with a run. */
   start(): this {
-    if (!this.#running && !this.#isClosed) this.#pause()
+    if (!this.#running && !this.#isClosed) this.#inOwnContext(() => this.#pause())
     return this
   }
 
@@ -29,7 +35,7 @@ export class BackgroundLoop implements AsyncDisposable {
   run(): Promise<void> {
     if (this.#isClosed) return Promise.resolve()
     this.#isPoked = true
-    this.#running ??= this.#runs()
+    this.#running ??= this.#inOwnContext(() => this.#runs())
     return this.#running
   }
 

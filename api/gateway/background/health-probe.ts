@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client'
 import type { Kysely } from 'kysely'
 import pTimeout from 'p-timeout'
+import { outsideAccounts } from '../../../db/account-share.ts'
 import { ping } from '../../../db/database.ts'
 import type { Database } from '../../../db/tables.ts'
 import { VERSION } from '../../../platform/version.ts'
@@ -28,7 +29,7 @@ export class HealthProbe {
   check(): Promise<Health> {
     if (this.#reading && performance.now() < this.#freshUntil) return this.#reading
     this.#freshUntil = Infinity
-    this.#reading = this.#read().finally(() => {
+    this.#reading = outsideAccounts(() => this.#read()).finally(() => {
       this.#freshUntil = performance.now() + FRESH_MS
     })
     return this.#reading

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Client, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
+import { outsideAccounts } from '../../../db/account-share.ts'
 import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import type { Database } from '../../../db/tables.ts'
@@ -46,7 +47,7 @@ export class TaskWaker implements AsyncDisposable {
   poke(): void {
     if (this.#closing.signal.aborted) return
     this.#isNews = true
-    this.#running ??= this.#run().finally(() => (this.#running = undefined))
+    this.#running ??= outsideAccounts(() => this.#run()).finally(() => (this.#running = undefined))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { outsideAccounts } from '../../../db/account-share.ts'
 import * as taskEstimateRepository from '../../../db/repositories/tasks/estimates.ts'
 import type { Database } from '../../../db/tables.ts'
 import { estimateMs, type Measured } from '../../../domain/estimates.ts'
@@ -40,7 +41,7 @@ export class Estimates {
   #kin(): Promise<Measured[]> {
     const now = performance.now()
     if (this.#measured && now < this.#measured.until) return this.#measured.rows
-    const rows = taskEstimateRepository.readMeasured(this.#db)
+    const rows = outsideAccounts(() => taskEstimateRepository.readMeasured(this.#db))
     this.#measured = { rows, until: now + REMEMBERED_MS }
     rows.catch(() => (this.#measured = undefined))
     return rows

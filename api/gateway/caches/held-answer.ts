@@ -1,3 +1,5 @@
+import { outsideAccounts } from '../../../db/account-share.ts'
+
 /** Holds the answer of a costly read for a while; callers at one time share one read. */
 export class HeldAnswer<T> {
   readonly #read: () => Promise<T>
@@ -13,7 +15,7 @@ export class HeldAnswer<T> {
   get(): Promise<T> {
     if (this.#reading && performance.now() < this.#freshUntil) return this.#reading
     this.#freshUntil = Infinity
-    const reading = this.#read()
+    const reading = outsideAccounts(this.#read)
     this.#reading = reading
     reading.then(
       () => (this.#freshUntil = performance.now() + this.#freshMs),

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import { outsideAccounts } from '../../../db/account-share.ts'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { Database } from '../../../db/tables.ts'
@@ -78,7 +79,7 @@ export class KeyCache implements AsyncDisposable {
     if (asked) return asked.promise
     const wanted = Promise.withResolvers<AccountCaller | undefined>()
     this.#wanted.set(keyHash, wanted)
-    if (!this.#isFetching) void this.#fetchBatches()
+    if (!this.#isFetching) void outsideAccounts(() => this.#fetchBatches())
     return wanted.promise
   }
 

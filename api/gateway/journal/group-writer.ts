@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { outsideAccounts } from '../../../db/account-share.ts'
 import { isPermanent } from '../../../db/errors.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { backoff } from '../../../platform/async/retry.ts'
@@ -91,7 +92,7 @@ export class GroupWriter<T> implements AsyncDisposable {
         onLate,
         deadlineReported: false,
       })
-      this.#running ??= this.#run()
+      this.#running ??= outsideAccounts(() => this.#run())
     })
   }
 
