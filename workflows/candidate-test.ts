@@ -59,7 +59,7 @@ function describe(verdict: TestVerdict): void {
 async function testUntil(
   versionId: string,
   modelKey: string,
-): Promise<TestVerdict & { isUnplaced?: boolean }> {
+): Promise<TestVerdict & { isUnplaced?: boolean; isMoved?: boolean }> {
   const deadline = workflowInfo().startTime.getTime() + WAIT_MS
   let failed = 0
   let pause = 0
@@ -67,7 +67,7 @@ async function testUntil(
   while (Date.now() < deadline) {
     const nodeId = await placeCandidate(versionId)
     // No history of an earlier version has this value, so it needs no patch.
-    if (nodeId === false) return { passed: false, reason: 'it was moved while its test ran' }
+    if (nodeId === false) return { passed: false, reason: 'it was moved while its test ran', isMoved: true }
     const outcome = nodeId ? await testOn(nodeId, modelKey) : undefined
     if (outcome && 'passed' in outcome) return outcome
     if (outcome?.code === 'unusable') {

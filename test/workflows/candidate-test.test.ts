@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { createCandidateActivities } from '../../activities/control/models/candidates.ts'
+import { candidatesInTest } from '../../db/repositories/models/candidate-tests.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
@@ -130,6 +131,19 @@ describe('candidateTest', () => {
     assert.equal(await candidates.placeCandidate(versionId), false)
     assert.equal((await (await ended(versionId)).describe()).status.name, 'COMPLETED')
     assert.deepEqual(await version(versionId), moved)
+  })
+
+  it('is tested again when it becomes a candidate again while its earlier test closes', async () => {
+    const { versionId } = await imported({ name: 'back' })
+    const { db } = world.api.database
+    const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
+    await db.updateTable('model_version').set({ tests: 1 }).where('id', '=', versionId).execute()
+
+    await candidates.closeCandidate({ versionId, passed: false, reason: 'it was moved', isMoved: true })
+
+    assert.deepEqual(await version(versionId), { lifecycle_status: 'candidate', lifecycle_note: null })
+    const waiting = await candidatesInTest(db, { after: null, limit: 100 })
+    assert.ok(waiting.some((candidate) => candidate.id === versionId))
   })
 
   it('records that its test was cancelled', async () => {

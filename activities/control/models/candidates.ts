@@ -22,6 +22,11 @@ export interface TestOutcome {
    * memory of the largest node.
    */
   isUnplaced?: boolean
+  /**
+   * True when it was no candidate any more during the test. It may be one again by now, whose new test found this one
+   * running; without a note, housekeeping starts that test once this one has closed.
+   */
+  isMoved?: boolean
 }
 
 export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
@@ -59,7 +64,9 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     passed,
     reason = 'its test failed',
     isUnplaced,
+    isMoved,
   }: TestOutcome): Promise<void> {
+    if (isMoved) return
     const shortage = isUnplaced ? await describeShortage(db, versionId) : ''
     await db.transaction().execute(async (trx) => {
       // The node's report about the weights is more precise than the type of the error, which is all
