@@ -28,6 +28,13 @@ const MAX_LISTED_INTEGERS = 256
 const MAX_PARTS = 10_000
 /** llama.cpp's own limit is 512. */
 const MAX_DEPTH = 200
+/**
+ * The number of alternatives at the start of one value. llama.cpp expands all of them, so definitions that each refer to
+ * the next one twice would cost time exponential in their number.
+ */
+const MAX_STARTS = 2_000
+/** A longer name of a definition is replaced. */
+const MAX_NAME_LENGTH = 100
 const ANY: Schema = {
   oneOf: [{ type: [...SIMPLE] }, { type: 'array' }, { type: 'object', additionalProperties: true }],
 }
@@ -48,6 +55,8 @@ class Translation {
   /** The name in `$defs` of each schema that a reference names, by the reference. */
   readonly #names = new Map<string, string>()
   readonly #definitions: Schema = {}
+  /** The result of `#starts` by schema; NaN while it is being computed. */
+  readonly #startsBySchema = new Map<Schema, number>()
   #parts = 0
   #depth = 0
 
@@ -62,14 +71,25 @@ class Translation {
   }
 
   #walk(schema: unknown, at: string): Schema {
-    if (++this.#parts > MAX_PARTS || this.#depth > MAX_DEPTH) {
-      const { field } = this.#options
-      throw new UnusableError(`${field} is too large or too deep for a grammar of llama.cpp`, field)
-    }
+    return this.#nested(() => this.#translate(schema, at))
+  }
+
+  /** Visits one schema; throws when there are too many of them, or when they are too deep. */
+  #nested<T>(visit: () => T): T {
+    this.#parts += 1
+    if (this.#parts > MAX_PARTS || this.#depth > MAX_DEPTH) throw this.#tooLarge()
     this.#depth += 1
-    const translated = this.#translate(schema, at)
+    const result = visit()
     this.#depth -= 1
-    return translated
+    return result
+  }
+
+  #tooLarge(): UnusableError {
+    const { field } = this.#options
+    return new UnusableError(
+      `${field} is too large or too deep for a grammar of llama.cpp: use fewer alternatives and references`,
+      field,
+    )
   }
 
   #translate(schema: unknown, at: string): Schema {
@@ -79,7 +99,10 @@ class Translation {
     if (schema['$ref'] !== undefined) return this.#reference(schema['$ref'], at)
     if (Array.isArray(schema['allOf'])) return this.#all(schema, at)
     const choices = schema['oneOf'] ?? schema['anyOf']
-    if (choices !== undefined) return this.#choice(choices, at)
+    if (choices !== undefined) {
+      this.#isEndless(schema)
+      return this.#choice(choices, at)
+    }
     if (schema['const'] !== undefined) return literal(schema['const'])
     if (schema['enum'] !== undefined) return this.#enumeration(schema, at)
     return this.#typed(schema, at)
@@ -175,7 +198,7 @@ class Translation {
     const [only] = given
     const isNoted = Object.keys(own).every((keyword) => NOTES.has(keyword))
     if (given.length === 1 && isNoted) return this.#walk(only, at)
-    if (given.some((part) => this.#isEndless(part, new Set()))) return this.#beyond(`${at}.allOf`)
+    if (given.some((part) => this.#isEndless(part))) return this.#beyond(`${at}.allOf`)
     const parts = given.map((part) => this.#target(part))
     const joined = parts.every(isSchema) && parts.reduce<Schema | undefined>(joinSchemas, own)
     if (joined) return this.#walk(joined, at)
@@ -186,37 +209,61 @@ class Translation {
   /** Follows a reference to the schema that it names, through other references; these must not be endless. */
   #target(schema: unknown): unknown {
     const ref = isSchema(schema) ? schema['$ref'] : undefined
-    return ref === undefined ? schema : this.#target(schemaAt(this.#schema, ref))
+    if (ref === undefined) return schema
+    return this.#nested(() => this.#target(schemaAt(this.#schema, ref)))
   }
 
   #reference(ref: unknown, at: string): Schema {
     const target = schemaAt(this.#schema, ref)
-    if (typeof ref !== 'string' || target === undefined || this.#isEndless(target, new Set())) {
+    if (typeof ref !== 'string' || target === undefined || this.#isEndless(target)) {
       return this.#beyond(`${at}.$ref`, `: ${JSON.stringify(ref)} names no schema of this request, so it`)
     }
     const known = this.#names.get(ref)
     if (known !== undefined) return { $ref: `#/$defs/${known}` }
-    const last = /\w+$/.exec(ref)?.[0] ?? ''
-    const isFree = /^[A-Za-z_]/.test(last) && !Object.hasOwn(this.#definitions, last)
-    const name = isFree ? last : `d${this.#names.size}`
+    const name = this.#freeName(ref)
     this.#definitions[name] = ANY
     this.#names.set(ref, name)
     this.#definitions[name] = this.#walk(target, at)
     return { $ref: `#/$defs/${name}` }
   }
 
-  /** True if a schema leads to itself before it accepts a character, which no grammar can read. */
-  #isEndless(schema: unknown, open: Set<unknown>): boolean {
-    if (!isSchema(schema)) return false
-    if (open.has(schema)) return true
+  /** Returns the last part of a reference, or a number where that is no name or is in use. */
+  #freeName(ref: string): string {
+    const last = ref.slice(ref.lastIndexOf('/') + 1)
+    const isName = last.length <= MAX_NAME_LENGTH && /^(?!__)[A-Za-z_]\w*$/.test(last)
+    if (isName && !Object.hasOwn(this.#definitions, last)) return last
+    let number = this.#names.size
+    while (Object.hasOwn(this.#definitions, `d${number}`)) number += 1
+    return `d${number}`
+  }
+
+  /**
+   * True if a schema leads to itself before it accepts a character, which no grammar can read. Throws when it has too
+   * many alternatives there.
+   */
+  #isEndless(schema: unknown): boolean {
+    const starts = this.#starts(schema)
+    if (starts === Infinity) return true
+    if (starts > MAX_STARTS) throw this.#tooLarge()
+    return false
+  }
+
+  /** Counts the alternatives before the first character of a value; `Infinity` if the schema leads to itself there. */
+  #starts(schema: unknown): number {
+    if (!isSchema(schema)) return 1
+    const known = this.#startsBySchema.get(schema)
+    if (known !== undefined) return Number.isNaN(known) ? Infinity : known
     const next = [schema['anyOf'], schema['oneOf'], schema['allOf']].flatMap((list) =>
       Array.isArray(list) ? (list as unknown[]) : [],
     )
     if (schema['$ref'] !== undefined) next.push(schemaAt(this.#schema, schema['$ref']))
-    open.add(schema)
-    const isEndless = next.some((one) => this.#isEndless(one, open))
-    open.delete(schema)
-    return isEndless
+    this.#startsBySchema.set(schema, Number.NaN)
+    const starts =
+      next.length === 0
+        ? 1
+        : this.#nested(() => next.reduce<number>((sum, one) => sum + this.#starts(one), 0))
+    this.#startsBySchema.set(schema, starts)
+    return starts
   }
 
   /** Rejects a part of a strict schema; returns a schema of any value in its place otherwise. */

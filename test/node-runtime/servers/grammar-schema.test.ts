@@ -162,4 +162,84 @@ describe('a schema for a grammar of llama.cpp', () => {
       assert.throws(() => lenient(schema), { name: 'UnusableError', field: place })
     })
   }
+
+  describe('that is small and describes much', () => {
+    const chain = (count: number, link: (next: string) => unknown) => ({
+      $ref: '#/$defs/a0',
+      $defs: {
+        ...Object.fromEntries(Array.from({ length: count }, (_, i) => [`a${i}`, link(`a${i + 1}`)])),
+        [`a${count}`]: { type: 'string' },
+      },
+    })
+    const ref = (name: string) => ({ $ref: `#/$defs/${name}` })
+    const cpuMs = (run: () => void): number => {
+      const before = process.cpuUsage()
+      run()
+      const { user, system } = process.cpuUsage(before)
+      return (user + system) / 1000
+    }
+
+    for (const keyword of ['anyOf', 'oneOf', 'allOf'] as const) {
+      it(`is refused at once when 40 definitions refer to the next one twice, in ${keyword}`, () => {
+        const schema = chain(40, (next) => ({ [keyword]: [ref(next), ref(next)] }))
+
+        const ms = cpuMs(() => {
+          assert.throws(() => lenient(schema), {
+            name: 'UnusableError',
+            field: 'schema',
+            message: /too large/,
+          })
+        })
+
+        assert.ok(ms < 500, `${ms} ms`)
+      })
+    }
+
+    it('is translated with one definition each when the references are in properties', () => {
+      const schema = chain(40, (next) => ({ properties: { left: ref(next), right: { anyOf: [ref(next)] } } }))
+
+      const { $defs } = strict(schema)
+
+      assert.equal(Object.keys($defs as object).length, 41)
+      assert.ok(JSON.stringify(strict(schema)).length < 20_000)
+    })
+
+    it('is refused when a long chain of references is followed from many places', () => {
+      const schema = { ...chain(5_000, ref), allOf: Array.from({ length: 5_000 }, () => ref('a0')) }
+
+      const ms = cpuMs(() => {
+        assert.throws(() => lenient({ ...schema, $ref: undefined }), { message: /too large/ })
+      })
+
+      assert.ok(ms < 500, `${ms} ms`)
+    })
+
+    it('has definitions with names of any length', () => {
+      const long = `${'a'.repeat(80_000)}!`
+
+      const ms = cpuMs(() => {
+        assert.deepEqual(strict({ ...ref(long), $defs: { [long]: { type: 'null' } } }), {
+          $ref: '#/$defs/d0',
+          $defs: { d0: { type: 'null' } },
+        })
+      })
+
+      assert.ok(ms < 500, `${ms} ms`)
+    })
+
+    it('has a definition for each name, also where a name looks like a number of ours', () => {
+      const schema = {
+        properties: { a: ref('d1'), b: ref('x-y'), c: ref('__proto__') },
+        $defs: JSON.parse(
+          '{"d1":{"type":"null"},"x-y":{"type":"string"},"__proto__":{"type":"boolean"}}',
+        ) as unknown,
+      }
+
+      assert.deepEqual(Object.values(strict(schema)['$defs'] as object), [
+        { type: 'null' },
+        { type: 'string' },
+        { type: 'boolean' },
+      ])
+    })
+  })
 })
