@@ -54,12 +54,12 @@ export class McpHandler {
     // A subscription is a stream that does not end, so there is no other form of it.
     const asked = isListening && !forms.stream ? { json: false, stream: false } : forms
     const answer = () => this.#handler.fetch(webRequest(request, asked), options)
+    using access = isListening ? services.keyStreams.watch(caller) : undefined
     using _slot = isListening ? services.streamSlots.take(caller.accountId) : undefined
     const response = await (isListening ? this.#listen(on, answer) : answer())
     const { res, signal } = request
     // A client that listens would keep the gateway from stopping; it listens again at another one.
-    if (!isListening) return sendResponse(response, { res, signal, forms }, list)
-    using access = services.keyStreams.watch(caller)
+    if (!access) return sendResponse(response, { res, signal, forms }, list)
     const until = AbortSignal.any([signal, services.stopping.signal, access.ended])
     await sendResponse(response, { res, signal: until, forms }, list)
   }

@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
+import { outsideAccounts } from '../../../db/account-share.ts'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { Database } from '../../../db/tables.ts'
@@ -33,22 +34,27 @@ export class KeyStreams implements Disposable {
   readonly #log: Logger
   readonly #watched = new Map<string, Set<Watched>>()
   readonly #closing = new AbortController()
-  #isStale = false
+  /** The ids of keys that have to be read. */
+  #stale = new Set<string>()
   #isReading = false
 
   constructor(db: Kysely<Database>, { watch, log }: { watch: Pick<CacheWatch, 'on'>; log: Logger }) {
     this.#db = db
     this.#log = log
     setMaxListeners(0, this.#closing.signal)
-    watch.on('api_key', () => this.#refresh())
+    watch.on('api_key', () => this.#refresh(this.#watched.keys()))
   }
 
-  /** Watches the key of a stream until disposed. */
+  /**
+   * Watches the key of a stream until disposed. A request calls this before it first awaits: the key is read once more,
+   * because it may have ended since the request was let in.
+   */
   watch({ keyId, expiresAt }: Caller): StreamAccess {
     const watched: Watched = { end: new AbortController(), timer: undefined }
     const ofKey = this.#watched.get(keyId) ?? new Set()
     this.#watched.set(keyId, ofKey.add(watched))
     expireAt(watched, expiresAt)
+    this.#refresh([keyId])
     return {
       ended: watched.end.signal,
       [Symbol.dispose]: () => {
@@ -63,23 +69,24 @@ export class KeyStreams implements Disposable {
     this.#closing.abort()
   }
 
-  #refresh(): void {
-    this.#isStale = this.#watched.size > 0
-    if (this.#isStale && !this.#isReading) void this.#read()
+  #refresh(ids: Iterable<string>): void {
+    for (const id of ids) this.#stale.add(id)
+    // All accounts wait for one read, whose request may belong to an account that is out of connections.
+    if (this.#stale.size > 0 && !this.#isReading) outsideAccounts(() => void this.#read())
   }
 
-  /** Reads the keys of all streams, again for each change that comes meanwhile, and until the database answers. */
+  /** Reads the keys that changed, again for each change that comes meanwhile, and until the database answers. */
   async #read(): Promise<void> {
     this.#isReading = true
-    while (this.#isStale && !this.#closing.signal.aborted) {
-      this.#isStale = false
-      const ids = [...this.#watched.keys()]
+    while (this.#stale.size > 0 && !this.#closing.signal.aborted) {
+      const ids = [...this.#stale]
+      this.#stale.clear()
       try {
         const live = await apiKeyRepository.listExpiries(this.#db, ids)
         for (const id of ids) this.#apply(id, live)
       } catch (err) {
         emit(this.#log, 'keys.streams_unchecked', { err })
-        this.#isStale = true
+        for (const id of ids) this.#stale.add(id)
         await sleep(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => {})
       }
     }

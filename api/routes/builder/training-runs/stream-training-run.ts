@@ -38,6 +38,7 @@ export const streamTrainingRun = route({
   errors: ['not_found', 'validation_failed', 'rate_limited'],
 
   async handler({ caller, params, query, headers, res, signal }, services) {
+    using access = services.keyStreams.watch(caller)
     const run = await requireRun(services.db, caller.accountId, params.run_id)
     // A browser that comes back repeats the first address, and says in the header how far it came.
     const last = headers['last-event-id']
@@ -48,7 +49,6 @@ export const streamTrainingRun = route({
           ? decodeFeedCursor(run.id, query.after, ['query', 'after'])
           : 0
     const types = query.types === undefined ? STREAMED_TYPES : readTypes(query.types)
-    using access = services.keyStreams.watch(caller)
     using watch = services.runFollowers.follow(caller.accountId, run.id)
     await followRun(services, {
       accountId: caller.accountId,

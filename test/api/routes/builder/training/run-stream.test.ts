@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
 import { endRun, type RunEnding } from '../../../../../db/repositories/training/endings.ts'
 import { beginAttempt } from '../../../../../db/repositories/training/jobs.ts'
 import { followRun, type Told } from '../../../../support/assertions/run-stream.ts'
@@ -300,6 +301,31 @@ describe('the stream of a training run', () => {
     await say('for others')
     await until(() => messages(other.told).includes('for others'), SOON_MS)
     assert.ok(!messages(stream.told).includes('for others'))
+  })
+
+  it('ends when its key is revoked while the run is still being read', async () => {
+    await begin()
+    const { body } = await api.call('POST', '/api/builder/v1/keys', { key, body: { name: 'early' } })
+    const { db } = api.database
+    let opening: ReturnType<typeof followRun> | undefined
+    await db.transaction().execute(async (trx) => {
+      await sql`lock table training_run in access exclusive mode`.execute(trx)
+      opening = followRun(address(), { key: body.api_key })
+      await until(async () => {
+        const { rows } = await sql`select 1 from pg_locks where not granted`.execute(db)
+        return rows.length > 0
+      }, SOON_MS)
+      assert.equal((await api.call('DELETE', `/api/builder/v1/keys/${body.key_id}`, { key })).status, 204)
+      await sleep(500)
+    })
+    const releasedAt = performance.now()
+
+    using stream = await opening!
+    assert.equal(await stream.ended, true)
+
+    assert.ok(performance.now() - releasedAt < SOON_MS)
+    const { event, data } = stream.told.at(-1)!
+    assert.deepEqual([event, data.code], ['error', 'unauthenticated'])
   })
 })
 
