@@ -29,11 +29,14 @@ export const planCohort = route({
     using turn = await longAnswers.take(accountId, signal)
     if (!(await planRepository.hasRoomForPlan(db, accountId, MAX_PLANS))) throw tooManyPlans()
     const began = performance.now()
-    await ensureSpacesOf(services, body)
-    const { plan } = await planRequest({ db, planner }, { accountId, request: body, now: now(), signal })
-    await planRepository.insertPlan(db, accountId, body, plan)
-    turn.restForMs(Math.min(MAX_REST_MS, (performance.now() - began) * REST_FACTOR))
-    return plan
+    try {
+      await ensureSpacesOf(services, body)
+      const { plan } = await planRequest({ db, planner }, { accountId, request: body, now: now(), signal })
+      await planRepository.insertPlan(db, accountId, body, plan)
+      return plan
+    } finally {
+      turn.restForMs(Math.min(MAX_REST_MS, (performance.now() - began) * REST_FACTOR))
+    }
   },
 })
 
