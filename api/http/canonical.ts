@@ -14,8 +14,13 @@ const MAX_CANONICAL_VALUES = 10_000
  * Returns the digest by which a repeat of a request is recognized. It does not depend on the order of members, except
  * for a body of very many values, whose repeat has to have the same bytes.
  * @param value the parsed body with whatever else identifies the request.
+ * @param query what `value` holds beside the body.
  */
-export function requestDigest(value: unknown, rawBody: Buffer): Buffer {
+export function requestDigest(value: unknown, rawBody: Buffer, query: object = {}): Buffer {
   const isLarge = rawBody.length > MAX_CANONICAL_BYTES && weighJson(rawBody).values > MAX_CANONICAL_VALUES
-  return isLarge ? hash('sha256', rawBody, 'buffer') : canonicalDigest(value)
+  if (!isLarge) return canonicalDigest(value)
+  const digest = hash('sha256', rawBody, 'buffer')
+  return Object.keys(query).length === 0
+    ? digest
+    : hash('sha256', Buffer.concat([digest, canonicalDigest(query)]), 'buffer')
 }

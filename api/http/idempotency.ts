@@ -38,7 +38,7 @@ export function keyOf(
   const operation = [operationId, ...Object.values((params ?? {}) as Record<string, string>)].join('/')
   return {
     id: { accountId, operation, key: key.toLowerCase() },
-    digest: requestDigest([body ?? null, query ?? null], rawBody),
+    digest: requestDigest([body ?? null, query ?? null], rawBody, query ?? {}),
   }
 }
 
