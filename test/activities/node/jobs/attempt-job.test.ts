@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { tmpdir } from 'node:os'
 import { MockActivityEnvironment } from '@temporalio/testing'
 import type { NodeDeps } from '../../../../activities/node/deps.ts'
 import { attemptJob } from '../../../../activities/node/jobs/attempt-job.ts'
 import { ControlClient } from '../../../../node-runtime/control/client.ts'
 import type { Identity } from '../../../../node-runtime/control/identity.ts'
 import { WorkRegistry } from '../../../../node-runtime/control/work-registry.ts'
+import { DiskHealth } from '../../../../node-runtime/hardware/disk-health.ts'
+import { createLogger } from '../../../../platform/log.ts'
 import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
 describe('an attempt at a job on a node', () => {
@@ -19,9 +22,10 @@ describe('an attempt at a job on a node', () => {
       const identity = { sign: () => ({}) } as unknown as Identity
       const gateways = () => [gateway.origin]
       const control = new ControlClient({ identity, gateways, patienceMs: 1_000 * patienceS })
-      const log = { info: () => {} }
+      const log = createLogger('test', 'silent')
+      using diskHealth = new DiskHealth({ folders: [tmpdir()], log })
       const spool = { job: () => ({}) }
-      const deps = { control, work: new WorkRegistry(), spool, log } as unknown as NodeDeps
+      const deps = { control, diskHealth, work: new WorkRegistry(), spool, log } as unknown as NodeDeps
       const kept: number[] = []
       try {
         await new MockActivityEnvironment().run(() =>
