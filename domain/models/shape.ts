@@ -45,7 +45,7 @@ export function readModelShape(config: unknown): ModelShape | null {
     layers,
     kvHeads,
     headDim,
-    context: number('max_position_embeddings', 'n_positions') ?? 2048,
+    context: number('max_position_embeddings', 'n_positions', 'max_seq_len') ?? 2048,
     params,
   }
 }

@@ -236,6 +236,8 @@ describe('what the hub offers', () => {
     assert.ok(Math.abs((shape.params ?? 0) - 494e6) < 49e6, String(shape.params))
     assert.equal(kvCacheMb(shape), 96)
     assert.equal(readModelShape({ model_type: 'resnet' }), null)
+    const { max_position_embeddings: length, ...unnamed } = QWEN
+    assert.equal(readModelShape({ ...unnamed, max_seq_len: length })?.context, length)
   })
 })
 

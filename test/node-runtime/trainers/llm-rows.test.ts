@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { loadCatalog } from '../../../platform/catalog.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
@@ -39,6 +40,16 @@ const CONVERSATIONS = [
 ]
 const ASKED = { instruction: 'Ask', input: '', output: 'Answer' }
 
+/** Configs as GPT-2, MPT, a model of images and text, and Llama write them, and one that names no length. */
+const CONFIGS = [
+  { model_type: 'gpt2', n_positions: 1024, n_ctx: 1024 },
+  { model_type: 'mpt', max_seq_len: 2048 },
+  { model_type: 'acme', max_position_embeddings: -1, text_config: { max_seq_len: 512 } },
+  { model_type: 'llama', max_position_embeddings: 4096, n_positions: 1 },
+  { model_type: 'rwkv' },
+]
+const SPECIAL_TOKENS = [{}, { eos_token: '<s>' }, { eos_token: '<|user|>' }, {}]
+
 const learntText = ({ tokens, learnt }: Row): string => tokens.filter((_, index) => learnt[index]).join('')
 
 describe('rows as a language model learns them', () => {
@@ -47,6 +58,8 @@ describe('rows as a language model learns them', () => {
   const plain = `${folder.path}/plain`
   let seen: Record<'alpaca' | 'whole' | 'cut' | 'chat' | 'cutChat' | 'text' | 'plain' | 'beyond', Rendered>
   let oracle: { ids: number[]; mask: number[] }
+  let positions: number[]
+  let cached: string[][]
 
   before(requireLlm)
   before(async () => {
@@ -72,11 +85,20 @@ describe('rows as a language model learns them', () => {
       rows('plain', [ASKED], {}, plain),
       rows('beyond', [{ ...ASKED, output: 'x '.repeat(200) }], {}, plain),
     ]
-    const answers = await probeLlm<[...Rendered[], typeof oracle]>([
+    const given = { dataset_type: 'text', val_set_size: 0 }
+    const answers = await probeLlm<[...Rendered[], typeof oracle, typeof positions, typeof cached]>([
       ...requests,
       { ask: 'assistant_mask', model, messages: ADDED },
+      { ask: 'positions', configs: CONFIGS },
+      {
+        ask: 'cached',
+        model,
+        rows: [{ text: 'The end' }],
+        special_tokens: SPECIAL_TOKENS,
+        hyperparameters: loadCatalog().model('llm-qlora-finetune')?.resolveHyperparameters(given).values,
+      },
     ])
-    oracle = answers.at(-1) as typeof oracle
+    ;[oracle, positions, cached] = answers.slice(-3) as [typeof oracle, typeof positions, typeof cached]
     seen = Object.fromEntries(requests.map(({ name }, index) => [name, answers[index]])) as typeof seen
   })
   after(() => folder[Symbol.dispose]())
@@ -136,5 +158,16 @@ describe('rows as a language model learns them', () => {
     assert.equal(learntText(rows[0]!), `Answer${eos}`)
     assert.equal(rows[0]!.tokens.join(''), `<s>### User:\nAsk\n\n### Assistant:\nAnswer${eos}`)
     assert.equal(seen.beyond.rows[0]!.ids.length, 64)
+  })
+
+  it('reads the longest sequence under each name that model families have for it', () => {
+    assert.deepEqual(positions, [1024, 2048, 512, 4096, 2 ** 30])
+  })
+
+  it('reuses cached tokens only while the special tokens are the same', () => {
+    assert.deepEqual(
+      cached.map(([text]) => text?.slice('The end'.length)),
+      ['</s>', '<s>', '<|user|>', '</s>'],
+    )
   })
 })

@@ -38,6 +38,45 @@ def render(request: dict[str, Any]) -> Any:
     return {"rows": found, "cut": notes.get("cut", [0])[0], "notes": notes, "eos": tokenizer.eos_token}
 
 
+def cached(request: dict[str, Any]) -> Any:
+    """Tokens of a dataset with each of some special tokens, all read through one cache."""
+    import tempfile
+
+    from hearth_trainers.job import Job
+    from hearth_trainers.llm.dataset import load_dataset
+    from hearth_trainers.llm.model import load_tokenizer, max_positions
+    from hearth_trainers.llm.settings import read_settings
+
+    found = []
+    with tempfile.TemporaryDirectory() as place:
+        here, file = Path(place), Path(place) / "rows.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in request["rows"]), encoding="utf-8")
+        for tokens in request["special_tokens"]:
+            folder = Path(request["model"])
+            tokenizer = load_tokenizer(folder)
+            for name, token in tokens.items():
+                setattr(tokenizer, name, token)
+            job = Job("t", "t", "jsonl", (file,), request["hyperparameters"], here, here, None, 1, 5, cache_dir=here)
+            data = load_dataset(job, read_settings(job, "cpu"), tokenizer, max_positions(folder))
+            found.append([tokenizer.decode(one.ids) for one in data.learn])
+    return found
+
+
+def positions(request: dict[str, Any]) -> Any:
+    """Returns the longest sequence of each config."""
+    import tempfile
+
+    from hearth_trainers.llm.model import max_positions
+
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "config.json"
+        found = []
+        for config in request["configs"]:
+            file.write_text(json.dumps(config), encoding="utf-8")
+            found.append(max_positions(Path(place)))
+    return found
+
+
 def assistant_mask(request: dict[str, Any]) -> Any:
     """Returns the tokens that the chat template itself marks as the assistant's."""
     from transformers import AutoTokenizer
@@ -155,5 +194,6 @@ def family(request: dict[str, Any]) -> Any:
 if __name__ == "__main__":
     asks: dict[str, Any] = {"family": family}
     asks |= {"settings": settings, "render": render, "assistant_mask": assistant_mask, "logits": logits, "compare": compare}
+    asks |= {"cached": cached, "positions": positions}
     answers = [asks[request["ask"]](request) for request in json.load(sys.stdin)]
     print("\n" + json.dumps(answers))

@@ -84,6 +84,9 @@ def _cache_file(job: Job, settings: Settings, tokenizer: Any, max_positions: int
     digest.update(job.data_digest().encode())
     digest.update(tokenizer.backend_tokenizer.to_str().encode() if tokenizer.is_fast else repr(tokenizer).encode())
     digest.update(str(tokenizer.chat_template).encode())
+    # Rows end with a special token, and templates write others. A file of its own names them, so two bases with one
+    # vocabulary may differ only here.
+    digest.update(json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str).encode())
     return job.cache_dir / f"tokens-{digest.hexdigest()[:32]}.npz"
 
 

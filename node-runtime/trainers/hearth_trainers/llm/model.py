@@ -21,6 +21,8 @@ from .settings import Settings
 # Models whose kernels read the weights of these layers directly, so that PEFT refuses to adapt them.
 _STATE_SPACE = ("falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h")
 _UNADAPTABLE = ["out_proj", "conv1d"]
+# GPT-2, GPT-J, CodeGen and CTRL use the second name, MPT and DBRX the third.
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
 
 
 def base_folder(job: Job) -> Path:
@@ -50,11 +52,13 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def max_positions(folder: Path) -> int:
-    """Returns the longest sequence of the model; a large number if the config does not state it."""
+    """Returns the longest sequence of the model in tokens; a large number if the config does not state it."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     for part in (config, config.get("text_config") or {}):
-        if isinstance(part.get("max_position_embeddings"), int):
-            return part["max_position_embeddings"]
+        for name in _POSITIONS:
+            value = part.get(name)
+            if isinstance(value, int) and value > 0:
+                return value
     return 1 << 30
 
 
