@@ -46,9 +46,10 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
     values = times.values[rows]
     _report_repeats(table, values, rows, column, target)
     order = np.argsort(values, kind="stable")
-    if (np.diff(values) > 0).any():
+    steps = np.diff(values)
+    if (steps > 0).any():
         log(f"The rows are sorted by '{column}'.")
-    else:
+    elif (steps < 0).any():
         # Rows of one time are newest first too.
         order = np.arange(len(values))[::-1]
         log(f"The file has the newest row first; the rows are sorted by '{column}', oldest first.")

@@ -1,0 +1,40 @@
+"""Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as
+`{"text": CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned,
+the target in order of time, and the warnings."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hearth_trainers.errors import JobError
+from hearth_trainers.job import Job
+from hearth_trainers.tables import read_table
+from hearth_trainers.time_order import rows_in_time
+
+
+def read(request: dict[str, Any]) -> Any:
+    said = io.StringIO()
+    response: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(said):
+        here, file = Path(place), Path(place) / "data"
+        file.write_text(request["text"], encoding="utf-8")
+        try:
+            table = read_table(Job("t", "t", "csv", (file,), {}, here, here, None, 1, 5))
+            response["columns"] = {name: [str(one) for one in table.column(name).to_pylist()] for name in table.column_names}
+            if "target" in request:
+                rows, _ = rows_in_time(table, request["target"], request.get("time", ""))
+                response["series"] = table.column(request["target"]).take(rows).to_pylist()
+        except JobError as error:
+            response["error"] = [error.code, str(error)]
+    events = [json.loads(line) for line in said.getvalue().splitlines()]
+    response["warnings"] = [one["message"] for one in events if one["event"] == "log" and one.get("level") == "warning"]
+    return response
+
+
+print(json.dumps([read(request) for request in json.load(sys.stdin)]))
