@@ -316,7 +316,8 @@ describe('the stream of a training run', () => {
         return rows.length > 0
       }, SOON_MS)
       assert.equal((await api.call('DELETE', `/api/builder/v1/keys/${body.key_id}`, { key })).status, 204)
-      await sleep(500)
+      // Until every gateway has heard of it, also one that misses the notification.
+      await sleep(2_000)
     })
     const releasedAt = performance.now()
 
