@@ -50,21 +50,25 @@ class Compiler {
 
     return (value, large = false) => {
       first ??= this.#first.compile(schema)
-      if (first(value) || isValidWithoutNulls(first, value)) return value
+      if (first(value)) return value
+      const every = large ? first : (all ??= this.#all.compile(schema))
+      if (isValidWithoutNulls(first, every, value)) return value
       if (large) throw invalidFor(toIssues(where, first.errors ?? [], schema), where)
 
-      all ??= this.#all.compile(schema)
-      const { errors } = all(value) ? first : all
+      const { errors } = every(value) ? first : every
       throw invalidFor(toIssues(where, errors ?? [], schema), where)
     }
   }
 }
 
-/** Validates a value that is invalid once more, without the optional fields that are null and may not be. */
-function isValidWithoutNulls(validate: ValidateFunction, value: unknown): boolean {
+/**
+ * Validates a value that is invalid once more, without the optional fields that are null and may not be.
+ * @param all names all faults where the value is small, so that all such fields are removed at once.
+ */
+function isValidWithoutNulls(first: ValidateFunction, all: ValidateFunction, value: unknown): boolean {
   const nulls = new AbsentNulls<ErrorObject>(value)
-  while (nulls.remove(validate.errors ?? [])) if (validate(value)) return true
-  validate.errors = [...nulls.faults]
+  for (let { errors } = first; nulls.remove(errors ?? []); { errors } = all) if (all(value)) return true
+  first.errors = [...nulls.faults]
   return false
 }
 
