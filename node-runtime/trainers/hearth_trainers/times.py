@@ -39,6 +39,8 @@ _CLEAR = [
     )
 ]
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# The first of the 100 years that two digits mean, by the rule of POSIX.
+_POSIX_YEAR = 1969
 # The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.
 _EPOCH_UNITS = ((1e17, 0, "nanoseconds"), (1e14, 1, "microseconds"), (1e11, 1_000, "milliseconds"), (1e8, 1_000_000, "seconds"))
 
@@ -97,10 +99,8 @@ def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
     texts = without_marks(column).to_pylist()
     missing = np.array([text is None for text in texts])
     clear, parts = _parsed(texts)
-    orders = _possible_orders(parts)
+    orders = _possible_orders(parts) or {"": ""}
     readings = {order: _in_order(clear, parts, letters) for order, letters in orders.items()}
-    if not readings:
-        readings = {"": clear}
     failures = {
         order: [row for row, value in enumerate(found) if value is None and not missing[row]]
         for order, found in readings.items()
@@ -125,39 +125,60 @@ def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
 Parts = dict[int, tuple[tuple[str, str, str], str, re.Match[str]]]
 
 
-def _parsed(texts: list[str | None]) -> tuple[list[int | None], Parts]:
-    """Returns the texts with one meaning, and by row the parts of the others."""
-    clear: list[int | None] = []
+def _parsed(texts: list[str | None]) -> tuple[list[re.Match[str] | None], Parts]:
+    """Returns the matches of texts with one meaning, and by row the parts of the others."""
+    clear: list[re.Match[str] | None] = []
     parts: Parts = {}
     for row, text in enumerate(texts):
         found = _NUMERIC.fullmatch(text) if text else None
         if found:
             parts[row] = ((found["a"], found["b"], found["c"]), found["mark"], found)
-        clear.append(_clear(text) if text and not found else None)
+        clear.append(_clear_match(text) if text and not found else None)
     return clear, parts
 
 
 def _possible_orders(parts: Parts) -> dict[str, str]:
-    fields = [one for one, _, _ in parts.values()]
+    """Returns the orders of day, month and year that the digits allow; none of them need fit the values."""
+    # A year of four digits in front has one meaning, so these dates decide nothing about the others.
+    fields = [one for one, _, _ in parts.values() if len(one[0]) < 4]
     if not fields:
-        return {}
-    if all(len(a) > 2 for a, _, _ in fields):
-        return {"year first": "ymd"}
+        return {"year first": "ymd"} if parts else {}
+    last = {"day first": "dmy", "month first": "mdy"}
     if any(len(c) > 2 for _, _, c in fields):
-        return {"day first": "dmy", "month first": "mdy"}
-    # The year is the number that changes least from row to row.
-    first, last = (len({one[at] for one in fields}) for at in (0, 2))
-    return {"year first": "ymd"} if first < last else {"day first": "dmy", "month first": "mdy"}
+        return last
+    # A year has two digits in every row; a day or a month may have one. Which number changes least proves nothing:
+    # the day of a series by month is the same throughout.
+    orders = {**last} if all(len(c) == 2 for _, _, c in fields) else {}
+    return {**orders, "year first": "ymd"} if all(len(a) == 2 for a, _, _ in fields) else orders
 
 
-def _in_order(clear: list[int | None], parts: Parts, letters: str) -> list[int | None]:
-    found = list(clear)
-    for row, (numbers, _, match) in parts.items():
-        # A year of four digits in front has one meaning, also among other notations.
-        own = "ymd" if len(numbers[0]) == 4 else letters
-        named = dict(zip(own, numbers))
-        found[row] = _moment(named["y"], int(named["m"]), int(named["d"]), match)
+def _in_order(clear: list[re.Match[str] | None], parts: Parts, letters: str) -> list[int | None]:
+    named: dict[int, dict[str, str]] = {}
+    for row, (numbers, _, _) in parts.items():
+        named[row] = dict(zip("ymd" if len(numbers[0]) == 4 else letters, numbers))
+    years = [one["y"] for one in named.values() if "y" in one]
+    first_year = _first_year([*years, *(match["y"] for match in clear if match)])
+    found = [_clear_moment(match, first_year) if match else None for match in clear]
+    for row, one in named.items():
+        if "y" in one:
+            found[row] = _moment(one["y"], int(one["m"]), int(one["d"]), parts[row][2], first_year)
     return found
+
+
+def _first_year(years: list[str]) -> int:
+    """Returns the first of the 100 years that the two digits of a column mean. They start after the longest run of years
+    that the column lacks, so that no series is split between two centuries; its newest year has the century of POSIX."""
+    short = sorted({int(year) for year in years if len(year) == 2})
+    if not short:
+        return _POSIX_YEAR
+    # From each year to the next one. Of equal gaps, the one with the border of POSIX counts.
+    gaps = [((after - year) % 100 or 100, (68 - year) % 100, year, after) for year, after in zip(short, [*short[1:], short[0]])]
+    _, _, newest, oldest = max((length, border < length, newest, oldest) for length, border, newest, oldest in gaps)
+    return _whole_year(newest, _POSIX_YEAR) - (newest - oldest) % 100
+
+
+def _whole_year(two_digits: int, first_year: int) -> int:
+    return first_year + (two_digits - first_year) % 100
 
 
 def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, name: str) -> tuple[str, str | None]:
@@ -165,51 +186,68 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
     if not others:
         return order, None
     known = {one: found[~missing] for one, found in values.items()}
-    ranks = [np.unique(found, return_inverse=True)[1] for found in known.values()]
-    if all(np.array_equal(ranks[0], rank) for rank in ranks[1:]):
-        return order, "no value decides between day and month, but the order of the rows is the same either way"
-    if all(mark == "." for _, mark, _ in parts.values()):
-        return order, "no value decides between day and month, and dates with points have the day first"
-    sorted_ones = [one for one, found in known.items() if (np.diff(found) >= 0).all() or (np.diff(found) <= 0).all()]
-    if len(sorted_ones) == 1:
-        return sorted_ones[0], "no value decides between day and month, but the rows of the file are in order only so"
-    row = next(iter(parts))
+    undecided = f"no value decides between day and month{' and year' if 'year first' in values else ''}"
+    if _rank_alike(list(known.values())):
+        return order, f"{undecided}, but the order of the rows is the same either way"
+    by_points = f"{undecided}, and dates with points have the day first"
+    has_points = all(mark == "." for _, mark, _ in parts.values()) and "day first" in values
+    if has_points and all(max(len(numbers[0]), len(numbers[2])) == 4 for numbers, _, _ in parts.values()):
+        return "day first", by_points
+    in_file_order = [one for one, found in known.items() if _is_sorted(found)]
+    if in_file_order and _rank_alike([known[one] for one in in_file_order]):
+        return in_file_order[0], f"{undecided}, but the rows of the file are in order only so"
+    if has_points:
+        return "day first", by_points
+    row = next(row for row, (numbers, _, _) in parts.items() if len(numbers[0]) < 4)
     raise JobError(
-        f"The dates in '{name}' may have the day or the month first, and the order of the rows depends on it "
-        f"(row {row + 1} is '{parts[row][2].group(0)[:40]}'). Write them as 2023-12-31.",
+        f"The dates in '{name}' may have the {' or the '.join(one.removesuffix(' first') for one in values)} first, and the "
+        f"order of the rows depends on it (row {row + 1} is '{parts[row][2].group(0)[:40]}'). Write them as 2023-12-31.",
         code="ambiguous_time",
         column=name,
         row=row + 1,
     )
 
 
+def _rank_alike(readings: list[np.ndarray]) -> bool:
+    first, *others = (np.unique(found, return_inverse=True)[1] for found in readings)
+    return all(np.array_equal(first, one) for one in others)
+
+
+def _is_sorted(moments: np.ndarray) -> bool:
+    steps = np.diff(moments)
+    return bool((steps >= 0).all() or (steps <= 0).all())
+
+
 def _clear(text: str) -> int | None:
-    for pattern in _CLEAR:
-        found = pattern.fullmatch(text)
-        if found is None:
-            continue
-        groups = found.groupdict()
-        if groups.get("w"):
-            try:
-                day = datetime.fromisocalendar(int(groups["y"]), int(groups["w"]), int(groups["wd"] or 1))
-            except ValueError:
-                return None
-            return (day - _EPOCH) // timedelta(microseconds=1)
-        month = groups.get("m") or 3 * int(groups.get("q") or 0) - 2
-        if groups.get("name"):
-            prefix = groups["name"][:3].lower()
-            if prefix not in _MONTHS:
-                return None
-            month = _MONTHS.index(prefix) + 1
-        return _moment(groups["y"], max(1, int(month)), int(groups.get("d") or 1), found)
-    return None
+    found = _clear_match(text)
+    return _clear_moment(found, _POSIX_YEAR) if found else None
 
 
-def _moment(year: str, month: int, day: int, match: re.Match[str]) -> int | None:
+def _clear_match(text: str) -> re.Match[str] | None:
+    return next((found for pattern in _CLEAR if (found := pattern.fullmatch(text))), None)
+
+
+def _clear_moment(found: re.Match[str], first_year: int) -> int | None:
+    groups = found.groupdict()
+    if groups.get("w"):
+        try:
+            day = datetime.fromisocalendar(int(groups["y"]), int(groups["w"]), int(groups["wd"] or 1))
+        except ValueError:
+            return None
+        return (day - _EPOCH) // timedelta(microseconds=1)
+    month = groups.get("m") or 3 * int(groups.get("q") or 0) - 2
+    if groups.get("name"):
+        prefix = groups["name"][:3].lower()
+        if prefix not in _MONTHS:
+            return None
+        month = _MONTHS.index(prefix) + 1
+    return _moment(groups["y"], max(1, int(month)), int(groups.get("d") or 1), found, first_year)
+
+
+def _moment(year: str, month: int, day: int, match: re.Match[str], first_year: int) -> int | None:
     """Returns microseconds since 1970 in UTC; None for what no calendar has."""
     parts = match.groupdict()
-    # The rule of POSIX for two digits.
-    number = int(year) + (0 if len(year) == 4 else 2000 if int(year) < 69 else 1900)
+    number = int(year) if len(year) == 4 else _whole_year(int(year), first_year)
     hour = int(parts.get("h") or 0)
     if parts.get("half"):
         hour = hour % 12 + (12 if parts["half"] in "pP" else 0)

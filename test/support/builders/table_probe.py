@@ -14,14 +14,15 @@ from typing import Any
 
 from hearth_trainers.errors import JobError
 from hearth_trainers.job import Job
+from hearth_trainers.protocol import _data_warnings, data_warnings
 from hearth_trainers.tables import read_table
 from hearth_trainers.time_order import rows_in_time
 
 
 def read(request: dict[str, Any]) -> Any:
-    said = io.StringIO()
+    _data_warnings.clear()
     response: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(said):
+    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
         here, file = Path(place), Path(place) / "data"
         file.write_text(request["text"], encoding="utf-8")
         try:
@@ -32,9 +33,7 @@ def read(request: dict[str, Any]) -> Any:
                 response["series"] = table.column(request["target"]).take(rows).to_pylist()
         except JobError as error:
             response["error"] = [error.code, str(error)]
-    events = [json.loads(line) for line in said.getvalue().splitlines()]
-    response["warnings"] = [one["message"] for one in events if one["event"] == "log" and one.get("level") == "warning"]
-    return response
+    return {**response, "warnings": [one["message"] for one in data_warnings()]}
 
 
 print(json.dumps([read(request) for request in json.load(sys.stdin)]))
