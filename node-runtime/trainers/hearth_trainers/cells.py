@@ -3,6 +3,7 @@ a dataset is described as it will be learnt; a test compares the two."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,15 +24,21 @@ _SIGN = "[+-]?"
 _PLAIN = rf"{_SIGN}(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _COMMA_THOUSANDS = rf"{_SIGN}\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?"
 _DECIMAL_COMMA = rf"{_SIGN}(?:\d+|\d{{1,3}}(?:\.\d{{3}})+)(?:,\d+)?"
-_GAPS = r"(\d)[ '’\x{00a0}\x{202f}](\d{3})"
+_GAP = r"[ '’\x{00a0}\x{202f}]"
+_GAP_THOUSANDS = rf"{_SIGN}[1-9]\d{{0,2}}(?:{_GAP}\d{{3}})+(?:[.,]\d+)?"
+# May have a decimal point or points between thousands. A leading zero proves a decimal point.
+_POINT_THOUSANDS = rf"{_SIGN}[1-9]\d{{0,2}}(?:\.\d{{3}})+"
+DECIMALS, THOUSANDS = "decimals", "thousands"
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers that was written as texts; `how` says how unless they are plain."""
+    """A column of numbers that was written as texts; `how` says how unless they are plain, and `row` is the index of an
+    example other than the first value."""
 
     column: pa.ChunkedArray
     how: str | None
+    row: int | None = None
 
 
 def without_marks(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -41,17 +48,32 @@ def without_marks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_in(trimmed, marks), pa.scalar(None, pa.string()), trimmed)
 
 
-def read_numbers(column: pa.ChunkedArray) -> Numbers | None:
-    """Returns the numbers of a text column, or None when it has any other value or none at all."""
+def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = None) -> str | None:
+    """Returns what points mean in the text columns of a table where a column leaves that open: `DECIMALS` or `THOUSANDS`
+    as another column or the `delimiter` of a CSV file shows, None if nothing does."""
+    # One column at a time: copies of all would take the memory of a second table.
+    if not any(_has_point(column) and _has_open_points(_bare_values(column)) for column in columns):
+        return None
+    if any(_has_comma(column) and _proves_decimal_commas(_bare_values(column)) for column in columns):
+        return THOUSANDS
+    if any(_has_point(column) and _proves_decimal_points(_bare_values(column)) for column in columns):
+        return DECIMALS
+    # Programs write semicolons between cells where a comma is the decimal mark.
+    return THOUSANDS if delimiter == ";" else None
+
+
+def read_numbers(column: pa.ChunkedArray, points: str | None = None) -> Numbers | None:
+    """Returns the numbers of a text column, or None when it has any other value or none at all. `points` is the
+    `point_meaning` of its table."""
     texts = without_marks(column)
     if texts.null_count == len(texts):
         return None
+    bare, symbol = _bare(texts)
+    if points != DECIMALS and _has_open_points(bare):
+        return _read_open_points(bare, points == THOUSANDS)
     plain = _cast(texts)
     if plain is not None:
         return Numbers(plain, None)
-    symbol = _common_symbol(texts)
-    bare = texts if symbol is None else pc.utf8_trim_whitespace(pc.replace_substring(texts, symbol, ""))
-    bare = _without_gaps(bare)
     decimal = _decimal_of(bare, symbol)
     if decimal is None:
         return None
@@ -84,7 +106,45 @@ def why_not_numbers(column: pa.ChunkedArray) -> str | None:
     return f"{numbers:,} of {values:,} values are numbers; row {row + 1} is '{str(texts[row])[:60]}'"
 
 
+def _read_open_points(bare: pa.ChunkedArray, are_thousands: bool) -> Numbers | None:
+    row = pc.index(pc.match_substring(bare, "."), True).as_py()
+    if are_thousands:
+        return Numbers(_cast(pc.replace_substring(bare, ".", "")), "numbers with points between thousands", row)
+    numbers = _cast(bare)
+    if numbers is None:
+        # A second point, as in 1.234.567, proves thousands.
+        return _read_open_points(bare, True)
+    return Numbers(numbers, "numbers with a decimal point, which may be a mark of thousands (write those without it)", row)
+
+
+def _has_open_points(bare: pa.ChunkedArray) -> bool:
+    """Returns whether the points of a column may be decimal points and marks of thousands."""
+    return _has_point(bare) and _all(bare, rf"{_SIGN}\d+|{_POINT_THOUSANDS}")
+
+
+def _proves_decimal_commas(bare: pa.ChunkedArray) -> bool:
+    return _has_comma(bare) and _all(bare, _DECIMAL_COMMA) and not _all(bare, _COMMA_THOUSANDS)
+
+
+def _proves_decimal_points(bare: pa.ChunkedArray) -> bool:
+    return _has_point(bare) and _all(bare, _PLAIN) and not _has_open_points(bare)
+
+
+def _bare_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _bare(without_marks(column))[0]
+
+
+def _bare(texts: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str | None]:
+    """Returns numbers without the symbol that they have in common and without gaps, and the symbol."""
+    symbol = _common_symbol(texts)
+    bare = texts if symbol is None else pc.utf8_trim_whitespace(pc.replace_substring(texts, symbol, ""))
+    return _without_gaps(bare), symbol
+
+
 def _cast(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    # Arrow would read 0x1F as 31.
+    if pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
+        return None
     for kind in (pa.int64(), pa.float64()):
         try:
             return pc.cast(texts, kind)
@@ -108,9 +168,11 @@ def _common_symbol(texts: pa.ChunkedArray) -> str | None:
 
 def _without_gaps(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Removes blanks and apostrophes between thousands."""
-    for _ in range(4):
-        texts = pc.replace_substring_regex(texts, _GAPS, r"\1\2")
-    return texts
+    # Only in a value that is one number as a whole: 10 2000 is two.
+    is_number = pc.match_substring_regex(texts, f"^{_GAP_THOUSANDS}$")
+    if not pc.any(is_number).as_py():
+        return texts
+    return pc.if_else(is_number, pc.replace_substring_regex(texts, _GAP, ""), texts)
 
 
 def _differs(texts: pa.ChunkedArray, symbol: str | None) -> bool:
@@ -125,6 +187,10 @@ def _decimal_of(texts: pa.ChunkedArray, symbol: str | None) -> str | None:
     if points and commas and (symbol in tuple("$£¥₹") or not _has_comma(texts)):
         return "."
     return None if points == commas else "." if points else ","
+
+
+def _has_point(texts: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.match_substring(texts, ".")).as_py())
 
 
 def _has_comma(texts: pa.ChunkedArray) -> bool:

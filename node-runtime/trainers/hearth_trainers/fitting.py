@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import Numbers, read_numbers, why_not_numbers
+from .cells import point_meaning, read_numbers, why_not_numbers
 from .errors import no_such_column
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 from .left_out import LeftOut
@@ -78,15 +79,16 @@ def _is_index(name: str, column: pa.ChunkedArray) -> bool:
 def read_number_texts(table: pa.Table, but: Sequence[str]) -> pa.Table:
     """Returns the table with numbers in place of texts that are all numbers, as JSON Lines and Parquet may hold them.
     Texts with a leading zero are codes, such as postal codes, and stay."""
+    points = point_meaning([column for column in table.columns if pa.types.is_string(column.type)])
     for index, name in enumerate(table.column_names):
         column = table.column(name)
         if name in but or not pa.types.is_string(column.type):
             continue
-        numbers = read_numbers(column)
+        numbers = read_numbers(column, points)
         if numbers is None or pc.any(pc.match_substring_regex(column, r"^\s*0\d")).as_py():
             continue
         how = numbers.how or "numbers, though the dataset holds texts"
-        report_numbers(name, column, Numbers(numbers.column, how))
+        report_numbers(name, column, replace(numbers, how=how))
         table = table.set_column(index, name, numbers.column)
     return table
 

@@ -10,7 +10,7 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 from .base import read_base
 from .boosting import Rows, boost, predict
-from .cells import Numbers, read_numbers, why_not_numbers
+from .cells import point_meaning, read_numbers, why_not_numbers
 from .errors import JobError, without_values
 from .fitting import plain_rows, to_floats
 from .protocol import warn_about_data
@@ -70,10 +70,11 @@ def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
         raise without_values(name, len(column))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return column
-    numbers = read_numbers(column) if pa.types.is_string(kind) else None
+    points = point_meaning([one for one in table.columns if pa.types.is_string(one.type)])
+    numbers = read_numbers(column, points) if pa.types.is_string(kind) else None
     if numbers is not None:
         how = numbers.how or "numbers, though the dataset holds texts"
-        report_numbers(name, column, Numbers(numbers.column, how))
+        report_numbers(name, column, replace(numbers, how=how))
         return numbers.column
     nearly = why_not_numbers(column) if pa.types.is_string(kind) else None
     why = f" ({nearly})" if nearly else ""

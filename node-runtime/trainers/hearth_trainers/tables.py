@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from .budget import Budget
-from .cells import ERRORS, MISSING, Numbers, read_numbers, without_marks
+from .cells import ERRORS, MISSING, Numbers, point_meaning, read_numbers, without_marks
 from .csv_layout import column_names, layout_of
 from .errors import JobError
 from .hf_dataset import read_hf_dataset, read_parquet
@@ -78,16 +78,17 @@ def _read_csv(path: Path, budget: Budget) -> pa.Table:
         table = budget.collect(reader, reader.schema).rename_columns(names)
     without_name = {name for name, written in zip(names, header) if not written}
     empty = {name for name in without_name if table.column(name).null_count == table.num_rows}
-    return pa.table({name: _typed(name, table.column(name)) for name in names if name not in empty})
+    points = point_meaning(table.columns, layout.delimiter)
+    return pa.table({name: _typed(name, table.column(name), points) for name in names if name not in empty})
 
 
-def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _typed(name: str, column: pa.ChunkedArray, points: str | None) -> pa.ChunkedArray:
     """Converts a text column to the narrowest type that all its values fit."""
     column = _without_errors(name, column)
     texts = without_marks(column)
     if texts.null_count == len(column):
         return texts
-    numbers = read_numbers(column)
+    numbers = read_numbers(column, points)
     if numbers is not None:
         report_numbers(name, column, numbers)
         return numbers.column
@@ -118,7 +119,9 @@ def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None
     """Warns about texts that are read as numbers by other than the plain notation."""
     if numbers.how is None:
         return
-    row = pc.index(pc.fill_null(pc.is_valid(without_marks(column)), False), True).as_py()
+    row = numbers.row
+    if row is None:
+        row = pc.index(pc.fill_null(pc.is_valid(without_marks(column)), False), True).as_py()
     warn_about_data(
         f"Column '{name}' is read as {numbers.how}: '{str(column[row])[:60]}' in row {row + 1} is {numbers.column[row]}.",
         column=name,

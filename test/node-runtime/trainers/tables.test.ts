@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import { readDataset } from '../../../platform/datasets/reader.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { pythonOf } from '../../support/servers/trainer.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..')
@@ -119,5 +122,56 @@ describe('tables as their trainers read them', () => {
         [1, 2, 3],
       ],
     )
+  })
+
+  it('reads points as marks of thousands where the file shows that they are, and warns otherwise', async () => {
+    const cases: [csv: string, numbers: string[], warning: RegExp | undefined][] = [
+      [
+        'a;b\n850;x\n1.234;y\n12.345;z',
+        ['850', '1234', '12345'],
+        /points between thousands: '1\.234' in row 2 is 1234/,
+      ],
+      ['a;b\n€ 1.234;0,5\n€ 12.345;1,25', ['1234', '12345'], /points between thousands/],
+      ['a,b\n-1.234,"0,5"\n850,"1,25"', ['-1234', '850'], /points between thousands/],
+      ['a,b\n1.234.567,x\n1.234,y', ['1234567', '1234'], /points between thousands/],
+      ['a,b\n1.234,x\n5.678,y', ['1.234', '5.678'], /decimal point, which may be a mark of thousands/],
+      ['a;b\n1.234;2.5\n5.678;0.25', ['1.234', '5.678'], undefined],
+      ['a;b\n0.234;x\n5.678;y', ['0.234', '5.678'], undefined],
+      ['a;b\n1.2345;x\n5.678;y', ['1.2345', '5.678'], undefined],
+    ]
+
+    const found = await learned(cases.map(([csv]) => ({ text: csv })))
+
+    for (const [i, [csv, numbers, warning]] of cases.entries()) {
+      const about = found[i]?.warnings.filter((message) => message.startsWith("Column 'a'")) ?? []
+      assert.deepEqual([found[i]?.columns?.['a'], about.length], [numbers, warning ? 1 : 0], csv)
+      if (warning) assert.match(String(about[0]), warning, csv)
+    }
+  })
+
+  it('reads gaps only between the thousands of one number, and no hexadecimal numbers, as the profile of a dataset does', async () => {
+    using folder = temporaryFolder()
+    const file = join(folder.path, 'data.csv')
+    const columns: [name: string, cells: string[], isNumber: boolean][] = [
+      ['one', ['1 000', '12 345,5', '1 234 567'], true],
+      ['two', ['10 2000', '1 000', '2 000'], false],
+      ['many', ['1 0000', '1 000', '3'], false],
+      ['zero', ['0 123', '1 000', '3'], false],
+      ['hex', ['0x1F', '12', '13'], false],
+    ]
+    const lines = [0, 1, 2].map((row) => columns.map(([, cells]) => cells[row]).join(';'))
+    const csv = [columns.map(([name]) => name).join(';'), ...lines].join('\n')
+    await writeFile(file, csv)
+
+    const [[found], profile] = await Promise.all([
+      learned([{ text: csv }]),
+      readDataset({ path: file, format: 'csv' }),
+    ])
+
+    const learns = columns.map(([name, cells]) => found?.columns?.[name]?.join() !== cells.join())
+    const types = profile.columns.map(({ type }) => type === 'number' || type === 'integer')
+    const expected = columns.map(([, , isNumber]) => isNumber)
+    assert.deepEqual([learns, types], [expected, expected])
+    assert.deepEqual(found?.columns?.['one'], ['1000.0', '12345.5', '1234567.0'])
   })
 })
