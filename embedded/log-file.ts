@@ -3,6 +3,7 @@ import {
   createWriteStream,
   fstatSync,
   openSync,
+  readSync,
   renameSync,
   rmSync,
   type WriteStream,
@@ -12,6 +13,11 @@ import {
 export const MAX_LOG_BYTES = 10 * 1024 * 1024
 /** How many files each process has: the current one and those before it, as `NAME.log.1` and so on. */
 export const MAX_LOG_FILES = 5
+/** The shortest time between two tries to open a file that could not be opened or written. */
+const REOPEN_INTERVAL_MS = 1_000
+/** The level of warnings in the JSON lines of the platform's processes. */
+const WARN_LEVEL = 40
+const NEWLINE = 10
 
 /**
  * A log file of bounded size. The supervisor writes the lines of its children, so a child never notices a rotation, and
@@ -20,6 +26,10 @@ export const MAX_LOG_FILES = 5
 export class LogFile {
   private stream: WriteStream | undefined
   private size = 0
+  /** Lines that did not reach the file, and that no line of the file reports yet. */
+  private lost = 0
+  private lastError = ''
+  private failedAt = 0
   private readonly path: string
   private readonly maxBytes: number
 
@@ -29,13 +39,17 @@ export class LogFile {
     this.open()
   }
 
-  /** Appends one line; a full disk costs log lines, not the platform. */
+  /**
+   * Appends one line; a full disk costs log lines, not the platform. A failed stream never recovers, so a later line opens
+   * the file again, at most once a second, and reports how many lines were lost.
+   */
   write(line: string): void {
+    if (!this.stream && performance.now() - this.failedAt >= REOPEN_INTERVAL_MS) this.open()
     const text = `${line}\n`
     const bytes = Buffer.byteLength(text)
-    if (this.size > 0 && this.size + bytes > this.maxBytes) this.rotate()
-    this.size += bytes
-    this.stream?.write(text)
+    if (this.stream && this.size > 0 && this.size + bytes > this.maxBytes) this.rotate()
+    if (this.stream) this.append(text)
+    else this.lost += 1
   }
 
   end(): void {
@@ -60,16 +74,52 @@ export class LogFile {
     let fd: number | undefined
     try {
       // Opened at once: a stream that opens its file later would find it renamed.
-      fd = openSync(this.path, 'a')
+      fd = openSync(this.path, 'a+')
       this.size = fstatSync(fd).size
-      this.stream = createWriteStream(this.path, { fd })
-      this.stream.on('error', () => {})
-    } catch {
+      const isMidLine = endsMidLine(fd, this.size)
+      const stream = createWriteStream(this.path, { fd })
+      stream.on('error', (err) => {
+        if (this.stream === stream) this.fail(err)
+      })
+      this.stream = stream
+      // The disk was full, or a machine went down, in the middle of a line.
+      if (isMidLine) this.append('\n', 0)
+      this.reportLost()
+    } catch (err) {
       if (fd !== undefined) closeSync(fd)
-      this.stream = undefined
-      this.size = 0
+      this.fail(err)
     }
   }
+
+  private fail(err: unknown): void {
+    this.stream = undefined
+    this.lastError = String((err as { code?: unknown }).code ?? err)
+    this.failedAt = performance.now()
+  }
+
+  private append(text: string, lines = 1): void {
+    this.size += Buffer.byteLength(text)
+    this.stream?.write(text, (err) => {
+      if (err) this.lost += lines
+    })
+  }
+
+  private reportLost(): void {
+    const { lost, lastError } = this
+    if (lost === 0) return
+    const msg = `${lost} log lines were lost here: the file could not be written (${lastError})`
+    const text = `${JSON.stringify({ level: WARN_LEVEL, time: Date.now(), lost_lines: lost, msg })}\n`
+    this.size += Buffer.byteLength(text)
+    this.stream?.write(text, (err) => {
+      if (!err) this.lost -= lost
+    })
+  }
+}
+
+/** Returns whether a file has bytes and the last of them does not end a line. */
+function endsMidLine(fd: number, size: number): boolean {
+  const last = Buffer.alloc(1)
+  return size > 0 && readSync(fd, last, 0, 1, size - 1) === 1 && last[0] !== NEWLINE
 }
 
 function moveIfThere(from: string, to: string): void {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { LogFile, MAX_LOG_FILES } from '../../embedded/log-file.ts'
 import { createOutput } from '../../embedded/output.ts'
 import { until } from '../support/assertions/until.ts'
@@ -81,4 +82,45 @@ describe('a log file of the embedded platform', () => {
     for (let i = 0; i < 100; i++) file.write('a line')
     file.end()
   })
+
+  for (const [name, code, breakDisk, repair] of [
+    // A full disk, as Linux imitates it: the file opens, and each write fails.
+    [
+      'a full disk has room',
+      'ENOSPC',
+      (path: string) => symlinkSync('/dev/full', path),
+      (path: string) => {
+        rmSync(path)
+        writeFileSync(path, 'half a li')
+      },
+    ],
+    ['its folder exists', 'ENOENT', () => {}, (path: string) => mkdirSync(dirname(path))],
+  ] as const)
+    it(`continues soon after ${name} again, and reports how many lines it lost`, async () => {
+      using folder = temporaryFolder()
+      const path = join(folder.path, code === 'ENOENT' ? 'missing' : '', 'x.log')
+      breakDisk(path)
+      const file = new LogFile(path)
+      let sent = 0
+      for (; sent < 3; sent++) {
+        file.write(`line ${sent}`)
+        await sleep(20)
+      }
+      repair(path)
+      await until(() => {
+        file.write(`line ${sent++}`)
+        return existsSync(path) && readFileSync(path, 'utf8').endsWith(`line ${sent - 2}\n`)
+      })
+      file.end()
+      await until(() => readFileSync(path, 'utf8').endsWith(`line ${sent - 1}\n`))
+
+      const [report = '', ...lines] = readFileSync(path, 'utf8')
+        .replace(/^half a li\n/, '')
+        .trimEnd()
+        .split('\n')
+      const { lost_lines, msg } = JSON.parse(report) as { lost_lines: number; msg: string }
+      assert.match(msg, new RegExp(`^${lost_lines} log lines were lost here: .*${code}`))
+      assert.equal(lines[0], `line ${lost_lines}`)
+      assert.equal(lost_lines + lines.length, sent)
+    })
 })
