@@ -13,12 +13,24 @@ const ROOT = join(import.meta.dirname, '..', '..', '..')
 interface Learned {
   columns?: Record<string, string[]>
   series?: number[]
+  classes?: string[]
+  /** The rows with a text and a class, from 1. */
+  rows?: number[]
   error?: [code: string, message: string]
   warnings: string[]
 }
 
-/** Reads CSV files as the trainers of tables do; `target` names a column to put in order of time. */
-async function learned(files: { text: string; target?: string; time?: string }[]): Promise<Learned[]> {
+interface Asked {
+  text: string
+  /** A column to put in order of time. */
+  target?: string
+  format?: string
+  /** Reads texts and their classes instead of a table. */
+  hyperparameters?: Record<string, string>
+}
+
+/** Reads files as the trainers do. */
+async function learned(files: Asked[]): Promise<Learned[]> {
   const probe = join(ROOT, 'test', 'support', 'builders', 'table_probe.py')
   const child = spawn(await pythonOf('tabular'), [probe], {
     env: pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers') }),
@@ -173,5 +185,49 @@ describe('tables as their trainers read them', () => {
     const expected = columns.map(([, , isNumber]) => isNumber)
     assert.deepEqual([learns, types], [expected, expected])
     assert.deepEqual(found?.columns?.['one'], ['1000.0', '12345.5', '1234567.0'])
+  })
+
+  it('leaves rows without a text or a class out of the classes of texts, by the marks of CSV alone', async () => {
+    const hyperparameters = { text_column: 'text', target_column: 'label' }
+    const rows = [
+      ['a fox', 'animal'],
+      ['an oak', 'plant'],
+      ['a thing', 'NA'],
+      ['', 'plant'],
+      ['  ', 'animal'],
+      ['a rock', 'n/a'],
+      ['a fern', 'plant'],
+      ['', ''],
+      ['a cat', 'animal'],
+    ]
+    const csv = ['text,label', ...rows.map((row) => row.join())].join('\n')
+    const json = (own: string[][]) =>
+      own.map(([said, label]) => JSON.stringify({ text: said, label })).join('\n')
+    const [table, lines, blank] = await learned([
+      { text: csv, hyperparameters },
+      { text: json(rows), format: 'jsonl', hyperparameters },
+      {
+        text: json([
+          ['', 'animal'],
+          [' ', 'plant'],
+        ]),
+        format: 'jsonl',
+        hyperparameters,
+      },
+    ])
+
+    assert.deepEqual(
+      [table?.classes, table?.rows],
+      [
+        ['animal', 'plant'],
+        [1, 2, 7, 9],
+      ],
+    )
+    assert.deepEqual(table?.warnings, [
+      "Left out 3 rows without a value in 'label'; the first is row 3.",
+      "Left out 2 rows without a value in 'text'; the first is row 4.",
+    ])
+    assert.deepEqual(lines?.classes, ['NA', 'animal', 'n/a', 'plant'])
+    assert.match(String(blank?.error?.[1]), /No row has both a text in 'text' and a class in 'label'/)
   })
 })

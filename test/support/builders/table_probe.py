@@ -1,6 +1,6 @@
 """Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as
 `{"text": CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned,
-the target in order of time, and the warnings."""
+the target in order of time, and the warnings. With `hyperparameters` it reads the classes of texts instead."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from hearth_trainers.encoders.texts import read_labelled_texts
 from hearth_trainers.errors import JobError
 from hearth_trainers.job import Job
 from hearth_trainers.protocol import _data_warnings, data_warnings
@@ -26,7 +27,12 @@ def read(request: dict[str, Any]) -> Any:
         here, file = Path(place), Path(place) / "data"
         file.write_text(request["text"], encoding="utf-8")
         try:
-            table = read_table(Job("t", "t", "csv", (file,), {}, here, here, None, 1, 5))
+            settings = request.get("hyperparameters", {})
+            job = Job("t", "t", request.get("format", "csv"), (file,), settings, here, here, None, 1, 5)
+            if settings:
+                texts = read_labelled_texts(job, 0.2, 1)
+                return {"classes": texts.labels.classes, "rows": texts.rows, "warnings": [one["message"] for one in data_warnings()]}
+            table = read_table(job)
             response["columns"] = {name: [str(one) for one in table.column(name).to_pylist()] for name in table.column_names}
             if "target" in request:
                 rows, _ = rows_in_time(table, request["target"], request.get("time", ""))

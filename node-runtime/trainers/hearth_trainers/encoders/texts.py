@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..cells import MISSING
 from ..errors import JobError, no_such_column, without_values
 from ..job import Job
 from ..labels import MOST_CLASSES, Labels, split_by_class, warn_about_like_classes
@@ -40,33 +41,53 @@ def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTex
     for column, parameter in zip(columns, ("text_column", "target_column"), strict=True):
         if not any(column in row for row in rows[:1000]):
             raise no_such_column(column, list(rows[0]), parameter)
-    texts, names, places, unlabelled = [], [], [], []
+    texts, names, places = [], [], []
+    # The rows without a value in each of the two columns; a row without a class needs no text.
+    lacking: dict[str, list[int]] = {column: [] for column in columns[::-1]}
     for place, row in enumerate(rows, 1):
-        name = _label_in(row, columns[1], place)
+        name = _label_in(row, columns[1], place, has_marks=job.format == "csv")
         if name is None:
-            unlabelled.append(place)
+            lacking[columns[1]].append(place)
+        elif _is_blank(row.get(columns[0])):
+            lacking[columns[0]].append(place)
         else:
             texts.append(text_in(row, columns[0], place))
             names.append(name)
             places.append(place)
     if not names:
-        raise without_values(columns[1], len(rows))
-    if unlabelled:
-        warn_about_data(
-            f"Left out {counted(len(unlabelled), 'row')} without a value in '{columns[1]}'; the first is row {unlabelled[0]}.",
-            column=columns[1],
-            count=len(unlabelled),
-            row=unlabelled[0],
+        if len(lacking[columns[1]]) == len(rows):
+            raise without_values(columns[1], len(rows))
+        raise JobError(
+            f"No row has both a text in '{columns[0]}' and a class in '{columns[1]}'; name other columns as text_column and "
+            "target_column.",
+            code="no_values",
+            column=columns[0],
         )
+    for column, without in lacking.items():
+        if without:
+            warn_about_data(
+                f"Left out {counted(len(without), 'row')} without a value in '{column}'; the first is row {without[0]}.",
+                column=column,
+                count=len(without),
+                row=without[0],
+            )
     labels = _labels(names, columns[1])
     learn, check = _split(texts, labels, val_set_size, seed)
     log(f"The dataset has {len(texts):,} rows of {len(labels.classes)} classes; {len(check):,} rows are held out.")
     return LabelledTexts(texts, places, labels, learn, check, columns_left_out(rows, columns))
 
 
-def _label_in(row: dict[str, Any], column: str, place: int) -> str | None:
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) -> str | None:
+    """Returns the class of a row, or None without one. In a file `has_marks` of missing values these are no classes; other
+    formats have a null for that."""
     value = row.get(column)
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if has_marks and value in MISSING:
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
