@@ -91,6 +91,8 @@ def _typed(name: str, column: pa.ChunkedArray, points: str | None) -> pa.Chunked
     numbers = read_numbers(column, points)
     if numbers is not None:
         report_numbers(name, column, numbers)
+        if numbers.how is None and pa.types.is_integer(numbers.column.type):
+            _report_merged_codes(name, texts)
         return numbers.column
     lowered = pc.utf8_lower(texts)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
@@ -127,6 +129,24 @@ def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None
         column=name,
         row=row + 1,
     )
+
+
+def _report_merged_codes(name: str, texts: pa.ChunkedArray) -> None:
+    """Warns about whole numbers that differ only in leading zeros, because codes become one value by that."""
+    if not pc.any(pc.match_substring_regex(texts, r"^[+-]?0\d+$")).as_py():
+        return
+    spellings: dict[int, str] = {}
+    for text in pc.unique(texts.drop_null()).to_pylist():
+        other = spellings.setdefault(int(text), text)
+        if other.lstrip("+-") != text.lstrip("+-"):
+            row = pc.index(texts, text).as_py() + 1
+            warn_about_data(
+                f"'{other}' and '{text}' (row {row}) in '{name}' are read as one number, {int(text)}. If they are different "
+                "codes, write a letter before each, so that they are texts.",
+                column=name,
+                row=row,
+            )
+            return
 
 
 def _as_timestamp(column: pa.ChunkedArray) -> pa.ChunkedArray | None:

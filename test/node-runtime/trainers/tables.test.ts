@@ -230,4 +230,16 @@ describe('tables as their trainers read them', () => {
     assert.deepEqual(lines?.classes, ['NA', 'animal', 'n/a', 'plant'])
     assert.match(String(blank?.error?.[1]), /No row has both a text in 'text' and a class in 'label'/)
   })
+
+  it('warns about codes that become one number without their leading zeros', async () => {
+    const [codes, padded, rest] = await learned([
+      { text: 'a,label\n1,12\n2,07\n3,7\n4,007' },
+      { text: 'a,label\n1,12\n2,07\n3,08\n4,07' },
+      { text: 'a,label\n1,12\n2,7\n3,+7\n4,0' },
+    ])
+
+    assert.equal(codes?.warnings.length, 1)
+    assert.match(String(codes?.warnings[0]), /^'07' and '7' \(row 3\) in 'label' are read as one number, 7\./)
+    assert.deepEqual([padded?.warnings, rest?.warnings], [[], []])
+  })
 })
