@@ -12,7 +12,7 @@ interface Removed {
   readonly name: string
 }
 
-/** Each removal costs one more validation, so their number is bounded. */
+/** Each round costs one more validation, so their number is bounded. */
 const MAX_ROUNDS = 32
 
 /**
@@ -22,45 +22,52 @@ const MAX_ROUNDS = 32
  */
 export class AbsentNulls<F extends Fault> {
   readonly #value: unknown
+  readonly #maxRounds: number
   #last: readonly Removed[] = []
   #rounds = 0
   faults: readonly F[] = []
+  /** JSON Pointers of the members that were removed from the value. */
+  readonly removed = new Set<string>()
 
-  constructor(value: unknown) {
+  /** @param maxRounds the number of validations after which members are no longer removed. */
+  constructor(value: unknown, maxRounds = MAX_ROUNDS) {
     this.#value = value
-  }
-
-  /** True once a member has been removed from the value. */
-  get hasRemoved(): boolean {
-    return this.#rounds > 0
+    this.#maxRounds = maxRounds
   }
 
   /** Takes the faults of a validation; returns true when it removed a member because of them. */
   remove(faults: readonly F[]): boolean {
-    const required = this.#last.filter((member) => faults.some((fault) => isMissing(fault, member)))
+    const missing = new Set(this.#last.length > 0 ? faults.map(missingMember) : [])
+    const required = this.#last.filter(({ pointer }) => missing.has(pointer))
     if (required.length > 0) {
       // The earlier faults say that the member must not be null, which is what the client sees in its request.
-      for (const { parent, name } of required) parent[name] = null
+      for (const { parent, name, pointer } of required) {
+        parent[name] = null
+        this.removed.delete(pointer)
+      }
       return false
     }
     this.faults = faults
     this.#last =
-      this.#rounds < MAX_ROUNDS
+      this.#rounds < this.#maxRounds
         ? faults.flatMap(({ instancePath }) => removeNull(this.#value, instancePath) ?? [])
         : []
     if (this.#last.length === 0) return false
     this.#rounds += 1
+    for (const { pointer } of this.#last) this.removed.add(pointer)
     return true
   }
 }
 
-function isMissing({ keyword, instancePath, params }: Fault, { pointer, name }: Removed): boolean {
-  if (keyword !== 'required' || (params as { missingProperty?: unknown }).missingProperty !== name)
-    return false
-  return pointer.startsWith(`${instancePath}/`) && !pointer.slice(instancePath.length + 1).includes('/')
+/** Returns the JSON Pointer of the member whose absence is the fault, if it is that. */
+function missingMember({ keyword, instancePath, params }: Fault): string | undefined {
+  const name: unknown = keyword === 'required' && (params as { missingProperty?: unknown }).missingProperty
+  if (typeof name !== 'string') return undefined
+  return `${instancePath}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
 }
 
-function removeNull(value: unknown, pointer: string): Removed | undefined {
+/** Removes the member of an object to which a JSON Pointer leads, where it is null. */
+export function removeNull(value: unknown, pointer: string): Removed | undefined {
   const steps = pointer
     .split('/')
     .slice(1)

@@ -1,12 +1,13 @@
 import { LRUCache } from 'lru-cache'
 import type { CallableEndpointRow } from '../../db/repositories/endpoints/callable.ts'
-import { AbsentNulls } from '../../domain/absent-nulls.ts'
+import { removeNull } from '../../domain/absent-nulls.ts'
 import { ApiError, invalidFor, type Issue, temporaryError } from '../../domain/errors.ts'
 import {
+  type CheckedValue,
+  checkWithoutNulls,
   type CompiledSchema,
   compileWeighed,
   type Fault,
-  faultsOf,
 } from '../../platform/schema-checks/check.ts'
 import type { CheckResult, SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import { UserSchemaError } from '../../platform/schema-checks/user-schema.ts'
@@ -19,9 +20,9 @@ import { toIssues } from '../http/issues.ts'
 const SMALL_BYTES = 2 * 1024
 const FEW_PATTERNS = 8
 const MOST_COMPILED_BYTES = 32 * 1024 * 1024
-/** A compiled schema occupies at least 16 to 60 KB, and about five times its text. */
-const COMPILED_BYTES = 32 * 1024
-const COMPILED_FACTOR = 6
+/** A compiled schema occupies at least 16 to 60 KB, and about five times its text; the form that names all faults as well. */
+const COMPILED_BYTES = 64 * 1024
+const COMPILED_FACTOR = 12
 /** The cache entry of a large schema only records that it is large. */
 const KNOWN_BYTES = 512
 /** The limit for a schema's weight times the bytes of the value: a few milliseconds at most. */
@@ -59,10 +60,7 @@ export class InputChecks {
     if (compiled === 'large' || compiled.perPlace * input.json.byteLength > MOST_WORK) {
       return this.#checkAside(endpoint, accountId, input)
     }
-    const nulls = new AbsentNulls<Fault>(input.value)
-    while (nulls.remove(faultsOf(compiled.validate, input.value)));
-    refuse(nulls.faults)
-    if (nulls.hasRemoved) input.json = jsonOf(input)
+    accept(input, checkWithoutNulls(compiled, input.value))
     return undefined
   }
 
@@ -71,18 +69,16 @@ export class InputChecks {
     accountId: string,
     input: GivenInput,
   ): Promise<void> {
-    const nulls = new AbsentNulls<Fault>(input.value)
-    for (;;) {
-      const result = await this.#checks.check({
-        owner: accountId,
-        key,
-        schema: input_schema,
-        value: input.json,
-      })
-      if (!('faults' in result)) throw notChecked(result)
-      if (!nulls.remove(result.faults)) return refuse(nulls.faults)
-      input.json = jsonOf(input)
-    }
+    const result = await this.#checks.check({
+      owner: accountId,
+      key,
+      schema: input_schema,
+      value: input.json,
+    })
+    if (!('faults' in result)) throw notChecked(result)
+    // The child process has removed them from its copy.
+    for (const pointer of result.removed) removeNull(input.value, pointer)
+    accept(input, result)
   }
 
   #compiledOf(endpoint: Endpoint): CompiledSchema | 'large' {
@@ -96,7 +92,11 @@ export class InputChecks {
   }
 }
 
-const jsonOf = ({ value }: GivenInput): Buffer => Buffer.from(JSON.stringify(value))
+/** Throws for an input with faults; the JSON text of one without members that were removed is made again. */
+function accept(input: GivenInput, { faults, removed }: CheckedValue): void {
+  refuse(faults)
+  if (removed.length > 0) input.json = Buffer.from(JSON.stringify(input.value))
+}
 
 const isSmall = (schema: string): boolean =>
   schema.length <= SMALL_BYTES && schema.split('"pattern').length <= FEW_PATTERNS + 1

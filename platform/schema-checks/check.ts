@@ -1,4 +1,5 @@
 import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import { AbsentNulls } from '../../domain/absent-nulls.ts'
 import { weighSchema } from '../../domain/schema-weight.ts'
 import { compileUserSchema, prepareUserSchema, UserSchemaError } from './user-schema.ts'
 
@@ -8,6 +9,8 @@ import { compileUserSchema, prepareUserSchema, UserSchemaError } from './user-sc
  */
 const MOST_AT_ONCE = 10_000
 const MOST_FAULTS = 100
+/** A removal may reveal further nulls, for example in another branch of the schema. */
+const MAX_ROUNDS = 8
 /** The part of a list of allowed values that is returned with each fault. */
 const MOST_ALLOWED = 50
 
@@ -17,6 +20,8 @@ export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'schemaPath' 
 /** A compiled schema. */
 export interface CompiledSchema {
   readonly validate: ValidateFunction
+  /** Names all faults of a value; compiled at its first use. */
+  readonly all: () => ValidateFunction
   /** The weight from `weighSchema`: `Infinity` when no bound is known. */
   readonly perPlace: number
 }
@@ -32,7 +37,31 @@ export function compileWeighed(given: Readonly<Record<string, unknown>>): Compil
         : `takes more than ${MOST_AT_ONCE} checks of one value: its references and branches (anyOf, allOf, ...) multiply`,
     )
   }
-  return { validate: compileUserSchema(schema), perPlace }
+  let all: ValidateFunction | undefined
+  return {
+    validate: compileUserSchema(schema),
+    all: () => (all ??= compileUserSchema(schema, 'all')),
+    perPlace,
+  }
+}
+
+/** The outcome of a check; an empty list of faults when the value is valid. */
+export interface CheckedValue {
+  readonly faults: Fault[]
+  /** JSON Pointers of optional members that are null and may not be. They count as absent. */
+  readonly removed: string[]
+}
+
+/**
+ * Validates a value, and removes its optional members that are null and may not be. After the first of them a validation
+ * names all, so the number of validations does not depend on theirs.
+ */
+export function checkWithoutNulls({ validate, all }: CompiledSchema, value: unknown): CheckedValue {
+  const nulls = new AbsentNulls<ErrorObject>(value, MAX_ROUNDS)
+  let check = validate
+  while (nulls.remove(check(value) ? [] : (check.errors ?? []))) check = all()
+  const isValid = nulls.faults.length === 0
+  return { faults: isValid ? [] : faultsOf(validate, value), removed: [...nulls.removed] }
 }
 
 /** Returns the faults of a value; an empty list when it is valid. */

@@ -1,5 +1,5 @@
 import { Script } from 'node:vm'
-import { type CompiledSchema, compileWeighed, type Fault, faultsOf } from './check.ts'
+import { type CheckedValue, checkWithoutNulls, type CompiledSchema, compileWeighed } from './check.ts'
 import { UserSchemaError } from './user-schema.ts'
 
 /** A value to validate against a schema; `schema` is included when the child has not cached the key. */
@@ -14,7 +14,7 @@ export interface CheckOrder {
 }
 
 export type CheckReply =
-  | { readonly faults: Fault[] }
+  | CheckedValue
   /** The reason why the schema cannot be used. */
   | { readonly unusable: string }
   /** The check exceeded the time or the stack. */
@@ -32,7 +32,7 @@ function check({ key, schema, value, forget }: CheckOrder): CheckReply {
       compiled = compileWeighed(JSON.parse(schema) as Record<string, unknown>)
       schemas.set(key, compiled)
     }
-    return { faults: faultsOf(compiled.validate, JSON.parse(decoder.decode(value))) }
+    return checkWithoutNulls(compiled, JSON.parse(decoder.decode(value)))
   } catch (err) {
     if (err instanceof UserSchemaError) return { unusable: err.message }
     if (err instanceof RangeError) return { stopped: true }

@@ -64,11 +64,12 @@ export function prepareUserSchema(given: Readonly<Record<string, unknown>>): Rec
  * Compiles the result of `prepareUserSchema`. Unknown keywords are ignored and no defaults are filled in. The schema's
  * author controls how long compiling and checking take, so `SchemaChecks` does both in child processes.
  */
-export function compileUserSchema(prepared: Readonly<Record<string, unknown>>): ValidateFunction {
-  if (++compiledWith > COMPILED_WITH_ONE) {
-    compiler = openCompiler()
-    compiledWith = 1
-  }
+export function compileUserSchema(
+  prepared: Readonly<Record<string, unknown>>,
+  faults: 'first' | 'all' = 'first',
+): ValidateFunction {
+  const { compiler } = compilers[faults]
+  if (++compilers[faults].compiled === COMPILED_WITH_ONE) compilers[faults] = openCompiler(faults)
   try {
     return compiler.compile(prepared)
   } catch (err) {
@@ -84,11 +85,10 @@ export function compileUserSchema(prepared: Readonly<Record<string, unknown>>): 
  * retains data of every schema.
  */
 const COMPILED_WITH_ONE = 64
-let compiler = openCompiler()
-let compiledWith = 0
+const compilers = { first: openCompiler('first'), all: openCompiler('all') }
 
-function openCompiler(): Ajv2020 {
-  const ajv = new Ajv2020(OPTIONS)
+function openCompiler(faults: 'first' | 'all'): { compiler: Ajv2020; compiled: number } {
+  const ajv = new Ajv2020({ ...OPTIONS, allErrors: faults === 'all' })
   formats.default(ajv, { mode: 'fast', formats: [...FORMATS] })
   // ajv's own implementation compares every pair of items.
   ajv.removeKeyword('uniqueItems')
@@ -98,7 +98,7 @@ function openCompiler(): Ajv2020 {
     validate: (wanted: unknown, items: unknown[]) =>
       wanted !== true || new Set(items.map(canonicalJson)).size === items.length,
   })
-  return ajv
+  return { compiler: ajv, compiled: 0 }
 }
 
 /** Keywords that would make ajv load other schemas, or respond asynchronously, and one that is only for who shows the fields. */
