@@ -140,7 +140,11 @@ describe('checkpoints on their way to the store', () => {
     await until(async () => (await waiting()) === undefined)
     const { body } = await full.call('GET', `/api/builder/v1/training/runs/${jobId}/logs`, { key })
     const lines = body.logs.map(({ message }: { message: string }) => message)
-    assert.deepEqual(lines.filter((line: string) => /Waiting|room again/.test(line)).length, 2, lines.join())
+    assert.deepEqual(
+      lines.filter((line: string) => /storage of the platform is full|room again/.test(line)).length,
+      2,
+      lines.join(),
+    )
   })
 
   it('stop waiting for room once their trainer has ended', async function () {
