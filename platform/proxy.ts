@@ -38,7 +38,7 @@ export function exceptThisMachine(env: NodeJS.ProcessEnv): void {
   for (const name of EXCEPTIONS) if (name !== 'no_grpc_proxy' || env[name] !== undefined) env[name] = except
 }
 
-let dispatcher: EnvHttpProxyAgent | undefined
+let current: { key: string; dispatcher: EnvHttpProxyAgent } | undefined
 
 /**
  * Returns the dispatcher for downloads from the outside; undefined without a proxy. Only clients whose destination an
@@ -47,10 +47,13 @@ let dispatcher: EnvHttpProxyAgent | undefined
 export function proxyDispatcher(env: NodeJS.ProcessEnv = process.env): EnvHttpProxyAgent | undefined {
   const { http, https, except } = proxiesOf(env)
   if (!http && !https) return undefined
-  dispatcher ??= new EnvHttpProxyAgent({
+  const key = JSON.stringify([http, https, except])
+  if (current?.key === key) return current.dispatcher
+  const dispatcher = new EnvHttpProxyAgent({
     ...(http && { httpProxy: http }),
     ...(https && { httpsProxy: https }),
     noProxy: except,
   })
+  current = { key, dispatcher }
   return dispatcher
 }

@@ -51,6 +51,8 @@ export const JobBase = Type.Union([
         size_bytes: SizeBytes,
         sha256: Type.Optional(Sha256),
         url: Type.String(),
+        /** The URL is of the model hub itself, which a node may have to reach through its proxy. */
+        from_hub: Type.Optional(Type.Boolean()),
       }),
     ),
     /** The node caches files that have a digest under this name. */

@@ -223,6 +223,8 @@ export const ModelFile = Type.Object({
   size_bytes: Type.Integer({ minimum: 0 }),
   sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
   url: Type.String(),
+  /** The URL is of the model hub itself, which a node may have to reach through its proxy. */
+  from_hub: Type.Optional(Type.Boolean()),
 })
 export type ModelFile = Static<typeof ModelFile>
 

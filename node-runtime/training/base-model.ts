@@ -62,8 +62,10 @@ async function fetchFiles(
 ): Promise<void> {
   options.tell('Fetching the base model.')
   const known = cache_key === undefined ? [] : files.flatMap((file) => (isKnown(file) ? [file] : []))
-  for (const { path, url } of files.filter((file) => !known.some((one) => one.path === file.path))) {
-    await downloadFile({ url, path: inside(folder, path), signal: options.signal })
+  for (const { path, url, from_hub } of files.filter(
+    (file) => !known.some((one) => one.path === file.path),
+  )) {
+    await downloadFile({ url, path: inside(folder, path), isOutside: from_hub, signal: options.signal })
   }
   if (known.length === 0) return
   const model_key = `${BASE_PREFIX}${cache_key}`

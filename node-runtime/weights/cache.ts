@@ -220,7 +220,7 @@ export class WeightsCache {
   }
 
   async #fetchBlob(
-    { sha256, size_bytes, url }: NodeModelSpec['files'][number],
+    { sha256, size_bytes, url, from_hub }: NodeModelSpec['files'][number],
     meter: DownloadMeter,
     { signal, renew }: { signal: AbortSignal | undefined; renew: (() => Promise<string>) | undefined },
   ): Promise<void> {
@@ -235,7 +235,7 @@ export class WeightsCache {
       const onBytes = (count: number) => meter.add(count)
       const onLimited = (seconds: number) => meter.wait(seconds)
       const options = { ...(signal && { signal }), ...(renew && { renew }) }
-      await downloadFile({ url, path, sha256, onBytes, onLimited, ...options })
+      await downloadFile({ url, path, sha256, isOutside: from_hub, onBytes, onLimited, ...options })
     }
     const fetching = fetch().finally(() => this.#fetching.delete(sha256))
     this.#fetching.set(sha256, fetching)

@@ -10,6 +10,7 @@ import { type Dispatcher, request } from 'undici'
 import { STORAGE_FULL } from '../../domain/errors.ts'
 import { isDiskFull } from '../../platform/disk-room.ts'
 import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
+import { proxyDispatcher } from '../../platform/proxy.ts'
 
 const TRIES = 5
 const FIRST_PAUSE_MS = 400
@@ -69,6 +70,8 @@ export interface Download {
   url: string
   path: string
   sha256?: string
+  /** The URL is of the model hub: it and its redirects use the proxy of the environment. All others are reached directly. */
+  isOutside?: boolean | undefined
   signal?: AbortSignal
   /** Requests a new URL for the same bytes after a refusal, because signed URLs expire. */
   renew?: () => Promise<string>
@@ -94,6 +97,7 @@ export async function downloadFile({
   url,
   path,
   sha256,
+  isOutside = false,
   signal,
   renew,
   onBytes,
@@ -115,7 +119,11 @@ export async function downloadFile({
       () => 0,
     )
     report(have)
-    const answer = await following(address, have ? { range: `bytes=${have}-` } : {}, signal)
+    const answer = await following(address, {
+      headers: have ? { range: `bytes=${have}-` } : {},
+      dispatcher: isOutside ? proxyDispatcher() : undefined,
+      signal,
+    })
     if (answer.statusCode === REFUSED && renew && !isNew) {
       await answer.body.dump()
       isNew = true
@@ -164,12 +172,23 @@ export async function downloadFile({
 /** Follows redirects. The request has no credentials, so a redirect cannot leak any. */
 async function following(
   start: string,
-  headers: Record<string, string>,
-  signal: AbortSignal | undefined,
+  {
+    headers,
+    dispatcher,
+    signal,
+  }: {
+    headers: Record<string, string>
+    dispatcher: Dispatcher | undefined
+    signal: AbortSignal | undefined
+  },
 ): Promise<Dispatcher.ResponseData> {
   let url = start
   for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-    const answer = await request(url, { headers, ...(signal && { signal }) })
+    const answer = await request(url, {
+      headers,
+      ...(dispatcher && { dispatcher }),
+      ...(signal && { signal }),
+    })
     const { location } = answer.headers
     if (answer.statusCode < 300 || answer.statusCode >= 400 || typeof location !== 'string') return answer
     await answer.body.dump()

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { Connection } from '@temporalio/client'
 import { ensurePythonEnv } from '../../node-runtime/environments/python-env.ts'
+import { downloadFile } from '../../node-runtime/weights/transfer.ts'
 import { HubClient } from '../../platform/hub/client.ts'
 import { exceptThisMachine, proxiesOf, proxyDispatcher } from '../../platform/proxy.ts'
 import { DIRECT_CHANNEL } from '../../platform/temporal.ts'
@@ -68,6 +72,28 @@ describe('the proxy variables', () => {
     const hub = new HubClient({ endpoint: 'http://hub.invalid', token: '' })
 
     await hub.search({ query: 'x', limit: 1 })
+    assert.deepEqual(proxy.asked, ['hub.invalid:80'])
+  })
+
+  it('lead weights of the hub through the proxy, and nothing of the store or a gateway', async () => {
+    await using proxy = await recordingProxy('weights')
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'file')
+    process.env['HTTP_PROXY'] = proxy.url
+    await downloadFile({ url: 'http://hub.invalid/a/b/resolve/1/model.safetensors', path, isOutside: true })
+    assert.equal(readFileSync(path, 'utf8'), 'weights')
+    assert.deepEqual(proxy.asked, ['hub.invalid:80'])
+
+    // No name of this machine: only the missing flag keeps the proxy out.
+    const store = createServer((_request, response) => void response.end('own')).listen(0, '127.0.0.2')
+    await once(store, 'listening')
+    const { port } = store.address() as AddressInfo
+    try {
+      await downloadFile({ url: `http://127.0.0.2:${port}/objects/x`, path })
+    } finally {
+      store.close()
+    }
+    assert.equal(readFileSync(path, 'utf8'), 'own')
     assert.deepEqual(proxy.asked, ['hub.invalid:80'])
   })
 

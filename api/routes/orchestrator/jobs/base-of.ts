@@ -144,5 +144,5 @@ const filesOf = (
     path,
     size_bytes: sizeBytes,
     ...(sha256 !== undefined && { sha256 }),
-    url: hubFileUrl(services, { repoId, revision, path }, reader),
+    ...hubFileUrl(services, { repoId, revision, path }, reader),
   }))

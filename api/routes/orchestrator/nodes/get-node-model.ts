@@ -48,7 +48,7 @@ export const getNodeModel = route({
       files: await Promise.all(
         files.map(async ({ path, size_bytes, sha256, object_key }) => {
           const onHub = parseHubKey(object_key)
-          if (onHub) return { path, size_bytes, sha256, url: hubFileUrl(services, onHub, reader) }
+          if (onHub) return { path, size_bytes, sha256, ...hubFileUrl(services, onHub, reader) }
           const { url } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S })
           return { path, size_bytes, sha256, url }
         }),

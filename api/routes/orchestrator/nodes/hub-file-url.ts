@@ -14,17 +14,18 @@ export type HubFileReader = { nodeId: string } & ({ jobId: string } | { modelKey
 type Grant = HubFileRef & { expires: number; reader: HubFileReader }
 
 /**
- * Returns the URL of a hub file for a node: of the hub itself, or, when the platform's token is needed, of a gateway,
- * so that the node never sees the token. The URL is its own credential, valid while the reader needs the file.
+ * Returns the URL of a hub file for a node: of the hub itself (`from_hub`), or, when the platform's token is needed, of a
+ * gateway, so that the node never sees the token. The URL is its own credential, valid while the reader needs the file.
  */
 export function hubFileUrl(
   { hub, gateway, secretBox, now }: Pick<Services, 'hub' | 'gateway' | 'secretBox' | 'now'>,
   ref: HubFileRef,
   reader: HubFileReader,
-): string {
-  if (!hub.hasToken) return hub.fileUrl(ref.repoId, ref.revision, ref.path)
+): { url: string; from_hub?: true } {
+  if (!hub.hasToken) return { url: hub.fileUrl(ref.repoId, ref.revision, ref.path), from_hub: true }
   const grant: Grant = { ...ref, expires: now().getTime() + LIFETIME_MS, reader }
-  return `${gateway.baseUrl}/api/v1/hub-files/${secretBox.seal(JSON.stringify(grant), CONTEXT).toString('base64url')}`
+  const sealed = secretBox.seal(JSON.stringify(grant), CONTEXT).toString('base64url')
+  return { url: `${gateway.baseUrl}/api/v1/hub-files/${sealed}` }
 }
 
 /** Returns the file of such a URL; throws `forbidden` when it is forged or expired. */
