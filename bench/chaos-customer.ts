@@ -8,7 +8,7 @@ import type { Tally } from './chaos-tally.ts'
 export interface Run {
   id: string
   kind: 'short' | 'medium' | 'retrain' | 'doomed'
-  /** Whether a cancel was sent, and whether it got a response. */
+  /** The cancel of the work: if one was sent, and if it got a response. */
   cancel?: 'sent' | 'answered'
   cancelAt?: number
   /** The terminal status that a read returned. */

@@ -27,7 +27,7 @@ export interface FullTime {
   to: number
 }
 
-/** What a request to a full store got. */
+/** The answer to a request to a full store. */
 export interface Refusal {
   at: number
   /** 0 when the connection broke. */

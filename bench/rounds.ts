@@ -1,4 +1,4 @@
-/** Whether a bench only proves that it runs, as for `npm run bench:all`: its figures say nothing. */
+/** True when a bench only proves that it runs, as for `npm run bench:all`: its figures say nothing. */
 export const isOnce = process.env['HEARTH_BENCH_ONCE'] === '1'
 
 /** Returns a count of a whole run, or the one that proves that the bench runs. */

@@ -14,7 +14,7 @@ const MAX_CANONICAL_VALUES = 10_000
  * Returns the digest by which a repeat of a request is recognized. It does not depend on the order of members, except
  * for a body of very many values, whose repeat has to have the same bytes.
  * @param value the parsed body with whatever else identifies the request.
- * @param query what `value` holds beside the body.
+ * @param query the part of `value` that is not the body.
  */
 export function requestDigest(value: unknown, rawBody: Buffer, query: object = {}): Buffer {
   const isLarge = rawBody.length > MAX_CANONICAL_BYTES && weighJson(rawBody).values > MAX_CANONICAL_VALUES

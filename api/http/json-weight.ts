@@ -14,7 +14,7 @@ export interface JsonWeight {
   readonly containers: number
   /** The number of objects, arrays and commas, which is about the number of values. */
   readonly values: number
-  /** Whether lists and objects are nested deeper than `MAX_JSON_DEPTH`. */
+  /** True when lists and objects are nested deeper than `MAX_JSON_DEPTH`. */
   readonly isTooDeep: boolean
   /** False when only the parsed value shows whether `checkShape` refuses it. */
   readonly isPlain: boolean

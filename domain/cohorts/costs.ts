@@ -30,7 +30,7 @@ export interface StageCosts {
   excluded: Map<string, number>
 }
 
-/** What a caller asks of the nodes. */
+/** The requirements of a caller on nodes. */
 export interface Wanted {
   accountId: string
   hardware?: 'cpu' | 'gpu' | 'xpu' | 'any'

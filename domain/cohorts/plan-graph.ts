@@ -20,7 +20,7 @@ import {
   waysOf,
 } from './transfers.ts'
 
-/** What a plan depends on. It can be copied to a thread. */
+/** The input of a plan. It can be copied to a thread. */
 export interface PlanInput {
   graph: Graph
   accountId: string

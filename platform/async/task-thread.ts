@@ -12,7 +12,7 @@ export interface TaskThreadOptions {
   maxWaiting: number
 }
 
-/** What a thread posts for each task that it receives. */
+/** The message that a thread posts for each task. */
 export type TaskReply<Answer> = { answer: Answer } | { error: string }
 
 /** A task took longer than its thread allows. */

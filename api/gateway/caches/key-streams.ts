@@ -35,7 +35,7 @@ export class KeyStreams implements Disposable {
   readonly #watched = new Map<string, Set<Watched>>()
   readonly #closing = new AbortController()
   /** The ids of keys that have to be read. */
-  #stale = new Set<string>()
+  readonly #stale = new Set<string>()
   #isReading = false
 
   constructor(db: Kysely<Database>, { watch, log }: { watch: Pick<CacheWatch, 'on'>; log: Logger }) {

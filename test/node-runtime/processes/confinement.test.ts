@@ -86,7 +86,7 @@ describe('what a child of a node is kept from', function () {
       Array.from({ length: 4 }, () => 'PermissionError'),
     )
     assert.deepEqual(await tried([425, 426].map(call)), ['[(-1, 1)]', '[(-1, 1)]'])
-    // What libraries use: Unix sockets, IPv4, IPv6 and netlink.
+    // Libraries use these: Unix sockets, IPv4, IPv6 and netlink.
     assert.deepEqual(await tried([1, 2, 10, 16].map((family) => socket(family, 2))), [
       'None',
       'None',

@@ -16,7 +16,7 @@ const LIMIT = {
   maxBytes: 100 * 1024 * 1024,
   hint: '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',
 }
-/** The fields and boundaries of a form, beside its file. */
+/** The most bytes of a form that are not its file: fields and boundaries. */
 const FORM_BYTES = 1024 * 1024
 const CONTENT_TYPE = 'application/octet-stream'
 
