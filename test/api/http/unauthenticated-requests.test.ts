@@ -22,6 +22,24 @@ function begin(api: TestApi, lines: string[], body: string | Buffer = '') {
 }
 const leave = (all: { socket: Socket }[]) => all.forEach(({ socket }) => socket.destroy())
 
+/** Creates an account with a dataset, and begins uploads of it. */
+async function datasetOf(api: TestApi) {
+  const { accountId, key } = await api.account()
+  const datasets = '/api/builder/v1/datasets'
+  const { body } = await api.call('POST', datasets, {
+    key,
+    body: { dataset_name: accountId, storage_format: 'csv' },
+  })
+  const upload = async () => {
+    const answer = await api.call('POST', `${datasets}/${body.dataset_id}/uploads/init`, {
+      key,
+      body: { filename: 'a.csv', content_type: 'text/csv' },
+    })
+    return new URL(answer.body.signed_url)
+  }
+  return { accountId, upload }
+}
+
 describe('callers who show no valid credential', () => {
   it('do not take the memory that bodies of accounts need', async () => {
     await using api = await startApi({ env: { HEARTH_BODY_MEMORY_MB: '8' } })
@@ -67,34 +85,29 @@ describe('callers who show no valid credential', () => {
 
   it('cannot shut out the uploads of accounts by URLs of their own', async () => {
     await using api = await startApi({ env: { HEARTH_BODY_MEMORY_MB: '8' } })
-    const [mine, theirs] = [newId(), newId()]
-    const put = async (accountId: string) => {
-      const key = `incoming/${accountId}/${newId()}/${newId()}/data.upload`
-      const { url } = await api.services.objects.signPut(key, { expiresInS: 60, contentType: 'text/plain' })
-      return new URL(url)
-    }
+    const [mine, theirs] = [await datasetOf(api), await datasetOf(api)]
     const open: ReturnType<typeof begin>[] = []
     for (let i = 0; i < 40; i++) {
-      const { pathname, search } = await put(mine)
+      const { pathname, search } = await mine.upload()
       open.push(
         begin(
           api,
-          [`PUT ${pathname}${search} HTTP/1.1`, 'content-type: text/plain', 'content-length: 900000'],
+          [`PUT ${pathname}${search} HTTP/1.1`, 'content-type: text/csv', 'content-length: 900000'],
           'x',
         ),
       )
     }
     await until(() => open.some(({ answer }) => answer.text.startsWith('HTTP/1.1 503')))
     const forged = begin(api, [
-      `PUT /objects/${encodeURIComponent(`incoming/${theirs}/a/b/data.upload`)}?method=PUT&expires=9999999999&signature=x HTTP/1.1`,
+      `PUT /objects/${encodeURIComponent(`incoming/${theirs.accountId}/a/b/data.upload`)}?method=PUT&expires=9999999999&signature=x HTTP/1.1`,
       'content-length: 900000',
     ])
     await until(() => forged.answer.text.startsWith('HTTP/1.1 403'))
 
-    const url = await put(theirs)
+    const url = await theirs.upload()
     const { status } = await api.call('PUT', `${url.pathname}${url.search}`, {
       raw: 'y'.repeat(300 * KIB),
-      headers: { 'content-type': 'text/plain' },
+      headers: { 'content-type': 'text/csv' },
     })
     assert.equal(status, 200)
     leave([...open, forged])
