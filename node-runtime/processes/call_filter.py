@@ -59,6 +59,11 @@ PINNING_CALLS = {
     "vmsplice": (278, 75),
 }
 
+# Calls that have a disk write out its cache, for which other programs on the machine then wait. Numbers as above.
+DISK_SYNCS = {"sync": (162, 81), "syncfs": (306, 267)}
+# A tool can open the machine's programs, and each of these would flush their disk.
+FILE_SYNCS = {"fsync": (74, 82), "fdatasync": (75, 83), "sync_file_range": (277, 84)}
+
 # Calls that are filtered by an argument.
 NUMBERS = {
     "mmap": (9, 222),
@@ -106,6 +111,7 @@ def preamble(other_abi):
 
 
 def refuse(numbers, error):
+    """Answers `error` instead of running the calls; 0 skips them and reports success."""
     return [step for number in numbers for step in ((JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error))]
 
 
@@ -150,6 +156,8 @@ def filter_tool():
             (RETURN, 0, 0, ERROR | ENOSYS),
             *refuse(refused, EPERM),
             *refuse(map(number_of, PINNING_CALLS.values()), EINVAL),
+            # All files that a tool can write are in memory, so success is the truth.
+            *refuse(map(number_of, {**DISK_SYNCS, **FILE_SYNCS}.values()), 0),
             *refuse([number_of(NUMBERS["clone3"])], ENOSYS),
             *rule("socket", unless_any(0, TOOL_FAMILIES, EPERM)),
             *rule("socketpair", unless_any(0, TOOL_FAMILIES, EPERM)),
@@ -164,13 +172,15 @@ def filter_tool():
     )
 
 
-def filter_sockets():
-    """Refuses AF_VSOCK, which no network namespace holds, and io_uring, which opens sockets by other means."""
+def filter_child():
+    """Refuses AF_VSOCK, which no network namespace holds, io_uring, which opens sockets by other means, and writing out
+    whole disks. A trainer makes its own checkpoints durable with fsync, so that stays."""
     rings = [number_of(NUMBERS[name]) for name in ("io_uring_setup", "io_uring_enter")]
     install(
         [
             *preamble(ERROR | EPERM),
             *refuse(rings, EPERM),
+            *refuse(map(number_of, DISK_SYNCS.values()), EPERM),
             *rule("socket", if_any(0, (AF_VSOCK,), EPERM)),
             (RETURN, 0, 0, ALLOW),
         ]

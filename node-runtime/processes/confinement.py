@@ -12,7 +12,7 @@ import resource
 import socket
 import struct
 
-from call_filter import AUDIT, filter_sockets
+from call_filter import AUDIT, filter_child
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
@@ -69,7 +69,7 @@ def confine(order):
             held["mounts"] = "read_only"
     if attempt(drop_privileges):
         held["privileges"] = "dropped"
-    if platform.machine() in AUDIT and attempt(filter_sockets):
+    if platform.machine() in AUDIT and attempt(filter_child):
         held["calls"] = "filtered"
     version = landlock_version()
     if version and attempt(restrict, order, version, held["mounts"] == "read_only"):
@@ -88,7 +88,8 @@ def attempt(measure, *arguments):
 
 
 def set_limits(order):
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Not 0, with which the kernel still starts the program that core_pattern names.
+    lower(resource.RLIMIT_CORE, 1)
     if order.get("data_mb"):
         lower(resource.RLIMIT_DATA, order["data_mb"] << 20)
     if order.get("file_mb"):

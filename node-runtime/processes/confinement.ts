@@ -35,7 +35,10 @@ export interface Held {
   files: 'landlock' | 'none'
   mounts: 'read_only' | 'none'
   privileges: 'dropped' | 'none'
-  /** `filtered`: seccomp refuses AF_VSOCK sockets, which ignore network namespaces, and io_uring, which opens sockets too. */
+  /**
+   * `filtered`: seccomp refuses AF_VSOCK sockets, which ignore network namespaces, io_uring, which opens sockets too, and
+   * `sync` and `syncfs`, which write out whole disks.
+   */
   calls: 'filtered' | 'none'
 }
 

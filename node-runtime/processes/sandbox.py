@@ -136,7 +136,8 @@ def write(path, text):
 def set_limits(order):
     """Limits that an unprivileged process can set; that of processes follows with the user."""
     for limit, most in (
-        (resource.RLIMIT_CORE, 0),
+        # Not 0, with which the kernel still starts the program that core_pattern names.
+        (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_DATA, order["data_mb"] * MB),
         (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
         (resource.RLIMIT_SIGPENDING, MAX_PENDING_SIGNALS),

@@ -95,6 +95,24 @@ describe('what a child of a node is kept from', function () {
     ])
   })
 
+  it('is writing out the disks of the machine and making core dumps', async function () {
+    await needs(this, 'privileges')
+    const call = (x86: number, arm: number, ...args: (number | string)[]) =>
+      `(lambda c: (c.syscall(${[x86, arm].join(" if os.uname().machine == 'x86_64' else ")}, ${args.join(', ')}), __import__('ctypes').get_errno()))(__import__('ctypes').CDLL(None, use_errno=True))`
+    const out = JSON.stringify(join(work, 'out', 'durable'))
+
+    const answers = await tried([
+      call(162, 81, 0),
+      call(306, 267, `os.open(${JSON.stringify(work)}, 0)`),
+      // Its own files can be made durable.
+      `os.fsync(os.open(${out}, os.O_CREAT | os.O_WRONLY))`,
+      `__import__('resource').getrlimit(__import__('resource').RLIMIT_CORE)`,
+    ])
+
+    // A limit of 0 would let the kernel start the program that core_pattern names.
+    assert.deepEqual(answers, ['(-1, 1)', '(-1, 1)', 'None', '(1, 1)'])
+  })
+
   it('is the environment of the node, but for what drives the machine', async () => {
     const secrets = {
       HEARTH_NODE_TOKEN: 'x',

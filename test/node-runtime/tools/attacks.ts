@@ -113,6 +113,18 @@ print(call(463, 463), call(500, 500))`,
     refused: 'EPERM EPERM EPERM EPERM EPERM\nEPERM EPERM EPERM EPERM EINVAL EINVAL\nENOSYS ENOSYS\n',
   },
   {
+    name: 'the queue of a disk, which syncs would fill, and the program that reads core dumps',
+    code: `
+import resource
+library = os.open(os.__file__, os.O_RDONLY)
+results = [call(162, 81), call(306, 267, library), call(74, 82, library), call(75, 83, library), call(277, 84, library, 0, 0, 7)]
+# None of them reaches the kernel, which would know that this is no file.
+results += [call(306, 267, 99), call(74, 82, 99), call(75, 83, 99), call(277, 84, 99, 0, 0, 7)]
+print(set(results), resource.getrlimit(resource.RLIMIT_CORE))
+with open("/tmp/f", "w") as file: print(file.write("kept"), file.flush(), os.fsync(file.fileno()), open("/tmp/f").read())`,
+    refused: "{'done'} (1, 1)\n4 None None kept\n",
+  },
+  {
     name: 'the same calls by their numbers of another ABI',
     code: `
 print(call(X32 + 319, X32 + 279, 0, 0), call(X32 + 41, X32 + 198, 40, 1, 0), call(X32 + 203, X32 + 122, 0, 0, 0))`,
