@@ -115,6 +115,25 @@ const SAME: [string, object, string][] = [
   ],
 ]
 
+/** A template that knows three roles, a system message at the beginning only, and texts or calls. */
+const THREE_ROLES = [
+  '{% for m in messages %}',
+  "{% if m.role == 'system' %}{% if loop.first %}<system>{{ m.content | trim }}{% endif %}",
+  "{% elif m.role == 'user' %}<user>{{ m.content | tojson }}",
+  "{% elif m.role == 'assistant' and m.tool_calls %}!{{ m.tool_calls[0].function.name }}",
+  "{% elif m.role == 'assistant' %}<assistant>",
+  '{% if loop.last and m.reasoning_content %}({{ m.reasoning_content | trim }}){% endif %}',
+  "{{ (m.content if loop.last else m.content.split('</think>')[-1]) | trim | upper }}{% endif %}",
+  '{% endfor %}',
+].join('')
+/** A template that leaves out system messages and what a tool answers in the middle of a row. */
+const LATE_TOOLS =
+  "{% for m in messages %}{% if m.role != 'system' and (m.role != 'tool' or loop.last) %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}"
+
+const says = (role: string, content: string, more: object = {}) => ({ role, content, ...more })
+const question = [says('user', 'Is it "dry"?\n'), says('assistant', ' Yes. ')]
+const calling = says('assistant', 'Let me look.', { tool_calls: [call('c1', {})] })
+
 const user = { role: 'user', content: 'x' }
 const REFUSED: [string, object, RegExp][] = [
   ['a list without messages', { messages: [] }, /^Row \d+: messages has no messages\.$/],
@@ -159,7 +178,17 @@ describe('chat rows as a language model learns them', () => {
   const short = `${folder.path}/short`
   const plain = `${folder.path}/plain`
   let seen: Record<
-    'same' | 'refused' | 'silent' | 'onlyCalls' | 'empty' | 'emptyTexts' | 'plain' | 'beyond',
+    | 'same'
+    | 'refused'
+    | 'silent'
+    | 'onlyCalls'
+    | 'empty'
+    | 'emptyTexts'
+    | 'plain'
+    | 'beyond'
+    | 'threeRoles'
+    | 'lateTools'
+    | 'system',
     Rendered
   >
 
@@ -197,6 +226,44 @@ describe('chat rows as a language model learns them', () => {
       rows('plain', [called[1]!, { messages: talk({ content: 'Dry.' }, { content: 'No.' }) }], {
         model: plain,
       }),
+      rows(
+        'threeRoles',
+        [
+          // Every text is shown, quoted, trimmed or in capitals.
+          { messages: [says('system', ' Be brief. '), ...question, says('user', 'Sure?')] },
+          // The text of the tool is also that of another message.
+          { messages: [...question, says('tool', 'dry')] },
+          { system: 'Be brief.', messages: [...question, calling, says('tool', 'dry'), ...question] },
+          { messages: [...question, says('system', 'Be polite.'), ...question] },
+          { messages: [says('user', 'x'), calling, ...question] },
+          {
+            messages: [...question, says('user', 'x'), says('assistant', 'y', { reasoning_content: 'long' })],
+          },
+          {
+            messages: [says('user', 'x'), says('assistant', 'y', { reasoning_content: 'long' }), ...question],
+          },
+          { messages: [says('user', 'x'), says('assistant', '<think>\nlong\n</think>\n\ny'), ...question] },
+          { messages: [says('user', 'x'), says('assistant', '<think>\nlong\n</think>\n\ny')] },
+        ],
+        { template: THREE_ROLES },
+      ),
+      rows(
+        'lateTools',
+        [
+          { messages: [...question, says('tool', '1')] },
+          { messages: [...question, says('tool', '1'), ...question] },
+          { messages: [says('user', 'Be brief.'), says('system', 'brief'), ...question] },
+        ],
+        { template: LATE_TOOLS },
+      ),
+      rows('system', [
+        { system: 'Be brief.', messages: question },
+        { system: ' Be brief.', messages: [says('system', 'Be brief.'), ...question] },
+        { system: 'Be polite.', messages: [says('system', 'Be brief.'), ...question] },
+        { system: '', messages: [says('system', 'Be brief.'), ...question] },
+        { system: null, messages: [says('system', 'Be brief.'), ...question] },
+        { system: ['Be brief.'], messages: question },
+      ]),
       rows('beyond', [alpaca('x '.repeat(200))], { model: short, settings: { dataset_type: 'alpaca' } }),
     ]
     const answers = await probeLlm<Rendered[]>(requests)
@@ -225,6 +292,38 @@ describe('chat rows as a language model learns them', () => {
       /^Row 2: its messages call tools, and the chat template .* leaves calls out/,
     )
     assert.equal(seen.silent.rows[0]?.error, undefined)
+  })
+
+  it('refuses a row with a message that the template leaves out, also where its text appears elsewhere', () => {
+    const errors = seen.threeRoles.rows.map(({ error }) => error)
+
+    assert.match(
+      errors[1] ?? '',
+      /^Row 2: message 3 has the role 'tool', and the chat template of the base model leaves its text out\. Choose /,
+    )
+    // The column `system` comes before the messages and isn't counted.
+    assert.match(errors[2] ?? '', /^Row 3: message 4 has the role 'tool'/)
+    assert.deepEqual(
+      errors.filter((error) => error !== undefined),
+      errors.slice(1, 3),
+    )
+    assert.deepEqual(
+      seen.lateTools.rows.map(({ error }) => error?.slice(0, 42)),
+      [undefined, "Row 2: message 3 has the role 'tool', and ", undefined],
+    )
+  })
+
+  it('counts rows whose instructions, reasoning or texts next to calls the template leaves out', () => {
+    assert.deepEqual(seen.threeRoles.notes, { system: [1, 4], beside_calls: [1, 5], reasoning: [2, 7] })
+    assert.deepEqual(seen.lateTools.notes, { system: [1, 3] })
+  })
+
+  it('counts rows whose system column differs from their own system message, and refuses one that is no text', () => {
+    assert.deepEqual(seen.system.notes, { unused_system: [1, 3] })
+    assert.deepEqual(
+      seen.system.rows.map(({ error }) => error),
+      [...Array.from({ length: 5 }, () => undefined), 'Row 6: system is not text.'],
+    )
   })
 
   it('shows tools and calls in the plain template of a base without one', () => {

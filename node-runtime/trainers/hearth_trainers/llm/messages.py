@@ -43,6 +43,10 @@ class Conversation:
     tools: list[dict[str, Any]] | None
     # Messages that say that they should not be learnt.
     weighted: int
+    # 1 where the first message is the row's column `system`.
+    inserted: int
+    # Whether the messages have another system message, so that the column is left out.
+    unused_system: bool
 
     @property
     def has_calls(self) -> bool:
@@ -63,10 +67,15 @@ def read_conversation(row: Row, number: int, template: str) -> Conversation:
     for place, turn in enumerate(turns, 1):
         messages.append(_message(turn, template, lambda problem, place=place: _bad(number, column, f"message {place} {problem}")))
     system = row.get("system")
-    if isinstance(system, str) and system.strip() and messages[0]["role"] != "system":
-        messages.insert(0, {"role": "system", "content": system})
+    if system is not None and not isinstance(system, str):
+        raise _bad(number, "system", "is not text")
+    system = (system or "").strip()
+    has_own = messages[0]["role"] == "system"
+    if system and not has_own:
+        messages.insert(0, {"role": "system", "content": row["system"]})
     weighted = sum(isinstance(turn, dict) and turn.get("weight") == 0 for turn in turns)
-    return Conversation(messages, _tools(row, number), weighted)
+    unused = bool(system) and has_own and messages[0]["content"].strip() != system
+    return Conversation(messages, _tools(row, number), weighted, int(bool(system) and not has_own), unused)
 
 
 def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> dict[str, Any]:

@@ -32,11 +32,16 @@ class Notes:
             else f"sequence_len is {settings.sequence_len:,}"
         )
         part = "the beginning of the prompt" if is_alpaca else "the end"
+        lost = "is lost, because the chat template of the base model leaves it out"
         messages = {
             "empty": f"Left out {{}} with an empty '{learnt}'",
             "cut": f"{{}} lost {part}, because {limit} tokens",
             "cut_answer": f"{{}} lost the end of the output, because the model reads no more than {max_positions:,} tokens",
             "tools": "The tools of {} are lost, because the chat template of the base model has none",
+            "system": f"The system text of {{}} {lost}; write it at the beginning of the first message of the user",
+            "reasoning": f"Reasoning in {{}} {lost}; choose a base model whose template shows it, also in earlier messages",
+            "beside_calls": f"Text next to tool calls in {{}} {lost}; write it as another message of the assistant",
+            "unused_system": "The column 'system' of {} is not used, because their messages have another system message; write both in one",
             "weight": "{} have messages of weight 0, which are learnt all the same: chat rows are learnt whole",
         }
         for kind, (count, row) in self.found.items():

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import JobError
-from .messages import read_conversation
+from .lost_parts import REASONING, LostParts
+from .messages import Conversation, read_conversation
 from .notes import Notes
 from .rows import Row
 from .settings import Settings
@@ -47,6 +48,7 @@ class Renderer:
         self._max_positions = max_positions
         self._limit = min(settings.sequence_len, max_positions)
         self.notes = Notes()
+        self._lost_parts = LostParts()
         self._render = {"alpaca": self._alpaca, "chat": self._chat, "text": self._text}[settings.dataset_type]
 
     def render(self, row: Row, number: int) -> Example | None:
@@ -117,7 +119,42 @@ class Renderer:
             self.notes.add("tools", number)
         if chat.weighted:
             self.notes.add("weight", number)
+        if chat.unused_system:
+            self.notes.add("unused_system", number)
+        self._check_parts(chat, text, number)
         return self._whole(self._ids(text), number)
+
+    def _check_parts(self, chat: Conversation, text: str, number: int) -> None:
+        """Refuses a row without one of its messages, after which the others would answer something else. A lost
+        instruction, reasoning or text next to calls leaves a conversation, so it is noted."""
+
+        def render(messages: list[dict[str, Any]]) -> str:
+            return self._template(messages, number, tools=chat.tools)
+
+        try:
+            lost = self._lost_parts.find(chat.messages, text, render)
+        except JobError:
+            # The template refuses other texts in these messages, so nothing is known of it.
+            return
+        kinds = set()
+        for part in lost:
+            message = chat.messages[part.place]
+            if part.kind == REASONING:
+                kinds.add("reasoning")
+            elif "tool_calls" in message:
+                kinds.add("beside_calls")
+            elif message["role"] == "system":
+                kinds.add("system")
+            else:
+                raise JobError(
+                    f"Row {number}: message {part.place + 1 - chat.inserted} has the role '{message['role']}', and the chat "
+                    "template of the base model leaves its text out. Choose a base model whose template shows such messages, "
+                    "or write the text in a message of the user or the assistant.",
+                    code="no_role_template",
+                    row=number,
+                )
+        for kind in kinds:
+            self.notes.add(kind, number)
 
     def _text(self, row: Row, number: int) -> Example | None:
         column = self._settings.text_column
