@@ -14,7 +14,7 @@ import {
 } from '../domain/models/tuning-memory.ts'
 import { ensurePythonEnv, findPython, pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 import { probeCuda } from '../node-runtime/hardware/cuda-probe.ts'
-import { findGpus, gpuMemoryMb } from '../node-runtime/hardware/nvidia.ts'
+import { devicesOf, findGpus, gpuMemoryMb } from '../node-runtime/hardware/nvidia.ts'
 import { LoadDeadline } from '../node-runtime/models/load-deadline.ts'
 import { ModelServer } from '../node-runtime/models/server.ts'
 import { ProcessDriver } from '../node-runtime/processes/process-driver.ts'
@@ -43,7 +43,8 @@ const profile = catalog.profile('llm-transformers')
 const config = catalog.model('llm-qlora-finetune')
 if (!profile || !config) throw new Error('the catalog lacks llm-transformers or llm-qlora-finetune')
 const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: (line: string) => console.log(`  ${line}`) }
-const gpus = isReal ? await findGpus() : []
+const { gpus } = isReal ? await findGpus() : { gpus: [] }
+const devices = devicesOf(gpus.slice(0, 1))
 if (isReal && gpus.length === 0)
   lacks(
     'This machine has no NVIDIA GPU that nvidia-smi lists. Run it on a machine with a GPU and its driver.',
@@ -74,7 +75,7 @@ async function end(code: number): Promise<never> {
 }
 
 async function checkProbe(): Promise<void> {
-  const found = await probeCuda(driver, launcher)
+  const found = await probeCuda(driver, launcher, { devices })
   const detail = 'devices' in found ? `${found.devices} devices` : found.reason
   check('cuInit inside the confinement', 'devices' in found, detail)
 }
@@ -99,7 +100,7 @@ async function checkChat(python: string, modelDir: string): Promise<void> {
   const spec = { name: 'bench-chat', profile: profile!, python, modelDir, ramMb: 8_000 }
   const server = await ModelServer.start(
     { process: driver, container: undefined },
-    { ...spec, gpus: isReal ? [0] : [] },
+    { ...spec, gpus: devices },
     { deadline, stopping: new AbortController().signal },
   )
   try {
@@ -162,7 +163,7 @@ async function checkTuning(
     name: `bench-${adapter}`,
     job,
     limitMb: 32_000,
-    gpus: isReal ? [0] : [],
+    gpus: devices,
   })
   const log: string[] = []
   await readTrainer(trainer, {

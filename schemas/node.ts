@@ -25,8 +25,21 @@ const Megabytes = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
 export const Gpu = Type.Object({
   name: Type.String(),
   memory_mb: Megabytes,
+  /** What CUDA_VISIBLE_DEVICES calls it: a UUID or an index; absent on nodes of earlier versions. */
+  device: Type.Optional(Type.String({ maxLength: 200 })),
 })
 export type Gpu = Static<typeof Gpu>
+
+/** The GPUs of a machine that its node doesn't use. */
+export const GpuRestriction = Type.Object({
+  /** The node's own variable; null where it is not set. */
+  cuda_visible_devices: Nullable(Type.String({ maxLength: 1_000 })),
+  /** Their indexes and names. */
+  left_out: Type.Array(Type.String({ maxLength: 300 }), { maxItems: 64 }),
+  /** The entries of the variable from the first on that names no GPU. */
+  ignored: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }),
+})
+export type GpuRestriction = Static<typeof GpuRestriction>
 
 const Measure = Type.Object({
   /** True when the limit is enforced on the node's child processes. */
@@ -53,6 +66,8 @@ export const NodeInventory = Type.Object({
   memory_mb: Megabytes,
   ram_mb: Megabytes,
   gpus: Type.Array(Gpu, { maxItems: 64 }),
+  /** Absent while the node uses every GPU of its machine, and on nodes of earlier versions. */
+  gpu_restriction: Type.Optional(GpuRestriction),
   profiles: Type.Array(Type.String(), { maxItems: 256 }),
   train_slots: Type.Integer({ minimum: 0, maximum: 10_000 }),
   /** By driver; absent on nodes of earlier versions. */

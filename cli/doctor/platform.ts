@@ -12,7 +12,9 @@ import {
   gateFaultInWords,
   gateTodo,
   GPU_TODO,
+  GPU_RESTRICTION_TODO,
   gpuFaultInWords,
+  gpuRestrictionInWords,
 } from '../node-faults.ts'
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
@@ -189,7 +191,8 @@ function inShort(faults: readonly string[]): string[] {
   return more > 0 ? [...shown, `and ${more} more`] : shown
 }
 
-function checkNodes(nodes: readonly NodeView[]): Check[] {
+/** Checks the nodes of a platform, as the platform knows them. */
+export function checkNodes(nodes: readonly NodeView[]): Check[] {
   if (nodes.length === 0)
     return [
       wrong(
@@ -204,7 +207,9 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
       ...node.models.flatMap(({ model_key, error }) => (error ? [`model ${model_key}: ${error}`] : [])),
       ...node.environments.flatMap(({ name, error }) => (error ? [`environment ${name}: ${error}`] : [])),
     ])
-    const message = `${node.status}, last seen ${node.last_seen_at}`
+    const { gpu_restriction } = node.inventory
+    const unused = gpu_restriction ? `; ${gpuRestrictionInWords(gpu_restriction)}` : ''
+    const message = `${node.status}, last seen ${node.last_seen_at}${unused}`
     if (node.status === 'offline')
       return wrong(about, message, `start its program again, or \`npx hearth nodes remove ${node.node_id}\``)
     if (node.gate_fault)
@@ -213,6 +218,7 @@ function checkNodes(nodes: readonly NodeView[]): Check[] {
     if (node.disk_fault)
       return wrong(about, `${message}, but ${diskFaultInWords(node.disk_fault)}`, DISK_TODO)
     if (node.status === 'draining') return warning(about, message, `npx hearth nodes resume ${node.node_id}`)
+    if (gpu_restriction?.ignored.length) return warning(about, message, GPU_RESTRICTION_TODO)
     return faults.length > 0
       ? warning(about, `${message}; ${faults.join('; ')}`, `npx hearth nodes show ${node.node_id}`)
       : ok(about, message)

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import type { GpuFault } from '../../schemas/node.ts'
 import { childEnv } from '../processes/confinement.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
+import { onlyGpus } from './nvidia.ts'
 
 const PROGRAM = fileURLToPath(new URL('cuda_probe.py', import.meta.url))
 /** Without its persistence mode the driver initialises each GPU of a large machine for seconds. */
@@ -16,6 +17,13 @@ type Outcome = { missing: string } | { code: number; name: string; devices: numb
 /** What processes of this node can do with its GPUs: a number of devices, or the reason why none. */
 export type CudaProbe = { devices: number } | Pick<GpuFault, 'code' | 'reason'>
 
+export interface CudaProbeOptions {
+  reads?: readonly string[]
+  timeoutMs?: number
+  /** The `device` of each GPU that the node uses; by default those that CUDA shows to the node. */
+  devices?: readonly string[]
+}
+
 /**
  * Initialises CUDA in a process that is confined as trainers and model servers are, and in a worker of that process.
  * `nvidia-smi` alone is no proof: it works where CUDA does not. Never throws.
@@ -23,14 +31,14 @@ export type CudaProbe = { devices: number } | Pick<GpuFault, 'code' | 'reason'>
 export async function probeCuda(
   driver: ProcessDriver,
   python: string,
-  { reads = [], timeoutMs = CUDA_PROBE_TIMEOUT_MS }: { reads?: readonly string[]; timeoutMs?: number } = {},
+  { reads = [], timeoutMs = CUDA_PROBE_TIMEOUT_MS, devices }: CudaProbeOptions = {},
 ): Promise<CudaProbe> {
   try {
     const probe = await driver.start({
       name: 'cuda-probe',
       command: python,
       args: ['-I', '-S', PROGRAM],
-      env: childEnv(),
+      env: childEnv(devices && onlyGpus(devices)),
       confinement: { reads, network: 'none', memoryMb: MEMORY_MB, hasGpu: true, oomScore: 500 },
     })
     let isLate = false

@@ -6,7 +6,7 @@ import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import type { Held } from '../processes/confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
 import { findXpus } from './intel.ts'
-import { findGpus } from './nvidia.ts'
+import { findGpus, gpusOfOneProgram } from './nvidia.ts'
 
 /** The version of the node runtime, which equals that of the platform it was released with. Gateways compare it. */
 export const RUNTIME_VERSION = VERSION
@@ -41,10 +41,10 @@ export function profileLack(
 
 /** Detects the hardware of this machine, once per start. */
 export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {
-  const [gpus, held] = await Promise.all([findGpus(), options.held()])
+  const [{ gpus, restriction }, held] = await Promise.all([findGpus(), options.held()])
   const isXpu = gpus.length === 0 && (await findXpus()).length > 0
   const hardware = gpus.length ? 'gpu' : isXpu ? 'xpu' : 'cpu'
-  const has = { gpus: gpus.length, hasContainers: options.hasContainers }
+  const has = { gpus: gpusOfOneProgram(gpus), hasContainers: options.hasContainers }
   const vramMb = gpus.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
   const ramMb = options.memoryMb || Math.floor((await availableRamMb()) / 2)
   return {
@@ -53,6 +53,7 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
     memory_mb: hardware === 'gpu' && !options.memoryMb ? vramMb : ramMb,
     ram_mb: Math.floor(totalmem() / MB),
     gpus,
+    ...(restriction && { gpu_restriction: restriction }),
     profiles: [
       ...options.profiles
         .filter((profile) => profileLack(profile, has) === undefined)

@@ -7,12 +7,15 @@ export class MemoryLedger {
   readonly totalMb: number
   /** The memory of each GPU in MB; empty where RAM is counted. */
   readonly gpus: readonly number[]
+  readonly #devices: readonly string[]
   readonly #pools: readonly number[]
   /** By holder, the MB reserved in each pool. */
   readonly #held = new Map<string, ReadonlyMap<number, number>>()
 
-  constructor(totalMb: number, gpus: readonly number[] = []) {
+  /** @param devices What CUDA_VISIBLE_DEVICES calls each GPU; by default its position. */
+  constructor(totalMb: number, gpus: readonly number[] = [], devices = gpus.map((_, gpu) => String(gpu))) {
     this.gpus = gpus
+    this.#devices = devices
     this.#pools = gpus.length > 0 ? gpus : [totalMb]
     this.totalMb = this.#pools.reduce((sum, mb) => sum + mb, 0)
   }
@@ -36,7 +39,12 @@ export class MemoryLedger {
     return this.#pools.map((_, pool) => held?.get(pool) ?? 0)
   }
 
-  /** Returns the indexes of the GPUs on which a holder has memory; none for one that reserved 0 MB. */
+  /** Returns what CUDA_VISIBLE_DEVICES calls the GPUs on which a holder has memory. */
+  devicesOf(holder: string): string[] {
+    return this.gpusOf(holder).map((gpu) => this.#devices[gpu] ?? String(gpu))
+  }
+
+  /** Returns the positions in `gpus` of the GPUs on which a holder has memory; none for one that reserved 0 MB. */
   gpusOf(holder: string): number[] {
     const held = [...(this.#held.get(holder) ?? [])]
     return this.gpus.length > 0 ? held.flatMap(([pool, mb]) => (mb > 0 ? [pool] : [])) : []

@@ -54,8 +54,8 @@ export interface ModelServerSpec {
   convertedDir?: string | undefined
   /** The expected RAM in MB, apart from the temporary folders of a container. */
   ramMb: number
-  /** The indexes of the GPUs with the model's reservation. */
-  gpus?: readonly number[]
+  /** The `device` of each GPU with the model's reservation. */
+  gpus?: readonly string[]
 }
 
 export interface Launched {

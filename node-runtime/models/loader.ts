@@ -69,8 +69,8 @@ export interface PrepareOptions {
 export interface StartOptions {
   /** The RAM limit of a container. */
   ramMb: number
-  /** The indexes of the GPUs that the server may use. */
-  gpus: readonly number[]
+  /** The `device` of each GPU that the server may use. */
+  gpus: readonly string[]
   stopping: AbortSignal
   /** Called when the server is up and its first inference begins. */
   onWarmUp: () => void

@@ -76,7 +76,8 @@ export async function compareLogits(
   const dir = join(tools.workDir, name)
   // The environment comes first: without it no model needs to be evicted.
   const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
-  const gpus = await tools.models.memoryAllocator.reserve(name, memoryMb)
+  await tools.models.memoryAllocator.reserve(name, memoryMb)
+  const gpus = tools.memory.devicesOf(name)
   try {
     await mkdir(dir, { recursive: true })
     // The tested model is linked like the others, because an evicted model may be removed from the disk

@@ -340,7 +340,7 @@ export class ModelManager implements AsyncDisposable {
     try {
       const server = await this.#loader.start(prepared, {
         ramMb: this.#options.meter.ramLimitMb(prepared.cached.spec, prepared.profile, model.memoryMb),
-        gpus: model.gpus,
+        gpus: this.#options.memory.devicesOf(model.modelKey),
         stopping: this.#stopping.signal,
         onPids: (pids) => model.sawPids(pids),
         onProgress: (percent) => (model.loadPercent = percent),

@@ -22,8 +22,8 @@ export interface ContainerSpec {
   temporaryMb?: number | undefined
   sharedMb?: number | undefined
   cpus: number
-  /** The indexes of its GPUs by the driver. */
-  gpus: readonly number[]
+  /** The `device` of each of its GPUs. */
+  gpus: readonly string[]
   /** True if it may reach other machines; otherwise it has only the loopback interface. */
   network: boolean
 }
@@ -82,7 +82,7 @@ export function containerOptions(
       NetworkMode: spec.network ? 'bridge' : 'none',
       RestartPolicy: { Name: 'no' },
       ...(spec.gpus.length > 0 && {
-        DeviceRequests: [{ Driver: 'nvidia', DeviceIDs: spec.gpus.map(String), Capabilities: [['gpu']] }],
+        DeviceRequests: [{ Driver: 'nvidia', DeviceIDs: [...spec.gpus], Capabilities: [['gpu']] }],
       }),
     },
   }

@@ -46,8 +46,8 @@ export interface TrainerStart {
   job: Omit<TrainerJob, 'memory_mb'>
   /** The trainer is ended when it uses more. */
   limitMb: number
-  /** The indexes of the GPUs with the run's reservation. */
-  gpus: readonly number[]
+  /** The `device` of each GPU with the run's reservation. */
+  gpus: readonly string[]
 }
 
 /** Writes the job file and starts the trainer in its own process group. */

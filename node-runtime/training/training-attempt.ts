@@ -10,6 +10,7 @@ import type { JobClaim, RoomWait } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { GpuHealth } from '../hardware/gpu-health.ts'
+import { gpusOfOneProgram } from '../hardware/nvidia.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
@@ -46,7 +47,10 @@ const CACHED_DATASETS = 8
 /** Trains one claimed job to its end. */
 export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): Promise<void> {
   const { specification } = options.claim
-  const processes = trainingProcesses(specification, tools.memory.gpus)
+  const processes = Math.min(
+    trainingProcesses(specification, tools.memory.gpus),
+    Math.max(1, gpusOfOneProgram(tools.inventory.gpus)),
+  )
   const memoryMb = specification.memory_mb * processes
   const gpus = usesGpus(specification) ? { gpuCount: processes } : {}
   return underLease(tools, { ...options, memoryMb, ...gpus }, (place) =>
@@ -84,7 +88,7 @@ async function attempt(
     spec.base && fetchBase(tools, spec.base, { dir, signal: stop, tell: (line) => report.log(line) }),
   ])
   const room = { signal: stop, onWait: (kind: RoomWait | null) => lease.waitFor(kind) }
-  const gpus = tools.memory.gpusOf(claim.job_id)
+  const gpus = tools.memory.devicesOf(claim.job_id)
   const { files, result } = await supervise({
     room,
     driver: tools.driver,

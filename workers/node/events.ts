@@ -25,6 +25,11 @@ export const emit = defineEvents({
     gaps: 'string[]',
   }),
   'node.profiles_lacking': info('this node cannot run some profiles', { lacks: 'string[]' }),
+  'node.gpus_left_out': warn('this node does not use some GPUs of its machine', {
+    cuda_visible_devices: 'string?',
+    left_out: 'string[]',
+    ignored: 'string[]',
+  }),
   'node.xpus_unused': warn(
     'this node has Intel XPUs, which no environment can use: models and runs take its processors',
     {},

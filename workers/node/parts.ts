@@ -14,7 +14,7 @@ import { probeCuda } from '../../node-runtime/hardware/cuda-probe.ts'
 import { DiskHealth } from '../../node-runtime/hardware/disk-health.ts'
 import { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
 import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
-import { gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
+import { devicesOf, gpuBudgets, gpusOfOneProgram } from '../../node-runtime/hardware/nvidia.ts'
 import { Links } from '../../node-runtime/link/links.ts'
 import { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
 import { MeasuredMemory } from '../../node-runtime/memory/measured.ts'
@@ -137,6 +137,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   const gaps = gapsOf(inventory.isolation ?? {})
   if (gaps.length > 0) emit(log, 'node.isolation_incomplete', { gaps })
+  if (inventory.gpu_restriction) emit(log, 'node.gpus_left_out', inventory.gpu_restriction)
   logMissingProfiles(catalog, inventory, { hasContainers: containers !== undefined, log })
   const identity = await joinPool(config, inventory)
   const environments = new Environments({
@@ -151,7 +152,12 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   await environments.init()
   const pythonOf = environments.python.bind(environments)
   const work = new WorkRegistry()
-  const memory = new MemoryLedger(inventory.memory_mb, gpuBudgets(inventory.gpus, inventory.memory_mb))
+  const devices = devicesOf(inventory.gpus)
+  const memory = new MemoryLedger(
+    inventory.memory_mb,
+    gpuBudgets(inventory.gpus, inventory.memory_mb),
+    devices,
+  )
   const spool = new Spool({ dir: join(dir, 'spool') })
   const control = new ControlClient({
     identity,
@@ -167,7 +173,8 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const weights = new WeightsCache({ dir: weightsDir, quotaMb })
   const pins = new Pins(config.HEARTH_NODE_PINNED)
   const gpuHealth = new GpuHealth({
-    probe: inventory.gpus.length > 0 ? async () => probeCuda(driver, await launcherPython()) : undefined,
+    probe:
+      devices.length > 0 ? async () => probeCuda(driver, await launcherPython(), { devices }) : undefined,
     log,
     onChange: () => links.reportNow(),
   })
@@ -293,7 +300,7 @@ function logMissingProfiles(
   { hardware, gpus }: NodeInventory,
   { hasContainers, log }: { hasContainers: boolean; log: Logger },
 ): void {
-  const has = { gpus: gpus.length, hasContainers }
+  const has = { gpus: gpusOfOneProgram(gpus), hasContainers }
   const lacks = profiles.flatMap((profile) => {
     const lack = profileLack(profile, has)
     return lack === undefined ? [] : [`${profile.profile_id} needs ${lack}`]

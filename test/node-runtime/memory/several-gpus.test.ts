@@ -18,7 +18,7 @@ function twoGpus(): Disposable {
   const path = process.env.PATH
   const script = `#!/bin/sh
 case "$1" in
-  --query-gpu*) printf 'NVIDIA T, 12288\\nNVIDIA T, 12288\\n' ;;
+  --query-gpu*) printf 'NVIDIA T, 12288, GPU-aa\\nNVIDIA T, 12288, GPU-bb\\n' ;;
 esac`
   writeFileSync(join(folder.path, 'nvidia-smi'), script, { mode: 0o755 })
   process.env.PATH = `${folder.path}:${path}`
@@ -61,7 +61,7 @@ describe('a node with several GPUs', function () {
         .filter(({ name }) => name.startsWith('model-'))
         .map(async (one) => visibleTo((await one.pid()) ?? 0)),
     )
-    assert.deepEqual(new Set(seen), new Set(['0', '1']))
+    assert.deepEqual(new Set(seen), new Set(['GPU-aa', 'GPU-bb']))
     await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
 
     await models.load(third)
@@ -127,16 +127,16 @@ describe('a node with several GPUs', function () {
     ledger.reserve('plain', 0, [1])
     ledger.reserve('tuning', 60, [1])
     const profile = loadCatalog().profile('llm-transformers')!
-    const envOf = (one: RuntimeProfile, gpus: number[]) =>
+    const envOf = (one: RuntimeProfile, gpus: string[]) =>
       processCommand({ profile: one, python: 'python3', modelDir: '/m', gpus }).env
     const conversion = commandOf({ profile, template: ['{python}'], python: 'python3', values: {} })
 
     assert.deepEqual([ledger.gpusOf('plain'), ledger.gpusOf('tuning')], [[], [1]])
     assert.deepEqual(onlyGpus([]), { CUDA_VISIBLE_DEVICES: '' })
-    assert.equal(envOf({ ...profile, vram_mb: 0 }, [0])['CUDA_VISIBLE_DEVICES'], '')
-    assert.equal(envOf({ ...profile, vram_mb: 0 }, [0])['HEARTH_DEVICE'], undefined)
-    assert.equal(envOf(profile, [1])['CUDA_VISIBLE_DEVICES'], '1')
-    assert.equal(envOf(profile, [1])['HEARTH_DEVICE'], 'cuda')
+    assert.equal(envOf({ ...profile, vram_mb: 0 }, ['0'])['CUDA_VISIBLE_DEVICES'], '')
+    assert.equal(envOf({ ...profile, vram_mb: 0 }, ['0'])['HEARTH_DEVICE'], undefined)
+    assert.equal(envOf(profile, ['1'])['CUDA_VISIBLE_DEVICES'], '1')
+    assert.equal(envOf(profile, ['1'])['HEARTH_DEVICE'], 'cuda')
     assert.equal(conversion.env['CUDA_VISIBLE_DEVICES'], '')
     for (const id of ['specialist-whisper', 'specialist-onnx', 'llm-llamacpp', 'tabular'])
       assert.equal(loadCatalog().profile(id)?.vram_mb, 0, id)

@@ -84,7 +84,7 @@ describe('a language model on vLLM', () => {
   }
   const specOf = (profile: RuntimeProfile, modelType = 'llama') => {
     writeFileSync(join(folder.path, 'config.json'), JSON.stringify({ model_type: modelType }))
-    return { name: 'model-a', profile, python: undefined, modelDir: folder.path, ramMb: 20_000, gpus: [0] }
+    return { name: 'model-a', profile, python: undefined, modelDir: folder.path, ramMb: 20_000, gpus: ['0'] }
   }
   /** Returns the container that the engine is asked to create. */
   async function created(profile: RuntimeProfile, modelType?: string) {
@@ -147,9 +147,9 @@ describe('a language model on vLLM', () => {
 
   it('that several GPUs share is told how many, and sees those alone', async () => {
     const split = { ...profileOf('llm-vllm'), tensor_parallel: 2 }
-    await assert.rejects(launch(drivers, { ...specOf(split), gpus: [1, 3] }), /noted/)
+    await assert.rejects(launch(drivers, { ...specOf(split), gpus: ['1', '3'] }), /noted/)
     const { Cmd, HostConfig } = engine.created.at(-1) ?? {}
-    const command = processCommand({ ...specOf({ ...split, driver: 'process' }), gpus: [1, 3] })
+    const command = processCommand({ ...specOf({ ...split, driver: 'process' }), gpus: ['1', '3'] })
 
     assert.equal(Cmd?.[Cmd.indexOf('--tensor-parallel-size') + 1], '2')
     assert.deepEqual(HostConfig?.DeviceRequests?.[0]?.DeviceIDs, ['1', '3'])
