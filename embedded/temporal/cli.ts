@@ -61,10 +61,22 @@ async function usableOnPath(say: Say): Promise<string | undefined> {
 }
 
 /** Returns whether the output of `temporal --version` names a recent enough server. */
-export function isRecent(output: string): boolean {
-  const [, major, minor] = /\(Server (\d+)\.(\d+)/.exec(output) ?? []
-  if (major === undefined || minor === undefined) return false
-  return Number(major) > MIN_SERVER[0] || (Number(major) === MIN_SERVER[0] && Number(minor) >= MIN_SERVER[1])
+export const isRecent = (output: string): boolean => {
+  const server = serverOf(output)
+  return server !== undefined && compareVersions(server, MIN_SERVER) >= 0
+}
+
+/** Returns the version of the server, such as [1, 32, 0], in the output of `temporal --version`. */
+export const serverOf = (output: string): number[] | undefined =>
+  /\(Server (\d+(?:\.\d+)+)/.exec(output)?.[1]?.split('.').map(Number)
+
+/** Returns a negative number when the first version is older, 0 when it is the same, else a positive one. */
+export function compareVersions(a: readonly number[], b: readonly number[]): number {
+  for (let at = 0; at < Math.max(a.length, b.length); at++) {
+    const difference = (a[at] ?? 0) - (b[at] ?? 0)
+    if (difference !== 0) return difference
+  }
+  return 0
 }
 
 /** Uses the SDK's own download, which only happens when the SDK starts a server. */

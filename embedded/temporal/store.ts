@@ -1,9 +1,11 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { freePorts } from '../../platform/free-ports.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { StartError } from '../options.ts'
 import type { Child, ChildSpec } from '../processes/child.ts'
+import { compareVersions, serverOf } from './cli.ts'
 import { localPlace, schemaChild, temporalReady } from './server.ts'
 
 /** What Hearth knows of a store; it is written next to it. */
@@ -35,7 +37,7 @@ export interface UpgradeOptions {
  * missing file and never migrates an existing one: server 1.32 on a file of 1.29 then fails to create schedules. So a
  * file of another version is copied, row by row, into the schema of this server.
  * Safe to repeat: the file is replaced by one rename, after the copy is complete. Throws a `StartError` when the copy
- * fails, or the signal's reason, and leaves the file as it was.
+ * fails or when a newer server wrote the file, or the signal's reason, and leaves the file as it was.
  */
 export async function upgradeStore(cli: string, file: string, options: UpgradeOptions): Promise<StoreState> {
   const marker = `${file}.server`
@@ -49,12 +51,25 @@ export async function upgradeStore(cli: string, file: string, options: UpgradeOp
   if (existsSync(file)) {
     const last = readState(marker)
     if (last?.version === version) return last
+    if (last) refuseOlder(last.version, version, file)
     say(`Temporal: preparing the data of ${last?.version ?? 'an older version'} for ${version}`)
     await rebuild(cli, file, options)
     state = { version, partitions: last?.partitions ?? OLD_PARTITIONS }
   }
   writeFileSync(marker, `${JSON.stringify(state)}\n`)
   return state
+}
+
+/** A newer server may keep state in tables and columns that an older schema lacks, and a copy would drop it. */
+function refuseOlder(last: string, now: string, file: string): void {
+  const [wrote, runs] = [serverOf(last), serverOf(now)]
+  if (!wrote || !runs || compareVersions(runs, wrote) >= 0) return
+  throw new StartError(
+    `A newer Temporal server wrote ${file} (${last}) than the one that would read it now (${now}). The file is unchanged. ` +
+      'Put the newer `temporal` on PATH, or start the version of Hearth that ran last. ' +
+      'To start with this server, restore a backup of the data directory from before the upgrade, or move that file ' +
+      `and ${basename(file)}.server away: runs, calls and cohorts that are under way are then lost.`,
+  )
 }
 
 function readState(marker: string): StoreState | undefined {

@@ -80,6 +80,38 @@ describe('the store of the embedded Temporal server', () => {
     assert.ok(!existsSync(`${file}.next`) && !existsSync(`${file}.server`))
   })
 
+  it('is refused, and unchanged, when a newer server wrote it', async () => {
+    const own = 'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)'
+    const program = join(folder, 'temporal')
+    writeFileSync(program, `#!/bin/sh\necho '${own}'\n`, { mode: 0o755 })
+    const upgradeBy = () =>
+      upgradeStore(program, file, { say: () => {}, start: () => assert.fail('a server was started') })
+    for (const newer of [
+      'temporal version 1.9.0 (Server 1.32.1, UI 2.54.1)',
+      'temporal version 1.11.0 (Server 1.40.0-rc.1, UI 2.60.0)',
+      'temporal version 0.0.0-DEV (Server 2.0.0, UI 3.0.0)',
+    ]) {
+      writeFileSync(file, 'rows of a newer server')
+      const marker = JSON.stringify({ version: newer, partitions: 1 })
+      writeFileSync(`${file}.server`, marker)
+
+      await assert.rejects(upgradeBy(), (err: Error) => {
+        assert.ok(err.message.includes(newer) && err.message.includes(own), err.message)
+        assert.match(
+          err.message,
+          /Put the newer `temporal` on PATH, .* move that file and temporal\.db\.server away/,
+        )
+        return true
+      })
+      assert.equal(readFileSync(file, 'utf8'), 'rows of a newer server')
+      assert.equal(readFileSync(`${file}.server`, 'utf8'), marker)
+    }
+    for (const older of ['temporal version 1.9.1 (Server 1.29.1, UI 1.0.0)', 'temporal version 2.0.0']) {
+      writeFileSync(`${file}.server`, JSON.stringify({ version: older, partitions: 1 }))
+      await assert.rejects(upgradeBy(), /a server was started/)
+    }
+  })
+
   for (const signal of ['SIGTERM', 'SIGKILL'] as const)
     it(`is unchanged, with no process on it, when ${signal} ends the supervisor during the upgrade`, async () => {
       using data = dataDirectory()
