@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import {
   type Adapter,
+  MAX_TUNING_DEVIATION,
   type Tuning,
   tuningMemoryMb,
   type TuningShape,
@@ -34,9 +35,6 @@ const SHAPE: TuningShape = isReal
   : { parameters: 1e5, layers: 1, hidden: 32, intermediate: 64, vocabulary: 512 }
 const LENGTH = isReal ? 2_048 : 128
 const MICRO_BATCH = isReal ? 4 : 1
-/** A reservation below the peak lets models meet out-of-memory; one far above it wastes the GPU. */
-const MIN_RATIO = 0.95
-const MAX_RATIO = 1.5
 
 const catalog = loadCatalog()
 const profile = catalog.profile('llm-transformers')
@@ -188,9 +186,9 @@ async function checkTuning(
   }
   const reservedMb = tuningMemoryMb(tuning)
   const peakMb = Number(peak.replaceAll(',', ''))
-  const ratio = reservedMb / peakMb
-  const detail = `${reservedMb} MB reserved, ${peakMb} MB at the peak, ratio ${ratio.toFixed(2)}`
-  check(`reservation of ${adapter}`, ratio >= MIN_RATIO && ratio <= MAX_RATIO, detail)
+  const deviation = reservedMb / peakMb - 1
+  const detail = `${reservedMb} MB reserved, ${peakMb} MB at the peak, ${(100 * deviation).toFixed(0)} % from it`
+  check(`reservation of ${adapter}`, Math.abs(deviation) <= MAX_TUNING_DEVIATION, detail)
 }
 
 try {

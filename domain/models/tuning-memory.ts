@@ -1,5 +1,11 @@
 const MB = 1024 * 1024
 
+/**
+ * The share of a measured peak by which an estimate may be off: one far below it lets models run out of memory, and one
+ * far above it wastes the GPU.
+ */
+export const MAX_TUNING_DEVIATION = 0.25
+
 /** The training method of a language model: LoRA layers on a base in 4 bits or bf16, or a full fine-tune in float32. */
 export type Adapter = 'qlora' | 'lora' | 'none'
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import {
+  MAX_TUNING_DEVIATION,
   type Tuning,
   tuningMemoryMb,
   tuningWeightsMb,
@@ -32,7 +33,10 @@ describe('the memory of a tuning run', () => {
   const weights = (change: Partial<Tuning>) =>
     tuningWeightsMb({ ...MEASURED, shape: typicalShape(7e9), isOptimizer8Bit: false, ...change }) / GB
   const near = (estimate: number, measured: number) =>
-    assert.ok(Math.abs(estimate / measured - 1) < 0.25, `${estimate} MB, measured ${measured} MB`)
+    assert.ok(
+      Math.abs(estimate / measured - 1) <= MAX_TUNING_DEVIATION,
+      `${estimate} MB, measured ${measured} MB`,
+    )
 
   it('is near the measured peaks, with and without checkpointing', () => {
     near(mb({}), 15_288)
