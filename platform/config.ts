@@ -124,8 +124,8 @@ export const SETTINGS = {
   ),
   HEARTH_ACCOUNT_STORAGE_GB: setting(
     'integer',
-    '100',
-    'Gigabytes (of 10^9 bytes) that an account may store in the object store, uploads in progress included; 0 is no limit. Results of admitted work are stored in any case and count. `hearth quotas set --storage` sets it for one account.',
+    undefined,
+    'Gigabytes (of 10^9 bytes) that an account may store in the object store, uploads in progress included; 0 is no limit. Absent it is 100, but at most half of the disk of HEARTH_OBJECT_DIR. Results of admitted work are stored in any case and count. `hearth quotas set --storage` sets it for one account.',
   ),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(

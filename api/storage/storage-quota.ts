@@ -1,3 +1,4 @@
+import { statfsSync } from 'node:fs'
 import type { Transaction } from 'kysely'
 import * as storageRepository from '../../db/repositories/platform/storage.ts'
 import type { StorageUse } from '../../db/repositories/platform/storage.ts'
@@ -6,11 +7,33 @@ import { ApiError, temporaryError } from '../../domain/errors.ts'
 import type { Config } from '../../platform/config.ts'
 
 const GB = 1e9
+const DEFAULT_QUOTA_BYTES = 100 * GB
+/** One account may not fill a small disk. */
+const MAX_DISK_SHARE = 1 / 2
 const RETRY_AFTER_S = 60
 
-/** Returns the limit of accounts without their own, in bytes; 0 is no limit. */
-export const defaultQuotaBytes = (config: Pick<Config, 'HEARTH_ACCOUNT_STORAGE_GB'>): number =>
-  config.HEARTH_ACCOUNT_STORAGE_GB * GB
+type QuotaSettings = Pick<Config, 'HEARTH_ACCOUNT_STORAGE_GB' | 'HEARTH_OBJECT_DIR' | 'S3_BUCKET'>
+
+/**
+ * Returns the limit of accounts without their own, in bytes; 0 is no limit. Without the setting it follows the disk of a
+ * local object store; what an operator sets holds on any disk.
+ */
+export function defaultQuotaBytes(config: QuotaSettings): number {
+  const { HEARTH_ACCOUNT_STORAGE_GB: gb, HEARTH_OBJECT_DIR, S3_BUCKET } = config
+  if (gb !== undefined) return gb * GB
+  if (S3_BUCKET) return DEFAULT_QUOTA_BYTES
+  return Math.min(DEFAULT_QUOTA_BYTES, Math.floor(diskBytes(HEARTH_OBJECT_DIR) * MAX_DISK_SHARE))
+}
+
+/** Returns the size of a folder's disk; Infinity while the folder is missing, and where the file system reports none. */
+function diskBytes(folder: string): number {
+  try {
+    const { blocks, bsize } = statfsSync(folder)
+    return blocks * bsize || Number.POSITIVE_INFINITY
+  } catch {
+    return Number.POSITIVE_INFINITY
+  }
+}
 
 /** The bytes that an upload adds, less what the account's use already counts for it. */
 export interface NewBytes {

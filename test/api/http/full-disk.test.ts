@@ -58,7 +58,9 @@ describe('a full object store', function () {
     const mounted = mountSmallDisk(32)
     if ('missing' in mounted) return skipBecause(this, mounted.missing)
     disk = mounted
-    api = await startApi({ env: { HEARTH_OBJECT_DIR: join(disk.path, 'objects') } })
+    api = await startApi({
+      env: { HEARTH_OBJECT_DIR: join(disk.path, 'objects'), HEARTH_ACCOUNT_STORAGE_GB: '0' },
+    })
     ;({ key, accountId } = await api.account())
     endpointId = (await buildEndpoint(api.database.db, accountId)).id
   })
@@ -112,7 +114,7 @@ describe('a full object store', function () {
     const url = await signedUrl()
     for (const left of [0, 16]) {
       disk.fill(left)
-      const env = { HEARTH_OBJECT_DIR: join(disk.path, 'objects') }
+      const env = { HEARTH_OBJECT_DIR: join(disk.path, 'objects'), HEARTH_ACCOUNT_STORAGE_GB: '0' }
       await using other = await startApi({ env, database: api.database })
 
       assert.equal((await health(other)).storage.objects, 'full')
@@ -139,7 +141,10 @@ describe('a full object store', function () {
   })
 
   it('delays the reading of a dataset, which says so and ends well once there is room', async () => {
-    await using on = await DatasetApi.start({ HEARTH_OBJECT_DIR: join(disk.path, 'datasets') })
+    await using on = await DatasetApi.start({
+      HEARTH_OBJECT_DIR: join(disk.path, 'datasets'),
+      HEARTH_ACCOUNT_STORAGE_GB: '0',
+    })
     await on.stopWorker()
     const id = await on.create()
     const uploadId = await on.send(id, CSV)

@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { existsSync, statfsSync } from 'node:fs'
 import { request } from 'node:http'
+import { join } from 'node:path'
 import { sql } from 'kysely'
+import { defaultQuotaBytes } from '../../../api/storage/storage-quota.ts'
 import * as ingestRepository from '../../../db/repositories/datasets/ingests.ts'
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import { newId } from '../../../domain/ids.ts'
+import { type Config, readConfig } from '../../../platform/config.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { callOf, formOf, uploadInput } from '../../support/builders/forms.ts'
 import {
@@ -119,7 +123,7 @@ describe('the storage quota of an account', function () {
   this.timeout(60_000)
   let api: TestApi
   before(async () => {
-    api = await startApi()
+    api = await startApi({ env: { HEARTH_ACCOUNT_STORAGE_GB: '100' } })
   })
   after(() => api[Symbol.asyncDispose]())
 
@@ -326,6 +330,27 @@ describe('the storage quota of an account', function () {
     assert.deepEqual(await theirs.use(), { limit: 100e9, stored: 0, underWay: 0 })
     assert.equal((await theirs.init(await theirs.create(), QUOTA)).status, 201)
     assert.equal((await theirs.init(await theirs.create(), 100e9)).status, 429)
+  })
+
+  it('is at most half of the disk by default, and what the operator sets on any disk', () => {
+    const on = (folder: string, more: Partial<Config> = {}) =>
+      defaultQuotaBytes({ ...readConfig({ HEARTH_OBJECT_DIR: folder }), ...more })
+    const sizeOf = (folder: string) => {
+      const { blocks, bsize } = statfsSync(folder)
+      return blocks * bsize
+    }
+    const small = ['/dev/shm', '/dev', '/run'].find((folder) => {
+      const size = existsSync(folder) ? sizeOf(folder) : 0
+      return size > 0 && size < 200e9
+    })
+    assert.ok(small, 'this machine has no small file system')
+
+    assert.equal(on(small), Math.floor(sizeOf(small) / 2))
+    assert.equal(on(small, { HEARTH_ACCOUNT_STORAGE_GB: 300 }), 300e9)
+    assert.equal(on(small, { HEARTH_ACCOUNT_STORAGE_GB: 0 }), 0)
+    assert.equal(on(small, { S3_BUCKET: 'files' }), 100e9)
+    assert.equal(on('/proc'), 100e9, 'a file system without a size')
+    assert.equal(on(join(small, 'missing')), 100e9)
   })
 
   it('counts results, which are always stored, and then refuses uploads', async () => {

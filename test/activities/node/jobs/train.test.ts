@@ -23,7 +23,11 @@ describe('training on a node', function () {
   after(() => {
     if (!('missing' in disk)) disk[Symbol.dispose]()
   })
-  const jobs = jobSuite(() => ('missing' in disk ? {} : { HEARTH_OBJECT_DIR: join(disk.path, 'objects') }))
+  const jobs = jobSuite(() =>
+    'missing' in disk
+      ? {}
+      : { HEARTH_OBJECT_DIR: join(disk.path, 'objects'), HEARTH_ACCOUNT_STORAGE_GB: '0' },
+  )
   const { get, types, startNode } = jobs
   const start = async (hyperparameters: object, body: object = {}, rows = 2_000) =>
     createRun(jobs.world.api, jobs.key, {
