@@ -100,12 +100,13 @@ def _train(job: Job, stop: StopSignal) -> None:
 def _train_on_table(job: Job, trainer: ModuleType, stop: StopSignal) -> None:
     from .artifact import write_artifacts
     from .run import Run
-    from .tables import read_table
+    from .tables import Codes, read_table
 
     log(f"Reading the dataset ({job.format}).")
-    table = read_table(job)
+    codes: Codes = {}
+    table = read_table(job, codes if getattr(trainer, "LEARNS_CLASSES", False) else None)
     log(f"The dataset has {table.num_rows:,} rows and {table.num_columns} columns.")
-    run = Run(job, table, EpochLoop(job, stop))
+    run = Run(job, table, EpochLoop(job, stop), codes)
     outcome = trainer.train(run)
     write_artifacts(job.output_dir, outcome)
     report_result(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import lightgbm as lgb
@@ -13,7 +14,9 @@ from .fitting import plain_rows
 from .labels import class_metrics, class_weights, present, read_labels, split_by_class
 from .run import Outcome, Run
 from .schemas import class_schema, columns_schema, predictions_schema
-from .tabular import EXAMPLES, prepare, target_column
+from .tabular import EXAMPLES, prepare, target_column, with_written_classes
+
+LEARNS_CLASSES = True
 
 
 def train(run: Run) -> Outcome:
@@ -21,6 +24,8 @@ def train(run: Run) -> Outcome:
     job = run.job
     target = target_column(run.table, job.param("target_column"))
     base = read_base(run, "classification")
+    has_numbers = base is not None and not any(isinstance(one, str) for one in base.classes)
+    run = replace(run, table=with_written_classes(run, target, are_numbers=has_numbers))
     data = prepare(run, target, base)
     labels = read_labels(data.table.column(target), target)
     check_classes(base, labels.classes, target)

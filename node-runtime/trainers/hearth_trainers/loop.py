@@ -54,6 +54,10 @@ class EpochLoop:
         self._save_took = 0.0
         self._reported_at = 0.0
 
+    def require(self, rule: str) -> None:
+        """Has the run resume only from checkpoints of runs that required the same."""
+        self._digest = f"{self._digest} {rule}"
+
     def restore(self) -> dict[str, bytes] | None:
         """Returns the learner's state to resume from, or None."""
         path = self._job.resume_from

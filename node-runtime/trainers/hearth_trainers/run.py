@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from .job import Job
 from .loop import EpochLoop
+from .tables import Codes
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Run:
     job: Job
     table: pa.Table
     loop: EpochLoop
+    # The texts of columns whose numbers have leading zeros, for trainers that set `LEARNS_CLASSES`.
+    codes: Codes = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

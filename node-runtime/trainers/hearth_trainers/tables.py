@@ -23,13 +23,22 @@ from .wording import counted
 
 _BLOCK = 8 << 20
 Reader = Callable[[Path, Budget], pa.Table]
+# Columns of whole numbers some of which are written with leading zeros, as texts.
+Codes = dict[str, pa.ChunkedArray]
 
 
-def read_table(job: Job) -> pa.Table:
+def read_table(job: Job, codes: Codes | None = None) -> pa.Table:
     """Reads the dataset as a table. Column types are number, boolean, timestamp,
-    string, or something nested."""
+    string, or something nested. `codes` receives the texts of CSV columns whose whole numbers have leading zeros; without
+    it a warning names those that become one number."""
+    files: list[Codes] = []
+
+    def read_csv(path: Path, budget: Budget) -> pa.Table:
+        files.append({})
+        return _read_csv(path, budget, files[-1])
+
     readers: dict[str, Reader] = {
-        "csv": _read_csv,
+        "csv": read_csv,
         "jsonl": _read_jsonl,
         "parquet": read_parquet,
         "hf_dataset": read_hf_dataset,
@@ -46,7 +55,29 @@ def read_table(job: Job) -> pa.Table:
     if table.num_columns == 0 or table.num_rows == 0:
         raise JobError("The dataset has no rows.", code="too_few_rows")
     _refuse_duplicates(table.column_names)
-    return pa.table({name: _plain(name, table.column(name)) for name in table.column_names})
+    table = pa.table({name: _plain(name, table.column(name)) for name in table.column_names})
+    for name in dict.fromkeys(name for file in files for name in file):
+        if not pa.types.is_integer(table.column(name).type):
+            continue
+        texts = _joined_codes(name, tables, files)
+        if codes is None:
+            report_merged_codes(name, texts)
+        else:
+            codes[name] = texts
+    return table
+
+
+def _joined_codes(name: str, tables: list[pa.Table], files: list[Codes]) -> pa.ChunkedArray:
+    """Returns a column of several files as texts; one without leading zeros is written as its numbers are."""
+    chunks: list[pa.Array] = []
+    for table, codes in zip(tables, files, strict=True):
+        if name in codes:
+            chunks += codes[name].chunks
+        elif name in table.column_names:
+            chunks += pc.cast(table.column(name), pa.string()).chunks
+        else:
+            chunks.append(pa.nulls(table.num_rows, pa.string()))
+    return pa.chunked_array(chunks, pa.string())
 
 
 def _refuse_duplicates(names: list[str]) -> None:
@@ -57,7 +88,7 @@ def _refuse_duplicates(names: list[str]) -> None:
         seen.add(name)
 
 
-def _read_csv(path: Path, budget: Budget) -> pa.Table:
+def _read_csv(path: Path, budget: Budget, codes: Codes) -> pa.Table:
     # Everything is read as text first, because types guessed from the first block would
     # fail on a late exception.
     layout = layout_of(path)
@@ -79,11 +110,12 @@ def _read_csv(path: Path, budget: Budget) -> pa.Table:
     without_name = {name for name, written in zip(names, header) if not written}
     empty = {name for name in without_name if table.column(name).null_count == table.num_rows}
     points = point_meaning(table.columns, layout.delimiter)
-    return pa.table({name: _typed(name, table.column(name), points) for name in names if name not in empty})
+    return pa.table({name: _typed(name, table.column(name), points, codes) for name in names if name not in empty})
 
 
-def _typed(name: str, column: pa.ChunkedArray, points: str | None) -> pa.ChunkedArray:
-    """Converts a text column to the narrowest type that all its values fit."""
+def _typed(name: str, column: pa.ChunkedArray, points: str | None, codes: Codes) -> pa.ChunkedArray:
+    """Converts a text column to the narrowest type that all its values fit; `codes` receives its texts where leading
+    zeros get lost."""
     column = _without_errors(name, column)
     texts = without_marks(column)
     if texts.null_count == len(column):
@@ -91,8 +123,8 @@ def _typed(name: str, column: pa.ChunkedArray, points: str | None) -> pa.Chunked
     numbers = read_numbers(column, points)
     if numbers is not None:
         report_numbers(name, column, numbers)
-        if numbers.how is None and pa.types.is_integer(numbers.column.type):
-            _report_merged_codes(name, texts)
+        if numbers.how is None and pc.any(pc.match_substring_regex(texts, r"^[+-]?0\d+$")).as_py():
+            codes[name] = texts
         return numbers.column
     lowered = pc.utf8_lower(texts)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
@@ -131,10 +163,8 @@ def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None
     )
 
 
-def _report_merged_codes(name: str, texts: pa.ChunkedArray) -> None:
+def report_merged_codes(name: str, texts: pa.ChunkedArray) -> None:
     """Warns about whole numbers that differ only in leading zeros, because codes become one value by that."""
-    if not pc.any(pc.match_substring_regex(texts, r"^[+-]?0\d+$")).as_py():
-        return
     spellings: dict[int, str] = {}
     for text in pc.unique(texts.drop_null()).to_pylist():
         other = spellings.setdefault(int(text), text)

@@ -13,8 +13,9 @@ from .errors import JobError, no_such_column, without_values
 from .features import Feature
 from .fitting import categorical_positions, encode_table, fit_features, read_number_texts
 from .left_out import all_but, tell_left_out
-from .protocol import warn_about_data
+from .protocol import log, warn_about_data
 from .run import Run
+from .tables import report_merged_codes
 from .wording import counted
 
 FEWEST_ROWS = 10
@@ -43,6 +44,22 @@ def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target
             raise no_such_column(named, names, "target_column")
         return named
     return next((name for name in usual if name in names), names[-1])
+
+
+def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) -> pa.Table:
+    """Returns the table of `run` with the classes in `target` as they were written where some have leading zeros: `07` and
+    `7` are different codes. `are_numbers` says that a base model learnt them as numbers."""
+    written = None if are_numbers else run.codes.pop(target, None)
+    for name, texts in run.codes.items():
+        report_merged_codes(name, texts)
+    # Another copy of these columns isn't needed during the training.
+    run.codes.clear()
+    if written is None:
+        return run.table
+    log(f"Some classes in '{target}' have leading zeros, so all are learnt as texts.")
+    # Checkpoints of earlier versions have these classes as numbers, in another order.
+    run.loop.require("classes as written")
+    return run.table.set_column(run.table.column_names.index(target), target, written)
 
 
 def rows_with(table: pa.Table, column: str) -> pa.Table:

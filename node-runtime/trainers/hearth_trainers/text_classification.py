@@ -21,9 +21,10 @@ from .labels import Labels, class_metrics, class_weights, present, read_labels, 
 from .left_out import all_but, tell_left_out
 from .run import Outcome, Run
 from .schemas import class_schema, example_text, instances_schema, predictions_schema, with_text_input, with_text_output
-from .tabular import EXAMPLES, rows_with, target_column
+from .tabular import EXAMPLES, rows_with, target_column, with_written_classes
 from .words import words_of
 
+LEARNS_CLASSES = True
 _STATE = "state.npz"
 
 
@@ -37,7 +38,7 @@ def train(run: Run) -> Outcome:
     target = target_column(others, job.param("target_column"), ("label", "target"))
     left_out = all_but(run.table.column_names, [column, target], f"the model learns from '{column}' alone")
     told = tell_left_out(left_out)
-    table = rows_with(rows_with(run.table, target), column)
+    table = rows_with(rows_with(with_written_classes(run, target), target), column)
     texts = table.column(column).to_pylist()
     labels = read_labels(table.column(target), target)
     learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { houses, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
@@ -112,5 +112,53 @@ describe('training on from an earlier model', () => {
       [64, 'base_mismatch', 'town'],
     )
     assert.match(differing.error?.message ?? '', /'size' is a category here; the base learnt from a number/)
+  })
+
+  it('learns classes with leading zeros as they are written, and as numbers on a base that has numbers', async () => {
+    const labelled = (labels: string[]) =>
+      writeFile(
+        join(folder.path, `${labels.join('-')}.csv`),
+        [
+          'size,kind,label',
+          ...Array.from({ length: 60 }, (_, i) => `${i % 3},big ${i % 3},${labels[i % 3]}`),
+        ].join('\n'),
+      )
+    await Promise.all([labelled(['12', '007', '7']), labelled(['12', '7', '7'])])
+    const classify = (name: string, file: string, more: Partial<TrainerJob> = {}) =>
+      runTrainer(
+        job(name, join(folder.path, file), {
+          model: 'tabular-classification',
+          hyperparameters: { epochs: 3, num_leaves: 4, target_column: 'label' },
+          ...more,
+        }),
+      )
+    const classesOf = async ({ outputDir }: { outputDir: string }) =>
+      (JSON.parse(await readFile(join(outputDir, 'manifest.json'), 'utf8')) as { classes: unknown }).classes
+    const warnings = ({ result }: { result: { metrics: { warnings?: { message: string }[] } } }) =>
+      (result.metrics.warnings ?? []).map(({ message }) => message)
+
+    const written = await classify('written', '12-007-7.csv')
+    const numbers = await classify('numbers', '12-7-7.csv')
+    const retrained = await classify('retrained', '12-007-7.csv', { baseDir: numbers.outputDir })
+    const texts = await classify('texts', '12-007-7.csv', {
+      model: 'text-classification',
+      hyperparameters: { epochs: 3, target_column: 'label', text_column: 'kind' },
+    })
+
+    assert.deepEqual(await classesOf(written), ['007', '12', '7'])
+    assert.match(JSON.stringify(written.result.output_schema), /"enum":\s*\["007",\s*"12",\s*"7"\]/)
+    assert.deepEqual(
+      [await classesOf(numbers), await classesOf(retrained)],
+      [
+        [7, 12],
+        [7, 12],
+      ],
+    )
+    assert.deepEqual(await classesOf(texts), ['007', '12', '7'])
+    assert.deepEqual([written, numbers, texts].flatMap(warnings), [])
+    assert.match(
+      warnings(retrained).join(),
+      /^'007' and '7' \(row 3\) in 'label' are read as one number, 7\./,
+    )
   })
 })

@@ -22,6 +22,8 @@ interface Learned {
 
 interface Asked {
   text: string
+  /** Further files of the dataset. */
+  more?: string[]
   /** A column to put in order of time. */
   target?: string
   format?: string
@@ -232,14 +234,17 @@ describe('tables as their trainers read them', () => {
   })
 
   it('warns about codes that become one number without their leading zeros', async () => {
-    const [codes, padded, rest] = await learned([
+    const [codes, padded, rest, files] = await learned([
       { text: 'a,label\n1,12\n2,07\n3,7\n4,007' },
       { text: 'a,label\n1,12\n2,07\n3,08\n4,07' },
       { text: 'a,label\n1,12\n2,7\n3,+7\n4,0' },
+      { text: 'a,label\n1,12\n2,7', more: ['a\n1', 'a,label\n3,8\n4,007'] },
     ])
 
     assert.equal(codes?.warnings.length, 1)
     assert.match(String(codes?.warnings[0]), /^'07' and '7' \(row 3\) in 'label' are read as one number, 7\./)
     assert.deepEqual([padded?.warnings, rest?.warnings], [[], []])
+    assert.match(String(files?.warnings), /^'7' and '007' \(row 5\) in 'label' are read as one number, 7\./)
+    assert.deepEqual(files?.columns?.['label'], ['12', '7', 'None', '8', '7'])
   })
 })

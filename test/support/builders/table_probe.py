@@ -1,6 +1,7 @@
 """Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as
 `{"text": CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned,
-the target in order of time, and the warnings. With `hyperparameters` it reads the classes of texts instead."""
+the target in order of time, and the warnings. `more` has further files of the dataset. With `hyperparameters` it reads
+the classes of texts instead."""
 
 from __future__ import annotations
 
@@ -24,11 +25,13 @@ def read(request: dict[str, Any]) -> Any:
     _data_warnings.clear()
     response: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
-        here, file = Path(place), Path(place) / "data"
-        file.write_text(request["text"], encoding="utf-8")
+        here = Path(place)
+        files = tuple(here / f"data-{number}" for number in range(1 + len(request.get("more", []))))
+        for file, text in zip(files, [request["text"], *request.get("more", [])], strict=True):
+            file.write_text(text, encoding="utf-8")
         try:
             settings = request.get("hyperparameters", {})
-            job = Job("t", "t", request.get("format", "csv"), (file,), settings, here, here, None, 1, 5)
+            job = Job("t", "t", request.get("format", "csv"), files, settings, here, here, None, 1, 5)
             if settings:
                 texts = read_labelled_texts(job, 0.2, 1)
                 return {"classes": texts.labels.classes, "rows": texts.rows, "warnings": [one["message"] for one in data_warnings()]}
