@@ -9,8 +9,8 @@ export const CHECK_LIMITS = {
   deadlineMs: 3_000,
   /** Waiting checks of one owner. */
   perOwner: 32,
-  /** The longest wait for a turn. */
-  waitMs: 15_000,
+  /** The longest wait for a turn: longer than a stopped check, the pause after it, and a new child on a busy machine. */
+  waitMs: 30_000,
   /** The time for which an owner counts as slow after one of its checks was stopped. */
   slowMs: 60_000,
   /** The pause between a stopped check and the next one of a slow owner. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import { freePorts } from '../../platform/free-ports.ts'
 import { beforeEdgeCalls, type EdgeCall } from '../support/assertions/edge-calls.ts'
 import type { AnyBody } from '../support/servers/api.ts'
@@ -12,7 +13,7 @@ import { until } from '../support/servers/node.ts'
 import { PromptWorld } from '../support/servers/prompt-world.ts'
 import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.ts'
 
-const AT_MOST_MS = 1_000
+const AT_MOST_MS = 5_000
 const ONCE = { prefill: 'succeeded 1', decode: 'succeeded 1' }
 
 describe('hand-overs between nodes that go wrong', function () {
@@ -84,7 +85,7 @@ describe('hand-overs between nodes that go wrong', function () {
     assert.deepEqual([edge.transport, edge.attempt], ['direct', 2])
   })
 
-  it('leave no socket, file, hold or lease a second after a cancel', async () => {
+  it('leave no socket, file, hold or lease soon after a cancel', async () => {
     await using between = await throughProxy()
     using _watched = beforeEdgeCalls(consumer, (call) => {
       if (begins(call)) between.proxy.isMute = true
@@ -113,8 +114,11 @@ describe('hand-overs between nodes that go wrong', function () {
         work: consumer.parts.work.size,
       }
     }
-    await sleep(AT_MOST_MS)
-    assert.deepEqual(await left(), { sockets: 0, leases: 0, files: [], held: 0, work: 0 })
+    const nothing = { sockets: 0, leases: 0, files: [], held: 0, work: 0 }
+    // Shorter than the silence after which a transfer ends by itself, so the cancel ended it.
+    const deadline = performance.now() + AT_MOST_MS
+    while (!isDeepStrictEqual(await left(), nothing) && performance.now() < deadline) await sleep(50)
+    assert.deepEqual(await left(), nothing)
 
     assert.equal((await world.cohorts.summary(run)).status, 'cancelled')
     const relayed = world.on.api.services.objects.list(`cohorts/${world.on.accountId}/`)
