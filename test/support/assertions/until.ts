@@ -6,13 +6,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
  */
 export const SOON_MS = 5_000
 
+/** The pause after a check: short at first, to see states that pass, then longer, since checks take processor time. */
+const pause = (sinceMs: number, shortMs: number): Promise<void> =>
+  sleep(sinceMs < 2_000 ? shortMs : Math.min(10 * shortMs, 200))
+
 /** Waits until something holds; fails after `timeoutMs`, which is there to end what hangs. */
 export async function until(check: () => boolean | Promise<boolean>, timeoutMs = 60_000): Promise<void> {
-  const deadline = Date.now() + timeoutMs
+  const startedAt = Date.now()
   while (!(await check())) {
-    if (Date.now() > deadline)
+    const sinceMs = Date.now() - startedAt
+    if (sinceMs > timeoutMs)
       throw new Error(`did not come to hold within ${timeoutMs} ms: ${check.toString()}`)
-    await sleep(10)
+    await pause(sinceMs, 10)
   }
 }
 
@@ -22,11 +27,12 @@ export async function eventually<T>(
   ask: () => T | undefined | Promise<T | undefined>,
   timeoutMs = 120_000,
 ): Promise<T> {
-  const deadline = Date.now() + timeoutMs
+  const startedAt = Date.now()
   for (;;) {
     const answer = await ask()
     if (answer !== undefined) return answer
-    if (Date.now() > deadline) throw new Error(`${what}: not within ${timeoutMs / 1000} s`)
-    await sleep(50)
+    const sinceMs = Date.now() - startedAt
+    if (sinceMs > timeoutMs) throw new Error(`${what}: not within ${timeoutMs / 1000} s`)
+    await pause(sinceMs, 50)
   }
 }
