@@ -19,6 +19,10 @@ import { completeJob, type LeasedPlace, type LeaseTools, underLease } from './jo
 import { supervise } from './supervise.ts'
 import { TrainingPace } from './training-pace.ts'
 
+/** The cores of this machine, or as many as the operator's `OMP_NUM_THREADS` leaves to one program. */
+const coresForTraining = (): number =>
+  Math.min(availableParallelism(), Number(process.env.OMP_NUM_THREADS) || Infinity)
+
 /** The parts of a node that an attempt uses. */
 export interface AttemptTools extends BaseTools, LeaseTools {
   readonly control: LeaseTools['control']
@@ -114,7 +118,7 @@ async function attempt(
       checkpoint_dir: join(dir, 'checkpoints'),
       resume_from: resumeFrom,
       threads: trainerThreads({
-        cores: availableParallelism(),
+        cores: coresForTraining(),
         slots: tools.inventory.train_slots,
         share: spec.thread_share,
       }),
