@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { readConfig } from '../platform/config.ts'
 import { startDatabaseServer } from '../test/support/servers/database.ts'
 import { countsOf, type Ending, runSuite, secondChance, slowestFiles } from './mocha-run.ts'
@@ -26,7 +27,7 @@ const IS_STRICT = process.argv.includes('--verify')
 const ARGUMENTS = process.argv.slice(2).filter((argument) => argument !== '--verify')
 
 async function main(): Promise<void> {
-  const isNamed = ARGUMENTS.some((argument) => argument.endsWith('.ts'))
+  const isNamed = ARGUMENTS.some((argument) => argument.endsWith('.ts') || existsSync(argument))
   const checks = isNamed ? Promise.resolve([]) : runChecks()
   const env = await tools()
   const first = isNamed ? await runNamed(env) : await runAll(env)
