@@ -47,7 +47,7 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
   try {
     const command = ['mocha', '--reporter', 'scripts/recording-reporter.cjs', ...suite.specs, ...args]
     const ok = await run(command, {
-      // Threads of OpenMP wait for each other in busy loops: beside other tests, two take ten times the time of one.
+      // Threads of OpenMP wait for each other in busy loops: among other tests, two take ten times the time of one.
       env: { OMP_NUM_THREADS: '1', ...env, HEARTH_TEST_RECORD: record },
       minutes: suite.minutes,
       output,

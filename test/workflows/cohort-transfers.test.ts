@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { freePorts } from '../../platform/free-ports.ts'
 import { beforeEdgeCalls, type EdgeCall } from '../support/assertions/edge-calls.ts'
+import { SOON_MS } from '../support/assertions/until.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { attemptsIn } from '../support/servers/cohort-caller.ts'
 import type { WorldNode } from '../support/servers/inference-world.ts'
@@ -13,7 +14,6 @@ import { until } from '../support/servers/node.ts'
 import { PromptWorld } from '../support/servers/prompt-world.ts'
 import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.ts'
 
-const AT_MOST_MS = 5_000
 const ONCE = { prefill: 'succeeded 1', decode: 'succeeded 1' }
 
 describe('hand-overs between nodes that go wrong', function () {
@@ -116,7 +116,7 @@ describe('hand-overs between nodes that go wrong', function () {
     }
     const nothing = { sockets: 0, leases: 0, files: [], held: 0, work: 0 }
     // Shorter than the silence after which a transfer ends by itself, so the cancel ended it.
-    const deadline = performance.now() + AT_MOST_MS
+    const deadline = performance.now() + SOON_MS
     while (!isDeepStrictEqual(await left(), nothing) && performance.now() < deadline) await sleep(50)
     assert.deepEqual(await left(), nothing)
 
