@@ -96,11 +96,11 @@ async function checkTasks(evidence: Evidence, customer: Customer): Promise<void>
   const { tally } = evidence
   const paths = customer.tasks.map(({ taskId }) => `/tasks/${taskId}`)
   const found = await readEach<{ status: string; error?: string | null }>(evidence, customer, paths)
-  for (const { taskId, kind, told } of customer.tasks) {
+  for (const { taskId, kind, reported } of customer.tasks) {
     const task = found.get(`/tasks/${taskId}`)
     if (!task) continue
-    if (told !== undefined && told !== task.status) {
-      tally.violation('what was told is what stands', `task ${taskId} was ${told} and is ${task.status}`)
+    if (reported !== undefined && reported !== task.status) {
+      tally.violation('a reported end stays', `task ${taskId} was ${reported} and is ${task.status}`)
     }
     // A request that waits for its response ends with its gateway; a queued one does not.
     if (kind === 'later' && task.status !== 'succeeded') {
@@ -127,9 +127,9 @@ async function checkChats({ db, kills, tally }: Evidence, { chats }: Customer): 
     if (status === undefined) tally.violation('nothing is lost', what)
     else if (end === 'whole' && status !== 'succeeded' && !(kind === 'stream' && gatewayDied)) {
       // A stream's row is closed after its last byte. If its gateway dies, the row fails and the chat is not charged.
-      tally.violation('what was told is what stands', what)
+      tally.violation('a reported end stays', what)
     } else if (end !== 'whole' && status === 'succeeded' && !(end === 'cut' && gatewayDied)) {
-      tally.violation('what was told is what stands', what)
+      tally.violation('a reported end stays', what)
     }
   }
 }
@@ -148,12 +148,12 @@ async function checkRuns(evidence: Evidence, customer: Customer): Promise<void> 
   const { api, ready } = customer.platform
   const paths = customer.runs.map(({ id }) => `/training/runs/${id}`)
   const found = await readEach<RunRead>(evidence, customer, paths)
-  for (const { id, kind, told, cancel } of customer.runs) {
+  for (const { id, kind, reported, cancel } of customer.runs) {
     const run = found.get(`/training/runs/${id}`)
     if (!run) continue
     const what = `run ${id} (${kind}) is ${run.status}: ${run.error_message ?? ''}`
-    if (told !== undefined && told !== run.status)
-      tally.violation('what was told is what stands', `${what}, was ${told}`)
+    if (reported !== undefined && reported !== run.status)
+      tally.violation('a reported end stays', `${what}, was ${reported}`)
     if (cancel === 'answered' && run.status !== 'cancelled')
       tally.violation('a run that was cancelled stays so', what)
     if (run.status === 'cancelled' && cancel === undefined)

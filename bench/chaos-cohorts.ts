@@ -19,7 +19,7 @@ export function cohortBody({ chatModels }: Customer, random: Random, name: strin
 /** Reads the account's cohorts, and starts another one unless enough are open. */
 export async function runCohort(customer: Customer, shift: Shift, random: Random): Promise<void> {
   await lookAfterCohorts(customer, shift)
-  if (customer.cohorts.filter(({ told }) => told === undefined).length >= MAX_OPEN) return
+  if (customer.cohorts.filter(({ reported }) => reported === undefined).length >= MAX_OPEN) return
   const sent = { body: cohortBody(customer, random, `chaos-${randomUUID()}`), key: randomUUID() }
   const text = await shift.tally.insist(
     'cohort',
@@ -35,10 +35,10 @@ export async function lookAfterCohorts(
   { platform: { api }, cohorts }: Customer,
   { tally }: Shift,
 ): Promise<void> {
-  for (const cohort of cohorts.filter(({ told }) => told === undefined)) {
+  for (const cohort of cohorts.filter(({ reported }) => reported === undefined)) {
     const read = () => api.get<{ status: string }>(`/tasks/${cohort.taskId}`)
     const status = (await tally.attempt('read of a cohort', read))?.status
-    if (status !== undefined && ENDED.has(status)) cohort.told = status
+    if (status !== undefined && ENDED.has(status)) cohort.reported = status
   }
 }
 
@@ -77,11 +77,11 @@ export async function checkCohorts(
     from cohort join task on task.id = cohort.task_id`.execute(db)
   const byTask = new Map(rows.map((row) => [row.task_id, row]))
   for (const { cohorts, name } of customers) {
-    for (const { taskId, told } of cohorts) {
+    for (const { taskId, reported } of cohorts) {
       const row = byTask.get(taskId)
       if (!row) tally.violation('nothing is lost', `cohort of task ${taskId} of ${name}`)
-      else if (told !== undefined && told !== row.task_status)
-        tally.violation('what was told is what stands', `cohort of ${taskId} was ${told}, is ${row.status}`)
+      else if (reported !== undefined && reported !== row.task_status)
+        tally.violation('a reported end stays', `cohort of ${taskId} was ${reported}, is ${row.status}`)
     }
   }
   for (const row of rows) checkCohort(tally, row)

@@ -12,7 +12,7 @@ export interface Run {
   cancel?: 'sent' | 'answered'
   cancelAt?: number
   /** The terminal status that a read returned. */
-  told?: string
+  reported?: string
 }
 
 /** A task whose id the platform has returned. */
@@ -34,7 +34,7 @@ export interface ToolCall {
 export interface CohortRun {
   taskId: string
   /** The terminal status that a read returned. */
-  told?: string
+  reported?: string
 }
 
 /** A resource of which several identical requests must have created one. */

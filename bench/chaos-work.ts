@@ -57,8 +57,8 @@ async function upload({ platform, datasets }: Customer, shift: Shift, random: Ra
 /** Checks the account's runs, and starts another one when the quota allows it. */
 async function train(customer: Customer, shift: Shift, random: Random): Promise<void> {
   await lookAfterRuns(customer, shift)
-  if (customer.runs.filter(({ told }) => told === undefined).length >= MAX_RUNS) return
-  const bases = customer.runs.filter(({ told, kind }) => told === 'completed' && kind !== 'medium')
+  if (customer.runs.filter(({ reported }) => reported === undefined).length >= MAX_RUNS) return
+  const bases = customer.runs.filter(({ reported, kind }) => reported === 'completed' && kind !== 'medium')
   const base = oneOf(random, bases)
   const wanted = oneOf(random, ['short', 'short', 'short', 'medium', 'retrain', 'retrain', 'doomed'] as const)
   const kind = wanted === 'retrain' && !base ? 'short' : (wanted ?? 'short')
@@ -98,7 +98,7 @@ export async function startRun(
 
 /** Cancels runs whose time has come, and records which have ended. */
 export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tally }: Shift): Promise<void> {
-  for (const run of runs.filter(({ told }) => told === undefined)) {
+  for (const run of runs.filter(({ reported }) => reported === undefined)) {
     if (run.cancelAt !== undefined && Date.now() > run.cancelAt && run.cancel !== 'answered') {
       run.cancel = 'sent'
       const path = `/training/runs/${run.id}`
@@ -107,7 +107,7 @@ export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tal
     }
     const read = () => api.get<{ status: string }>(`/training/runs/${run.id}`)
     const status = (await tally.attempt('read of a run', read))?.status
-    if (status !== undefined && ENDED.has(status)) run.told = status
+    if (status !== undefined && ENDED.has(status)) run.reported = status
   }
 }
 
@@ -146,7 +146,7 @@ async function chat({ platform, chatModels, chats }: Customer, { tally }: Shift,
 async function register({ platform, runs, models }: Customer, { tally }: Shift, random: Random) {
   const run = oneOf(
     random,
-    runs.filter(({ told }) => told === 'completed'),
+    runs.filter(({ reported }) => reported === 'completed'),
   )
   if (!run || models.length >= MAX_MODELS) return
   const body = { name: `chaos-${randomUUID().slice(0, 8)}`, price_per_request: 0.01 }

@@ -85,7 +85,8 @@ describe('work under way when a process is killed', function () {
       const all = [first, ...queued, ...late, ...direct.accepted]
       const ends = await endings(platform, all)
       for (const { taskId } of [first, ...queued, ...late]) assert.equal(ends.get(taskId), 'succeeded')
-      for (const { taskId, told } of direct.accepted) if (told) assert.equal(ends.get(taskId), told)
+      for (const { taskId, reported } of direct.accepted)
+        if (reported) assert.equal(ends.get(taskId), reported)
       for (const { taskId } of all) await checkBooks(platform, taskId)
       assert.ok(direct.accepted.length > 0)
       await chatsEnded(chats, victim)

@@ -24,7 +24,7 @@ export interface Model {
 export interface Accepted {
   taskId: string
   /** The result, when the response already had it. */
-  told?: string
+  reported?: string
 }
 
 interface Task {
@@ -120,7 +120,7 @@ export async function inferNow({ api }: Served, model: Model): Promise<Accepted>
     input: INPUT,
     sync_timeout_s: 5,
   })
-  return { taskId: answer.task_id, ...(ENDED.has(answer.status) && { told: answer.status }) }
+  return { taskId: answer.task_id, ...(ENDED.has(answer.status) && { reported: answer.status }) }
 }
 
 /** Sends one asynchronous request; returns `undefined` when the platform refused it. */

@@ -82,7 +82,7 @@ async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> 
 
   const ends = await endings(fleet, [...asked, ...direct.accepted])
   for (const { taskId } of asked) assert.equal(ends.get(taskId), 'succeeded', fleet.errors().join('\n'))
-  for (const { taskId, told } of direct.accepted) if (told) assert.equal(ends.get(taskId), told)
+  for (const { taskId, reported } of direct.accepted) if (reported) assert.equal(ends.get(taskId), reported)
   for (const { taskId } of [...asked, ...direct.accepted]) await checkBooks(fleet, taskId)
   assert.ok(direct.accepted.length > 0)
   const hasCompleted = async () => {
