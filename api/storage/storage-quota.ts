@@ -25,11 +25,18 @@ export function defaultQuotaBytes(config: QuotaSettings): number {
   return Math.min(DEFAULT_QUOTA_BYTES, Math.floor(diskBytes(HEARTH_OBJECT_DIR) * MAX_DISK_SHARE))
 }
 
-/** Returns the size of a folder's disk; Infinity while the folder is missing, and where the file system reports none. */
+/** The sizes of disks by folder: a network file system may take seconds to report one, which would block this thread. */
+const diskSizes = new Map<string, number>()
+
+/** Returns the size of a folder's disk in bytes; Infinity while the folder is missing, and where the file system reports none. */
 function diskBytes(folder: string): number {
+  const known = diskSizes.get(folder)
+  if (known !== undefined) return known
   try {
     const { blocks, bsize } = statfsSync(folder)
-    return blocks * bsize || Number.POSITIVE_INFINITY
+    const bytes = blocks * bsize || Number.POSITIVE_INFINITY
+    diskSizes.set(folder, bytes)
+    return bytes
   } catch {
     return Number.POSITIVE_INFINITY
   }

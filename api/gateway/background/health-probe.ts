@@ -1,11 +1,11 @@
 import type { Client } from '@temporalio/client'
 import type { Kysely } from 'kysely'
 import pTimeout from 'p-timeout'
-import { outsideAccounts } from '../../../db/account-share.ts'
 import { ping } from '../../../db/database.ts'
 import type { Database } from '../../../db/tables.ts'
 import { VERSION } from '../../../platform/version.ts'
 import type { Health, SystemHealth } from '../../../schemas/health.ts'
+import { HeldAnswer } from '../caches/held-answer.ts'
 import type { RoomWatch, Storage } from './room-watch.ts'
 
 const PATIENCE_MS = 1_500
@@ -17,8 +17,7 @@ export class HealthProbe {
   readonly #db: Kysely<Database>
   readonly #temporal: Client
   readonly #room: Pick<RoomWatch, 'read'>
-  #reading: Promise<Health> | undefined
-  #freshUntil = 0
+  readonly #health = new HeldAnswer(() => this.#read(), FRESH_MS)
 
   constructor(db: Kysely<Database>, temporal: Client, room: Pick<RoomWatch, 'read'>) {
     this.#db = db
@@ -27,12 +26,7 @@ export class HealthProbe {
   }
 
   check(): Promise<Health> {
-    if (this.#reading && performance.now() < this.#freshUntil) return this.#reading
-    this.#freshUntil = Infinity
-    this.#reading = outsideAccounts(() => this.#read()).finally(() => {
-      this.#freshUntil = performance.now() + FRESH_MS
-    })
-    return this.#reading
+    return this.#health.get()
   }
 
   async #read(): Promise<Health> {

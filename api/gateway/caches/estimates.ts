@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
-import { outsideAccounts } from '../../../db/account-share.ts'
 import * as taskEstimateRepository from '../../../db/repositories/tasks/estimates.ts'
 import type { Database } from '../../../db/tables.ts'
 import { estimateMs, type Measured } from '../../../domain/estimates.ts'
+import { HeldAnswer } from './held-answer.ts'
 
 /** The largest age of the cached samples of all models. */
 const REMEMBERED_MS = 10_000
@@ -15,10 +15,12 @@ type What = Measured['what']
  */
 export class Estimates {
   readonly #db: Kysely<Database>
-  #measured: { rows: Promise<Measured[]>; until: number } | undefined
+  /** The samples of all models. */
+  readonly #measured: HeldAnswer<Measured[]>
 
   constructor(db: Kysely<Database>) {
     this.#db = db
+    this.#measured = new HeldAnswer(() => taskEstimateRepository.readMeasured(db), REMEMBERED_MS)
   }
 
   /** Returns a function for milliseconds by model; 0 for a model that no longer exists. */
@@ -26,7 +28,7 @@ export class Estimates {
     const facts = new Map(
       (await taskEstimateRepository.readModelFacts(this.#db, modelKeys)).map((one) => [one.model_key, one]),
     )
-    const kin = await this.#kin()
+    const kin = await this.#measured.get()
     return (modelKey, what) => {
       const model = facts.get(modelKey)
       return model ? estimateMs(model, what, kin) : 0
@@ -36,14 +38,5 @@ export class Estimates {
   /** Estimates one load in seconds, with millisecond precision. */
   async loadS(modelKey: string, state: 'cold' | 'cached'): Promise<number> {
     return Math.round((await this.of([modelKey]))(modelKey, state)) / 1_000
-  }
-
-  #kin(): Promise<Measured[]> {
-    const now = performance.now()
-    if (this.#measured && now < this.#measured.until) return this.#measured.rows
-    const rows = outsideAccounts(() => taskEstimateRepository.readMeasured(this.#db))
-    this.#measured = { rows, until: now + REMEMBERED_MS }
-    rows.catch(() => (this.#measured = undefined))
-    return rows
   }
 }
