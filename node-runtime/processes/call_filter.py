@@ -73,6 +73,7 @@ NUMBERS = {
     "clone": (56, 220),
     "fcntl": (72, 25),
     "prctl": (157, 167),
+    "seccomp": (317, 277),
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -84,8 +85,11 @@ SOL_SOCKET = 1
 # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
 BUFFER_OPTIONS = (7, 8, 32, 33)
 F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
-# PR_SCHED_CORE keeps other processes off a core; PR_FUTEX_HASH allocates up to 2 GB.
-PRCTLS = (62, 78)
+# PR_SCHED_CORE keeps other processes off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge
+# pages again (sandbox.py).
+PRCTLS = (62, 78, 41)
+# The descriptor of a listener holds the filters of its process in memory after the process has ended.
+SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 1, 0x20, 0x40000
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
@@ -132,6 +136,11 @@ def if_any(index, refused, error):
     return [argument(index), *tests, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | error)]
 
 
+def unless_flags(index, refused):
+    """Answers EPERM when the argument has any of these bits."""
+    return [argument(index), (JUMP_ANY, 1, 0, refused), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | EPERM)]
+
+
 def filter_tool():
     """Refuses what no tool needs, and what holds memory or processors outside of the node's count.
 
@@ -148,7 +157,7 @@ def filter_tool():
         (RETURN, 0, 0, ERROR | EPERM),
     ]
     socket_option = [argument(1), (JUMP_EQUAL, 1, 0, SOL_SOCKET), (RETURN, 0, 0, ALLOW)]
-    flags = [argument(0), (JUMP_ANY, 1, 0, NAMESPACES), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | EPERM)]
+    refused_flags = {"clone": (0, NAMESPACES), "seccomp": (1, SECCOMP_FILTER_FLAG_NEW_LISTENER)}
     install(
         [
             *preamble(KILL),
@@ -166,7 +175,7 @@ def filter_tool():
             *rule("fcntl", if_any(1, (F_NOTIFY, F_SETPIPE_SZ), EPERM)),
             *rule("prctl", if_any(0, PRCTLS, EINVAL)),
             *rule("mmap", mapping),
-            *rule("clone", flags),
+            *[step for name, given in refused_flags.items() for step in rule(name, unless_flags(*given))],
             (RETURN, 0, 0, ALLOW),
         ]
     )

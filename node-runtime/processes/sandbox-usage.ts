@@ -4,13 +4,15 @@ import { privateMb } from '../../platform/processes/memory-watch.ts'
 const MB = 1024 * 1024
 /** The kernel's own default, for machines that do not say theirs. */
 const DEFAULT_BUFFER_BYTES = 212_992
+/** A socket whose buffer is not full takes one more message, and that may be as large as the buffer. */
+const BUFFERS_PER_SOCKET = 2
 
 let bufferBytes: Promise<number> | undefined
 
 /**
  * Returns the memory in MB of a sandbox: its processes' own, the files of its `/tmp`, and its sockets, each counted
- * as a full buffer because the kernel does not report what Unix sockets hold. `outer` is the process that made its
- * namespaces.
+ * with the most that it can hold because the kernel does not report what Unix sockets do. `outer` is the process that
+ * made its namespaces.
  */
 export async function sandboxMb(outer: number, pids: readonly number[]): Promise<number> {
   const parts = await Promise.all([privateMb(pids), temporaryMb(outer), socketsMb(outer)])
@@ -36,7 +38,8 @@ async function socketsMb(outer: number): Promise<number> {
     const [own, its] = await Promise.all(['self', outer].map((pid) => readlink(`/proc/${pid}/ns/net`)))
     if (own === its) return 0
     const text = await readFile(`/proc/${outer}/net/sockstat`, 'utf8')
-    return (Number(/sockets: used (\d+)/.exec(text)?.[1] ?? 0) * (await defaultBuffer())) / MB
+    const sockets = Number(/sockets: used (\d+)/.exec(text)?.[1] ?? 0)
+    return (sockets * BUFFERS_PER_SOCKET * (await defaultBuffer())) / MB
   } catch {
     return 0
   }

@@ -131,6 +131,27 @@ print(call(X32 + 319, X32 + 279, 0, 0), call(X32 + 41, X32 + 198, 40, 1, 0), cal
     refused: 'EPERM EPERM EPERM\n',
   },
   {
+    name: 'huge pages of which a program unmaps all but one small page',
+    code: `
+import resource
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before = peak()
+for _ in range(40):
+    place = libc.mmap(None, 4 * MB, 3, 0x22, -1, 0)
+    start = (place + 2 * MB - 1) & -(2 * MB)
+    libc.madvise(start, 2 * MB, 14)
+    ctypes.c_char.from_address(start).value = b"x"
+print(peak() - before < 20, call(157, 167, 41, 0, 0, 0, 0))`,
+    refused: 'True EINVAL\n',
+  },
+  {
+    name: 'filters of system calls that outlive their process',
+    code: `
+print(call(317, 277, 1, 8, 0), call(317, 277, 1, 0, 0), call(157, 167, 22, 2, 0))`,
+    refused: 'EPERM EFAULT EFAULT\n',
+  },
+  {
     name: 'other processors, shorter turns and sessions with a share of their own',
     code: `
 before = os.sched_getaffinity(0)
@@ -158,6 +179,20 @@ for _ in range(24):
                         while True: one.send(bytes(32768))
                     except BlockingIOError: pass
         except OSError: pass
+        time.sleep(5)
+        os._exit(0)`,
+  },
+  {
+    name: 'messages that go beyond the buffers of sockets',
+    code: `
+for _ in range(14):
+    if os.fork() == 0:
+        kept = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(50)]
+        for one in (one for pair in kept for one in pair):
+            one.setblocking(False)
+            try:
+                while True: one.send(bytes(200000))
+            except BlockingIOError: pass
         time.sleep(5)
         os._exit(0)`,
   },
