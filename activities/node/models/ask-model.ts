@@ -142,7 +142,7 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
   if (err instanceof ControlError && err.status >= 500)
     return { code: 'platform_unavailable', message, retryable: true }
   // The platform does not take what the model has made, and would not take it from another node.
-  if (err instanceof ControlError && err.status === 422)
+  if (err instanceof ControlError && (err.status === 422 || err.status === 413))
     return { code: 'result_refused', message, retryable: false }
   if (err instanceof ToolError) {
     const code = err.isOfNode ? 'no_capacity' : 'input_refused'

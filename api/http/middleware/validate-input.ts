@@ -11,6 +11,8 @@ import type { Middleware } from './middleware.ts'
 
 /** Weighing costs microseconds; a shorter body cannot hold enough names to cost more than a few milliseconds. */
 const WEIGHED_BYTES = 16 * 1024
+/** Times the largest body, this is the memory that the values of a result may take; a list of numbers takes half of its text. */
+const RESULT_FACTOR = 4
 
 /** Validates everything that the route declares, and stores the values for the handler. */
 export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTurns): Middleware {
@@ -18,18 +20,18 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
   const query = route.query && textCheck('query', route.query)
   const headers = route.headers && textCheck('header', route.headers)
   const body = route.body && jsonCheck('body', route.body)
-  // Results of nodes are exempt from the count of values.
-  const isTrusted = route.auth === 'node-signature'
+  const isOfNode = route.auth === 'node-signature'
 
   /** Reads the body in steps, of which each may take long. */
   function* readBody(state: RequestContext): Generator<void, void> {
     if (!body) return
     const { rawBody } = state
     const isLarge = rawBody.length > LARGE_BYTES
-    const weight = rawBody.length > WEIGHED_BYTES && !isTrusted ? weighJson(rawBody) : undefined
+    const weight = rawBody.length > WEIGHED_BYTES ? weighJson(rawBody) : undefined
     if (weight) checkWeight(weight)
     if (weight && isLarge) checkContainers(weight, rawBody.length)
-    if (weight && isLarge) holdValues(bodies, state, weight)
+    if (weight && isLarge && isOfNode) checkResult(bodies, weight)
+    else if (weight && isLarge) holdValues(bodies, state, weight)
     yield
     const value = rawBody.length === 0 ? {} : parseJson(rawBody)
     yield
@@ -42,7 +44,7 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
     if (params) state.params = params(state.params)
     if (query) state.query = query(state.search === '' ? {} : parseQuery(state.search))
     if (headers) state.headers = headers({ ...state.req.headers })
-    if (state.rawBody.length > LARGE_BYTES && !isTrusted) {
+    if (state.rawBody.length > LARGE_BYTES) {
       return turns.run(state.accountId ?? state.owner ?? '', state.signal, readBody(state), next)
     }
     for (const _step of readBody(state));
@@ -72,9 +74,20 @@ function checkContainers({ containers }: JsonWeight, bytes: number): void {
 
 /** Reserves memory for the parsed values of a large body. */
 function holdValues(bodies: BodyBudget, { held, rawBody }: RequestContext, { bytes }: JsonWeight): void {
-  if (rawBody.length + bytes > bodies.share) {
-    const message = 'the body holds too many values; send fewer of them in one request'
-    throw new ApiError('payload_too_large', message, { details: { max_bytes: bodies.share } })
-  }
+  if (rawBody.length + bytes > bodies.share) throw tooManyValues(bodies.share)
   if (held) bodies.hold(held, bytes)
 }
+
+/**
+ * Bounds the memory of a node's result without reserving it, because the work is done and there is no other place for
+ * its result. A node may belong to a tenant, so its bodies are weighed and take turns like all others.
+ */
+function checkResult(bodies: BodyBudget, { bytes }: JsonWeight): void {
+  const maxBytes = RESULT_FACTOR * bodies.share
+  if (bytes > maxBytes) throw tooManyValues(maxBytes)
+}
+
+const tooManyValues = (maxBytes: number): ApiError =>
+  new ApiError('payload_too_large', 'the body holds too many values; send fewer of them in one request', {
+    details: { max_bytes: maxBytes },
+  })

@@ -7,8 +7,12 @@ import type { AnyBody } from './api.ts'
 /** The gateway that named it is gone, so it is read from any other. */
 const INPUT_URL = 'http://127.0.0.1:1/api/v1/tasks/1/input?lease_token=x'
 
-/** A gateway whose database is away for the first calls to these routes. */
-export async function gatewayAwayFor(calls: number, routes: RegExp) {
+/** A gateway whose database is away for the first calls to these routes, or that answers them with another error. */
+export async function gatewayAwayFor(
+  calls: number,
+  routes: RegExp,
+  { status = 503, code = 'internal' } = {},
+) {
   const bodies = new Map<string, AnyBody>()
   let left = calls
   const serve: (...of: Parameters<RequestListener>) => Promise<void> = async (req, res) => {
@@ -16,8 +20,8 @@ export async function gatewayAwayFor(calls: number, routes: RegExp) {
     const route = url.split('?')[0]!.split(/[/:]/).at(-1)!
     if (req.method === 'POST') bodies.set(route, await json(req))
     const isAway = routes.test(route) && left-- > 0
-    const told = isAway ? { error: { code: 'internal', message: 'no database' } } : answers[route]
-    res.writeHead(isAway ? 503 : 200, { 'content-type': 'application/json' }).end(JSON.stringify(told))
+    const told = isAway ? { error: { code, message: 'no database' } } : answers[route]
+    res.writeHead(isAway ? status : 200, { 'content-type': 'application/json' }).end(JSON.stringify(told))
   }
   const server = createServer((req, res) => void serve(req, res)).listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))

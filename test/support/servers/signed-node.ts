@@ -8,7 +8,8 @@ import type { Answer, AnyBody, TestApi } from './api.ts'
 export interface SignedNode {
   readonly nodeId: string
   readonly accountId: string
-  post<B = AnyBody>(path: string, body?: object): Promise<Answer<B>>
+  /** Sends an object as JSON, and a text as it is. */
+  post<B = AnyBody>(path: string, body?: object | string): Promise<Answer<B>>
   get<B = AnyBody>(path: string): Promise<Answer<B>>
   /** Headers of a request with this signature. */
   sign(method: string, path: string): object
@@ -70,7 +71,7 @@ export async function signedNode(
           subjectId,
           nodeId,
         })
-      const raw = JSON.stringify(body)
+      const raw = typeof body === 'string' ? body : JSON.stringify(body)
       const headers = { 'content-type': 'application/json', ...sign('POST', path, raw) }
       return api.call('POST', path, { raw, headers })
     },

@@ -38,4 +38,11 @@ describe('a task on a node', () => {
     assert.equal(gateway.bodies.get('fail'), undefined)
     assert.deepEqual(gateway.bodies.get('complete')?.result, { text: 'hi' })
   })
+
+  it('ends where the platform finds its result too large, because it would be on any node', async () => {
+    using gateway = await gatewayAwayFor(1, /^complete$/, { status: 413, code: 'payload_too_large' })
+
+    await assert.rejects(infer(gateway), { type: 'result_refused', nonRetryable: true })
+    assert.equal(gateway.bodies.get('fail')?.retryable, false)
+  })
 })
