@@ -147,7 +147,7 @@ const SETTLE = `with given as (
       $16::bigint[], $17::bigint[], $18::bytea[], $19::text[])
       as t(id, effects, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens_in, tokens_out, result, error)
   ), written as (
-    update task set status = given.status, result = given.result, error = given.error, expired = given.expired,
+    update task set status = given.status, input = null, result = given.result, error = given.error, expired = given.expired,
       model_state = coalesce(given.model_state, task.model_state), node_id = coalesce(given.node_id, task.node_id),
       inference_time_ms = given.inference_time_ms, completed_at = to_timestamp(given.completed_ms / 1000),
       tokens_in = ${countedOf('given', 'tokens_in')}, tokens_out = ${countedOf('given', 'tokens_out')}
@@ -170,7 +170,8 @@ const SETTLE = `with given as (
   select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
 
 /**
- * Ends tasks that are still open in one statement, and notifies their waiters. Repeating it, or ending a task that
+ * Ends tasks that are still open in one statement, and notifies their waiters. Their inputs are forgotten: only unfinished
+ * work reads them, and they would fill the disk of the database, which no quota counts. Repeating it, or ending a task that
  * another writer has ended, changes nothing. Returns the number of tasks ended.
  */
 export async function settleTasks(db: Executor, settlements: readonly Settlement[]): Promise<number> {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import type { Admitted } from '../../../../api/inference/admission.ts'
-import { endedEntry, runningEntry, type TaskDraft } from '../../../../api/inference/rows.ts'
+import { endedEntry, queuedEntry, runningEntry, type TaskDraft } from '../../../../api/inference/rows.ts'
 import type { WarmWork } from '../../../../api/inference/warm.ts'
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
+import { settlementOf } from '../../../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import * as eventRepository from '../../../../db/repositories/webhooks/events.ts'
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
@@ -166,6 +167,24 @@ describe('rows of the journal', () => {
     assert.equal(mixed.rows[0].entries.length, 6)
     assert.equal(mixed.rows[0].events.length, 1)
     assert.deepEqual(alike, mixed)
+  })
+
+  it('forgets the input of a task when it ends, however it does', async () => {
+    const outcomes = [
+      { status: 'succeeded', result: null, inferenceTimeMs: 1, modelState: 'cached' },
+      { status: 'failed', error: 'cancelled by the caller' },
+    ] as const
+    for (const outcome of outcomes) {
+      const entry = queuedEntry(draft({ input: Buffer.alloc(200_000, 'x') }))
+      await taskWriteRepository.insertTasks(database.db, [entry])
+      assert.equal((await rowsOf(entry.id)).task?.input?.length, 200_000)
+
+      const ended = { id: entry.id, account_id: accountId, price_micro: 1_001 }
+      await taskWriteRepository.settleTasks(database.db, [settlementOf(ended, outcome, { now: new Date() })])
+
+      const { task } = await rowsOf(entry.id)
+      assert.deepEqual([task?.status, task?.input], [outcome.status, null])
+    }
   })
 
   it('freezes the event of a task as any other event is frozen', async () => {
