@@ -4,6 +4,8 @@ interface Fault {
   /** A JSON Pointer (RFC 6901). */
   readonly instancePath: string
   readonly params: object
+  /** The value of the keyword, where the validator is verbose. */
+  readonly schema?: unknown
 }
 
 interface Removed {
@@ -50,7 +52,7 @@ export class AbsentNulls<F extends Fault> {
     this.faults = faults
     this.#last =
       this.#rounds < this.#maxRounds
-        ? faults.flatMap(({ instancePath }) => removeNull(this.#value, instancePath) ?? [])
+        ? faults.flatMap(pointersOf).flatMap((pointer) => removeNull(this.#value, pointer) ?? [])
         : []
     if (this.#last.length === 0) return false
     this.#rounds += 1
@@ -59,12 +61,24 @@ export class AbsentNulls<F extends Fault> {
   }
 }
 
+/** Returns the JSON Pointers of the values that may be the fault: of members that exclude each other, each of them. */
+function pointersOf({ keyword, instancePath, params, schema }: Fault): string[] {
+  const isChoice =
+    keyword === 'oneOf' && Array.isArray((params as { passingSchemas?: unknown }).passingSchemas)
+  if (!isChoice || !Array.isArray(schema)) return [instancePath]
+  const names = (schema as { required?: readonly string[] }[]).flatMap(({ required }) => required ?? [])
+  return names.map((name) => memberPointer(instancePath, name))
+}
+
 /** Returns the JSON Pointer of the member whose absence is the fault, if it is that. */
 function missingMember({ keyword, instancePath, params }: Fault): string | undefined {
   const name: unknown = keyword === 'required' && (params as { missingProperty?: unknown }).missingProperty
   if (typeof name !== 'string') return undefined
-  return `${instancePath}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
+  return memberPointer(instancePath, name)
 }
+
+const memberPointer = (parent: string, name: string): string =>
+  `${parent}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
 
 /** Removes the member of an object to which a JSON Pointer leads, where it is null. */
 export function removeNull(value: unknown, pointer: string): Removed | undefined {

@@ -137,6 +137,8 @@ function resolve(
       warnings.push(meant ? `${told}; ${meant}` : `${told}.`)
       continue
     }
+    // No hyperparameter accepts null; clients write every field of their types, so it means the default.
+    if (value === null) continue
     // Proper names come last, so they override their aliases.
     if (name in known)
       warnings.push(`Hyperparameter ${spelling[name]} is ignored because ${key} is given too.`)

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import type { TSchema } from 'typebox'
 import Type from 'typebox'
 import { jsonCheck } from '../../../api/http/validate.ts'
+import { ExactlyOneOf } from '../../../schemas/common.ts'
+import { CreateModel } from '../../../schemas/model.ts'
 
 const check = (schema: TSchema, value: unknown) => jsonCheck('body', schema)(structuredClone(value))
 
@@ -59,6 +61,36 @@ describe('null in a body', () => {
       code: 'validation_failed',
       message: /^body\.rows\.500\.id: /,
     })
+  })
+
+  it('is the absence of a field that excludes another one, also in large bodies', () => {
+    const id = '01a21c30-b750-7478-a0b0-e5bd1625c369'
+    const Stage = Type.Object(
+      { a: Type.Optional(Type.String()), b: Type.Optional(Type.Array(Type.String())) },
+      ExactlyOneOf('a', 'b'),
+    )
+    const Plan = Type.Object({ stages: Type.Array(Stage) })
+
+    assert.deepEqual(check(CreateModel, { name: 'm', job_id: id, version_id: null }), {
+      name: 'm',
+      job_id: id,
+    })
+    assert.deepEqual(check(CreateModel, { name: 'm', job_id: null, version_id: id }), {
+      name: 'm',
+      version_id: id,
+    })
+    for (const large of [false, true]) {
+      const stages = [
+        { a: 'x', b: null },
+        { a: null, b: ['y'] },
+      ]
+      assert.deepEqual(jsonCheck('body', Plan)({ stages }, large), { stages: [{ a: 'x' }, { b: ['y'] }] })
+      for (const given of [{ a: null, b: null }, { a: null }, { a: 'x', b: ['y'] }])
+        assert.throws(() => jsonCheck('body', Plan)({ stages: [structuredClone(given)] }, large), {
+          code: 'validation_failed',
+          message: /^body\.stages\.0/,
+        })
+    }
   })
 
   it('costs a bounded number of validations', () => {

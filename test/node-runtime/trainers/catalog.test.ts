@@ -106,6 +106,19 @@ describe('the catalog', () => {
     }
   })
 
+  it('reads null as the default, and lets the alias count where the proper name is null', () => {
+    for (const model of loadCatalog().models) {
+      const { values: defaults } = model.resolveHyperparameters({})
+      const nulls = Object.fromEntries(Object.keys(defaults).map((name) => [name, null]))
+      const resolved = model.resolveHyperparameters(nulls)
+      assert.deepEqual(resolved, { values: defaults, warnings: [], issues: [] }, model.config.model_id)
+    }
+    const model = loadCatalog().model('tabular-regression')
+    const resolved = model?.resolveHyperparameters({ epochs: null, num_epochs: 7, n_estimators: null })
+    assert.equal(resolved?.values['epochs'], 7)
+    assert.deepEqual(resolved.warnings, [])
+  })
+
   it('gives a node the number behind auto, under every spelling of the interval of checkpoints', () => {
     for (const model of loadCatalog().models) {
       const [name] = model.config.auto ?? []

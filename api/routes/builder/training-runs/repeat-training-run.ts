@@ -39,13 +39,15 @@ function bodyOf(run: JobView, changes: RepeatTrainingRun): CreateTrainingRun {
   const { base_model, ...others } = run.hyperparameters
   // Beside a base of another kind it is the name of that base, which the request did not give.
   const isGiven = base_model !== undefined && (base === null || base.type === 'hf')
+  // A null is no change: it stands for a field that the client left out.
+  const changed = Object.entries(changes.hyperparameters ?? {}).filter(([, value]) => value !== null)
   const dataset_id = changes.dataset_id ?? run.dataset_id
   if (dataset_id === null) throw invalid(['body', 'dataset_id'], 'is required: the run names no dataset')
   return {
     job_name: changes.job_name ?? run.job_name,
     model_config_id: run.model_config_id,
     dataset_id,
-    hyperparameters: { ...others, ...(isGiven && { base_model }), ...changes.hyperparameters },
+    hyperparameters: { ...others, ...(isGiven && { base_model }), ...Object.fromEntries(changed) },
     operating_mode: run.operating_mode,
     hardware_preference: run.hardware_preference,
     base,

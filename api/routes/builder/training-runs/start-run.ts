@@ -113,7 +113,8 @@ function withoutNamedBase(
   base: CreateTrainingRun['base'],
 ): { given: Record<string, unknown>; notes: string[] } {
   const { base_model, ...given } = hyperparameters
-  if (!base || base.type === 'hf' || base_model === undefined) return { given: hyperparameters, notes: [] }
+  if (!base || base.type === 'hf' || base_model === undefined || base_model === null)
+    return { given: hyperparameters, notes: [] }
   return { given, notes: ['Hyperparameter base_model is ignored: the run starts from its base.'] }
 }
 

@@ -49,6 +49,13 @@ describe('a training run that is run again', () => {
     assert.equal(second.status, 'pending')
   })
 
+  it('reads null hyperparameters as no change', async () => {
+    const { status, body } = await again({ hyperparameters: { epochs: null, target_column: null } })
+
+    assert.equal(status, 202)
+    assert.deepEqual((await read(body.job_id)).hyperparameters, (await read(runId)).hyperparameters)
+  })
+
   it('takes changes, and names those that are wrong', async () => {
     const other = await readyDataset(api, accountId)
     const changed = await again({ job_name: 'more', dataset_id: other, hyperparameters: { epochs: 9 } })
