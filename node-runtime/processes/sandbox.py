@@ -24,6 +24,9 @@ PR_SET_THP_DISABLE = 41
 SIGKILL = 9
 MOUNT_SETATTR = 442
 
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+READ_FILE, REFER = 1 << 2, 1 << 13
+
 MACHINE = os.uname().machine
 # The numbers of system calls that differ between machines: capset, pivot_root.
 CAPSET, PIVOT_ROOT = {"x86_64": (126, 155), "aarch64": (91, 41)}.get(MACHINE, (None, None))
@@ -48,6 +51,9 @@ OWN_FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 DEVICES = ["null", "full", "random", "urandom"]
+# The files of /proc that programs read about the machine, and about the tool's first process.
+READABLE_FILES = """cpuinfo filesystems loadavg meminfo stat sys uptime version vmstat 1/cgroup 1/cmdline 1/comm 1/limits 1/maps
+1/mountinfo 1/mounts 1/net 1/stat 1/statm 1/status""".split()
 # Shared mappings of the device /dev/zero are memory that belongs to no process, so a file of holes stands in for it.
 ZERO_BYTES = 1 << 50
 NOBODY = 65534
@@ -115,6 +121,7 @@ def apart(order, command):
         libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
         # A huge page stays in memory as a whole when all but 4 KB of it are unmapped, and no process counts the rest.
         call("prctl", PR_SET_THP_DISABLE, 1, 0, 0, 0)
+        hide_process_files()
         filter_tool()
         os.chdir("/tmp")
         os.execve(command[0], command, order["env"])
@@ -208,11 +215,38 @@ def new_root(order):
     # because a process could otherwise take back its score for the kernel's choice when memory runs out.
     flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
     libc.mount(b"proc", f"{root}/proc".encode(), b"proc", ctypes.c_ulong(flags), None)
+    for name in READABLE_FILES:
+        # As mounts they stay the same files, which the rules of hide_process_files name.
+        if os.path.exists(f"{root}/proc/{name}"):
+            mount(f"{root}/proc/{name}", f"{root}/proc/{name}", None, MS_BIND)
     os.chdir(root)
     call("syscall", PIVOT_ROOT, b".", b".")
     call("umount2", b".", MNT_DETACH)
     os.chdir("/")
     set_mount("/", 0, MOUNT_ATTR_RDONLY)
+
+
+def hide_process_files():
+    """Refuses to open the other files of processes in /proc; their folders and links stay.
+
+    The kernel writes the whole text of such a file into memory that stays as long as the file is open. Some have a line
+    for each of the files that an epoll watches, so a hundred open files can take gigabytes that no process counts."""
+    # The first version refuses to rename files from one folder to another.
+    if libc.syscall(LANDLOCK_CREATE, None, 0, 1) < 2:
+        return
+    rights = struct.pack("Q", READ_FILE | REFER)
+    rules = call("syscall", LANDLOCK_CREATE, rights, len(rights), 0)
+    folders = [entry.path for entry in os.scandir("/") if entry.name != "proc" and not entry.is_symlink()]
+    for path in [*folders, *[f"/proc/{name}" for name in READABLE_FILES]]:
+        try:
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        allowed = READ_FILE | REFER if os.path.isdir(path) else READ_FILE
+        call("syscall", LANDLOCK_ADD, rules, 1, struct.pack("=Qi", allowed, place), 0)
+        os.close(place)
+    call("syscall", LANDLOCK_RESTRICT, rules, 0)
+    os.close(rules)
 
 
 def bind(source, target, is_device=False):

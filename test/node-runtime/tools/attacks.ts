@@ -146,6 +146,25 @@ print(peak() - before < 20, call(157, 167, 41, 0, 0, 0, 0))`,
     refused: 'True EINVAL\n',
   },
   {
+    name: 'the text that the kernel writes for an open file of a process',
+    code: `
+place = os.open("/proc/self", os.O_PATH)
+ways = ["/proc/self/fdinfo/0", "/proc/1/fdinfo/0", "/proc/thread-self/fdinfo/0", "/proc/1/task/1/fdinfo/0", "/proc/net/../fdinfo/0"]
+def attempts(): return {attempt(lambda: open(way)) for way in ways} | {attempt(lambda: os.open("fdinfo/0", os.O_RDONLY, dir_fd=place))}
+print(attempts(), sorted(os.listdir("/proc/self/fdinfo"))[:2], flush=True)
+if os.fork() == 0:
+    ways.append(f"/proc/{os.getpid()}/fdinfo/0")
+    os.write(1, f"{attempts()}\\n".encode())
+    os._exit(0)
+os.wait()
+print([open(f"/proc/{name}").read(4) for name in ("self/stat", "self/status", "meminfo", "sys/kernel/ostype")])
+os.mkdir("/tmp/d")
+with open("/tmp/f", "w") as file: file.write("moved")
+os.rename("/tmp/f", "/tmp/d/g")
+print(open(f"/proc/self/fd/{os.open('/tmp/d/g', os.O_RDONLY)}").read())`,
+    refused: "{'EACCES'} ['0', '1']\n{'EACCES'}\n['1 (p', 'Name', 'MemT', 'Linu']\nmoved\n",
+  },
+  {
     name: 'filters of system calls that outlive their process',
     code: `
 print(call(317, 277, 1, 8, 0), call(317, 277, 1, 0, 0), call(157, 167, 22, 2, 0))`,
