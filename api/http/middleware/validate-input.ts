@@ -3,7 +3,14 @@ import { ApiError } from '../../../domain/errors.ts'
 import type { BodyBudget } from '../body-budget.ts'
 import type { BodyTurns } from '../body-turns.ts'
 import { parseJson } from '../body.ts'
-import { type JsonWeight, MAX_CONTAINER_SHARE, MAX_JSON_NAMES, weighJson } from '../json-weight.ts'
+import {
+  type JsonWeight,
+  MAX_CONTAINER_SHARE,
+  MAX_JSON_NAMES,
+  MAX_SHORT_TEXTS,
+  MAX_UNLIKE,
+  weighJson,
+} from '../json-weight.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { AnyRoute } from '../route.ts'
 import { checkShape, jsonCheck, LARGE_BYTES, textCheck, tooDeep } from '../validate.ts'
@@ -30,6 +37,7 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
     const weight = rawBody.length > WEIGHED_BYTES ? weighJson(rawBody) : undefined
     if (weight) checkWeight(weight)
     if (weight && isLarge) checkContainers(weight, rawBody.length)
+    if (weight && isLarge) checkLayouts(weight, rawBody.length)
     if (weight && isLarge && isOfNode) checkResult(bodies, weight)
     else if (weight && isLarge) holdValues(bodies, state, weight)
     yield
@@ -70,6 +78,24 @@ function checkContainers({ containers }: JsonWeight, bytes: number): void {
     `the body nests ${containers.toLocaleString('en')} lists and objects in ${bytes.toLocaleString('en')} bytes; send fewer of them in one request`,
     { details: { max_containers: Math.floor(bytes * MAX_CONTAINER_SHARE) } },
   )
+}
+
+/** Refuses values that take V8 ten times as long as others of their size. */
+function checkLayouts({ unlike, shortTexts }: JsonWeight, bytes: number): void {
+  const maxUnlike = Math.max(MAX_UNLIKE.count, bytes * MAX_UNLIKE.share)
+  if (unlike > maxUnlike)
+    throw new ApiError(
+      'payload_too_large',
+      "the body's objects have their members in too many different orders; give all rows the same members in one order, with null for what is absent, or send fewer rows",
+      { details: { max_unlike_members: Math.floor(maxUnlike) } },
+    )
+  const maxTexts = Math.max(MAX_SHORT_TEXTS.count, bytes * MAX_SHORT_TEXTS.share)
+  if (shortTexts > maxTexts)
+    throw new ApiError(
+      'payload_too_large',
+      `the body has about ${shortTexts.toLocaleString('en')} different texts of up to 10 characters; send fewer of them in one request`,
+      { details: { max_short_texts: Math.floor(maxTexts) } },
+    )
 }
 
 /** Reserves memory for the parsed values of a large body. */

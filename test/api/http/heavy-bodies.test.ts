@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { BodyTurns } from '../../../api/http/body-turns.ts'
-import { MAX_JSON_NAMES, weighJson } from '../../../api/http/json-weight.ts'
+import { MAX_JSON_NAMES, MAX_SHORT_TEXTS, MAX_UNLIKE, weighJson } from '../../../api/http/json-weight.ts'
 import { checkShape } from '../../../api/http/validate.ts'
 import { MAX_MESSAGE_MEMBERS } from '../../../api/mcp/members.ts'
 import { newId } from '../../../domain/ids.ts'
@@ -47,6 +47,38 @@ const SHAPES = {
 const TOO_MANY_NAMES = new Set(Object.keys(SHAPES).slice(0, 5))
 
 const TOO_MANY_CONTAINERS = new Set(['nested arrays'])
+
+const LETTERS = 'abcdefghijklmnopqrstuvwxyz'.split('')
+const shuffled = (nth: number) => {
+  const placeOf = (letter: string) => Math.imul(letter.charCodeAt(0) * 2_654_435_761, nth + 3) >>> 0
+  return LETTERS.toSorted((a, b) => placeOf(a) - placeOf(b))
+}
+const row = (names: readonly string[], value = 0) => `{${names.map((name) => `"${name}":${value}`).join()}}`
+/** Objects that V8 cannot lay out like those before them. */
+const DEAR = {
+  'members in many orders': filled('[', ']', (nth) => row(shuffled(nth))),
+  'one member of many names each': filled('[', ']', (nth) => row([(nth % 19_000).toString(36)])),
+  'pairs of a few names': filled('[', ']', (nth) =>
+    row([`a${nth % 250}`, `b${Math.floor(nth / 250) % 250}`]),
+  ),
+}
+const CHEAP = {
+  'rows with optional members': filled('[', ']', (nth) =>
+    row(LETTERS.filter((_, at) => at > 7 || ((nth >> at) & 1) === 0)),
+  ),
+  'rows of 2,000 columns': filled('[', ']', (nth) =>
+    row(
+      Array.from({ length: 2_000 }, (_, at) => `c${at}`),
+      nth,
+    ),
+  ),
+  'an object of 19,000 rows': filled(
+    '{',
+    '}',
+    (nth) => `"${(nth % 19_000).toString(36)}":${row(['a', 'b'])}`,
+  ),
+  'rows with texts as keys': filled('[', ']', (nth) => `{"id":"A${nth}","v":1}`),
+}
 
 /** B 2: a body of a megabyte may hold the thread for this long at a time. */
 const MAX_TURN_MS = 50
@@ -169,6 +201,18 @@ describe('bodies that are dear to parse', () => {
     }
   })
 
+  it('have a limit on orders of members and on short texts', async () => {
+    const path = `${BUILDER}/endpoints/${id}/infer`
+    const infer = (value: string) => send(path, `{"input":{"a":${value}}}`)
+    const orders = await infer(DEAR['members in many orders'])
+    const texts = await infer(filled('[', ']', (nth) => `"${nth.toString(36)}"`, 3 * MIB))
+    const rows = await infer(CHEAP['rows with optional members'])
+
+    assert.deepEqual([orders.status, texts.status, rows.status], [413, 413, 404])
+    assert.match(orders.text, /give all rows the same members in one order/)
+    assert.match(texts.text, /different texts of up to 10 characters/)
+  })
+
   it('take turns above 64 KB, so that a small request of another account is answered in between', async () => {
     const other = await api.account()
     const table = filled('{"input":{"a":[', ']}}', (nth) => `{"a":${nth},"b":"text"}`, 0.5 * MIB)
@@ -180,6 +224,28 @@ describe('bodies that are dear to parse', () => {
     assert.equal(status, 200)
     assert.ok(open > 4, `${open} large requests were still open`)
     await Promise.all(large)
+  })
+})
+
+describe('layouts of objects in JSON', () => {
+  const weigh = (text: string) => weighJson(Buffer.from(text))
+  const isRefused = ({ unlike, shortTexts }: ReturnType<typeof weighJson>, bytes: number) =>
+    unlike > Math.max(MAX_UNLIKE.count, bytes * MAX_UNLIKE.share) ||
+    shortTexts > Math.max(MAX_SHORT_TEXTS.count, bytes * MAX_SHORT_TEXTS.share)
+
+  for (const [name, text] of Object.entries(DEAR))
+    it(`are too many with ${name}`, () => {
+      assert.ok(isRefused(weigh(text), text.length), JSON.stringify(weigh(text)))
+    })
+  for (const [name, text] of Object.entries(CHEAP))
+    it(`are few with ${name}`, () => {
+      assert.ok(!isRefused(weigh(text), text.length), JSON.stringify(weigh(text)))
+    })
+
+  it('are counted in each body alone', () => {
+    assert.equal(weigh('[{"a":1,"b":2},{"a":1,"b":2},{"b":1,"a":2}]').unlike, 4)
+    assert.equal(weigh('[{"a":1,"b":2},{"a":"x","c":["x","y","0123456789a"]}]').unlike, 3)
+    assert.equal(weigh('[{"a":1,"b":2},{"a":"x","c":["x","y","0123456789a"]}]').shortTexts, 2)
   })
 })
 
