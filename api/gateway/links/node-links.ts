@@ -22,7 +22,7 @@ import { type Connected, connected, snapshotOf } from './connected.ts'
 import { type Decided, decidedIn } from './decided.ts'
 import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
-import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
+import { boundedInventory, boundedModels, isModelKey, MAX_MODELS } from './reports.ts'
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
@@ -270,7 +270,10 @@ export class NodeLinks implements AsyncDisposable {
 
   #report(node: Connected, report: NodeReport, { soon = false } = {}): void {
     const { inventory, decided, accountId } = node
-    node.reported = report.models.slice(0, MAX_REPORTED).map(({ model_key }) => model_key)
+    node.reported = report.models
+      .slice(0, MAX_REPORTED)
+      .map(({ model_key }) => model_key)
+      .filter(isModelKey)
     const told = this.#bounded(node, report.models)
     node.report = { ...report, models: told }
     if (!inventory || !decided) return

@@ -1,6 +1,7 @@
 import type { Static, TSchema } from 'typebox'
 import * as jobRecordRepository from '../../../db/repositories/training/job-records.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { isStorable } from '../../../domain/storable-text.ts'
 import { isCanonicalUuid } from '../../../domain/uuid.ts'
 import { type Frame, LinkProtocolError, parseJson } from '../../../platform/link/codec.ts'
 import { HelloMeta, type LogEntry, type MetricEntry, StateBody } from '../../../schemas/link.ts'
@@ -90,12 +91,15 @@ export function boundedInventory(inventory: NodeInventory): NodeInventory {
   }
 }
 
+/** Returns whether a model can have this key: others end statements about the models of all nodes. */
+export const isModelKey = (key: string): boolean => key.length <= LONGEST_NAME && isStorable(key)
+
 /**
  * Returns the models of a report that are passed on: beyond `MAX_MODELS`, models that are only on the
  * node's disk are dropped first.
  */
 export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
-  const named = models.filter(({ model_key }) => model_key.length <= LONGEST_NAME)
+  const named = models.filter(({ model_key }) => isModelKey(model_key))
   if (named.length <= MAX_MODELS) return named.map(boundedModel)
   const isOnDisk = ({ state }: NodeModel) => state === 'evicted' || state === 'cold'
   return named

@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely'
 import * as nodeReportRepository from '../../../db/repositories/nodes/reports.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import { storableJson } from '../../../domain/storable-text.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
@@ -81,7 +82,8 @@ export class StateWriter implements AsyncDisposable {
       await nodeReportRepository.saveNodeStates(
         this.#db,
         this.#gatewayId,
-        states.map((snapshot) => ({ nodeId: snapshot.node_id, snapshot: JSON.stringify(snapshot) })),
+        // One statement stores the reports of all nodes, so a text of one of them may not fail it.
+        states.map((snapshot) => ({ nodeId: snapshot.node_id, snapshot: storableJson(snapshot) })),
       )
       this.#onStates()
     } catch (err) {

@@ -282,6 +282,54 @@ describe('a node that does what it should not', () => {
     assert.ok(gateway.lines.some(({ msg }) => /more models/.test(msg ?? '')))
   })
 
+  it('keeps no report of another node from being stored by texts that PostgreSQL refuses', async () => {
+    const other = await rawNode(database.db)
+    using honest = await other.link(baseUrl)
+    await database.db
+      .insertInto('node_model_order')
+      .values({ node_id: node.nodeId, model_key: 'odd' })
+      .execute()
+    using link = await linked()
+    const models = [
+      { model_key: 'odd', error: 'a NUL \0' },
+      { model_key: 'k\0' },
+      { model_key: 'half \ud83d' },
+    ]
+    const reason = 'half of a character \ud83d'
+    const fault = { since: new Date().toISOString(), code: null, reason }
+    const storedOf = (nodeId: string) =>
+      database.db
+        .selectFrom('node_state')
+        .select(['snapshot', 'updated_at'])
+        .where('node_id', '=', nodeId)
+        .executeTakeFirst()
+    await until(async () => (await storedOf(other.nodeId)) && (await storedOf(node.nodeId)))
+
+    // So that each write has a report of both.
+    const flooding = setInterval(
+      () => link.send(FRAME.state, 0, {}, { report: reportOf(models, { gpu_fault: fault }) }),
+      5,
+    )
+    try {
+      await sleep(200)
+      for (const memory_free_mb of [71, 72, 73]) {
+        honest.send(FRAME.state, 0, {}, { report: reportOf([], { memory_free_mb }) })
+        await sleep(1_200)
+        const { snapshot } = (await storedOf(other.nodeId))!
+        assert.equal((snapshot as NodeSnapshot).memory_free_mb, memory_free_mb)
+      }
+    } finally {
+      clearInterval(flooding)
+    }
+
+    const told = (await storedOf(node.nodeId))?.snapshot as NodeSnapshot
+    assert.deepEqual(
+      told.models.map(({ model_key, error }) => [model_key, error]),
+      [['odd', 'a NUL \ufffd']],
+    )
+    assert.equal(told.gpu_fault?.reason, 'half of a character \ufffd')
+  })
+
   /** Creates a running job on the node. */
   async function jobOfNode(): Promise<string> {
     const { accountId } = await account()
