@@ -1,7 +1,5 @@
 import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
 import type { EvaluationWork } from '../../schemas/evaluation-work.ts'
@@ -9,6 +7,7 @@ import type { ControlClient } from '../control/client.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import type { ModelManager } from '../models/manager.ts'
+import { readLines } from '../processes/output-lines.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
 import { EvaluationError } from './evaluation-error.ts'
@@ -21,6 +20,7 @@ const ENVIRONMENT = 'tabular'
 /** The exit status for inputs that can never be judged; the last line has the code. */
 const UNUSABLE = 64
 const LAST_LINES = 8
+const MAX_SAID = 500
 
 /** The parts of a node that a step of a structured run uses. */
 export interface EvaluationTools {
@@ -110,8 +110,9 @@ export class Workbench implements AsyncDisposable {
     signal.addEventListener('abort', stop, { once: true })
     if (signal.aborted) stop()
     const said: string[] = []
+    const keep = (line: string) => void (said.push(line) > LAST_LINES && said.shift())
     try {
-      await Promise.all([process.stdout, process.stderr].map((stream) => readLines(stream, said)))
+      await Promise.all([process.stdout, process.stderr].map((stream) => readLines(stream, keep, MAX_SAID)))
       const { code } = await process.exited
       signal.throwIfAborted()
       if (process.excess !== undefined)
@@ -132,12 +133,6 @@ export class Workbench implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#tools.memory.release(this.#holder)
     await rm(this.dir, { recursive: true, force: true })
-  }
-}
-
-async function readLines(stream: Readable, said: string[]): Promise<void> {
-  for await (const line of createInterface({ input: stream })) {
-    if (said.push(line.slice(0, 500)) > LAST_LINES) said.shift()
   }
 }
 

@@ -1,9 +1,8 @@
 import { access } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import type { Readable } from 'node:stream'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import { readLines } from '../processes/output-lines.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import { checkModelFolder } from './folder.ts'
 import { commandOf } from './launch.ts'
@@ -118,10 +117,6 @@ async function runStep(
     signal.removeEventListener('abort', stop)
     await process.stop({ graceMs: 0 })
   }
-}
-
-async function readLines(stream: Readable, take: (text: string) => void): Promise<void> {
-  for await (const text of createInterface({ input: stream })) take(text)
 }
 
 function eventIn(text: string): Line | undefined {

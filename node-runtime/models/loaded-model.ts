@@ -6,6 +6,8 @@ import type { ModelServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
 const PAUSES_MS = { first: 1_000, longest: 300_000 }
+/** Programs end with texts of any length, which would make a report larger than gateways accept. */
+const MAX_ERROR = 2_000
 
 /** A model on this node in any state, from `cold` to `evicted`. */
 export class LoadedModel {
@@ -83,7 +85,7 @@ export class LoadedModel {
 
   /** Records a failure and postpones the next try, each time by twice as long. */
   fail(message: string, { isUnusable = false } = {}): void {
-    this.error = message
+    this.error = message.slice(0, MAX_ERROR)
     this.isUnusable = isUnusable
     this.retryAt = Date.now() + backoff(this.#failures, PAUSES_MS)
     this.#failures += 1

@@ -2,8 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { mkdir, realpath, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
@@ -13,6 +11,7 @@ import { pythonProcessEnv } from '../environments/python-env.ts'
 import { onlyGpus } from '../hardware/nvidia.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import { fetchIngredients } from '../merge/ingredients.ts'
+import { readLines } from '../processes/output-lines.ts'
 import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.ts'
 import { AttemptError } from '../training/attempt-error.ts'
 import type { BaseTools } from '../training/base-model.ts'
@@ -141,13 +140,10 @@ async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promis
   const lines: Line[] = []
   const said: string[] = []
   const keep = (text: string) => void (said.push(text) > LAST_LINES && said.shift())
-  const readAll = async (stream: Readable, take: (text: string) => void) => {
-    for await (const text of createInterface({ input: stream })) take(text)
-  }
   try {
     await Promise.all([
-      readAll(process.stderr, keep),
-      readAll(process.stdout, (text) => {
+      readLines(process.stderr, keep),
+      readLines(process.stdout, (text) => {
         if (text.startsWith('{"event"')) lines.push(JSON.parse(text) as Line)
         else keep(text)
       }),

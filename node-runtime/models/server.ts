@@ -1,4 +1,3 @@
-import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
 import { faultInOneLine } from '../../domain/models/answer.ts'
@@ -6,6 +5,7 @@ import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { OUTPUT_TYPE, OutputError } from '../../platform/model-output.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import { readLines } from '../processes/output-lines.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
 import {
   type Drivers,
@@ -209,12 +209,14 @@ function firstAddress(
       lastLines.push(line)
       if (lastLines.length > LAST_LINES) lastLines.shift()
     }
-    createInterface({ input: stdout }).on('line', (line) => {
+    const take = (line: string) => {
       const address = addressOf(line)
       if (address) resolve(address)
       else keep(line)
-    })
-    createInterface({ input: stderr }).on('line', keep)
+    }
+    // A pipe that breaks ends with its process, whose exit is awaited elsewhere.
+    readLines(stdout, take).catch(() => {})
+    readLines(stderr, keep).catch(() => {})
   })
 }
 

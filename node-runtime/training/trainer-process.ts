@@ -1,15 +1,16 @@
 import { mkdir, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { NodeInventory } from '../../schemas/node.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
 import { onlyGpus } from '../hardware/nvidia.ts'
+import { readLines } from '../processes/output-lines.ts'
 import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.ts'
 import { parseTrainerLine, type TrainerLine } from './trainer-lines.ts'
 
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
+/** The result of a run is one line, and gateways take at most some megabytes of it. */
+const MAX_TRAINER_LINE = 16 * 1024 * 1024
 
 /** The job file (node-runtime/trainers/README.md). */
 export interface TrainerJob {
@@ -86,15 +87,13 @@ export async function readTrainer(
   { stdout, stderr }: Pick<ManagedProcess, 'stdout' | 'stderr'>,
   { onLine, onText }: { onLine: (line: TrainerLine) => void; onText: (text: string) => void },
 ): Promise<void> {
-  const read = async (stream: Readable, take: (text: string) => void) => {
-    for await (const text of createInterface({ input: stream, crlfDelay: Infinity })) take(text)
+  const takeLine = (text: string) => {
+    const line = parseTrainerLine(text)
+    if (line) onLine(line)
+    else if (text.trim()) onText(text)
   }
   await Promise.all([
-    read(stdout, (text) => {
-      const line = parseTrainerLine(text)
-      if (line) onLine(line)
-      else if (text.trim()) onText(text)
-    }),
-    read(stderr, (text) => void (text.trim() && onText(text))),
+    readLines(stdout, takeLine, MAX_TRAINER_LINE),
+    readLines(stderr, (text) => void (text.trim() && onText(text))),
   ])
 }

@@ -128,6 +128,22 @@ describe('model manager', () => {
     await assert.rejects(node.parts.models.load(key), isUnavailable('load_failed'))
   })
 
+  it('reports a bounded error of a server that writes without end, and keeps its link', async () => {
+    await using node = await startNode(api)
+    const key = await addModel(api, { name: 'endless', line_mb: 3 })
+
+    await assert.rejects(node.parts.models.load(key), isUnavailable('load_failed'))
+
+    const error = state(node, key)?.error ?? ''
+    assert.match(error, /status 1 before it was ready. x+/)
+    assert.ok(error.length <= 2_000, `${error.length} characters`)
+    node.parts.links.reportNow()
+    await sleep(500)
+    assert.equal(node.parts.links.openCount, 1)
+    const snapshot = () => api.services.links.snapshot().find(({ node_id }) => node_id === node.nodeId)
+    await until(() => snapshot()?.models.some(({ model_key, error: told }) => model_key === key && told))
+  })
+
   it('needs no gateway to load what is on its disk, also after a restart', async () => {
     const first = await startNode(api)
     const key = await addModel(api, { name: 'kept' })

@@ -182,6 +182,8 @@ export async function addModel(
     load_s?: number
     steps?: number
     broken?: boolean
+    /** Its server writes one line of this many megabytes and fails. */
+    line_mb?: number
     /** Its server says that nothing can be done with them. */
     unusable?: boolean
     padding?: string

@@ -16,6 +16,11 @@ for number in range(weights.get("steps", 0)):
 if weights.get("unusable"):
     print("its weights cannot be used: they are of clay", file=sys.stderr)
     sys.exit(65)
+if weights.get("line_mb"):
+    # One line, which ends with the process.
+    for _ in range(weights["line_mb"]):
+        sys.stderr.write("x" * (1 << 20))
+    sys.exit(1)
 if weights.get("broken"):
     sys.exit("these weights are broken")
 ballast = bytearray(ballast_mb << 20)

@@ -1,0 +1,36 @@
+import type { Readable } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
+
+/** The length at which lines of programs are cut, in characters, unless the caller expects longer ones. */
+export const MAX_LINE = 64 * 1024
+const LINE_END = /\r\n|\n|\r/
+
+/**
+ * Calls `onLine` with each line of a program's output, to its end. A longer line than `maxLength` characters loses its
+ * end: programs that read untrusted files may write one without an end, and `readline` would hold it until the node runs
+ * out of memory.
+ */
+export async function readLines(
+  stream: Readable,
+  onLine: (line: string) => void,
+  maxLength = MAX_LINE,
+): Promise<void> {
+  const decoder = new StringDecoder('utf8')
+  let line = ''
+  let hasCarriageReturn = false
+  const take = (text: string) => {
+    if (text === '') return
+    // The two characters of one line end may come in two chunks.
+    const parts = (hasCarriageReturn && text.startsWith('\n') ? text.slice(1) : text).split(LINE_END)
+    hasCarriageReturn = text.endsWith('\r')
+    for (const [at, part] of parts.entries()) {
+      if (line.length < maxLength) line += part.slice(0, maxLength - line.length)
+      if (at === parts.length - 1) break
+      onLine(line)
+      line = ''
+    }
+  }
+  for await (const chunk of stream as AsyncIterable<Buffer>) take(decoder.write(chunk))
+  take(decoder.end())
+  if (line !== '') onLine(line)
+}

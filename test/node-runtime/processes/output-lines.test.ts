@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
+import { readLines } from '../../../node-runtime/processes/output-lines.ts'
+
+const linesOf = async (chunks: (string | Buffer)[], maxLength?: number): Promise<string[]> => {
+  const lines: string[] = []
+  const stream = Readable.from(chunks.map((chunk) => Buffer.from(chunk)))
+  await readLines(stream, (line) => void lines.push(line), maxLength)
+  return lines
+}
+
+describe('lines of a program', () => {
+  it('end at each kind of line end, wherever chunks end', async () => {
+    assert.deepEqual(await linesOf(['one\ntw', 'o\r', '\nthree\rfo', 'ur\r\n\nlast']), [
+      'one',
+      'two',
+      'three',
+      'four',
+      '',
+      'last',
+    ])
+    assert.deepEqual(await linesOf(['bar\r', 'bar\r', '\n']), ['bar', 'bar'])
+    assert.deepEqual(await linesOf([]), [])
+  })
+
+  it('keep characters whole that come in two chunks', async () => {
+    const [first, second] = [Buffer.from('a€').subarray(0, 2), Buffer.from('a€').subarray(2)]
+
+    assert.deepEqual(await linesOf([first!, second!, '\n']), ['a€'])
+  })
+
+  it('lose their end beyond the longest length, and the next line is whole', async () => {
+    assert.deepEqual(await linesOf(['abc', 'def', 'ghi\nnext\n'], 5), ['abcde', 'next'])
+  })
+
+  it('hold no memory for what a program writes without a line end', async () => {
+    const chunk = Buffer.alloc(1024 * 1024, 'x')
+    // Longer than the longest text of V8, which readline would reach with an exception.
+    const endless = Readable.from(Array.from({ length: 600 }, () => chunk))
+    const lines: string[] = []
+
+    await readLines(endless, (line) => void lines.push(line))
+
+    assert.deepEqual(
+      lines.map(({ length }) => length),
+      [64 * 1024],
+    )
+  })
+})
