@@ -75,6 +75,8 @@ async function workOn(
     await unlessAborted(models.load(claim.model_key), signal)
     steps.tell('waiting')
   })
+  // Its input may have taken hours, in which the model was unloaded as idle or for another one.
+  await unlessAborted(models.load(claim.model_key), signal)
 
   using use = models.use(claim.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
