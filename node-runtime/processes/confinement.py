@@ -169,15 +169,14 @@ def separate_process_files():
     workers of a server do the same, so opening this process's own folder would be too narrow.
 
     runc lists five folders that stay read-only. Here every entry that isn't a process becomes a
-    mount of its own and stays read-only, so entries of other kernels are covered too."""
+    mount of its own and stays read-only, so entries of other kernels are covered too, and so is the
+    mode of a file: the kernel has one for all mounts of /proc, and root may change it."""
     if not has_mounts_below_proc():
         # Only root may mount this. It shows the processes that this one could trace, and Landlock
         # restricts those to its own descendants.
         attempt(mount, "proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=ptraceable")
     for entry in os.scandir("/proc"):
-        if entry.name.isdigit() or entry.is_symlink():
-            continue
-        if entry.is_dir() or entry.stat().st_mode & 0o222:
+        if not entry.name.isdigit() and not entry.is_symlink():
             mount(entry.path, entry.path, None, MS_BIND | MS_REC)
 
 

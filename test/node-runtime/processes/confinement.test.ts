@@ -317,6 +317,19 @@ print(name())`)})])`
       for (const [at, answer] of answers.entries()) assert.match(answer, DENIED, machine[at])
     })
 
+    it('cannot change the mode of the files of the machine in /proc, which all its mounts share', async function () {
+      await needs(this, 'mounts')
+      const machine = readdirSync('/proc', { withFileTypes: true })
+        .filter((entry) => !/^\d+$/.test(entry.name) && !entry.isSymbolicLink())
+        .map(({ name }) => join('/proc', name))
+      const mode = (path: string) => `os.chmod('${path}', os.stat('${path}').st_mode & 0o777)`
+
+      const answers = await tried(machine.map(mode), gpu)
+
+      assert.ok(machine.includes('/proc/meminfo'))
+      for (const [at, answer] of answers.entries()) assert.match(answer, DENIED, machine[at])
+    })
+
     it('cannot write the files of other processes in /proc that its node could protect', async function () {
       await needs(this, 'mounts')
       const other = await driver.start({
