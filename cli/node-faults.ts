@@ -19,7 +19,7 @@ export const gateTodo = ({ refused }: GateFault): string =>
 
 /** Says that a node cannot compute on its GPUs, and what that means. */
 export const gpuFaultInWords = ({ since, reason }: GpuFault): string =>
-  inOneLine(`it cannot compute on its GPUs since ${since}, so what is placed there fails (${reason})`)
+  inOneLine(`it cannot compute on its GPUs since ${since}, so what is placed on them fails (${reason})`)
 
 /** Says which GPUs of its machine a node does not use, and why. */
 export function gpuRestrictionInWords({ cuda_visible_devices, left_out, ignored }: GpuRestriction): string {

@@ -76,7 +76,7 @@ function* nodes({ offline, online, gpuFaults, gateFaults, fullNodes }: Attention
     yield {
       kind: 'gpus_unusable',
       severity: 'critical',
-      message: `Node ${name || node_id} cannot compute on its GPUs: ${cut(reason)}. What is placed there fails. Check its NVIDIA driver.`,
+      message: `Node ${name || node_id} cannot compute on its GPUs: ${cut(reason)}. What is placed on them fails. Check its NVIDIA driver.`,
       subjects: [node_id],
     }
   if (offline.count > 0) {

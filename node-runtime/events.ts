@@ -33,7 +33,7 @@ export const emit = defineEvents({
   }),
   'disk.usable': info('the disks of this node have room again', {}),
   'gpu.usable': info('programs of this node can use its GPUs', { devices: 'number' }),
-  'gpu.unusable': error('programs of this node cannot use its GPUs: what is placed there fails', {
+  'gpu.unusable': error('programs of this node cannot use its GPUs: what is placed on them fails', {
     reason: 'string',
   }),
   'memory.retained': error('memory of a stopped model has not come back', {

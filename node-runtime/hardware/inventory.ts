@@ -27,6 +27,8 @@ export interface InventoryOptions {
   /** Memory for models and trainers in MB; 0 means half of the memory that is free now. */
   memoryMb: number
   trainSlots: number
+  /** Called with the reason when a machine that seems to have GPUs shows none. */
+  onGpuFailure?: (reason: string) => void
 }
 
 /** Returns the hardware or software that a profile needs and this machine lacks; undefined when the profile can run. */
@@ -41,7 +43,8 @@ export function profileLack(
 
 /** Detects the hardware of this machine, once per start. */
 export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {
-  const [{ gpus, restriction }, held] = await Promise.all([findGpus(), options.held()])
+  const [{ gpus, restriction, failure }, held] = await Promise.all([findGpus(), options.held()])
+  if (failure !== undefined) options.onGpuFailure?.(failure)
   const isXpu = gpus.length === 0 && (await findXpus()).length > 0
   const hardware = gpus.length ? 'gpu' : isXpu ? 'xpu' : 'cpu'
   const has = { gpus: gpusOfOneProgram(gpus), hasContainers: options.hasContainers }

@@ -1,15 +1,51 @@
+import type { ExecFileException } from 'node:child_process'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import type { Gpu, GpuRestriction } from '../../schemas/node.ts'
 import { type DriverGpu, visibleGpus } from './visible-gpus.ts'
 
-const TIMEOUT_MS = 10_000
+const QUERY_TIMEOUT_MS = 10_000
+/** Without its persistence mode the driver initialises every GPU of a large machine first. */
+const INVENTORY_TIMEOUT_MS = 60_000
+/** The statuses of nvidia-smi for no device, no driver and no library, as on a machine that has the program alone. */
+const NOTHING_THERE: readonly unknown[] = [6, 9, 12]
+const PCI_DEVICES = '/sys/bus/pci/devices'
+const NVIDIA = '0x10de'
+const DISPLAY_CLASS = '0x03'
+const MAX_REASON = 200
 const MIG = 'MIG-'
 /** A MIG profile names its memory in whole GB, of which its instance has a little less: 4,864 MB of `1g.5gb`. */
 const MIG_MB_PER_GB = 0.95 * 1_024
 
+/** The GPUs of a node. */
+export interface FoundGpus {
+  gpus: Gpu[]
+  restriction?: GpuRestriction
+  /** Why none was found, although the machine seems to have some. */
+  failure?: string
+}
+
 /** Returns the GPUs of this machine that its CUDA_VISIBLE_DEVICES leaves to the node; none without a driver. */
-export async function findGpus(): Promise<{ gpus: Gpu[]; restriction?: GpuRestriction }> {
-  return visibleGpus(await driverGpus(), process.env['CUDA_VISIBLE_DEVICES'])
+export async function findGpus(): Promise<FoundGpus> {
+  const variable = process.env['CUDA_VISIBLE_DEVICES']
+  const { gpus, failure } = await driverGpus()
+  // An operator who leaves the node no GPU needs none to work.
+  const isNone = variable !== undefined && ['', '-1'].includes(variable.trim())
+  return { ...visibleGpus(gpus, variable), ...(failure !== undefined && !isNone && { failure }) }
+}
+
+/** Returns whether the machine has an NVIDIA GPU on its PCI bus, with or without a driver. */
+export async function hasNvidiaDevice(folder = PCI_DEVICES): Promise<boolean> {
+  const textOf = (name: string, file: string) => readFile(join(folder, name, file), 'utf8').catch(() => '')
+  const devices = await Promise.all(
+    (await readdir(folder).catch(() => [])).map(
+      async (name) =>
+        (await textOf(name, 'vendor')).startsWith(NVIDIA) &&
+        (await textOf(name, 'class')).startsWith(DISPLAY_CLASS),
+    ),
+  )
+  return devices.includes(true)
 }
 
 /** Returns the memory in MB that these processes use on all GPUs together; undefined when the driver does not report it. */
@@ -47,24 +83,42 @@ export function gpuBudgets(gpus: readonly Gpu[], budgetMb: number): number[] {
   return gpus.map(({ memory_mb }) => Math.floor((memory_mb * Math.min(budgetMb, all)) / all))
 }
 
-async function driverGpus(): Promise<DriverGpu[]> {
+async function driverGpus(): Promise<{ gpus: DriverGpu[]; failure?: string }> {
   const fields = '--query-gpu=name,memory.total,uuid'
+  const list = (which: string) => run([which, FORMAT], INVENTORY_TIMEOUT_MS)
+  let listed = await list(`${fields},mig.mode.current`)
   // Drivers from before MIG refuse a query that names it.
-  const rows = (await query(`${fields},mig.mode.current`)) ?? (await query(fields)) ?? []
+  if (listed.out === undefined && !listed.isLate) listed = await list(fields)
+  if (listed.out === undefined) {
+    const failure = await failureOf(listed)
+    return { gpus: [], ...(failure !== undefined && { failure }) }
+  }
+  // Some drivers say in words that there is no device, with status 0.
+  const rows = rowsOf(listed.out).filter(({ length }) => length > 1)
   const isDivided = ([, , , mode]: string[]) => mode === 'Enabled'
   const instances = rows.some(isDivided) ? await migInstances() : new Map<string, never>()
-  return rows.map((row) => {
+  const gpus = rows.map((row) => {
     const [name = '', memory = '', uuid] = row
     const gpu = { name, memory_mb: Number(memory) || 0, uuid: uuid?.startsWith('GPU-') ? uuid : undefined }
     return isDivided(row) ? { ...gpu, instances: instances.get(gpu.uuid ?? '') ?? [] } : gpu
   })
+  return { gpus }
+}
+
+/** Returns why a machine with GPUs shows none; undefined for a machine without them. */
+async function failureOf({ status, isLate, said }: Ran): Promise<string | undefined> {
+  if (status === 'ENOENT') return undefined
+  if (NOTHING_THERE.includes(status) && !(await hasNvidiaDevice())) return undefined
+  const how = isLate ? `did not answer within ${INVENTORY_TIMEOUT_MS / 1_000} s` : `ended with ${status}`
+  const why = said ? ` (${said})` : ''
+  return `nvidia-smi ${how}${why}, so the node found no GPU and works on its processor. Restart it once nvidia-smi lists its GPUs`
 }
 
 /** Returns the MIG instances by the UUID of their GPU. No query has them; only the list for people does. */
 async function migInstances(): Promise<Map<string, NonNullable<DriverGpu['instances']>>> {
   const found = new Map<string, { name: string; memory_mb: number; uuid: string }[]>()
   let gpu: { name: string; instances: { name: string; memory_mb: number; uuid: string }[] } | undefined
-  for (const line of ((await run('-L')) ?? '').split('\n')) {
+  for (const line of ((await run(['-L'], INVENTORY_TIMEOUT_MS)).out ?? '').split('\n')) {
     const uuid = /\(UUID: ([^)\s]+)\)/.exec(line)?.[1]
     const name = /^GPU \d+: (.+) \(UUID/.exec(line)?.[1]
     const profile = /^\s+MIG (\S+)\s+Device/.exec(line)?.[1]
@@ -81,14 +135,39 @@ async function migInstances(): Promise<Map<string, NonNullable<DriverGpu['instan
 
 /** Returns the rows of nvidia-smi's output; undefined when it fails. */
 async function query(what: string): Promise<string[][] | undefined> {
-  const lines = (await run(what, '--format=csv,noheader,nounits'))?.trim().split('\n').filter(Boolean)
-  return lines?.map((line) => line.split(',').map((part) => part.trim()))
+  const { out } = await run([what, FORMAT], QUERY_TIMEOUT_MS)
+  return out === undefined ? undefined : rowsOf(out)
 }
 
-async function run(...args: string[]): Promise<string | undefined> {
+const FORMAT = '--format=csv,noheader,nounits'
+
+const rowsOf = (out: string): string[][] =>
+  out
+    .trim()
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => line.split(',').map((part) => part.trim()))
+
+/** The end of nvidia-smi: its output, or how it failed. */
+interface Ran {
+  out?: string
+  status?: number | string
+  isLate?: boolean
+  /** The first line that it wrote. */
+  said?: string
+}
+
+async function run(args: string[], timeout: number): Promise<Ran> {
   try {
-    return (await runProgram('nvidia-smi', args, { timeout: TIMEOUT_MS })).stdout
-  } catch {
-    return undefined
+    return { out: (await runProgram('nvidia-smi', args, { timeout })).stdout }
+  } catch (err) {
+    const { code, signal, killed, stdout = '', stderr = '' } = err as ExecFileException & Partial<Output>
+    const said = `${stdout}\n${stderr}`.trim().split('\n')[0]?.trim().slice(0, MAX_REASON) ?? ''
+    return { status: code ?? signal ?? 'no status', isLate: killed === true, said }
   }
+}
+
+interface Output {
+  stdout: string
+  stderr: string
 }

@@ -46,4 +46,27 @@ describe('cohorts whose stages fail at one time', function () {
       )
     }
   })
+  it('are not those whose model was unloaded while they waited for their input', async () => {
+    await using _control = await world.on.control()
+    const { models } = world.node.parts
+    const slow = await world.on.endpoint({ name: `slow-${newId()}` })
+    const next = await world.on.endpoint({ name: `next-${newId()}` })
+    const accepted = await world.cohorts.run({
+      stages: [
+        { stage_id: 'slow', endpoint_id: slow.id, input: { wait_s: 5 } },
+        { stage_id: 'next', endpoint_id: next.id, max_attempts: 1 },
+      ],
+      edges: [
+        { from: { stage_id: 'slow', path: '/waited_s' }, to: { stage_id: 'next', path: '/instances/0' } },
+      ],
+      outputs: [{ name: 'waited', stage_id: 'next', path: '/predictions/0' }],
+    })
+    await until(() => models.startState(next.model_key) === 'resident')
+
+    assert.equal(await models.evict(next.model_key, false), undefined)
+
+    const seen = await world.cohorts.ended(accepted)
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.equal(seen.stages[1].attempt, 1)
+  })
 })

@@ -96,35 +96,6 @@ describe('cohortRun', () => {
     assert.equal(latency_ms, seen.stages[1].run_ms)
   })
 
-  it('runs a stage whose model was unloaded while the stage waited for its input', async () => {
-    await using _control = await world.control()
-    await using node = await world.node()
-    const slow = await world.endpoint({ name: 'slow' })
-    const next = await world.endpoint({ name: 'next' })
-    const { task_id } = await run(
-      {
-        name: 'a wait',
-        stages: [
-          { stage_id: 'slow', endpoint_id: slow.id, input: { wait_s: 5 } },
-          { stage_id: 'next', endpoint_id: next.id, max_attempts: 1 },
-        ],
-        edges: [
-          { from: { stage_id: 'slow', path: '/waited_s' }, to: { stage_id: 'next', path: '/instances/0' } },
-        ],
-        outputs: [{ name: 'waited', stage_id: 'next', path: '/predictions/0' }],
-      },
-      {},
-    )
-    await until(() => node.parts.models.startState(next.model_key) === 'resident')
-
-    assert.equal(await node.parts.models.evict(next.model_key, false), undefined)
-
-    const seen = await ended(task_id)
-    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
-    assert.equal(seen.stages[1].attempt, 1)
-    assert.deepEqual((await world.task(task_id)).result, { waited: 5 })
-  })
-
   const value = (from: string, to: string, at: string, more: object = {}) => ({
     from: { stage_id: from, path: '/predictions/0' },
     to: { stage_id: to, path: at, ...more },

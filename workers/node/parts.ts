@@ -126,6 +126,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     },
     log,
   })
+  let gpuFailure: string | undefined
   const inventory = await takeInventory({
     profiles: catalog.profiles,
     ableToRun: able,
@@ -134,6 +135,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     toolIsolation: isolation,
     memoryMb: config.HEARTH_NODE_MEMORY_MB,
     trainSlots: config.HEARTH_NODE_SLOTS,
+    onGpuFailure: (reason) => (gpuFailure = reason),
   })
   const gaps = gapsOf(inventory.isolation ?? {})
   if (gaps.length > 0) emit(log, 'node.isolation_incomplete', { gaps })
@@ -256,6 +258,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   const preparing = new AbortController()
   void followTools(tools, { control, log, signal: preparing.signal })
+  if (gpuFailure !== undefined) gpuHealth.failed(gpuFailure)
   void gpuHealth.check()
   diskHealth.watch()
   void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)

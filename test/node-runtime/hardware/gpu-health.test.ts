@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type CudaProbe, probeCuda } from '../../../node-runtime/hardware/cuda-probe.ts'
 import { GpuHealth } from '../../../node-runtime/hardware/gpu-health.ts'
@@ -6,6 +7,8 @@ import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts
 import { createLogger } from '../../../platform/log.ts'
 import { buildFakeCuda } from '../../support/builders/fake-cuda.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { startApi } from '../../support/servers/api.ts'
+import { startNode, until } from '../../support/servers/node.ts'
 import { realPython } from '../../support/servers/python.ts'
 
 describe('the health of GPUs', function () {
@@ -93,6 +96,28 @@ describe('the health of GPUs', function () {
     await health.check()
 
     assert.equal(health.fault, undefined)
+  })
+})
+
+describe('a node whose nvidia-smi fails', function () {
+  this.timeout(60_000)
+
+  it('reports that it works on its processor', async () => {
+    using folder = temporaryFolder()
+    const { PATH } = process.env
+    writeFileSync(join(folder.path, 'nvidia-smi'), '#!/bin/sh\necho mismatch\nexit 18\n', { mode: 0o755 })
+    await using api = await startApi()
+    process.env.PATH = `${folder.path}:${PATH}`
+    try {
+      await using node = await startNode(api)
+      const fault = () =>
+        api.services.links.snapshot().find(({ node_id }) => node_id === node.nodeId)?.gpu_fault
+
+      await until(() => fault() !== undefined)
+      assert.match(fault()?.reason ?? '', /^nvidia-smi ended with 18 \(mismatch\)/)
+    } finally {
+      process.env.PATH = PATH
+    }
   })
 })
 

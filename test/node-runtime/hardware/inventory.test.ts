@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadMeter, profileLack, takeInventory } from '../../../node-runtime/hardware/inventory.ts'
+import { hasNvidiaDevice } from '../../../node-runtime/hardware/nvidia.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
 import type { Held } from '../../../node-runtime/processes/confinement.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
@@ -35,6 +36,7 @@ describe('inventory', () => {
   const { PATH } = process.env
   afterEach(() => {
     process.env.PATH = PATH
+    delete process.env['CUDA_VISIBLE_DEVICES']
   })
 
   it('takes what the operator gives a CPU node, and leaves out profiles that need a GPU or a container engine', async () => {
@@ -115,6 +117,48 @@ describe('inventory', () => {
     assert.equal(inventory.hardware, 'gpu')
     assert.equal(inventory.memory_mb, 2 * 143_771)
     assert.deepEqual(inventory.profiles, ['plain', 'large'])
+  })
+
+  it('says why a machine with GPUs shows none, and nothing of a machine without them', async () => {
+    const failure = async (script: string) => {
+      using folder = temporaryFolder()
+      writeFileSync(join(folder.path, 'nvidia-smi'), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
+      process.env.PATH = `${folder.path}:${PATH}`
+      let reason: string | undefined
+      const onGpuFailure = (why: string) => (reason = why)
+      const options = { profiles, hasContainers: false, held, memoryMb: 1, trainSlots: 1, onGpuFailure }
+      assert.equal((await takeInventory(options)).hardware, 'cpu')
+      return reason
+    }
+    const mismatch = `echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18`
+
+    assert.match(
+      (await failure(mismatch)) ?? '',
+      /^nvidia-smi ended with 18 \(Failed to initialize NVML: Driver\/library version mismatch\), so the node .*processor/,
+    )
+    assert.match((await failure('kill -9 $$')) ?? '', /^nvidia-smi ended with SIGKILL, so/)
+    // Status 9 means that no driver is loaded.
+    assert.equal((await failure('exit 9')) !== undefined, await hasNvidiaDevice())
+    assert.equal(await failure('echo No devices were found'), undefined)
+    process.env['CUDA_VISIBLE_DEVICES'] = ''
+    assert.equal(await failure(mismatch), undefined)
+  })
+
+  it('finds an NVIDIA GPU on the bus without a driver', async () => {
+    using folder = temporaryFolder()
+    const add = (name: string, vendor: string, kind: string) => {
+      mkdirSync(join(folder.path, name))
+      writeFileSync(join(folder.path, name, 'vendor'), `${vendor}\n`)
+      writeFileSync(join(folder.path, name, 'class'), `${kind}\n`)
+    }
+    add('0000:00:00.0', '0x8086', '0x030000')
+    // The sound of a graphics card.
+    add('0000:01:00.1', '0x10de', '0x040300')
+
+    assert.equal(await hasNvidiaDevice(folder.path), false)
+    add('0000:02:00.0', '0x10de', '0x030200')
+    assert.equal(await hasNvidiaDevice(folder.path), true)
+    assert.equal(await hasNvidiaDevice(join(folder.path, 'none')), false)
   })
 
   it('measures the VRAM of a model, and none for models of the processor', async () => {

@@ -141,7 +141,9 @@ describe('model manager', () => {
     await sleep(500)
     assert.equal(node.parts.links.openCount, 1)
     const snapshot = () => api.services.links.snapshot().find(({ node_id }) => node_id === node.nodeId)
-    await until(() => snapshot()?.models.some(({ model_key, error: told }) => model_key === key && told))
+    await until(
+      () => snapshot()?.models.some((model) => model.model_key === key && Boolean(model.error)) ?? false,
+    )
   })
 
   it('needs no gateway to load what is on its disk, also after a restart', async () => {
