@@ -1,10 +1,11 @@
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { basename, join, relative, sep } from 'node:path'
+import { readGgufLayout } from '../domain/hub/gguf-layout.ts'
 import { GGUF_HEAD_BYTES, readGgufHead } from '../domain/hub/gguf.ts'
 import { isGgufModel } from '../domain/hub/weights.ts'
 import type { ImportFiles } from '../domain/models/import.ts'
-import type { WeightsFile } from '../domain/models/readable.ts'
+import type { GgufFile, WeightsFile } from '../domain/models/readable.ts'
 import { usageError } from './cli-error.ts'
 
 /** A file of a model on this machine, and its path in the model. */
@@ -42,7 +43,8 @@ export function readFacts(files: readonly LocalPath[]): ImportFiles {
     const file = files.find(({ path }) => path === name)
     return file && readJson(file, isList)
   }
-  const [gguf] = files.filter(({ path }) => isGgufModel(path)).toSorted((a, b) => (a.path < b.path ? -1 : 1))
+  const ggufs = files.filter(({ path }) => isGgufModel(path)).toSorted((a, b) => (a.path < b.path ? -1 : 1))
+  const [gguf] = ggufs
   return {
     paths: files.map(({ path }) => path),
     config: json('config.json'),
@@ -50,6 +52,7 @@ export function readFacts(files: readonly LocalPath[]): ImportFiles {
     modules: json('modules.json', true),
     shardIndex: json('model.safetensors.index.json'),
     weights: files.filter(({ path }) => path.endsWith('.safetensors')).map(weightsFile),
+    ggufs: ggufs.map(ggufFile),
     gguf: gguf && { path: gguf.path, head: readGgufHead(bytesAt(gguf.from, 0, GGUF_HEAD_BYTES)) },
   }
 }
@@ -85,6 +88,16 @@ function weightsFile({ path, from }: LocalPath): WeightsFile {
   } catch (err) {
     if (err instanceof SyntaxError) return { path, sizeBytes, head: undefined }
     throw err
+  }
+}
+
+/** Reads more of a GGUF until its head is whole: that holds the vocabulary, which may have megabytes. */
+function ggufFile({ path, from }: LocalPath): GgufFile {
+  const sizeBytes = statSync(from).size
+  for (let length = GGUF_HEAD_BYTES; ; length *= 8) {
+    const layout = readGgufLayout(bytesAt(from, 0, Math.min(length, sizeBytes)))
+    if (layout !== 'cut' || length >= sizeBytes) return { path, sizeBytes, layout }
+    if (length >= MAX_HEAD_BYTES) return { path, sizeBytes, layout: undefined }
   }
 }
 

@@ -92,8 +92,8 @@ export function ggufProblem(task: TextTask, { architecture, pooling }: GgufHead)
     : undefined
 }
 
-/** Architectures of GGUF files that write no text. */
-const ENCODER = /bert|embedding|t5encoder/
+/** Architectures of GGUF files that write no text; `clip` is the projector of a model that sees. */
+const ENCODER = /bert|embedding|t5encoder|^clip$/
 
 /** Returns why a GGUF cannot serve a task of models that write text; undefined when it can. */
 export const encoderGgufProblem = (task: string, architecture: string | null): string | undefined =>

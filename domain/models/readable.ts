@@ -1,3 +1,4 @@
+import { GGUF_VERSIONS, type GgufLayout } from '../hub/gguf-layout.ts'
 import { chooseWeights, shardsOf } from '../hub/weights.ts'
 
 /** What the head of a safetensors file says: the names of its tensors, and where the last one ends. */
@@ -13,6 +14,13 @@ export interface WeightsFile {
   readonly head: SafetensorsHead | 'lfs-pointer' | undefined
 }
 
+/** A GGUF of a folder. Its layout is `cut` where the file ends within the head, undefined where it cannot be read. */
+export interface GgufFile {
+  readonly path: string
+  readonly sizeBytes: number
+  readonly layout: GgufLayout | 'cut' | undefined
+}
+
 /** The content of a model folder that decides whether a server can load it. */
 export interface ModelFolder {
   readonly paths: readonly string[]
@@ -21,11 +29,13 @@ export interface ModelFolder {
   /** The model.safetensors.index.json. */
   readonly shardIndex: unknown
   readonly weights: readonly WeightsFile[]
+  readonly ggufs: readonly GgufFile[]
 }
 
 /** The profiles that load a folder with transformers, in the locked environment of nodes. */
 const TRANSFORMERS = /^(?:llm-transformers|specialist-(?:onnx|torch))$/
 const LANGUAGE_MODEL = /^llm-(?:transformers|vllm|vllm-process)$/
+const READS_GGUF = /^(?:llm|specialist)-llamacpp$/
 const READS_SAFETENSORS = /^(?:llm-(?:transformers|vllm|vllm-process)|specialist-(?:torch|whisper))$/
 
 const BITSANDBYTES = 'bitsandbytes'
@@ -70,6 +80,7 @@ export const CAUSAL_MODEL_TYPES: ReadonlySet<string> = new Set(
 export function unreadableFolder(profile: string, folder: ModelFolder): string | undefined {
   return (
     brokenFile(folder.weights) ??
+    (READS_GGUF.test(profile) ? brokenGguf(folder.ggufs) : undefined) ??
     (READS_SAFETENSORS.test(profile) ? incompleteWeights(folder) : undefined) ??
     (LANGUAGE_MODEL.test(profile) ? missingTokenizer(folder) : undefined) ??
     unreadableHere(profile, folder)
@@ -83,6 +94,19 @@ function brokenFile(weights: readonly WeightsFile[]): string | undefined {
     if (!head) return `${path} is no safetensors file: its head cannot be read. Download it again.`
     if (head.endBytes !== sizeBytes)
       return `${path} has ${sizeBytes} bytes and its head describes ${head.endBytes}: it was cut off. Download it again.`
+  }
+  return undefined
+}
+
+function brokenGguf(ggufs: readonly GgufFile[]): string | undefined {
+  for (const { path, sizeBytes, layout } of ggufs) {
+    if (!layout) continue
+    if (layout === 'cut')
+      return `${path} has ${sizeBytes} bytes and ends within its head: it was cut off. Download it again.`
+    if (!GGUF_VERSIONS.includes(layout.version))
+      return `${path} has version ${layout.version} of the GGUF format, and llama.cpp reads ${GGUF_VERSIONS.join(' and ')}. Convert the model again.`
+    if (layout.endBytes > sizeBytes)
+      return `${path} has ${sizeBytes} bytes and its head describes ${layout.endBytes}: it was cut off. Download it again.`
   }
   return undefined
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { AdminClient } from '../../cli/admin-client.ts'
 import { type CliError, WRONG_USE } from '../../cli/cli-error.ts'
@@ -145,6 +145,11 @@ const REFUSED: readonly [model: string, asked: Asked, words: RegExp][] = [
   ['sharded', {}, /not complete: model-00002-of-00002\.safetensors is missing/],
   ['bert.gguf', {}, /The GGUF \(bert\) is an encoder, and chat needs another model/],
   ['empty.gguf', {}, /empty\.gguf is no GGUF/],
+  ['clip.gguf', {}, /The GGUF \(clip\) is an encoder, and chat needs another model/],
+  ['head-cut.gguf', {}, /head-cut\.gguf has 3000 bytes and ends within its head: it was cut off/],
+  ['data-cut.gguf', {}, /data-cut\.gguf has \d+ bytes and its head describes \d+: it was cut off/],
+  ['byte-cut.gguf', {}, /byte-cut\.gguf has \d+ bytes and its head describes \d+: it was cut off/],
+  ['version-9.gguf', {}, /version-9\.gguf has version 9 of the GGUF format, and llama\.cpp reads 2 and 3/],
   ['chat', { profile: 'llm-llamacpp' }, /no \.gguf file in it, which the runtime profile llm-llamacpp needs/],
 ]
 
@@ -195,6 +200,14 @@ describe('hearth models import', function () {
     }
     await writeTinyGguf(join(folder.path, 'chat.gguf'))
     await writeFile(join(folder.path, 'bert.gguf'), ggufHead('bert'))
+    await writeFile(join(folder.path, 'clip.gguf'), ggufHead('clip'))
+    const whole = await readFile(join(folder.path, 'chat.gguf'))
+    const other = Buffer.from(whole)
+    other.writeUInt32LE(9, 4)
+    const broken = { 'head-cut': whole.subarray(0, 3000), 'data-cut': whole.subarray(0, -whole.length / 10) }
+    const more = { 'byte-cut': whole.subarray(0, -1), 'version-9': other }
+    for (const [name, bytes] of Object.entries({ ...broken, ...more }))
+      await writeFile(join(folder.path, `${name}.gguf`), bytes)
     await writeFile(join(folder.path, 'empty.gguf'), 'nothing')
   })
   after(async () => {
