@@ -24,6 +24,7 @@ import {
   type SpoolMeta,
   type StateBody,
 } from '../../../schemas/link.ts'
+import { checkFrameJson } from './frame-weight.ts'
 import {
   type Aborting,
   type Head,
@@ -218,6 +219,7 @@ export class NodeLink {
   }
 
   #receive(frame: Frame): void {
+    checkFrameJson(frame.meta)
     switch (frame.type) {
       case FRAME.end:
         return this.#end(frame)

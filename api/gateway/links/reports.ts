@@ -7,6 +7,7 @@ import { type Frame, LinkProtocolError, parseJson } from '../../../platform/link
 import { HelloMeta, type LogEntry, type MetricEntry, StateBody } from '../../../schemas/link.ts'
 import { NodeInventory, NodeModel } from '../../../schemas/node.ts'
 import { jsonCheck } from '../../http/validate.ts'
+import { checkFrameJson } from './frame-weight.ts'
 
 /**
  * Parses and checks a node's message. Every gateway and worker places work by reports, so a node that breaks the schema
@@ -15,6 +16,7 @@ import { jsonCheck } from '../../http/validate.ts'
 const readerOf = <S extends TSchema>(schema: S) => {
   const check = jsonCheck('body', schema)
   return ({ body }: Pick<Frame, 'body'>): Static<S> => {
+    checkFrameJson(body)
     try {
       return check(parseJson(body), true) as Static<S>
     } catch (cause) {
@@ -60,6 +62,7 @@ export const readMetrics = (frame: Pick<Frame, 'body'>): MetricEntry[] =>
   )
 
 function entriesOf({ body }: Pick<Frame, 'body'>): Partial<Record<string, unknown>>[] {
+  checkFrameJson(body)
   const entries = parseJson<unknown>(body)
   if (!Array.isArray(entries)) throw new LinkProtocolError('a batch that is no list')
   return entries
