@@ -35,11 +35,25 @@ export interface ReadBounds {
   memoryMb: number
   ms: number
 }
-const BOUNDS: ReadBounds = { memoryMb: 2_048, ms: 15 * 60_000 }
+const MAX_MEMORY_MB = 2_048
+/** A file takes seconds for every hundred megabytes on an idle machine. */
+const MIN_READ_MS = 2 * 60_000
+const MAX_READ_MS = 15 * 60_000
+const READ_MS_PER_MB = 3_000
+const MB = 1024 * 1024
 const HEAP_MB = 512
 /** The first rows are shown where reading them again takes no longer. */
 const PREVIEW_MS = 20_000
 const FOLDER_LIFE_MS = 24 * 3_600_000
+
+/**
+ * Returns the limits of a file of this size. A worker reads a few files at a time, so a small file that expands to
+ * billions of rows must not keep others waiting for long.
+ */
+export const boundsOf = (bytes: number): ReadBounds => ({
+  memoryMb: MAX_MEMORY_MB,
+  ms: Math.min(MAX_READ_MS, MIN_READ_MS + (bytes / MB) * READ_MS_PER_MB),
+})
 
 /**
  * Reads a file from end to end as `format` and returns its rows and columns; throws `DatasetRefused` when the file is
@@ -47,11 +61,12 @@ const FOLDER_LIFE_MS = 24 * 3_600_000
  */
 export async function readDataset(
   file: { path: string; format: DatasetFormat },
-  { signal, bounds = BOUNDS }: { signal?: AbortSignal; bounds?: ReadBounds | undefined } = {},
+  { signal, bounds }: { signal?: AbortSignal; bounds?: ReadBounds | undefined } = {},
 ): Promise<DatasetProfile & { peakBytes: number; preview: DatasetPreview | null }> {
   signal?.throwIfAborted()
   await using folder = await temporaryFolder()
-  const answer = await askChild({ ...file, directory: folder.path }, bounds, signal)
+  const limits = bounds ?? boundsOf((await stat(file.path).catch(() => undefined))?.size ?? 0)
+  const answer = await askChild({ ...file, directory: folder.path }, limits, signal)
   if ('refused' in answer) throw new DatasetRefused(answer.refused)
   if ('broken' in answer) throw new DatasetReaderBroken(answer.broken)
   return { ...answer.profile, peakBytes: answer.peakBytes, preview: answer.preview }
@@ -83,7 +98,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
     },
   })
   const timer = setTimeout(() => {
-    excess = `it took longer than ${ms / 60_000} minutes`
+    excess = `it took longer than ${Number((ms / 60_000).toPrecision(2))} minutes`
     kill()
   }, ms)
   signal?.addEventListener('abort', kill, { once: true })

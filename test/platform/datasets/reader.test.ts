@@ -3,7 +3,7 @@ import { readFileSync, readlinkSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DatasetFormat } from '../../../platform/datasets/profile.ts'
-import { type ReadBounds, readDataset } from '../../../platform/datasets/reader.ts'
+import { boundsOf, type ReadBounds, readDataset } from '../../../platform/datasets/reader.ts'
 import { ownNamespaces } from '../../../platform/processes/own-namespaces.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
 import { until } from '../../support/assertions/until.ts'
@@ -315,6 +315,12 @@ describe('the process that reads a file', () => {
       name: 'DatasetRefused',
       message: /^the file cannot be read within bounds: it held \d+ MB of memory and may have 20 MB$/,
     })
+  })
+
+  it('has time in proportion to its file, so that a small one does not keep others waiting', () => {
+    const MB = 1024 * 1024
+    const times = [0, 3, 100, 260, 5_000].map((mb) => boundsOf(mb * MB).ms / 60_000)
+    assert.deepEqual(times, [2, 2.15, 7, 15, 15])
   })
 
   it('is ended when it takes longer than it may, which the refusal says', async () => {
