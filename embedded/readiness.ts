@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
 import * as nodeReportRepository from '../db/repositories/nodes/reports.ts'
+import { withProgress } from '../platform/async/with-progress.ts'
 import { reasonOf } from '../platform/reason.ts'
 import { QUEUES } from '../workflows/contract/policy.ts'
 import { StartError } from './options.ts'
@@ -22,6 +23,7 @@ interface ReadinessOptions {
   databaseUrl: string
   children: readonly Child[]
   logs: string
+  say: (line: string) => void
   signal: AbortSignal | undefined
 }
 
@@ -33,15 +35,19 @@ export async function waitUntilServing({
   databaseUrl,
   children,
   logs,
+  say,
   signal,
 }: ReadinessOptions): Promise<void> {
   const since = new Date()
   const deadline = Date.now() + TIMEOUT_MS
-  await until('the API', () => isHealthy(localBase))
+  const waitFor = (what: string, check: () => Promise<boolean>) =>
+    withProgress(`waiting for ${what}`, say, () => until(what, check))
+  say('starting the API, the workers and a node')
+  await waitFor('the API', () => isHealthy(localBase))
   await reachable(baseUrl)
-  await until('the workflow worker', () => queueIsPolled(temporal, QUEUES.control))
+  await waitFor('the workflow worker', () => queueIsPolled(temporal, QUEUES.control))
   await using db = openDatabase(databaseUrl, { max: 1 })
-  await until('the node', () => nodeReportRepository.hasReportsSince(db, since))
+  await waitFor('the node', () => nodeReportRepository.hasReportsSince(db, since))
 
   async function until(what: string, check: () => Promise<boolean>): Promise<void> {
     while (!(await check().catch(() => false))) {

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { withProgress } from '../platform/async/with-progress.ts'
 import type { Config } from '../platform/config.ts'
 import { usableFolder } from '../platform/config/folder.ts'
 import { buildConsole } from '../platform/console-build.ts'
@@ -200,7 +201,7 @@ async function bringUp(options: EmbeddedOptions, context: Context): Promise<Read
 
   const { children } = context
   const at = { localBase, baseUrl, temporal: temporal.place, databaseUrl }
-  await waitUntilServing({ ...at, children, logs: layout.logs, signal })
+  await waitUntilServing({ ...at, children, logs: layout.logs, say: output.say, signal })
   return {
     base_url: baseUrl,
     api_key: identity.apiKey,
@@ -239,7 +240,8 @@ async function startPostgres(context: Context, secrets: Secrets): Promise<string
   const cluster = { dataDir: layout.postgres, port, password: secrets.postgres_password }
   const created = initPostgres(cluster, signal)
   context.programs.push(created)
-  if (await created) output.say('PostgreSQL: created the database cluster')
+  if (await withProgress('creating the PostgreSQL cluster', output.say, () => created))
+    output.say('PostgreSQL: created the database cluster')
   launch(context, await postgresChild(cluster))
   const url = await ensureDatabase(cluster)
   output.say(`PostgreSQL on port ${port}`)
@@ -266,7 +268,9 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   const server = { file, port, uiPort, cwd: layout.temporal, namespace, partitions }
   launch(context, temporalChild(cli, server))
   const log = join(layout.logs, 'temporal.log')
-  await temporalReady(place, { timeoutMs: OWN_SERVER_MS, log, signal })
+  await withProgress('waiting for Temporal', output.say, () =>
+    temporalReady(place, { timeoutMs: OWN_SERVER_MS, log, signal }),
+  )
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
   return { place, ui: `http://127.0.0.1:${uiPort}` }
 }

@@ -36,4 +36,4 @@ async function checkReached(options: GlobalOptions): Promise<Check[]> {
 }
 
 const inWords = ({ about, state, message, todo }: Check): string =>
-  `${SIGNS[state]}  ${about}: ${message}${todo === undefined ? '' : `. To do: ${todo}`}`
+  `${SIGNS[state]}  ${about}: ${message.replace(/\.$/, '')}${todo === undefined ? '' : `. To do: ${todo}`}`

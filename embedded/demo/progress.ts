@@ -15,13 +15,15 @@ export class Progress {
     this.#print = print
   }
 
-  /** Runs one step and stores its result. */
+  /** Runs one step, prints its result and stores it. */
   async step<T>(name: string, work: () => Promise<T>, result: (value: T) => string): Promise<T> {
     this.#signal.throwIfAborted()
     this.write(`\n${name} ...\n`)
     const started = performance.now()
     const value = await work()
-    this.rows.push([name, result(value), performance.now() - started])
+    const text = result(value)
+    this.say(text)
+    this.rows.push([name, text, performance.now() - started])
     return value
   }
 

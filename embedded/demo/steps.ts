@@ -48,9 +48,13 @@ export async function train(
     hyperparameters: { epochs: 40, learning_rate: 0.08 },
   })
   say(`job ${jobId}`)
+  let status: TrainingRun['status'] | undefined
   for await (const { event, data } of h.runs.stream(jobId, { types: ['status', 'metric'] })) {
     if (event === 'metric') say(epochInWords(data))
-    if (event === 'status' || event === 'done') say(`status ${data.status}`)
+    if ((event === 'status' || event === 'done') && data.status !== status) {
+      status = data.status
+      say(`status ${status}`)
+    }
     if (event !== 'done') continue
     if (data.status === 'completed') return { jobId, run: data }
     throw new Error(`the training run is ${data.status}: ${data.error_message ?? 'no reason given'}`)

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { accessSync, chmodSync, constants, mkdirSync, renameSync, rmSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
+import { withProgress } from '../../platform/async/with-progress.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 
 /** Finds an executable called `name` on PATH. */
@@ -19,7 +20,7 @@ export function isExecutable(file: string): boolean {
   }
 }
 
-/** Installs one Go program into the cache, and reports every half minute that it is still working. */
+/** Installs one Go program into the cache, and reports its progress. */
 export async function goInstall(
   module: string,
   version: string,
@@ -48,7 +49,7 @@ interface GoOptions {
   signal?: AbortSignal | undefined
 }
 
-/** Runs the Go compiler, and reports every half minute that it is still working. */
+/** Runs the Go compiler and reports its progress. */
 export async function goBuild(
   go: string,
   what: string,
@@ -57,16 +58,7 @@ export async function goBuild(
   say: (line: string) => void,
 ): Promise<void> {
   say(`building ${what} with ${(await runProgram(go, ['version'])).stdout.trim()}; about five minutes, once`)
-  const started = Date.now()
-  const ticker = setInterval(
-    () => say(`still building ${what} (${Math.round((Date.now() - started) / 1000)} s)`),
-    30_000,
-  )
-  try {
-    await goRun(go, args, where)
-  } finally {
-    clearInterval(ticker)
-  }
+  await withProgress(`building ${what}`, say, () => goRun(go, args, where))
 }
 
 function goRun(go: string, args: string[], { cwd, gobin, signal }: GoOptions): Promise<void> {

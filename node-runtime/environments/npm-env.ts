@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { cp, mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { withProgress } from '../../platform/async/with-progress.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 
 export interface PackagesOptions {
@@ -63,11 +64,13 @@ async function install(
     await cp(source, draft, { recursive: true })
     // Their optional dependencies are builds for other machines and accelerators.
     const args = ['install', '--omit=optional', '--ignore-scripts', '--no-audit', '--no-fund']
-    await runProgram('npm', args, {
-      cwd: draft,
-      timeout: INSTALL_MS,
-      env: { ...process.env, npm_config_prefix: '' },
-    })
+    await withProgress(`installing the packages ${name}`, log, () =>
+      runProgram('npm', args, {
+        cwd: draft,
+        timeout: INSTALL_MS,
+        env: { ...process.env, npm_config_prefix: '' },
+      }),
+    )
     await rename(draft, directory).catch((err: unknown) => {
       if (!existsSync(directory)) throw err
     })

@@ -7,6 +7,7 @@ import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { withProgress } from '../../platform/async/with-progress.ts'
 import { createLockFile, removeAbandonedLock } from '../../platform/processes/lock-file.ts'
 import { isRunning } from '../../platform/processes/process-identity.ts'
 import { childEnv } from '../processes/confinement.ts'
@@ -110,7 +111,8 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
   const started = performance.now()
   const draft = `${env.directory}.draft-${randomUUID()}`
   try {
-    await run(base, ['-m', 'venv', draft], options)
+    const making = `making the Python environment ${name}`
+    await withProgress(making, options.log, () => run(base, ['-m', 'venv', draft], options))
     const python = join(draft, 'bin', 'python')
     const install = [
       '-m',
@@ -124,11 +126,13 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
       '-r',
       lockFile(name, options),
     ]
-    await run(python, [...install, '--no-input', '--disable-pip-version-check'], options, (line) => {
+    const args = [...install, '--no-input', '--disable-pip-version-check']
+    const report = (line: string) => {
       const fetched = /^\s*Collecting (\S+)/.exec(line)?.[1]
       if (fetched) options.log(`Python environment ${name}: ${fetched}`)
       else if (line.startsWith('Installing')) options.log(`Python environment ${name}: installing`)
-    })
+    }
+    await withProgress(making, options.log, () => run(python, args, options, report))
     await writeFile(join(draft, 'complete'), `${base}\n`)
     await publish(draft, env)
   } finally {

@@ -4,14 +4,14 @@ import { Progress } from '../../../embedded/demo/progress.ts'
 import { train } from '../../../embedded/demo/steps.ts'
 
 describe('the progress of the demo', () => {
-  it('tells every step and keeps its result', async () => {
+  it('prints every step with its result and stores it', async () => {
     let printed = ''
     const progress = new Progress(new AbortController().signal, (text) => (printed += text))
 
     const value = await progress.step('Count', () => Promise.resolve(7), String)
 
     assert.equal(value, 7)
-    assert.equal(printed, '\nCount ...\n')
+    assert.equal(printed, '\nCount ...\n  7\n')
     assert.deepEqual(
       progress.rows.map(([name, result]) => [name, result]),
       [['Count', '7']],
