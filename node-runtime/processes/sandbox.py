@@ -203,13 +203,14 @@ def new_root(order):
         zero.truncate(ZERO_BYTES)
     for name, target in {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
         os.symlink(f"/proc/self/{target}", f"{root}/dev/{name}")
-    # One quota for all files that the tool writes.
-    os.symlink("/tmp", f"{root}/dev/shm")
-    for source, target in order["mounts"]:
-        bind(source, root + target)
     os.mkdir(f"{root}/tmp")
     options = f"size={order['temporary_mb']}m,mode=1777,nr_inodes=20k,huge=never"
     mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)
+    # One quota for all files that the tool writes. The link is relative, because it is also followed from outside of the root.
+    os.symlink("../tmp", f"{root}/dev/shm")
+    # An interpreter may lie below /tmp or /dev/shm of this machine.
+    for source, target in order["mounts"]:
+        bind(source, root + target)
     os.mkdir(f"{root}/proc")
     # A container that runs the node may cover parts of its own /proc, and then no other may be mounted. Read-only,
     # because a process could otherwise take back its score for the kernel's choice when memory runs out.

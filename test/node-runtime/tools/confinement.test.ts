@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { readFileSync, readdirSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { findPython } from '../../../node-runtime/environments/python-env.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { requireToolBench, scriptTool, type ToolBench } from '../../support/servers/tools.ts'
 import { skipBecause } from '../../support/skip.ts'
@@ -278,3 +280,27 @@ while True: time.sleep(1)`
       }
     }
   })
+
+describe('a tool whose interpreter lies where the tool has files of its own', function () {
+  this.timeout(60_000)
+
+  for (const parent of ['/tmp', '/dev/shm'])
+    it(`runs with one below ${parent}`, async function () {
+      await using stack = new AsyncDisposableStack()
+      const folder = mkdtempSync(join(parent, 'hearth-interpreter-'))
+      stack.defer(() => rmSync(folder, { recursive: true, force: true }))
+      const environment = join(folder, 'environment')
+      const base = await findPython({ cacheDir: folder, log: () => {} })
+      await runProgram(base, ['-m', 'venv', '--without-pip', environment])
+      const bench = stack.use(
+        await requireToolBench(this, { interpreter: join(environment, 'bin', 'python') }),
+      )
+
+      const code =
+        "import sys; open('/tmp/own', 'w').write('x'); print(sys.prefix, open('/dev/shm/own').read())"
+      const { stdout, stderr } = await bench.python(code)
+
+      assert.equal(stdout, `${environment} x\n`, stderr)
+      assert.ok(!existsSync('/tmp/own'))
+    })
+})

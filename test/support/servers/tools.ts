@@ -38,6 +38,8 @@ interface ToolBenchOptions {
   /** Runs tools in containers instead of processes. */
   inContainers?: boolean
   pool?: number
+  /** The interpreter of tools without an environment. */
+  interpreter?: string
   /** False has the node's watch alone limit processes, also where the kernel would. */
   withGroups?: boolean
 }
@@ -50,14 +52,17 @@ const NOWHERE: Outside = {
 /** For `before`: skips the suite by name where this machine cannot confine tools in this way. */
 export async function requireToolBench(
   context: Mocha.Context,
-  { more = [], outside = NOWHERE, inContainers = false, pool = 0, withGroups = true }: ToolBenchOptions = {},
+  options: ToolBenchOptions = {},
 ): Promise<ToolBench> {
+  const { more = [], outside = NOWHERE, inContainers = false, pool = 0, withGroups = true } = options
   context.timeout(60_000)
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(temporaryFolder()).path
   const stateDir = join(folder, 'node')
   const log = createLogger('test', process.env.HEARTH_LOG_LEVEL ?? 'silent')
-  const plain = findPython({ cacheDir: join(folder, 'cache'), log: () => {} })
+  const plain = options.interpreter
+    ? Promise.resolve(options.interpreter)
+    : findPython({ cacheDir: join(folder, 'cache'), log: () => {} })
   const environments = new Environments({ profiles: [], cacheDir: readConfig().HEARTH_CACHE_DIR, log })
   const python = (environment: string | null) =>
     environment === null ? plain : environments.python(environment)
