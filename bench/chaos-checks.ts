@@ -66,7 +66,7 @@ export async function checkAll(evidence: Evidence): Promise<void> {
     await checkToolCalls(evidence, customer)
     await checkKeyed(evidence.db, evidence.tally, customer)
   }
-  await checkCohorts(evidence.db, evidence.tally, evidence.customers)
+  await checkCohorts(evidence.db, evidence.tally, evidence)
   await checkFullTimes(evidence.db, evidence.tally, evidence)
   checkDeadlocks(evidence)
   await checkLedger(evidence)
