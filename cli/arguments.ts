@@ -8,9 +8,9 @@ export function wholeNumber(text: string): number {
 
 const GB = 1e9
 
-/** Parses an option that is a storage quota in gigabytes; returns bytes, and null for the platform's default. */
-export function storageQuota(text: string): number | null {
-  if (text === 'default') return null
+/** Parses an option that is a storage quota in gigabytes; returns bytes, or `default` for that of the platform (commander takes null for a missing value). */
+export function storageQuota(text: string): number | 'default' {
+  if (text === 'default') return text
   if (/^\d{1,6}(\.\d{1,9})?$/.test(text)) return Math.round(Number(text) * GB)
   throw new InvalidArgumentError(
     'It has to be a number of gigabytes such as 500 or 0.5, 0 for no limit, or default for that of the platform.',

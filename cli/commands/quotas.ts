@@ -8,7 +8,7 @@ import { print } from '../print.ts'
 interface QuotaOptions {
   training?: number
   tasks?: number
-  storage?: number | null
+  storage?: number | 'default'
 }
 
 /** Older gateways leave the quota out. */
@@ -35,7 +35,7 @@ export function quotaCommands(quotas: Command): void {
       const account = await context.client.call<Account>('PATCH', `/accounts/${id(accountId)}`, {
         ...(training !== undefined && { training_quota: training }),
         ...(tasks !== undefined && { task_quota: tasks }),
-        ...(storage !== undefined && { storage_quota_bytes: storage }),
+        ...(storage !== undefined && { storage_quota_bytes: storage === 'default' ? null : storage }),
       })
       const { name, training_quota, task_quota, storage_quota_bytes } = account
       print(

@@ -78,6 +78,10 @@ describe('hearth', () => {
     assert.match(listed.out, /ci\s+admin/)
     assert.ok(!listed.out.includes(key))
     assert.match((await run(['quotas', 'set', account.account_id, '--training', '7'])).out, /quota 7/)
+    const storage = async (limit: string) =>
+      (await run(['quotas', 'set', account.account_id, '--storage', limit])).out
+    assert.match(await storage('0.5'), /storage quota 0\.5 GB/)
+    assert.match(await storage('default'), /storage quota as the platform has it/)
     assert.match((await run(['accounts', 'list'])).out, /Acme\s+7/)
 
     const [{ key_id }] = await json(['keys', 'list', account.account_id])
