@@ -55,7 +55,7 @@ async function main(): Promise<void> {
 
   const { python } = await progress.step(
     'Python environment',
-    () => pythonEnvironment(config),
+    () => pythonEnvironment(config, stop.signal),
     () => 'ready',
   )
   const platform = await progress.step(
@@ -72,13 +72,13 @@ async function main(): Promise<void> {
     stop.signal.throwIfAborted()
     await Promise.race([searchJob(platform, { csv, config, progress }), stop.requested])
     stop.signal.throwIfAborted()
-    await Promise.race([toolJob(platform, csv, progress), stop.requested])
+    await Promise.race([toolJob(platform, { csv, config, progress }), stop.requested])
     stop.signal.throwIfAborted()
     failed = false
     report(progress.rows, platform)
     if (options.keep) await keep(stop.requested)
   } finally {
-    if (failed && !stop.signal.aborted) console.log(`\nLogs: ${platform.logs}`)
+    if (failed && !stop.signal.aborted) report(progress.rows, platform)
     console.log('\nStopping ...')
     const started = performance.now()
     await platform.stop()
@@ -199,7 +199,20 @@ async function searchJob(
 }
 
 /** Has a tool query the table; where nothing can confine tools, says so. */
-async function toolJob({ ready }: Platform, csv: Buffer, progress: Progress): Promise<void> {
+async function toolJob(
+  { ready }: Platform,
+  { csv, config, progress }: { csv: Buffer; config: Config; progress: Progress },
+): Promise<void> {
+  // The node would install it too, without reporting its progress here.
+  try {
+    await progress.step(
+      'Environment for tools',
+      () => ensurePythonEnv('tools', { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }),
+      () => 'ready',
+    )
+  } catch (err) {
+    return progress.say(`no tool: ${(err as Error).message}`)
+  }
   const h = clientOf(ready)
   await progress.step(
     'Have a tool query the table',
@@ -218,10 +231,12 @@ const clientOf = ({ base_url: baseUrl, api_key: apiKey }: Platform['ready']): He
 
 const mean = (rows: readonly Described[]): string => meanProgression(rows).toFixed(0)
 
-async function pythonEnvironment(config: Config) {
+async function pythonEnvironment(config: Config, signal: AbortSignal) {
   try {
-    return await ensurePythonEnv('tabular', { cacheDir: config.HEARTH_CACHE_DIR, log: say })
+    return await ensurePythonEnv('tabular', { cacheDir: config.HEARTH_CACHE_DIR, log: say, signal })
   } catch (cause) {
+    // Ctrl-C of a terminal also ends pip, which then reports a failure of its own.
+    signal.throwIfAborted()
     throw new StartError(`Python: ${(cause as Error).message}`, { cause })
   }
 }
