@@ -17,6 +17,11 @@ export class Blobs {
     return join(this.dir, sha256)
   }
 
+  async has(sha256: string, bytes: number): Promise<boolean> {
+    const blob = await stat(this.path(sha256)).catch(() => undefined)
+    return blob?.size === bytes
+  }
+
   /** Returns the name and size of each file, partial downloads included. */
   async list(): Promise<{ name: string; bytes: number }[]> {
     return Promise.all(
@@ -56,9 +61,7 @@ export class Blobs {
    * blob has more links than `models`, which are all models here, account for; removing them would free nothing.
    */
   async usedByJobs(models: readonly NodeModelSpec[]): Promise<Set<string>> {
-    const links = new Map<string, number>()
-    for (const { files } of models)
-      for (const { sha256 } of files) links.set(sha256, (links.get(sha256) ?? 0) + 1)
+    const links = linksOf(models)
     const elsewhere = new Set<string>()
     for (const [sha256, count] of links) {
       const blob = await stat(this.path(sha256)).catch(() => undefined)
@@ -67,4 +70,26 @@ export class Blobs {
     const isUsed = ({ files }: NodeModelSpec) => files.some(({ sha256 }) => elsewhere.has(sha256))
     return new Set(models.filter(isUsed).map(({ model_key }) => model_key))
   }
+
+  /** Returns the bytes that the removal of these models would free. */
+  async bytesOnlyIn(
+    models: readonly NodeModelSpec[],
+    isComing: (sha256: string) => boolean,
+  ): Promise<number> {
+    let bytes = 0
+    for (const [sha256, count] of linksOf(models)) {
+      if (isComing(sha256)) continue
+      const blob = await stat(this.path(sha256)).catch(() => undefined)
+      if (blob?.nlink === 1 + count) bytes += blob.size
+    }
+    return bytes
+  }
+}
+
+/** Returns how many links to each file these models have. */
+function linksOf(models: readonly NodeModelSpec[]): Map<string, number> {
+  const links = new Map<string, number>()
+  for (const { files } of models)
+    for (const { sha256 } of files) links.set(sha256, (links.get(sha256) ?? 0) + 1)
+  return links
 }

@@ -231,7 +231,7 @@ export class WeightsCache {
     }
     const path = this.#blobs.path(sha256)
     const fetch = async () => {
-      if (await hasSize(path, size_bytes)) return meter.skip(size_bytes)
+      if (await this.#blobs.has(sha256, size_bytes)) return meter.skip(size_bytes)
       const onBytes = (count: number) => meter.add(count)
       const onLimited = (seconds: number) => meter.wait(seconds)
       const options = { ...(signal && { signal }), ...(renew && { renew }) }
@@ -305,7 +305,13 @@ export class WeightsCache {
         if (disk.planned <= this.#quotaBytes && bavail * bsize >= disk.missing + HEADROOM_BYTES) return
         // A complete model is worth more than a partial download that no caller resumes.
         if ((await this.#removeParts()) || (await this.#sweepBlobs())) continue
-        oldest ??= await this.#removable()
+        if (oldest === undefined) {
+          oldest = await this.#removable()
+          // Where even all of them do not make enough room, they would have to be downloaded again for nothing.
+          const freed = await this.#bytesIn(oldest.filter((key) => !keep().has(key)))
+          if (disk.planned - freed > this.#quotaBytes) break
+          if (bavail * bsize + freed < disk.missing + HEADROOM_BYTES) break
+        }
         const victim = oldest.shift()
         if (victim === undefined) break
         // A load may have begun since the list was made. Between this check and `remove` nothing else can run.
@@ -336,6 +342,15 @@ export class WeightsCache {
         })),
     )
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
+  }
+
+  /** Returns the bytes that the removal of these models frees, at most: a conversion may be of another model as well. */
+  async #bytesIn(keys: readonly string[]): Promise<number> {
+    const models = await Promise.all(keys.map((key) => this.#read(key)))
+    const specs = models.flatMap((model) => model?.spec ?? [])
+    if (specs.length === 0) return 0
+    const inBlobs = await this.#blobs.bytesOnlyIn(specs, (sha256) => this.#isComing(sha256))
+    return inBlobs + (await this.#conversions.size())
   }
 
   /** Returns the bytes on disk after all downloads in progress, and how many of them are still missing. */
@@ -377,12 +392,6 @@ export class WeightsCache {
 function unlessGone(err: unknown): void {
   if ((err as NodeJS.ErrnoException).code !== 'ENOENT') throw err
 }
-
-const hasSize = (path: string, bytes: number): Promise<boolean> =>
-  stat(path).then(
-    ({ size }) => size === bytes,
-    () => false,
-  )
 
 /** Returns the path of a model's file; a name cannot lead out of the folder. */
 const inFolder = (folder: string, path: string): string => join(folder, normalize(join('/', path)))

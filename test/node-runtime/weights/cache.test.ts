@@ -225,6 +225,21 @@ describe('weights cache', () => {
     })
   })
 
+  it('removes nothing for a model that would not fit without all that may go', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await fetch(cache, specOf('used', ['/fill-a-600']))
+    await fetch(cache, specOf('idle', ['/fill-b-200']))
+    const want = (name: string, file: string) =>
+      cache.fetch(specOf(name, [file]), () => new Set(['used']), { onProgress: () => {} })
+
+    await assert.rejects(want('large', '/fill-c-500'), /no room/)
+    assert.deepEqual((await cache.list()).toSorted(), ['idle', 'used'])
+
+    await want('fitting', '/fill-d-400')
+    assert.deepEqual((await cache.list()).toSorted(), ['fitting', 'used'])
+  })
+
   it('names the limit and its setting when a model is larger than the whole cache', async () => {
     using own = temporaryFolder()
     const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
