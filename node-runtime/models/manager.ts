@@ -13,6 +13,7 @@ import { StrayFileError } from './folder.ts'
 import { LoadedModel } from './loaded-model.ts'
 import { ModelLoader, type ModelLoaderOptions, type Prepared } from './loader.ts'
 import type { Pins } from './pins.ts'
+import { reportOf } from './report.ts'
 import { type ModelServer, ModelServerError } from './server.ts'
 import { ROUND_MS, Upkeep } from './upkeep.ts'
 
@@ -99,10 +100,7 @@ export class ModelManager implements AsyncDisposable {
   }
 
   report(): NodeModel[] {
-    const reported = [...this.#models.values()].filter(
-      ({ state, retryAt }) => state !== 'cold' || retryAt > Date.now(),
-    )
-    return reported.map((model) => model.report())
+    return reportOf(this.#models.values())
   }
 
   /** The keys of the loaded models, the most recently used first. */

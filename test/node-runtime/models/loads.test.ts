@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
 import { Pins } from '../../../node-runtime/models/pins.ts'
+import { reportOf } from '../../../node-runtime/models/report.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { type FakeStats, startChatNode, FAKE_LLM_SERVER } from '../../support/servers/chat-api.ts'
@@ -69,6 +70,37 @@ describe('the first request to a language model', function () {
 
     assert.ok(!heard.includes('warm'), heard.join())
     assert.equal(node.parts.driver.running.length, 0)
+  })
+})
+
+describe('the report of many models', () => {
+  const many = (count: number, error?: string) =>
+    Array.from({ length: count }, (_, i) => {
+      const model = new LoadedModel(`model-${i}`, i % 1_000 === 7 ? 'warm' : 'evicted', new Pins())
+      model.lastUsed = i
+      if (error) model.error = error
+      return model
+    })
+
+  it('names the loaded ones and those that were used last, in a message that gateways take', () => {
+    for (const [count, error] of [
+      [20_000, undefined],
+      [900, '€'.repeat(2_000)],
+    ] as const) {
+      const models = many(count, error)
+      const reported = reportOf(models)
+
+      assert.ok(Buffer.byteLength(JSON.stringify(reported)) < 600 * 1024)
+      const loaded = models.filter(({ state }) => state === 'warm').map(({ modelKey }) => modelKey)
+      const names = reported.map(({ model_key }) => model_key)
+      assert.deepEqual(names.slice(0, loaded.length), loaded.toReversed())
+      assert.equal(names[loaded.length], `model-${count - 1}`)
+      assert.ok(names.length > 50 && names.length <= 1_000, `${names.length} models`)
+    }
+    assert.deepEqual(
+      reportOf(many(3)).map(({ model_key }) => model_key),
+      ['model-0', 'model-1', 'model-2'],
+    )
   })
 })
 
