@@ -1,4 +1,5 @@
 import { CHAT_PATH, isChatCapable, type TokenCounts, tokensIn } from '../../domain/chat/chat.ts'
+import { ApiError } from '../../domain/errors.ts'
 import { faultWithMemory, isInputRefused, modelFault } from '../../domain/models/answer.ts'
 import { filesOf, namesModel } from '../../domain/task-types/index.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
@@ -143,7 +144,8 @@ function outcomeOf(
     room.holdValues(body)
   } catch (err) {
     room.release()
-    throw err
+    if (!(err instanceof ApiError) || err.code !== 'internal') throw err
+    return { status: 'failed', error: err.message }
   }
   try {
     const value = JSON.parse(body.toString()) as unknown

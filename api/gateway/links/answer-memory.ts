@@ -1,6 +1,6 @@
 import { ApiError, temporaryError } from '../../../domain/errors.ts'
 import { BodyBudget, type Held } from '../../http/body-budget.ts'
-import { weighJson } from '../../http/json-weight.ts'
+import { MAX_CONTAINER_SHARE, MAX_JSON_NAMES, MAX_UNLIKE, weighJson } from '../../http/json-weight.ts'
 
 const MIB = 1024 * 1024
 /** Larger responses must be streamed. */
@@ -55,9 +55,23 @@ export class AnswerRoom {
     return true
   }
 
-  /** Reserves the memory for the parsed values of a JSON text; throws when that is too much. */
+  /**
+   * Reserves the memory for the parsed values of a JSON text; throws `no_capacity` when that is too much, and `internal` for
+   * a text that would hold the gateway's thread for long, because a node may belong to a tenant.
+   */
   holdValues(json: Buffer): void {
-    if (isCounted(json) && !this.grow(weighJson(json).bytes)) throw tooMuch()
+    if (!isCounted(json)) return
+    const { bytes, names, unlike, containers, isTooDeep } = weighJson(json)
+    const isDear =
+      names > MAX_JSON_NAMES ||
+      unlike > Math.max(MAX_UNLIKE.count, json.length * MAX_UNLIKE.share) ||
+      containers > json.length * MAX_CONTAINER_SHARE
+    if (isDear || isTooDeep)
+      throw new ApiError(
+        'internal',
+        "the model's answer has too many different member names, lists or objects for its size",
+      )
+    if (!this.grow(bytes)) throw tooMuch()
   }
 
   /** Releases everything for good; safe to repeat. */

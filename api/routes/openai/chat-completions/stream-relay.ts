@@ -150,7 +150,11 @@ export class StreamRelay implements LinkHandlers {
 
   #finishWhole(body: Buffer): void {
     if (this.#status !== 200) return this.#refuse(refusalOf(this.#status, body, this.#memory))
-    this.#room.holdValues(body)
+    try {
+      this.#room.holdValues(body)
+    } catch (err) {
+      return this.#refuse(toApiError(err))
+    }
     const completion = objectIn(body)
     if (!completion) {
       return this.#refuse(new ApiError('internal', 'the model answered with something else than events'))

@@ -207,6 +207,24 @@ describe('a node that does what it should not', () => {
     assert.equal(status, 200, 'the memory of answers was not given back')
   })
 
+  it('cannot hold the thread with an answer of many names, and its client hears of it', async () => {
+    using link = await linked()
+    const names = Array.from({ length: 24_000 }, (_, nth) => `"${nth.toString(36)}":0`)
+    const body = Buffer.from(`{"choices":[],${names.join()}}`)
+    link.onFrame = ({ type, stream }) => {
+      if (type !== FRAME.request) return
+      link.send(FRAME.head, stream, { status: 200 })
+      for (let at = 0; at < body.length; at += MAX_CHUNK)
+        link.send(FRAME.chunk, stream, {}, body.subarray(at, at + MAX_CHUNK))
+      link.send(FRAME.end, stream)
+    }
+    for (const stream of [false, true]) {
+      const { status, answer } = await chat({ stream })
+      assert.match(await answer.text(), /too many different member names/)
+      assert.equal(status, 500)
+    }
+  })
+
   const floods: [string, () => Buffer | Promise<Buffer>][] = [
     ['5,000 hellos', () => many(500, FRAME.hello, 0, Buffer.from(JSON.stringify({ inventory: INVENTORY })))],
     [
