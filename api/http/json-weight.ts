@@ -153,6 +153,13 @@ const isPositive = (byte = 0): boolean => byte === PLUS || (byte >= ZERO && byte
 const mayBeProto = (json: Buffer, start: number, end: number): boolean =>
   end - start + 1 >= PROTO_LENGTH && (json[start + 1] === UNDERSCORE || json[start + 1] === BACKSLASH)
 
+/** Returns whether a text of this weight takes many times as long to parse as others of its size, or is nested too deeply. */
+export const isDear = ({ names, unlike, containers, isTooDeep }: JsonWeight, bytes: number): boolean =>
+  isTooDeep ||
+  names > MAX_JSON_NAMES ||
+  unlike > Math.max(MAX_UNLIKE.count, bytes * MAX_UNLIKE.share) ||
+  containers > bytes * MAX_CONTAINER_SHARE
+
 function hashOf(json: Buffer, from: number, to: number): number {
   let hash = SEED
   for (let at = from; at < to; at++) hash = Math.imul(hash ^ json[at]!, 0x01000193)

@@ -1,6 +1,6 @@
 import { ApiError, temporaryError } from '../../../domain/errors.ts'
 import { BodyBudget, type Held } from '../../http/body-budget.ts'
-import { MAX_CONTAINER_SHARE, MAX_JSON_NAMES, MAX_UNLIKE, weighJson } from '../../http/json-weight.ts'
+import { isDear, weighJson } from '../../http/json-weight.ts'
 
 const MIB = 1024 * 1024
 /** Larger responses must be streamed. */
@@ -61,17 +61,13 @@ export class AnswerRoom {
    */
   holdValues(json: Buffer): void {
     if (!isCounted(json)) return
-    const { bytes, names, unlike, containers, isTooDeep } = weighJson(json)
-    const isDear =
-      names > MAX_JSON_NAMES ||
-      unlike > Math.max(MAX_UNLIKE.count, json.length * MAX_UNLIKE.share) ||
-      containers > json.length * MAX_CONTAINER_SHARE
-    if (isDear || isTooDeep)
+    const weight = weighJson(json)
+    if (isDear(weight, json.length))
       throw new ApiError(
         'internal',
         "the model's answer has too many different member names, lists or objects for its size",
       )
-    if (!this.grow(bytes)) throw tooMuch()
+    if (!this.grow(weight.bytes)) throw tooMuch()
   }
 
   /** Releases everything for good; safe to repeat. */

@@ -1,6 +1,7 @@
 import { NO_TOKENS, type TokenCounts, tokensOf } from '../../../../domain/chat/chat.ts'
 import { compact } from '../../../../platform/link/codec.ts'
 import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
+import { dataOf } from '../calls/event-data.ts'
 
 const LF = 0x0a
 const CR = 0x0d
@@ -131,10 +132,6 @@ function doneEnd(events: Buffer): number | undefined {
 }
 
 function tokensInEvent(event: string): TokenCounts {
-  const data = event
-    .split(/\r?\n/)
-    .filter((line) => line.startsWith('data:'))
-    .map((line) => line.slice('data:'.length))
-    .join('\n')
-  return tokensOf(data) ?? NO_TOKENS
+  const data = dataOf(event)
+  return (data === undefined ? undefined : tokensOf(data)) ?? NO_TOKENS
 }

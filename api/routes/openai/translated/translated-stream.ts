@@ -1,6 +1,7 @@
 import { StringDecoder } from 'node:string_decoder'
 import type { ApiError } from '../../../../domain/errors.ts'
 import type { ChatChunk } from '../../../../domain/responses/events.ts'
+import { dataOf } from '../calls/event-data.ts'
 import type { SseClient, StreamClient } from '../chat-completions/sse-client.ts'
 
 /** Turns the chunks of a streamed chat into the events of another route; each method returns complete events. */
@@ -88,12 +89,8 @@ export class TranslatedStream implements StreamClient {
 
 /** Returns the chunk of an event; undefined for comments, `[DONE]` and what is no JSON object. */
 function chunkIn(event: string): (ChatChunk & { error?: { message?: unknown } }) | undefined {
-  const data = event
-    .split(/\r?\n/)
-    .filter((line) => line.startsWith('data:'))
-    .map((line) => line.slice('data:'.length))
-    .join('\n')
-  if (!data.trimStart().startsWith('{')) return undefined
+  const data = dataOf(event)
+  if (!data?.trimStart().startsWith('{')) return undefined
   try {
     return JSON.parse(data) as ChatChunk
   } catch {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { dataOf } from '../../../../api/routes/openai/calls/event-data.ts'
 import { EventStream } from '../../../../api/routes/openai/chat-completions/event-stream.ts'
 
 const event = (value: object | string, gap = '\n\n') =>
@@ -35,5 +36,15 @@ describe('the tokens of a stream', () => {
   it('are none where nothing is counted', () => {
     assert.equal(tokensOf(words.join('')), 0)
     assert.equal(tokensOf(event('no "usage" here')), 0)
+  })
+
+  it('are not searched in an event that would take long to parse, also not by translated streams', () => {
+    const names = Object.fromEntries(Array.from({ length: 100_000 }, (_, nth) => [`k${nth}`, 0]))
+    const long = event({ ...word('long '.repeat(100_000)), usage })
+
+    assert.equal(tokensOf(event({ choices: [], ...names, usage })), 0)
+    assert.equal(dataOf(event({ choices: [], ...names })), undefined)
+    assert.equal(tokensOf(long), 212)
+    assert.equal(dataOf(long), long.slice('data:'.length).trimEnd())
   })
 })
