@@ -17,14 +17,18 @@ _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """The delimiter, and whether a line with it comes before the header."""
+    """The delimiter, whether a line with it comes before the header, and whether there is one column only."""
 
     delimiter: str
     has_separator_line: bool
+    has_one_column: bool
 
     def parse_options(self) -> pa_csv.ParseOptions:
         """Returns the options of pyarrow for this file."""
-        return pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
+        # A blank line of one column is a missing value, and the profile of the dataset counts it as a row.
+        return pa_csv.ParseOptions(
+            delimiter=self.delimiter, newlines_in_values=True, ignore_empty_lines=not self.has_one_column
+        )
 
     def read_options(self, block_size: int | None = None) -> pa_csv.ReadOptions:
         """Returns the options of pyarrow for this file."""
@@ -37,12 +41,13 @@ def layout_of(path: Path) -> CsvLayout:
         header = stream.readline()
         named = _SEPARATOR_LINE.fullmatch(header.rstrip("\r\n"))
         if named:
-            return CsvLayout(named[1], has_separator_line=True)
+            header = stream.readline()
         while header.count('"') % 2 == 1 and len(header) < 1 << 20 and (line := stream.readline()):
             header += line
     bare = _QUOTED.sub("", header)
-    delimiter = max(_DELIMITERS, key=bare.count)
-    return CsvLayout("," if "," in bare or delimiter not in bare else delimiter, has_separator_line=False)
+    most = max(_DELIMITERS, key=bare.count)
+    delimiter = named[1] if named else "," if "," in bare or most not in bare else most
+    return CsvLayout(delimiter, has_separator_line=bool(named), has_one_column=delimiter not in bare)
 
 
 def column_names(header: Sequence[str]) -> list[str]:

@@ -58,9 +58,9 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         return f"its values are of type {kind}"
     nearly = why_not_numbers(column)
     values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    if nearly is None and looks_like_times(column):
+        nearly = "it looks like dates; only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read"
     if len(values) > MOST_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
-        if nearly is None and looks_like_times(column):
-            nearly = "it looks like dates; only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read"
         return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
     if nearly is not None:
         warn_about_data(f"Column '{name}' is learnt as texts: {nearly}.", column=name)

@@ -101,6 +101,20 @@ def _series(table: pa.Table, target: str, rows: np.ndarray) -> np.ndarray:
     missing = np.isnan(values)
     if missing.all():
         raise without_values(target, len(rows))
+    # Rows before the first value or after the last one, such as those to be forecast, have no neighbours to fill them.
+    known = np.flatnonzero(~missing)
+    inside = slice(known[0], known[-1] + 1)
+    beyond = np.delete(rows, np.arange(inside.start, inside.stop))
+    if len(beyond):
+        first = int(beyond.min()) + 1
+        warn_about_data(
+            f"Left out {counted(len(beyond), 'row')} before the first or after the last value of '{target}'; "
+            f"the first is row {first}.",
+            column=target,
+            count=len(beyond),
+            row=first,
+        )
+    values, missing, rows = values[inside], missing[inside], rows[inside]
     if missing.any():
         first = int(rows[missing].min()) + 1
         warn_about_data(

@@ -18,24 +18,26 @@ from .csv_layout import column_names, layout_of
 from .errors import JobError
 from .hf_dataset import read_hf_dataset, read_parquet
 from .job import Job
+from .labels import MOST_CLASSES, MOST_FRACTIONS
 from .protocol import warn_about_data
 from .wording import counted
 
 _BLOCK = 8 << 20
 Reader = Callable[[Path, Budget], pa.Table]
-# Columns of whole numbers some of which are written with leading zeros, as texts.
+# The texts of columns whose numbers may be codes: whole numbers some of which have leading zeros, and, where classes are
+# learnt, numbers that are written in several ways, such as 1.1 and 1.10.
 Codes = dict[str, pa.ChunkedArray]
 
 
 def read_table(job: Job, codes: Codes | None = None) -> pa.Table:
     """Reads the dataset as a table. Column types are number, boolean, timestamp,
-    string, or something nested. `codes` receives the texts of CSV columns whose whole numbers have leading zeros; without
-    it a warning names those that become one number."""
+    string, or something nested. `codes` receives the texts of CSV columns whose numbers may be codes; without it a warning
+    names whole numbers with leading zeros that become one number."""
     files: list[Codes] = []
 
     def read_csv(path: Path, budget: Budget) -> pa.Table:
         files.append({})
-        return _read_csv(path, budget, files[-1])
+        return _read_csv(path, budget, files[-1], has_classes=codes is not None)
 
     readers: dict[str, Reader] = {
         "csv": read_csv,
@@ -57,7 +59,7 @@ def read_table(job: Job, codes: Codes | None = None) -> pa.Table:
     _refuse_duplicates(table.column_names)
     table = pa.table({name: _plain(name, table.column(name)) for name in table.column_names})
     for name in dict.fromkeys(name for file in files for name in file):
-        if not pa.types.is_integer(table.column(name).type):
+        if not (pa.types.is_integer(kind := table.column(name).type) or pa.types.is_floating(kind)):
             continue
         texts = _joined_codes(name, tables, files)
         if codes is None:
@@ -88,7 +90,7 @@ def _refuse_duplicates(names: list[str]) -> None:
         seen.add(name)
 
 
-def _read_csv(path: Path, budget: Budget, codes: Codes) -> pa.Table:
+def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) -> pa.Table:
     # Everything is read as text first, because types guessed from the first block would
     # fail on a late exception.
     layout = layout_of(path)
@@ -110,27 +112,48 @@ def _read_csv(path: Path, budget: Budget, codes: Codes) -> pa.Table:
     without_name = {name for name, written in zip(names, header) if not written}
     empty = {name for name in without_name if table.column(name).null_count == table.num_rows}
     points = point_meaning(table.columns, layout.delimiter)
-    return pa.table({name: _typed(name, table.column(name), points, codes) for name in names if name not in empty})
+    typed: dict[str, pa.ChunkedArray] = {}
+    for name in names:
+        if name in empty:
+            continue
+        texts = table.column(name)
+        typed[name], is_plain = _typed(name, texts, points)
+        if is_plain and (has_padded_numbers(texts) or (has_classes and _is_spelt_variously(texts, typed[name]))):
+            codes[name] = without_marks(texts)
+    return pa.table(typed)
 
 
-def _typed(name: str, column: pa.ChunkedArray, points: str | None, codes: Codes) -> pa.ChunkedArray:
-    """Converts a text column to the narrowest type that all its values fit; `codes` receives its texts where leading
-    zeros get lost."""
+def has_padded_numbers(texts: pa.ChunkedArray) -> bool:
+    """Returns whether a whole number is written with leading zeros."""
+    return bool(pc.any(pc.match_substring_regex(texts, r"^\s*[+-]?0\d+\s*$")).as_py())
+
+
+def _is_spelt_variously(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> bool:
+    """Returns whether few numbers, such as classes, have more spellings than there are numbers."""
+    if not pa.types.is_floating(numbers.type):
+        return False
+    different = pc.unique(numbers.drop_null())
+    is_fractional = pc.any(pc.not_equal(different, pc.floor(different))).as_py()
+    if len(different) > (MOST_FRACTIONS if is_fractional else MOST_CLASSES):
+        return False
+    return len(pc.unique(without_marks(texts).drop_null())) > len(different)
+
+
+def _typed(name: str, column: pa.ChunkedArray, points: str | None) -> tuple[pa.ChunkedArray, bool]:
+    """Converts a text column to the narrowest type that all its values fit; also returns whether they are plain numbers."""
     column = _without_errors(name, column)
     texts = without_marks(column)
     if texts.null_count == len(column):
-        return texts
+        return texts, False
     numbers = read_numbers(column, points)
     if numbers is not None:
         report_numbers(name, column, numbers)
-        if numbers.how is None and pc.any(pc.match_substring_regex(texts, r"^[+-]?0\d+$")).as_py():
-            codes[name] = texts
-        return numbers.column
+        return numbers.column, numbers.how is None
     lowered = pc.utf8_lower(texts)
     if pc.all(pc.is_in(lowered, pa.array(["true", "false", None]))).as_py():
-        return pc.equal(lowered, "true")
+        return pc.equal(lowered, "true"), False
     moments = _as_timestamp(texts)
-    return column if moments is None else moments
+    return column if moments is None else moments, False
 
 
 def _without_errors(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -164,19 +187,26 @@ def report_numbers(name: str, column: pa.ChunkedArray, numbers: Numbers) -> None
 
 
 def report_merged_codes(name: str, texts: pa.ChunkedArray) -> None:
-    """Warns about whole numbers that differ only in leading zeros, because codes become one value by that."""
-    spellings: dict[int, str] = {}
+    """Warns about numbers that are written in several ways, because codes become one value by that."""
+    if found := spellings_of_one(texts):
+        other, text, row = found
+        warn_about_data(
+            f"'{other}' and '{text}' (row {row}) in '{name}' are read as one number, {float(text):.15g}. If they are "
+            "different codes, write a letter before each, so that they are texts.",
+            column=name,
+            row=row,
+        )
+
+
+def spellings_of_one(texts: pa.ChunkedArray) -> tuple[str, str, int] | None:
+    """Returns the first two spellings of one number, and the row of the second, from 1."""
+    spellings: dict[float, str] = {}
     for text in pc.unique(texts.drop_null()).to_pylist():
-        other = spellings.setdefault(int(text), text)
+        number = int(text) if len(text) < 19 and text.lstrip("+-").isdecimal() else float(text)
+        other = spellings.setdefault(number, text)
         if other.lstrip("+-") != text.lstrip("+-"):
-            row = pc.index(texts, text).as_py() + 1
-            warn_about_data(
-                f"'{other}' and '{text}' (row {row}) in '{name}' are read as one number, {int(text)}. If they are different "
-                "codes, write a letter before each, so that they are texts.",
-                column=name,
-                row=row,
-            )
-            return
+            return other, text, pc.index(texts, text).as_py() + 1
+    return None
 
 
 def _as_timestamp(column: pa.ChunkedArray) -> pa.ChunkedArray | None:

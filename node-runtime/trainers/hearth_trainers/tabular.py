@@ -15,7 +15,7 @@ from .fitting import categorical_positions, encode_table, fit_features, read_num
 from .left_out import all_but, tell_left_out
 from .protocol import log, warn_about_data
 from .run import Run
-from .tables import report_merged_codes
+from .tables import has_padded_numbers, report_merged_codes, spellings_of_one
 from .wording import counted
 
 FEWEST_ROWS = 10
@@ -47,24 +47,43 @@ def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target
 
 
 def with_written_classes(run: Run, target: str, *, are_numbers: bool = False) -> pa.Table:
-    """Returns the table of `run` with the classes in `target` as they were written where some have leading zeros: `07` and
-    `7` are different codes. `are_numbers` says that a base model learnt them as numbers."""
-    written = None if are_numbers else run.codes.pop(target, None)
+    """Returns the table of `run` with the classes in `target` as they were written where these may be codes: `07` and `7`
+    are different ones, and so are `1.1` and `1.10`. `are_numbers` says that a base model learnt them as numbers."""
+    written = run.codes.get(target)
+    is_padded = written is not None and has_padded_numbers(written)
+    # 1 and 1.0 are one class: programs write whole numbers as 1.0 where a column has a missing value.
+    alike = None if written is None else spellings_of_one(pc.replace_substring_regex(written, r"(\d)\.0*$", r"\1"))
+    if are_numbers or not (is_padded or alike):
+        written = None
+    else:
+        del run.codes[target]
     for name, texts in run.codes.items():
-        report_merged_codes(name, texts)
+        # Numbers to learn from are often written in several ways.
+        if name == target or has_padded_numbers(texts):
+            report_merged_codes(name, texts)
     # Another copy of these columns isn't needed during the training.
     run.codes.clear()
     if written is None:
         return run.table
-    log(f"Some classes in '{target}' have leading zeros, so all are learnt as texts.")
+    log(f"Classes in '{target}' have leading zeros or are written in several ways, so all are learnt as texts.")
+    if alike and not is_padded:
+        other, text, row = alike
+        warn_about_data(
+            f"'{other}' and '{text}' (row {row}) in '{target}' are learnt as different classes; write one class in one way.",
+            column=target,
+            row=row,
+        )
     # Checkpoints of earlier versions have these classes as numbers, in another order.
     run.loop.require("classes as written")
     return run.table.set_column(run.table.column_names.index(target), target, written)
 
 
 def rows_with(table: pa.Table, column: str) -> pa.Table:
-    """Returns the rows with a value in `column`; raises an error if there are too few."""
-    present = pc.is_valid(table.column(column))
+    """Returns the rows with a value in `column`; raises an error if there are too few. A blank text is no value."""
+    values = table.column(column)
+    present = pc.is_valid(values)
+    if pa.types.is_string(values.type):
+        present = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False)
     kept = table.filter(present)
     dropped = table.num_rows - kept.num_rows
     if kept.num_rows == 0:

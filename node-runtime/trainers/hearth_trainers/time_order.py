@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .cells import without_marks
 from .errors import JobError, no_such_column
 from .protocol import log, warn_about_data
 from .times import DAY_US, Times, in_words, looks_like_times, read_times
@@ -22,6 +23,8 @@ _MONTH_DAYS = 30.436875
 _TIMELY = re.compile(
     r"(^|[\W_])(date|day|time|timestamp|datetime|ts|ds|year|yearmonth|month|week|quarter|period|epoch)([\W_]|$)", re.IGNORECASE
 )
+_PART = re.compile(r"(^|[\W_])(hour|hr|minute|min|second|sec|time|day|month|week|quarter|period)([\W_]|$)", re.IGNORECASE)
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s*[AaPp]\.?[Mm]\.?)?")
 
 
 def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, str]:
@@ -85,7 +88,7 @@ def _report_reading(times: Times, table: pa.Table, column: str) -> None:
         return
     assumed = f": {times.assumed}" if times.assumed else ""
     message = f"Parsed '{column}' as {times.how}{assumed}."
-    if pa.types.is_string(table.column(column).type):
+    if pa.types.is_string(table.column(column).type) or times.how.endswith(" first"):
         warn_about_data(message, column=column)
     else:
         log(message)
@@ -101,6 +104,15 @@ def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, colum
     first = int(rows[np.flatnonzero(is_repeat)[0]]) + 1
     if repeated >= _SEVERAL_SERIES * len(values):
         parting = _parting_column(table, values, rows, {column, target})
+        if parting and _is_part_of_time(table.column(parting[0]), parting[0]):
+            raise JobError(
+                f"{counted(repeated, 'row')} repeat a time in '{column}' (the first is row {first}), and '{parting[0]}' tells "
+                "them apart. A forecast reads the time from one column: write both into one, such as 2023-12-31T13:00:00 or "
+                "2023-12. If these are several series, keep the rows of one of them.",
+                code="time_in_two_columns",
+                column=parting[0],
+                row=first,
+            )
         if parting:
             raise JobError(
                 f"{counted(repeated, 'row')} repeat a time in '{column}' (the first is row {first}), and '{parting[0]}' has "
@@ -117,6 +129,14 @@ def _report_repeats(table: pa.Table, values: np.ndarray, rows: np.ndarray, colum
         count=repeated,
         row=first,
     )
+
+
+def _is_part_of_time(column: pa.ChunkedArray, name: str) -> bool:
+    """Returns whether a column holds a part of a time: the time of the day, or a number such as the hour or the month."""
+    if pa.types.is_string(column.type):
+        texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
+        return bool(texts) and all(_CLOCK.fullmatch(text) for text in texts)
+    return pa.types.is_integer(column.type) and _PART.search(name) is not None
 
 
 def _parting_column(table: pa.Table, values: np.ndarray, rows: np.ndarray, used: set[str]) -> tuple[str, int] | None:

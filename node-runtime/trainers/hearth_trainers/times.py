@@ -75,13 +75,13 @@ def read_times(column: pa.ChunkedArray, name: str) -> Times:
         micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False), pa.int64())
         return Times(pc.fill_null(micros, 0).to_numpy(), missing, 1)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _of_numbers(column, missing)
+        return _of_numbers(column, missing, name)
     if pa.types.is_string(kind):
         return _of_texts(column, name)
     raise _refused(f"Column '{name}' cannot order the rows: its values are of type {kind}.", name)
 
 
-def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray) -> Times:
+def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray, name: str) -> Times:
     values = pc.fill_null(pc.cast(column, pa.float64(), safe=False), 0).to_numpy()
     known = values[~missing]
     low, high = float(known.min()), float(known.max())
@@ -89,10 +89,35 @@ def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray) -> Times:
         days = [_clear(f"{int(value)}") for value in values]
         if all(day is not None for day, is_missing in zip(days, missing) if not is_missing):
             return Times(np.array([day or 0 for day in days], np.int64), missing, 1, "dates of eight digits")
+    if dates := _of_digits(values, missing, name):
+        return dates
     for least, unit, how in _EPOCH_UNITS:
         if low >= least:
             return Times(values, missing, unit, f"{how} since 1970")
     return Times(values, missing, 0)
+
+
+def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | None:
+    """Reads numbers whose digits are dates with the year last, such as 31122023 or 311223, which lost a leading zero
+    where the day has one digit; None for other numbers."""
+    known = values[~missing]
+    if (known != np.floor(known)).any() or known.min() < 10_100 or known.max() > 31_129_999:
+        return None
+    has_century = known.min() >= 1_000_000
+    if has_century and not ((known % 10_000 >= 1_500) & (known % 10_000 <= 2_199)).all():
+        return None
+    # Six digits may count something else, so only the order of the file proves that they are dates.
+    if not has_century and (known.max() > 311_299 or _is_sorted(known)):
+        return None
+    written = [None if skip else f"{int(value):0{8 if has_century else 6}d}" for value, skip in zip(values, missing)]
+    texts = [one and f"{one[:2]}/{one[2:4]}/{one[4:]}" for one in written]
+    try:
+        times = _of_texts(pa.chunked_array([pa.array(texts, pa.string())]), name)
+    except JobError as error:
+        if error.code == "ambiguous_time" and has_century:
+            raise
+        return None
+    return times if has_century or _is_sorted(times.values[~missing]) else None
 
 
 def _of_texts(column: pa.ChunkedArray, name: str) -> Times:

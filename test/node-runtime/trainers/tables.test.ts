@@ -26,6 +26,12 @@ interface Asked {
   more?: string[]
   /** A column to put in order of time. */
   target?: string
+  /** The column of times. */
+  time?: string
+  /** Fills the gaps of the target, as forecasts do. */
+  filled?: boolean
+  /** A column of classes; the others are features. */
+  label?: string
   format?: string
   /** Reads texts and their classes instead of a table. */
   hyperparameters?: Record<string, string>
@@ -246,5 +252,147 @@ describe('tables as their trainers read them', () => {
     assert.deepEqual([padded?.warnings, rest?.warnings], [[], []])
     assert.match(String(files?.warnings), /^'7' and '007' \(row 5\) in 'label' are read as one number, 7\./)
     assert.deepEqual(files?.columns?.['label'], ['12', '7', 'None', '8', '7'])
+  })
+
+  it('learns classes as they are written, no blank ones, and warns about dates that are learnt as texts', async () => {
+    const labelled = (labels: string[], feature = (i: number) => `f${i}`) => ({
+      text: [
+        'a,y',
+        ...Array.from({ length: 12 }, (_, i) => `${feature(i)},${labels[i % labels.length]}`),
+      ].join('\n'),
+      label: 'y',
+    })
+    const rows = Array.from({ length: 40 }, (_, i) => ({
+      d: `${two(1 + (i % 14))}/03/2023`,
+      y: ['a', 'b', '', ' '][i % 4],
+    }))
+    const [versions, ids, exponents, whole, plain, features, blank] = await learned([
+      labelled(['1.1', '1.10', '1.2']),
+      labelled(['10000000000000000001', '10000000000000000002', '5']),
+      labelled(['1e2', '100', '.5']),
+      labelled(['1', '1.0', '2']),
+      labelled(['1.5', '2.5']),
+      labelled(['x', 'y'], (i) => ['1.1', '1.10'][i % 2] ?? ''),
+      { text: rows.map((row) => JSON.stringify(row)).join('\n'), format: 'jsonl', label: 'y' },
+    ])
+
+    assert.deepEqual(versions?.classes, ['1.1', '1.10', '1.2'])
+    assert.deepEqual(versions?.warnings, [
+      "'1.1' and '1.10' (row 2) in 'y' are learnt as different classes; write one class in one way.",
+    ])
+    assert.deepEqual(ids?.classes, ['10000000000000000001', '10000000000000000002', '5'])
+    assert.deepEqual(exponents?.classes, ['.5', '100', '1e2'])
+    assert.deepEqual(whole?.classes, ['1.0', '2.0'])
+    assert.match(String(whole?.warnings), /^'1' and '1\.0' \(row 2\) in 'y' are read as one number, 1\./)
+    assert.deepEqual([plain?.warnings, features?.warnings], [[], []])
+    assert.deepEqual(blank?.classes, ['a', 'b'])
+    assert.deepEqual(blank?.warnings, [
+      "Left out 20 rows without a value in 'y'; the first is row 3.",
+      "Column 'd' is learnt as texts: it looks like dates; only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read.",
+    ])
+  })
+
+  it('reads a blank line of a table with one column as a missing value, as the profile of the dataset does', async () => {
+    using folder = temporaryFolder()
+    const bodies = ['v\n1\n\n3\n\n', '"a,v"\n1\n\n""\n4', 'v,w\n1,2\n\n3,4\n']
+    const found = await learned(bodies.map((body) => ({ text: body })))
+
+    const values = found.map(({ columns }) => Object.values(columns ?? {})[0])
+    assert.deepEqual(values, [
+      ['1', 'None', '3', 'None'],
+      ['1', 'None', 'None', '4'],
+      ['1', '3'],
+    ])
+    for (const [i, body] of bodies.entries()) {
+      const path = join(folder.path, `${i}.csv`)
+      await writeFile(path, body)
+      assert.equal((await readDataset({ path, format: 'csv' })).num_samples, values[i]?.length)
+    }
+  })
+
+  it('leaves rows before the first and after the last value out of a series, and fills the gaps between', async () => {
+    const values = ['', '1', '', '3', '4', '', '']
+    const [found] = await learned([{ text: ['v', ...values].join('\n'), target: 'v', filled: true }])
+
+    assert.deepEqual(found?.series, [1, 2, 3, 4])
+    assert.deepEqual(found?.warnings, [
+      "Left out 2 rows before the first or after the last value of 'v'; the first is row 1.",
+      "1 missing value in 'v' is filled in between the neighbours; the first is in row 3.",
+    ])
+  })
+
+  it('reads numbers whose digits are dates with the year last, and no others', async () => {
+    const days = Array.from({ length: 90 }, (_, i) => new Date(Date.UTC(2023, 0, 20 + i)))
+    const parts = days.map((at) => [
+      two(at.getUTCDate()),
+      two(at.getUTCMonth() + 1),
+      String(at.getUTCFullYear()),
+    ])
+    const numbers = (order: (parts: string[]) => string, digits = 4) =>
+      parts.map(([d = '', m = '', y = '']) => String(Number(order([d, m, y.slice(-digits)]))))
+    const mixed = shuffled(90)
+    const [dayFirst, monthFirst, short, serial, isoDigits, open] = await learned([
+      {
+        ...dated(
+          numbers(([d, m, y]) => `${d}${m}${y}`),
+          mixed,
+        ),
+        time: 'd',
+      },
+      {
+        ...dated(
+          numbers(([d, m, y]) => `${m}${d}${y}`),
+          mixed,
+        ),
+        time: 'd',
+      },
+      { ...dated(numbers(([d, m, y]) => `${d}${m}${y}`, 2)), time: 'd' },
+      {
+        ...dated(
+          Array.from({ length: 90 }, (_, i) => String(40_101 + i)),
+          mixed,
+        ),
+        time: 'd',
+      },
+      {
+        ...dated(
+          numbers(([d, m, y]) => `${y}${m}${d}`),
+          mixed,
+        ),
+        time: 'd',
+      },
+      { ...dated(['1022023', '2032023', '3012023', '4052023', '12042023'], [3, 1, 0, 4, 2]), time: 'd' },
+    ])
+
+    for (const found of [dayFirst, monthFirst, short, serial, isoDigits])
+      assert.deepEqual(
+        found?.series,
+        Array.from({ length: 90 }, (_, i) => i),
+      )
+    assert.match(String(dayFirst?.warnings), /Parsed 'd' as dates, day first\./)
+    assert.match(String(monthFirst?.warnings), /Parsed 'd' as dates, month first\./)
+    assert.match(String(short?.warnings), /Parsed 'd' as dates, day first/)
+    assert.deepEqual([serial?.warnings, isoDigits?.warnings], [[], []])
+    assert.equal(open?.error?.[0], 'ambiguous_time')
+  })
+
+  it('says that a time in two columns belongs into one, and no such thing of several series', async () => {
+    const table = (names: string, times: (i: number) => string) => ({
+      text: [`${names},v`, ...Array.from({ length: 48 }, (_, i) => `${times(i)},${i}`)].join('\n'),
+      target: 'v',
+    })
+    const day = (i: number) => `2023-01-0${1 + Math.floor(i / 24)}`
+    const found = await learned([
+      table('date,time', (i) => `${day(i)},${two(i % 24)}:30`),
+      table('date,hour', (i) => `${day(i)},${i % 24}`),
+      { ...table('year,month', (i) => `${2020 + Math.floor(i / 12)},${1 + (i % 12)}`), time: 'year' },
+      table('date,shop', (i) => `${day(i)},${i % 24}`),
+    ])
+
+    assert.deepEqual(
+      found.map(({ error }) => error?.[0]),
+      [...Array.from({ length: 3 }, () => 'time_in_two_columns'), 'several_series'],
+    )
+    assert.match(String(found[0]?.error?.[1]), /'time' tells them apart\. .*write both into one/)
   })
 })

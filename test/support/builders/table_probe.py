@@ -1,7 +1,8 @@
 """Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as
 `{"text": CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned,
-the target in order of time, and the warnings. `more` has further files of the dataset. With `hyperparameters` it reads
-the classes of texts instead."""
+the target in order of time, with its gaps `filled` on request, and the warnings. `time` names the column of times, and
+`more` has further files of the dataset. With `label` it reads the rows with that class instead, and the other columns as
+features; with `hyperparameters` the classes of texts."""
 
 from __future__ import annotations
 
@@ -11,14 +12,29 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from hearth_trainers.encoders.texts import read_labelled_texts
 from hearth_trainers.errors import JobError
 from hearth_trainers.job import Job
 from hearth_trainers.protocol import _data_warnings, data_warnings
+from hearth_trainers.run import Run
 from hearth_trainers.tables import read_table
 from hearth_trainers.time_order import rows_in_time
+
+
+def classes(job: Job, label: str) -> dict[str, Any]:
+    # These import LightGBM, which takes longer than all other reading.
+    from hearth_trainers.fitting import fit_features
+    from hearth_trainers.tabular import rows_with, with_written_classes
+
+    codes: dict[str, Any] = {}
+    run: Any = Run(job, read_table(job, codes), SimpleNamespace(require=lambda _: None), codes)  # type: ignore[arg-type]
+    table = rows_with(with_written_classes(run, label), label)
+    fit_features(table, label, [])
+    found = sorted({str(one) for one in table.column(label).to_pylist()})
+    return {"classes": found, "warnings": [one["message"] for one in data_warnings()]}
 
 
 def read(request: dict[str, Any]) -> Any:
@@ -35,11 +51,17 @@ def read(request: dict[str, Any]) -> Any:
             if settings:
                 texts = read_labelled_texts(job, 0.2, 1)
                 return {"classes": texts.labels.classes, "rows": texts.rows, "warnings": [one["message"] for one in data_warnings()]}
+            if "label" in request:
+                return classes(job, request["label"])
             table = read_table(job)
             response["columns"] = {name: [str(one) for one in table.column(name).to_pylist()] for name in table.column_names}
             if "target" in request:
                 rows, _ = rows_in_time(table, request["target"], request.get("time", ""))
                 response["series"] = table.column(request["target"]).take(rows).to_pylist()
+                if request.get("filled"):
+                    from hearth_trainers.forecast import _series
+
+                    response["series"] = _series(table, request["target"], rows).tolist()
         except JobError as error:
             response["error"] = [error.code, str(error)]
     return {**response, "warnings": [one["message"] for one in data_warnings()]}
