@@ -11,6 +11,7 @@ export interface NodeEligibility {
   readonly is_online: boolean
   readonly is_draining: boolean
   readonly is_disk_full: boolean
+  readonly has_gpu_fault: boolean
   /** The number of jobs that it runs at once; null when it has not reported one. */
   readonly train_slots: number | null
 }
@@ -54,7 +55,9 @@ export function waitingReason(nodes: readonly NodeEligibility[], job: WaitingJob
   const reasons = [...faults]
     .slice(0, SHOWN)
     .map(([fault, count]) => (count > 1 ? `${fault} (${count} nodes)` : fault))
-  const state = able.some((node) => node.is_disk_full) ? 'is online and has room' : 'is online'
+  const isBroken = needsGpu && able.some((node) => node.has_gpu_fault)
+  const isFull = able.some((node) => node.is_disk_full)
+  const state = isBroken ? 'is online and usable' : isFull ? 'is online and has room' : 'is online'
   return `no ${what} that works for this account ${state}: ${reasons.join('; ')}`
 }
 
@@ -63,5 +66,6 @@ function faultOf(node: NodeEligibility, needsGpu: boolean): string | undefined {
   if (node.train_slots === 0) return 'takes no jobs'
   if (!node.is_online) return 'is not connected'
   if (node.is_draining) return 'is draining'
+  if (needsGpu && node.has_gpu_fault) return 'cannot use its GPUs'
   return node.is_disk_full ? 'has a full disk' : undefined
 }

@@ -52,6 +52,7 @@ async function main(): Promise<void> {
       emit(log, sharing === 'shared' ? 'node.shared' : 'node.dedicated', { sharing })
       followModels()
     },
+    onGpus: () => followModels(),
     onNoLink: () => renewCredentialSoon(),
   })
   await using stack = new AsyncDisposableStack()

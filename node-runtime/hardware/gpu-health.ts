@@ -35,6 +35,11 @@ export class GpuHealth implements Disposable {
     return this.#probed ?? this.#met
   }
 
+  /** True while CUDA does not start on this node, so that every job for a GPU would fail. Checked every minute. */
+  get isUnusable(): boolean {
+    return this.#probed !== undefined
+  }
+
   /** Probes the GPUs, and again every minute while they cannot be used. */
   async check(): Promise<void> {
     const { probe, log } = this.#options

@@ -159,6 +159,7 @@ describe('a run that no node can take', function () {
       is_online: true,
       is_draining: false,
       is_disk_full: false,
+      has_gpu_fault: false,
       train_slots: 1,
     }
     const own = { ...node, name: 'mine', account_id: accountId, sharing: 'dedicated' as const }
@@ -172,6 +173,12 @@ describe('a run that no node can take', function () {
       waitingReason([{ ...own, is_disk_full: true }], cpu) ?? '',
       /^no node that works for this account is online and has room: mine has a full disk$/,
     )
+    const broken = { ...own, hardware: 'gpu' as const, has_gpu_fault: true }
+    assert.match(
+      waitingReason([broken], gpu) ?? '',
+      /^no node with a GPU that works for this account is online and usable: mine cannot use its GPUs$/,
+    )
+    assert.equal(waitingReason([broken], cpu), null)
     // Another node takes the job meanwhile.
     assert.equal(waitingReason([node, { ...own, is_disk_full: true }], cpu), null)
     assert.match(waitingReason([{ ...own, train_slots: 0 }], cpu) ?? '', /mine takes no jobs$/)

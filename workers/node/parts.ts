@@ -89,6 +89,8 @@ export interface NodeOptions {
   gateFault: () => GateFault | undefined
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
+  /** Called when GPUs become unusable or usable again. */
+  onGpus?: () => void
   /** Called when a link broke, or a gateway refused one. */
   onNoLink: () => void
   /** The folder of the locks of Python environments, if it is not the runtime's own. */
@@ -178,7 +180,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     probe:
       devices.length > 0 ? async () => probeCuda(driver, await launcherPython(), { devices }) : undefined,
     log,
-    onChange: () => links.reportNow(),
+    onChange: () => {
+      links.reportNow()
+      options.onGpus?.()
+    },
   })
   const diskHealth = new DiskHealth({
     folders: [dir, config.HEARTH_CACHE_DIR],

@@ -25,6 +25,7 @@ export interface NodeAvailability {
 }
 
 type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
+  gpuHealth: Pick<NodeParts['gpuHealth'], 'isUnusable'>
   models: Pick<NodeParts['models'], 'loadedKeys'>
 }
 
@@ -33,7 +34,7 @@ type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
  * many models lie on the disk: work for a model that isn't loaded comes over the node's own queue.
  */
 export function wantedQueues(
-  { identity, inventory, models }: QueueParts,
+  { identity, inventory, models, gpuHealth }: QueueParts,
   { draining, sharing }: NodeAvailability,
 ): Map<string, QueueSize> {
   const queues = new Map<string, QueueSize>([
@@ -42,7 +43,9 @@ export function wantedQueues(
   if (draining || sharing === undefined) return queues
   if (inventory.train_slots > 0) {
     const { accountId } = identity
-    for (const queue of jobQueues({ accountId, sharing, hardware: inventory.hardware })) {
+    // A node without work takes jobs first, so one whose GPUs fail would fail the runs that others could do.
+    const hardware = gpuHealth.isUnusable ? 'cpu' : inventory.hardware
+    for (const queue of jobQueues({ accountId, sharing, hardware })) {
       queues.set(queue, { slots: inventory.train_slots, pollers: JOB_POLLERS })
     }
   }

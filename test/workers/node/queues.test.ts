@@ -84,6 +84,21 @@ describe('task queues of a node', () => {
     assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu'])
   })
 
+  it('are not those of GPUs on a node whose GPUs are unusable', () => {
+    const queuesOf = (isUnusable: boolean, sharing: 'shared' | 'dedicated') => {
+      const inventory = { ...node.parts.inventory, hardware: 'gpu' as const }
+      const parts = { ...node.parts, inventory, gpuHealth: { isUnusable } }
+      return [...wantedQueues(parts, { draining: false, sharing }).keys()]
+    }
+    const { accountId } = node.parts.identity
+    const own = `node.${node.nodeId}`
+
+    assert.deepEqual(queuesOf(true, 'shared'), [own, 'train.cpu', 'merge.cpu'])
+    assert.deepEqual(queuesOf(false, 'shared'), [own, 'train.cpu', 'merge.cpu', 'train.gpu'])
+    assert.ok(!queuesOf(true, 'dedicated').includes(`train.gpu.${accountId}`))
+    assert.ok(queuesOf(false, 'dedicated').includes(`train.gpu.${accountId}`))
+  })
+
   it('follow its models as they are loaded and evicted', async () => {
     const [first, second] = [
       await addModel(api, { name: 'first' }, { memoryMb: 90 }),
