@@ -146,6 +146,11 @@ export class Tools implements AsyncDisposable {
       const timeS = timeLimitOf(tool, value)
       const begun = await this.#begin(installed, { driver, stack, input, value, timeS, signal })
       return await resultOf(tool, begun, { timeS, signal })
+    } catch (err) {
+      // The launcher could not confine it, which the caller can do nothing about.
+      if (err instanceof ToolError && err.isOfNode && err.cause === undefined && !signal.aborted)
+        emit(this.#options.log, 'tool.start_failed', { slug: tool.slug, err })
+      throw err
     } finally {
       // The result does not wait for the end of what is left of the run, and the next run does.
       const ending = stack.disposeAsync().finally(() => this.#ending.delete(ending))
