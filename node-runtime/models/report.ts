@@ -1,8 +1,8 @@
 import type { NodeModel } from '../../schemas/node.ts'
 import type { LoadedModel } from './loaded-model.ts'
 
-/** The number of models of one node that gateways pass on. */
-const MAX_REPORTED = 1_000
+/** The number of models that gateways look through for deleted ones, whose files the node then removes. */
+const MAX_REPORTED = 5_000
 /** Gateways close a link that carries a message of 1 MB, and a report has more than its models. */
 const MAX_REPORT_BYTES = 512 * 1024
 

@@ -344,9 +344,13 @@ export class WeightsCache {
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
   }
 
-  /** Returns the bytes that the removal of these models frees, at most: a conversion may be of another model as well. */
+  /**
+   * Returns the bytes that the removal of these models frees, at most: a conversion may be of another model as well, and of
+   * one that cannot be read nobody knows.
+   */
   async #bytesIn(keys: readonly string[]): Promise<number> {
     const models = await Promise.all(keys.map((key) => this.#read(key)))
+    if (models.includes(undefined)) return Number.POSITIVE_INFINITY
     const specs = models.flatMap((model) => model?.spec ?? [])
     if (specs.length === 0) return 0
     const inBlobs = await this.#blobs.bytesOnlyIn(specs, (sha256) => this.#isComing(sha256))

@@ -46,6 +46,7 @@ describe('cohorts whose stages fail at one time', function () {
       )
     }
   })
+
   it('are not those whose model was unloaded while they waited for their input', async () => {
     await using _control = await world.on.control()
     const { models } = world.node.parts
@@ -53,7 +54,7 @@ describe('cohorts whose stages fail at one time', function () {
     const next = await world.on.endpoint({ name: `next-${newId()}` })
     const accepted = await world.cohorts.run({
       stages: [
-        { stage_id: 'slow', endpoint_id: slow.id, input: { wait_s: 5 } },
+        { stage_id: 'slow', endpoint_id: slow.id, input: { wait_s: 15 } },
         { stage_id: 'next', endpoint_id: next.id, max_attempts: 1 },
       ],
       edges: [

@@ -1,5 +1,8 @@
 import { outsideAccounts } from '../../../db/account-share.ts'
 
+/** A read that takes longer is not joined any more: its connection may be lost. */
+const MAX_READ_MS = 10_000
+
 /** Holds the answer of a costly read for a while; callers at one time share one read. */
 export class HeldAnswer<T> {
   readonly #read: () => Promise<T>
@@ -14,7 +17,7 @@ export class HeldAnswer<T> {
 
   get(): Promise<T> {
     if (this.#reading && performance.now() < this.#freshUntil) return this.#reading
-    this.#freshUntil = Infinity
+    this.#freshUntil = performance.now() + MAX_READ_MS
     const reading = outsideAccounts(this.#read)
     this.#reading = reading
     reading.then(

@@ -4,6 +4,7 @@ import type { BodyBudget } from '../body-budget.ts'
 import type { BodyTurns } from '../body-turns.ts'
 import { parseJson } from '../body.ts'
 import {
+  isDear,
   type JsonWeight,
   MAX_CONTAINER_SHARE,
   MAX_JSON_NAMES,
@@ -35,11 +36,15 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
     const { rawBody } = state
     const isLarge = rawBody.length > LARGE_BYTES
     const weight = rawBody.length > WEIGHED_BYTES ? weighJson(rawBody) : undefined
-    if (weight) checkWeight(weight)
-    if (weight && isLarge) checkContainers(weight, rawBody.length)
-    if (weight && isLarge) checkLayouts(weight, rawBody.length)
-    if (weight && isLarge && isOfNode) checkResult(bodies, weight)
-    else if (weight && isLarge) holdValues(bodies, state, weight)
+    if (weight && isOfNode) checkResult(bodies, weight, rawBody.length)
+    else if (weight) {
+      checkWeight(weight)
+      if (isLarge) {
+        checkContainers(weight, rawBody.length)
+        checkLayouts(weight, rawBody.length)
+        holdValues(bodies, state, weight)
+      }
+    }
     yield
     const value = rawBody.length === 0 ? {} : parseJson(rawBody)
     yield
@@ -86,7 +91,7 @@ function checkLayouts({ unlike, shortTexts }: JsonWeight, bytes: number): void {
   if (unlike > maxUnlike)
     throw new ApiError(
       'payload_too_large',
-      "the body's objects have their members in too many different orders; give all rows the same members in one order, with null for what is absent, or send fewer rows",
+      "the body's objects have their members in too many different orders; give all rows the same members in one order, send the values in arrays, or send fewer rows",
       { details: { max_unlike_members: Math.floor(maxUnlike) } },
     )
   const maxTexts = Math.max(MAX_SHORT_TEXTS.count, bytes * MAX_SHORT_TEXTS.share)
@@ -106,11 +111,12 @@ function holdValues(bodies: BodyBudget, { held, rawBody }: RequestContext, { byt
 
 /**
  * Bounds the memory of a node's result without reserving it, because the work is done and there is no other place for
- * its result. A node may belong to a tenant, so its bodies are weighed and take turns like all others.
+ * its result. A node may belong to a tenant, so its bodies are weighed and take turns like all others, with the limits of
+ * answers over a link. The code is one that no version of a node retries.
  */
-function checkResult(bodies: BodyBudget, { bytes }: JsonWeight): void {
-  const maxBytes = RESULT_FACTOR * bodies.share
-  if (bytes > maxBytes) throw tooManyValues(maxBytes)
+function checkResult(bodies: BodyBudget, weight: JsonWeight, bytes: number): void {
+  if (weight.bytes <= RESULT_FACTOR * bodies.share && !isDear(weight, bytes)) return
+  throw new ApiError('validation_failed', 'body: the result holds too many names, values or nested lists')
 }
 
 const tooManyValues = (maxBytes: number): ApiError =>

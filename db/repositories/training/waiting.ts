@@ -15,7 +15,7 @@ export async function listNodeEligibility(db: Kysely<Database>): Promise<NodeEli
       -- Compared and read as JSON: what one node says of itself fails the look at no other.
       node.status = 'draining' or coalesce(state.snapshot -> 'draining' = 'true'::jsonb, false) as is_draining,
       coalesce(state.snapshot ? 'disk_fault', false) as is_disk_full,
-      coalesce(state.snapshot ? 'gpu_fault', false) as has_gpu_fault,
+      coalesce(state.snapshot #> '{gpu_fault,takes_no_runs}' = 'true'::jsonb, false) as has_gpu_fault,
       node.inventory -> 'train_slots' as train_slots
     from node
     left join node_state state on state.node_id = node.id

@@ -68,6 +68,26 @@ describe('the health of GPUs', function () {
     assert.deepEqual(driver.running, [])
   })
 
+  it('takes GPUs for unusable until CUDA has started once, which it reports', async () => {
+    const answers: CudaProbe[] = [{ devices: 1 }, { code: null, reason: 'its probe failed' }]
+    const changes: boolean[] = []
+    using health = new GpuHealth({
+      probe: async () => answers.shift()!,
+      log: createLogger('test', 'silent'),
+      onChange: () => changes.push(health.isUnusable),
+    })
+    using without = new GpuHealth({ log: createLogger('test', 'silent') })
+
+    assert.deepEqual([health.isUnusable, without.isUnusable], [true, false])
+    await health.check()
+    health.failed('no CUDA in PyTorch')
+    assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [false, undefined])
+    await health.check()
+
+    assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [true, true])
+    assert.deepEqual(changes, [false, false, true])
+  })
+
   it('has the fault of the probe until the probe succeeds, and that of a program until one succeeds', async () => {
     const answers: CudaProbe[] = [{ code: 304, reason: 'cuInit fails' }, { devices: 1 }]
     const changes: (string | undefined)[] = []
