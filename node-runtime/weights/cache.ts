@@ -344,10 +344,7 @@ export class WeightsCache {
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
   }
 
-  /**
-   * Returns the bytes that the removal of these models frees, at most: a conversion may be of another model as well, and of
-   * one that cannot be read nobody knows.
-   */
+  /** Returns the most bytes that the removal of these models can free: conversions may be of other models, too. */
   async #bytesIn(keys: readonly string[]): Promise<number> {
     const models = await Promise.all(keys.map((key) => this.#read(key)))
     if (models.includes(undefined)) return Number.POSITIVE_INFINITY
