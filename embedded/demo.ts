@@ -123,15 +123,9 @@ async function mainJob({ ready }: Platform, csv: Buffer, progress: Progress): Pr
 
 /** Runs a chat where llama.cpp is available; elsewhere the rest of the demo runs without it. */
 async function chatJob({ ready }: Platform, config: Config, progress: Progress): Promise<void> {
-  try {
-    await progress.step(
-      'llama.cpp',
-      () => ensurePackages('llamacpp', { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }),
-      () => 'ready',
-    )
-  } catch (err) {
-    return progress.say(`no chat: ${(err as Error).message}`)
-  }
+  const options = { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }
+  if (!(await isInstalled(progress, 'llama.cpp', () => ensurePackages('llamacpp', options), 'no chat')))
+    return
   const model = await progress.step(
     'Import a language model',
     () => importTinyModel(ready),
@@ -157,15 +151,8 @@ async function searchJob(
   { csv, config, progress }: { csv: Buffer; config: Config; progress: Progress },
 ): Promise<void> {
   const options = { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }
-  try {
-    await progress.step(
-      'Environment for embeddings',
-      () => ensurePythonEnv('specialist', options),
-      () => 'ready',
-    )
-  } catch (err) {
-    return progress.say(`no search: ${(err as Error).message}`)
-  }
+  const install = () => ensurePythonEnv('specialist', options)
+  if (!(await isInstalled(progress, 'Environment for embeddings', install, 'no search'))) return
   const h = clientOf(ready)
   const all = describeRows(csv.toString())
   // The texts that the model has learnt from are not searched: it would find outcomes that it has been told.
@@ -204,15 +191,9 @@ async function toolJob(
   { csv, config, progress }: { csv: Buffer; config: Config; progress: Progress },
 ): Promise<void> {
   // The node would install it too, without reporting its progress here.
-  try {
-    await progress.step(
-      'Environment for tools',
-      () => ensurePythonEnv('tools', { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }),
-      () => 'ready',
-    )
-  } catch (err) {
-    return progress.say(`no tool: ${(err as Error).message}`)
-  }
+  const options = { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }
+  const install = () => ensurePythonEnv('tools', options)
+  if (!(await isInstalled(progress, 'Environment for tools', install, 'no tool'))) return
   const h = clientOf(ready)
   await progress.step(
     'Have a tool query the table',
@@ -224,6 +205,22 @@ async function toolJob(
     },
     (answer) => ('refused' in answer ? 'refused on this machine' : brief(answer.rows[0])),
   )
+}
+
+/** Installs something as a step of its own; where it cannot be had, says what the demo leaves out, and returns false. */
+async function isInstalled(
+  progress: Progress,
+  step: string,
+  install: () => Promise<unknown>,
+  leftOut: string,
+): Promise<boolean> {
+  try {
+    await progress.step(step, install, () => 'ready')
+    return true
+  } catch (err) {
+    progress.say(`${leftOut}: ${(err as Error).message}`)
+    return false
+  }
 }
 
 const clientOf = ({ base_url: baseUrl, api_key: apiKey }: Platform['ready']): Hearth =>
