@@ -46,6 +46,7 @@ UNCOUNTED_CALLS = {
     "landlock_restrict_self": (446, 446),
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),
+    "seccomp": (317, 277),
     # The scheduler gives each session an equal share (autogroup), whatever its nice value.
     "setsid": (112, 157),
 }
@@ -73,7 +74,6 @@ NUMBERS = {
     "clone": (56, 220),
     "fcntl": (72, 25),
     "prctl": (157, 167),
-    "seccomp": (317, 277),
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -84,12 +84,15 @@ TOOL_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
 SOL_SOCKET = 1
 # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
 BUFFER_OPTIONS = (7, 8, 32, 33)
+# SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF. The kernel compiles filters into a
+# memory that all programs of the machine share; when it is full, no process can be confined by a filter any more.
+FILTER_OPTIONS = (26, 50, 51, 52)
 F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
+# Locks of open files belong to no process, so nobody could tell whose they are.
+F_OFD_SETLK, F_OFD_SETLKW = 37, 38
 # PR_SCHED_CORE keeps other processes off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge
-# pages again (sandbox.py).
-PRCTLS = (62, 78, 41)
-# The descriptor of a listener holds the filters of its process in memory after the process has ended.
-SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
+# pages again (sandbox.py); PR_SET_SECCOMP adds filters (FILTER_OPTIONS says why not).
+PRCTLS = (62, 78, 41, PR_SET_SECCOMP)
 MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 1, 0x20, 0x40000
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
@@ -156,8 +159,7 @@ def filter_tool():
         (RETURN, 0, 0, ALLOW),
         (RETURN, 0, 0, ERROR | EPERM),
     ]
-    socket_option = [argument(1), (JUMP_EQUAL, 1, 0, SOL_SOCKET), (RETURN, 0, 0, ALLOW)]
-    refused_flags = {"clone": (0, NAMESPACES), "seccomp": (1, SECCOMP_FILTER_FLAG_NEW_LISTENER)}
+    socket_option = [argument(1), (JUMP_EQUAL, 1, 0, SOL_SOCKET), (RETURN, 0, 0, ALLOW), argument(2)]
     install(
         [
             *preamble(KILL),
@@ -171,11 +173,19 @@ def filter_tool():
             *rule("socket", unless_any(0, TOOL_FAMILIES, EPERM)),
             *rule("socketpair", unless_any(0, TOOL_FAMILIES, EPERM)),
             # Buffers keep their default size, as the kernel itself does with a size above its own limit.
-            *rule("setsockopt", [*socket_option, *if_any(2, BUFFER_OPTIONS, 0)]),
-            *rule("fcntl", if_any(1, (F_NOTIFY, F_SETPIPE_SZ), EPERM)),
+            *rule(
+                "setsockopt",
+                [
+                    *socket_option,
+                    *refuse(FILTER_OPTIONS, EPERM),
+                    *refuse(BUFFER_OPTIONS, 0),
+                    (RETURN, 0, 0, ALLOW),
+                ],
+            ),
+            *rule("fcntl", if_any(1, (F_NOTIFY, F_SETPIPE_SZ, F_OFD_SETLK, F_OFD_SETLKW), EPERM)),
             *rule("prctl", if_any(0, PRCTLS, EINVAL)),
             *rule("mmap", mapping),
-            *[step for name, given in refused_flags.items() for step in rule(name, unless_flags(*given))],
+            *rule("clone", unless_flags(0, NAMESPACES)),
             (RETURN, 0, 0, ALLOW),
         ]
     )

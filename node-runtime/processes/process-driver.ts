@@ -19,6 +19,8 @@ import {
   probeConfinement,
 } from './confinement.ts'
 import { ControlGroups, type RunGroup } from './control-groups.ts'
+import { excessiveWatches } from './epoll-watches.ts'
+import { KernelMemory } from './kernel-memory.ts'
 import { sandboxMb } from './sandbox-usage.ts'
 import { type Sandbox, sandboxOrder } from './sandbox.ts'
 
@@ -26,6 +28,8 @@ import { type Sandbox, sandboxOrder } from './sandbox.ts'
 const LONGEST_SOCKET = 100
 /** Code of callers fills memory faster than models do. */
 const SANDBOX_INTERVAL_MS = 100
+/** The kernel's memory grows slower, and counting it takes up to seconds. */
+const KERNEL_INTERVAL_MS = 1_000
 
 export interface ProcessSpec {
   /** Unique on this node; names the pid file. */
@@ -78,6 +82,7 @@ export class ManagedProcess {
   readonly #group: Promise<number | undefined>
   #gone = false
   #watch: MemoryWatch | undefined
+  #kernelWatch: MemoryWatch | undefined
   #limits: { limitMb: number; group: RunGroup | undefined } | undefined
   /** The reason why the node ended it, in words: it exceeded its memory limit. */
   excess: string | undefined
@@ -101,6 +106,7 @@ export class ManagedProcess {
         if (pid) signalGroup(pid, 'SIGKILL')
         this.#gone = true
         this.#watch?.[Symbol.dispose]()
+        this.#kernelWatch?.[Symbol.dispose]()
         await this.#checkGroup()
         await afterwards()
         resolve({ code: code ?? 137 })
@@ -121,17 +127,29 @@ export class ManagedProcess {
       const usedMb = await sandboxMb(pids[0] ?? 0, pids)
       return (await group?.wasFull()) ? Math.max(usedMb, limitMb + 1) : usedMb
     }
-    this.#watch = new MemoryWatch({
+    const watched = {
       pids: async () => {
         const pid = await this.pid()
         return pid === undefined ? [] : treeOf(pid, { everyThread: isSandbox })
       },
       limitMb,
-      ...(isSandbox && { usedMb: measure, intervalMs: SANDBOX_INTERVAL_MS }),
-      onOver: (found) => {
+      onOver: (found: string) => {
         this.excess = found
         void this.stop({ graceMs: 0 })
       },
+    }
+    this.#watch = new MemoryWatch({
+      ...watched,
+      ...(isSandbox && { usedMb: measure, intervalMs: SANDBOX_INTERVAL_MS }),
+    })
+    if (!isSandbox) return
+    const kernel = new KernelMemory()
+    this.#kernelWatch = new MemoryWatch({
+      ...watched,
+      // Groups count the kernel's memory themselves.
+      usedMb: group ? () => Promise.resolve(0) : (pids) => kernel.usedMb(pids),
+      excess: excessiveWatches,
+      intervalMs: KERNEL_INTERVAL_MS,
     })
   }
 

@@ -14,6 +14,8 @@ export interface MemoryWatchOptions {
   /** Returns their memory in MB; by default that of `ownMb`. */
   usedMb?: (pids: readonly number[]) => Promise<number>
   limitMb: number
+  /** Describes an excess of something else than memory; undefined when there is none. */
+  excess?: (pids: readonly number[]) => Promise<string | undefined>
   intervalMs?: number
   /** Called once, with a description of the excess. */
   onOver: (found: string) => void
@@ -45,8 +47,13 @@ export class MemoryWatch implements Disposable {
       const pids = await this.#options.pids()
       const usedMb = await measure(pids)
       this.peakMb = Math.max(this.peakMb, usedMb)
-      if (usedMb > limitMb) this.#over(excessOf(usedMb, limitMb))
-      else if (pids.length > MAX_PROCESSES) this.#over(`it started more than ${MAX_PROCESSES} processes`)
+      const found =
+        usedMb > limitMb
+          ? excessOf(usedMb, limitMb)
+          : pids.length > MAX_PROCESSES
+            ? `it started more than ${MAX_PROCESSES} processes`
+            : await this.#options.excess?.(pids)
+      if (found !== undefined) this.#over(found)
     } finally {
       this.#isSampling = false
     }

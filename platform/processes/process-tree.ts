@@ -16,3 +16,15 @@ export async function treeOf(pid: number, { everyThread = false } = {}): Promise
 
 /** Returns the thread ids of a process; empty once it is gone. */
 export const threadsOf = (pid: number): Promise<string[]> => readdir(`/proc/${pid}/task`).catch(() => [])
+
+/**
+ * Returns the path of a file of a process below `/proc`. A process whose first thread has ended has it under one of its
+ * other threads.
+ */
+export async function processFile(pid: number, name: string): Promise<string> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
+  const other = /^State:\s+Z/m.test(status)
+    ? (await threadsOf(pid)).find((thread) => thread !== String(pid))
+    : undefined
+  return other === undefined ? `/proc/${pid}/${name}` : `/proc/${pid}/task/${other}/${name}`
+}

@@ -11,7 +11,7 @@ export interface RefusedAttack extends Attack {
 
 /** Calls the kernel directly, by the number of x86_64 or of aarch64. */
 const CALLS = `
-import ctypes, errno, mmap, os, platform, socket, sys, threading, time
+import ctypes, errno, mmap, os, platform, socket, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -91,6 +91,14 @@ print(a.getsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED), attempt(lambda: fcntl
     refused: 'True\n1 EPERM\n',
   },
   {
+    name: 'locks that belong to no process',
+    code: `
+import fcntl, struct
+file, lock = os.open("/tmp/f", os.O_CREAT | os.O_RDWR), struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2, 1, 0)
+print(*(attempt(lambda: fcntl.fcntl(file, command, lock)) for command in (37, 38, fcntl.F_SETLK, fcntl.F_SETLKW)))`,
+    refused: 'EPERM EPERM done done\n',
+  },
+  {
     name: 'pages that stay in a pipe after their mapping or file',
     code: `
 import fcntl
@@ -165,10 +173,16 @@ print(open(f"/proc/self/fd/{os.open('/tmp/d/g', os.O_RDONLY)}").read())`,
     refused: "{'EACCES'} ['0', '1']\n{'EACCES'}\n['1 (p', 'Name', 'MemT', 'Linu']\nmoved\n",
   },
   {
-    name: 'filters of system calls that outlive their process',
+    name: 'filters, which the kernel compiles into a memory of the whole machine',
     code: `
-print(call(317, 277, 1, 8, 0), call(317, 277, 1, 0, 0), call(157, 167, 22, 2, 0))`,
-    refused: 'EPERM EFAULT EFAULT\n',
+steps = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFF))
+program = struct.pack("HxxxxxxP", 1, ctypes.addressof(steps))
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print(*(attempt(lambda: one.setsockopt(socket.SOL_SOCKET, option, program)) for option in (26, 50, 51, 52)))
+print(call(317, 277, 1, 8, 0), call(317, 277, 1, 0, 0), call(157, 167, 22, 2, 0), call(157, 167, 22, 1))
+one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+print(one.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR))`,
+    refused: 'EPERM EPERM EPERM EPERM\nEPERM EPERM EINVAL EINVAL\n1\n',
   },
   {
     name: 'other processors, shorter turns and sessions with a share of their own',
@@ -272,3 +286,35 @@ os.unlink("/tmp/x")
 for _ in range(60): file.write(bytes(MB))`,
   },
 ].map((attack) => ({ ...attack, code: CALLS + attack.code + HOLD }))
+
+/** Watches the same few descriptors under many numbers, by many epoll instances. */
+export const EPOLL_ATTACK = `
+import os, select, time
+for _ in range(8):
+    if os.fork() == 0:
+        watchers = [select.epoll() for _ in range(30)]
+        files = [os.eventfd(0) for _ in range(30)]
+        for file in files:
+            for number in range(80, 120):
+                os.dup2(file, number)
+                for one in watchers: one.register(number)
+                os.close(number)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(60)`
+
+/** Splits a mapping into records of the kernel's, of which each process that is forked has a copy. */
+export const MAPPINGS_ATTACK = `
+import os, time
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+base = libc.mmap(None, 60000 * 4096, 0, 0x4022, -1, 0)
+for page in range(base, base + 60000 * 4096, 8192):
+    libc.mprotect(page, 4096, 3)
+    ctypes.c_char.from_address(page).value = b"x"
+    libc.madvise(page, 4096, 4)
+while os.fork() == 0: pass
+time.sleep(60)`

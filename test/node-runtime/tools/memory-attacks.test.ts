@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict'
+import { loadCatalog } from '../../../platform/catalog.ts'
 import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
-import { HOLDING_ATTACKS, REFUSED_ATTACKS } from './attacks.ts'
+import { EPOLL_ATTACK, HOLDING_ATTACKS, MAPPINGS_ATTACK, REFUSED_ATTACKS } from './attacks.ts'
+
+const PYTHON = loadCatalog().tools.find(({ tool }) => tool.slug === 'run_python')!
+/** `run_python` with less memory, for attacks that fill it slowly. */
+const SMALL_PYTHON: typeof PYTHON = {
+  ...PYTHON,
+  tool: { ...PYTHON.tool, slug: 'small_python', limits: { ...PYTHON.tool.limits, memory_mb: 256 } },
+}
 
 describe('memory and processors of a tool', function () {
   this.timeout(120_000)
@@ -8,7 +16,7 @@ describe('memory and processors of a tool', function () {
 
   before(async function () {
     // Most machines delegate no control groups, and on the others this is behind them.
-    bench = await requireToolBench(this, { withGroups: false })
+    bench = await requireToolBench(this, { withGroups: false, more: [SMALL_PYTHON] })
   })
   after(async () => {
     await bench?.[Symbol.asyncDispose]()
@@ -28,6 +36,18 @@ describe('memory and processors of a tool', function () {
       })
     })
 
+  it('counts records of mappings that forks copy', async () => {
+    await assert.rejects(bench.run('small_python', { code: MAPPINGS_ATTACK, timeout_s: 60 }), {
+      message: /the tool was ended because it held \d+ MB of memory and may have 256 MB/,
+    })
+  })
+
+  it('is ended when it watches more descriptors than any program does', async () => {
+    await assert.rejects(bench.python(EPOLL_ATTACK, 60), {
+      message: /the tool was ended because it watched more than 50,000 descriptors by epoll/,
+    })
+  })
+
   it('suffices for ordinary programs with several processes', async () => {
     const { stdout, stderr } = await bench.python(
       `
@@ -35,8 +55,9 @@ import asyncio, mmap, multiprocessing as mp, queue, socket, sqlite3, subprocess,
 from multiprocessing import shared_memory
 def square(n): return n * n
 def add(total, lock, queue):
-    with lock: total.value += 1
-    queue.put(total.value)
+    with lock:
+        total.value += 1
+        queue.put(total.value)
 async def wait():
     child = await asyncio.create_subprocess_exec("/bin/cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     return (await child.communicate(b"x" * 200000))[0].count(b"x")

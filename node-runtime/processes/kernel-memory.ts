@@ -1,0 +1,93 @@
+import { open, readFile, stat } from 'node:fs/promises'
+import { processFile } from '../../platform/processes/process-tree.ts'
+
+const MB = 1024 * 1024
+/** Growth below this is that of a machine at work. */
+const MIN_GROWTH_MB = 64
+/** The kernel's record of one mapping (vm_area_struct and what belongs to it). */
+const MAPPING_BYTES = 200
+/** The link of a mapping to one process that it was forked from (anon_vma_chain). */
+const CHAIN_BYTES = 64
+/** The list of locks is only read this far, because a read stops all locking on the machine and begins at the start. */
+const LOCKS_READ_BYTES = 65_536
+/** No program has so many locks at once. */
+const MIN_LOCKS = 500
+const NEWLINE = 10
+
+/**
+ * The kernel's own memory for the processes of one sandbox: records of mappings, which forks copy, and of file locks.
+ * Linux limits neither and counts them only for control groups. So this counts by how much the kernel's memory of the
+ * whole machine has grown since the sandbox began, at most what the records of the sandbox can explain.
+ */
+export class KernelMemory {
+  /** The lowest value since the sandbox began in MB. */
+  #leastMb = Infinity
+
+  /** Returns the memory in MB; the first of `pids` made the namespaces of the sandbox. */
+  async usedMb(pids: readonly number[]): Promise<number> {
+    const nowMb = await unreclaimableMb()
+    this.#leastMb = Math.min(this.#leastMb, nowMb)
+    const grownMb = nowMb - this.#leastMb
+    if (grownMb < MIN_GROWTH_MB || pids[0] === undefined) return 0
+    if ((await locksOf(pids[0], new Set(pids))) >= MIN_LOCKS) return grownMb
+    // Each process may descend from all others.
+    const bytes = MAPPING_BYTES + CHAIN_BYTES * pids.length
+    let mb = 0
+    for (const pid of pids) {
+      mb += ((await linesOf(await processFile(pid, 'maps'))) * bytes) / MB
+      if (mb >= grownMb) return grownMb
+    }
+    return mb
+  }
+}
+
+/** Returns the kernel's memory of the machine that it cannot reclaim. */
+async function unreclaimableMb(): Promise<number> {
+  const text = await readFile('/proc/meminfo', 'utf8').catch(() => '')
+  return Number(/^SUnreclaim:\s+(\d+)/m.exec(text)?.[1] ?? 0) / 1024
+}
+
+async function linesOf(path: string): Promise<number> {
+  const bytes = await readFile(path).catch(() => Buffer.alloc(0))
+  let lines = 0
+  for (let at = bytes.indexOf(NEWLINE); at >= 0; at = bytes.indexOf(NEWLINE, at + 1)) lines++
+  return lines
+}
+
+/** Counts the locks of these processes, and all on files of the sandbox's own, at the start of the machine's list. */
+async function locksOf(outer: number, pids: ReadonlySet<number>): Promise<number> {
+  const [start, device] = await Promise.all([
+    startOf('/proc/locks', LOCKS_READ_BYTES).catch(() => ''),
+    deviceOf(outer),
+  ])
+  const found = [...start.matchAll(/^\d+: (?:-> )?\w+ +\w+ +\w+ +(-?\d+) +([0-9a-f]+:[0-9a-f]+):/gm)]
+  return found.filter(([, pid, on]) => pids.has(Number(pid)) || on === device).length
+}
+
+/** Returns the device of a sandbox's `/tmp` as `/proc/locks` writes it; undefined before the sandbox has its root. */
+async function deviceOf(outer: number): Promise<string | undefined> {
+  try {
+    const [own, its] = await Promise.all([stat('/tmp'), stat(`/proc/${outer}/root/tmp`)])
+    return own.dev === its.dev ? undefined : deviceName(its.dev)
+  } catch {
+    return undefined
+  }
+}
+
+async function startOf(path: string, bytes: number): Promise<string> {
+  await using file = await open(path)
+  const buffer = Buffer.alloc(bytes)
+  let read = 0
+  for (;;) {
+    const { bytesRead } = await file.read(buffer, read, bytes - read, null)
+    read += bytesRead
+    if (bytesRead === 0 || read === bytes) return buffer.toString('latin1', 0, read)
+  }
+}
+
+/** Returns `major:minor` in hexadecimal digits, at least two each. */
+function deviceName(device: number): string {
+  const major = (device >> 8) & 0xfff
+  const minor = (device & 0xff) | ((device >> 12) & 0xfff00)
+  return [major, minor].map((part) => part.toString(16).padStart(2, '0')).join(':')
+}

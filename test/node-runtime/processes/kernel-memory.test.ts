@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { KernelMemory } from '../../../node-runtime/processes/kernel-memory.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+/** Locks bytes of many files; on one file each further lock takes longer. */
+const LOCKS = `
+import fcntl, os, struct, sys
+for n in range(400):
+    fd = os.open(f"{sys.argv[1]}/{n}", os.O_CREAT | os.O_RDWR)
+    for at in range(800, 0, -1):
+        fcntl.fcntl(fd, fcntl.F_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * at, 1, 0))
+print("done", flush=True)
+sys.stdin.read()`
+
+describe('the memory of the kernel for a tool', function () {
+  this.timeout(120_000)
+
+  it('counts the locks of its processes, and none of others', async () => {
+    using folder = temporaryFolder()
+    const [its, others] = [new KernelMemory(), new KernelMemory()]
+    const child = spawn('python3', ['-c', LOCKS, folder.path], { stdio: ['pipe', 'pipe', 'inherit'] })
+    try {
+      const pid = child.pid!
+      assert.deepEqual([await its.usedMb([pid]), await others.usedMb([process.pid])], [0, 0])
+
+      await once(child.stdout, 'data')
+
+      const usedMb = await its.usedMb([pid])
+      assert.ok(usedMb >= 64, `${usedMb} MB`)
+      // Its own mappings are few, so it is charged for less than the growth.
+      const ofOthers = await others.usedMb([process.pid])
+      assert.ok(ofOthers < 10, `${ofOthers} MB`)
+    } finally {
+      child.kill('SIGKILL')
+    }
+  })
+})
