@@ -65,6 +65,12 @@ export const Endpoint = Type.Object(
     example_input: Example,
     example_output: Example,
     examples: Type.Array(NamedExample, { description: 'Further examples' }),
+    abridged: Type.Optional(
+      Type.Boolean({
+        description:
+          'In lists only: true when schemas and examples are empty because those of the whole page are too large; read the endpoint by its id',
+      }),
+    ),
     tags: Type.Array(Type.String()),
     total_requests: Type.Integer(),
     total_tokens_processed: Type.Integer(),

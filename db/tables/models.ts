@@ -120,6 +120,8 @@ export interface EndpointTable {
   proven: Defaulted<ToolStability>
   /** The class of `latency_ms`, which is left only once the latency is clearly beyond it. */
   latency_class: Optional<MeasuredLatencyClass>
+  /** The bytes of its description, schemas and examples, which the database counts. */
+  listing_bytes: ColumnType<number, never, never>
   created_at: CreatedAt
   updated_at: Defaulted<Date>
   deleted_at: Optional<Date>

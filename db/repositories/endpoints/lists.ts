@@ -1,6 +1,7 @@
 import { type ExpressionBuilder, type Kysely, sql } from 'kysely'
 import { TASK_TYPES_BY_KIND } from '../../../domain/actions/kind.ts'
 import type { EndpointFacets, EndpointQuery } from '../../../schemas/endpoint.ts'
+import { type CutPage, MAX_PAGE_BYTES, readCutPage } from '../../page-bytes.ts'
 import type { Database } from '../../tables.ts'
 import type { EndpointRow } from '../../tables/models.ts'
 
@@ -98,13 +99,49 @@ function matchesFacets(eb: ExpressionBuilder<Visible, 'e'>, filter: Facetless) {
   )
 }
 
+/** The columns of an endpoint that a list shows whatever their size. */
+const SHOWN = [
+  ...COLUMNS,
+  'status',
+  'review_note',
+  'is_base_model',
+  'hub_revision',
+  'version_id',
+  'model_key',
+  'latency_ms',
+  'tags',
+  'total_tokens_processed',
+  'price_micro',
+  'replaced_by',
+  'deprecated_at',
+  'updated_at',
+] as const satisfies (keyof EndpointRow)[]
+
+type ListingColumn = 'input_schema' | 'output_schema' | 'example_input' | 'example_output' | 'examples'
+
+export interface ListedEndpoint extends Pick<EndpointRow, (typeof SHOWN)[number] | ListingColumn> {
+  /** Whether its schemas and examples are left empty, because the page has no room for them. */
+  is_abridged: boolean
+}
+
+/**
+ * Whether a row's schemas and examples fit into the page. The smallest come first, so that one large endpoint does not
+ * empty all others. The page keeps every row, because its reader continues at an offset.
+ */
+const FITS = sql<boolean>`sum(endpoint.listing_bytes) over (order by endpoint.listing_bytes, endpoint.id) <= ${sql.lit(MAX_PAGE_BYTES)}`
+
+const ifFits = <C extends ListingColumn>(column: C, empty: '{}' | '[]' = '{}') =>
+  sql<
+    EndpointRow[C]
+  >`case when ${FITS} then ${sql.ref(`endpoint.${column}`)} else ${sql.lit(empty)}::jsonb end`.as(column)
+
 /** Returns one page of the matching endpoints, and the number of all. */
 export async function listEndpoints(
   db: Kysely<Database>,
   accountId: string,
   filter: EndpointFilter,
   { sort, order, limit, offset }: EndpointPage,
-): Promise<{ rows: EndpointRow[]; total: number }> {
+): Promise<{ rows: ListedEndpoint[]; total: number }> {
   const matching = visibleTo(db, accountId, filter.owner)
     .where((eb) => matches(eb, filter))
     .where((eb) => matchesFacets(eb, filter))
@@ -119,7 +156,15 @@ export async function listEndpoints(
     db
       .selectFrom('endpoint')
       .innerJoin(ids.as('page'), 'page.id', 'endpoint.id')
-      .selectAll('endpoint')
+      .select(SHOWN.map((column) => `endpoint.${column}` as const))
+      .select(sql<boolean>`not ${FITS}`.as('is_abridged'))
+      .select([
+        ifFits('input_schema'),
+        ifFits('output_schema'),
+        ifFits('example_input'),
+        ifFits('example_output'),
+        ifFits('examples', '[]'),
+      ])
       .orderBy(`endpoint.${sort}`, order)
       .orderBy('endpoint.id', order)
       .execute(),
@@ -196,7 +241,7 @@ export function listOfferedEndpoints(
     .execute()
 }
 
-/** Lists endpoints of one review status for operators, newest first. */
+/** Lists endpoints of one review status for operators, newest first, each with its whole listing. */
 export function listForReview(
   db: Kysely<Database>,
   {
@@ -204,14 +249,17 @@ export function listForReview(
     before,
     limit,
   }: { reviewStatus: EndpointRow['review_status']; before: string | undefined; limit: number },
-): Promise<EndpointRow[]> {
-  return db
-    .selectFrom('endpoint')
-    .selectAll()
-    .where('deleted_at', 'is', null)
-    .where('review_status', '=', reviewStatus)
-    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .execute()
+): Promise<CutPage<EndpointRow>> {
+  return readCutPage(
+    db,
+    db
+      .selectFrom('endpoint')
+      .selectAll()
+      .select('listing_bytes as bytes')
+      .where('deleted_at', 'is', null)
+      .where('review_status', '=', reviewStatus)
+      .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+      .orderBy('id', 'desc')
+      .limit(limit),
+  )
 }

@@ -3,13 +3,28 @@ import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelRow, ModelVersionRow } from '../../tables/models.ts'
 
-/** A version as callers see it: the row and the size of its files. */
-export type VersionView = ModelVersionRow & { size_bytes: number }
+/** The columns of a version that responses show. Schemas and examples are left out, because they may have megabytes. */
+const SHOWN = [
+  'id',
+  'model_id',
+  'name',
+  'visibility',
+  'lifecycle_status',
+  'lifecycle_note',
+  'model_config_id',
+  'job_id',
+  'dataset_id',
+  'parent_job_id',
+  'base_model_version_id',
+  'created_at',
+] as const satisfies (keyof ModelVersionRow)[]
+/** A version as callers see it, with the size of its files. */
+export type VersionView = Pick<ModelVersionRow, (typeof SHOWN)[number]> & { size_bytes: number }
 
 const versionViews = (db: Kysely<Database>) =>
   db
     .selectFrom('model_version')
-    .selectAll('model_version')
+    .select(SHOWN.map((column) => `model_version.${column}` as const))
     .select((eb) =>
       eb
         .selectFrom('version_file')

@@ -3,12 +3,40 @@ import { storable, storableJson } from '../../../domain/storable-text.ts'
 import { sourcesOf } from '../../../domain/training-run.ts'
 import type { RunProgress, TrainingRunStatus } from '../../../schemas/training-run.ts'
 import { type SortedPage, sortedPage } from '../../keyset.ts'
+import { type CutPage, readCutPage } from '../../page-bytes.ts'
 import type { Database } from '../../tables.ts'
 import type { NewJob, JobRow } from '../../tables/training.ts'
 import { takeLease } from '../nodes/leases.ts'
 
 /** A run as callers see it: the row and the version that it made. */
 export type JobView = JobRow & { version_id: string | null }
+
+/** The columns of a run in a list. The trainer's description of the model is left out, because it may have megabytes. */
+const LISTED = [
+  'id',
+  'job_type',
+  'job_name',
+  'status',
+  'model_config_id',
+  'dataset_id',
+  'hyperparameters',
+  'operating_mode',
+  'hardware_preference',
+  'base',
+  'parent_job_id',
+  'base_revision',
+  'attempt',
+  'error_message',
+  'waiting_reason',
+  'waiting_since',
+  'paused_at',
+  'created_at',
+  'started_at',
+  'completed_at',
+  'progress',
+] as const satisfies (keyof JobRow)[]
+/** Metrics are without the losses per epoch. */
+export type ListedJob = Pick<JobView, (typeof LISTED)[number] | 'metrics' | 'version_id'>
 
 const OPEN_STATUSES = ['pending', 'running'] as const satisfies TrainingRunStatus[]
 /** A run that was cancelled while it was paused is not paused any more. */
@@ -18,13 +46,13 @@ export function insertJob(trx: Transaction<Database>, run: NewJob): Promise<JobR
   return trx.insertInto('training_run').values(run).returningAll().executeTakeFirstOrThrow()
 }
 
-const views = (db: Kysely<Database>) =>
+const joined = (db: Kysely<Database>) =>
   db
     .selectFrom('training_run')
     .leftJoin('model_version', 'model_version.job_id', 'training_run.id')
-    .selectAll('training_run')
     .select('model_version.id as version_id')
     .where('training_run.deleted_at', 'is', null)
+const views = (db: Kysely<Database>) => joined(db).selectAll('training_run')
 
 /** Finds a run of this account that has not been deleted. */
 export function findOwnJob(
@@ -43,6 +71,9 @@ export function findJob(db: Kysely<Database>, id: string): Promise<JobRow | unde
   return db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
+const METRICS = sql<JobRow['metrics']>`training_run.metrics - 'epochs'`
+const BYTES = sql<number>`(octet_length(training_run.hyperparameters::text) + coalesce(octet_length((${METRICS})::text), 0))`
+
 /** Returns a page of an account's runs, newest first. */
 export function listJobs(
   db: Kysely<Database>,
@@ -52,11 +83,13 @@ export function listJobs(
     paused,
     ...page
   }: SortedPage & { status: TrainingRunStatus | undefined; paused: boolean | undefined },
-): Promise<JobView[]> {
-  let query = views(db)
+): Promise<CutPage<ListedJob>> {
+  let query = joined(db)
+    .select(LISTED.map((column) => `training_run.${column}` as const))
+    .select([METRICS.as('metrics'), BYTES.as('bytes')])
   if (status !== undefined) query = query.where('training_run.status', '=', status)
   if (paused !== undefined) query = query.where(paused ? IS_PAUSED : sql<boolean>`not ${IS_PAUSED}`)
-  return sortedPage(query, { table: 'training_run', accountId, name: 'job_name' }, page).execute()
+  return readCutPage(db, sortedPage(query, { table: 'training_run', accountId, name: 'job_name' }, page))
 }
 
 /**

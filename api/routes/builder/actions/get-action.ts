@@ -16,6 +16,7 @@ export const getAction = route({
   forLimitedKeys: true,
   params: ActionParams,
   success: { status: 200, schema: ActionDetail },
+  isLong: true,
   errors: ['not_found', 'forbidden'],
 
   async handler({ caller, params: { slug } }, services) {

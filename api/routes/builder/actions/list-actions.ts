@@ -20,6 +20,7 @@ export const listActions = route({
   forLimitedKeys: true,
   query: ActionQuery,
   success: { status: 200, schema: ActionList },
+  isLong: true,
 
   async handler({ caller, query }, services) {
     const { db, config } = services

@@ -11,6 +11,7 @@ export const getDataset = route({
   auth: 'api-key',
   params: DatasetParams,
   success: { status: 200, schema: Dataset },
+  isLong: true,
   errors: ['not_found'],
 
   async handler({ caller, params }, { db }) {

@@ -12,6 +12,7 @@ export const listDatasets = route({
   auth: 'api-key',
   query: DatasetQuery,
   success: { status: 200, schema: DatasetList },
+  isLong: true,
 
   async handler({ caller, query }, { db }) {
     const { status } = query

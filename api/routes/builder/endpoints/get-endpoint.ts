@@ -15,6 +15,7 @@ export const getEndpoint = route({
   auth: 'api-key',
   params: EndpointParams,
   success: { status: 200, schema: Endpoint },
+  isLong: true,
   errors: ['not_found', 'forbidden'],
 
   async handler({ caller: { accountId }, params: { endpoint_id } }, services) {

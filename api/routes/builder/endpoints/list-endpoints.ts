@@ -12,6 +12,7 @@ export const listEndpoints = route({
   auth: 'api-key',
   query: EndpointQuery,
   success: { status: 200, schema: EndpointList },
+  isLong: true,
 
   async handler({ caller: { accountId }, query }, services) {
     const {

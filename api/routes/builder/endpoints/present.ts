@@ -1,3 +1,4 @@
+import type { ListedEndpoint } from '../../../../db/repositories/endpoints/lists.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { microToUsd } from '../../../../domain/money.ts'
 import type { Config } from '../../../../platform/config.ts'
@@ -20,8 +21,10 @@ export const hubOriginOf = ({
     ? { repo_id: null, revision: null, imported_by: null }
     : { repo_id: base_model, revision, imported_by: account_id }
 
+type PresentableEndpoint = Omit<ListedEndpoint, 'is_abridged'> & Partial<Pick<ListedEndpoint, 'is_abridged'>>
+
 /** Returns an endpoint as this account sees it. */
-export function presentEndpoint(row: EndpointRow, { accountId, config, readiness }: View): Endpoint {
+export function presentEndpoint(row: PresentableEndpoint, { accountId, config, readiness }: View): Endpoint {
   const owned = row.account_id === accountId
   return {
     endpoint_id: row.id,
@@ -45,6 +48,7 @@ export function presentEndpoint(row: EndpointRow, { accountId, config, readiness
     example_input: row.example_input,
     example_output: row.example_output,
     examples: row.examples,
+    ...(row.is_abridged && { abridged: true }),
     tags: row.tags,
     total_requests: row.total_requests,
     total_tokens_processed: row.total_tokens_processed,

@@ -15,6 +15,7 @@ export const getToolManifest = route({
   auth: 'api-key',
   params: Type.Object({ slug: Type.String({ minLength: 1, maxLength: 200 }) }),
   success: { status: 200, schema: ToolManifest },
+  isLong: true,
   errors: ['not_found'],
   etag: true,
   forLimitedKeys: true,

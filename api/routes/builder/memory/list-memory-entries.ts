@@ -15,6 +15,7 @@ export const listMemoryEntries = route({
   servedWith: 'HEARTH_MEMORY',
   query: PageQuery,
   success: { status: 200, schema: pageOf('entries', MemoryEntry) },
+  isLong: true,
 
   async handler({ caller: { accountId }, query }, services) {
     const { items, next_cursor } = await readPage(query, ['memory', accountId], (page) =>

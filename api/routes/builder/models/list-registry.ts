@@ -14,6 +14,7 @@ export const listRegistry = route({
   auth: 'api-key',
   query: RegistryQuery,
   success: { status: 200, schema: RegistryList },
+  isLong: true,
 
   async handler(
     { caller: { accountId }, query: { limit = LONGEST_REGISTRY_PAGE, cursor } },

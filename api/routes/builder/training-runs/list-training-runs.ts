@@ -12,6 +12,7 @@ export const listTrainingRuns = route({
   auth: 'api-key',
   query: TrainingRunListQuery,
   success: { status: 200, schema: TrainingRunList },
+  isLong: true,
 
   async handler({ caller: { accountId }, query }, { db }) {
     const { status, paused } = query

@@ -1,4 +1,4 @@
-import type { JobView } from '../../../../db/repositories/training/jobs.ts'
+import type { JobView, ListedJob } from '../../../../db/repositories/training/jobs.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
@@ -11,7 +11,7 @@ export function presentMetrics({ metrics }: JobView, live: readonly EpochLoss[])
 
 /** Returns a run as the API shows it. Lists leave the losses per epoch out. */
 export function presentRun(
-  run: JobView,
+  run: ListedJob,
   metrics: Record<string, unknown> = withoutEpochs(run.metrics),
 ): TrainingRun {
   const time = (at: Date | null) => at?.toISOString() ?? null
@@ -62,7 +62,7 @@ export function baseOfRun({
 export const isPaused = ({ status, paused_at }: Pick<JobView, 'status' | 'paused_at'>): boolean =>
   paused_at !== null && !isTerminal(status)
 
-function waitingOf({ status, waiting_reason, waiting_since }: JobView): TrainingRun['waiting'] {
+function waitingOf({ status, waiting_reason, waiting_since }: ListedJob): TrainingRun['waiting'] {
   if (isTerminal(status) || waiting_reason === null || waiting_since === null) return null
   return { reason: waiting_reason, since: waiting_since.toISOString() }
 }

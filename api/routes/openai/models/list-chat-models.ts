@@ -14,6 +14,7 @@ export const listChatModels = route({
   auth: 'api-key',
   query: ChatModelsQuery,
   success: { status: 200, schema: ChatModelList },
+  isLong: true,
 
   async handler({ caller: { accountId, limits }, query: { task_type } }, { db }) {
     const taskTypes = task_type === undefined ? CHAT_TASK_TYPES : [task_type]

@@ -23,6 +23,7 @@ export const listCohortEvents = route({
     }),
   }),
   success: { status: 200, schema: CohortEvents },
+  isLong: true,
   errors: ['not_found'],
 
   async handler({ caller: { accountId }, params, query: { limit = 100, cursor } }, services) {
