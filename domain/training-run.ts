@@ -43,6 +43,15 @@ export const trainerThreads = ({
 /** A run fails after this many attempts in a row without a new checkpoint. */
 export const MAX_FRUITLESS_ATTEMPTS = 3
 
+/** The code of a trainer that was placed on a GPU and cannot use it (node-runtime/trainers/README.md). */
+export const NO_CUDA = 'no_cuda'
+
+/**
+ * This many attempts that ended with a fault of their node do not count against the run. The bound is for runs that no
+ * node can train, for example with a driver that is too old on all of them.
+ */
+export const MAX_NODE_FAULTS = 10
+
 /**
  * Returns the kind of node that a run waits for, or a sentence that explains why there is none. `gpuOnline` says
  * whether a GPU node is connected: a mere preference does not wait for one.

@@ -36,6 +36,8 @@ export const emit = defineEvents({
   'gpu.unusable': error('programs of this node cannot use its GPUs: what is placed on them fails', {
     reason: 'string',
   }),
+  'gpu.runs_stopped': warn('this node takes no runs for GPUs until a probe has found its GPUs usable', {}),
+  'gpu.runs_resumed': info('this node takes runs for GPUs', {}),
   'memory.retained': error('memory of a stopped model has not come back', {
     model_key: 'string',
     pids: 'number[]',

@@ -20,7 +20,7 @@ import {
 import type { ControlActivities } from '../activities/control/index.ts'
 import type { RunToDo } from '../activities/control/training/runs.ts'
 import type { JobOffer } from '../domain/placement/job-offers.ts'
-import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS } from '../domain/training-run.ts'
+import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS, NO_CUDA } from '../domain/training-run.ts'
 import { jobClaimed, jobPaused, jobResumed, jobWaiting } from './contract/messages.ts'
 import { LOCAL, PAUSE } from './contract/policy.ts'
 
@@ -32,11 +32,16 @@ const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.K
 /** Failure codes that do not count against the run. */
 const INTERRUPTIONS: readonly string[] = ['preempted', 'paused', 'drained']
 
+/** Failure codes of a fault of the node. A bounded number of them does not count, because another node may be healthy. */
+const NODE_FAULTS: readonly string[] = [NO_CUDA]
+
 /** The input of a job's workflow. */
 export interface JobInput {
   jobId: string
   /** The number of attempts in a row without progress, when the workflow continues as new. */
   fruitless?: number
+  /** The number of faults of nodes without progress in between, when the workflow continues as new. */
+  nodeFaults?: number
   /** The reason why no node could run the job when it was accepted. */
   waiting?: string
 }
@@ -149,7 +154,7 @@ interface Attempting {
 }
 
 async function attemptUntilDone(
-  { jobId, fruitless = 0 }: JobInput,
+  { jobId, fruitless = 0, nodeFaults = 0 }: JobInput,
   run: RunToDo,
   { work, wait, offered, isOffered }: Attempting,
 ): Promise<Ending> {
@@ -160,6 +165,7 @@ async function attemptUntilDone(
       await continueAsNew<(input: JobInput) => Promise<void>>({
         jobId,
         fruitless,
+        ...(nodeFaults > 0 && { nodeFaults }),
         ...(wait.reason !== null && { waiting: wait.reason }),
       })
     // After all offers have passed, they are computed again, because nodes come and go and may change their sharing.
@@ -181,7 +187,9 @@ async function attemptUntilDone(
     if (state.paused) return { status: 'paused' }
 
     const began = state.attempt > attempt
-    if (state.epoch > epoch) fruitless = 0
+    const isNodeFault = NODE_FAULTS.includes(failure.code) && nodeFaults < (state.maxNodeFaults ?? 0)
+    if (state.epoch > epoch) fruitless = nodeFaults = 0
+    else if (began && isNodeFault) nodeFaults++
     else if (began && !INTERRUPTIONS.includes(failure.code)) fruitless++
     if (fruitless >= MAX_FRUITLESS_ATTEMPTS) return { status: 'failed', reason: 'fruitless' }
     ;({ attempt, epoch } = state)

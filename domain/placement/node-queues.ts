@@ -11,6 +11,10 @@ export const NODE_QUEUES = {
   own: (queue: string, accountId: string) => `${queue}.${accountId}`,
 } as const
 
+/** Returns whether runs on a queue need a GPU. */
+export const isGpuQueue = (queue: string): boolean =>
+  queue === NODE_QUEUES.train('gpu') || queue.startsWith(NODE_QUEUES.own(NODE_QUEUES.train('gpu'), ''))
+
 /** The number of placed tasks that a node runs at a time. */
 export const PLACED_SLOTS = 64
 

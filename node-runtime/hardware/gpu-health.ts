@@ -4,14 +4,21 @@ import { emit } from '../events.ts'
 import type { CudaProbe } from './cuda-probe.ts'
 
 const RECHECK_INTERVAL_MS = 60_000
+/**
+ * After a run could not use its GPU, the node starts no other one for this time even if CUDA starts: PyTorch may still
+ * not work with the driver, and each such run would fail within seconds while a healthy node is busy.
+ */
+const RUN_PAUSE_MS = 5 * 60_000
 const MAX_REASON = 300
 
 export interface GpuHealthOptions {
   /** Absent on nodes without NVIDIA GPUs. */
   probe?: (() => Promise<CudaProbe>) | undefined
   log: Logger
-  /** Called when the fault appears, changes or disappears, and when CUDA has started for the first time. */
+  /** Called when the fault appears, changes or disappears, and when the node stops or resumes taking runs for GPUs. */
   onChange?: () => void
+  recheckMs?: number
+  runPauseMs?: number
 }
 
 /**
@@ -24,51 +31,82 @@ export class GpuHealth implements Disposable {
   /** From a trainer or server; CUDA may start and PyTorch still be unable to use it, for example with an old driver. */
   #met: GpuFault | undefined
   #timer: NodeJS.Timeout | undefined
+  #checking: Promise<void> | undefined
   #isClosed = false
-  #isProven = false
+  #isChecked = false
+  #isUnusable: boolean
+  /** The number of failures of programs; a probe that one of them overtook proves nothing. */
+  #failures = 0
+  /** The end of the pause after the last run that could not use its GPU, on the monotonic clock. */
+  #pausedUntil = 0
+  #runs = 0
+  /** What `onChange` and the log have been notified of. */
+  #published: { reason: string | undefined; isUnusable: boolean }
 
   constructor(options: GpuHealthOptions) {
     this.#options = options
+    this.#isUnusable = options.probe !== undefined
+    this.#published = { reason: undefined, isUnusable: this.#isUnusable }
   }
 
   /** The fault that operators should see; undefined while none is known. */
   get fault(): GpuFault | undefined {
-    return this.#probed ?? this.#met
+    const fault = this.#probed ?? this.#met
+    return fault && { ...fault, ...(this.#isUnusable && { takes_no_runs: true }) }
   }
 
-  /** True until CUDA has started on this node: a job for a GPU would fail. Checked every minute. */
+  /**
+   * True while a run for a GPU would probably fail: until CUDA has started on this node, and after a failure until it
+   * has started in another process.
+   */
   get isUnusable(): boolean {
-    return this.#options.probe !== undefined && !this.#isProven
+    return this.#isUnusable
   }
 
-  /** Probes the GPUs, and again every minute while they cannot be used. */
-  async check(): Promise<void> {
-    const { probe, log } = this.#options
-    clearTimeout(this.#timer)
-    if (!probe || this.#isClosed) return
-    const found = await probe()
-    if (this.#isClosed) return
-    if ('devices' in found) {
-      if (this.#probed || !this.#timer) emit(log, 'gpu.usable', { devices: found.devices })
-      const isNews = !this.#isProven
-      this.#isProven = true
-      if (!this.#set(undefined, this.#met) && isNews) this.#options.onChange?.()
-      return
+  /** True during runs from a queue for GPUs: closing the queue would cancel them. */
+  get hasRuns(): boolean {
+    return this.#runs > 0
+  }
+
+  /** Counts a run from a queue for GPUs until it is disposed. */
+  beginRun(): Disposable {
+    this.#runs++
+    return {
+      [Symbol.dispose]: () => {
+        this.#runs--
+        if (this.#runs === 0 && this.#isUnusable) this.#options.onChange?.()
+      },
     }
-    this.#isProven = false
-    this.#set({ ...faultOf(found, this.#probed), takes_no_runs: true }, this.#met)
-    this.#timer = setTimeout(() => void this.check(), RECHECK_INTERVAL_MS)
-    this.#timer.unref()
   }
 
-  /** Records that a trainer or server was placed on a GPU and could not use it. */
-  failed(reason: string): void {
-    this.#set(this.#probed, faultOf({ code: null, reason: reason.slice(0, MAX_REASON) }, this.#met))
+  /** Probes the GPUs, one probe at a time, and again every minute while a fault is known. */
+  async check(): Promise<void> {
+    const { probe } = this.#options
+    if (!probe || this.#isClosed) return
+    this.#checking ??= this.#check(probe).finally(() => (this.#checking = undefined))
+    await this.#checking
+  }
+
+  /** Records that a program was placed on a GPU and could not use it, and probes the GPUs; `isRun` for a trainer. */
+  failed(reason: string, { isRun = false } = {}): void {
+    this.#met = faultOf({ code: null, reason: reason.slice(0, MAX_REASON) }, this.#met)
+    this.#failures++
+    if (this.#options.probe) {
+      this.#isUnusable = true
+      const { runPauseMs = RUN_PAUSE_MS } = this.#options
+      if (isRun) this.#pausedUntil = performance.now() + runPauseMs
+    }
+    this.#publish()
+    void this.check()
   }
 
   /** Records that a trainer or server computed on a GPU. */
   worked(): void {
-    this.#set(this.#probed, undefined)
+    this.#met = undefined
+    this.#pausedUntil = 0
+    this.#publish()
+    // The program may have begun before the fault, so a probe decides.
+    if (this.#isUnusable) void this.check()
   }
 
   [Symbol.dispose](): void {
@@ -76,16 +114,42 @@ export class GpuHealth implements Disposable {
     clearTimeout(this.#timer)
   }
 
-  /** Returns whether that changed the fault. */
-  #set(probed: GpuFault | undefined, met: GpuFault | undefined): boolean {
-    const before = this.fault?.reason
-    this.#probed = probed
-    this.#met = met
-    const { fault } = this
-    if (fault?.reason === before) return false
-    if (fault) emit(this.#options.log, 'gpu.unusable', { reason: fault.reason })
-    this.#options.onChange?.()
-    return true
+  async #check(probe: () => Promise<CudaProbe>): Promise<void> {
+    const { log, recheckMs = RECHECK_INTERVAL_MS } = this.#options
+    clearTimeout(this.#timer)
+    let probed: CudaProbe
+    let failures: number
+    do {
+      failures = this.#failures
+      probed = await probe()
+      if (this.#isClosed) return
+    } while (failures !== this.#failures)
+    if ('devices' in probed) {
+      if (this.#probed || !this.#isChecked) emit(log, 'gpu.usable', { devices: probed.devices })
+      this.#probed = undefined
+      this.#isUnusable = performance.now() < this.#pausedUntil
+    } else {
+      this.#probed = faultOf(probed, this.#probed)
+      this.#isUnusable = true
+    }
+    this.#isChecked = true
+    this.#publish()
+    if (!this.fault && !this.#isUnusable) return
+    this.#timer = setTimeout(() => void this.check(), recheckMs)
+    this.#timer.unref()
+  }
+
+  /** Logs and notifies of what has changed since the last call. */
+  #publish(): void {
+    const { log, onChange } = this.#options
+    const before = this.#published
+    const isUnusable = this.#isUnusable
+    const reason = this.fault?.reason
+    if (reason === before.reason && isUnusable === before.isUnusable) return
+    this.#published = { reason, isUnusable }
+    if (reason !== undefined && reason !== before.reason) emit(log, 'gpu.unusable', { reason })
+    if (isUnusable !== before.isUnusable) emit(log, isUnusable ? 'gpu.runs_stopped' : 'gpu.runs_resumed')
+    onChange?.()
   }
 }
 

@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
 import { trainingProcesses, usesGpus } from '../../domain/placement/gpu-room.ts'
-import { trainerThreads } from '../../domain/training-run.ts'
+import { NO_CUDA, trainerThreads } from '../../domain/training-run.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { JobClaim, RoomWait } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
@@ -44,8 +44,6 @@ export interface AttemptOptions {
   leaseS: number
 }
 
-/** The code of a trainer that was placed on a GPU and cannot use it (node-runtime/trainers/README.md). */
-const NO_CUDA = 'no_cuda'
 const CACHED_DATASETS = 8
 
 /** Trains one claimed job to its end. */
@@ -131,7 +129,8 @@ async function attempt(
       gpus: gpus.length,
     },
   }).catch((err: unknown) => {
-    if (err instanceof AttemptError && err.code === NO_CUDA) tools.gpuHealth?.failed(err.message)
+    if (err instanceof AttemptError && err.code === NO_CUDA)
+      tools.gpuHealth?.failed(err.message, { isRun: true })
     throw err
   })
   if (gpus.length > 0) tools.gpuHealth?.worked()

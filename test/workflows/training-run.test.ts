@@ -197,6 +197,45 @@ describe('trainingRun', () => {
     assert.equal((await eventTypes(jobId)).filter((type) => type === 'preempted').length, 3)
   })
 
+  it('leaves a run to another node when the GPU of one fails, a bounded number of times', async () => {
+    const other = await signedNode(world.api, 'healthy')
+    const healed = await createRun(world.api, key, { dataset_id })
+    const hopeless = await createRun(world.api, key, { dataset_id })
+    const attempts = { [healed]: 0, [hopeless]: 0 }
+    const limits: (number | undefined)[] = []
+    await using _workers = await world.work(
+      async ({ jobId }) => {
+        const attempt = (attempts[jobId] = (attempts[jobId] ?? 0) + 1)
+        if (jobId === healed && attempt === 4) {
+          const { lease_token } = await claimJob(other, jobId)
+          return void (await completeJob(other, lease_token))
+        }
+        const { lease_token } = await claimJob(node, jobId)
+        const body = { code: 'no_cuda', message: 'PyTorch sees no CUDA', retryable: true }
+        await node.post(`/api/v1/leases/${lease_token}:fail`, body)
+        throw fails('no_cuda')
+      },
+      (activities) => ({
+        ...activities,
+        async closeAttempt(jobId: string) {
+          const state = await activities.closeAttempt(jobId)
+          limits.push(state.maxNodeFaults)
+          return { ...state, maxNodeFaults: 1 }
+        },
+      }),
+    )
+
+    await ended(healed, 'completed')
+    await ended(hopeless, 'failed')
+
+    assert.deepEqual(attempts, { [healed]: 4, [hopeless]: 4 })
+    assert.equal((await read(healed)).error_message, null)
+    assert.match((await read(hopeless)).error_message, /3 attempts in a row.*PyTorch sees no CUDA/)
+    assert.deepEqual([...new Set(limits)], [10])
+    await closed(healed)
+    await recordHistory('training-run-no-gpu', world.workflow(healed))
+  })
+
   it('finishes a run whose node died after it had handed in the result', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     await using _workers = await world.work(async (input) => {

@@ -25,7 +25,7 @@ export interface NodeAvailability {
 }
 
 type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
-  gpuHealth: Pick<NodeParts['gpuHealth'], 'isUnusable'>
+  gpuHealth: Pick<NodeParts['gpuHealth'], 'isUnusable' | 'hasRuns'>
   models: Pick<NodeParts['models'], 'loadedKeys'>
 }
 
@@ -44,7 +44,8 @@ export function wantedQueues(
   if (inventory.train_slots > 0) {
     const { accountId } = identity
     // A node without work takes jobs first, so one whose GPUs fail would fail the runs that others could do.
-    const hardware = gpuHealth.isUnusable ? 'cpu' : inventory.hardware
+    // During a run its queue stays open, because closing it would cancel the run; the node then refuses other runs.
+    const hardware = gpuHealth.isUnusable && !gpuHealth.hasRuns ? 'cpu' : inventory.hardware
     for (const queue of jobQueues({ accountId, sharing, hardware })) {
       queues.set(queue, { slots: inventory.train_slots, pollers: JOB_POLLERS })
     }

@@ -11,7 +11,7 @@ import * as pauseRepository from '../../../db/repositories/training/pauses.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { JobRow } from '../../../db/tables/training.ts'
 import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.ts'
-import { failureText, type GiveUpReason, PRIORITY } from '../../../domain/training-run.ts'
+import { failureText, type GiveUpReason, MAX_NODE_FAULTS, PRIORITY } from '../../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
@@ -44,6 +44,11 @@ export interface AttemptState {
   completed: boolean
   /** True while the run is paused; the workflow that resumes it is started then. Absent of earlier workers. */
   paused?: boolean
+  /**
+   * The number of faults of nodes that do not count against the run. It is recorded with the result, so that a replay of
+   * an earlier worker's history, which lacks it, counts them.
+   */
+  maxNodeFaults?: number
 }
 
 export interface FinishRun {
@@ -98,6 +103,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
         epoch,
         completed: lease?.state === 'completed',
         paused: run.paused_at !== null,
+        maxNodeFaults: MAX_NODE_FAULTS,
       }
     })
   },

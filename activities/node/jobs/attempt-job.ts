@@ -1,5 +1,7 @@
-import { cancellationSignal } from '@temporalio/activity'
+import { activityInfo, cancellationSignal } from '@temporalio/activity'
 import { DISK_FULL } from '../../../domain/errors.ts'
+import { isGpuQueue } from '../../../domain/placement/node-queues.ts'
+import { NO_CUDA } from '../../../domain/training-run.ts'
 import { leaseSecondsFor } from '../../../node-runtime/control/lease-keeper.ts'
 import type { JobReport } from '../../../node-runtime/control/spool.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
@@ -31,11 +33,15 @@ export async function attemptJob<Claim extends { attempt: number }>(
   jobId: string,
   run: (attempt: Attempt<Claim>) => Promise<void>,
 ): Promise<void> {
+  const isForGpu = isGpuQueue(activityInfo().taskQueue)
+  using _run = isForGpu ? deps.gpuHealth.beginRun() : undefined
   using _alive = sendHeartbeats()
   using work = deps.work.begin(jobId, cancellationSignal())
   let isClaimed = false
   try {
     // Before the claim, because a refused claim is no attempt.
+    if (isForGpu && deps.gpuHealth.isUnusable)
+      throw new AttemptError(NO_CUDA, 'The GPUs of this node have not been proven usable since a failure.')
     if (!(await deps.diskHealth.admit(jobId, work.signal)))
       throw new AttemptError(DISK_FULL, 'The disk of this node is full.')
     const leaseS = Math.max(SHORTEST_LEASE_S, leaseSecondsFor(deps.control.patienceMs))

@@ -68,7 +68,7 @@ describe('the health of GPUs', function () {
     assert.deepEqual(driver.running, [])
   })
 
-  it('takes GPUs for unusable until CUDA has started once, which it reports', async () => {
+  it('takes GPUs for unusable until CUDA has started, and again after a failure, which it reports', async () => {
     const answers: CudaProbe[] = [{ devices: 1 }, { code: null, reason: 'its probe failed' }]
     const changes: boolean[] = []
     using health = new GpuHealth({
@@ -81,11 +81,118 @@ describe('the health of GPUs', function () {
     assert.deepEqual([health.isUnusable, without.isUnusable], [true, false])
     await health.check()
     health.failed('no CUDA in PyTorch')
-    assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [false, undefined])
+    without.failed('nvidia-smi ended with 18')
+    assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [true, true])
+    assert.deepEqual([without.isUnusable, without.fault?.takes_no_runs], [false, undefined])
     await health.check()
 
+    assert.deepEqual([health.isUnusable, health.fault?.reason], [true, 'its probe failed'])
+    assert.deepEqual(changes, [false, true, true])
+  })
+
+  /** Counts the probes, of which each waits for its result. */
+  const heldProbes = () => {
+    const results: ((result: CudaProbe) => void)[] = []
+    let running = 0
+    let most = 0
+    const probe = async (): Promise<CudaProbe> => {
+      most = Math.max(most, ++running)
+      const result = await new Promise<CudaProbe>((resolve) => void results.push(resolve))
+      running--
+      return result
+    }
+    return { results, probe, most: () => most }
+  }
+
+  it('probes at once after a failure, one probe at a time, and trusts none that began before it', async () => {
+    const { results, probe, most } = heldProbes()
+    using health = new GpuHealth({ probe, log: createLogger('test', 'silent') })
+    const first = health.check()
+    results[0]?.({ devices: 1 })
+    await first
+
+    for (let i = 0; i < 3; i++) health.failed('no CUDA in PyTorch')
+    assert.equal(results.length, 2)
+    health.failed('no CUDA in PyTorch')
+    const settled = health.check()
+    results[1]?.({ devices: 1 })
+    await until(() => results.length === 3)
+    assert.equal(health.isUnusable, true)
+    results[2]?.({ devices: 1 })
+    await settled
+
+    assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [false, undefined])
+    assert.equal(health.fault?.reason, 'no CUDA in PyTorch')
+    assert.deepEqual([results.length, most()], [3, 1])
+  })
+
+  it('takes no runs where the driver was replaced under a running node, until a probe succeeds', async () => {
+    let answer: CudaProbe = { devices: 1 }
+    using health = new GpuHealth({
+      probe: async () => answer,
+      log: createLogger('test', 'silent'),
+      recheckMs: 5,
+      runPauseMs: 0,
+    })
+    await health.check()
+    answer = { code: 803, reason: 'cuInit fails' }
+
+    health.failed('no CUDA in PyTorch', { isRun: true })
+    await until(() => health.fault?.code === 803)
+    // A program from before the fault may still end well.
+    health.worked()
+    await health.check()
     assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [true, true])
-    assert.deepEqual(changes, [false, false, true])
+    answer = { devices: 1 }
+
+    await until(() => !health.isUnusable)
+    assert.equal(health.fault, undefined)
+  })
+
+  it('pauses runs after one that failed even where CUDA starts, or until a program computes', async () => {
+    let probes = 0
+    const paused = (runPauseMs: number) =>
+      new GpuHealth({
+        probe: async () => {
+          probes++
+          return { devices: 1 }
+        },
+        log: createLogger('test', 'silent'),
+        recheckMs: 5,
+        runPauseMs,
+      })
+    using health = paused(60_000)
+    health.failed('no CUDA in PyTorch', { isRun: true })
+    await until(() => probes > 3)
+    assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [true, true])
+    health.worked()
+    await until(() => !health.isUnusable)
+    assert.equal(health.fault, undefined)
+
+    using short = paused(50)
+    short.failed('no CUDA in PyTorch', { isRun: true })
+    await until(() => !short.isUnusable)
+    assert.equal(short.fault?.takes_no_runs, undefined)
+  })
+
+  it('notifies once its last run has ended, so that the queue of the run can close', async () => {
+    const changes: boolean[] = []
+    using health = new GpuHealth({
+      probe: async () => ({ devices: 1 }),
+      log: createLogger('test', 'silent'),
+      onChange: () => changes.push(health.hasRuns),
+    })
+    await health.check()
+    {
+      using _other = health.beginRun()
+      {
+        using _failing = health.beginRun()
+        health.failed('no CUDA in PyTorch', { isRun: true })
+      }
+      assert.deepEqual(changes, [false, true])
+    }
+
+    assert.deepEqual(changes, [false, true, false])
   })
 
   it('has the fault of the probe until the probe succeeds, and that of a program until one succeeds', async () => {

@@ -85,9 +85,9 @@ describe('task queues of a node', () => {
   })
 
   it('are not those of GPUs on a node whose GPUs are unusable', () => {
-    const queuesOf = (isUnusable: boolean, sharing: 'shared' | 'dedicated') => {
+    const queuesOf = (isUnusable: boolean, sharing: 'shared' | 'dedicated', hasRuns = false) => {
       const inventory = { ...node.parts.inventory, hardware: 'gpu' as const }
-      const parts = { ...node.parts, inventory, gpuHealth: { isUnusable } }
+      const parts = { ...node.parts, inventory, gpuHealth: { isUnusable, hasRuns } }
       return [...wantedQueues(parts, { draining: false, sharing }).keys()]
     }
     const { accountId } = node.parts.identity
@@ -95,6 +95,8 @@ describe('task queues of a node', () => {
 
     assert.deepEqual(queuesOf(true, 'shared'), [own, 'train.cpu', 'merge.cpu'])
     assert.deepEqual(queuesOf(false, 'shared'), [own, 'train.cpu', 'merge.cpu', 'train.gpu'])
+    // Closing the queue would cancel the run of another GPU.
+    assert.ok(queuesOf(true, 'shared', true).includes('train.gpu'))
     assert.ok(!queuesOf(true, 'dedicated').includes(`train.gpu.${accountId}`))
     assert.ok(queuesOf(false, 'dedicated').includes(`train.gpu.${accountId}`))
   })

@@ -8,6 +8,7 @@ import { ControlClient } from '../../../../node-runtime/control/client.ts'
 import type { Identity } from '../../../../node-runtime/control/identity.ts'
 import { WorkRegistry } from '../../../../node-runtime/control/work-registry.ts'
 import { DiskHealth } from '../../../../node-runtime/hardware/disk-health.ts'
+import { GpuHealth } from '../../../../node-runtime/hardware/gpu-health.ts'
 import { createLogger } from '../../../../platform/log.ts'
 import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
@@ -37,4 +38,25 @@ describe('an attempt at a job on a node', () => {
 
       assert.deepEqual([gateway.bodies.get('claim')?.lease_s, ...kept], [leaseS, leaseS])
     })
+
+  it('does not begin on a GPU that another run could not use, and leaves the run to other nodes', async () => {
+    const log = createLogger('test', 'silent')
+    using diskHealth = new DiskHealth({ folders: [tmpdir()], log })
+    using gpuHealth = new GpuHealth({ probe: async () => ({ devices: 1 }), log })
+    gpuHealth.failed('no CUDA in PyTorch', { isRun: true })
+    using gateway = await gatewayAwayFor(0, /^$/)
+    const identity = { sign: () => ({}) } as unknown as Identity
+    const control = new ControlClient({ identity, gateways: () => [gateway.origin], patienceMs: 1_000 })
+    const deps = { control, diskHealth, gpuHealth, work: new WorkRegistry(), log } as unknown as NodeDeps
+    const attemptOn = (taskQueue: string) =>
+      new MockActivityEnvironment({ taskQueue }).run(() => attemptJob(deps, randomUUID(), async () => {}))
+
+    try {
+      for (const queue of ['train.gpu', `train.gpu.${randomUUID()}`])
+        await assert.rejects(attemptOn(queue), { type: 'no_cuda', nonRetryable: false })
+    } finally {
+      await control.close()
+    }
+    assert.deepEqual([gateway.bodies.size, gpuHealth.hasRuns], [0, false])
+  })
 })
