@@ -127,6 +127,16 @@ export const SETTINGS = {
     undefined,
     'Gigabytes (of 10^9 bytes) that an account may store in the object store, uploads in progress included; 0 is no limit. Absent it is 100, but at most half of the disk of HEARTH_OBJECT_DIR. Results of admitted work are stored in any case and count. `hearth quotas set --storage` sets it for one account.',
   ),
+  HEARTH_ACCOUNT_ITEMS: setting(
+    'count',
+    '10000',
+    'Datasets that an account may have, and as many endpoints, models and API keys; a further one gets 409.',
+  ),
+  HEARTH_ACCOUNT_LISTINGS_MB: setting(
+    'count',
+    '1000',
+    'Megabytes (of 10^6 bytes) that the descriptions, schemas and examples of all endpoints of an account may have together; beyond it a registration or a longer listing gets 409.',
+  ),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(
     'text',

@@ -108,9 +108,10 @@ export function lockOwnDataset(
   return owned(trx, accountId).where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** Marks a locked dataset as deleted and closes its open uploads; its files are removed afterwards. */
+/** Marks a locked dataset as deleted, forgets what it said of its rows, and closes its open uploads; its files are removed afterwards. */
 export async function markDatasetDeleted(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
-  await trx.updateTable('dataset').set({ deleted_at: now }).where('id', '=', id).execute()
+  const gone = { deleted_at: now, description: '', columns: null }
+  await trx.updateTable('dataset').set(gone).where('id', '=', id).execute()
   await trx
     .updateTable('dataset_upload')
     .set({ status: 'failed', error_message: 'the dataset was deleted' })

@@ -122,6 +122,36 @@ export async function updateEndpoint(
   return row
 }
 
+/** A schema of a deleted endpoint that is larger is forgotten, in bytes as the database stores it. */
+const MAX_FORMER_SCHEMA_BYTES = 8 * 1024
+
+/**
+ * Marks a locked endpoint as deleted and empties its texts, which may have a megabyte. Tasks and usage need the rest of
+ * the row. Its manifest's version stays for the account's next endpoint of this name, which is a major version after a
+ * schema that was forgotten.
+ */
+export async function markEndpointDeleted(
+  trx: Transaction<Database>,
+  id: string,
+  { at, name }: { at: Date; name?: string },
+): Promise<EndpointRow | undefined> {
+  const empty = { description: '', tags: [], examples: '[]' }
+  const schemas = { input_schema: '{}', output_schema: '{}' }
+  const examples = { example_input: '{}', example_output: '{}' }
+  const gone = { deleted_at: at, status: 'inactive', ...(name !== undefined && { name }) } as const
+  const row = await updateEndpoint(trx, id, { ...gone, ...empty, ...schemas, ...examples }, at)
+  if (!row) return undefined
+  await trx
+    .updateTable('tool_version')
+    .set(schemas)
+    .where('endpoint_id', '=', id)
+    .where(
+      sql<boolean>`pg_column_size(input_schema) + pg_column_size(output_schema) > ${MAX_FORMER_SCHEMA_BYTES}`,
+    )
+    .execute()
+  return row
+}
+
 interface Review {
   verdict: 'approved' | 'rejected'
   note: string | null

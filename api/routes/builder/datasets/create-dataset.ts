@@ -3,6 +3,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { CreateDataset, Dataset } from '../../../../schemas/dataset.ts'
 import { route } from '../../../http/route.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'
+import { assertItemLimit } from '../../../storage/account-items.ts'
 import { presentDataset } from './present.ts'
 
 export const createDataset = route({
@@ -14,9 +15,9 @@ export const createDataset = route({
   idempotent: true,
   body: CreateDataset,
   success: { status: 201, schema: Dataset },
-  errors: ['forbidden'],
+  errors: ['forbidden', 'conflict'],
 
-  async handler({ caller, body, trx }) {
+  async handler({ caller, body, trx }, { config }) {
     assertMayPublish(caller, body.visibility)
     const row = await datasetRepository.insertDataset(trx, {
       id: newId(),
@@ -27,6 +28,7 @@ export const createDataset = route({
       storage_format: body.storage_format,
       visibility: body.visibility ?? 'private',
     })
+    await assertItemLimit(trx, config, { accountId: caller.accountId, kind: 'datasets' })
     return presentDataset(row)
   },
 })

@@ -7,6 +7,7 @@ import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'
 import type { Services } from '../../../services.ts'
+import { assertItemLimit } from '../../../storage/account-items.ts'
 import { contentLengthOf, StorageHold } from '../../../storage/storage-hold.ts'
 import { acceptUpload, awaitIngest, stillReading, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
@@ -30,6 +31,7 @@ export const uploadDataset = route({
   success: { status: 201, schema: UploadedDataset },
   also: { 202: UploadedDataset },
   errors: [
+    'conflict',
     'bad_request',
     'forbidden',
     'payload_too_large',
@@ -85,7 +87,7 @@ interface NewUpload {
 }
 
 async function createWithUpload(
-  { db, now }: Services,
+  { db, now, config }: Services,
   place: UploadPlace,
   { fields, filename, sizeBytes, key, hold }: NewUpload,
 ): Promise<void> {
@@ -99,6 +101,7 @@ async function createWithUpload(
       storage_format: fields.storage_format,
       visibility: fields.visibility ?? 'private',
     })
+    await assertItemLimit(trx, config, { accountId: place.accountId, kind: 'datasets' })
     await datasetRepository.insertUpload(trx, {
       id: place.uploadId,
       dataset_id: place.datasetId,

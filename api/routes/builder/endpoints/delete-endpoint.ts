@@ -27,28 +27,22 @@ export const deleteEndpoint = route({
     const { is_base_model, account_id } = await usableEndpoint(db, accountId, endpoint_id)
     if (is_base_model && account_id !== accountId) throw baseModel()
     const seen = await ownEndpoint(db, accountId, endpoint_id)
-    const gone = { deleted_at: now(), status: 'inactive' } as const
     const remove = is_base_model ? withdrawImport : removeEndpoint
     // The endpoints that it replaces are changed as well, and other requests may be changing them.
-    const deleted = await retryTransaction(db, (trx) => remove(trx, seen, gone))
+    const deleted = await retryTransaction(db, (trx) => remove(trx, seen, now()))
     if (!deleted) throw endpointNotFound()
   },
 })
 
-interface Gone {
-  deleted_at: Date
-  status: 'inactive'
-}
-
 async function removeEndpoint(
   trx: Transaction<Database>,
   { id }: EndpointRow,
-  gone: Gone,
+  at: Date,
 ): Promise<EndpointRow | undefined> {
   const row = await endpointRepository.lockEndpoint(trx, id)
   if (!row) return undefined
   await endpointRepository.forgetReplacement(trx, row.name)
-  return endpointRepository.updateEndpoint(trx, id, gone, gone.deleted_at)
+  return endpointRepository.markEndpointDeleted(trx, id, { at })
 }
 
 const LONGEST_NAME = 80
@@ -70,7 +64,7 @@ async function assertNoForeignTasks(trx: Transaction<Database>, row: EndpointRow
 async function withdrawImport(
   trx: Transaction<Database>,
   seen: EndpointRow,
-  gone: Gone,
+  at: Date,
 ): Promise<EndpointRow | undefined> {
   if (seen.base_model) await hubModelRepository.lockHubRepo(trx, seen.account_id, seen.base_model)
   // The version is locked before the endpoint, in the same order as by lifecycle changes.
@@ -83,7 +77,7 @@ async function withdrawImport(
     throw baseModel()
   await endpointRepository.forgetReplacement(trx, row.name)
   const name = `${row.name.slice(0, LONGEST_NAME)}--${row.id.slice(-12)}`
-  const deleted = await endpointRepository.updateEndpoint(trx, row.id, { ...gone, name }, gone.deleted_at)
+  const deleted = await endpointRepository.markEndpointDeleted(trx, row.id, { at, name })
   if (await versionRepository.findVersionUser(trx, version)) {
     throw new ApiError(
       'conflict',
@@ -95,7 +89,7 @@ async function withdrawImport(
     from: LIFECYCLE_STATES,
     to: 'disabled',
     note,
-    now: gone.deleted_at,
+    now: at,
   })
   return deleted
 }

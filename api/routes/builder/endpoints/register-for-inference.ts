@@ -19,6 +19,7 @@ import { route } from '../../../http/route.ts'
 import { assertFits, fittingTaskTypes } from '../../../registry/fitting-task-type.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'
 import { publishEndpoint } from '../../../registry/publish.ts'
+import { assertItemLimit } from '../../../storage/account-items.ts'
 import { checkListing } from './check-listing.ts'
 import { presentEndpoint } from './present.ts'
 
@@ -143,7 +144,10 @@ async function create(
     created_at: now,
     updated_at: now,
   })
-  if (row) return row
+  if (row) {
+    await assertItemLimit(trx, config, { accountId, kind: 'endpoints' })
+    return row
+  }
   throw new ApiError('conflict', `the name ${name} is not available; choose another one`, {
     details: { name },
   })

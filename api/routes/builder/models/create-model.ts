@@ -4,6 +4,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { CreateModel, Model } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
+import { assertItemLimit } from '../../../storage/account-items.ts'
 import { presentModel } from './present.ts'
 
 export const createModel = route({
@@ -16,7 +17,7 @@ export const createModel = route({
   success: { status: 201, schema: Model },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller: { accountId }, body }, { db, now }) {
+  async handler({ caller: { accountId }, body }, { db, now, config }) {
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
       // The model is locked before the version, in the same order as by its removal.
@@ -26,6 +27,7 @@ export const createModel = route({
         name: body.name,
         created_at: now(),
       })
+      await assertItemLimit(trx, config, { accountId, kind: 'models' })
       const version = await modelRepository.shareLockOwnVersion(trx, accountId, by)
       if (!version) throw new ApiError('not_found', 'there is no such version of yours')
       if (version.model_id === model.id) return model

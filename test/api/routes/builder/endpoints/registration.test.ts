@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { sql } from 'kysely'
 import { newId } from '../../../../../domain/ids.ts'
 import { until } from '../../../../support/assertions/until.ts'
 import { buildHeldTask, buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
@@ -196,6 +198,44 @@ describe('register-for-inference (4.4)', () => {
     assert.deepEqual((await manifest()).inputSchema, input_schema)
     const names = await db.selectFrom('endpoint').select('name').where('id', '=', first).execute()
     assert.deepEqual(names, [{ name: `twice~${first}` }])
+  })
+
+  it('leaves a row without schemas, examples and description when the endpoint is deleted', async () => {
+    const { db } = api.database
+    const { run } = await completedRun()
+    const text = randomBytes(20_000).toString('hex')
+    const property = { type: 'object', properties: { x: { type: 'string', description: text } } }
+    const manifest = async (name: string) =>
+      (await api.call('GET', `/api/builder/v1/mcp/manifest/${name}`, { key: mine.key })).body
+    const listing = {
+      description: text.slice(0, 10_000),
+      input_schema: property,
+      output_schema: property,
+      example_input: { x: text },
+      example_output: { x: text },
+      examples: [{ name: 'one', description: text.slice(0, 1_000), input: { x: text }, output: { x: text } }],
+    }
+    const { body } = await register(run.id, { name: 'wordy', ...listing })
+    await until(async () => (await manifest('wordy')).version === '1.0.0')
+
+    assert.equal((await remove(body.endpoint_id)).status, 204)
+
+    const [{ stored }] = (
+      await sql<{ stored: number }>`
+        select (select pg_column_size(endpoint.*) from endpoint where id = ${body.endpoint_id})
+          + (select pg_column_size(v.*) from tool_version v where endpoint_id = ${body.endpoint_id}) as stored`.execute(
+        db,
+      )
+    ).rows as [{ stored: number }]
+    assert.ok(stored < 2_000, `${stored} bytes`)
+    // The name stays with its account, and the next manifest of the tool is a major version.
+    await register(run.id, {
+      name: 'wordy',
+      ...listing,
+      description: 'Says less',
+      input_schema: { ...property, required: ['x'] },
+    })
+    await until(async () => (await manifest('wordy')).version === '2.0.0')
   })
 
   it('gives a name once when many ask for it at the same time', async () => {

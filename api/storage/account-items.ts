@@ -1,0 +1,38 @@
+import type { Transaction } from 'kysely'
+import * as accountItemRepository from '../../db/repositories/platform/account-items.ts'
+import type { ItemKind } from '../../db/repositories/platform/account-items.ts'
+import type { Database } from '../../db/tables.ts'
+import { ApiError } from '../../domain/errors.ts'
+import type { Config } from '../../platform/config.ts'
+
+const MB = 1e6
+
+/**
+ * Throws a `conflict` when the account has more of a kind than it may, so that one account can't fill the database's
+ * disk. The caller has written the new row in this transaction. Requests under way at the same time don't see each
+ * other's rows, so they may exceed the limit by their number.
+ */
+export async function assertItemLimit(
+  trx: Transaction<Database>,
+  {
+    HEARTH_ACCOUNT_ITEMS: limit,
+    HEARTH_ACCOUNT_LISTINGS_MB: listingsMb,
+  }: Pick<Config, 'HEARTH_ACCOUNT_ITEMS' | 'HEARTH_ACCOUNT_LISTINGS_MB'>,
+  { accountId, kind }: { accountId: string; kind: ItemKind },
+): Promise<void> {
+  const { count, bytes } = await accountItemRepository.countItems(trx, { accountId, kind, most: limit + 1 })
+  if (count > limit) {
+    throw new ApiError(
+      'conflict',
+      `an account has at most ${limit} ${kind}; ${kind === 'API keys' ? 'revoke' : 'delete'} one first, or ask an operator to raise HEARTH_ACCOUNT_ITEMS`,
+      { details: { limit } },
+    )
+  }
+  if (bytes > listingsMb * MB) {
+    throw new ApiError(
+      'conflict',
+      `descriptions, schemas and examples of the account's endpoints may have ${listingsMb} MB together; shorten some, delete an endpoint, or ask an operator to raise HEARTH_ACCOUNT_LISTINGS_MB`,
+      { details: { limit_bytes: listingsMb * MB } },
+    )
+  }
+}

@@ -1,0 +1,29 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** What an account may have a limited number of, by the words for it in errors. */
+export type ItemKind = 'datasets' | 'endpoints' | 'models' | 'API keys'
+
+const ROWS = {
+  datasets: (accountId: string) =>
+    sql`select 0 as bytes from dataset where account_id = ${accountId} and deleted_at is null`,
+  endpoints: (accountId: string) =>
+    sql`select listing_bytes as bytes from endpoint where account_id = ${accountId} and deleted_at is null`,
+  models: (accountId: string) => sql`select 0 as bytes from model where account_id = ${accountId}`,
+  'API keys': (accountId: string) =>
+    sql`select 0 as bytes from api_key where account_id = ${accountId} and revoked_at is null`,
+} as const satisfies Record<ItemKind, unknown>
+
+/**
+ * Counts what an account has of a kind, up to `most`, and the bytes of its schemas and examples. Every kind has an index
+ * by account.
+ */
+export async function countItems(
+  db: Kysely<Database>,
+  { accountId, kind, most }: { accountId: string; kind: ItemKind; most: number },
+): Promise<{ count: number; bytes: number }> {
+  const { rows } = await sql<{ count: number; bytes: number }>`
+    select count(*) as count, coalesce(sum(bytes), 0)::bigint as bytes
+    from (${ROWS[kind](accountId)} limit ${most}) as item`.execute(db)
+  return rows[0] ?? { count: 0, bytes: 0 }
+}
