@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from .cells import without_marks
 from .errors import JobError, no_such_column
 from .protocol import log, warn_about_data
-from .times import DAY_US, Times, in_words, looks_like_times, read_times
+from .times import DAY_US, Times, in_words, is_sorted, looks_like_times, read_times
 from .wording import counted
 
 # From this share of rows with a repeated time on, a column that tells them apart means several series.
@@ -32,8 +32,6 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
     they are and an empty name. Rows without a time are left out."""
     column = _time_column(table, target, named)
     if not column:
-        if table.num_columns > 1:
-            warn_about_data("No column with times was found: the rows count as oldest first. Name one as time_column.")
         return np.arange(table.num_rows), ""
     times = read_times(table.column(column), column)
     _report_reading(times, table, column)
@@ -48,6 +46,7 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
         )
     values = times.values[rows]
     _report_repeats(table, values, rows, column, target)
+    _report_doubtful_order(times, column)
     order = np.argsort(values, kind="stable")
     steps = np.diff(values)
     if (steps > 0).any():
@@ -71,7 +70,14 @@ def _time_column(table: pa.Table, target: str, named: str) -> str:
     others = [name for name in names if name != target and table.column(name).null_count < table.num_rows]
     found = [name for name in others if pa.types.is_timestamp(table.column(name).type)]
     found = found or [n for n in others if pa.types.is_string(table.column(n).type) and looks_like_times(table.column(n))]
-    found = found or [name for name in others if _TIMELY.search(name) and _counts_up(table.column(name))]
+    unsorted: list[str] = []
+    if not found:
+        numbers = [name for name in others if _TIMELY.search(name) and _counts_up(table.column(name))]
+        unsorted = [name for name in numbers if _has_doubtful_order(read_times(table.column(name), name))]
+        found = [name for name in numbers if name not in unsorted]
+    if not found and len(names) > 1:
+        but = f" '{unsorted[0]}' isn't used, because its numbers have no unit and would change the order." if unsorted else ""
+        warn_about_data(f"No column with times was found: the rows count as oldest first.{but} Name one as time_column.")
     if len(found) > 1:
         log(f"The columns {', '.join(repr(name) for name in found)} hold times; '{found[0]}' is used.")
     return found[0] if found else ""
@@ -81,6 +87,48 @@ def _counts_up(column: pa.ChunkedArray) -> bool:
     """A number is a time without being named only where it is different in every row: a month from 1 to 12 is none."""
     is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     return is_number and column.null_count == 0 and pc.count_distinct(column).as_py() == len(column)
+
+
+def _has_doubtful_order(times: Times) -> bool:
+    """Returns whether numbers would change the order of the rows and may not be times at all: they have no unit, and
+    don't begin with a year."""
+    known = times.values[~times.missing]
+    return times.unit == 0 and not is_sorted(known) and not _begin_with_years(known)
+
+
+def _begin_with_years(numbers: np.ndarray) -> bool:
+    """Returns whether all are years, or years with a week or a day of the year, such as 202152 and 2021365."""
+    return any(
+        bool(((numbers == np.floor(numbers)) & (numbers // scale >= 1_500) & (numbers // scale <= 2_199)).all())
+        and bool((numbers % scale <= last).all())
+        for scale, last in ((1, 0), (100, 53), (1_000, 366))
+    )
+
+
+def _report_doubtful_order(times: Times, column: str) -> None:
+    """Warns about whole numbers without a unit that change the order of the file; refuses others, because the point of a
+    date such as 31.01 or 2021.10 makes a wrong number of it."""
+    if not _has_doubtful_order(times):
+        return
+    rows = np.flatnonzero(~times.missing)
+    known = times.values[rows]
+    at = int(np.flatnonzero(np.diff(known) < 0)[0])
+    before, after = int(rows[at + 1]) + 1, int(rows[at]) + 1
+    swapped = f"row {before} ({known[at + 1]:.15g}) before row {after} ({known[at]:.15g})"
+    if (known != np.floor(known)).any():
+        raise JobError(
+            f"The numbers in '{column}' have no unit, and sorting by them puts {swapped}. If they are dates, write them as "
+            "2023-12-31 or 2023-12; otherwise sort the rows of the file.",
+            code="ambiguous_time",
+            column=column,
+            row=before,
+        )
+    warn_about_data(
+        f"The numbers in '{column}' have no unit, and sorting by them puts {swapped}. If they are dates, write them as "
+        "2023-12-31 or 2023-12.",
+        column=column,
+        row=before,
+    )
 
 
 def _report_reading(times: Times, table: pa.Table, column: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -89,7 +90,7 @@ def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray, name: str) -> Time
         days = [_clear(f"{int(value)}") for value in values]
         if all(day is not None for day, is_missing in zip(days, missing) if not is_missing):
             return Times(np.array([day or 0 for day in days], np.int64), missing, 1, "dates of eight digits")
-    if dates := _of_digits(values, missing, name):
+    if dates := _of_digits(values, missing, name) or _of_months(values, missing):
         return dates
     for least, unit, how in _EPOCH_UNITS:
         if low >= least:
@@ -107,7 +108,7 @@ def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | No
     if has_century and not ((known % 10_000 >= 1_500) & (known % 10_000 <= 2_199)).all():
         return None
     # Six digits may count something else, so only the order of the file proves that they are dates.
-    if not has_century and (known.max() > 311_299 or _is_sorted(known)):
+    if not has_century and (known.max() > 311_299 or is_sorted(known)):
         return None
     written = [None if skip else f"{int(value):0{8 if has_century else 6}d}" for value, skip in zip(values, missing)]
     texts = [one and f"{one[:2]}/{one[2:4]}/{one[4:]}" for one in written]
@@ -117,7 +118,41 @@ def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | No
         if error.code == "ambiguous_time" and has_century:
             raise
         return None
-    return times if has_century or _is_sorted(times.values[~missing]) else None
+    return times if has_century or is_sorted(times.values[~missing]) else None
+
+
+def _of_months(values: np.ndarray, missing: np.ndarray) -> Times | None:
+    """Reads numbers that are months: 202112, 12.2021 (the point is one of a date), or 1221 without a leading zero; None
+    for other numbers."""
+    known = values[~missing]
+    if (known == np.floor(known)).all():
+        years, months = np.divmod(known, 100)
+        if _are_months(years, months):
+            return _months(years, months, missing, "months of six digits")
+        months, years = years, months
+        # Up to four digits may count something else, so only the order of the file proves that they are months.
+        if not ((months >= 1) & (months <= 12)).all() or is_sorted(known):
+            return None
+        first_year = _first_year([f"{int(year):02d}" for year in years])
+        times = _months(_whole_year(years, first_year), months, missing, "months, month first")
+        return times if is_sorted(times.values[~missing]) else None
+    months = np.floor(known)
+    years = np.round((known - months) * 10_000)
+    if not np.allclose(months + years / 10_000, known, rtol=0, atol=1e-9) or not _are_months(years, months):
+        return None
+    times = _months(years, months, missing, "months, month first")
+    return None if is_sorted(known) and not is_sorted(times.values[~missing]) else times
+
+
+def _are_months(years: np.ndarray, months: np.ndarray) -> bool:
+    return bool(((years >= 1_500) & (years <= 2_199) & (months >= 1) & (months <= 12)).all())
+
+
+def _months(years: np.ndarray, months: np.ndarray, missing: np.ndarray, how: str) -> Times:
+    values = np.zeros(len(missing), np.int64)
+    since_1970 = ((years - 1970) * 12 + months - 1).astype(np.int64)
+    values[~missing] = since_1970.astype("datetime64[M]").astype("datetime64[us]").astype(np.int64)
+    return Times(values, missing, 1, how)
 
 
 def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
@@ -202,7 +237,7 @@ def _first_year(years: list[str]) -> int:
     return _whole_year(newest, _POSIX_YEAR) - (newest - oldest) % 100
 
 
-def _whole_year(two_digits: int, first_year: int) -> int:
+def _whole_year(two_digits: Any, first_year: int) -> Any:
     return first_year + (two_digits - first_year) % 100
 
 
@@ -218,7 +253,7 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
     has_points = all(mark == "." for _, mark, _ in parts.values()) and "day first" in values
     if has_points and all(max(len(numbers[0]), len(numbers[2])) == 4 for numbers, _, _ in parts.values()):
         return "day first", by_points
-    in_file_order = [one for one, found in known.items() if _is_sorted(found)]
+    in_file_order = [one for one, found in known.items() if is_sorted(found)]
     if in_file_order and _rank_alike([known[one] for one in in_file_order]):
         return in_file_order[0], f"{undecided}, but the rows of the file are in order only so"
     if has_points:
@@ -238,7 +273,8 @@ def _rank_alike(readings: list[np.ndarray]) -> bool:
     return all(np.array_equal(first, one) for one in others)
 
 
-def _is_sorted(moments: np.ndarray) -> bool:
+def is_sorted(moments: np.ndarray) -> bool:
+    """Returns whether moments only rise or only fall."""
     steps = np.diff(moments)
     return bool((steps >= 0).all() or (steps <= 0).all())
 

@@ -372,8 +372,66 @@ describe('tables as their trainers read them', () => {
     assert.match(String(dayFirst?.warnings), /Parsed 'd' as dates, day first\./)
     assert.match(String(monthFirst?.warnings), /Parsed 'd' as dates, month first\./)
     assert.match(String(short?.warnings), /Parsed 'd' as dates, day first/)
-    assert.deepEqual([serial?.warnings, isoDigits?.warnings], [[], []])
+    assert.match(
+      String(serial?.warnings),
+      /^The numbers in 'd' have no unit, and sorting by them puts row 4 \(40122\) before row 3 \(40175\)/,
+    )
+    assert.deepEqual(isoDigits?.warnings, [])
     assert.equal(open?.error?.[0], 'ambiguous_time')
+  })
+
+  it('reads numbers that are months, and never lets other numbers without a unit change the order in silence', async () => {
+    const all = Array.from({ length: 36 }, (_, i) => i)
+    const unsorted = all.map((i) => (i * 5) % 36)
+    const written = (text: (month: number, year: number) => string) =>
+      all.map((i) => text(1 + (i % 12), 2019 + Math.floor(i / 12)))
+    const named = (file: Asked) => ({ ...file, text: file.text.replace('d,v', 'month,v') })
+    const pointed = written((month, year) => `${two(month)}.${year}`)
+    const [point, mixed, json, digits, six, sorted, points, days, lap, count, years, hours] = await learned([
+      named(dated(pointed)),
+      { ...dated(pointed, unsorted), time: 'd' },
+      {
+        text: pointed.map((d, v) => JSON.stringify({ month: Number(d), v })).join('\n'),
+        target: 'v',
+        format: 'jsonl',
+      },
+      named(dated(written((month, year) => `${two(month)}${two(year % 100)}`))),
+      {
+        ...dated(
+          written((month, year) => `${year}${two(month)}`),
+          unsorted,
+        ),
+        time: 'd',
+      },
+      { ...dated(written((month, year) => `${year}.${two(month)}`)), time: 'd' },
+      { ...dated(written((month, year) => `${year}.${month}`)), time: 'd' },
+      { ...dated(all.map((i) => `${two(1 + (i % 28))}.${two(1 + Math.floor(i / 28))}`)), time: 'd' },
+      { text: ['lap_time,v', ...unsorted.map((t, v) => `${t}.25,${v}`)].join('\n'), target: 'v' },
+      { ...dated(['1', '2', '4', '3', '5']), time: 'd' },
+      { text: ['year,v', ...[3, 1, 2, 0].map((v) => `${2020 + v},${v}`)].join('\n'), target: 'v' },
+      { ...dated(['1.18', '1.19', '1.2', '1.21', '2.18', '2.2']), time: 'd' },
+    ])
+
+    for (const found of [point, mixed, json, digits, six, sorted])
+      assert.deepEqual(found?.series, all, found?.error?.[1])
+    for (const found of [point, mixed, json, digits])
+      assert.match(String(found?.warnings), /^Parsed '(d|month)' as months, month first\.$/)
+    assert.deepEqual(six?.warnings, [])
+    assert.deepEqual(
+      [points, days].map((found) => found?.error?.[0]),
+      ['ambiguous_time', 'ambiguous_time'],
+    )
+    assert.match(
+      String(points?.error?.[1]),
+      /puts row 10 \(2019\.1\) before row 9 \(2019\.9\)\. If they are dates, write them as 2023-12-31 or 2023-12/,
+    )
+    assert.deepEqual(lap?.series, all)
+    assert.match(String(lap?.warnings), /^No column with times was found: .* 'lap_time' isn't used/)
+    assert.deepEqual([count?.series, count?.warnings.length], [[0, 1, 3, 2, 4], 1])
+    assert.match(String(count?.warnings), /puts row 4 \(3\) before row 3 \(4\)/)
+    assert.deepEqual([years?.series, years?.warnings], [[0, 1, 2, 3], []])
+    assert.deepEqual(hours?.series, [0, 1, 2, 3, 4, 5])
+    assert.doesNotMatch(String(hours?.warnings), /Parsed/)
   })
 
   it('says that a time in two columns belongs into one, and no such thing of several series', async () => {
