@@ -11,6 +11,7 @@ from answers import InputProblem, Labels, problem_at
 from hearth_trainers.features import Feature, RowEncoder, ValueProblem
 from hearth_trainers.files import BadModelFile, model_file, read_json
 from lightgbm_native import NativeBooster
+from misspelt_columns import MisspeltColumns
 
 FORMAT = "hearth-tabular/1"
 MOST_INSTANCES = 10_000
@@ -79,11 +80,22 @@ def read_texts(value: Any) -> tuple[list[str], bool]:
 
 class _Columns:
     def __init__(self, manifest: Mapping[str, Any]) -> None:
-        self._encoder = RowEncoder([Feature.from_json(body) for body in manifest["features"]])
+        features = [Feature.from_json(body) for body in manifest["features"]]
+        self._encoder = RowEncoder(features)
+        required = [one.name for one in features if one.required]
+        optional = [one.name for one in features if not one.required]
+        # Models of earlier versions don't name the columns that they left out.
+        others = [*required, manifest["target"], *manifest.get("other_columns", ())]
+        self._misspelt = MisspeltColumns(optional, others)
 
     def encode(self, instances: Sequence[Mapping[str, Any]]) -> np.ndarray:
         rows = np.empty((len(instances), self._encoder.width), dtype=np.float64)
+        checked: set[str] = set()
         for index, instance in enumerate(instances):
+            if not self._misspelt.are_named_in(instance) and (found := self._misspelt.first_in(instance, checked)):
+                name, column = found
+                advice = f"did you mean '{column}'? Write null for a value that is missing."
+                raise problem_at(index, name, f"is no column of this model; {advice}")
             try:
                 self._encoder.encode(instance, rows[index])
             except ValueProblem as problem:

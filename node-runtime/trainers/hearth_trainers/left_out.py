@@ -11,6 +11,9 @@ from .protocol import log
 # the log names all.
 MOST_TOLD = 50
 _MOST_CHARS = 200
+# A manifest names no more of the columns that a model doesn't use, and none that is longer.
+MAX_OTHER_COLUMNS = 1_000
+MAX_OTHER_COLUMN_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,11 @@ def all_but(names: Sequence[str], used: Sequence[str], reason: str) -> list[Left
     """Returns the columns that are not among the used ones."""
     kept = set(used)
     return [LeftOut(name, reason) for name in names if name not in kept]
+
+
+def other_columns(names: Sequence[str], target: str, features: Sequence[str]) -> list[str]:
+    """Returns the columns of a table that a model neither uses nor predicts, as its manifest names them: its server
+    takes other names for misspelt ones where they resemble those of its features."""
+    used = {target, *features}
+    others = [name for name in names if name not in used and len(name) <= MAX_OTHER_COLUMN_CHARS]
+    return others[:MAX_OTHER_COLUMNS]

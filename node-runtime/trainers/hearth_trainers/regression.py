@@ -49,7 +49,7 @@ def train(run: Run) -> Outcome:
         model_file="model.txt",
         files={"model.txt": booster.model_to_string(num_iteration=-1).encode()},
         left_out=data.left_out,
-        extra={"features": [feature.as_json() for feature in data.features]},
+        extra=data.manifest_fields(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from .base import Base, features_of
 from .errors import JobError, no_such_column, without_values
 from .features import Feature
 from .fitting import categorical_positions, encode_table, fit_features, read_number_texts
-from .left_out import all_but, tell_left_out
+from .left_out import all_but, other_columns, tell_left_out
 from .protocol import log, warn_about_data
 from .run import Run
 from .tables import has_padded_numbers, report_merged_codes, spellings_of_one
@@ -33,6 +34,14 @@ class TabularData:
     categorical: list[int]
     # As the metrics of the run name them.
     left_out: list[dict[str, str]]
+
+    def manifest_fields(self) -> dict[str, Any]:
+        """Returns the fields of the manifest about columns."""
+        names = [feature.name for feature in self.features]
+        return {
+            "features": [feature.as_json() for feature in self.features],
+            "other_columns": other_columns(self.table.column_names, self.target, names),
+        }
 
 
 def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target",)) -> str:

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { houses, reviews, sales, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
@@ -60,6 +60,71 @@ describe('the model server', () => {
       together.body.predictions,
     )
     assert.equal(together.body.predictions?.[2], together.body.predictions?.[3])
+  })
+
+  it('refuses a misspelt optional column instead of taking it as missing', async () => {
+    using folder = temporaryFolder()
+    const rows = houses(100).map(({ size = null, age = null, town = null, price = null }, at) => ({
+      'Size m²': at % 9 === 4 ? null : size,
+      building_year: age,
+      town,
+      size_note: 'by hand',
+      price,
+    }))
+    const file = await writeCsv(folder.path, rows)
+    const run = await runTrainer({
+      folder: folder.path,
+      model: 'tabular-regression',
+      file,
+      hyperparameters: { epochs: 10, ignore_columns: ['size_note'] },
+    })
+    assert.equal(run.code, 0, run.error?.message)
+    const manifestFile = join(run.outputDir, 'manifest.json')
+    const manifest = JSON.parse(await readFile(manifestFile, 'utf8')) as Record<string, unknown>
+    assert.deepEqual(manifest['other_columns'], ['size_note'])
+    const whole = { 'Size m²': 80, building_year: 10, town: 'Oslo' }
+    const { 'Size m²': _size, ...sizeless } = whole
+    const { building_year: _year, ...yearless } = whole
+    {
+      await using server = await startModelServer(run.outputDir)
+      for (const [sent, column] of [
+        ['size', 'Size m²'],
+        ['SIZE_M2', 'Size m²'],
+        ['Size m² (living area)', 'Size m²'],
+        ['Size/m²', 'Size m²'],
+        ['BuildingYear', 'building_year'],
+        ['buildnig_year', 'building_year'],
+      ] as const) {
+        const rest = column === 'Size m²' ? sizeless : yearless
+        const { status, body } = await server.post({ instances: [whole, { ...rest, [sent]: 80 }] })
+
+        assert.equal(status, 422, sent)
+        assert.deepEqual(body.error, {
+          message: `instances[1].${sent} is no column of this model; did you mean '${column}'? Write null for a value that is missing.`,
+          path: `/instances/1/${sent.replace('/', '~1')}`,
+        })
+      }
+      const answers = await server.post({
+        instances: [
+          { ...sizeless, 'Size m²': null },
+          { ...sizeless, 'Size m²': null, size: 80 },
+          sizeless,
+          { ...sizeless, size_note: 'x', price: 1, colour: 'red', si: 1, '²': 2 },
+        ],
+      })
+      assert.equal(answers.status, 200, answers.body.error?.message)
+      assert.equal(new Set(answers.body.predictions).size, 1)
+    }
+
+    delete manifest['other_columns']
+    await writeFile(manifestFile, JSON.stringify(manifest))
+    await using earlier = await startModelServer(run.outputDir)
+    const [plain, misspelt, unlike] = [
+      await earlier.post({ instances: [sizeless] }),
+      await earlier.post({ instances: [{ ...sizeless, size: 80 }] }),
+      await earlier.post({ instances: [{ ...sizeless, price: 1, colour: 'red' }] }),
+    ]
+    assert.deepEqual([plain.status, misspelt.status, unlike.status], [200, 422, 200])
   })
 
   it('needs enough past values for a forecast, and uses the newest', async () => {
