@@ -20,6 +20,10 @@ from .times import looks_like_times
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
 MOST_CATEGORIES = 500
+# A column holds free texts when it has this many, most of them with several words and in few rows.
+MIN_FREE_TEXTS = 10
+MIN_FREE_TEXT_WORDS = 4
+MAX_RARE_ROWS = 3
 _DAY_US = 86_400_000_000
 
 
@@ -64,7 +68,25 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
     if nearly is not None:
         warn_about_data(f"Column '{name}' is learnt as texts: {nearly}.", column=name)
+    elif _are_free_texts(column):
+        warn_about_data(
+            f"Column '{name}' is learnt as a category of {len(values)} different texts, most of them in {MAX_RARE_ROWS} rows or "
+            "fewer; a text that isn't in the training rows counts as missing. Name the column in ignore_columns, or train "
+            "text-classification to learn from its words.",
+            column=name,
+            count=len(values),
+        )
     return Feature(name, CATEGORY, required, tuple(values))
+
+
+def _are_free_texts(column: pa.ChunkedArray) -> bool:
+    """Returns whether most different texts of a column are rare and have several words, unlike towns, codes and labels."""
+    counts = [(one["values"], one["counts"]) for one in pc.value_counts(column).to_pylist() if one["values"] is not None]
+    if len(counts) < MIN_FREE_TEXTS:
+        return False
+    long = sum(len(text.split()) >= MIN_FREE_TEXT_WORDS for text, _ in counts)
+    rare = sum(rows <= MAX_RARE_ROWS for _, rows in counts)
+    return 2 * long > len(counts) and 2 * rare > len(counts)
 
 
 def _is_index(name: str, column: pa.ChunkedArray) -> bool:

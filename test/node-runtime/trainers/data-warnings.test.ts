@@ -93,12 +93,13 @@ describe('data that a model learns differently than it was written', () => {
     assert.deepEqual([errors?.count, errors?.row], [1, 9])
   })
 
-  it('numbers that are written in another way are read as numbers, with a warning', async () => {
+  it('numbers that are written in another way and free texts are learnt with a warning', async () => {
     using folder = temporaryFolder()
     const rows = Array.from({ length: 60 }, (_, at) => ({
       plain: String(at % 9),
       comma: `${at % 7},5`,
       code: `0${1000 + at}`,
+      note: `the tenant of flat ${at % 25}`,
       price: `€ ${1 + at}.${at % 9}00,50`,
     }))
     const file = await writeJsonl(folder.path, rows)
@@ -118,9 +119,10 @@ describe('data that a model learns differently than it was written', () => {
         "Column 'price' is read as numbers with a decimal comma, without '€': '€ 1.000,50' in row 1 is 1000.5.",
         "Column 'plain' is read as numbers, though the dataset holds texts: '0' in row 1 is 0.",
         "Column 'comma' is read as numbers with a decimal comma: '0,5' in row 1 is 0.5.",
+        "Column 'note' is learnt as a category of 25 different texts, most of them in 3 rows or fewer; a text that isn't in the training rows counts as missing. Name the column in ignore_columns, or train text-classification to learn from its words.",
       ],
     )
-    assert.deepEqual(Object.keys(run.result.example_input.instances[0] ?? {}), ['plain', 'comma'])
+    assert.deepEqual(Object.keys(run.result.example_input.instances[0] ?? {}), ['plain', 'comma', 'note'])
   })
 
   it('classes that differ only in case, and rows without a class or a text, are named', async () => {

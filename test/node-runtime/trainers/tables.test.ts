@@ -292,6 +292,28 @@ describe('tables as their trainers read them', () => {
     ])
   })
 
+  it('warns about free texts that are learnt as a category, and not about towns, codes and labels', async () => {
+    const of = (feature: (i: number) => string) => ({
+      text: ['a,y', ...Array.from({ length: 80 }, (_, i) => `${feature(i)},${'xy'[i % 2]}`)].join('\n'),
+      label: 'y',
+    })
+    const found = await learned([
+      of((i) => `late by ${i % 30} days again`),
+      of((i) => (i % 4 ? '' : `"no, it broke after ${i % 40} weeks"`)),
+      of((i) => `Saint George ${i % 30}`),
+      of((i) => `AB-${1000 + (i % 30)}-X`),
+      of((i) => `I agree in part ${i % 8}`),
+      of((i) => `section ${i % 12} of the form`),
+    ])
+
+    assert.deepEqual(
+      found.map(({ warnings }) =>
+        warnings.map((message) => /category of \d+ different texts/.exec(message)?.[0]),
+      ),
+      [['category of 30 different texts'], ['category of 10 different texts'], [], [], [], []],
+    )
+  })
+
   it('reads a blank line of a table with one column as a missing value, as the profile of the dataset does', async () => {
     using folder = temporaryFolder()
     const bodies = ['v\n1\n\n3\n\n', '"a,v"\n1\n\n""\n4', 'v,w\n1,2\n\n3,4\n']
