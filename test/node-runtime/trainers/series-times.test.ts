@@ -1,0 +1,243 @@
+import assert from 'node:assert/strict'
+import { learned, type TableRequest } from '../../support/builders/table-probe.ts'
+
+const two = (value: number): string => String(value).padStart(2, '0')
+/** The parts of a date with a year of two digits. */
+type Parts = [day: string, month: string, year: string]
+/** Returns the days of months from January of a year on, each the first or the last of its month. */
+const months = (year: number, every: number, count: number, isEnd = false): Parts[] =>
+  Array.from({ length: count }, (_, i) => {
+    const at = new Date(Date.UTC(year, i * every + (isEnd ? every : 0), isEnd ? 0 : 1))
+    return [two(at.getUTCDate()), two(at.getUTCMonth() + 1), two(at.getUTCFullYear() % 100)]
+  })
+const dated = (dates: string[], order = dates.map((_, i) => i)) => ({
+  text: ['d,v', ...order.map((i) => `${dates[i]},${i}`)].join('\n'),
+  target: 'v',
+})
+const shuffled = (count: number): number[] => Array.from({ length: count }, (_, i) => (i * 37) % count)
+
+describe('series in the order of their times', () => {
+  it('orders dates with two-digit years by time, whatever their mark and the order of their parts', async () => {
+    const series = {
+      monthly: months(2016, 1, 96),
+      quarterly: months(1995, 3, 41),
+      'month ends': months(2016, 1, 96, true),
+      'quarter ends': months(1995, 3, 41, true),
+      yearly: months(1961, 12, 45),
+    }
+    const orders: Record<string, (parts: Parts) => Parts> = {
+      'day first': (parts) => parts,
+      'month first': ([day, month, year]) => [month, day, year],
+      'year first': ([day, month, year]) => [year, month, day],
+    }
+    const cases = Object.entries(series).flatMap(([kind, days]) =>
+      Object.entries(orders).flatMap(([order, reorder]) =>
+        ['.', '/', '-'].flatMap((mark) => {
+          const dates = days.map((day) => reorder(day).join(mark))
+          const newestFirst = dates.map((_, i) => dates.length - 1 - i)
+          const name = `${kind}, ${order}, ${mark}`
+          return [
+            { name, count: dates.length, file: dated(dates) },
+            { name: `${name}, newest first`, count: dates.length, file: dated(dates, newestFirst) },
+          ]
+        }),
+      ),
+    )
+
+    const found = await learned(cases.map(({ file }) => file))
+
+    for (const [i, { name, count }] of cases.entries())
+      assert.deepEqual(
+        found[i]?.series,
+        Array.from({ length: count }, (_, at) => at),
+        `${name}: ${found[i]?.error?.[1]}`,
+      )
+  })
+
+  it('reads an unsorted file with points day first, says so, and refuses other marks', async () => {
+    const dates = (mark: string) => months(2016, 1, 96).map((parts) => parts.join(mark))
+    const [points, dashes] = await learned(['.', '-'].map((mark) => dated(dates(mark), shuffled(96))))
+
+    assert.deepEqual(
+      points?.series,
+      dates('.').map((_, i) => i),
+    )
+    assert.match(String(points?.warnings[0]), /day first: no value decides .* points have the day first/)
+    assert.equal(dashes?.error?.[0], 'ambiguous_time')
+    assert.match(String(dashes?.error?.[1]), /may have the day or the month or the year first/)
+  })
+
+  it('puts no border of centuries into a series', async () => {
+    const years = [67, 68, 69, 70].map((year) => [1, 2, 3].map((month) => [year, month] as const)).flat()
+    const names = ['', 'Jan', 'Feb', 'Mar']
+    const found = await learned([
+      dated(years.map(([year, month]) => `01.0${month}.${year}`)),
+      dated(years.map(([year, month]) => `${names[month]}-${year}`)),
+      dated(['98', '99', '00', '01'].map((year) => `15-Jun-${year}`)),
+    ])
+
+    assert.deepEqual(
+      found.map(({ series }) => series),
+      [years.map((_, i) => i), years.map((_, i) => i), [0, 1, 2, 3]],
+    )
+  })
+
+  it('leaves rows in the order of the file while all have one time', async () => {
+    const [one, newestFirst] = await learned([
+      { text: 'd,v\n2024-01-01,1\n2024-01-01,2\n2024-01-01,3', target: 'v' },
+      { text: 'd,v\n2024-01-02,3\n2024-01-02,2\n2024-01-01,1', target: 'v' },
+    ])
+
+    assert.deepEqual(
+      [one?.series, newestFirst?.series],
+      [
+        [1, 2, 3],
+        [1, 2, 3],
+      ],
+    )
+  })
+
+  it('leaves rows before the first and after the last value out of a series, and fills the gaps between', async () => {
+    const values = ['', '1', '', '3', '4', '', '']
+    const [found] = await learned([{ text: ['v', ...values].join('\n'), target: 'v', filled: true }])
+
+    assert.deepEqual(found?.series, [1, 2, 3, 4])
+    assert.deepEqual(found?.warnings, [
+      "Left out 2 rows before the first or after the last value of 'v'; the first is row 1.",
+      "1 missing value in 'v' is filled in between the neighbours; the first is in row 3.",
+    ])
+  })
+
+  it('reads numbers whose digits are dates with the year last, and no others', async () => {
+    const days = Array.from({ length: 90 }, (_, i) => new Date(Date.UTC(2023, 0, 20 + i)))
+    const parts = days.map((at) => [
+      two(at.getUTCDate()),
+      two(at.getUTCMonth() + 1),
+      String(at.getUTCFullYear()),
+    ])
+    const numbers = (order: (parts: string[]) => string, digits = 4) =>
+      parts.map(([d = '', m = '', y = '']) => String(Number(order([d, m, y.slice(-digits)]))))
+    const mixed = shuffled(90)
+    const [dayFirst, monthFirst, short, serial, isoDigits, open] = await learned([
+      {
+        ...dated(
+          numbers(([d, m, y]) => `${d}${m}${y}`),
+          mixed,
+        ),
+        time: 'd',
+      },
+      {
+        ...dated(
+          numbers(([d, m, y]) => `${m}${d}${y}`),
+          mixed,
+        ),
+        time: 'd',
+      },
+      { ...dated(numbers(([d, m, y]) => `${d}${m}${y}`, 2)), time: 'd' },
+      {
+        ...dated(
+          Array.from({ length: 90 }, (_, i) => String(40_101 + i)),
+          mixed,
+        ),
+        time: 'd',
+      },
+      {
+        ...dated(
+          numbers(([d, m, y]) => `${y}${m}${d}`),
+          mixed,
+        ),
+        time: 'd',
+      },
+      { ...dated(['1022023', '2032023', '3012023', '4052023', '12042023'], [3, 1, 0, 4, 2]), time: 'd' },
+    ])
+
+    for (const found of [dayFirst, monthFirst, short, serial, isoDigits])
+      assert.deepEqual(
+        found?.series,
+        Array.from({ length: 90 }, (_, i) => i),
+      )
+    assert.match(String(dayFirst?.warnings), /Parsed 'd' as dates, day first\./)
+    assert.match(String(monthFirst?.warnings), /Parsed 'd' as dates, month first\./)
+    assert.match(String(short?.warnings), /Parsed 'd' as dates, day first/)
+    assert.match(
+      String(serial?.warnings),
+      /^The numbers in 'd' have no unit, and sorting by them puts row 4 \(40122\) before row 3 \(40175\)/,
+    )
+    assert.deepEqual(isoDigits?.warnings, [])
+    assert.equal(open?.error?.[0], 'ambiguous_time')
+  })
+
+  it('reads numbers that are months, and never lets other numbers without a unit change the order in silence', async () => {
+    const all = Array.from({ length: 36 }, (_, i) => i)
+    const unsorted = all.map((i) => (i * 5) % 36)
+    const written = (text: (month: number, year: number) => string) =>
+      all.map((i) => text(1 + (i % 12), 2019 + Math.floor(i / 12)))
+    const named = (file: TableRequest) => ({ ...file, text: file.text.replace('d,v', 'month,v') })
+    const pointed = written((month, year) => `${two(month)}.${year}`)
+    const [point, mixed, json, digits, six, sorted, points, days, lap, count, years, hours] = await learned([
+      named(dated(pointed)),
+      { ...dated(pointed, unsorted), time: 'd' },
+      {
+        text: pointed.map((d, v) => JSON.stringify({ month: Number(d), v })).join('\n'),
+        target: 'v',
+        format: 'jsonl',
+      },
+      named(dated(written((month, year) => `${two(month)}${two(year % 100)}`))),
+      {
+        ...dated(
+          written((month, year) => `${year}${two(month)}`),
+          unsorted,
+        ),
+        time: 'd',
+      },
+      { ...dated(written((month, year) => `${year}.${two(month)}`)), time: 'd' },
+      { ...dated(written((month, year) => `${year}.${month}`)), time: 'd' },
+      { ...dated(all.map((i) => `${two(1 + (i % 28))}.${two(1 + Math.floor(i / 28))}`)), time: 'd' },
+      { text: ['lap_time,v', ...unsorted.map((t, v) => `${t}.25,${v}`)].join('\n'), target: 'v' },
+      { ...dated(['1', '2', '4', '3', '5']), time: 'd' },
+      { text: ['year,v', ...[3, 1, 2, 0].map((v) => `${2020 + v},${v}`)].join('\n'), target: 'v' },
+      { ...dated(['1.18', '1.19', '1.2', '1.21', '2.18', '2.2']), time: 'd' },
+    ])
+
+    for (const found of [point, mixed, json, digits, six, sorted])
+      assert.deepEqual(found?.series, all, found?.error?.[1])
+    for (const found of [point, mixed, json, digits])
+      assert.match(String(found?.warnings), /^Parsed '(d|month)' as months, month first\.$/)
+    assert.deepEqual(six?.warnings, [])
+    assert.deepEqual(
+      [points, days].map((found) => found?.error?.[0]),
+      ['ambiguous_time', 'ambiguous_time'],
+    )
+    assert.match(
+      String(points?.error?.[1]),
+      /puts row 10 \(2019\.1\) before row 9 \(2019\.9\)\. If they are dates, write them as 2023-12-31 or 2023-12/,
+    )
+    assert.deepEqual(lap?.series, all)
+    assert.match(String(lap?.warnings), /^No column with times was found: .* 'lap_time' isn't used/)
+    assert.deepEqual([count?.series, count?.warnings.length], [[0, 1, 3, 2, 4], 1])
+    assert.match(String(count?.warnings), /puts row 4 \(3\) before row 3 \(4\)/)
+    assert.deepEqual([years?.series, years?.warnings], [[0, 1, 2, 3], []])
+    assert.deepEqual(hours?.series, [0, 1, 2, 3, 4, 5])
+    assert.doesNotMatch(String(hours?.warnings), /Parsed/)
+  })
+
+  it('says that a time in two columns belongs into one, and no such thing of several series', async () => {
+    const table = (names: string, times: (i: number) => string) => ({
+      text: [`${names},v`, ...Array.from({ length: 48 }, (_, i) => `${times(i)},${i}`)].join('\n'),
+      target: 'v',
+    })
+    const day = (i: number) => `2023-01-0${1 + Math.floor(i / 24)}`
+    const found = await learned([
+      table('date,time', (i) => `${day(i)},${two(i % 24)}:30`),
+      table('date,hour', (i) => `${day(i)},${i % 24}`),
+      { ...table('year,month', (i) => `${2020 + Math.floor(i / 12)},${1 + (i % 12)}`), time: 'year' },
+      table('date,shop', (i) => `${day(i)},${i % 24}`),
+    ])
+
+    assert.deepEqual(
+      found.map(({ error }) => error?.[0]),
+      [...Array.from({ length: 3 }, () => 'time_in_two_columns'), 'several_series'],
+    )
+    assert.match(String(found[0]?.error?.[1]), /'time' tells them apart\. .*write both into one/)
+  })
+})

@@ -1,0 +1,45 @@
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import { pythonOf } from '../servers/trainer.ts'
+
+const ROOT = join(import.meta.dirname, '..', '..', '..')
+
+interface Learned {
+  columns?: Record<string, string[]>
+  series?: number[]
+  classes?: string[]
+  /** The rows with a text and a class, from 1. */
+  rows?: number[]
+  error?: [code: string, message: string]
+  warnings: string[]
+}
+
+export interface TableRequest {
+  text: string
+  /** Further files of the dataset. */
+  more?: string[]
+  /** A column to put in order of time. */
+  target?: string
+  /** The column of times. */
+  time?: string
+  /** Fills the gaps of the target, as forecasts do. */
+  filled?: boolean
+  /** A column of classes; the others are features. */
+  label?: string
+  format?: string
+  /** Reads texts and their classes instead of a table. */
+  hyperparameters?: Record<string, string>
+}
+
+/** Reads files as the trainers do. */
+export async function learned(files: TableRequest[]): Promise<Learned[]> {
+  const probe = join(ROOT, 'test', 'support', 'builders', 'table_probe.py')
+  const child = spawn(await pythonOf('tabular'), [probe], {
+    env: pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers') }),
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  child.stdin.end(JSON.stringify(files))
+  return JSON.parse(await text(child.stdout)) as Learned[]
+}
