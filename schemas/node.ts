@@ -162,7 +162,7 @@ export const GpuFault = Type.Object({
   /** The number with which CUDA refused to start; null for any other reason. */
   code: Nullable(Type.Integer()),
   reason: Type.String({ maxLength: 300 }),
-  /** True while the node takes no runs for GPUs: CUDA does not start, or has not been proven since a program failed. */
+  /** True while the node takes no runs and models for GPUs: CUDA does not start, or a program failed a short while ago. */
   takes_no_runs: Type.Optional(Type.Boolean()),
 })
 export type GpuFault = Static<typeof GpuFault>

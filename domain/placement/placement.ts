@@ -92,6 +92,7 @@ export function rejectReason(node: PlacedNode, need: PlacementNeed): string | un
     return `has the model only ${warmth}`
   if (model?.retry_at !== undefined && model.retry_at > need.now)
     return `failed to load it: ${model.error ?? 'unknown'}`
+  if (snapshot.gpu_fault?.takes_no_runs && snapshot.gpus && need.memory_mb > 0) return 'cannot use its GPUs'
   // The memory of a model that is loading is already reserved.
   if (model?.state === 'loading_model' || model?.state === 'downloading_model') return undefined
   return roomFault(snapshot, node.reach, need)

@@ -5,10 +5,10 @@ import type { CudaProbe } from './cuda-probe.ts'
 
 const RECHECK_INTERVAL_MS = 60_000
 /**
- * After a run could not use its GPU, the node starts no other one for this time even if CUDA starts: PyTorch may still
- * not work with the driver, and each such run would fail within seconds while a healthy node is busy.
+ * After a program could not use its GPU, the node starts no other one for this time even if CUDA starts: PyTorch may
+ * still not work with the driver, and every program would fail within seconds while a healthy node is busy.
  */
-const RUN_PAUSE_MS = 5 * 60_000
+const PAUSE_MS = 5 * 60_000
 const MAX_REASON = 300
 
 export interface GpuHealthOptions {
@@ -18,7 +18,7 @@ export interface GpuHealthOptions {
   /** Called when the fault appears, changes or disappears, and when the node stops or resumes taking runs for GPUs. */
   onChange?: () => void
   recheckMs?: number
-  runPauseMs?: number
+  pauseMs?: number
 }
 
 /**
@@ -37,7 +37,7 @@ export class GpuHealth implements Disposable {
   #isUnusable: boolean
   /** The number of failures of programs; a probe that one of them overtook proves nothing. */
   #failures = 0
-  /** The end of the pause after the last run that could not use its GPU, on the monotonic clock. */
+  /** The end of the pause after the last failure, on the monotonic clock. */
   #pausedUntil = 0
   #runs = 0
   /** What `onChange` and the log have been notified of. */
@@ -56,8 +56,8 @@ export class GpuHealth implements Disposable {
   }
 
   /**
-   * True while a run for a GPU would probably fail: until CUDA has started on this node, and after a failure until it
-   * has started in another process.
+   * True while a program on a GPU would probably fail: until CUDA has started on this node, and after a failure until
+   * it has started in another process, some minutes later.
    */
   get isUnusable(): boolean {
     return this.#isUnusable
@@ -87,14 +87,14 @@ export class GpuHealth implements Disposable {
     await this.#checking
   }
 
-  /** Records that a program was placed on a GPU and could not use it, and probes the GPUs; `isRun` for a trainer. */
-  failed(reason: string, { isRun = false } = {}): void {
+  /** Records that a trainer or server was placed on a GPU and could not use it, and probes the GPUs. */
+  failed(reason: string): void {
     this.#met = faultOf({ code: null, reason: reason.slice(0, MAX_REASON) }, this.#met)
     this.#failures++
     if (this.#options.probe) {
       this.#isUnusable = true
-      const { runPauseMs = RUN_PAUSE_MS } = this.#options
-      if (isRun) this.#pausedUntil = performance.now() + runPauseMs
+      const { pauseMs = PAUSE_MS } = this.#options
+      this.#pausedUntil = performance.now() + pauseMs
     }
     this.#publish()
     void this.check()

@@ -30,7 +30,7 @@ export interface AttemptTools extends BaseTools, LeaseTools {
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** Learns whether trainers on GPUs could use them. */
-  readonly gpuHealth?: Pick<GpuHealth, 'failed' | 'worked'>
+  readonly gpuHealth?: Pick<GpuHealth, 'failed' | 'worked' | 'isUnusable'>
   readonly inventory: Pick<NodeInventory, 'hardware' | 'gpus' | 'train_slots' | 'memory_mb' | 'ram_mb'>
 }
 
@@ -42,6 +42,8 @@ export interface AttemptOptions {
   /** Ends the attempt with a checkpoint. */
   pausing: AbortSignal
   leaseS: number
+  /** Whether the run was offered to GPU nodes; any other run may train on the processor. */
+  isForGpu: boolean
 }
 
 const CACHED_DATASETS = 8
@@ -49,12 +51,17 @@ const CACHED_DATASETS = 8
 /** Trains one claimed job to its end. */
 export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): Promise<void> {
   const { specification } = options.claim
-  const processes = Math.min(
-    trainingProcesses(specification, tools.memory.gpus),
-    Math.max(1, gpusOfOneProgram(tools.inventory.gpus)),
-  )
+  const hasGpus = usesGpus(specification) && (options.isForGpu || !tools.gpuHealth?.isUnusable)
+  if (usesGpus(specification) && !hasGpus)
+    options.report.log('This node cannot use its GPUs. The run needs none, so it trains on the processor.')
+  const processes = hasGpus
+    ? Math.min(
+        trainingProcesses(specification, tools.memory.gpus),
+        Math.max(1, gpusOfOneProgram(tools.inventory.gpus)),
+      )
+    : 1
   const memoryMb = specification.memory_mb * processes
-  const gpus = usesGpus(specification) ? { gpuCount: processes } : {}
+  const gpus = hasGpus ? { gpuCount: processes } : {}
   return underLease(tools, { ...options, memoryMb, ...gpus }, (place) =>
     attempt(tools, { ...options, ...place, processes }),
   )
@@ -129,8 +136,7 @@ async function attempt(
       gpus: gpus.length,
     },
   }).catch((err: unknown) => {
-    if (err instanceof AttemptError && err.code === NO_CUDA)
-      tools.gpuHealth?.failed(err.message, { isRun: true })
+    if (err instanceof AttemptError && err.code === NO_CUDA) tools.gpuHealth?.failed(err.message)
     throw err
   })
   if (gpus.length > 0) tools.gpuHealth?.worked()

@@ -19,6 +19,8 @@ export interface Attempt<Claim> {
   /** Ends the attempt where the next one can go on. */
   pausing: AbortSignal
   leaseS: number
+  /** Whether the attempt comes from a queue for GPUs. */
+  isForGpu: boolean
 }
 
 /** The term is long, so that a job survives a short absence of all gateways. A lost node is detected by its heartbeat. */
@@ -54,6 +56,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
       cancelled: work.signal,
       pausing: work.pausing,
       leaseS,
+      isForGpu,
     })
   } catch (err) {
     if (isClaimed && err instanceof AttemptError && err.code === DISK_FULL)

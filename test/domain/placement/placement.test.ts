@@ -56,6 +56,31 @@ describe('placement', () => {
     assert.equal(place([], buildNeed(), half).chosen, undefined)
   })
 
+  it('loads no model with VRAM on a node that cannot use its GPUs', () => {
+    const gpus = [{ memory_mb: 1_000, free_mb: 1_000 }]
+    const gpu = { hardware: 'gpu' as const, gpus }
+    const gpu_fault = { since: '2026-11-27T00:00:00Z', code: 999, reason: 'cuInit fails' }
+    const broken = (overrides: Partial<NodeSnapshot> = {}) =>
+      buildNode({ node_id: 'broken', ...gpu, gpu_fault: { ...gpu_fault, takes_no_runs: true }, ...overrides })
+    const healthy = buildNode({ node_id: 'healthy', ...gpu, load: 0.9 })
+    const chosen = (nodes: NodeSnapshot[], memory_mb = 100) =>
+      place(nodes, buildNeed({ memory_mb, now: 2 }), half).chosen?.node_id
+    const failed = buildModel({ state: 'evicted', memory_mb: 0, error: 'no GPU', retry_at: 1 })
+
+    assert.equal(chosen([broken(), healthy]), 'healthy')
+    assert.equal(chosen([broken({ models: [failed] }), healthy]), 'healthy')
+    assert.equal(chosen([broken({ models: [buildModel({ state: 'loading_model' })] }), healthy]), 'healthy')
+    assert.equal(chosen([broken()]), undefined)
+    // A loaded model still answers, a model without VRAM uses the processor, and after a while a load shows whether it works.
+    assert.equal(chosen([broken({ models: [buildModel()] }), healthy]), 'broken')
+    assert.equal(chosen([broken(), healthy], 0), 'broken')
+    assert.equal(chosen([broken({ gpu_fault }), healthy]), 'broken')
+    assert.equal(
+      chosen([buildNode({ node_id: 'cpu', gpu_fault: { ...gpu_fault, takes_no_runs: true } })]),
+      'cpu',
+    )
+  })
+
   it('counts what idle models would give back, and never a running one', () => {
     const other = { model_key: 'other', memory_mb: 80 }
     const idle = buildNode({ memory_free_mb: 30, models: [buildModel({ ...other, state: 'idle' })] })

@@ -106,7 +106,7 @@ describe('the health of GPUs', function () {
 
   it('probes at once after a failure, one probe at a time, and trusts none that began before it', async () => {
     const { results, probe, most } = heldProbes()
-    using health = new GpuHealth({ probe, log: createLogger('test', 'silent') })
+    using health = new GpuHealth({ probe, log: createLogger('test', 'silent'), pauseMs: 0 })
     const first = health.check()
     results[0]?.({ devices: 1 })
     await first
@@ -132,12 +132,12 @@ describe('the health of GPUs', function () {
       probe: async () => answer,
       log: createLogger('test', 'silent'),
       recheckMs: 5,
-      runPauseMs: 0,
+      pauseMs: 0,
     })
     await health.check()
     answer = { code: 803, reason: 'cuInit fails' }
 
-    health.failed('no CUDA in PyTorch', { isRun: true })
+    health.failed('no CUDA in PyTorch')
     await until(() => health.fault?.code === 803)
     // A program from before the fault may still end well.
     health.worked()
@@ -149,9 +149,9 @@ describe('the health of GPUs', function () {
     assert.equal(health.fault, undefined)
   })
 
-  it('pauses runs after one that failed even where CUDA starts, or until a program computes', async () => {
+  it('takes no runs for a while after a failure even where CUDA starts, or until a program computes', async () => {
     let probes = 0
-    const paused = (runPauseMs: number) =>
+    const paused = (pauseMs: number) =>
       new GpuHealth({
         probe: async () => {
           probes++
@@ -159,10 +159,10 @@ describe('the health of GPUs', function () {
         },
         log: createLogger('test', 'silent'),
         recheckMs: 5,
-        runPauseMs,
+        pauseMs,
       })
     using health = paused(60_000)
-    health.failed('no CUDA in PyTorch', { isRun: true })
+    health.failed('no CUDA in PyTorch')
     await until(() => probes > 3)
     assert.deepEqual([health.isUnusable, health.fault?.takes_no_runs], [true, true])
     health.worked()
@@ -170,7 +170,7 @@ describe('the health of GPUs', function () {
     assert.equal(health.fault, undefined)
 
     using short = paused(50)
-    short.failed('no CUDA in PyTorch', { isRun: true })
+    short.failed('no CUDA in PyTorch')
     await until(() => !short.isUnusable)
     assert.equal(short.fault?.takes_no_runs, undefined)
   })
@@ -187,7 +187,7 @@ describe('the health of GPUs', function () {
       using _other = health.beginRun()
       {
         using _failing = health.beginRun()
-        health.failed('no CUDA in PyTorch', { isRun: true })
+        health.failed('no CUDA in PyTorch')
       }
       assert.deepEqual(changes, [false, true])
     }

@@ -105,6 +105,7 @@ describe('a node whose GPU cannot be used', function () {
           cancelled: never,
           pausing: never,
           leaseS: 60,
+          isForGpu: true,
         },
       ),
       { code: 'no_cuda', isRetryable: true },
@@ -113,6 +114,37 @@ describe('a node whose GPU cannot be used', function () {
     const log = lines.join('\n')
     assert.match(log, /placed on a GPU, and PyTorch cannot use it .*Nothing was trained.*npx hearth doctor/)
     assert.doesNotMatch(log, /Training [\d,]+ parameters/)
+    assert.deepEqual(node.parts.memory.freeByPool, [60_000])
+  })
+
+  it('trains a run for the processor on its processor, without a reservation of VRAM', async () => {
+    const job_id = await createRun(api, key, {
+      model_config_id: 'llm-qlora-finetune',
+      dataset_id: await readyDataset(api, accountId, { columns: ['instruction', 'output'] }),
+      base: versionRef(version),
+      hyperparameters: { adapter: 'lora', optimizer: 'adamw_torch' },
+    })
+    const claim = await claimOn(api, node, job_id)
+    const lines: string[] = []
+    const never = new AbortController().signal
+
+    await assert.rejects(
+      trainUnderLease(
+        { ...node.parts, stopping: () => never },
+        {
+          claim,
+          report: { log: (line) => void lines.push(line), metric() {} },
+          cancelled: never,
+          pausing: never,
+          leaseS: 60,
+          isForGpu: false,
+        },
+      ),
+      // The trainer has passed its check of the GPU and reads the dataset, a table of numbers.
+      { code: 'bad_data', isRetryable: false },
+    )
+
+    assert.match(lines.join('\n'), /This node cannot use its GPUs.*trains on the processor/)
     assert.deepEqual(node.parts.memory.freeByPool, [60_000])
   })
 })

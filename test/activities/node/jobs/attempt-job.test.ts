@@ -43,7 +43,7 @@ describe('an attempt at a job on a node', () => {
     const log = createLogger('test', 'silent')
     using diskHealth = new DiskHealth({ folders: [tmpdir()], log })
     using gpuHealth = new GpuHealth({ probe: async () => ({ devices: 1 }), log })
-    gpuHealth.failed('no CUDA in PyTorch', { isRun: true })
+    gpuHealth.failed('no CUDA in PyTorch')
     using gateway = await gatewayAwayFor(0, /^$/)
     const identity = { sign: () => ({}) } as unknown as Identity
     const control = new ControlClient({ identity, gateways: () => [gateway.origin], patienceMs: 1_000 })
