@@ -32,6 +32,7 @@ export const registerForInference = route({
   params: Type.Object({ run_id: Uuid }),
   body: RegisterForInference,
   success: { status: 201, schema: Endpoint },
+  isLong: true,
   errors: ['not_found', 'forbidden', 'conflict', 'no_capacity'],
 
   async handler({ caller, params: { run_id }, body }, services) {

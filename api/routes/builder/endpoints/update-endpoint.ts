@@ -30,6 +30,7 @@ export const updateEndpoint = route({
   params: EndpointParams,
   body: UpdateEndpoint,
   success: { status: 200, schema: Endpoint },
+  isLong: true,
   errors: ['not_found', 'forbidden', 'conflict', 'no_capacity'],
 
   async handler({ caller: { accountId }, params: { endpoint_id }, body }, services) {
