@@ -46,6 +46,11 @@ class LongAnswer implements Disposable {
   restFor(outgoing: Outgoing | undefined): void {
     const body = outgoing?.body
     const bytes = typeof body === 'string' || body instanceof Uint8Array ? body.length : 0
+    this.restForBytes(bytes)
+  }
+
+  /** Pauses for this length after a response that is written after the turn's disposal. */
+  restForBytes(bytes: number): void {
     if (bytes > SHORT_BYTES) this.#restMs = bytes / BYTES_PER_MS
   }
 

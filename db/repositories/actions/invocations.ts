@@ -38,6 +38,21 @@ export function findInvocation(db: Kysely<Database>, { id, accountId }: { id: st
 }
 export type InvocationView = NonNullable<Awaited<ReturnType<typeof findInvocation>>>
 
+/** Returns the stored length of an invocation's result, 0 without one. */
+export async function resultBytes(
+  db: Kysely<Database>,
+  { id, accountId }: { id: string; accountId: string },
+): Promise<number> {
+  const row = await db
+    .selectFrom('invocation')
+    .innerJoin('task', 'task.id', 'invocation.task_id')
+    .select(sql<number>`octet_length(task.result)`.as('bytes'))
+    .where('invocation.id', '=', id)
+    .where('invocation.account_id', '=', accountId)
+    .executeTakeFirst()
+  return row?.bytes ?? 0
+}
+
 /** Ends the invocation of a job, if it has one, in the transaction that ends the job, and writes its event. */
 export async function endJobInvocation(
   trx: Transaction<Database>,

@@ -34,6 +34,20 @@ export function findTask(
     .executeTakeFirst()
 }
 
+/** Returns the stored length of a task's result, 0 without one. PostgreSQL knows it without reading the result. */
+export async function resultBytes(
+  db: Kysely<Database>,
+  { id, accountId }: { id: string; accountId: string },
+): Promise<number> {
+  const row = await db
+    .selectFrom('task')
+    .select(sql<number>`octet_length(result)`.as('bytes'))
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+  return row?.bytes ?? 0
+}
+
 /** Finds a task of any account, for operators. */
 export function findAnyTask(
   db: Kysely<Database>,

@@ -1,6 +1,8 @@
+import * as invocationRepository from '../../../../db/repositories/actions/invocations.ts'
 import { Invocation, InvocationParams } from '../../../../schemas/action.ts'
 import { findVisibleInvocation } from '../../../actions/read-invocation.ts'
 import { route } from '../../../http/route.ts'
+import { inTurnOfResult } from '../../../inference/long-results.ts'
 
 export const getInvocation = route({
   operationId: 'getInvocation',
@@ -13,5 +15,12 @@ export const getInvocation = route({
   success: { status: 200, schema: Invocation },
   errors: ['not_found'],
 
-  handler: ({ caller, params }, services) => findVisibleInvocation(services, caller, params.invocation_id),
+  async handler({ caller, params, signal }, services) {
+    const { accountId } = caller
+    const id = params.invocation_id
+    const bytes = await invocationRepository.resultBytes(services.db, { id, accountId })
+    return inTurnOfResult(services.longAnswers, { accountId, bytes, signal }, () =>
+      findVisibleInvocation(services, caller, id),
+    )
+  },
 })

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { newId } from '../../../../../domain/ids.ts'
+import { buildHeldTask } from '../../../../support/builders/build-endpoint.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+
+const BUILDER = '/api/builder/v1'
+const LONG_BYTES = 4 * 1024 * 1024
+/** The pause that a result of this length requires. */
+const REST_MS = LONG_BYTES / (8 * 1024)
+
+describe('a long result', () => {
+  let api: TestApi
+  let caller: { accountId: string; key: string }
+  before(async () => {
+    api = await startApi({ env: { HEARTH_RATE_LIMIT: '0' } })
+    caller = await api.account()
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+
+  const ended = (result: object) =>
+    buildHeldTask(api.database.db, caller.accountId, {
+      status: 'succeeded',
+      result: Buffer.from(JSON.stringify(result)),
+    })
+  async function read(path: string): Promise<number> {
+    const { status, text } = await api.call('GET', `${BUILDER}${path}`, { key: caller.key })
+    assert.equal(status, 200, text.slice(0, 200))
+    return text.length
+  }
+
+  it('is read in turns of its account, while its other tasks are read at once', async () => {
+    const [long, short] = [await ended({ text: 'x'.repeat(LONG_BYTES) }), await ended({ text: 'x' })]
+    const invocation = newId()
+    await api.database.db
+      .insertInto('invocation')
+      .values({
+        id: invocation,
+        account_id: caller.accountId,
+        slug: 'a',
+        kind: 'trained_model',
+        task_id: long,
+        created_at: new Date(),
+      })
+      .execute()
+    const began = performance.now()
+    const since = () => performance.now() - began
+
+    const turns = Promise.all(
+      [`/tasks/${long}`, `/invocations/${invocation}`, `/tasks/${long}`].map(async (path) => {
+        assert.ok((await read(path)) > LONG_BYTES)
+        return since()
+      }),
+    )
+    const direct = Promise.all(
+      Array.from({ length: 20 }, async () => {
+        await read(`/tasks/${short}`)
+        return since()
+      }),
+    )
+    const ends = await turns
+    const [first, last] = [Math.min(...ends), Math.max(...ends)]
+    const others = Math.max(...(await direct))
+
+    assert.ok(last - first > REST_MS, `all three were read within ${last - first} ms`)
+    assert.ok(others < last, `${others} ms, ${last} ms`)
+  })
+})
