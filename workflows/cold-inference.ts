@@ -23,6 +23,7 @@ import type { ControlActivities } from '../activities/control/index.ts'
 import type { GiveUp, TaskPlacement } from '../activities/control/tasks/tasks.ts'
 import type { NodeActivities } from '../activities/node/index.ts'
 import { QUEUE_LIMIT_MS } from '../domain/inference-task.ts'
+import { NOT_TAKEN } from '../domain/placement/node-queues.ts'
 import { nodeHasRoom } from './contract/messages.ts'
 import { LOCAL, PAUSE, POLICY, QUEUES } from './contract/policy.ts'
 
@@ -140,7 +141,7 @@ const spread = (ms: number): number => ms * (0.75 + Math.random() / 2)
 /** Tries the shared queue of the model's warmth first, then the chosen node. */
 async function tryAt(
   taskId: string,
-  { shared, modelKey, accountId }: TaskPlacement,
+  { shared, modelKey, accountId, turn }: TaskPlacement,
   nodeId: string,
 ): Promise<Try> {
   if (shared) {
@@ -151,12 +152,12 @@ async function tryAt(
   }
   setCurrentDetails(`Runs on node ${nodeId}, which loads the model first if it has to.`)
   upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
-  return tryOn({ ...POLICY.inferPlaced, taskQueue: QUEUES.node(nodeId) }, { taskId, accountId })
+  return tryOn({ ...POLICY.inferPlaced, taskQueue: QUEUES.node(nodeId) }, { taskId, accountId, turn })
 }
 
 async function tryOn(
   options: ActivityOptions,
-  { taskId, accountId }: { taskId: string; accountId: string },
+  { taskId, accountId, turn }: { taskId: string; accountId: string; turn?: string | undefined },
 ): Promise<Try> {
   const { inferTask } = proxyActivities<NodeActivities>({
     ...options,
@@ -165,12 +166,14 @@ async function tryOn(
     priority: { fairnessKey: accountId },
   })
   try {
-    await inferTask({ taskId })
+    await inferTask({ taskId, ...(turn !== undefined && { turn }) })
     return 'finished'
   } catch (err) {
     if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
     const { cause } = err
     if (cause instanceof TimeoutFailure && cause.timeoutType === 'SCHEDULE_TO_START') return 'not taken'
-    return cause instanceof ApplicationFailure && cause.type === INPUT_REFUSED ? 'refused' : 'lost'
+    if (!(cause instanceof ApplicationFailure)) return 'lost'
+    if (cause.type === NOT_TAKEN) return 'not taken'
+    return cause.type === INPUT_REFUSED ? 'refused' : 'lost'
   }
 }

@@ -1,13 +1,8 @@
-import { createHash } from 'node:crypto'
 import { temporaryError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
 
 const RETRY_AFTER_S = 10
-
-/** Returns what tells an account's requests from others' on a node, which does not learn the account. */
-export const turnOf = (accountId: string): string =>
-  createHash('sha256').update(accountId).digest('base64url').slice(0, 16)
 
 /** Throws a 503 unless a node can run this tool now: tools never run without their confinement. */
 export function requireToolNode(

@@ -5,6 +5,7 @@ import { filesOf, namesModel } from '../../domain/task-types/index.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { isToolKey } from '../../domain/tools/catalog.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
+import { turnOf } from '../../platform/turn-of-account.ts'
 import type { InputFile } from '../../schemas/link.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
@@ -13,7 +14,6 @@ import type { RequestMemory } from '../memory/memory.ts'
 import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
 import { filesToFetch } from './input-files.ts'
-import { turnOf } from './tool-nodes.ts'
 
 /** The result of a warm model, for the row of its task. */
 export interface WarmWork {

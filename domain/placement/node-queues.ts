@@ -18,6 +18,9 @@ export const isGpuQueue = (queue: string): boolean =>
 /** The number of placed tasks that a node runs at a time. */
 export const PLACED_SLOTS = 64
 
+/** The failure of a placed task that its node has not claimed, because it has no turn for it. It counts no attempt. */
+export const NOT_TAKEN = 'not_taken'
+
 /** The facts about a node that decide which queues it may poll. */
 export interface Poller {
   readonly nodeId: string

@@ -1,6 +1,5 @@
 import { availableParallelism } from 'node:os'
 import { timeLimitOf, toolKey } from '../../domain/tools/catalog.ts'
-import { FairTurns } from '../../platform/async/fair-turns.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { NodeModel } from '../../schemas/node.ts'
@@ -11,6 +10,7 @@ import { ToolPool } from './pool.ts'
 import { resultOf } from './run-tool.ts'
 import { type InstalledTool, Stage, type StageOptions } from './stage.ts'
 import { ToolError } from './tool-error.ts'
+import { ToolTurns } from './turns.ts'
 
 export interface ToolsOptions extends Omit<StageOptions, 'driver'> {
   tools: readonly InstalledTool[]
@@ -21,23 +21,18 @@ export interface ToolsOptions extends Omit<StageOptions, 'driver'> {
   log: Logger
 }
 
-const MOST_WAITING = 1_000
 const AT_ONCE = 2 * Math.max(2, availableParallelism())
-/** The turn of requests whose caller is not told: those of tasks that waited. */
-const UNTOLD = ''
+/** The turn of requests without an account, which gateways and workers before 0.13 send. */
+const NO_ACCOUNT = ''
 
 /**
  * The tools of this node. Each request starts its tool, confined, and ends it with the result: nothing is kept
  * between two requests.
  */
 export class Tools implements AsyncDisposable {
+  readonly turns = new ToolTurns(AT_ONCE)
   readonly #options: ToolsOptions
   readonly #tools: Map<string, InstalledTool>
-  readonly #turns = new FairTurns({
-    most: AT_ONCE,
-    mostPerKey: AT_ONCE - 1,
-    mostWaiting: MOST_WAITING,
-  })
   readonly #stopping = new AbortController()
   readonly #running = new Map<Promise<unknown>, string>()
   readonly #pool: ToolPool
@@ -111,7 +106,7 @@ export class Tools implements AsyncDisposable {
    * Runs a tool with this input and returns its result, both as JSON. The requests of one `turn` never take the whole node.
    * Throws `ToolError`, or the signal's reason.
    */
-  async run(modelKey: string, input: Buffer, signal: AbortSignal, turn = UNTOLD): Promise<Buffer> {
+  async run(modelKey: string, input: Buffer, signal: AbortSignal, turn = NO_ACCOUNT): Promise<Buffer> {
     const installed = this.#tools.get(modelKey)
     const { driver } = this.#options
     if (!installed || !driver) throw new ToolError('this node does not have the tool', { isOfNode: true })
@@ -141,7 +136,7 @@ export class Tools implements AsyncDisposable {
     const { tool } = installed
     const stack = new AsyncDisposableStack()
     try {
-      stack.use(await this.#turns.take(turn, signal))
+      stack.use(await this.turns.takeRun(turn, signal))
       const value = JSON.parse(input.toString()) as Record<string, unknown>
       const timeS = timeLimitOf(tool, value)
       const begun = await this.#begin(installed, { driver, stack, input, value, timeS, signal })

@@ -87,9 +87,11 @@ export class FairTurns {
     return able.toSorted((a, b) => a.atWork - b.atWork || idleSince(a) - idleSince(b))[0]
   }
 
-  /** Rejects the latest arrival of the key with the longest queue. */
+  /** Rejects the latest arrival of the key with the longest queue; among equals the latest of all. */
   #sendAwayOne(): void {
-    const [longest] = [...this.#lines].toSorted(([, a], [, b]) => b.waiting.length - a.waiting.length)
+    const [longest] = [...this.#lines].toSorted(
+      ([, a], [, b]) => b.waiting.length - a.waiting.length || lastSince(b) - lastSince(a),
+    )
     const last = longest?.[1].waiting.at(-1)
     if (longest && last) this.#leave(longest[0], last, new LineFull('too many wait already'))
   }
@@ -117,3 +119,5 @@ export class FairTurns {
 }
 
 const idleSince = ({ servedAt, waiting }: Line): number => Math.max(servedAt, waiting[0]?.since ?? 0)
+
+const lastSince = ({ waiting }: Line): number => waiting.at(-1)?.since ?? 0

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { turnOf } from '../../platform/turn-of-account.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { until } from '../support/assertions/until.ts'
 import { uploadInput } from '../support/builders/forms.ts'
@@ -93,6 +94,13 @@ describe('tools of the catalog', function () {
   it('runs as a task, an action and an MCP tool, with the same result', async () => {
     await using _control = await world.control()
     const { api, key } = world
+    const { turns } = node.parts.tools
+    const takeSlot = turns.takeSlot.bind(turns)
+    const slots: string[] = []
+    turns.takeSlot = (turn, signal) => {
+      slots.push(turn)
+      return takeSlot(turn, signal)
+    }
     const queued = await api.call('POST', '/api/builder/v1/endpoints/calculator/infer:async', {
       key,
       body: { input: { expression: '2^70' } },
@@ -101,6 +109,7 @@ describe('tools of the catalog', function () {
     let task: AnyBody
     await until(async () => (task = await world.task(queued.body.task_id)).status === 'succeeded', 20_000)
     assert.equal(task.result.text, '1180591620717411303424')
+    assert.deepEqual(slots, [turnOf(world.accountId)], 'the task waits in the turn of its account')
 
     const action = await api.call('POST', '/api/builder/v1/actions/calculator:invoke', {
       key,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApplicationFailure } from '@temporalio/common'
+import { NOT_TAKEN } from '../../domain/placement/node-queues.ts'
 import { failingAt } from '../support/assertions/at-least-once.ts'
 import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { SOON_MS } from '../support/assertions/until.ts'
@@ -143,6 +144,31 @@ describe('coldInference without a result', () => {
     assert.deepEqual((await on.ended(id)).result.predictions, [7])
     assert.equal(tries, 2)
     await on.record('cold-inference-slow-node', world.workflow(id))
+  })
+
+  it('places a task again that its node had no turn for, which counts no attempt', async () => {
+    const endpoint = await world.endpoint({ name: 'without-turn' })
+    let tries = 0
+    await using _node = await world.node(undefined, (activities) => ({
+      ...activities,
+      inferTask(task) {
+        tries += 1
+        if (tries > 2) return activities.inferTask(task)
+        return Promise.reject(ApplicationFailure.nonRetryable('no turn now', NOT_TAKEN))
+      },
+    }))
+    await using _control = await world.control()
+    const id = await on.queue(endpoint, { instances: [8] })
+
+    await until(async () => (await on.details(id)).includes('did not take it in time'))
+    assert.deepEqual((await on.ended(id)).result.predictions, [8])
+    const { db } = world.api.database
+    const { attempt } = await db
+      .selectFrom('task')
+      .select('attempt')
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow()
+    assert.equal(attempt, 1)
   })
 
   it('does nothing for a task that has ended when it is started again', async () => {

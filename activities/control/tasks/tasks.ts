@@ -8,6 +8,7 @@ import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-tas
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, type Verdict } from '../../../domain/placement/placement.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
+import { turnOf } from '../../../platform/turn-of-account.ts'
 import type { ControlDeps } from '../deps.ts'
 
 export interface PlaceTask {
@@ -33,6 +34,8 @@ export interface TaskPlacement {
    * 0.12 also returned `cached`, which histories still contain.
    */
   shared?: 'warm' | 'cached'
+  /** The key of the account's turns on the node, for a tool only. Workers before 0.13 do not return it. */
+  turn?: string
   /** The best node; absent when no node can run the task. */
   nodeId?: string
   /** `avoid`, and the node that has just lost the task. */
@@ -105,13 +108,14 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         return { ...base, ended: true }
       }
 
+      const isTool = isToolKey(task.model_key)
       const place = decide(await nodeLoadRepository.readSnapshots(db), {
         ...need,
         model_key: task.model_key,
         account_id: task.account_id,
         exclude: new Set(base.avoid),
         // A tool can't be loaded: a node either reports it or lacks it.
-        ...(isToolKey(task.model_key) && { atLeast: 'warm' as const }),
+        ...(isTool && { atLeast: 'warm' as const }),
         now: now().getTime(),
       })
       if (place.nodeId === undefined) {
@@ -123,7 +127,7 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         .transaction()
         .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey: task.model_key }))
       await taskRepository.assignTask(db, taskId, nodeId)
-      return { ...base, ...place }
+      return { ...base, ...place, ...(isTool && { turn: turnOf(task.account_id) }) }
     },
 
     /** Ends a task without a result. Safe to repeat because a task ends once. */

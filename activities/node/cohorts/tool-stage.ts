@@ -15,7 +15,7 @@ export async function runToolStage(
   signal: AbortSignal,
 ): Promise<CompleteTask> {
   const { tools } = deps
-  const { model_key } = claim
+  const { model_key, turn } = claim
   const steps = new StageSteps(lease)
   const gathering = gatherInput(deps, claim, { steps, signal })
   steps.tell('waiting')
@@ -31,7 +31,7 @@ export async function runToolStage(
     if (refusal !== undefined) throw new InferenceError(refusal, false)
     const startedAt = performance.now()
     const text = await tools
-      .run(model_key, Buffer.from(JSON.stringify(input)), limited)
+      .run(model_key, Buffer.from(JSON.stringify(input)), limited, turn)
       .catch((cause: unknown) => {
         if (!(cause instanceof ToolError) || !cause.isLate) throw cause
         throw new ToolTimeoutError(cause.message, tools.timeFieldOf(model_key), { cause })

@@ -1,5 +1,7 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
+import { ApplicationFailureCategory } from '@temporalio/common'
 import { isInputRefused } from '../../../domain/models/answer.ts'
+import { NOT_TAKEN } from '../../../domain/placement/node-queues.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
@@ -7,6 +9,7 @@ import { keepLease, leaseSecondsFor } from '../../../node-runtime/control/lease-
 import { untilRoom } from '../../../node-runtime/control/room.ts'
 import { filesOfClaim, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { LineFull } from '../../../platform/async/fair-turns.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { CompleteTask } from '../../../schemas/lease.ts'
 import { MEMORY_HEADER, type TaskClaim } from '../../../schemas/task-claim.ts'
@@ -14,14 +17,22 @@ import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { askModel, handBack, type Held, InferenceError, readAnswer } from './ask-model.ts'
 
+export interface InferTask {
+  taskId: string
+  /** The key of the account's turns, for a tool only. Workers before 0.13 do not send it. */
+  turn?: string
+}
+
 export const createInferActivities = (deps: NodeDeps) => ({
   /**
    * Claims a task, loads its model, runs the inference, and completes the lease with the result. Safe to repeat because
    * a second claim fences off the first, whose result is then refused.
    */
-  async inferTask({ taskId }: { taskId: string }): Promise<void> {
+  async inferTask({ taskId, turn }: InferTask): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
+    // A task that waits for its turn is not claimed, so giving its slot back costs it no attempt.
+    using _slot = turn === undefined ? undefined : await takeSlot(deps, turn, work.signal)
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claim = await claimTask(deps, { taskId, leaseS }, work.signal)
     using lease = keepLease(deps.control, claim.lease_token, leaseS)
@@ -29,7 +40,7 @@ export const createInferActivities = (deps: NodeDeps) => ({
     const { lease_token: leaseToken, model_key: modelKey } = claim
     const held = { subjectId: taskId, leaseToken, modelKey, lease }
     try {
-      const done = await infer(deps, claim, held, signal)
+      const done = await infer(deps, { claim, turn, held, signal })
       const complete = () => deps.control.lease('complete', claim.lease_token, done, { signal })
       await untilRoom(complete, { signal, onWait: () => {} })
     } catch (err) {
@@ -37,6 +48,26 @@ export const createInferActivities = (deps: NodeDeps) => ({
     }
   },
 })
+
+/** Waits for the turn of a tool's task. Throws `NOT_TAKEN` when too many wait or the node drains. */
+async function takeSlot(
+  { tools, stopping }: NodeDeps,
+  turn: string,
+  signal: AbortSignal,
+): Promise<Disposable> {
+  const drain = stopping()
+  try {
+    return await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain]))
+  } catch (err) {
+    if (signal.aborted || !(err instanceof LineFull || drain.aborted)) throw err
+    throw ApplicationFailure.create({
+      message: 'this node has no turn for the tool now',
+      type: NOT_TAKEN,
+      nonRetryable: true,
+      category: ApplicationFailureCategory.BENIGN,
+    })
+  }
+}
 
 async function claimTask(
   deps: NodeDeps,
@@ -54,13 +85,15 @@ async function claimTask(
   }
 }
 
-async function infer(
-  deps: NodeDeps,
-  claim: TaskClaim,
-  held: Held,
-  signal: AbortSignal,
-): Promise<CompleteTask> {
-  if (isToolKey(claim.model_key)) return runTool(deps, claim, signal)
+interface ClaimedTask {
+  claim: TaskClaim
+  turn: string | undefined
+  held: Held
+  signal: AbortSignal
+}
+
+async function infer(deps: NodeDeps, { claim, turn, held, signal }: ClaimedTask): Promise<CompleteTask> {
+  if (isToolKey(claim.model_key)) return runTool(deps, { claim, turn, signal })
   const { models } = deps
   const [model_state, input] = [models.startState(claim.model_key), readInput(deps, claim, signal)]
   // The promise is awaited below; an earlier rejection must not count as unhandled.
@@ -92,10 +125,13 @@ async function infer(
   }
 }
 
-async function runTool(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
+async function runTool(
+  deps: NodeDeps,
+  { claim, turn, signal }: Omit<ClaimedTask, 'held'>,
+): Promise<CompleteTask> {
   const { body } = await fetchInput(deps, claim.input_url, signal)
   const startedAt = performance.now()
-  const text = await deps.tools.run(claim.model_key, body, signal)
+  const text = await deps.tools.run(claim.model_key, body, signal, turn)
   return {
     result: JSON.parse(text.toString()) as CompleteTask['result'],
     inference_time_ms: Math.round((performance.now() - startedAt) * 100) / 100,

@@ -71,6 +71,15 @@ describe('turns', () => {
     assert.equal(takers.begun.at(-1), 'c1')
   })
 
+  it('send the newcomer away when as many keys as may wait', async () => {
+    const takers = new Takers()
+    await takers.take(['a1', 'b1', 'c1', 'd1', 'e1', 'f1', 'g1', 'h1'])
+
+    await takers.take(['i1', 'a2'])
+
+    assert.deepEqual(takers.refused, ['i1 full', 'a2 full'])
+  })
+
   it('are not given to who has stopped waiting, nor ended twice', async () => {
     const takers = new Takers()
     const leaves = new AbortController()

@@ -17,6 +17,7 @@ import { carriedBy, isByValue, withCarried } from '../../../../domain/cohorts/va
 import { ApiError } from '../../../../domain/errors.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
 import { isToolKey } from '../../../../domain/tools/catalog.ts'
+import { turnOf } from '../../../../platform/turn-of-account.ts'
 import type { ModelSpace } from '../../../../schemas/cohort-evaluator.ts'
 import { type IncomingEdge, StageClaim } from '../../../../schemas/cohort-stage.ts'
 import { Uuid } from '../../../../schemas/common.ts'
@@ -87,6 +88,7 @@ export const claimStage = route({
       endpoint_id: stage.endpoint_id,
       model_name: endpoint.name,
       model_key: stage.model_key,
+      ...(isToolKey(stage.model_key) && { turn: turnOf(stage.account_id) }),
       task_type: endpoint.task_type,
       operation: spec.operation,
       input,

@@ -1,17 +1,26 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { ApplicationFailure } from '@temporalio/activity'
 import { MockActivityEnvironment } from '@temporalio/testing'
 import type { NodeDeps } from '../../../../activities/node/deps.ts'
 import { createInferActivities } from '../../../../activities/node/models/infer.ts'
+import { NOT_TAKEN, PLACED_SLOTS } from '../../../../domain/placement/node-queues.ts'
 import { ControlClient } from '../../../../node-runtime/control/client.ts'
 import type { Identity } from '../../../../node-runtime/control/identity.ts'
 import { WorkRegistry } from '../../../../node-runtime/control/work-registry.ts'
+import { ToolTurns } from '../../../../node-runtime/tools/turns.ts'
+import { until } from '../../../support/assertions/until.ts'
 import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
 describe('a task on a node', () => {
-  async function infer({ origin }: { origin: string }): Promise<void> {
+  const controlOf = (origin: string): ControlClient => {
     const identity = { sign: () => ({}) } as unknown as Identity
-    const control = new ControlClient({ identity, gateways: () => [origin], patienceMs: 60_000 })
+    return new ControlClient({ identity, gateways: () => [origin], patienceMs: 60_000 })
+  }
+
+  async function infer({ origin }: { origin: string }): Promise<void> {
+    const control = controlOf(origin)
     const tools = { has: () => true, run: (_key: string, input: Buffer) => Promise.resolve(input) }
     const deps = { control, tools, work: new WorkRegistry() } as unknown as NodeDeps
     try {
@@ -21,6 +30,118 @@ describe('a task on a node', () => {
       await control.close()
     }
   }
+
+  /** A node whose tools run until they are ended, and that has called the gateway for `claims` tasks. */
+  class ToolNode implements AsyncDisposable {
+    readonly drain = new AbortController()
+    readonly running: string[] = []
+    readonly notTaken: string[] = []
+    claims = 0
+    readonly #over = new AbortController()
+    readonly #tasks: Promise<void>[] = []
+    readonly #control: ControlClient
+    readonly #activities: ReturnType<typeof createInferActivities>
+    #occupied = 0
+    readonly #occupiedBy = new Map<string, number>()
+
+    constructor(origin: string, atOnce: number) {
+      this.#control = controlOf(origin)
+      const { claimTask } = this.#control
+      this.#control.claimTask = (...of) => {
+        this.claims += 1
+        return claimTask.apply(this.#control, of) as Promise<never>
+      }
+      const turns = new ToolTurns(atOnce)
+      const run = async (_key: string, input: Buffer, signal: AbortSignal, turn = '') => {
+        using _turn = await turns.takeRun(turn, signal)
+        this.running.push(turn)
+        if (turn.startsWith('loud') && !this.#over.signal.aborted) await once(this.#over.signal, 'abort')
+        return input
+      }
+      const deps = { control: this.#control, tools: { run, turns }, work: new WorkRegistry() }
+      const stopping = () => this.drain.signal
+      this.#activities = createInferActivities({ ...deps, stopping } as unknown as NodeDeps)
+    }
+
+    /** The slots of the node's queue that tasks occupy, of a turn or of all. */
+    occupied = (turn?: string): number =>
+      turn === undefined ? this.#occupied : (this.#occupiedBy.get(turn) ?? 0)
+
+    /** Starts a task as Temporal does, which has a slot for it. */
+    infer(turn: string): Promise<void> {
+      const task = this.#infer(turn)
+      this.#tasks.push(task)
+      return task
+    }
+
+    async [Symbol.asyncDispose](): Promise<void> {
+      this.#over.abort()
+      await Promise.all(this.#tasks)
+      await this.#control.close()
+    }
+
+    async #infer(turn: string): Promise<void> {
+      this.#count(turn, 1)
+      try {
+        const { inferTask } = this.#activities
+        await new MockActivityEnvironment().run(inferTask.bind(this.#activities), {
+          taskId: randomUUID(),
+          turn,
+        })
+      } catch (err) {
+        if (err instanceof ApplicationFailure && err.type === NOT_TAKEN) this.notTaken.push(turn)
+        else throw err
+      } finally {
+        this.#count(turn, -1)
+      }
+    }
+
+    #count(turn: string, by: number): void {
+      this.#occupied += by
+      this.#occupiedBy.set(turn, this.occupied(turn) + by)
+    }
+  }
+
+  for (const atOnce of [4, 16, 128])
+    it(`leaves slots for others while 80 tools of an account sleep, on a node that runs ${atOnce}`, async () => {
+      using gateway = await gatewayAwayFor(0, /^$/)
+      await using node = new ToolNode(gateway.origin, atOnce)
+
+      for (let n = 0; n < 80; n++) void node.infer('loud')
+      await until(() => node.notTaken.length === 48 && node.running.length === Math.min(24, atOnce - 1))
+
+      assert.equal(node.occupied(), PLACED_SLOTS / 2)
+      assert.ok(node.claims <= 24, 'a task that waits for its turn is not claimed')
+      await node.infer('quiet')
+      assert.deepEqual([node.running.at(-1), node.notTaken.includes('quiet')], ['quiet', false])
+      assert.equal(gateway.bodies.get('fail'), undefined)
+    })
+
+  it('leaves a quarter of the slots for loads and inference, whatever tools run', async () => {
+    using gateway = await gatewayAwayFor(0, /^$/)
+    await using node = new ToolNode(gateway.origin, 128)
+
+    for (let n = 0; n < 80; n++) void node.infer('loud 1')
+    for (let n = 0; n < 80; n++) void node.infer('loud 2')
+    for (let n = 0; n < 3; n++) void node.infer(`quiet ${n}`)
+    await until(() => node.notTaken.length >= 80 + 80 - (3 * PLACED_SLOTS) / 4)
+
+    assert.ok(node.occupied() <= (3 * PLACED_SLOTS) / 4)
+    assert.ok(node.occupied('loud 1') <= PLACED_SLOTS / 2)
+    assert.ok(!node.notTaken.some((turn) => turn.startsWith('quiet')))
+  })
+
+  it('gives its slot back when its node drains before its turn', async () => {
+    using gateway = await gatewayAwayFor(0, /^$/)
+    await using node = new ToolNode(gateway.origin, 4)
+    for (let n = 0; n < 10; n++) void node.infer('loud')
+    await until(() => node.running.length === 3)
+
+    node.drain.abort(new Error('this node is draining'))
+
+    await until(() => node.notTaken.length === 3)
+    assert.equal(node.claims, 7)
+  })
 
   it('asks for a lease that lasts while a call under it may be repeated', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)

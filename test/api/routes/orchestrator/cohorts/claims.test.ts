@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
+import { turnOf } from '../../../../../platform/turn-of-account.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { buildCohort, buildStage } from '../../../../support/builders/cohorts.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -36,13 +37,14 @@ describe('claims of stages', () => {
       model_key,
     })
     const claim = () => node.post(`/api/v1/cohorts/${cohort.id}/stages/${stage.id}:claim`, { lease_s: 60 })
-    return claim
+    return Object.assign(claim, { accountId })
   }
 
   it('answers a claim again whose first answer was lost, for a stage that needs no load', async () => {
     const claim = await called('tool:run_python')
     const first = await claim()
     assert.equal(first.status, 200, first.text)
+    assert.equal(first.body.turn, turnOf(claim.accountId))
     const again = await claim()
     assert.equal(again.status, 200, again.text)
     assert.equal(again.body.lease_token, first.body.lease_token)
@@ -53,6 +55,7 @@ describe('claims of stages', () => {
     const first = await claim()
     const again = await claim()
     assert.deepEqual([first.status, again.status], [200, 200], again.text)
+    assert.equal(first.body.turn, undefined)
     assert.equal(again.body.lease_token, first.body.lease_token)
   })
 })
