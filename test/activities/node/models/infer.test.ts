@@ -46,10 +46,10 @@ describe('a task on a node', () => {
 
     constructor(origin: string, atOnce: number) {
       this.#control = controlOf(origin)
-      const { claimTask } = this.#control
+      const claim = this.#control.claimTask.bind(this.#control)
       this.#control.claimTask = (...of) => {
         this.claims += 1
-        return claimTask.apply(this.#control, of) as Promise<never>
+        return claim(...of) as Promise<never>
       }
       const turns = new ToolTurns(atOnce)
       const run = async (_key: string, input: Buffer, signal: AbortSignal, turn = '') => {
@@ -83,11 +83,8 @@ describe('a task on a node', () => {
     async #infer(turn: string): Promise<void> {
       this.#count(turn, 1)
       try {
-        const { inferTask } = this.#activities
-        await new MockActivityEnvironment().run(inferTask.bind(this.#activities), {
-          taskId: randomUUID(),
-          turn,
-        })
+        const inferTask = this.#activities.inferTask.bind(this.#activities)
+        await new MockActivityEnvironment().run(inferTask, { taskId: randomUUID(), turn })
       } catch (err) {
         if (err instanceof ApplicationFailure && err.type === NOT_TAKEN) this.notTaken.push(turn)
         else throw err
