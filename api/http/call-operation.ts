@@ -7,6 +7,7 @@ import type { Services } from '../services.ts'
 import { requireRole, roleOf } from './auth.ts'
 import { MAX_JSON_BYTES, tooLarge } from './body.ts'
 import type { AccountCaller } from './caller.ts'
+import { parsed } from './json-text.ts'
 import { passKillSwitch, passKillSwitchIn } from './kill-switch-gate.ts'
 import { HANDLED, Reply } from './reply.ts'
 import type { AnyRequest, AnyRoute } from './route.ts'
@@ -49,7 +50,7 @@ export async function callOperation(
     const request = { ...inner, trx, afterCommit: (action: () => void) => afterCommit.push(action) }
     const result = await route.handler(request as never, services)
     if (result === HANDLED) throw new Error(`${route.operationId} responds by itself and cannot be called`)
-    return result instanceof Reply ? result.body : result
+    return parsed(result instanceof Reply ? result.body : result)
   }
   const result = route.idempotent
     ? await retryTransaction(db, async (trx) => {

@@ -1,3 +1,5 @@
+import { ApiError } from '../../domain/errors.ts'
+
 const TEXT = Symbol('the JSON text of this object')
 
 type Known = object & { readonly [TEXT]?: Buffer }
@@ -9,6 +11,48 @@ type Known = object & { readonly [TEXT]?: Buffer }
  */
 export function withText<T extends object>(value: T, text: Buffer): T {
   return Object.defineProperty(value, TEXT, { value: text })
+}
+
+/** An object of which only the text is known: parsing megabytes would hold the gateway's only thread for as long. */
+class Unparsed {
+  toJSON(): unknown {
+    const { [TEXT]: text } = this as Known
+    return JSON.parse((text ?? '').toString())
+  }
+}
+
+/** Returns an object that stands for a JSON text in the body of a response. */
+export const ofText = (text: Buffer): object => withText(new Unparsed(), text)
+
+/** The most bytes of a result for callers that need its values. */
+const MAX_PARSED_BYTES = 4 * 1024 * 1024
+
+/**
+ * Returns a body with the values of what is only known as a text; throws `payload_too_large` when a member has more text
+ * than can be parsed while others wait.
+ */
+export function parsed(body: unknown): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body
+  const texts = Object.entries(body).flatMap(([name, member]: [string, unknown]) => {
+    const text = typeof member === 'object' && member !== null ? (member as Known)[TEXT] : undefined
+    return text ? [{ name, text, isParsed: !(member instanceof Unparsed) }] : []
+  })
+  const large = texts.find(({ text }) => text.length > MAX_PARSED_BYTES)
+  if (large) {
+    const megabytes = (large.text.length / 1024 / 1024).toFixed(1)
+    const where =
+      'task_id' in body ? `; read it over HTTP at /api/builder/v1/tasks/${String(body.task_id)}` : ''
+    throw new ApiError(
+      'payload_too_large',
+      `the ${large.name} has ${megabytes} MB, too much for a tool${where}`,
+    )
+  }
+  const unparsed = texts.filter(({ isParsed }) => !isParsed)
+  if (unparsed.length === 0) return body
+  return {
+    ...body,
+    ...Object.fromEntries(unparsed.map(({ name, text }) => [name, JSON.parse(text.toString())])),
+  }
 }
 
 const CLOSING = Buffer.from('}')

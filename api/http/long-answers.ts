@@ -1,6 +1,6 @@
+import type { ServerResponse } from 'node:http'
 import { temporaryError } from '../../domain/errors.ts'
 import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
-import type { Outgoing } from './outgoing.ts'
 
 /** The number of accounts whose long responses are built at once; waiting requests hold no memory. */
 const TURNS = { most: 64, mostPerKey: 1, mostWaiting: 256 } as const
@@ -43,15 +43,11 @@ class LongAnswer implements Disposable {
     this.#turn = turn
   }
 
-  restFor(outgoing: Outgoing | undefined): void {
-    const body = outgoing?.body
-    const bytes = typeof body === 'string' || body instanceof Uint8Array ? body.length : 0
-    this.restForBytes(bytes)
-  }
-
-  /** Pauses for this length after a response that is written after the turn's disposal. */
-  restForBytes(bytes: number): void {
+  /** Ends the turn once a response has been sent or its client has left, if there is one, after a pause for its `bytes`. */
+  endWith(res: ServerResponse | undefined, bytes: number): void {
     if (bytes > SHORT_BYTES) this.#restMs = bytes / BYTES_PER_MS
+    if (!res || res.closed || bytes <= SHORT_BYTES) this[Symbol.dispose]()
+    else res.once('close', () => this[Symbol.dispose]())
   }
 
   /** Pauses for this long after a response whose work, rather than its length, takes time. */

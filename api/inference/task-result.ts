@@ -1,9 +1,13 @@
 import type { TaskOutputFile, TaskRow } from '../../db/tables/inference.ts'
 import { withUrls } from '../../domain/cohorts/stage-files.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
+import { ofText } from '../http/json-text.ts'
 
 /** A URL of an output is valid for a day (contract 2.7). */
 const URL_LIFETIME_S = 24 * 3_600
+
+/** Larger results are sent as the text that they are stored as. */
+const MAX_PARSED_BYTES = 64 * 1024
 
 interface SignedOutput extends Omit<TaskOutputFile, 'object_key' | 'address'> {
   url: string
@@ -16,6 +20,7 @@ export async function presentResult(
   { result, outputs }: Pick<TaskRow, 'result' | 'outputs'>,
 ): Promise<Record<string, unknown> | null> {
   if (!result) return null
+  if (result.length > MAX_PARSED_BYTES && !outputs) return ofText(result) as Record<string, unknown>
   const value = JSON.parse(result.toString()) as Record<string, unknown>
   if (!outputs) return value
   if (outputs.some(({ address }) => address !== undefined)) return withSignedUrls(objects, value, outputs)

@@ -57,8 +57,10 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
     if (params) state.params = params(state.params)
     if (query) state.query = query(state.search === '' ? {} : parseQuery(state.search))
     if (headers) state.headers = headers({ ...state.req.headers })
-    if (state.rawBody.length > LARGE_BYTES) {
-      return turns.run(state.accountId ?? state.owner ?? '', state.signal, readBody(state), next)
+    const bytes = state.rawBody.length
+    if (bytes > LARGE_BYTES) {
+      const owner = state.accountId ?? state.owner ?? ''
+      return turns.run({ owner, bytes, signal: state.signal }, readBody(state), next)
     }
     for (const _step of readBody(state));
     return next()

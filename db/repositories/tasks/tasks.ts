@@ -34,18 +34,48 @@ export function findTask(
     .executeTakeFirst()
 }
 
-/** Returns the stored length of a task's result, 0 without one. PostgreSQL knows it without reading the result. */
-export async function resultBytes(
+const SHOWN = [
+  'id',
+  'account_id',
+  'endpoint_id',
+  'surface',
+  'status',
+  'status_detail',
+  'model_key',
+  'model_state',
+  'outputs',
+  'error',
+  'node_id',
+  'inference_time_ms',
+  'created_at',
+  'completed_at',
+] as const satisfies (keyof TaskRow)[]
+
+/** What callers see of a task. */
+export type ShownTask = Pick<TaskRow, (typeof SHOWN)[number] | 'result'>
+
+/** Finds a task of an account, and the bytes of its result; the result itself is left out beyond `maxResultBytes`. */
+export function findShownTask(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },
-): Promise<number> {
-  const row = await db
+  maxResultBytes: number,
+): Promise<(ShownTask & { result_bytes: number }) | undefined> {
+  return db
     .selectFrom('task')
-    .select(sql<number>`octet_length(result)`.as('bytes'))
+    .select(SHOWN)
+    .select([
+      sql<number>`coalesce(octet_length(result), 0)`.as('result_bytes'),
+      sql<Buffer | null>`case when octet_length(result) <= ${maxResultBytes} then result end`.as('result'),
+    ])
     .where('id', '=', id)
     .where('account_id', '=', accountId)
     .executeTakeFirst()
-  return row?.bytes ?? 0
+}
+
+/** Returns the result of a task. */
+export async function findResult(db: Kysely<Database>, id: string): Promise<Buffer | null> {
+  const row = await db.selectFrom('task').select('result').where('id', '=', id).executeTakeFirst()
+  return row?.result ?? null
 }
 
 /** Finds a task of any account, for operators. */

@@ -255,6 +255,8 @@ describe('layouts of objects in JSON', () => {
   })
 })
 
+const bodyOf = (owner: string, bytes = 100_000) => ({ owner, bytes, signal: new AbortController().signal })
+
 describe('the reading of a large body', () => {
   it('lets other requests run between its steps', async () => {
     const order: string[] = []
@@ -268,7 +270,7 @@ describe('the reading of a large body', () => {
       }
     }
     const next = () => Promise.resolve(void order.push('handle'))
-    await new BodyTurns().run('a', new AbortController().signal, steps(), next)
+    await new BodyTurns().run(bodyOf('a'), steps(), next)
     clearInterval(others)
 
     assert.deepEqual(
@@ -285,7 +287,34 @@ describe('the reading of a large body', () => {
       assert.fail('must not be read')
     }
     const next = () => assert.fail('must not be handled')
-    await assert.rejects(new BodyTurns().run('a', left.signal, steps(), next), /left/)
+    await assert.rejects(new BodyTurns().run({ ...bodyOf('a'), signal: left.signal }, steps(), next), /left/)
+  })
+
+  it('does not wait for larger bodies of other accounts, nor for their pauses', async () => {
+    const turns = new BodyTurns()
+    const order: string[] = []
+    const reading = (body: ReturnType<typeof bodyOf>, name: string) => {
+      function* steps(): Generator<void, void> {
+        for (let step = 0; step < 3; step++) {
+          const until = performance.now() + 10
+          while (performance.now() < until);
+          yield
+        }
+      }
+      return turns.run(body, steps(), () => Promise.resolve(void order.push(name)))
+    }
+
+    await Promise.all([
+      reading(bodyOf('a', 10_000_000), 'first of a'),
+      reading(bodyOf('a', 10_000_000), 'second of a'),
+      reading(bodyOf('b', 10_000_000), 'large of b'),
+      reading(bodyOf('c'), 'small of c'),
+      reading(bodyOf('d'), 'small of d'),
+    ])
+
+    assert.equal(order.length, 5)
+    assert.equal(order.at(-1), 'second of a')
+    assert.ok(order.indexOf('small of c') < order.indexOf('large of b'), order.join())
   })
 })
 

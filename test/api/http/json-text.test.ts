@@ -1,5 +1,5 @@
 import { strict as assert } from 'node:assert'
-import { serialize, withText } from '../../../api/http/json-text.ts'
+import { ofText, parsed, serialize, withText } from '../../../api/http/json-text.ts'
 
 describe('the JSON text of a response', () => {
   const text = Buffer.from('{ "a": 1.50, "b": "é" }')
@@ -10,6 +10,24 @@ describe('the JSON text of a response', () => {
     assert.equal(textOf({ id: 7, result: known(), ms: 1 }), `{"id":7,"ms":1,"result":${text.toString()}}`)
     assert.equal(textOf({ result: known() }), `{"result":${text.toString()}}`)
     assert.equal(textOf({ gone: undefined, result: known() }), `{"result":${text.toString()}}`)
+  })
+
+  it('stands for values that nobody has parsed', () => {
+    assert.equal(textOf({ id: 7, result: ofText(text) }), `{"id":7,"result":${text.toString()}}`)
+    assert.equal(textOf({ deep: { result: ofText(text) } }), '{"deep":{"result":{"a":1.5,"b":"é"}}}')
+    assert.deepEqual(parsed({ id: 7, result: ofText(text) }), { id: 7, result: { a: 1.5, b: 'é' } })
+    for (const body of [{ result: known() }, { id: 7 }, [ofText(text)], null, 'text'])
+      assert.equal(parsed(body), body)
+  })
+
+  it('is not parsed where it has megabytes', () => {
+    const large = Buffer.from(`{"a":"${'x'.repeat(5 << 20)}"}`)
+    for (const result of [ofText(large), withText({}, large)])
+      assert.throws(() => parsed({ task_id: 'an-id', result }), {
+        code: 'payload_too_large',
+        message:
+          'the result has 5.0 MB, too much for a tool; read it over HTTP at /api/builder/v1/tasks/an-id',
+      })
   })
 
   it('is that of JSON.stringify otherwise', () => {

@@ -15,11 +15,11 @@ export const getInvocation = route({
   success: { status: 200, schema: Invocation },
   errors: ['not_found'],
 
-  async handler({ caller, params, signal }, services) {
+  async handler({ caller, params, signal, res, surface }, services) {
     const { accountId } = caller
     const id = params.invocation_id
     const bytes = await invocationRepository.resultBytes(services.db, { id, accountId })
-    return inTurnOfResult(services.longAnswers, { accountId, bytes, signal }, () =>
+    return inTurnOfResult(services.longAnswers, { accountId, bytes, signal, res, surface }, () =>
       findVisibleInvocation(services, caller, id),
     )
   },

@@ -2,11 +2,9 @@ import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { InferenceTask, TaskParams } from '../../../../schemas/inference-task.ts'
-import type { AccountCaller } from '../../../http/caller.ts'
 import { route } from '../../../http/route.ts'
-import { inTurnOfResult } from '../../../inference/long-results.ts'
+import { inTurnOfResult, LONG_RESULT_BYTES } from '../../../inference/long-results.ts'
 import { maySeeTask } from '../../../manifest/may-see-task.ts'
-import type { Services } from '../../../services.ts'
 import { hasUnreadyNode, presentTask } from './present.ts'
 
 export const getTask = route({
@@ -20,25 +18,22 @@ export const getTask = route({
   errors: ['not_found'],
   forLimitedKeys: true,
 
-  async handler({ caller, params, signal }, services) {
+  async handler({ caller, params, res, signal, surface }, { db, links, objects, longAnswers }) {
     const { accountId } = caller
-    const bytes = await taskRepository.resultBytes(services.db, { id: params.task_id, accountId })
-    return inTurnOfResult(services.longAnswers, { accountId, bytes, signal }, () =>
-      readTask(services, caller, params.task_id),
-    )
+    const row = await taskRepository.findShownTask(db, { id: params.task_id, accountId }, LONG_RESULT_BYTES)
+    if (!row || !(await maySeeTask(db, caller, row)))
+      throw new ApiError('not_found', 'there is no task with this id')
+    if (row.result_bytes > LONG_RESULT_BYTES) {
+      const read = () => taskRepository.findResult(db, row.id)
+      row.result = await inTurnOfResult(
+        longAnswers,
+        { accountId, bytes: row.result_bytes, signal, res, surface },
+        read,
+      )
+    }
+    const needs = hasUnreadyNode(row, links.placement)
+      ? await nodeLoadRepository.findModelNeeds(db, row.model_key)
+      : undefined
+    return presentTask({ objects, links }, row, needs?.runtime_profile)
   },
 })
-
-async function readTask(
-  { db, links, objects }: Pick<Services, 'db' | 'links' | 'objects'>,
-  caller: AccountCaller,
-  id: string,
-): Promise<InferenceTask> {
-  const row = await taskRepository.findTask(db, { id, accountId: caller.accountId })
-  if (!row || !(await maySeeTask(db, caller, row)))
-    throw new ApiError('not_found', 'there is no task with this id')
-  const needs = hasUnreadyNode(row, links.placement)
-    ? await nodeLoadRepository.findModelNeeds(db, row.model_key)
-    : undefined
-  return presentTask({ objects, links }, row, needs?.runtime_profile)
-}

@@ -1,4 +1,4 @@
-import type { TaskRow } from '../../../../db/tables/inference.ts'
+import type { ShownTask } from '../../../../db/repositories/tasks/tasks.ts'
 import { canMoveTask, isTerminalTask, taskStatusOf } from '../../../../domain/inference-task.ts'
 import { missingEnvironment } from '../../../../domain/placement/node-snapshot.ts'
 import type { PlacementIndex } from '../../../../domain/placement/placement.ts'
@@ -10,7 +10,7 @@ import { presentResult } from '../../../inference/task-result.ts'
 type Placement = Pick<PlacementIndex, 'model' | 'environments'>
 
 /** Returns whether the node of a task has anything left to install; whether the model needs it depends on the profile. */
-export const hasUnreadyNode = ({ status, node_id }: TaskRow, placement: Placement): boolean =>
+export const hasUnreadyNode = ({ status, node_id }: ShownTask, placement: Placement): boolean =>
   node_id !== null &&
   !isTerminalTask(status) &&
   placement.environments(node_id).some(({ state }) => state !== 'ready')
@@ -27,7 +27,7 @@ export async function presentTask(
     objects,
     links: { placement },
   }: { objects: Pick<ObjectStore, 'signGet'>; links: { placement: Placement } },
-  row: TaskRow,
+  row: ShownTask,
   profileId?: string,
 ): Promise<InferenceTask> {
   const isOpen = !isTerminalTask(row.status) && !TOLD_BY_LEASE.has(row.status)
@@ -49,11 +49,11 @@ export async function presentTask(
 }
 
 /** The steps of a holder are over with its task; other details, such as that of a cohort, stay. */
-const lastDetail = ({ status, status_detail: detail }: TaskRow): StatusDetail | null =>
+const lastDetail = ({ status, status_detail: detail }: ShownTask): StatusDetail | null =>
   detail && isTerminalTask(status) && TOLD_BY_LEASE.has(taskStatusOf(detail.status) ?? status) ? null : detail
 
 function liveDetail(
-  row: TaskRow,
+  row: ShownTask,
   placement: Placement,
   profileId: string | undefined,
 ): StatusDetail | undefined {
@@ -89,7 +89,7 @@ function liveDetail(
   }
 }
 
-function installation({ model_key }: TaskRow, environment: NodeEnvironment): StatusDetail {
+function installation({ model_key }: ShownTask, environment: NodeEnvironment): StatusDetail {
   const { name, state, progress = 0, eta_s, error } = environment
   const minutes = Math.ceil((eta_s ?? 0) / 60)
   const message =

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -63,5 +66,40 @@ describe('a long result', () => {
 
     assert.ok(last - first > REST_MS, `all three were read within ${last - first} ms`)
     assert.ok(others < last, `${others} ms, ${last} ms`)
+  })
+
+  const get = (id: string) => fetch(urlOf(id), { headers: { 'x-api-key': caller.key } })
+  const urlOf = (id: string) => new URL(`${BUILDER}/tasks/${id}`, api.baseUrl)
+
+  it('is sent as the text that it is stored as, without parsing it', async () => {
+    const result = `{ "values": [${'1.50,'.repeat(100_000)} 2e0] }`
+    const id = await buildHeldTask(api.database.db, caller.accountId, {
+      status: 'succeeded',
+      result: Buffer.from(result),
+    })
+
+    const text = await (await get(id)).text()
+
+    assert.ok(text.includes(`"result":${result}`))
+    assert.equal((JSON.parse(text) as { status: string }).status, 'succeeded')
+  })
+
+  it('is in memory once for each account, until its client has read it or has left', async () => {
+    const id = await ended({ text: 'x'.repeat(4 * LONG_BYTES) })
+    const unread = request(urlOf(id), { headers: { 'x-api-key': caller.key }, agent: false }).end()
+    const [first] = (await once(unread, 'response')) as [IncomingMessage]
+    assert.equal(first.statusCode, 200)
+    let isAnswered = false
+    const second = get(id).then((response) => {
+      isAnswered = true
+      return response.arrayBuffer()
+    })
+
+    await sleep(1_000)
+    assert.ok(!isAnswered)
+    assert.ok((await read(`/tasks/${await ended({ text: 'x' })}`)) > 0)
+    unread.destroy()
+
+    assert.ok((await second).byteLength > 4 * LONG_BYTES)
   })
 })
