@@ -45,9 +45,14 @@ class LongAnswer implements Disposable {
 
   /** Ends the turn once a response has been sent or its client has left, if there is one, after a pause for its `bytes`. */
   endWith(res: ServerResponse | undefined, bytes: number): void {
-    if (bytes > SHORT_BYTES) this.#restMs = bytes / BYTES_PER_MS
+    this.restForBytes(bytes)
     if (!res || res.closed || bytes <= SHORT_BYTES) this[Symbol.dispose]()
     else res.once('close', () => this[Symbol.dispose]())
+  }
+
+  /** Pauses in proportion to this length. */
+  restForBytes(bytes: number): void {
+    if (bytes > SHORT_BYTES) this.#restMs = bytes / BYTES_PER_MS
   }
 
   /** Pauses for this long after a response whose work, rather than its length, takes time. */

@@ -10,10 +10,12 @@ import type { InputFile } from '../../schemas/link.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
 import { type Aborting, LinkError } from '../gateway/links/link-request.ts'
+import type { LongAnswers } from '../http/long-answers.ts'
 import type { RequestMemory } from '../memory/memory.ts'
 import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
 import { filesToFetch } from './input-files.ts'
+import { LONG_RESULT_BYTES } from './long-results.ts'
 
 /** The result of a warm model, for the row of its task. */
 export interface WarmWork {
@@ -100,13 +102,10 @@ export async function askWarm(
         memory.refused()
         continue
       }
-      return {
-        nodeId,
-        startedAt,
-        inferenceTimeMs: since(began),
-        room: answer.room,
-        outcome: outcomeOf(answer, calledBy(endpoint), memory?.isGiven ?? false),
-      }
+      const inferenceTimeMs = since(began)
+      using _reading = await turnToRead(links.memory.reading, accountId, answer, signal)
+      const outcome = outcomeOf(answer, calledBy(endpoint), memory?.isGiven ?? false)
+      return { nodeId, startedAt, inferenceTimeMs, room: answer.room, outcome }
     } catch (err) {
       if (!(err instanceof LinkError) || err.code === 'cancelled') throw err
       if (ELSEWHERE.has(err.code)) exclude.add(nodeId)
@@ -126,6 +125,30 @@ export async function askWarm(
 }
 
 const since = (began: number): number => Math.round((performance.now() - began) * 100) / 100
+
+/**
+ * Waits until it is the account's turn to have a long answer parsed, which holds the gateway's only thread. The turn ends
+ * with its disposal, after a pause in proportion to the length.
+ */
+async function turnToRead(
+  reading: LongAnswers,
+  accountId: string,
+  { body, room }: LinkAnswer,
+  signal: Aborting,
+): Promise<Disposable | undefined> {
+  if (body.length <= LONG_RESULT_BYTES) return undefined
+  const left = new AbortController()
+  signal.addEventListener('abort', () => left.abort())
+  if (signal.aborted) left.abort()
+  try {
+    const turn = await reading.take(accountId, left.signal)
+    turn.restForBytes(body.length)
+    return turn
+  } catch (err) {
+    room.release()
+    throw err
+  }
+}
 
 /** Models do not know the endpoint under which they are called; responses show its name. */
 const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined =>

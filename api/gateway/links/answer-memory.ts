@@ -1,6 +1,7 @@
 import { ApiError, temporaryError } from '../../../domain/errors.ts'
 import { BodyBudget, type Held } from '../../http/body-budget.ts'
 import { isDear, weighJson } from '../../http/json-weight.ts'
+import { LongAnswers } from '../../http/long-answers.ts'
 
 const MIB = 1024 * 1024
 /** Larger responses must be streamed. */
@@ -14,6 +15,8 @@ export const isCounted = (answer: Buffer): boolean => answer.length > UNCOUNTED
 /** The memory for model responses on this gateway while they are assembled and sent; one account may use half of it. */
 export class AnswerMemory {
   readonly #budget: BodyBudget
+  /** The turns of accounts to have their long responses parsed. */
+  readonly reading = new LongAnswers()
 
   constructor(bytes: number) {
     this.#budget = new BodyBudget(bytes)

@@ -4,7 +4,8 @@ import { type IncomingMessage, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../../support/builders/build-endpoint.ts'
-import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import type { TestApi } from '../../../../support/servers/api.ts'
+import { InferenceApi } from '../../../../support/servers/inference-api.ts'
 
 const BUILDER = '/api/builder/v1'
 const LONG_BYTES = 4 * 1024 * 1024
@@ -12,13 +13,14 @@ const LONG_BYTES = 4 * 1024 * 1024
 const REST_MS = LONG_BYTES / (8 * 1024)
 
 describe('a long result', () => {
+  let on: InferenceApi
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {
-    api = await startApi({ env: { HEARTH_RATE_LIMIT: '0' } })
-    caller = await api.account()
+    on = await InferenceApi.start({ env: { HEARTH_RATE_LIMIT: '0' } })
+    ;({ api, caller } = on)
   })
-  after(() => api?.[Symbol.asyncDispose]())
+  after(() => on?.[Symbol.asyncDispose]())
 
   const ended = (result: object) =>
     buildHeldTask(api.database.db, caller.accountId, {
@@ -66,6 +68,23 @@ describe('a long result', () => {
 
     assert.ok(last - first > REST_MS, `all three were read within ${last - first} ms`)
     assert.ok(others < last, `${others} ms, ${last} ms`)
+  })
+
+  it('of a loaded model is parsed in turns of its account', async () => {
+    const endpoint = await on.endpointOver(await on.loadedModel())
+    const instances = Array.from({ length: 400_000 }, (_, i) => i + 1_000_000)
+    const ends = await Promise.all(
+      Array.from({ length: 2 }, async () => {
+        const { status, text } = await on.infer(endpoint.id, { input: { instances } })
+        assert.equal(status, 200, text.slice(0, 200))
+        return { at: performance.now(), bytes: text.length }
+      }),
+    )
+
+    const [one, other] = ends.toSorted((a, b) => a.at - b.at)
+    assert.ok(one && other && one.bytes > 2 << 20, JSON.stringify(ends))
+    // The bodies of both requests took turns as well, so the second answer would follow soon after the first.
+    assert.ok(other.at - one.at > one.bytes / (8 * 1024) / 2, JSON.stringify(ends))
   })
 
   const get = (id: string) => fetch(urlOf(id), { headers: { 'x-api-key': caller.key } })
