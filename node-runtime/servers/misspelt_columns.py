@@ -47,33 +47,43 @@ class MisspeltColumns:
         """Returns the optional columns with a similar name, the most similar first."""
         from difflib import SequenceMatcher
 
-        typed = _folded(name)
-        if not typed:
+        typed = _words(name)
+        text = "".join(typed)
+        if not text:
             return []
         matcher = SequenceMatcher(autojunk=False)
-        matcher.set_seq2(typed)
+        matcher.set_seq2(text)
         found: list[tuple[float, str]] = []
-        for column, folded in self._folded_columns:
-            if typed == folded:
+        for column, words in self._words_of_columns:
+            folded = "".join(words)
+            if text == folded:
                 found.append((2.0, column))
                 continue
-            shorter, longer = sorted((typed, folded), key=len)
             ratio = 0.0
-            if len(self._optional) <= MAX_RATIO_COLUMNS:
+            # `size_2` is another column than `size_1`.
+            if len(self._optional) <= MAX_RATIO_COLUMNS and _digits(text) == _digits(folded):
                 matcher.set_seq1(folded)
                 if matcher.real_quick_ratio() >= MIN_RATIO and matcher.quick_ratio() >= MIN_RATIO:
                     ratio = matcher.ratio()
-            if ratio >= MIN_RATIO or (len(shorter) >= MIN_PREFIX_CHARS and longer.startswith(shorter)):
+            shorter, longer = sorted((typed, words), key=len)
+            is_start = longer[: len(shorter)] == shorter and len("".join(shorter)) >= MIN_PREFIX_CHARS
+            if ratio >= MIN_RATIO or is_start:
                 found.append((ratio, column))
         return [column for _, column in sorted(found, key=lambda one: (-one[0], one[1]))]
 
     @cached_property
-    def _folded_columns(self) -> list[tuple[str, str]]:
-        return [(column, _folded(column)) for column in sorted(self._optional) if len(column) <= MAX_NAME_CHARS]
+    def _words_of_columns(self) -> list[tuple[str, list[str]]]:
+        return [(column, _words(column)) for column in sorted(self._optional) if len(column) <= MAX_NAME_CHARS]
 
 
-def _folded(name: str) -> str:
-    from unicodedata import normalize
+def _words(name: str) -> list[str]:
+    from unicodedata import combining, normalize
 
-    # Decomposed, m² is m2, and an accent is a mark of its own, which goes with everything that is no letter or digit.
-    return "".join(char for char in normalize("NFKD", name).casefold() if char.isalnum())
+    # Decomposed, m² is m2, and an accent is a mark of its own.
+    marked = normalize("NFKD", name).casefold()
+    plain = "".join(char for char in marked if not combining(char))
+    return "".join(char if char.isalnum() else " " for char in plain).split()
+
+
+def _digits(text: str) -> str:
+    return "".join(char for char in text if char.isdigit())

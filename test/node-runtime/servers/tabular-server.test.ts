@@ -109,7 +109,7 @@ describe('the model server', () => {
           { ...sizeless, 'Size m²': null },
           { ...sizeless, 'Size m²': null, size: 80 },
           sizeless,
-          { ...sizeless, size_note: 'x', price: 1, colour: 'red', si: 1, '²': 2 },
+          { ...sizeless, size_note: 'x', price: 1, colour: 'red', si: 1, '²': 2, sizes: 3, 'Size m³': 4 },
         ],
       })
       assert.equal(answers.status, 200, answers.body.error?.message)
