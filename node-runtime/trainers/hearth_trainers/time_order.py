@@ -73,10 +73,10 @@ def _time_column(table: pa.Table, target: str, named: str) -> str:
     unsorted: list[str] = []
     if not found:
         numbers = [name for name in others if _TIMELY.search(name) and _counts_up(table.column(name))]
-        unsorted = [name for name in numbers if _has_doubtful_order(read_times(table.column(name), name))]
+        unsorted = [name for name in numbers if not _may_order_unasked(read_times(table.column(name), name))]
         found = [name for name in numbers if name not in unsorted]
     if not found and len(names) > 1:
-        but = f" '{unsorted[0]}' isn't used, because its numbers have no unit and would change the order." if unsorted else ""
+        but = f" '{unsorted[0]}' isn't used, because its numbers may not be times and would change the order." if unsorted else ""
         warn_about_data(f"No column with times was found: the rows count as oldest first.{but} Name one as time_column.")
     if len(found) > 1:
         log(f"The columns {', '.join(repr(name) for name in found)} hold times; '{found[0]}' is used.")
@@ -90,10 +90,17 @@ def _counts_up(column: pa.ChunkedArray) -> bool:
 
 
 def _has_doubtful_order(times: Times) -> bool:
-    """Returns whether numbers would change the order of the rows and may not be times at all: they have no unit, and
-    don't begin with a year."""
+    """Returns whether numbers would change the order of the rows and may not be times at all: they are read as they are,
+    and don't begin with a year."""
     known = times.values[~times.missing]
-    return times.unit == 0 and not is_sorted(known) and not _begin_with_years(known)
+    return times.is_number and not is_sorted(known) and not _begin_with_years(known)
+
+
+def _may_order_unasked(times: Times) -> bool:
+    """Returns whether a column may order the rows without being named. Shuffled numbers may where they have a unit, because
+    seconds since 1970 hardly ever fit a notation of dates in every row."""
+    has_unit = times.how is not None and not times.notations
+    return has_unit or not _has_doubtful_order(times)
 
 
 def _begin_with_years(numbers: np.ndarray) -> bool:
@@ -106,26 +113,29 @@ def _begin_with_years(numbers: np.ndarray) -> bool:
 
 
 def _report_doubtful_order(times: Times, column: str) -> None:
-    """Warns about whole numbers without a unit that change the order of the file; refuses others, because the point of a
-    date such as 31.01 or 2021.10 makes a wrong number of it."""
+    """Warns about whole numbers that change the order of the file, and about numbers with a unit. Refuses others: the point
+    of a date such as 31.01 or 2021.10 makes a wrong number of it, as do digits such as DDMMYYHHmm."""
     if not _has_doubtful_order(times):
         return
     rows = np.flatnonzero(~times.missing)
     known = times.values[rows]
     at = int(np.flatnonzero(np.diff(known) < 0)[0])
     before, after = int(rows[at + 1]) + 1, int(rows[at]) + 1
-    swapped = f"row {before} ({known[at + 1]:.15g}) before row {after} ({known[at]:.15g})"
-    if (known != np.floor(known)).any():
+    swapped = f"sorting by them puts row {before} ({known[at + 1]:.15g}) before row {after} ({known[at]:.15g})"
+    unit = f"count as {times.how}" if times.how else "have no unit"
+    has_points = times.how is None and (known != np.floor(known)).any()
+    if times.notations or has_points:
+        doubt = f"may be dates written as {' or '.join(times.notations)}" if times.notations else unit
+        forms = "2023-12-31T23:59" if times.notations else "2023-12-31 or 2023-12"
         raise JobError(
-            f"The numbers in '{column}' have no unit, and sorting by them puts {swapped}. If they are dates, write them as "
-            "2023-12-31 or 2023-12; otherwise sort the rows of the file.",
+            f"The numbers in '{column}' {doubt}, and {swapped}. If they are dates, write them as "
+            f"{forms}; otherwise sort the rows of the file.",
             code="ambiguous_time",
             column=column,
             row=before,
         )
     warn_about_data(
-        f"The numbers in '{column}' have no unit, and sorting by them puts {swapped}. If they are dates, write them as "
-        "2023-12-31 or 2023-12.",
+        f"The numbers in '{column}' {unit}, and {swapped}. If they are dates, write them as 2023-12-31 or 2023-12.",
         column=column,
         row=before,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .cells import without_marks
+from .centuries import POSIX_YEAR, first_year_of, whole_year
+from .clock_digits import clock_readings
 from .errors import JobError
 
 DAY_US = 86_400_000_000
@@ -40,22 +41,25 @@ _CLEAR = [
     )
 ]
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# The first of the 100 years that two digits mean, by the rule of POSIX.
-_POSIX_YEAR = 1969
 # The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.
 _EPOCH_UNITS = ((1e17, 0, "nanoseconds"), (1e14, 1, "microseconds"), (1e11, 1_000, "milliseconds"), (1e8, 1_000_000, "seconds"))
+# The year 2100, as a multiple of the least number of a unit. Where a number lies beyond it, the column has no unit since 1970.
+_MAX_EPOCH = 41.024448
 
 
 @dataclass(frozen=True)
 class Times:
     """The time of each row. `unit` is the microseconds of one, or 0 for numbers without one; `how` says how texts were
-    read, and `assumed` why another way was not chosen, where the values leave it open."""
+    read, and `assumed` why another way was not chosen, where the values leave it open. `is_number` marks numbers that were
+    not read as dates, and `notations` lists the notations of dates that fit all of them, although nothing proves one."""
 
     values: np.ndarray
     missing: np.ndarray
     unit: int
     how: str | None = None
     assumed: str | None = None
+    is_number: bool = False
+    notations: tuple[str, ...] = ()
 
 
 def looks_like_times(column: pa.ChunkedArray) -> bool:
@@ -92,10 +96,45 @@ def _of_numbers(column: pa.ChunkedArray, missing: np.ndarray, name: str) -> Time
             return Times(np.array([day or 0 for day in days], np.int64), missing, 1, "dates of eight digits")
     if dates := _of_digits(values, missing, name) or _of_months(values, missing):
         return dates
+    readings = clock_readings(np.floor(known))
+    if notation := _proven_notation(known, readings, name):
+        return _of_clocks(readings, missing, notation)
+    notations = tuple(readings)
     for least, unit, how in _EPOCH_UNITS:
-        if low >= least:
-            return Times(values, missing, unit, f"{how} since 1970")
-    return Times(values, missing, 0)
+        if low >= least and high < least * _MAX_EPOCH:
+            return Times(values, missing, unit, f"{how} since 1970", is_number=True, notations=notations)
+    return Times(values, missing, 0, is_number=True, notations=notations)
+
+
+def _proven_notation(known: np.ndarray, readings: dict[str, np.ndarray], name: str) -> str | None:
+    """Returns the notation of dates that the digits prove (years of four digits do) or the order of the file; None where
+    the numbers may be something else."""
+    if (known != np.floor(known)).any():
+        return None
+    with_century = [one for one in readings if "YYYY" in one]
+    if with_century and _rank_alike([readings[one] for one in with_century]):
+        return with_century[0]
+    in_order = [one for one in with_century or readings if is_sorted(readings[one])]
+    if in_order and _rank_alike([readings[one] for one in in_order]):
+        # Where the numbers rise and the dates fall, or the reverse, nothing proves the dates.
+        if with_century or not is_sorted(known) or _rank_alike([known, readings[in_order[0]]]):
+            return in_order[0]
+    if with_century:
+        raise JobError(
+            f"The numbers in '{name}' may be dates written as {' or '.join(with_century)}, and the order of the rows depends "
+            "on it. Write them as 2023-12-31T23:59.",
+            code="ambiguous_time",
+            column=name,
+        )
+    return None
+
+
+def _of_clocks(readings: dict[str, np.ndarray], missing: np.ndarray, notation: str) -> Times:
+    values = np.zeros(len(missing), np.int64)
+    values[~missing] = readings[notation]
+    date = notation.strip("Hms")
+    order = {"D": ", day first", "M": ", month first"}.get(date[0], ", year first" if len(date) == 6 else "")
+    return Times(values, missing, 1, f"{notation}{order}")
 
 
 def _of_digits(values: np.ndarray, missing: np.ndarray, name: str) -> Times | None:
@@ -133,8 +172,8 @@ def _of_months(values: np.ndarray, missing: np.ndarray) -> Times | None:
         # Up to four digits may count something else, so only the order of the file proves that they are months.
         if not ((months >= 1) & (months <= 12)).all() or is_sorted(known):
             return None
-        first_year = _first_year([f"{int(year):02d}" for year in years])
-        times = _months(_whole_year(years, first_year), months, missing, "months, month first")
+        first_year = first_year_of([f"{int(year):02d}" for year in years])
+        times = _months(whole_year(years, first_year), months, missing, "months, month first")
         return times if is_sorted(times.values[~missing]) else None
     months = np.floor(known)
     years = np.round((known - months) * 10_000)
@@ -217,28 +256,12 @@ def _in_order(clear: list[re.Match[str] | None], parts: Parts, letters: str) -> 
     for row, (numbers, _, _) in parts.items():
         named[row] = dict(zip("ymd" if len(numbers[0]) == 4 else letters, numbers))
     years = [one["y"] for one in named.values() if "y" in one]
-    first_year = _first_year([*years, *(match["y"] for match in clear if match)])
+    first_year = first_year_of([*years, *(match["y"] for match in clear if match)])
     found = [_clear_moment(match, first_year) if match else None for match in clear]
     for row, one in named.items():
         if "y" in one:
             found[row] = _moment(one["y"], int(one["m"]), int(one["d"]), parts[row][2], first_year)
     return found
-
-
-def _first_year(years: list[str]) -> int:
-    """Returns the first of the 100 years that the two digits of a column mean. They start after the longest run of years
-    that the column lacks, so that no series is split between two centuries; its newest year has the century of POSIX."""
-    short = sorted({int(year) for year in years if len(year) == 2})
-    if not short:
-        return _POSIX_YEAR
-    # From each year to the next one. Of equal gaps, the one with the border of POSIX counts.
-    gaps = [((after - year) % 100 or 100, (68 - year) % 100, year, after) for year, after in zip(short, [*short[1:], short[0]])]
-    _, _, newest, oldest = max((length, border < length, newest, oldest) for length, border, newest, oldest in gaps)
-    return _whole_year(newest, _POSIX_YEAR) - (newest - oldest) % 100
-
-
-def _whole_year(two_digits: Any, first_year: int) -> Any:
-    return first_year + (two_digits - first_year) % 100
 
 
 def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, name: str) -> tuple[str, str | None]:
@@ -281,7 +304,7 @@ def is_sorted(moments: np.ndarray) -> bool:
 
 def _clear(text: str) -> int | None:
     found = _clear_match(text)
-    return _clear_moment(found, _POSIX_YEAR) if found else None
+    return _clear_moment(found, POSIX_YEAR) if found else None
 
 
 def _clear_match(text: str) -> re.Match[str] | None:
@@ -308,7 +331,7 @@ def _clear_moment(found: re.Match[str], first_year: int) -> int | None:
 def _moment(year: str, month: int, day: int, match: re.Match[str], first_year: int) -> int | None:
     """Returns microseconds since 1970 in UTC; None for what no calendar has."""
     parts = match.groupdict()
-    number = int(year) if len(year) == 4 else _whole_year(int(year), first_year)
+    number = int(year) if len(year) == 4 else whole_year(int(year), first_year)
     hour = int(parts.get("h") or 0)
     if parts.get("half"):
         hour = hour % 12 + (12 if parts["half"] in "pP" else 0)
