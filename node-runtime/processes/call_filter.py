@@ -94,6 +94,7 @@ F_OFD_SETLK, F_OFD_SETLKW = 37, 38
 # pages again (sandbox.py); PR_SET_SECCOMP adds filters (FILTER_OPTIONS says why not).
 PRCTLS = (62, 78, 41, PR_SET_SECCOMP)
 MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 1, 0x20, 0x40000
+CLONE_FILES, CLONE_THREAD = 0x400, 0x10000
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
 
@@ -139,11 +140,6 @@ def if_any(index, refused, error):
     return [argument(index), *tests, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | error)]
 
 
-def unless_flags(index, refused):
-    """Answers EPERM when the argument has any of these bits."""
-    return [argument(index), (JUMP_ANY, 1, 0, refused), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | EPERM)]
-
-
 def filter_tool():
     """Refuses what no tool needs, and what holds memory or processors outside of the node's count.
 
@@ -158,6 +154,18 @@ def filter_tool():
         (JUMP_EQUAL, 1, 0, MAP_SHARED | MAP_ANONYMOUS),
         (RETURN, 0, 0, ALLOW),
         (RETURN, 0, 0, ERROR | EPERM),
+    ]
+    # A table of descriptors belongs to one process: locks would outlive their process in one that others share, and a
+    # thread's own would hide what it holds.
+    whole = CLONE_FILES | CLONE_THREAD
+    cloning = [
+        argument(0),
+        (JUMP_ANY, 3, 0, NAMESPACES),
+        (AND, 0, 0, whole),
+        (JUMP_EQUAL, 2, 0, 0),
+        (JUMP_EQUAL, 1, 0, whole),
+        (RETURN, 0, 0, ERROR | EPERM),
+        (RETURN, 0, 0, ALLOW),
     ]
     socket_option = [argument(1), (JUMP_EQUAL, 1, 0, SOL_SOCKET), (RETURN, 0, 0, ALLOW), argument(2)]
     install(
@@ -185,7 +193,7 @@ def filter_tool():
             *rule("fcntl", if_any(1, (F_NOTIFY, F_SETPIPE_SZ, F_OFD_SETLK, F_OFD_SETLKW), EPERM)),
             *rule("prctl", if_any(0, PRCTLS, EINVAL)),
             *rule("mmap", mapping),
-            *rule("clone", unless_flags(0, NAMESPACES)),
+            *rule("clone", cloning),
             (RETURN, 0, 0, ALLOW),
         ]
     )

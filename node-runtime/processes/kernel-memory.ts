@@ -1,5 +1,7 @@
 import { open, readFile, stat } from 'node:fs/promises'
+import { totalmem } from 'node:os'
 import { processFile } from '../../platform/processes/process-tree.ts'
+import { countDescriptors } from './open-descriptors.ts'
 
 const MB = 1024 * 1024
 /** Growth below this is that of a machine at work. */
@@ -8,11 +10,20 @@ const MIN_GROWTH_MB = 64
 const MAPPING_BYTES = 200
 /** The link of a mapping to one process that it was forked from (anon_vma_chain). */
 const CHAIN_BYTES = 64
-/** The list of locks is only read this far, because a read stops all locking on the machine and begins at the start. */
-const LOCKS_READ_BYTES = 65_536
+/** The list of locks is only read this far, because each part of it that is read stops all locking on the machine. */
+const LOCKS_READ_BYTES = MB
 /** No program has so many locks at once. */
 const MIN_LOCKS = 500
 const NEWLINE = 10
+/**
+ * The kernel allows 4 % of the memory for the epoll watches of all processes of one user, about 250,000 for a gigabyte. On
+ * a node without root's privileges that user is the node's own, and its processes end when they may not watch any more.
+ */
+const MAX_WATCHES = 50_000
+/** Programs receive descriptors that they send to each other at once. */
+const MAX_IN_FLIGHT = 16
+/** The growth of the kernel's memory from which on descriptors in flight may be its cause: a quarter of those 4 %. */
+const MAX_HIDDEN_MB = Math.max(MIN_GROWTH_MB, totalmem() / MB / 100)
 
 /**
  * The kernel's own memory for the processes of one sandbox: records of mappings, which forks copy, and of file locks.
@@ -22,12 +33,17 @@ const NEWLINE = 10
 export class KernelMemory {
   /** The lowest value since the sandbox began in MB. */
   #leastMb = Infinity
+  /** The descriptors in flight at the last look. */
+  #inFlight = 0
+  readonly #maxHiddenMb: number
+
+  constructor({ maxHiddenMb = MAX_HIDDEN_MB }: { maxHiddenMb?: number } = {}) {
+    this.#maxHiddenMb = maxHiddenMb
+  }
 
   /** Returns the memory in MB; the first of `pids` made the namespaces of the sandbox. */
   async usedMb(pids: readonly number[]): Promise<number> {
-    const nowMb = await unreclaimableMb()
-    this.#leastMb = Math.min(this.#leastMb, nowMb)
-    const grownMb = nowMb - this.#leastMb
+    const grownMb = await this.#grownMb()
     if (grownMb < MIN_GROWTH_MB || pids[0] === undefined) return 0
     if ((await locksOf(pids[0], new Set(pids))) >= MIN_LOCKS) return grownMb
     // Each process may descend from all others.
@@ -38,6 +54,29 @@ export class KernelMemory {
       if (mb >= grownMb) return grownMb
     }
     return mb
+  }
+
+  /**
+   * Describes descriptors whose memory nothing counts: those watched by epoll, and those in flight, which may be epoll
+   * instances. What is in flight within others, or waits for a connection to be accepted, shows by the growth alone.
+   */
+  async excess(pids: readonly number[]): Promise<string | undefined> {
+    const { watches, inFlight } = await countDescriptors(pids, MAX_WATCHES)
+    if (watches > MAX_WATCHES)
+      return `it watched more than ${MAX_WATCHES.toLocaleString('en')} descriptors by epoll`
+    const hasStayed = Math.min(inFlight, this.#inFlight) > MAX_IN_FLIGHT
+    this.#inFlight = inFlight
+    if (hasStayed) return `more than ${MAX_IN_FLIGHT} descriptors that it sent were not received`
+    const grownMb = await this.#grownMb()
+    if (grownMb < this.#maxHiddenMb || pids[0] === undefined) return undefined
+    if (inFlight === 0 && !(await hasPendingConnection(pids[0]))) return undefined
+    return `it left descriptors or connections unreceived while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
+  }
+
+  async #grownMb(): Promise<number> {
+    const nowMb = await unreclaimableMb()
+    this.#leastMb = Math.min(this.#leastMb, nowMb)
+    return nowMb - this.#leastMb
   }
 }
 
@@ -52,6 +91,12 @@ async function linesOf(path: string): Promise<number> {
   let lines = 0
   for (let at = bytes.indexOf(NEWLINE); at >= 0; at = bytes.indexOf(NEWLINE, at + 1)) lines++
   return lines
+}
+
+/** Returns whether a Unix socket of a network namespace waits to be accepted; such a socket has no inode. */
+async function hasPendingConnection(outer: number): Promise<boolean> {
+  const text = await readFile(`/proc/${outer}/net/unix`, 'latin1').catch(() => '')
+  return /^\w+: \w+ \w+ \w+ \w+ \w+ +0(?: |$)/m.test(text)
 }
 
 /** Counts the locks of these processes, and all on files of the sandbox's own, at the start of the machine's list. */

@@ -19,7 +19,6 @@ import {
   probeConfinement,
 } from './confinement.ts'
 import { ControlGroups, type RunGroup } from './control-groups.ts'
-import { excessiveWatches } from './epoll-watches.ts'
 import { KernelMemory } from './kernel-memory.ts'
 import { sandboxMb } from './sandbox-usage.ts'
 import { type Sandbox, sandboxOrder } from './sandbox.ts'
@@ -148,7 +147,7 @@ export class ManagedProcess {
       ...watched,
       // Groups count the kernel's memory themselves.
       usedMb: group ? () => Promise.resolve(0) : (pids) => kernel.usedMb(pids),
-      excess: excessiveWatches,
+      excess: (pids) => kernel.excess(pids),
       intervalMs: KERNEL_INTERVAL_MS,
     })
   }

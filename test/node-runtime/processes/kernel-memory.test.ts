@@ -1,29 +1,40 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import { KernelMemory } from '../../../node-runtime/processes/kernel-memory.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 /** Locks bytes of many files; on one file each further lock takes longer. */
 const LOCKS = `
-import fcntl, os, struct, sys
-for n in range(400):
+import fcntl, os, socket, struct, sys, time
+for n in range(900):
     fd = os.open(f"{sys.argv[1]}/{n}", os.O_CREAT | os.O_RDWR)
-    for at in range(800, 0, -1):
+    for at in range(900, 0, -1):
         fcntl.fcntl(fd, fcntl.F_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * at, 1, 0))
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[2])
+door.listen()
+waiting = socket.socket(socket.AF_UNIX)
+waiting.connect(sys.argv[2])
 print("done", flush=True)
-sys.stdin.read()`
+sys.stdin.read()
+kept = door.accept()
+print("accepted", flush=True)
+time.sleep(60)`
 
 describe('the memory of the kernel for a tool', function () {
   this.timeout(120_000)
 
   it('counts the locks of its processes, and none of others', async () => {
     using folder = temporaryFolder()
-    const [its, others] = [new KernelMemory(), new KernelMemory()]
-    const child = spawn('python3', ['-c', LOCKS, folder.path], { stdio: ['pipe', 'pipe', 'inherit'] })
+    const [its, others] = [new KernelMemory({ maxHiddenMb: 64 }), new KernelMemory()]
+    const args = ['-c', LOCKS, folder.path, join(folder.path, 'door')]
+    const child = spawn('python3', args, { stdio: ['pipe', 'pipe', 'inherit'] })
     try {
       const pid = child.pid!
       assert.deepEqual([await its.usedMb([pid]), await others.usedMb([process.pid])], [0, 0])
+      assert.equal(await its.excess([pid]), undefined)
 
       await once(child.stdout, 'data')
 
@@ -32,6 +43,11 @@ describe('the memory of the kernel for a tool', function () {
       // Its own mappings are few, so it is charged for less than the growth.
       const ofOthers = await others.usedMb([process.pid])
       assert.ok(ofOthers < 10, `${ofOthers} MB`)
+      // A connection that waits may hold descriptors that no process has open.
+      assert.match((await its.excess([pid])) ?? '', /^it left descriptors or connections unreceived while/)
+      child.stdin.end('accept')
+      await once(child.stdout, 'data')
+      assert.equal(await its.excess([pid]), undefined)
     } finally {
       child.kill('SIGKILL')
     }

@@ -91,6 +91,18 @@ print(a.getsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED), attempt(lambda: fcntl
     refused: 'True\n1 EPERM\n',
   },
   {
+    name: 'tables of descriptors that processes share, or that a thread has for itself',
+    code: `
+FILES, THREAD, VM, SIGHAND = 0x400, 0x10000, 0x100, 0x800
+print(*(call(56, 220, flags, 0, 0, 0, 0) for flags in (FILES | 17, FILES | VM, THREAD | SIGHAND | VM)), flush=True)
+thread = threading.Thread(target=lambda: print("thread", flush=True))
+thread.start()
+thread.join()
+if os.fork() == 0: os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]))`,
+    refused: 'EPERM EPERM EPERM\nthread\n0\n',
+  },
+  {
     name: 'locks that belong to no process',
     code: `
 import fcntl, struct
@@ -270,12 +282,12 @@ time.sleep(2)`,
 def work():
     time.sleep(0.3)
     kept = bytearray(os.urandom(1)) * (400 * MB)
-    time.sleep(6)
+    time.sleep(30)
 for _ in range(2):
     if os.fork() == 0:
         threading.Thread(target=work).start()
         call(60, 93, 0)
-time.sleep(3)`,
+time.sleep(20)`,
   },
   {
     name: 'files in /tmp next to memory, deleted but open',
@@ -286,6 +298,16 @@ os.unlink("/tmp/x")
 for _ in range(60): file.write(bytes(MB))`,
   },
 ].map((attack) => ({ ...attack, code: CALLS + attack.code + HOLD }))
+
+/** Sends descriptors to a socket that nobody reads, and closes them. */
+export const IN_FLIGHT_ATTACK = `
+import select, socket, time
+a, b = socket.socketpair()
+for _ in range(40):
+    one = select.epoll()
+    socket.send_fds(a, [b"x"], [one.fileno()])
+    one.close()
+time.sleep(30)`
 
 /** Watches the same few descriptors under many numbers, by many epoll instances. */
 export const EPOLL_ATTACK = `

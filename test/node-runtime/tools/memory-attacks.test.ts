@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
-import { EPOLL_ATTACK, HOLDING_ATTACKS, MAPPINGS_ATTACK, REFUSED_ATTACKS } from './attacks.ts'
+import {
+  EPOLL_ATTACK,
+  HOLDING_ATTACKS,
+  IN_FLIGHT_ATTACK,
+  MAPPINGS_ATTACK,
+  REFUSED_ATTACKS,
+} from './attacks.ts'
 
 const PYTHON = loadCatalog().tools.find(({ tool }) => tool.slug === 'run_python')!
 /** `run_python` with less memory, for attacks that fill it slowly. */
@@ -45,6 +51,12 @@ describe('memory and processors of a tool', function () {
   it('is ended when it watches more descriptors than any program does', async () => {
     await assert.rejects(bench.python(EPOLL_ATTACK, 60), {
       message: /the tool was ended because it watched more than 50,000 descriptors by epoll/,
+    })
+  })
+
+  it('is ended when it leaves descriptors in flight, which no process has open', async () => {
+    await assert.rejects(bench.python(IN_FLIGHT_ATTACK, 60), {
+      message: /the tool was ended because more than 16 descriptors that it sent were not received/,
     })
   })
 

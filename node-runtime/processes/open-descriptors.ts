@@ -1,0 +1,34 @@
+import { readdir, readFile, readlink } from 'node:fs/promises'
+import { processFile } from '../../platform/processes/process-tree.ts'
+
+const EPOLL = 'anon_inode:[eventpoll]'
+const SOCKET = 'socket:'
+
+/** What the kernel holds for the open descriptors of processes beside the files themselves. */
+export interface DescriptorCounts {
+  /** Descriptors that are watched by epoll; counted until they exceed the limit. */
+  watches: number
+  /** Descriptors that were sent to a socket and that nobody has received yet. No process has them open. */
+  inFlight: number
+}
+
+/** Counts in the tables of these processes, which their threads share (call_filter.py). */
+export async function countDescriptors(
+  pids: readonly number[],
+  maxWatches: number,
+): Promise<DescriptorCounts> {
+  const counts = { watches: 0, inFlight: 0 }
+  for (const pid of pids) {
+    const folder = await processFile(pid, 'fd')
+    const fds = await readdir(folder).catch(() => [])
+    const targets = await Promise.all(fds.map((fd) => readlink(`${folder}/${fd}`).catch(() => '')))
+    for (const [at, target] of targets.entries()) {
+      if (target !== EPOLL && !target.startsWith(SOCKET)) continue
+      const info = await readFile(`${folder}info/${fds[at]}`, 'latin1').catch(() => '')
+      if (target === EPOLL) counts.watches += info.split('tfd:').length - 1
+      else counts.inFlight += Number(/^scm_fds:\s+(\d+)/m.exec(info)?.[1] ?? 0)
+      if (counts.watches > maxWatches) return counts
+    }
+  }
+  return counts
+}
