@@ -26,7 +26,7 @@ export async function invokeAction(services: Services, invoke: InvokeRequest): P
   if (idempotencyKey !== undefined) {
     const key = new InvocationKey(db, { accountId, slug, key: idempotencyKey, body, rawBody })
     const { id, isReplay } = await key.once(() => createOnce(services, invoke, key))
-    const options = { timeoutMs: windowMs(invoke), signal: request.signal }
+    const options = { timeoutMs: windowMs(invoke), reader: readerOf(invoke) }
     return { invocation: await awaitInvocation(services, { accountId, id }, options), isReplay }
   }
   await passKillSwitch(services.killSwitch)
@@ -35,7 +35,7 @@ export async function invokeAction(services: Services, invoke: InvokeRequest): P
     return { invocation: await invokeEndpoint(services, action, invoke), isReplay: false }
 
   const id = await invokeOperation(services, action.operation, invoke, undefined)
-  const options = { timeoutMs: windowMs(invoke), signal: request.signal }
+  const options = { timeoutMs: windowMs(invoke), reader: readerOf(invoke) }
   const invocation = await awaitInvocation(services, { accountId, id }, options)
   if (request.signal.aborted && body.sync === true && !isEnded(invocation)) {
     const params = { run_id: invocation.job_id }
@@ -52,6 +52,10 @@ async function createOnce(services: Services, invoke: InvokeRequest, key: Invoca
     ? invokeOperation(services, action.operation, invoke, key)
     : queueInvocation(services, action, invoke, key)
 }
+
+/** The response of a tool is shared by its calls. */
+const readerOf = ({ request: { signal, res }, surface }: InvokeRequest) =>
+  surface === 'mcp' ? { signal, res, surface } : { signal, res }
 
 /** The time for which a request waits for its result. A job takes minutes, so by default nobody waits for one. */
 function windowMs({ slug, body }: InvokeRequest): number {

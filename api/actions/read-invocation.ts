@@ -4,6 +4,8 @@ import { ApiError } from '../../domain/errors.ts'
 import { isUuid } from '../../domain/uuid.ts'
 import type { Invocation } from '../../schemas/action.ts'
 import type { AccountCaller } from '../http/caller.ts'
+import type { AnyRequest } from '../http/route.ts'
+import { inTurnOfResult } from '../inference/long-results.ts'
 import type { Services } from '../services.ts'
 import { maySeeInvocation } from './limits.ts'
 import { isEnded, presentInvocation } from './present.ts'
@@ -13,27 +15,38 @@ interface InvocationId {
   id: string
 }
 
+/** The request that an invocation is read for: its client gets long results one at a time. */
+type Reader = Pick<AnyRequest, 'signal' | 'res' | 'surface'>
+type Needs = Pick<Services, 'db' | 'objects' | 'longAnswers'>
+
 /** Reads an invocation of this account; throws a 404 when there is none. */
 export async function readInvocation(
-  services: Pick<Services, 'db' | 'objects'>,
+  services: Needs,
   { accountId, id }: InvocationId,
+  reader: Reader,
 ): Promise<Invocation> {
-  const row = await invocationRepository.findInvocation(services.db, { id, accountId })
+  const row = await findRow(services, { accountId, id }, reader)
   if (row) return presentInvocation(services, row)
   throw invocationNotFound()
 }
 
 /** Reads an invocation that the caller's key may see; throws a 404 when there is none. */
 export async function findVisibleInvocation(
-  services: Pick<Services, 'db' | 'objects'>,
+  services: Needs,
   caller: AccountCaller,
   id: string,
+  reader: Reader,
 ): Promise<Invocation> {
-  const row = isUuid(id)
-    ? await invocationRepository.findInvocation(services.db, { id, accountId: caller.accountId })
-    : undefined
+  const { accountId } = caller
+  const row = isUuid(id) ? await findRow(services, { accountId, id }, reader) : undefined
   if (row && (await maySeeInvocation(services.db, caller, row))) return presentInvocation(services, row)
   throw invocationNotFound()
+}
+
+async function findRow({ db, longAnswers }: Needs, of: InvocationId, { signal, res, surface }: Reader) {
+  const bytes = await invocationRepository.resultBytes(db, of)
+  const turn = { accountId: of.accountId, bytes, signal, res, surface }
+  return inTurnOfResult(longAnswers, turn, () => invocationRepository.findInvocation(db, of))
 }
 
 const invocationNotFound = (): ApiError => new ApiError('not_found', 'there is no invocation with this id')
@@ -42,13 +55,14 @@ const JOB_POLL_MS = 500
 
 /** Waits until an invocation has ended, the time is up or the signal aborts, and returns it as it is then. */
 export async function awaitInvocation(
-  services: Pick<Services, 'db' | 'objects' | 'taskWaiters'>,
+  services: Needs & Pick<Services, 'taskWaiters'>,
   id: InvocationId,
-  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+  { timeoutMs, reader }: { timeoutMs: number; reader: Reader },
 ): Promise<Invocation> {
+  const { signal } = reader
   const deadline = performance.now() + timeoutMs
   for (;;) {
-    const invocation = await readInvocation(services, id)
+    const invocation = await readInvocation(services, id, reader)
     const left = deadline - performance.now()
     if (isEnded(invocation) || left <= 0 || signal.aborted) return invocation
     if (invocation.task_id !== null) await services.taskWaiters.wait(invocation.task_id, left, signal)

@@ -1,23 +1,35 @@
 import type { CallToolResult } from '@modelcontextprotocol/server'
+import { ApiError } from '../../domain/errors.ts'
 import type { Invocation } from '../../schemas/action.ts'
 import { isEnded } from '../actions/present.ts'
+import { parsed } from '../http/json-text.ts'
 import { structured } from './results.ts'
 
 /** Returns an invocation as the result of its tool: the model's own result, or the job that an operation has started. */
 export function invocationResult(invocation: Invocation): CallToolResult {
-  const { invocation_id, slug, status, result, error, task_id, job_id } = invocation
+  const { invocation_id, slug, status, error, task_id, job_id } = invocation
   const _meta = {
     'hearth/invocation_id': invocation_id,
     ...(task_id !== null && { 'hearth/task_id': task_id }),
   }
   if (status === 'failed') return { ...said(`${slug} has failed: ${error ?? 'no reason is known'}`), _meta }
   if (job_id !== null) return { ...structured(started(invocation)), _meta }
-  if (isEnded(invocation)) return { ...structured(result ?? {}), _meta }
+  if (isEnded(invocation)) return { ...resultOf(invocation), _meta }
   return {
     ...said(
       `The result is not there yet (${status}), and the work goes on as invocation ${invocation_id}. To wait for it, call run_inference with endpoint_id "${slug}", the same input and task_id "${task_id}"; nothing is run again.`,
     ),
     _meta,
+  }
+}
+
+function resultOf(invocation: Invocation): CallToolResult {
+  try {
+    const { result } = parsed(invocation) as Invocation
+    return structured(result ?? {})
+  } catch (err) {
+    if (err instanceof ApiError) return said(err.message)
+    throw err
   }
 }
 

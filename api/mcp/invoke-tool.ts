@@ -37,5 +37,6 @@ async function invoke(slug: string, input: JsonObject, context: CallContext): Pr
 
 const readAgain = (
   { invocation_id: id }: Invocation,
-  { request: { caller }, services }: CallContext,
-): Promise<Invocation> => readInvocation(services, { accountId: caller.accountId, id })
+  { request: { caller, signal, res }, services }: CallContext,
+): Promise<Invocation> =>
+  readInvocation(services, { accountId: caller.accountId, id }, { signal, res, surface: 'mcp' })

@@ -21,8 +21,10 @@ export const invocationTasks: TaskKind = {
   },
 }
 
-const visibleInvocation = (id: string, { caller, services }: RequestOfAccount): Promise<Invocation> =>
-  findVisibleInvocation(services, caller, id)
+const visibleInvocation = (
+  id: string,
+  { caller, services, request: { signal, res } }: RequestOfAccount,
+): Promise<Invocation> => findVisibleInvocation(services, caller, id, { signal, res, surface: 'mcp' })
 
 export function stateOfInvocation(invocation: Invocation, { services }: RequestOfAccount): TaskState {
   const { invocation_id, status, error, created_at, completed_at } = invocation

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { request } from 'undici'
+import * as endpointChangeRepository from '../../../db/repositories/endpoints/changes.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { connectMcp, REVISIONS, withTasks } from '../../support/servers/mcp-client.ts'
@@ -50,6 +51,39 @@ describe('a call that takes longer than its client waits', () => {
       assert.deepEqual((result.structuredContent as { result: unknown }).result, { predictions: [7] })
     }).timeout(60_000)
   }
+
+  it('gives the long result of a tool to clients of every revision, and refuses one beyond 4 MB', async () => {
+    const name = 'long-words'
+    const { id } = await on.endpointOver(await addModel(on.api, { name }), { name })
+    const { db } = on.api.database
+    await db.transaction().execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [id]))
+    for (const revision of REVISIONS) {
+      await using mcp = await connectMcp(on.api, on.caller.key, { revision })
+      await until(async () => (await mcp.client.listTools()).tools.some((tool) => tool.name === name))
+      for (const bytes of [300_000, 5 << 20]) {
+        const predictions = ['x'.repeat(bytes)]
+        const ended = { status: 'succeeded', result: Buffer.from(JSON.stringify({ predictions })) } as const
+        const onprogress = () =>
+          void db
+            .updateTable('task')
+            .set({ ...ended, completed_at: new Date() })
+            .where('endpoint_id', '=', id)
+            .where('status', '=', 'queued')
+            .execute()
+
+        const { isError, structuredContent, content } = await mcp.client.callTool(
+          { name, arguments: { instances: [1] } },
+          { onprogress },
+        )
+
+        if (bytes < 1 << 20) assert.deepEqual(structuredContent, { predictions })
+        else {
+          assert.equal(isError, true)
+          assert.match(JSON.stringify(content), /result has 5\.0 MB.*\/api\/builder\/v1\/tasks\//)
+        }
+      }
+    }
+  }).timeout(120_000)
 
   it('is answered within 45 seconds with its task, and waits on with it: nothing runs twice', async () => {
     await using mcp = await connectMcp(on.api, on.caller.key)

@@ -1,8 +1,6 @@
-import * as invocationRepository from '../../../../db/repositories/actions/invocations.ts'
 import { Invocation, InvocationParams } from '../../../../schemas/action.ts'
 import { findVisibleInvocation } from '../../../actions/read-invocation.ts'
 import { route } from '../../../http/route.ts'
-import { inTurnOfResult } from '../../../inference/long-results.ts'
 
 export const getInvocation = route({
   operationId: 'getInvocation',
@@ -15,12 +13,6 @@ export const getInvocation = route({
   success: { status: 200, schema: Invocation },
   errors: ['not_found'],
 
-  async handler({ caller, params, signal, res, surface }, services) {
-    const { accountId } = caller
-    const id = params.invocation_id
-    const bytes = await invocationRepository.resultBytes(services.db, { id, accountId })
-    return inTurnOfResult(services.longAnswers, { accountId, bytes, signal, res, surface }, () =>
-      findVisibleInvocation(services, caller, id),
-    )
-  },
+  handler: ({ caller, params, signal, res, surface }, services) =>
+    findVisibleInvocation(services, caller, params.invocation_id, { signal, res, surface }),
 })
