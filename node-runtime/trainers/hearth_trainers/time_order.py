@@ -112,9 +112,40 @@ def _begin_with_years(numbers: np.ndarray) -> bool:
     )
 
 
+def _may_be_dates_with_points(numbers: np.ndarray) -> bool:
+    """Returns whether some number has a point that may be one of a date, such as 31.01, 2021.10, 52.2021 or 31122021.2359.
+    Seconds, Julian days and the like have other digits in some row."""
+    whole = np.floor(numbers)
+    if (numbers == whole).all():
+        return False
+    year = np.where(whole >= 1_000_000, 10_000, 100)
+    if whole.min() >= 10_100 and _are_days_and_months(whole // year) and ((year == 100) | _are_years(whole % year)).all():
+        return True
+    digits = np.round((numbers - whole) * 10_000)
+    if whole.min() < 0 or not np.allclose(whole + digits / 10_000, numbers, rtol=0, atol=1e-7):
+        return False
+    first, last = np.divmod(digits, 100)
+    if (last == 0).all() and (whole.max() <= 53 or (_are_years(whole) & ((first <= 53) | (first % 10 == 0))).all()):
+        return True
+    has_year = whole.max() <= 366 and bool(_are_years(digits).all())
+    return has_year or (_are_days_and_months(whole) and bool(((first <= 23) & (last <= 59)).all()))
+
+
+def _are_years(numbers: np.ndarray) -> np.ndarray:
+    return (numbers >= 1_500) & (numbers <= 2_199)
+
+
+def _are_days_and_months(numbers: np.ndarray) -> bool:
+    """Returns whether all are a day and a month in two digits each, or the reverse."""
+    first, last = np.divmod(numbers, 100)
+    return any(
+        bool(((day >= 1) & (day <= 31) & (month >= 1) & (month <= 12)).all()) for day, month in ((first, last), (last, first))
+    )
+
+
 def _report_doubtful_order(times: Times, column: str) -> None:
-    """Warns about whole numbers that change the order of the file, and about numbers with a unit. Refuses others: the point
-    of a date such as 31.01 or 2021.10 makes a wrong number of it, as do digits such as DDMMYYHHmm."""
+    """Warns about numbers that change the order of the file. Refuses those that may be dates: the point of 31.01 or 2021.10
+    makes a wrong number of a date, as do digits such as DDMMYYHHmm."""
     if not _has_doubtful_order(times):
         return
     rows = np.flatnonzero(~times.missing)
@@ -123,7 +154,7 @@ def _report_doubtful_order(times: Times, column: str) -> None:
     before, after = int(rows[at + 1]) + 1, int(rows[at]) + 1
     swapped = f"sorting by them puts row {before} ({known[at + 1]:.15g}) before row {after} ({known[at]:.15g})"
     unit = f"count as {times.how}" if times.how else "have no unit"
-    has_points = times.how is None and (known != np.floor(known)).any()
+    has_points = times.how is None and _may_be_dates_with_points(known)
     if times.notations or has_points:
         doubt = f"may be dates written as {' or '.join(times.notations)}" if times.notations else unit
         forms = "2023-12-31T23:59" if times.notations else "2023-12-31 or 2023-12"

@@ -43,3 +43,12 @@ export async function learned(files: TableRequest[]): Promise<Learned[]> {
   child.stdin.end(JSON.stringify(files))
   return JSON.parse(await text(child.stdout)) as Learned[]
 }
+
+/** Returns a CSV file of dates `d` and values `v`, the position of each date, in the order of some positions. */
+export const dated = (dates: string[], order = dates.map((_, i) => i)): { text: string; target: string } => ({
+  text: ['d,v', ...order.map((i) => `${dates[i]},${i}`)].join('\n'),
+  target: 'v',
+})
+
+/** Returns the positions of a file in no order; the count must not be a multiple of 37. */
+export const shuffled = (count: number): number[] => Array.from({ length: count }, (_, i) => (i * 37) % count)
