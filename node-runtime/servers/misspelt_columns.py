@@ -5,22 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
+from itertools import accumulate, chain
 from typing import Any
 
 MIN_PREFIX_CHARS = 3
 MIN_RATIO = 0.8
-# Bounds of the work for one request: later names, longer ones, and ratios in wider tables aren't looked at.
+# Bounds of the work for one request, which would hold up other callers: later names and longer ones aren't looked at.
 MAX_NAMES = 50
 MAX_NAME_CHARS = 200
-MAX_RATIO_COLUMNS = 500
+MAX_PAIRS = 50_000
+# Ratios take time by the product of both lengths. One million is about 0.1 s.
+MAX_RATIO_CHARS = 40
+MAX_RATIO_WORK = 1_000_000
 
 
 class MisspeltColumns:
-    """The optional columns of a model, and the other columns of its training table, which requests may hold too."""
+    """The optional columns of a model, and the other columns of its training table, which requests may hold too. Where not
+    all of those are known, a name must have the letters and digits of a column, because it may be one of them."""
 
-    def __init__(self, optional: Iterable[str], others: Iterable[str]) -> None:
+    def __init__(self, optional: Iterable[str], others: Iterable[str], are_all_known: bool = True) -> None:
         self._optional = frozenset(optional)
         self._known = self._optional.union(others)
+        self._are_all_known = are_all_known
+        self._max_names = min(MAX_NAMES, max(1, MAX_PAIRS // max(1, len(self._optional))))
         # Rows with the same surplus columns come again and again.
         self._columns_near = lru_cache(maxsize=1000)(self._find_near)
 
@@ -28,62 +35,84 @@ class MisspeltColumns:
         """Returns whether a row names every optional column, so that it needs no further check."""
         return row.keys() >= self._optional
 
-    def first_in(self, row: Mapping[str, Any], checked: set[str]) -> tuple[str, str] | None:
+    def first_in(self, row: Mapping[str, Any], checked: dict[str, bool]) -> tuple[str, str] | None:
         """Returns a name of the row that the model doesn't know and the column that it probably means, which the row lacks.
-        `checked` collects the unknown names of one request."""
+        `checked` collects the unknown names of one request, and whether they are compared by ratio."""
         for name in row:
             if name in self._known or len(name) > MAX_NAME_CHARS:
                 continue
             if name not in checked:
-                if len(checked) == MAX_NAMES:
+                if len(checked) == self._max_names:
                     continue
-                checked.add(name)
-            near = next((column for column in self._columns_near(name) if column not in row), None)
+                compared = sum(len(one) for one, by_ratio in checked.items() if by_ratio) + len(name)
+                checked[name] = len(name) <= MAX_RATIO_CHARS and compared * self._ratio_chars <= MAX_RATIO_WORK
+            near = next((column for column in self._columns_near(name, checked[name]) if column not in row), None)
             if near is not None:
                 return name, near
         return None
 
-    def _find_near(self, name: str) -> list[str]:
+    def _find_near(self, name: str, by_ratio: bool) -> list[str]:
         """Returns the optional columns with a similar name, the most similar first."""
         from difflib import SequenceMatcher
 
-        typed = _words(name)
-        text = "".join(typed)
-        if not text:
+        typed = _Name(name)
+        if not typed.text:
             return []
         matcher = SequenceMatcher(autojunk=False)
-        matcher.set_seq2(text)
+        matcher.set_seq2(typed.text)
         found: list[tuple[float, str]] = []
-        for column, words in self._words_of_columns:
-            folded = "".join(words)
-            if text == folded:
-                found.append((2.0, column))
+        for column in self._names:
+            if typed.text == column.text:
+                found.append((2.0, column.written))
+                continue
+            if not self._are_all_known:
                 continue
             ratio = 0.0
-            # `size_2` is another column than `size_1`.
-            if len(self._optional) <= MAX_RATIO_COLUMNS and _digits(text) == _digits(folded):
-                matcher.set_seq1(folded)
+            # `size_2` is another column than `size_1`, and `customer_id` another one than `customer`.
+            is_comparable = typed.digits == column.digits and not typed.has_more_or_fewer_parts(column)
+            if by_ratio and is_comparable and len(column.text) <= MAX_RATIO_CHARS:
+                matcher.set_seq1(column.text)
                 if matcher.real_quick_ratio() >= MIN_RATIO and matcher.quick_ratio() >= MIN_RATIO:
                     ratio = matcher.ratio()
-            shorter, longer = sorted((typed, words), key=len)
-            is_start = longer[: len(shorter)] == shorter and len("".join(shorter)) >= MIN_PREFIX_CHARS
-            if ratio >= MIN_RATIO or is_start:
-                found.append((ratio, column))
+            if ratio >= MIN_RATIO or typed.starts(column) or column.starts(typed):
+                found.append((ratio, column.written))
         return [column for _, column in sorted(found, key=lambda one: (-one[0], one[1]))]
 
     @cached_property
-    def _words_of_columns(self) -> list[tuple[str, list[str]]]:
-        return [(column, _words(column)) for column in sorted(self._optional) if len(column) <= MAX_NAME_CHARS]
+    def _names(self) -> list[_Name]:
+        return [_Name(column) for column in sorted(self._optional) if len(column) <= MAX_NAME_CHARS]
+
+    @cached_property
+    def _ratio_chars(self) -> int:
+        """The characters of all columns that are compared by ratio."""
+        return sum(len(column.text) for column in self._names if len(column.text) <= MAX_RATIO_CHARS)
 
 
-def _words(name: str) -> list[str]:
-    from unicodedata import combining, normalize
+class _Name:
+    """The name of a column, folded for comparisons."""
 
-    # Decomposed, m² is m2, and an accent is a mark of its own.
-    marked = normalize("NFKD", name).casefold()
-    plain = "".join(char for char in marked if not combining(char))
-    return "".join(char if char.isalnum() else " " for char in plain).split()
+    def __init__(self, written: str) -> None:
+        from unicodedata import combining, normalize
 
+        self.written = written
+        # Decomposed, m² is m2, and an accent is a mark of its own.
+        marked = normalize("NFKD", written).casefold()
+        plain = "".join(char for char in marked if not combining(char))
+        self.text = "".join(char for char in plain if char.isalnum())
+        self.digits = "".join(char for char in self.text if char.isdigit())
+        words = "".join(char if char.isalnum() or char == "_" else " " for char in plain).split()
+        parts = [word.replace("_", " ").split() for word in words]
+        self._parts = list(chain.from_iterable(parts))
+        # The numbers of parts after which a word ends.
+        self._word_ends = set(accumulate(len(one) for one in parts))
 
-def _digits(text: str) -> str:
-    return "".join(char for char in text if char.isdigit())
+    def starts(self, other: _Name) -> bool:
+        """Returns whether another name has these parts and further words: `size` is `Size m²` without its unit, while
+        `age_group` is another column than `age`."""
+        count = len(self._parts)
+        return len(self.text) >= MIN_PREFIX_CHARS and count in other._word_ends and other._parts[:count] == self._parts
+
+    def has_more_or_fewer_parts(self, other: _Name) -> bool:
+        """Returns whether one of the names is the other one with further parts."""
+        shorter, longer = sorted((self._parts, other._parts), key=len)
+        return len(shorter) < len(longer) and longer[: len(shorter)] == shorter

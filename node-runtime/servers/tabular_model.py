@@ -86,11 +86,11 @@ class _Columns:
         optional = [one.name for one in features if not one.required]
         # Models of earlier versions don't name the columns that they left out.
         others = [*required, manifest["target"], *manifest.get("other_columns", ())]
-        self._misspelt = MisspeltColumns(optional, others)
+        self._misspelt = MisspeltColumns(optional, others, are_all_known="other_columns" in manifest)
 
     def encode(self, instances: Sequence[Mapping[str, Any]]) -> np.ndarray:
         rows = np.empty((len(instances), self._encoder.width), dtype=np.float64)
-        checked: set[str] = set()
+        checked: dict[str, bool] = {}
         for index, instance in enumerate(instances):
             if not self._misspelt.are_named_in(instance) and (found := self._misspelt.first_in(instance, checked)):
                 name, column = found

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { houses, reviews, sales, writeCsv } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { runTrainer, startModelServer, type ModelServer } from '../../support/servers/trainer.ts'
+import { pythonOf, runTrainer, startModelServer, type ModelServer } from '../../support/servers/trainer.ts'
 
 const HOUSE = { size: 80, age: 10, town: 'Oslo', garden: false }
 
@@ -94,6 +96,7 @@ describe('the model server', () => {
         ['Size/m²', 'Size m²'],
         ['BuildingYear', 'building_year'],
         ['buildnig_year', 'building_year'],
+        ['Building year (of the house)', 'building_year'],
       ] as const) {
         const rest = column === 'Size m²' ? sizeless : yearless
         const { status, body } = await server.post({ instances: [whole, { ...rest, [sent]: 80 }] })
@@ -109,7 +112,17 @@ describe('the model server', () => {
           { ...sizeless, 'Size m²': null },
           { ...sizeless, 'Size m²': null, size: 80 },
           sizeless,
-          { ...sizeless, size_note: 'x', price: 1, colour: 'red', si: 1, '²': 2, sizes: 3, 'Size m³': 4 },
+          {
+            ...sizeless,
+            size_note: 'x',
+            price: 1,
+            colour: 'red',
+            size_group: 'big',
+            si: 1,
+            '²': 2,
+            sizes: 3,
+            'Size m³': 4,
+          },
         ],
       })
       assert.equal(answers.status, 200, answers.body.error?.message)
@@ -119,12 +132,31 @@ describe('the model server', () => {
     delete manifest['other_columns']
     await writeFile(manifestFile, JSON.stringify(manifest))
     await using earlier = await startModelServer(run.outputDir)
-    const [plain, misspelt, unlike] = [
+    const [plain, misspelt, ignored] = [
       await earlier.post({ instances: [sizeless] }),
-      await earlier.post({ instances: [{ ...sizeless, size: 80 }] }),
-      await earlier.post({ instances: [{ ...sizeless, price: 1, colour: 'red' }] }),
+      await earlier.post({ instances: [{ ...sizeless, SIZE_M2: 80 }] }),
+      await earlier.post({ instances: [{ ...sizeless, size: 80, price: 1, size_note: 'x', colour: 'red' }] }),
     ]
-    assert.deepEqual([plain.status, misspelt.status, unlike.status], [200, 422, 200])
+    assert.deepEqual([plain.status, misspelt.status, ignored.status], [200, 422, 200])
+  })
+
+  it('spends little time on requests with many unknown long names', async () => {
+    const script = `
+import random, sys, time
+random.seed(1)
+sys.path[:0] = [sys.argv[1]]
+from misspelt_columns import MisspeltColumns
+words = "how satisfied are you with the quality of service that our staff in your branch gives to customers".split()
+name = lambda chars: " ".join(random.choice(words) for _ in range(60))[:chars]
+for columns, chars in ((500, 170), (500, 30), (10_000, 30)):
+    columns = MisspeltColumns([name(chars) for _ in range(columns)], [])
+    columns.first_in({name(chars): 1 for _ in range(50)}, {})
+print(time.process_time())
+`
+    const servers = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'servers')
+    const { stdout } = await promisify(execFile)(await pythonOf('tabular'), ['-c', script, servers])
+
+    assert.ok(Number(stdout) < 4, `${stdout.trim()} s of CPU`)
   })
 
   it('needs enough past values for a forecast, and uses the newest', async () => {
