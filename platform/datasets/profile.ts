@@ -40,6 +40,8 @@ export const MAX_ROW_BYTES = 8 * 1024 * 1024
 
 /** With more names than this a file is not a table; the names are data themselves. */
 export const MAX_COLUMNS = 10_000
+/** The most bytes of all column names. Every request that uses a dataset reads them. */
+export const MAX_NAMES_BYTES = 1024 * 1024
 
 /** The file is not of its declared format; the message for its owner names the first faulty location. */
 export class DatasetRefused extends Error {

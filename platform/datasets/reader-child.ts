@@ -2,7 +2,13 @@ import { misnamedReason } from '../../domain/dataset-kind.ts'
 import { isStorable } from '../../domain/storable-text.ts'
 import { readStart } from './lines.ts'
 import { previewOf, type SampledRow } from './preview.ts'
-import { DatasetRefused, MAX_COLUMNS, type DatasetColumn, type DatasetProfile } from './profile.ts'
+import {
+  DatasetRefused,
+  MAX_COLUMNS,
+  MAX_NAMES_BYTES,
+  type DatasetColumn,
+  type DatasetProfile,
+} from './profile.ts'
 import type { PreviewAnswer, ReadAnswer, ReadOrder } from './reader.ts'
 
 // Reads one dataset in a process of its own, so that the memory and the crashes of native readers end with it. Each
@@ -43,6 +49,8 @@ async function answer(order: ReadOrder): Promise<ReadAnswer> {
 
 function checkColumns({ columns }: DatasetProfile): void {
   if (columns.length > MAX_COLUMNS) throw new DatasetRefused(`more than ${MAX_COLUMNS} columns`)
+  if (columns.reduce((sum, { name }) => sum + Buffer.byteLength(name), 0) > MAX_NAMES_BYTES)
+    throw new DatasetRefused('the names of the columns take more than 1 MB')
   const at = columns.findIndex(({ name }) => !isStorable(name))
   if (at === -1) return
   throw new DatasetRefused(`the name of column ${at + 1} holds the character NUL, or half a surrogate pair`)

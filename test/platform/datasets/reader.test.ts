@@ -368,6 +368,12 @@ describe('reading wide files', () => {
 
     assert.match(String(await read('csv', csv)), /^line 1: more than 10000 columns/)
     assert.match(String(await read('jsonl', jsonRow(10_001))), /^more than 10000 columns/)
+    const longNames = (count: number) =>
+      JSON.stringify(Object.fromEntries(names(count).map((name) => [name.padEnd(6_000, '°'), 1])))
+    assert.match(
+      String(await read('jsonl', longNames(100))),
+      /^the names of the columns take more than 1 MB$/,
+    )
     assert.match(String(await read('csv', `${'x'.repeat(2 << 20)}\n1\n`)), /^line 1: .* more than 1 MB/)
   })
 })

@@ -124,10 +124,13 @@ function missingByRule(
 }
 
 const SHOWN = 50
-const listed = (names: readonly string[]): string =>
-  names.length <= SHOWN
-    ? names.join(', ')
-    : `${names.slice(0, SHOWN).join(', ')} and ${names.length - SHOWN} more`
+const listed = (names: readonly string[]): string => {
+  const shown = names
+    .slice(0, SHOWN)
+    .map((name) => name.slice(0, LONGEST_NAME))
+    .join(', ')
+  return names.length <= SHOWN ? shown : `${shown} and ${names.length - SHOWN} more`
+}
 
 /**
  * Returns whether a GPU node is preferred, without waiting for one. Language models train on any
