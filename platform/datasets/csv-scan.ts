@@ -18,7 +18,7 @@ const NEWLINE = 0x0a
 const RETURN = 0x0d
 const DELIMITERS = [',', ';', '\t', '|']
 
-/** The names of all columns must fit into this many bytes at the start of the file. */
+/** The header must fit into this many bytes at the start of the file; `MAX_NAMES_BYTES` bounds the names themselves. */
 export const HEADER_BYTES = 1024 * 1024
 
 /** Parses the header at the start of a file: a unique name for every column. */
@@ -31,7 +31,8 @@ export function parseHeader(start: Buffer): CsvDialect {
   const given = SEPARATOR_LINE.exec(start.subarray(bom, bom + 16).toString('latin1'))
   const from = bom + (given?.[0].length ?? 0)
   const end = endOfRecord(start, from)
-  if (end >= HEADER_BYTES) throw refusedLine(1, 'the names of the columns take more than 1 MB')
+  if (end >= HEADER_BYTES)
+    throw refusedLine(1, 'the names of the columns take more than 1 MB together, the limit')
   const bytes = start.subarray(from, end)
   const text = decodeLine(bytes)
   if (text === undefined) throw refusedLine(1, 'not valid UTF-8')

@@ -1,4 +1,4 @@
-import { MAX_COLUMNS, type ColumnType, type DatasetColumn } from './profile.ts'
+import { bytesOfName, MAX_COLUMNS, MAX_NAMES_BYTES, type ColumnType, type DatasetColumn } from './profile.ts'
 
 const DATE = /^\d{4}-\d{2}-\d{2}$/
 const TIMESTAMP = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?$/
@@ -8,11 +8,15 @@ const NUMBERS: readonly ColumnType[] = ['integer', 'number']
 /** The keys of JSON objects, with the common type of each key's values. */
 export class JsonColumns {
   readonly #types = new Map<string, ColumnType | undefined>()
+  #nameBytes = 0
 
   add(row: object): void {
     for (const [name, value] of Object.entries(row)) {
-      // One more than the limit suffices to detect the excess.
-      if (!this.#types.has(name) && this.#types.size > MAX_COLUMNS) continue
+      if (!this.#types.has(name)) {
+        // One more than a limit suffices to detect the excess.
+        if (this.#types.size > MAX_COLUMNS || this.#nameBytes > MAX_NAMES_BYTES) continue
+        this.#nameBytes += bytesOfName(name)
+      }
       this.#types.set(name, common(this.#types.get(name), typeOf(value)))
     }
   }

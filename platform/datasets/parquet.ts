@@ -12,7 +12,7 @@ import {
   texts,
 } from './duckdb.ts'
 import { SAMPLED, type SampledRow } from './preview.ts'
-import { decodedBytes, DatasetRefused, type DatasetColumn, type DatasetProfile } from './profile.ts'
+import { decodedBytes, DatasetRefused, quoted, type DatasetColumn, type DatasetProfile } from './profile.ts'
 
 /** A column chunk is decoded as a whole, and its size depends on the writer. */
 const ATTEMPTS = [
@@ -103,5 +103,5 @@ function sizeOf(column: string, type: string): string[] {
 
 function refuseColumn(name: string, cause: unknown): never {
   if (isOutOfMemory(cause)) throw cause
-  throw new DatasetRefused(`column ${JSON.stringify(name)}: ${faultOfFile(cause)}`, { cause })
+  throw new DatasetRefused(`column ${quoted(name)}: ${faultOfFile(cause)}`, { cause })
 }

@@ -40,8 +40,15 @@ export const MAX_ROW_BYTES = 8 * 1024 * 1024
 
 /** With more names than this a file is not a table; the names are data themselves. */
 export const MAX_COLUMNS = 10_000
-/** The most bytes of all column names. Every request that uses a dataset reads them. */
+
+/**
+ * The largest size of all column names together, written as JSON. Routes that read a dataset parse
+ * its names, so their number alone does not bound the work.
+ */
 export const MAX_NAMES_BYTES = 1024 * 1024
+
+/** Returns the bytes that a column name takes as JSON, which escapes control characters and quotes. */
+export const bytesOfName = (name: string): number => Buffer.byteLength(JSON.stringify(name)) - 2
 
 /** The file is not of its declared format; the message for its owner names the first faulty location. */
 export class DatasetRefused extends Error {

@@ -3,9 +3,11 @@ import { isStorable } from '../../domain/storable-text.ts'
 import { readStart } from './lines.ts'
 import { previewOf, type SampledRow } from './preview.ts'
 import {
+  bytesOfName,
   DatasetRefused,
   MAX_COLUMNS,
   MAX_NAMES_BYTES,
+  quoted,
   type DatasetColumn,
   type DatasetProfile,
 } from './profile.ts'
@@ -49,8 +51,14 @@ async function answer(order: ReadOrder): Promise<ReadAnswer> {
 
 function checkColumns({ columns }: DatasetProfile): void {
   if (columns.length > MAX_COLUMNS) throw new DatasetRefused(`more than ${MAX_COLUMNS} columns`)
-  if (columns.reduce((sum, { name }) => sum + Buffer.byteLength(name), 0) > MAX_NAMES_BYTES)
-    throw new DatasetRefused('the names of the columns take more than 1 MB')
+  let bytes = 0
+  for (const { name } of columns) {
+    bytes += bytesOfName(name)
+    if (bytes <= MAX_NAMES_BYTES) continue
+    throw new DatasetRefused(
+      `the names of the columns take more than 1 MB together, the limit; shorten names such as ${quoted(name, 40)}, or store such texts as values`,
+    )
+  }
   const at = columns.findIndex(({ name }) => !isStorable(name))
   if (at === -1) return
   throw new DatasetRefused(`the name of column ${at + 1} holds the character NUL, or half a surrogate pair`)

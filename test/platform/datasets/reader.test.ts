@@ -347,33 +347,3 @@ async function readerOfThis(): Promise<{ pid: number; environment: string } | un
   }
   return undefined
 }
-
-describe('reading wide files', () => {
-  const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
-  const jsonRow = (count: number) => JSON.stringify(Object.fromEntries(names(count).map((name) => [name, 1])))
-
-  it('takes a thousand columns', async () => {
-    const row = names(1000).map((_, i) => (i % 2 ? 'x' : '1'))
-    const wide = [names(1000), row, row].map((fields) => fields.join(',')).join('\n')
-
-    const inCsv = (await read('csv', wide)) as Record<string, unknown>
-    const inJson = (await read('jsonl', jsonRow(1000))) as Record<string, unknown>
-
-    assert.deepEqual([inCsv.rows, inCsv.c998, inCsv.c999], [2, 'integer', 'string'])
-    assert.equal(Object.keys(inJson).length, 1001)
-  })
-
-  it('refuses more than ten thousand', async () => {
-    const csv = `${names(10_001).join(',')}\n`
-
-    assert.match(String(await read('csv', csv)), /^line 1: more than 10000 columns/)
-    assert.match(String(await read('jsonl', jsonRow(10_001))), /^more than 10000 columns/)
-    const longNames = (count: number) =>
-      JSON.stringify(Object.fromEntries(names(count).map((name) => [name.padEnd(6_000, '°'), 1])))
-    assert.match(
-      String(await read('jsonl', longNames(100))),
-      /^the names of the columns take more than 1 MB$/,
-    )
-    assert.match(String(await read('csv', `${'x'.repeat(2 << 20)}\n1\n`)), /^line 1: .* more than 1 MB/)
-  })
-})
