@@ -10,3 +10,18 @@ interface Dataset<C> {
 /** Returns the columns when they are known to be complete; null when a later row of a jsonl file may have more. */
 export const completeColumns = <C>({ storage_format, num_samples, columns }: Dataset<C>): C | null =>
   storage_format === 'jsonl' && (num_samples ?? 0) > SNIFFED_ROWS ? null : columns
+
+/** The most names that a message lists, and the longest part of each. */
+const MAX_LISTED = 20
+const MAX_LISTED_CHARS = 60
+
+/** Lists the first column names for a message, each truncated, and the number of the others; `none` without names. */
+export function listedNames(names: readonly string[]): string {
+  if (names.length === 0) return 'none'
+  const first = names.slice(0, MAX_LISTED).map(shortName).join(', ')
+  return names.length > MAX_LISTED ? `${first}, and ${names.length - MAX_LISTED} more` : first
+}
+
+/** Truncates a column name for a message. */
+export const shortName = (name: string): string =>
+  name.length > MAX_LISTED_CHARS ? `${name.slice(0, MAX_LISTED_CHARS)}…` : name

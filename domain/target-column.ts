@@ -1,4 +1,5 @@
 import type { TargetRule } from '../schemas/model-config.ts'
+import { listedNames, shortName } from './dataset-columns.ts'
 
 interface Column {
   name: string
@@ -12,7 +13,6 @@ const NEVER = {
   class: new Set(['binary', 'list', 'object']),
 } as const
 const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, booleans or dates' } as const
-const SHOWN = 20
 
 /**
  * Returns the column that a run predicts, chosen as its trainer would when none is named. Undefined when the choice
@@ -39,7 +39,5 @@ export function missingTargetReason(
   const column = columns.find(({ name }) => name === target)
   if (!column || !NEVER[holds].has(column.type)) return undefined
   const fitting = columns.filter(({ type }) => !NEVER[holds].has(type)).map(({ name }) => name)
-  const more = fitting.length > SHOWN ? `, and ${fitting.length - SHOWN} more` : ''
-  const choice = fitting.length > 0 ? fitting.slice(0, SHOWN).join(', ') + more : 'none'
-  return `the column ${target.slice(0, 200)} is of type ${column.type}, and ${model} predicts ${IN_WORDS[holds]}; columns that it can predict: ${choice}`
+  return `the column ${shortName(target)} is of type ${column.type}, and ${model} predicts ${IN_WORDS[holds]}; columns that it can predict: ${listedNames(fitting)}`
 }

@@ -44,7 +44,8 @@ export const Dataset = Type.Object(
     message: Type.Optional(
       Nullable(
         Type.String({
-          description: 'What the reading of its file waits for, for example room on a full disk',
+          description:
+            'What the reading of its file waits for, for example room on a full disk; or why `columns` is null although the file has been read',
         }),
       ),
     ),

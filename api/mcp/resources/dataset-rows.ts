@@ -1,6 +1,6 @@
 import type { Static } from 'typebox'
 import * as datasetRepository from '../../../db/repositories/datasets/datasets.ts'
-import type { DatasetRow } from '../../../db/tables/datasets.ts'
+import type { FullDataset, ListedDataset } from '../../../db/repositories/datasets/datasets.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import type { Dataset, DatasetList } from '../../../schemas/dataset.ts'
 import { listDatasets } from '../../routes/builder/datasets/list-datasets.ts'
@@ -41,7 +41,9 @@ export const datasetRows: ResourceKind = {
     const row = await usableDataset(on, id)
     const mimeType = TEXT_TYPES[row.storage_format]
     if (mimeType === undefined || row.object_key === null) {
-      return [{ uri, mimeType: 'application/json', text: JSON.stringify({ columns: row.columns }) }]
+      return [
+        { uri, mimeType: 'application/json', text: JSON.stringify({ columns: await columnsOf(on, id) }) },
+      ]
     }
     const file = { key: row.object_key, size: row.total_size_bytes ?? 0, format: row.storage_format }
     return [{ uri, mimeType, text: await startOf(file, on) }]
@@ -57,11 +59,18 @@ export async function recentDatasets(on: RequestOfAccount): Promise<Dataset[]> {
 async function usableDataset(
   { request: { caller }, services: { db } }: RequestOfAccount,
   id: string,
-): Promise<DatasetRow> {
+): Promise<ListedDataset> {
   const row = await datasetRepository.findUsableDataset(db, caller.accountId, id)
   if (!row) throw new ApiError('not_found', 'there is no dataset with this id')
   if (row.status === 'ready') return row
   throw new ApiError('conflict', `this dataset has no rows to show: it is ${row.status}`)
+}
+
+async function columnsOf(
+  { request: { caller }, services: { db } }: RequestOfAccount,
+  id: string,
+): Promise<FullDataset['columns']> {
+  return (await datasetRepository.findUsableDatasetInFull(db, caller.accountId, id))?.columns ?? null
 }
 
 async function startOf(

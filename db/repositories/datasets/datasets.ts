@@ -4,12 +4,24 @@ import type { Database } from '../../tables.ts'
 import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
 
 /** Inserts a dataset; throws when its id exists. */
-export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promise<DatasetRow> {
+export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promise<FullDataset> {
   return db.insertInto('dataset').values(dataset).returningAll().executeTakeFirstOrThrow()
 }
 
-/** A dataset without its columns, of which there may be thousands. */
+/**
+ * A dataset without its columns, of which there may be thousands. Only the dataset's own page and a run's creation parse
+ * them.
+ */
 export type ListedDataset = Omit<DatasetRow, 'columns' | 'decoded_bytes' | 'decoded_object_key'>
+
+/** A dataset with its columns; they are null until its file has been read, and where they exceed `MAX_COLUMNS_BYTES`. */
+export type FullDataset = ListedDataset & Pick<DatasetRow, 'columns'>
+
+/**
+ * The largest columns, in bytes of JSON, that are read. Those of a file that is read today are smaller: 1 MB of names and
+ * 10,000 types. Earlier versions stored longer names, which would hold the thread that parses them.
+ */
+export const MAX_COLUMNS_BYTES = 2 * 1024 * 1024
 
 const LISTED = [
   'id',
@@ -64,18 +76,29 @@ export function findOwnDataset(
   db: Kysely<Database>,
   accountId: string,
   id: string,
-): Promise<DatasetRow | undefined> {
+): Promise<ListedDataset | undefined> {
   return owned(db, accountId).where('id', '=', id).executeTakeFirst()
 }
 
 /** Finds the dataset of any account, for operators and their runs. */
-export function findDataset(db: Kysely<Database>, id: string): Promise<DatasetRow | undefined> {
+export function findDataset(db: Kysely<Database>, id: string): Promise<ListedDataset | undefined> {
   return db
     .selectFrom('dataset')
-    .selectAll()
+    .select(LISTED)
     .where('id', '=', id)
     .where('deleted_at', 'is', null)
     .executeTakeFirst()
+}
+
+/** Returns whether a dataset has a column of this name, without reading its columns here. */
+export async function hasColumn(db: Kysely<Database>, id: string, name: string): Promise<boolean> {
+  const found = await db
+    .selectFrom('dataset')
+    .select('id')
+    .where('id', '=', id)
+    .where(sql<boolean>`columns @> ${JSON.stringify([{ name }])}::jsonb`)
+    .executeTakeFirst()
+  return found !== undefined
 }
 
 /** Finds a dataset that this account may read and train on: its own, or a public one that is ready. */
@@ -83,20 +106,29 @@ export function findUsableDataset(
   db: Kysely<Database>,
   accountId: string,
   id: string,
-): Promise<DatasetRow | undefined> {
+): Promise<ListedDataset | undefined> {
   return usable(db, accountId, id).executeTakeFirst()
 }
 
+/** Finds the same with its columns. */
+export function findUsableDatasetInFull(
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<FullDataset | undefined> {
+  return usable(db, accountId, id).select(boundedColumns).executeTakeFirst()
+}
+
 /**
- * Does the same and locks the row against deletion until the transaction ends. Every user of a dataset takes this lock,
+ * Finds it in full and locks the row against deletion until the transaction ends. Every user of a dataset takes this lock,
  * so that the dataset cannot be deleted between the read and the insert.
  */
 export function shareLockUsableDataset(
   trx: Transaction<Database>,
   accountId: string,
   id: string,
-): Promise<DatasetRow | undefined> {
-  return usable(trx, accountId, id).forKeyShare().executeTakeFirst()
+): Promise<FullDataset | undefined> {
+  return usable(trx, accountId, id).select(boundedColumns).forKeyShare().executeTakeFirst()
 }
 
 /** Locks the dataset exclusively, after every transaction that holds it has ended. */
@@ -104,7 +136,7 @@ export function lockOwnDataset(
   trx: Transaction<Database>,
   accountId: string,
   id: string,
-): Promise<DatasetRow | undefined> {
+): Promise<ListedDataset | undefined> {
   return owned(trx, accountId).where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
@@ -199,12 +231,18 @@ export function findUpload(
 }
 
 const owned = (db: Kysely<Database>, accountId: string) =>
-  db.selectFrom('dataset').selectAll().where('account_id', '=', accountId).where('deleted_at', 'is', null)
+  db.selectFrom('dataset').select(LISTED).where('account_id', '=', accountId).where('deleted_at', 'is', null)
+
+/** The stored size is known without reading the value, but long names compress well, so the text counts too. */
+const boundedColumns = sql<DatasetRow['columns']>`case
+  when pg_column_size(columns) > ${MAX_COLUMNS_BYTES} then null
+  when octet_length(columns::text) > ${MAX_COLUMNS_BYTES} then null
+  else columns end`.as('columns')
 
 const usable = (db: Kysely<Database>, accountId: string, id: string) =>
   db
     .selectFrom('dataset')
-    .selectAll()
+    .select(LISTED)
     .where('id', '=', id)
     .where('deleted_at', 'is', null)
     .where((eb) =>
@@ -227,10 +265,10 @@ export function findDatasetFile(
 }
 
 /** Reads a dataset of this account that is known to exist, even if it has been deleted meanwhile. */
-export function readOwnDataset(db: Kysely<Database>, accountId: string, id: string): Promise<DatasetRow> {
+export function readOwnDataset(db: Kysely<Database>, accountId: string, id: string): Promise<ListedDataset> {
   return db
     .selectFrom('dataset')
-    .selectAll()
+    .select(LISTED)
     .where('id', '=', id)
     .where('account_id', '=', accountId)
     .executeTakeFirstOrThrow()

@@ -130,7 +130,7 @@ async function closeUpload(
   uploadId: string,
   status: 'ready' | 'failed',
   reason: string | null,
-): Promise<DatasetRow | undefined> {
+): Promise<Pick<DatasetRow, 'id' | 'object_key' | 'deleted_at'> | undefined> {
   const upload = await trx
     .updateTable('dataset_upload')
     .set({ status, error_message: reason })
@@ -141,7 +141,7 @@ async function closeUpload(
   if (!upload) return undefined
   return trx
     .selectFrom('dataset')
-    .selectAll()
+    .select(['id', 'object_key', 'deleted_at'])
     .where('id', '=', upload.dataset_id)
     .forUpdate()
     .executeTakeFirstOrThrow()

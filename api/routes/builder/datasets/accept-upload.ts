@@ -40,7 +40,7 @@ const RETRY_AFTER_S = 30
  */
 export async function acceptUpload(
   trx: Transaction<Database>,
-  dataset: DatasetRow,
+  dataset: Pick<DatasetRow, 'id' | 'status'>,
   place: UploadPlace,
 ): Promise<void> {
   if (!(await ingestRepository.beginIngest(trx, dataset, place.uploadId))) return

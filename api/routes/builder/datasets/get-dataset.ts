@@ -15,7 +15,7 @@ export const getDataset = route({
   errors: ['not_found'],
 
   async handler({ caller, params }, { db }) {
-    const row = await datasetRepository.findUsableDataset(db, caller.accountId, params.dataset_id)
+    const row = await datasetRepository.findUsableDatasetInFull(db, caller.accountId, params.dataset_id)
     if (!row) throw noDataset()
     return presentDataset(row, await datasetRepository.findReading(db, [row]))
   },

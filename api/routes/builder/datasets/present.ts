@@ -1,16 +1,24 @@
-import type { ListedDataset } from '../../../../db/repositories/datasets/datasets.ts'
-import type { DatasetRow } from '../../../../db/tables/datasets.ts'
+import type { FullDataset, ListedDataset } from '../../../../db/repositories/datasets/datasets.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Dataset } from '../../../../schemas/dataset.ts'
 
 /** Datasets whose file is being read, by id, with what the reading waits for, if anything. */
 type Reading = ReadonlyMap<string, string | null>
 
+/** The message of a dataset whose columns an earlier version stored and this one does not read. */
+const LARGE_COLUMNS =
+  'The names of its columns take more than 1 MB together, the limit, so they are not shown or checked; it can still be trained on. To see them, upload its file again with shorter names.'
+
 /** Returns a dataset in full. */
-export const presentDataset = (row: DatasetRow, reading: Reading = new Map()): Dataset => ({
-  ...presentListed(row, reading),
-  columns: row.columns,
-})
+export function presentDataset(row: FullDataset, reading: Reading = new Map()): Dataset {
+  const listed = presentListed(row, reading)
+  const hasLargeColumns = row.status === 'ready' && row.columns === null
+  return {
+    ...listed,
+    columns: row.columns,
+    message: listed.message ?? (hasLargeColumns ? LARGE_COLUMNS : null),
+  }
+}
 
 /** Returns a dataset as a list shows it; counts are numbers from the start. */
 export const presentListed = (row: ListedDataset, reading: Reading): Dataset => ({

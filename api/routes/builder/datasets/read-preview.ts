@@ -1,16 +1,22 @@
 import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
-import type { DatasetRow } from '../../../../db/tables/datasets.ts'
+import type { ListedDataset } from '../../../../db/repositories/datasets/datasets.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { previewKey } from '../../../../domain/object-keys.ts'
 import type { DatasetPreview } from '../../../../schemas/dataset.ts'
 import type { Services } from '../../../services.ts'
 import { noDataset } from './present.ts'
 
+/**
+ * Twice what a preview may take today: 512 KB of rows, 1 MB of names, and five texts of 500 characters in each of 200
+ * columns. Earlier versions did not limit names, and parsing them would hold this thread.
+ */
+const MAX_PREVIEW_BYTES = 8 * 1024 * 1024
+
 /** Returns a dataset that the account may use, with what is kept of its first rows; throws a 409 when nothing is. */
 export async function readPreview(
   { db, objects }: Pick<Services, 'db' | 'objects'>,
   { accountId, datasetId, signal }: { accountId: string; datasetId: string; signal: AbortSignal },
-): Promise<{ dataset: DatasetRow; preview: DatasetPreview }> {
+): Promise<{ dataset: ListedDataset; preview: DatasetPreview }> {
   const dataset = await datasetRepository.findUsableDataset(db, accountId, datasetId)
   if (!dataset) throw noDataset()
   if (dataset.status !== 'ready' || dataset.object_key === null)
@@ -26,10 +32,17 @@ export async function readPreview(
         ? 'the rows of archives are not shown'
         : 'this dataset was read before its first rows were kept; upload its file again to see them',
     )
+  if (found.info.sizeBytes > MAX_PREVIEW_BYTES) {
+    found.body.destroy()
+    throw nothingKept(
+      dataset,
+      'the names of the columns of this dataset are too long to show its rows; upload its file again with shorter ones',
+    )
+  }
   const chunks: Buffer[] = []
   for await (const chunk of found.body as AsyncIterable<Buffer>) chunks.push(chunk)
   return { dataset, preview: JSON.parse(Buffer.concat(chunks).toString()) as DatasetPreview }
 }
 
-const nothingKept = ({ status }: DatasetRow, message: string): ApiError =>
+const nothingKept = ({ status }: ListedDataset, message: string): ApiError =>
   new ApiError('conflict', message, { details: { status } })

@@ -1,15 +1,19 @@
 import type { DatasetRow } from '../../../../db/tables/datasets.ts'
+import { listedNames, shortName } from '../../../../domain/dataset-columns.ts'
 import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
 import { targetColumn, missingTargetReason } from '../../../../domain/target-column.ts'
 import { hardwareFor } from '../../../../domain/training-run.ts'
 import type { CatalogModel } from '../../../../platform/catalog.ts'
 import type { HardwarePreference } from '../../../../schemas/training-run.ts'
 
-/** The longest part of a caller's text that a response quotes. */
-const LONGEST_NAME = 200
+/** The most missing columns of one hyperparameter that a response names, because each message lists the existing ones. */
+const MAX_MISSING = 20
 
 /** Refuses a dataset that this config cannot be trained on now. */
-export function assertTrainable({ config }: CatalogModel, dataset: DatasetRow): void {
+export function assertTrainable(
+  { config }: CatalogModel,
+  dataset: Pick<DatasetRow, 'status' | 'storage_format'>,
+): void {
   if (dataset.status !== 'ready') {
     throw new ApiError('conflict', `the dataset is ${dataset.status}; training needs one that is ready`, {
       details: { dataset_status: dataset.status },
@@ -84,14 +88,16 @@ const spellingOf = (
 /** Returns faults for missing columns: those that hyperparameters name, and those that the type of rows requires. */
 function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
   const names = run.columns.map(({ name }) => name)
+  const present = new Set(names)
   const { dataset_rules: rules } = config
   if (rules) return missingByRule(config, rules, run)
   return Object.entries(run.values).flatMap(([key, value]) => {
     const spelling = spellingOf(config, run.given, key)
     return columnsNamed(key, value)
-      .filter(({ name }) => !names.includes(name))
+      .filter(({ name }) => !present.has(name))
+      .slice(0, MAX_MISSING)
       .map(({ name, at }) => {
-        const msg = `the dataset has no column ${name.slice(0, LONGEST_NAME)}; it has ${listed(names)}`
+        const msg = `the dataset has no column ${shortName(name)}; it has ${listedNames(names)}`
         return { loc: ['body', 'hyperparameters', spelling, ...at], msg, type: 'column' }
       })
   })
@@ -118,18 +124,9 @@ function missingByRule(
     .filter((group) => !group.some((name) => names.includes(name)))
     .map((group) => {
       const wanted = group.join(' or ')
-      const msg = `${model_id} with ${parameter} ${kind} needs the column ${wanted}; the dataset has ${listed(names)}`
+      const msg = `${model_id} with ${parameter} ${kind} needs the column ${wanted}; the dataset has ${listedNames(names)}`
       return { loc: ['body', 'dataset_id'], msg, type: 'column' }
     })
-}
-
-const SHOWN = 50
-const listed = (names: readonly string[]): string => {
-  const shown = names
-    .slice(0, SHOWN)
-    .map((name) => name.slice(0, LONGEST_NAME))
-    .join(', ')
-  return names.length <= SHOWN ? shown : `${shown} and ${names.length - SHOWN} more`
 }
 
 /**

@@ -2,10 +2,10 @@ import type { Kysely } from 'kysely'
 import * as spaceRepository from '../../../../db/repositories/cohorts/spaces.ts'
 import type { ActiveSpace } from '../../../../db/repositories/cohorts/spaces.ts'
 import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
+import type { ListedDataset } from '../../../../db/repositories/datasets/datasets.ts'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { DatasetRow } from '../../../../db/tables/datasets.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { valueAt } from '../../../../domain/cohorts/pointer.ts'
 import { withVector } from '../../../../domain/cohorts/vector-input.ts'
@@ -65,13 +65,13 @@ async function producerOf(db: Kysely<Database>, side: Side, { fingerprint }: Act
 export async function resolveAnchors(
   db: Kysely<Database>,
   { dataset_id, text_field, fit_count = 2000, test_count = 1000 }: StructuredEvaluationRun['anchors'],
-): Promise<DatasetRow & { object_key: string }> {
+): Promise<ListedDataset & { object_key: string }> {
   const place = ['body', 'anchors']
   const dataset = await datasetRepository.findDataset(db, dataset_id)
   if (!dataset?.object_key || dataset.status !== 'ready') {
     throw invalid([...place, 'dataset_id'], 'there is no dataset with this id that is ready')
   }
-  if (!dataset.columns?.some(({ name }) => name === text_field)) {
+  if (!(await datasetRepository.hasColumn(db, dataset_id, text_field))) {
     throw invalid([...place, 'text_field'], 'the dataset has no such column')
   }
   if ((dataset.num_samples ?? 0) < fit_count + test_count) {

@@ -69,12 +69,17 @@ describe('rows and profile of a dataset', () => {
       .select('object_key')
       .where('id', '=', id)
       .executeTakeFirstOrThrow()
-    await on.api.services.objects.delete(String(object_key).replace('data.csv', 'preview.json'))
+    const preview = String(object_key).replace('data.csv', 'preview.json')
+    const { objects } = on.api.services
+    await objects.put(preview, Buffer.alloc(9 << 20, '[]'), { contentType: 'application/json' })
+    const large = await on.api.call('GET', `${DATASETS}/${id}/rows`, { key: on.key })
+    await objects.delete(preview)
 
     const early = await on.api.call('GET', `${DATASETS}/${waiting}/rows`, { key: on.key })
     const old = await on.api.call('GET', `${DATASETS}/${id}/rows`, { key: on.key })
 
-    assert.deepEqual([early.status, old.status], [409, 409])
+    assert.deepEqual([early.status, old.status, large.status], [409, 409, 409])
+    assert.match(large.body.error.message, /names of the columns .* are too long to show/)
     assert.match(early.body.error.message, /it is pending/)
     assert.match(old.body.error.message, /upload its file again/)
     assert.equal((await on.api.call('GET', `${DATASETS}/${id}/rows?limit=51`, { key: on.key })).status, 422)

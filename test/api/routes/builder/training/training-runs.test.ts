@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { newId } from '../../../../../domain/ids.ts'
 import { createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
@@ -225,6 +226,46 @@ describe('training runs', () => {
     )
     assert.match(body.detail[0].msg, /the dataset has no column rent; it has age, income, region, target/)
     assert.equal((await create({ hyperparameters: { ignore_columns: ['age'] } })).status, 202)
+  })
+
+  it('truncates long column names in its errors, lists twenty and names as many missing ones', async () => {
+    const columns = Array.from({ length: 100 }, (_, i) => `${i}_`.padEnd(9_000, 'x'))
+    const wide = { dataset_id: await readyDataset(api, accountId, { columns }) }
+    const label = { name: 'label', type: 'string' }
+    const textual = { dataset_id: await readyDataset(api, accountId, { columns: [label, ...columns] }) }
+    const ignore_columns = columns.map((name) => `${name}?`)
+    const refused = [
+      await create({ ...wide, hyperparameters: { target_column: 'nope' } }),
+      await create({ ...wide, hyperparameters: { ignore_columns } }),
+      await create({ ...textual, hyperparameters: { target_column: 'label' } }),
+    ]
+
+    for (const { status, body } of refused) {
+      assert.equal(status, 422)
+      assert.match(body.error.message, /0_x{58}…, 1_x{58}….*, and 80 more$/)
+      assert.ok(body.error.message.length < 2_000, `${body.error.message.length} characters`)
+      assert.ok(body.detail.length <= 20, `${body.detail.length} issues`)
+    }
+  })
+
+  it('neither parses nor checks the columns of a dataset whose names an earlier version stored without a limit', async () => {
+    const limits = [
+      // PostgreSQL stores repeated letters in a hundredth of their size, and random ones as they are.
+      Array.from({ length: 300 }, (_, i) => `${i}_`.padEnd(10_000, 'x')),
+      Array.from({ length: 300 }, () => randomBytes(5_000).toString('hex')),
+    ]
+    for (const columns of limits) {
+      const old = await readyDataset(api, accountId, { columns })
+
+      const run = await create({ dataset_id: old, hyperparameters: { target_column: 'nope' } })
+      const { body } = await api.call('GET', `/api/builder/v1/datasets/${old}`, { key })
+
+      assert.equal(run.status, 202, JSON.stringify(run.body).slice(0, 500))
+      assert.equal(body.columns, null)
+      assert.match(body.message, /more than 1 MB together/)
+    }
+    const { body } = await api.call('GET', `/api/builder/v1/datasets/${dataset_id}`, { key })
+    assert.deepEqual([body.columns.length, body.message], [4, null])
   })
 
   it('needs a dataset of its own or a public one, and one that is ready', async () => {
