@@ -28,6 +28,23 @@ export async function assertItemLimit(
       { details: { limit } },
     )
   }
+  assertListings(bytes, listingsMb)
+}
+
+/**
+ * Throws a `conflict` when the account's endpoints have more bytes of descriptions, schemas and examples than they may. A
+ * change adds no endpoint, so it may be made above the limit of their number.
+ */
+export async function assertListingLimit(
+  trx: Transaction<Database>,
+  { HEARTH_ACCOUNT_LISTINGS_MB: listingsMb }: Pick<Config, 'HEARTH_ACCOUNT_LISTINGS_MB'>,
+  accountId: string,
+): Promise<void> {
+  const all = { accountId, kind: 'endpoints', most: Number.MAX_SAFE_INTEGER } as const
+  assertListings((await accountItemRepository.countItems(trx, all)).bytes, listingsMb)
+}
+
+function assertListings(bytes: number, listingsMb: number): void {
   if (bytes > listingsMb * MB) {
     throw new ApiError(
       'conflict',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../domain/ids.ts'
-import { buildRun, buildVersion } from '../../support/builders/build-endpoint.ts'
+import { buildEndpoint, buildRun, buildVersion } from '../../support/builders/build-endpoint.ts'
 import { callOf, formOf } from '../../support/builders/forms.ts'
 import { type Answer, type AnyBody, startApi, type TestApi } from '../../support/servers/api.ts'
 
@@ -105,6 +105,28 @@ describe('the number of items of an account', () => {
     const add = async (model: string) =>
       (await call(mine, 'POST', '/models', { name: model, job_id: await runOf(mine) })).status
     assert.deepEqual([await add('a'), await add('b'), await add('c'), await add('a')], [201, 201, 409, 201])
+  })
+
+  it('lets an account above a lowered limit add versions and change its endpoints', async () => {
+    const mine = await api.account()
+    const { db } = api.database
+    const model = (index: number) => ({ id: newId(), account_id: mine.accountId, name: `m${index}` })
+    await db
+      .insertInto('model')
+      .values(Array.from({ length: LIMIT + 1 }, (_, i) => model(i)))
+      .execute()
+    const { id } = await buildEndpoint(db, mine.accountId)
+    for (let i = 0; i < LIMIT; i++) await buildEndpoint(db, mine.accountId)
+    const setText = (description: string) => call(mine, 'PATCH', `/endpoints/${id}`, { description })
+
+    const added = await call(mine, 'POST', '/models', { name: 'm0', job_id: await runOf(mine) })
+    const further = await call(mine, 'POST', '/models', { name: 'new', job_id: await runOf(mine) })
+    const longer = await setText('word '.repeat(2_000))
+    const shorter = await setText('word')
+
+    assert.deepEqual([added.status, further.status], [201, 409])
+    assert.deepEqual([longer.status, shorter.status], [200, 200], longer.text)
+    assert.equal((await register(mine)).status, 409)
   })
 
   it('bounds the bytes of all descriptions, schemas and examples of endpoints, new and changed ones', async () => {

@@ -13,7 +13,7 @@ import { Endpoint, UpdateEndpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { assertFits, fittingTaskTypes } from '../../../registry/fitting-task-type.ts'
 import type { Services } from '../../../services.ts'
-import { assertItemLimit } from '../../../storage/account-items.ts'
+import { assertListingLimit } from '../../../storage/account-items.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
 import { deprecationAfter } from './deprecation.ts'
@@ -58,8 +58,7 @@ export const updateEndpoint = route({
     // Its replacement is locked as well, which another request may be deleting.
     const row = await retryTransaction(db, async (trx) => {
       const changed = await apply(trx, change)
-      if (changed.listing_bytes > seen.listing_bytes)
-        await assertItemLimit(trx, config, { accountId, kind: 'endpoints' })
+      if (changed.listing_bytes > seen.listing_bytes) await assertListingLimit(trx, config, accountId)
       return changed
     })
     return presentEndpoint(row, { accountId, config })

@@ -21,13 +21,15 @@ export const createModel = route({
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
       // The model is locked before the version, in the same order as by its removal.
+      const id = newId()
       const model = await modelRepository.ensureModel(trx, {
-        id: newId(),
+        id,
         account_id: accountId,
         name: body.name,
         created_at: now(),
       })
-      await assertItemLimit(trx, config, { accountId, kind: 'models' })
+      // A further version of an existing model adds none.
+      if (model.id === id) await assertItemLimit(trx, config, { accountId, kind: 'models' })
       const version = await modelRepository.shareLockOwnVersion(trx, accountId, by)
       if (!version) throw new ApiError('not_found', 'there is no such version of yours')
       if (version.model_id === model.id) return model
