@@ -73,6 +73,7 @@ describe('the steps of a training run, repeated in sequence', () => {
         epoch: 4,
         completed: false,
         paused: false,
+        maxNodeFaults: 10,
       })
     })
 
