@@ -7,7 +7,7 @@ export const MAX_PAGE_BYTES = 2 * 1024 * 1024
 /** The rows of a page that its bytes allow: at least one, even if that has more. */
 export interface CutPage<T> {
   readonly rows: readonly T[]
-  /** Whether further rows were left out for their bytes. */
+  /** True when further rows were left out for their bytes. */
   readonly isCut: boolean
 }
 

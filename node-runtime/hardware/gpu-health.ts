@@ -40,7 +40,7 @@ export class GpuHealth implements Disposable {
   /** The end of the pause after the last failure, on the monotonic clock. */
   #pausedUntil = 0
   #runs = 0
-  /** What `onChange` and the log have been notified of. */
+  /** The state that `onChange` and the log have been notified of. */
   #published: { reason: string | undefined; isUnusable: boolean }
 
   constructor(options: GpuHealthOptions) {

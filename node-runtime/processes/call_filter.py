@@ -88,7 +88,7 @@ BUFFER_OPTIONS = (7, 8, 32, 33)
 # memory that all programs of the machine share; when it is full, no process can be confined by a filter any more.
 FILTER_OPTIONS = (26, 50, 51, 52)
 F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
-# Locks of open files belong to no process, so nobody could tell whose they are.
+# Locks of open files belong to no process, so a node cannot tell which run made them.
 F_OFD_SETLK, F_OFD_SETLKW = 37, 38
 # PR_SCHED_CORE keeps other processes off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge
 # pages again (sandbox.py); PR_SET_SECCOMP adds filters (FILTER_OPTIONS says why not).

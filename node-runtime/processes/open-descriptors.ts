@@ -4,11 +4,11 @@ import { processFile } from '../../platform/processes/process-tree.ts'
 const EPOLL = 'anon_inode:[eventpoll]'
 const SOCKET = 'socket:'
 
-/** What the kernel holds for the open descriptors of processes beside the files themselves. */
+/** The kernel holds these for the open descriptors of processes, in addition to the files themselves. */
 export interface DescriptorCounts {
   /** Descriptors that are watched by epoll; counted until they exceed the limit. */
   watches: number
-  /** Descriptors that were sent to a socket and that nobody has received yet. No process has them open. */
+  /** Descriptors that were sent to a socket and not received yet. No process has them open. */
   inFlight: number
 }
 

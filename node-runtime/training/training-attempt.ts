@@ -42,7 +42,7 @@ export interface AttemptOptions {
   /** Ends the attempt with a checkpoint. */
   pausing: AbortSignal
   leaseS: number
-  /** Whether the run was offered to GPU nodes; any other run may train on the processor. */
+  /** True when the run was offered to GPU nodes; any other run may train on the processor. */
   isForGpu: boolean
 }
 

@@ -1,5 +1,4 @@
-import { readFile } from 'node:fs/promises'
-import { threadsOf } from './process-tree.ts'
+import { folderOf, readStatus } from './process-tree.ts'
 
 const DEFAULT_INTERVAL_MS = 200
 /**
@@ -86,15 +85,10 @@ async function sumMb(pids: readonly number[], fields: RegExp): Promise<number> {
 }
 
 async function kbOf(pid: number, fields: RegExp): Promise<number> {
-  let status = await statusOf(`${pid}`)
-  // A process whose first thread has ended reports memory under its other threads only.
-  if (/^State:\s+Z/m.test(status)) {
-    const others = (await threadsOf(pid)).filter((thread) => thread !== String(pid))
-    status = others[0] === undefined ? status : await statusOf(`${pid}/task/${others[0]}`)
-  }
+  const own = await readStatus(`/proc/${pid}`)
+  const folder = await folderOf(pid, own)
+  const status = folder === `/proc/${pid}` ? own : await readStatus(folder)
   let sum = 0
   for (const [, kb] of status.matchAll(fields)) sum += Number(kb)
   return sum
 }
-
-const statusOf = (path: string): Promise<string> => readFile(`/proc/${path}/status`, 'utf8').catch(() => '')

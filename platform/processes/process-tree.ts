@@ -18,13 +18,21 @@ export async function treeOf(pid: number, { everyThread = false } = {}): Promise
 export const threadsOf = (pid: number): Promise<string[]> => readdir(`/proc/${pid}/task`).catch(() => [])
 
 /**
- * Returns the path of a file of a process below `/proc`. A process whose first thread has ended has it under one of its
- * other threads.
+ * Returns the folder of a process below `/proc`. A process whose first thread has ended has its files under another of its
+ * threads. `status` is what its own `status` says.
  */
-export async function processFile(pid: number, name: string): Promise<string> {
-  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
+export async function folderOf(pid: number, status: string): Promise<string> {
   const other = /^State:\s+Z/m.test(status)
     ? (await threadsOf(pid)).find((thread) => thread !== String(pid))
     : undefined
-  return other === undefined ? `/proc/${pid}/${name}` : `/proc/${pid}/task/${other}/${name}`
+  return other === undefined ? `/proc/${pid}` : `/proc/${pid}/task/${other}`
+}
+
+/** Returns the `status` of a process or thread; empty once it is gone. */
+export const readStatus = (folder: string): Promise<string> =>
+  readFile(`${folder}/status`, 'utf8').catch(() => '')
+
+/** Returns the path of a file of a process, which may be one of its threads'. */
+export async function processFile(pid: number, name: string): Promise<string> {
+  return `${await folderOf(pid, await readStatus(`/proc/${pid}`))}/${name}`
 }

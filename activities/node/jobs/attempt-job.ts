@@ -19,7 +19,7 @@ export interface Attempt<Claim> {
   /** Ends the attempt where the next one can go on. */
   pausing: AbortSignal
   leaseS: number
-  /** Whether the attempt comes from a queue for GPUs. */
+  /** True when the attempt comes from a queue for GPUs. */
   isForGpu: boolean
 }
 

@@ -120,12 +120,12 @@ const SHOWN = [
 type ListingColumn = 'input_schema' | 'output_schema' | 'example_input' | 'example_output' | 'examples'
 
 export interface ListedEndpoint extends Pick<EndpointRow, (typeof SHOWN)[number] | ListingColumn> {
-  /** Whether its schemas and examples are left empty, because the page has no room for them. */
+  /** True when its schemas and examples are left empty, because the page has no room for them. */
   is_abridged: boolean
 }
 
 /**
- * Whether a row's schemas and examples fit into the page. The smallest come first, so that one large endpoint does not
+ * True when a row's schemas and examples fit into the page. The smallest come first, so that one large endpoint does not
  * empty all others. The page keeps every row, because its reader continues at an offset.
  */
 const FITS = sql<boolean>`sum(endpoint.listing_bytes) over (order by endpoint.listing_bytes, endpoint.id) <= ${sql.lit(MAX_PAGE_BYTES)}`

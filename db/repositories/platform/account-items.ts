@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** What an account may have a limited number of, by the words for it in errors. */
+/** The kinds of which an account may have a limited number, by the words for them in errors. */
 export type ItemKind = 'datasets' | 'endpoints' | 'models' | 'API keys'
 
 const ROWS = {

@@ -51,7 +51,7 @@ const SHOWN = [
   'completed_at',
 ] as const satisfies (keyof TaskRow)[]
 
-/** What callers see of a task. */
+/** The columns of a task that callers see. */
 export type ShownTask = Pick<TaskRow, (typeof SHOWN)[number] | 'result'>
 
 /** Finds a task of an account, and the bytes of its result; the result itself is left out beyond `maxResultBytes`. */
