@@ -5,6 +5,7 @@ import {
   ContinueAsNew,
   continueAsNew,
   isCancellation,
+  patched,
   proxyLocalActivities,
   setCurrentDetails,
   setHandler,
@@ -25,7 +26,7 @@ import {
   waitingFor,
 } from './cohort/progress.ts'
 import { Room } from './cohort/room.ts'
-import { waitedFor } from './cohort/waited-for.ts'
+import { noneInFlight, waitedFor } from './cohort/waited-for.ts'
 import { stageOverdue, stageStarted } from './contract/messages.ts'
 import { LOCAL, LONGEST_HISTORY } from './contract/policy.ts'
 
@@ -63,6 +64,7 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
       runAll(input, cohort, shown),
     )
     await endCohort({ cohortId, ending: { status: 'succeeded' } })
+    await noneInFlight()
     say(`The cohort${ofTask} has succeeded; its result is in the row of its task.`)
   } catch (err) {
     if (err instanceof ContinueAsNew) throw err
@@ -70,6 +72,7 @@ export async function cohortRun(input: CohortRunInput): Promise<void> {
     const fault = faultOf(err, isOverdue)
     const status = isCancellation(err) && !isOverdue ? 'cancelled' : 'failed'
     await endCohort({ cohortId, ending: { status, fault } })
+    await noneInFlight()
     const where = fault.stage_id === undefined ? '' : ` at stage "${fault.stage_id}"`
     say(`The cohort${ofTask} has ended without a result: ${fault.code}${where}.`)
     if (status === 'cancelled') throw err
@@ -107,6 +110,7 @@ async function runStages(
   shown.run = run
   const all = () => [...run.values()]
   const failures: unknown[] = []
+  let mayGiveBack: boolean | undefined
   const repeat = (stageIds: readonly string[]) => {
     for (const stage of all()) {
       if (!stageIds.includes(stage.id)) continue
@@ -122,6 +126,8 @@ async function runStages(
     room,
     makeWay: (stage) => makeWay(stage, run, repeat),
     isFull: () => isFull(),
+    // Evaluated once, so that a history in which an earlier version counted such a call as an attempt replays.
+    mayGiveBack: () => (mayGiveBack ??= patched('stages-give-slots-back')),
   }
   setHandler(stageStarted, (stageName, isRunning = false) => {
     const stage = run.get(stageName)

@@ -1,5 +1,6 @@
 import type { PayloadKeepers } from '../../node-runtime/cohorts/payload-keepers.ts'
 import type { ControlClient } from '../../node-runtime/control/client.ts'
+import type { SlotShares } from '../../node-runtime/control/slot-shares.ts'
 import type { Spool } from '../../node-runtime/control/spool.ts'
 import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import type { Edges } from '../../node-runtime/edges/edges.ts'
@@ -50,6 +51,8 @@ export interface NodeDeps {
   readonly stopping: () => AbortSignal
   /** The running jobs and tasks, which a cancel over the link looks up. */
   readonly work: WorkRegistry
+  /** Bounds the slots that the tools and stages of one account occupy. */
+  readonly slotShares: SlotShares
   /**
    * Returns the path of the Python interpreter of a locked environment, which the first call installs; `tell` is called
    * with lines about the progress.

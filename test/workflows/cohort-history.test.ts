@@ -1,5 +1,12 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ApplicationFailure } from '@temporalio/common'
+import { Worker } from '@temporalio/worker'
+import type { ControlActivities } from '../../activities/control/index.ts'
+import { NOT_TAKEN } from '../../domain/placement/node-queues.ts'
+import { readConfig } from '../../platform/config.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { workflowBundle } from '../../workers/bundle.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
@@ -34,7 +41,8 @@ describe('the history of a cohort', function () {
     await until(async () => ['succeeded', 'failed'].includes((await summary()).status), 120_000)
     const handle = world.temporal.client.workflow.getHandle(`cohort/${body.cohort_id}`)
     await handle.result()
-    const { events } = await handle.fetchHistory()
+    const history = await handle.fetchHistory()
+    const { events } = history
     const shownNodes = (events ?? []).filter(
       ({ upsertWorkflowSearchAttributesEventAttributes: upsert }) =>
         upsert?.searchAttributes?.indexedFields?.['HearthNode'],
@@ -42,6 +50,7 @@ describe('the history of a cohort', function () {
     const { searchAttributes } = await handle.describe()
     return {
       seen: await summary(),
+      history,
       count: events?.length ?? 0,
       shownNodes: shownNodes.length,
       node: searchAttributes['HearthNode']?.[0],
@@ -106,5 +115,41 @@ describe('the history of a cohort', function () {
     assert.deepEqual([stays.shownNodes, moves.shownNodes], [1, 2])
     assert.deepEqual([stays.node, moves.node], [one.nodeId, other.nodeId])
     assert.ok(stays.count <= 41, `${stays.count} events`)
+  })
+
+  it('replays where the results of its steps came in another order than their calls', async () => {
+    const STAGES = 12
+    let settled = 0
+    await using _control = await world.control((activities: ControlActivities) => ({
+      ...activities,
+      async settleStage(...of: Parameters<ControlActivities['settleStage']>) {
+        settled += 1
+        await sleep(20 * Math.max(0, STAGES - settled))
+        return activities.settleStage(...of)
+      },
+    }))
+    const called = new Set<string>()
+    await using _node = await world.node({ concurrency: STAGES }, (activities) => ({
+      ...activities,
+      async runStage(stage) {
+        if (called.has(stage.stageId)) return activities.runStage(stage)
+        called.add(stage.stageId)
+        const type = called.size % 2 === 0 ? NOT_TAKEN : 'model_failed'
+        await until(() => called.size === STAGES)
+        throw ApplicationFailure.nonRetryable('all end at once', type)
+      },
+    }))
+    const { id } = await world.endpoint({ name: 'unordered' })
+    const stages = Array.from({ length: STAGES }, (_, i) => ({
+      stage_id: `stage-${i}`,
+      endpoint_id: id,
+      input: { instances: [1] },
+    }))
+
+    const { history, seen } = await eventsOf({ stages, edges: [] })
+
+    assert.equal(seen.status, 'succeeded')
+    const bundle = await workflowBundle(readConfig().HEARTH_CACHE_DIR)
+    await Worker.runReplayHistory({ workflowBundle: bundle }, history)
   })
 })

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
 import { ApplicationFailure } from '@temporalio/common'
 import type { NodeActivities } from '../../activities/node/index.ts'
+import { NOT_TAKEN } from '../../domain/placement/node-queues.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
@@ -28,33 +31,35 @@ describe('stages that wait in the slots of nodes (3)', function () {
     await until(async () => ['succeeded', 'failed'].includes((await summary()).status), 180_000)
     return summary()
   }
-  /** Has the first call of each stage that runs on its own fail once another stage waits for its slot. */
-  const failingOnce = (seen: Set<string>) => (activities: NodeActivities) => ({
-    ...activities,
-    async runStage(stage: { cohortId: string; stageId: string }) {
-      const { db } = world.api.database
-      const row = await db
-        .selectFrom('cohort_stage')
-        .select(['name', 'id'])
-        .where('id', '=', stage.stageId)
-        .executeTakeFirstOrThrow()
-      if (row.name !== 'producer' || seen.has(row.id)) return activities.runStage(stage)
-      seen.add(row.id)
-      const handle = world.temporal.client.workflow.getHandle(`cohort/${stage.cohortId}`)
-      await handle.signal('stage_started', 'producer')
-      const isCalled = async () =>
-        (
-          await db
-            .selectFrom('cohort_stage')
-            .select('status')
-            .where('cohort_id', '=', stage.cohortId)
-            .where('name', '=', 'consumer')
-            .executeTakeFirstOrThrow()
-        ).status === 'called'
-      await until(isCalled)
-      throw ApplicationFailure.nonRetryable('flaky', 'model_failed')
-    },
-  })
+  /** Has the first call of each stage that runs on its own fail once another stage waits for its slot, or for its result. */
+  const failingOnce =
+    (seen: Set<string>, status = 'called') =>
+    (activities: NodeActivities) => ({
+      ...activities,
+      async runStage(stage: { cohortId: string; stageId: string }) {
+        const { db } = world.api.database
+        const row = await db
+          .selectFrom('cohort_stage')
+          .select(['name', 'id'])
+          .where('id', '=', stage.stageId)
+          .executeTakeFirstOrThrow()
+        if (row.name !== 'producer' || seen.has(row.id)) return activities.runStage(stage)
+        seen.add(row.id)
+        const handle = world.temporal.client.workflow.getHandle(`cohort/${stage.cohortId}`)
+        await handle.signal('stage_started', 'producer')
+        const isCalled = async () =>
+          (
+            await db
+              .selectFrom('cohort_stage')
+              .select('status')
+              .where('cohort_id', '=', stage.cohortId)
+              .where('name', '=', 'consumer')
+              .executeTakeFirstOrThrow()
+          ).status === status
+        await until(isCalled)
+        throw ApplicationFailure.nonRetryable('flaky', 'model_failed')
+      },
+    })
   const chain = (endpoint: string): PlanRequest => ({
     stages: [
       { stage_id: 'producer', endpoint_id: endpoint, input: { wait_s: 1 } },
@@ -68,6 +73,20 @@ describe('stages that wait in the slots of nodes (3)', function () {
     ],
   })
 
+  /** To be put back, or not to be taken, is no attempt. */
+  const assertRepeated = async (accepted: AnyBody): Promise<AnyBody> => {
+    const seen = await ended(accepted)
+    assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
+    assert.deepEqual(
+      seen.stages.map(({ stage_id, attempt }: AnyBody) => [stage_id, attempt]),
+      [
+        ['producer', 2],
+        ['consumer', 1],
+      ],
+    )
+    return seen
+  }
+
   it('give them back to their producers, which would otherwise wait for them', async () => {
     await using _control = await world.control()
     await using _node = await world.node({ slots: 1 }, failingOnce(new Set()))
@@ -75,17 +94,31 @@ describe('stages that wait in the slots of nodes (3)', function () {
     const accepted = await Promise.all(
       [chain(id), chain(id)].map((plan) => call('/cohorts:run', { plan, input: {}, deadline_s: 170 })),
     )
-    for (const one of accepted) {
-      const seen = await ended(one)
-      assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
-      // To be put back is no attempt.
-      assert.deepEqual(
-        seen.stages.map(({ stage_id, attempt }: AnyBody) => [stage_id, attempt]),
-        [
-          ['producer', 2],
-          ['consumer', 1],
-        ],
-      )
-    }
+    for (const one of accepted) await assertRepeated(one)
+  })
+
+  it('give them back to their producers where they hold the whole share of their account', async () => {
+    await using _control = await world.control()
+    const ends: string[] = []
+    await using _node = await world.node({ sharedSlots: 2 }, (activities) => {
+      const failing = failingOnce(new Set(), 'waiting')(activities)
+      return {
+        ...failing,
+        runStage: (stage) =>
+          failing.runStage(stage).catch((err: unknown) => {
+            if (err instanceof ApplicationFailure) ends.push(err.type ?? '')
+            throw err
+          }),
+      }
+    })
+    const { id } = await world.endpoint({ name: 'shares' })
+
+    const seen = await assertRepeated(
+      await call('/cohorts:run', { plan: chain(id), input: {}, deadline_s: 170 }),
+    )
+
+    assert.deepEqual(ends.slice(0, 2), ['model_failed', NOT_TAKEN])
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(seen.cohort_id))
+    await recordHistory('cohort-run-given-back', handle)
   })
 })

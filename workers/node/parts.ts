@@ -5,6 +5,7 @@ import { PayloadKeepers } from '../../node-runtime/cohorts/payload-keepers.ts'
 import { ControlClient } from '../../node-runtime/control/client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../../node-runtime/control/identity.ts'
 import type { RecentLines } from '../../node-runtime/control/recent-lines.ts'
+import { SlotShares } from '../../node-runtime/control/slot-shares.ts'
 import { Spool } from '../../node-runtime/control/spool.ts'
 import { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import { Edges, type EdgesOptions } from '../../node-runtime/edges/edges.ts'
@@ -62,6 +63,7 @@ export interface NodeParts {
   weights: WeightsCache
   spool: Spool
   work: WorkRegistry
+  slotShares: SlotShares
   schemaChecks: SchemaChecks
   inputs: InputFiles
   /** What stages of cohorts hand over from here, and to here. */
@@ -282,6 +284,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     weights,
     spool,
     work,
+    slotShares: new SlotShares(),
     schemaChecks: new SchemaChecks(),
     inputs,
     edges,

@@ -15,6 +15,7 @@ import {
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../../activities/control/index.ts'
 import type { NodeActivities } from '../../activities/node/index.ts'
+import { NOT_TAKEN } from '../../domain/placement/node-queues.ts'
 import { LOCAL, PAUSE, POLICY, QUEUES } from '../contract/policy.ts'
 import type { Call, Progress } from './progress.ts'
 import type { Room } from './room.ts'
@@ -54,6 +55,8 @@ export interface Of {
   room: Room
   /** Has the stages that wait for this one give their slots back, in which it may have to work. */
   makeWay: (stage: Progress) => Promise<void>
+  /** True when calls that a node gives back before the claim count no attempt. */
+  mayGiveBack: () => boolean
   /** True once the history has room for nothing but the end of what is at work. */
   isFull: () => boolean
 }
@@ -141,8 +144,8 @@ async function settled(
 
 /** Runs a stage on a node; undefined when it has succeeded. */
 async function attemptOn(
-  { nodeId, calledAt }: { nodeId: string; calledAt?: number },
-  { cohortId, accountId }: Of,
+  { nodeId, calledAt, turn }: { nodeId: string; calledAt?: number; turn?: string },
+  { cohortId, accountId, mayGiveBack }: Of,
   stage: Progress,
 ): Promise<Ended | 'put back' | undefined> {
   const { runStage: run } = proxyActivities<NodeActivities>({
@@ -155,7 +158,7 @@ async function attemptOn(
   const call: Call = { scope: new CancellationScope(), calledAt }
   stage.call = call
   try {
-    await call.scope.run(() => run({ cohortId, stageId: stage.id }))
+    await call.scope.run(() => run({ cohortId, stageId: stage.id, ...(turn !== undefined && { turn }) }))
     return undefined
   } catch (err) {
     if (call.ended === 'put_back') return 'put back'
@@ -165,6 +168,8 @@ async function attemptOn(
     const { cause } = err
     if (cause instanceof TimeoutFailure && cause.timeoutType === 'SCHEDULE_TO_START')
       return { code: 'not_taken', message: 'the node did not take the stage in time', isUntaken: true }
+    if (cause instanceof ApplicationFailure && cause.type === NOT_TAKEN && mayGiveBack())
+      return { code: 'not_taken', message: cause.message, isUntaken: true }
     if (cause instanceof ApplicationFailure)
       return { code: cause.type ?? 'failed', message: `the stage failed: ${cause.type ?? 'unknown'}` }
     return { code: 'node_lost', message: 'the node of the stage was lost' }

@@ -1,4 +1,7 @@
-import { CancellationScope } from '@temporalio/workflow'
+import { CancellationScope, condition } from '@temporalio/workflow'
+
+let inFlight = 0
+let last: Promise<unknown> = Promise.resolve()
 
 /**
  * Has a local activity waited for also where its scope is cancelled meanwhile; the step after it ends then. The SDK's state
@@ -8,4 +11,27 @@ import { CancellationScope } from '@temporalio/workflow'
 export const waitedFor =
   <A extends unknown[], R>(work: (...args: A) => Promise<R>) =>
   (...args: A): Promise<R> =>
-    CancellationScope.nonCancellable(() => work(...args))
+    CancellationScope.nonCancellable(async () => {
+      inFlight += 1
+      const before = last
+      const own = work(...args)
+      last = own.then(
+        () => before,
+        () => before,
+      )
+      try {
+        const result = await own
+        // A replay returns the results in the order of the calls, whatever order they came in.
+        await before
+        return result
+      } finally {
+        inFlight -= 1
+      }
+    })
+
+/**
+ * Waits until no local activity is at work. The server refuses a workflow task whose results of local activities follow
+ * the end of the workflow, and the next one may run into the same.
+ */
+export const noneInFlight = (): Promise<void> =>
+  CancellationScope.nonCancellable(() => condition(() => inFlight === 0))

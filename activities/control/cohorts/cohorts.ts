@@ -11,6 +11,7 @@ import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/
 import { whyNoNode } from '../../../domain/cohorts/no-node.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
+import { turnOf } from '../../../platform/turn-of-account.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeCohortFiles } from './cohort-files.ts'
 import { putBack } from './put-back.ts'
@@ -43,7 +44,15 @@ export interface OpenedCohort {
 
 export type CallResult =
   /** `calledAt`, in epoch milliseconds, tells the calls of one attempt apart; absent where its node has begun already. */
-  | { verdict: 'called'; nodeId: string; nodeName: string; attempt: number; calledAt?: number }
+  | {
+      verdict: 'called'
+      nodeId: string
+      nodeName: string
+      attempt: number
+      calledAt?: number
+      /** The key of the account's turns on the node. Workers before 0.13 do not return it. */
+      turn?: string
+    }
   | { verdict: 'waits'; why: string }
   /** Its endpoint may no longer be called. */
   | { verdict: 'refused'; why: string; attempt: number }
@@ -119,6 +128,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
         nodeName: name ?? nodeId,
         attempt: stage.attempt,
         ...(calledAt && { calledAt: calledAt.getTime() }),
+        turn: turnOf(stage.account_id),
       }
     })
   },

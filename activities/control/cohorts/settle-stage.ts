@@ -27,7 +27,7 @@ export interface EndedAttempt {
   /** Why, where no node has told: its node was lost, or its endpoint refuses. */
   code: string
   message: string
-  /** True when the node did not take the call in time, which is no attempt. */
+  /** True when the node did not take the call, in time or for want of a slot, which is no attempt. */
   isUntaken?: boolean
   /** True when no attempt on another node can help. */
   isFinal?: boolean

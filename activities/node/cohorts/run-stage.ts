@@ -12,19 +12,30 @@ import type { CompleteTask } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 import { handBack, type Held, InferenceError } from '../models/ask-model.ts'
+import { takeShare } from '../not-taken.ts'
 import { type Gathered, gatherInput } from './gather-input.ts'
 import { runModel } from './stage-operations.ts'
 import { namedFiles, StageSteps, withinTime } from './stage-steps.ts'
 import { runToolStage } from './tool-stage.ts'
+
+export interface StageCall {
+  cohortId: string
+  stageId: string
+  /** The key of the account's turns. Workers before 0.13 do not send it. */
+  turn?: string
+}
 
 export const createCohortActivities = (deps: NodeDeps) => ({
   /**
    * Claims a stage, loads its model while the stages before it work, takes what they hand over, runs the model, and
    * completes the lease with the result. Safe to repeat because a stage has one lease, which only one call can complete.
    */
-  async runStage({ cohortId, stageId }: { cohortId: string; stageId: string }): Promise<void> {
+  async runStage({ cohortId, stageId, turn }: StageCall): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(stageId, cancellationSignal())
+    // Before the claim, so that giving the slot back costs no attempt. It may wait in its slot for hours: for its input
+    // or for the turn of its tool.
+    using _share = turn === undefined ? undefined : takeShare(deps.slotShares, turn)
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claim = await claimStage(deps, { cohortId, stageId, leaseS }, work.signal)
     work.claimed(claim.attempt)

@@ -1,7 +1,5 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
-import { ApplicationFailureCategory } from '@temporalio/common'
 import { isInputRefused } from '../../../domain/models/answer.ts'
-import { NOT_TAKEN } from '../../../domain/placement/node-queues.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
@@ -15,6 +13,7 @@ import type { CompleteTask } from '../../../schemas/lease.ts'
 import { MEMORY_HEADER, type TaskClaim } from '../../../schemas/task-claim.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
+import { notTaken, takeShare } from '../not-taken.ts'
 import { askModel, handBack, type Held, InferenceError, readAnswer } from './ask-model.ts'
 
 export interface InferTask {
@@ -49,23 +48,21 @@ export const createInferActivities = (deps: NodeDeps) => ({
   },
 })
 
-/** Waits for the turn of a tool's task. Throws `NOT_TAKEN` when too many wait or the node drains. */
+/** Waits for the turn of a tool's task. Throws `NOT_TAKEN` when its account has its share, too many wait or the node drains. */
 async function takeSlot(
-  { tools, stopping }: NodeDeps,
+  { tools, slotShares, stopping }: NodeDeps,
   turn: string,
   signal: AbortSignal,
 ): Promise<Disposable> {
+  using stack = new DisposableStack()
+  stack.use(takeShare(slotShares, turn))
   const drain = stopping()
   try {
-    return await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain]))
+    stack.use(await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain])))
+    return stack.move()
   } catch (err) {
     if (signal.aborted || !(err instanceof LineFull || drain.aborted)) throw err
-    throw ApplicationFailure.create({
-      message: 'this node has no turn for the tool now',
-      type: NOT_TAKEN,
-      nonRetryable: true,
-      category: ApplicationFailureCategory.BENIGN,
-    })
+    throw notTaken('this node has no turn for the tool now')
   }
 }
 

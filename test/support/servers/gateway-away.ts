@@ -27,7 +27,18 @@ export async function gatewayAwayFor(
   await new Promise((resolve) => server.once('listening', resolve))
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const answers: Record<string, object> = {
-    claim: { lease_token: randomUUID(), model_key: 'tool:a', input_url: INPUT_URL },
+    claim: {
+      lease_token: randomUUID(),
+      model_key: 'tool:a',
+      input_url: INPUT_URL,
+      // Those of a stage.
+      input: { text: 'hi' },
+      incoming: [],
+      outgoing: [],
+      timeout_s: 60,
+      attempt: 1,
+    },
+    renew: {},
     input: { text: 'hi' },
     complete: { state: 'completed' },
     fail: { state: 'failed' },

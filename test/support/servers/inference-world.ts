@@ -4,6 +4,7 @@ import { createNodeActivities, type NodeActivities } from '../../../activities/n
 import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
 import type { EndpointRow, NewEndpoint } from '../../../db/tables/models.ts'
+import { SlotShares } from '../../../node-runtime/control/slot-shares.ts'
 import { createLogger } from '../../../platform/log.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import type { OpenGate } from '../../../workers/gate/open-gate.ts'
@@ -92,8 +93,9 @@ async function startWorldNode(
   const node = stack.use(await startNode(api, options))
   const log = createLogger('test-node', process.env.HEARTH_LOG_LEVEL ?? 'silent')
   const { parts, nodeId } = node
+  const slotShares = options?.sharedSlots ? new SlotShares(options.sharedSlots) : parts.slotShares
   const activities = wrap(
-    createNodeActivities({ ...parts, nodeId, stopping: () => new AbortController().signal, log }),
+    createNodeActivities({ ...parts, slotShares, nodeId, stopping: () => new AbortController().signal, log }),
   )
   const { identity, control } = parts
   const access: GateAccess = stack.use(

@@ -36,6 +36,8 @@ export interface TestNodeOptions {
   concurrency?: number
   /** The placed pieces of work that it takes at a time. */
   slots?: number
+  /** The slots that tools and stages share, as on a node with so many; by default those of a real node. */
+  sharedSlots?: number
   /** True to poll the queues of jobs as well, in worlds with queues. */
   jobs?: boolean
   /** Seconds after which a model without requests is unloaded; none by default. */

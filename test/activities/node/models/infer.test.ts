@@ -8,6 +8,7 @@ import { createInferActivities } from '../../../../activities/node/models/infer.
 import { NOT_TAKEN, PLACED_SLOTS } from '../../../../domain/placement/node-queues.ts'
 import { ControlClient } from '../../../../node-runtime/control/client.ts'
 import type { Identity } from '../../../../node-runtime/control/identity.ts'
+import { SlotShares } from '../../../../node-runtime/control/slot-shares.ts'
 import { WorkRegistry } from '../../../../node-runtime/control/work-registry.ts'
 import { ToolTurns } from '../../../../node-runtime/tools/turns.ts'
 import { until } from '../../../support/assertions/until.ts'
@@ -33,6 +34,7 @@ describe('a task on a node', () => {
 
   /** A node whose tools run until they are ended, and that has called the gateway for `claims` tasks. */
   class ToolNode implements AsyncDisposable {
+    readonly slotShares = new SlotShares()
     readonly drain = new AbortController()
     readonly running: string[] = []
     readonly notTaken: string[] = []
@@ -58,7 +60,8 @@ describe('a task on a node', () => {
         if (turn.startsWith('loud') && !this.#over.signal.aborted) await once(this.#over.signal, 'abort')
         return input
       }
-      const deps = { control: this.#control, tools: { run, turns }, work: new WorkRegistry() }
+      const { slotShares } = this
+      const deps = { control: this.#control, tools: { run, turns }, work: new WorkRegistry(), slotShares }
       const stopping = () => this.drain.signal
       this.#activities = createInferActivities({ ...deps, stopping } as unknown as NodeDeps)
     }
@@ -126,6 +129,20 @@ describe('a task on a node', () => {
     assert.ok(node.occupied() <= (3 * PLACED_SLOTS) / 4)
     assert.ok(node.occupied('loud 1') <= PLACED_SLOTS / 2)
     assert.ok(!node.notTaken.some((turn) => turn.startsWith('quiet')))
+  })
+
+  it('shares the slots of its account with stages of cohorts', async () => {
+    using gateway = await gatewayAwayFor(0, /^$/)
+    await using node = new ToolNode(gateway.origin, 128)
+    const stages = Array.from({ length: PLACED_SLOTS / 2 - 5 }, () => node.slotShares.take('loud'))
+
+    for (let n = 0; n < 10; n++) void node.infer('loud')
+    await until(() => node.notTaken.length === 5 && node.running.length === 5)
+    for (const stage of stages) stage[Symbol.dispose]()
+    for (let n = 0; n < 10; n++) void node.infer('loud')
+
+    await until(() => node.running.length === 15)
+    assert.equal(node.notTaken.length, 5)
   })
 
   it('gives its slot back when its node drains before its turn', async () => {

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict'
+import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
+import { SlotShares } from '../../../node-runtime/control/slot-shares.ts'
+import { LineFull } from '../../../platform/async/fair-turns.ts'
+
+describe('shares of slots', () => {
+  /** Takes as many slots as an account gets, up to `most`. */
+  const takeAll = (shares: SlotShares, key: string, most = PLACED_SLOTS): Disposable[] => {
+    const taken: Disposable[] = []
+    while (taken.length < most)
+      try {
+        taken.push(shares.take(key))
+      } catch (err) {
+        assert.ok(err instanceof LineFull)
+        break
+      }
+    return taken
+  }
+
+  it('are half of the slots for an account alone', () => {
+    assert.equal(takeAll(new SlotShares(), 'a').length, PLACED_SLOTS / 2)
+  })
+
+  it('leave some for later accounts, and a quarter of the slots for other work', () => {
+    const shares = new SlotShares()
+    const counts = ['a', 'b', 'c', 'd', 'e'].map((key) => takeAll(shares, key).length)
+
+    assert.deepEqual(counts, [32, 11, 4, 1, 0])
+    assert.equal(
+      counts.reduce((sum, count) => sum + count),
+      (3 * PLACED_SLOTS) / 4,
+    )
+  })
+
+  it('return to others when disposed, once', () => {
+    const shares = new SlotShares()
+    const [first, ...rest] = takeAll(shares, 'a')
+    for (const _ of [1, 2]) first![Symbol.dispose]()
+
+    assert.equal(takeAll(shares, 'a').length, 1)
+    for (const one of rest) one[Symbol.dispose]()
+    assert.equal(takeAll(shares, 'b').length, PLACED_SLOTS / 2)
+  })
+
+  it('are at least one, however few slots there are', () => {
+    assert.deepEqual(
+      [1, 2, 3].map((slots) => takeAll(new SlotShares(slots), 'a').length),
+      [1, 1, 2],
+    )
+  })
+})
