@@ -22,8 +22,10 @@ import {
 import type { ControlActivities } from '../activities/control/index.ts'
 import type { GiveUp, TaskPlacement } from '../activities/control/tasks/tasks.ts'
 import type { NodeActivities } from '../activities/node/index.ts'
+import type { InferTask } from '../activities/node/models/infer.ts'
 import { QUEUE_LIMIT_MS } from '../domain/inference-task.ts'
 import { NOT_TAKEN } from '../domain/placement/node-queues.ts'
+import { isToolKey } from '../domain/tools/catalog.ts'
 import { nodeHasRoom } from './contract/messages.ts'
 import { LOCAL, PAUSE, POLICY, QUEUES } from './contract/policy.ts'
 
@@ -152,12 +154,15 @@ async function tryAt(
   }
   setCurrentDetails(`Runs on node ${nodeId}, which loads the model first if it has to.`)
   upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
-  return tryOn({ ...POLICY.inferPlaced, taskQueue: QUEUES.node(nodeId) }, { taskId, accountId, turn })
+  return tryOn(
+    { ...POLICY.inferPlaced, taskQueue: QUEUES.node(nodeId) },
+    { taskId, accountId, turn, isTool: isToolKey(modelKey) },
+  )
 }
 
 async function tryOn(
   options: ActivityOptions,
-  { taskId, accountId, turn }: { taskId: string; accountId: string; turn?: string | undefined },
+  { accountId, ...task }: InferTask & { accountId: string },
 ): Promise<Try> {
   const { inferTask } = proxyActivities<NodeActivities>({
     ...options,
@@ -166,7 +171,7 @@ async function tryOn(
     priority: { fairnessKey: accountId },
   })
   try {
-    await inferTask({ taskId, ...(turn !== undefined && { turn }) })
+    await inferTask(task)
     return 'finished'
   } catch (err) {
     if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err

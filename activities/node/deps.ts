@@ -51,7 +51,7 @@ export interface NodeDeps {
   readonly stopping: () => AbortSignal
   /** The running jobs and tasks, which a cancel over the link looks up. */
   readonly work: WorkRegistry
-  /** Bounds the slots that the tools and stages of one account occupy. */
+  /** Bounds the slots that the tasks and stages of one account occupy. */
   readonly slotShares: SlotShares
   /**
    * Returns the path of the Python interpreter of a locked environment, which the first call installs; `tell` is called

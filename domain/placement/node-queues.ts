@@ -15,10 +15,10 @@ export const NODE_QUEUES = {
 export const isGpuQueue = (queue: string): boolean =>
   queue === NODE_QUEUES.train('gpu') || queue.startsWith(NODE_QUEUES.own(NODE_QUEUES.train('gpu'), ''))
 
-/** The number of placed tasks that a node runs at a time. */
-export const PLACED_SLOTS = 64
+/** The number of placed tasks, stages and loads that a node runs at a time. One account gets at most half of them. */
+export const PLACED_SLOTS = 128
 
-/** The failure of a placed task that its node has not claimed, because it has no turn for it. It counts no attempt. */
+/** The failure of placed work that its node has not claimed, because it has no slot or turn for it. It counts no attempt. */
 export const NOT_TAKEN = 'not_taken'
 
 /** The facts about a node that decide which queues it may poll. */

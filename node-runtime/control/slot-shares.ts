@@ -2,10 +2,10 @@ import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
 import { LineFull } from '../../platform/async/fair-turns.ts'
 
 /**
- * Shares the slots of a node's own queue among accounts, for work that may wait in them for hours: tasks of tools and
- * stages of cohorts. Three quarters of the slots are shared, so loads and inference always find the others free. An
- * account gets one more while it has fewer than twice the shared slots that are free, which is half of all slots for one
- * account alone, and leaves some for accounts that come later.
+ * Shares the slots of a node's own queue among accounts, for work that may wait in them for hours: tasks and stages of
+ * cohorts. Three quarters of the slots are shared, so loads always find the others free. An account gets one more while
+ * it has fewer than twice the shared slots that are free, which is half of all slots for one account alone, and leaves
+ * some for accounts that come later.
  */
 export class SlotShares {
   readonly #shared: number

@@ -2,7 +2,6 @@ import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
 
 const MAX_WAITING = 1_000
-/** Work that isn't tools, such as loads and inference, always finds the other slots of the node's queue free. */
 const MAX_SLOTS = (3 * PLACED_SLOTS) / 4
 const MAX_SLOTS_PER_ACCOUNT = PLACED_SLOTS / 2
 /** The slots that always serve as the queue of tasks without a turn, however many tools this machine can run. */

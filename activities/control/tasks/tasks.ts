@@ -34,7 +34,7 @@ export interface TaskPlacement {
    * 0.12 also returned `cached`, which histories still contain.
    */
   shared?: 'warm' | 'cached'
-  /** The key of the account's turns on the node, for a tool only. Workers before 0.13 do not return it. */
+  /** The key of the account's turns on the node. Workers before 0.13 do not return it. */
   turn?: string
   /** The best node; absent when no node can run the task. */
   nodeId?: string
@@ -127,7 +127,7 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         .transaction()
         .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey: task.model_key }))
       await taskRepository.assignTask(db, taskId, nodeId)
-      return { ...base, ...place, ...(isTool && { turn: turnOf(task.account_id) }) }
+      return { ...base, ...place, turn: turnOf(task.account_id) }
     },
 
     /** Ends a task without a result. Safe to repeat because a task ends once. */

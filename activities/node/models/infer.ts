@@ -18,8 +18,10 @@ import { askModel, handBack, type Held, InferenceError, readAnswer } from './ask
 
 export interface InferTask {
   taskId: string
-  /** The key of the account's turns, for a tool only. Workers before 0.13 do not send it. */
-  turn?: string
+  /** The key of the account's turns, on a node's own queue only. Workers before 0.13 do not send it. */
+  turn?: string | undefined
+  /** True for the task of a tool. */
+  isTool?: boolean
 }
 
 export const createInferActivities = (deps: NodeDeps) => ({
@@ -27,11 +29,12 @@ export const createInferActivities = (deps: NodeDeps) => ({
    * Claims a task, loads its model, runs the inference, and completes the lease with the result. Safe to repeat because
    * a second claim fences off the first, whose result is then refused.
    */
-  async inferTask({ taskId, turn }: InferTask): Promise<void> {
+  async inferTask({ taskId, turn, isTool = false }: InferTask): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
     // A task that waits for its turn is not claimed, so giving its slot back costs it no attempt.
-    using _slot = turn === undefined ? undefined : await takeSlot(deps, turn, work.signal)
+    using _share = turn === undefined ? undefined : takeShare(deps.slotShares, turn)
+    using _slot = turn !== undefined && isTool ? await takeSlot(deps, turn, work.signal) : undefined
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claim = await claimTask(deps, { taskId, leaseS }, work.signal)
     using lease = keepLease(deps.control, claim.lease_token, leaseS)
@@ -48,18 +51,15 @@ export const createInferActivities = (deps: NodeDeps) => ({
   },
 })
 
-/** Waits for the turn of a tool's task. Throws `NOT_TAKEN` when its account has its share, too many wait or the node drains. */
+/** Waits for the turn of a tool's task. Throws `NOT_TAKEN` when too many wait or the node drains. */
 async function takeSlot(
-  { tools, slotShares, stopping }: NodeDeps,
+  { tools, stopping }: NodeDeps,
   turn: string,
   signal: AbortSignal,
 ): Promise<Disposable> {
-  using stack = new DisposableStack()
-  stack.use(takeShare(slotShares, turn))
   const drain = stopping()
   try {
-    stack.use(await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain])))
-    return stack.move()
+    return await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain]))
   } catch (err) {
     if (signal.aborted || !(err instanceof LineFull || drain.aborted)) throw err
     throw notTaken('this node has no turn for the tool now')

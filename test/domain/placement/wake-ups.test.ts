@@ -63,7 +63,7 @@ describe('planning which waiting tasks are woken', () => {
     const sent = { ...buildWaiting({ model_key: 'sent' }), node_id: 'a', tasks: 1 }
     assert.deepEqual(plan([first], [buildNode()], { held: [sent] }), [])
     assert.deepEqual(
-      plan([buildWaiting({ model_key: 'sent', waiting: 100 })], [buildNode()], { held: [sent] }),
+      plan([buildWaiting({ model_key: 'sent', waiting: 1_000 })], [buildNode()], { held: [sent] }),
       [['sent', PLACED_SLOTS - 1]],
     )
   })

@@ -25,7 +25,7 @@ describe('shares of slots', () => {
     const shares = new SlotShares()
     const counts = ['a', 'b', 'c', 'd', 'e'].map((key) => takeAll(shares, key).length)
 
-    assert.deepEqual(counts, [32, 11, 4, 1, 0])
+    assert.deepEqual(counts, [64, 22, 7, 2, 1])
     assert.equal(
       counts.reduce((sum, count) => sum + count),
       (3 * PLACED_SLOTS) / 4,

@@ -77,12 +77,12 @@ describe('stages of cohorts on a node', () => {
     }
   }
 
-  it('leave half of the slots to others while 64 tools of an account sleep', async () => {
+  it('leave half of the slots to others while the tools of an account sleep', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
 
-    for (let n = 0; n < 64; n++) void node.run('loud')
-    await until(() => node.ends.length === 64 - SHARE && node.claims === SHARE)
+    for (let n = 0; n < PLACED_SLOTS; n++) void node.run('loud')
+    await until(() => node.ends.length === PLACED_SLOTS - SHARE && node.claims === SHARE)
 
     assert.ok(node.ends.every((end) => end === NOT_TAKEN))
     await node.run('quiet')
@@ -93,14 +93,14 @@ describe('stages of cohorts on a node', () => {
   it('are taken again once others of their account have ended', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
-    for (let n = 0; n < 40; n++) void node.run('loud')
-    await until(() => node.ends.length === 40 - SHARE)
+    for (let n = 0; n < SHARE + 8; n++) void node.run('loud')
+    await until(() => node.ends.length === 8)
 
     await node.end()
     await node.run('loud')
 
     assert.deepEqual(
-      node.ends.slice(40 - SHARE),
+      node.ends.slice(8),
       Array.from({ length: SHARE + 1 }, () => 'done'),
     )
   })
@@ -109,8 +109,8 @@ describe('stages of cohorts on a node', () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
 
-    for (let n = 0; n < 40; n++) void node.run()
-    await until(() => node.claims === 40)
+    for (let n = 0; n < SHARE + 8; n++) void node.run()
+    await until(() => node.claims === SHARE + 8)
 
     await node.end()
     assert.ok(node.ends.every((end) => end === 'done'))

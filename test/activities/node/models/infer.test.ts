@@ -14,6 +14,10 @@ import { ToolTurns } from '../../../../node-runtime/tools/turns.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
+const SHARE = PLACED_SLOTS / 2
+/** What all accounts may occupy. */
+const SHARED = (3 * PLACED_SLOTS) / 4
+
 describe('a task on a node', () => {
   const controlOf = (origin: string): ControlClient => {
     const identity = { sign: () => ({}) } as unknown as Identity
@@ -71,8 +75,8 @@ describe('a task on a node', () => {
       turn === undefined ? this.#occupied : (this.#occupiedBy.get(turn) ?? 0)
 
     /** Starts a task as Temporal does, which has a slot for it. */
-    infer(turn: string): Promise<void> {
-      const task = this.#infer(turn)
+    infer(turn: string, isTool = true): Promise<void> {
+      const task = this.#infer(turn, isTool)
       this.#tasks.push(task)
       return task
     }
@@ -83,11 +87,11 @@ describe('a task on a node', () => {
       await this.#control.close()
     }
 
-    async #infer(turn: string): Promise<void> {
+    async #infer(turn: string, isTool: boolean): Promise<void> {
       this.#count(turn, 1)
       try {
         const inferTask = this.#activities.inferTask.bind(this.#activities)
-        await new MockActivityEnvironment().run(inferTask, { taskId: randomUUID(), turn })
+        await new MockActivityEnvironment().run(inferTask, { taskId: randomUUID(), turn, isTool })
       } catch (err) {
         if (err instanceof ApplicationFailure && err.type === NOT_TAKEN) this.notTaken.push(turn)
         else throw err
@@ -103,38 +107,50 @@ describe('a task on a node', () => {
   }
 
   for (const atOnce of [4, 16, 128])
-    it(`leaves slots for others while 80 tools of an account sleep, on a node that runs ${atOnce}`, async () => {
+    it(`leaves slots for others while many tools of an account sleep, on a node that runs ${atOnce}`, async () => {
       using gateway = await gatewayAwayFor(0, /^$/)
       await using node = new ToolNode(gateway.origin, atOnce)
 
-      for (let n = 0; n < 80; n++) void node.infer('loud')
-      await until(() => node.notTaken.length === 48 && node.running.length === Math.min(24, atOnce - 1))
+      for (let n = 0; n < SHARE + 48; n++) void node.infer('loud')
+      const running = Math.min(SHARE - 8, atOnce - 1)
+      await until(() => node.notTaken.length === 48 && node.running.length === running)
 
-      assert.equal(node.occupied(), PLACED_SLOTS / 2)
-      assert.ok(node.claims <= 24, 'a task that waits for its turn is not claimed')
+      assert.equal(node.occupied(), SHARE)
+      assert.ok(node.claims <= SHARE - 8, 'a task that waits for its turn is not claimed')
       await node.infer('quiet')
       assert.deepEqual([node.running.at(-1), node.notTaken.includes('quiet')], ['quiet', false])
       assert.equal(gateway.bodies.get('fail'), undefined)
     })
 
-  it('leaves a quarter of the slots for loads and inference, whatever tools run', async () => {
+  it('leaves a quarter of the slots for loads, whatever tools run', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 128)
 
-    for (let n = 0; n < 80; n++) void node.infer('loud 1')
-    for (let n = 0; n < 80; n++) void node.infer('loud 2')
+    for (const turn of ['loud 1', 'loud 2']) for (let n = 0; n < PLACED_SLOTS; n++) void node.infer(turn)
     for (let n = 0; n < 3; n++) void node.infer(`quiet ${n}`)
-    await until(() => node.notTaken.length >= 80 + 80 - (3 * PLACED_SLOTS) / 4)
+    await until(() => node.notTaken.length >= 2 * PLACED_SLOTS - SHARED)
 
-    assert.ok(node.occupied() <= (3 * PLACED_SLOTS) / 4)
-    assert.ok(node.occupied('loud 1') <= PLACED_SLOTS / 2)
+    assert.ok(node.occupied() <= SHARED)
+    assert.ok(node.occupied('loud 1') <= SHARE)
     assert.ok(!node.notTaken.some((turn) => turn.startsWith('quiet')))
+  })
+
+  it('leaves slots for others while a batch of an account waits for a slow model', async () => {
+    using gateway = await gatewayAwayFor(0, /^$/)
+    await using node = new ToolNode(gateway.origin, 4)
+
+    for (let n = 0; n < PLACED_SLOTS; n++) void node.infer('loud', false)
+    await until(() => node.notTaken.length === PLACED_SLOTS - SHARE && node.claims === SHARE)
+    await node.infer('quiet', false)
+
+    assert.equal(node.notTaken.includes('quiet'), false)
+    assert.equal(gateway.bodies.get('fail'), undefined, 'a task that is not taken is not claimed')
   })
 
   it('shares the slots of its account with stages of cohorts', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 128)
-    const stages = Array.from({ length: PLACED_SLOTS / 2 - 5 }, () => node.slotShares.take('loud'))
+    const stages = Array.from({ length: SHARE - 5 }, () => node.slotShares.take('loud'))
 
     for (let n = 0; n < 10; n++) void node.infer('loud')
     await until(() => node.notTaken.length === 5 && node.running.length === 5)
