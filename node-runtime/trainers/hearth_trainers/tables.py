@@ -16,6 +16,7 @@ from .budget import Budget
 from .cells import ERRORS, MISSING, Numbers, point_meaning, read_numbers, without_marks
 from .csv_layout import column_names, layout_of
 from .errors import JobError
+from .headers import report_values_as_names
 from .hf_dataset import read_hf_dataset, read_parquet
 from .job import Job
 from .labels import MOST_CLASSES, MOST_FRACTIONS
@@ -120,6 +121,9 @@ def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) ->
         typed[name], is_plain = _typed(name, texts, points)
         if is_plain and (has_padded_numbers(texts) or (has_classes and _is_spelt_variously(texts, typed[name]))):
             codes[name] = without_marks(texts)
+    written = {name: table.column(name) for name in typed}
+    numeric = [name for name, column in typed.items() if pa.types.is_integer(column.type) or pa.types.is_floating(column.type)]
+    report_values_as_names(list(typed), written, numeric)
     return pa.table(typed)
 
 

@@ -195,4 +195,29 @@ describe('tables as their trainers read them', () => {
       assert.equal((await readDataset({ path, format: 'csv' })).num_samples, values[i]?.length)
     }
   })
+
+  it('warns where the first row looks like values, as in a file without a header', async () => {
+    const cases: [csv: string, named: string | undefined][] = [
+      [
+        '5.1,Iris-setosa\n4.9,Iris-setosa\n6.2,Iris-virginica\n5.9,Iris-setosa',
+        "'5.1' and 'Iris-setosa' look",
+      ],
+      ['I like it,pos\nso do I,pos\nnot me,neg\nnor me,pos', "'pos' looks"],
+      ['2021-01-01,100\n2021-01-02,101\n2021-01-03,102', "'2021-01-01' looks"],
+      ['5,1,3\n4,2,1\n6,1,2', "'5' and '1' look"],
+      ['age,name\n5,Ada\n6,Eve\nage,name\n7,Ben\nage,name', undefined],
+      ['region,2019,2020\nnorth,1,2\nsouth,3,4', undefined],
+      ['0,1,2\n5,6,7\n1,0,2', undefined],
+      ['region,2021-01-01\nnorth,4\nsouth,5', undefined],
+      ['kind,size\nkind,5\nunkind,6', undefined],
+    ]
+
+    const found = await learned(cases.map(([csv]) => ({ text: csv })))
+
+    for (const [i, [csv, named]] of cases.entries()) {
+      const about = found[i]?.warnings.filter((message) => message.startsWith('The first row')) ?? []
+      assert.equal(about.length, named ? 1 : 0, `${csv}: ${about.join()}`)
+      if (named) assert.ok(about[0]?.includes(named), about[0])
+    }
+  })
 })
