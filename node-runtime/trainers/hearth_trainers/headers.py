@@ -40,7 +40,8 @@ def _is_value(name: str, texts: pa.ChunkedArray) -> bool:
     if re.match(_DATE, name):
         first = next((text for text in texts.slice(0, 10).to_pylist() if text is not None), "")
         return re.match(_DATE, first) is not None
-    return bool(name.strip()) and (pc.sum(pc.equal(texts, name)).as_py() or 0) > 1
+    # One letter is often a name and a value: 'y' and 'n' in 'y'.
+    return len(name.strip()) > 1 and (pc.sum(pc.equal(texts, name)).as_py() or 0) > 1
 
 
 def _is_repeated(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray]) -> bool:

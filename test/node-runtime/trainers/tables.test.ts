@@ -210,11 +210,14 @@ describe('tables as their trainers read them', () => {
       ['0,1,2\n5,6,7\n1,0,2', undefined],
       ['region,2021-01-01\nnorth,4\nsouth,5', undefined],
       ['kind,size\nkind,5\nunkind,6', undefined],
+      ['age,y\n5,y\n6,n\n7,y', undefined],
     ]
 
-    const found = await learned(cases.map(([csv]) => ({ text: csv })))
+    const texts = { text: cases[1]![0], hyperparameters: { text_column: 'I like it', label_column: 'pos' } }
 
-    for (const [i, [csv, named]] of cases.entries()) {
+    const found = await learned([...cases.map(([csv]) => ({ text: csv })), texts])
+
+    for (const [i, [csv, named]] of [...cases, cases[1]!].entries()) {
       const about = found[i]?.warnings.filter((message) => message.startsWith('The first row')) ?? []
       assert.equal(about.length, named ? 1 : 0, `${csv}: ${about.join()}`)
       if (named) assert.ok(about[0]?.includes(named), about[0])

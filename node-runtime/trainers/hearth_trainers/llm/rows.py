@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 from ..budget import Budget
 from ..csv_layout import column_names, layout_of
 from ..errors import JobError
+from ..headers import report_values_as_names
 from ..hf_dataset import read_hf_dataset, read_parquet
 from ..job import Job
 
@@ -58,7 +59,9 @@ def _read_csv(path: Path, budget: Budget) -> list[Row]:
     with pa_csv.open_csv(path, **options) as reader:
         header = reader.schema.names
     convert = pa_csv.ConvertOptions(column_types={name: pa.string() for name in header}, strings_can_be_null=False)
-    return pa_csv.read_csv(path, **options, convert_options=convert).rename_columns(column_names(header)).to_pylist()
+    table = pa_csv.read_csv(path, **options, convert_options=convert).rename_columns(column_names(header))
+    report_values_as_names(table.column_names, dict(zip(table.column_names, table.columns, strict=True)), ())
+    return table.to_pylist()
 
 
 def _read_parquet(path: Path, budget: Budget) -> list[Row]:
