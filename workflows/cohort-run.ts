@@ -26,7 +26,7 @@ import {
   waitingFor,
 } from './cohort/progress.ts'
 import { Room } from './cohort/room.ts'
-import { noneInFlight, waitedFor } from './cohort/waited-for.ts'
+import { noneInFlight, runInTurn, waitedFor } from './cohort/waited-for.ts'
 import { stageOverdue, stageStarted } from './contract/messages.ts'
 import { LOCAL, LONGEST_HISTORY } from './contract/policy.ts'
 
@@ -51,6 +51,7 @@ export interface CohortRunInput {
  */
 export async function cohortRun(input: CohortRunInput): Promise<void> {
   const { cohortId } = input
+  runInTurn()
   const cohort = await openCohort({ cohortId })
   if (cohort.ended) return setCurrentDetails('The cohort had ended already.')
   const shown: Shown = { run: new Map(), said: '' }

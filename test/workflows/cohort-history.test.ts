@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApplicationFailure } from '@temporalio/common'
+import type { temporal } from '@temporalio/proto'
 import { Worker } from '@temporalio/worker'
 import type { ControlActivities } from '../../activities/control/index.ts'
 import { NOT_TAKEN } from '../../domain/placement/node-queues.ts'
@@ -10,10 +11,16 @@ import { workflowBundle } from '../../workers/bundle.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
+type History = temporal.api.history.v1.IHistory
+
 const LAYERS = 5
 const WIDTH = 4
 const MOST_EVENTS = 500
 const MOST_EVENTS_A_STAGE = 12
+
+/** Runs the workflow on its history, as a worker does that has not run it before. */
+const replay = async (history: History): Promise<void> =>
+  Worker.runReplayHistory({ workflowBundle: await workflowBundle(readConfig().HEARTH_CACHE_DIR) }, history)
 
 describe('the history of a cohort', function () {
   this.timeout(180_000)
@@ -149,7 +156,28 @@ describe('the history of a cohort', function () {
     const { history, seen } = await eventsOf({ stages, edges: [] })
 
     assert.equal(seen.status, 'succeeded')
-    const bundle = await workflowBundle(readConfig().HEARTH_CACHE_DIR)
-    await Worker.runReplayHistory({ workflowBundle: bundle }, history)
+    await replay(history)
+  })
+
+  it('replays where one of several stages that are ready has no node yet', async () => {
+    let calls = 0
+    await using _control = await world.control((activities: ControlActivities) => ({
+      ...activities,
+      async callStage(...of: Parameters<ControlActivities['callStage']>) {
+        calls += 1
+        if (calls === 1) return { verdict: 'waits', why: 'no node yet' }
+        await sleep(100)
+        return activities.callStage(...of)
+      },
+    }))
+    await using _node = await world.node()
+    const { id: endpoint_id } = await world.endpoint({ name: 'waited' })
+    const input = { instances: [1] }
+    const stages = ['a', 'b'].map((stage_id) => ({ stage_id, endpoint_id, input }))
+
+    const { history, seen } = await eventsOf({ stages, edges: [] })
+
+    assert.equal(seen.status, 'succeeded')
+    await replay(history)
   })
 })

@@ -1,7 +1,18 @@
-import { CancellationScope, condition } from '@temporalio/workflow'
+import { CancellationScope, condition, patched } from '@temporalio/workflow'
 
+let areInTurn = false
 let inFlight = 0
 let last: Promise<unknown> = Promise.resolve()
+
+/**
+ * Has the local activities of this execution run one at a time. The SDK resumes a workflow once for each result, but in a
+ * replay once for all results of a workflow task, so conditions would be evaluated between other steps than before, and
+ * commands would come in another order (TMPRL1100) or results reach the wrong stage. Call it before the first await:
+ * executions that earlier versions began continue to run them side by side.
+ */
+export function runInTurn(): void {
+  areInTurn = patched('local-activities-in-turn')
+}
 
 /**
  * Has a local activity waited for also where its scope is cancelled meanwhile; the step after it ends then. The SDK's state
@@ -13,17 +24,10 @@ export const waitedFor =
   (...args: A): Promise<R> =>
     CancellationScope.nonCancellable(async () => {
       inFlight += 1
-      const before = last
-      const own = work(...args)
-      last = own.then(
-        () => before,
-        () => before,
-      )
+      const own = areInTurn ? last.then(() => work(...args)) : work(...args)
+      last = own.catch(() => undefined)
       try {
-        const result = await own
-        // A replay returns the results in the order of the calls, whatever order they came in.
-        await before
-        return result
+        return await own
       } finally {
         inFlight -= 1
       }
