@@ -100,6 +100,15 @@ export class GpuHealth implements Disposable {
     void this.check()
   }
 
+  /**
+   * Probes the GPUs because a server that had worked lost its own. Unlike `failed`, it pauses nothing before the probe:
+   * the input of a request may have broken the server, and the GPU works for the next process.
+   */
+  suspect(): void {
+    this.#failures++
+    void this.check()
+  }
+
   /** Records that a trainer or server computed on a GPU. */
   worked(): void {
     this.#met = undefined

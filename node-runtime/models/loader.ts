@@ -13,7 +13,7 @@ import { ModelServer, NoGpuError } from './server.ts'
 export interface ModelLoaderOptions {
   catalog: Catalog
   /** Learns whether servers on GPUs could use them. */
-  gpuHealth?: Pick<GpuHealth, 'failed' | 'worked'>
+  gpuHealth?: Pick<GpuHealth, 'failed' | 'worked' | 'suspect'>
   /** Called with each line that the server of a model writes. */
   onLine?: (modelKey: string, line: string) => void
   cache: WeightsCache
@@ -202,6 +202,7 @@ export class ModelLoader {
     } catch (err) {
       onPids(await server.pids())
       await server.stop({ graceMs: 0 })
+      if (server.gpuFault !== undefined) this.#options.gpuHealth?.suspect()
       throw err
     }
   }

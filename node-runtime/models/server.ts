@@ -118,6 +118,11 @@ export class ModelServer {
     return this.#process.excess
   }
 
+  /** The line with which the server reported that it cannot use its GPU, or lost it; undefined without one. */
+  get gpuFault(): string | undefined {
+    return gpuFaultIn(this.#lastLines)
+  }
+
   /** The last lines of its output, which explain a failure. */
   get lastWords(): string {
     return this.#lastLines.slice(-5).join('\n')
@@ -259,7 +264,7 @@ function failure(process: ServerProcess, lastLines: string[], signal: AbortSigna
       if (code === UNUSABLE_STATUS && why !== undefined) {
         return reject(new ModelServerError(why, { isUnusable: true }))
       }
-      const noGpu = lastLines.findLast((line) => line.startsWith(NO_GPU_LINE))
+      const noGpu = gpuFaultIn(lastLines)
       if (code === NO_GPU_STATUS && noGpu !== undefined) return reject(new NoGpuError(noGpu))
       return process.excess === undefined
         ? give(`it ended with status ${code} before it was ready`, 5)
@@ -267,6 +272,9 @@ function failure(process: ServerProcess, lastLines: string[], signal: AbortSigna
     })
   })
 }
+
+const gpuFaultIn = (lines: readonly string[]): string | undefined =>
+  lines.findLast((line) => line.startsWith(NO_GPU_LINE))
 
 function addressOf(line: string): ServerAddress | undefined {
   if (!line.startsWith('{')) return undefined

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import torch
-
-# The exit status of a server that cannot use the GPU that it was placed on (README.md).
-NO_GPU_STATUS = 69
+from gpu_loss import is_placed_on_gpu, refuse_gpu
 
 
 def is_on_gpu() -> bool:
@@ -16,9 +11,8 @@ def is_on_gpu() -> bool:
     cannot use: on the processor it would answer many times slower, and nobody would know why."""
     if torch.cuda.is_available():
         return True
-    if os.environ.get("HEARTH_DEVICE") == "cuda":
-        print(f"it was placed on a GPU that it cannot use: {_cuda_fault()}", file=sys.stderr, flush=True)
-        sys.exit(NO_GPU_STATUS)
+    if is_placed_on_gpu():
+        refuse_gpu(_cuda_fault())
     return False
 
 

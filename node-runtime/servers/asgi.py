@@ -8,16 +8,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 import uvicorn
-
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+from gpu_loss import App, Receive, Send, until_gpu_is_lost
 
 GRACE_S = 5
 # The exit status of a server whose weights cannot be loaded on any node; see README.md.
@@ -77,14 +73,14 @@ async def send_json(send: Send, status: int, body: Any) -> None:
 
 
 def serve(app: App, options: argparse.Namespace) -> None:
-    """Listens, prints the ready line on standard output, and serves until SIGTERM."""
+    """Listens, prints the ready line on standard output, and serves until SIGTERM or the loss of its GPU."""
     # The server finishes the requests in flight and then raises the signal
     # again, which is a normal end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     listener = _listen(options)
     where = {"socket": options.socket} if options.socket else {"port": listener.getsockname()[1]}
     config = uvicorn.Config(
-        app,
+        until_gpu_is_lost(app),
         lifespan="off",
         access_log=False,
         log_level="warning",

@@ -25,6 +25,7 @@ from generative.fields import LARGEST_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
 from generative.model import load_model
 from generative.openai_routes import ROUTES
+from gpu_loss import end_if_gpu_is_lost, note_failure
 from json_requests import error
 from weight_faults import is_fault_of_weights, reason_of
 
@@ -115,7 +116,7 @@ def _work(prepare: Prepare, job: Job, put: Callable[[str, Any], None]) -> None:
     except UnusableOutput as problem:
         put("unusable", str(problem))
     except Exception as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        note_failure(error)
         # Pipelines check what they are asked before their first step, and say what is wrong with it.
         if isinstance(error, ValueError) and job.steps == 0:
             put("refused", (_first_line(error), ""))
@@ -194,6 +195,7 @@ def main() -> None:
     except BadModel as error:
         refuse_weights(str(error))
     except Exception as error:
+        end_if_gpu_is_lost(error)
         if is_fault_of_weights(error):
             refuse_weights(reason_of(error))
         sys.exit(f"The model cannot be served: {error}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, send_json
+from gpu_loss import note_failure
 
 
 class CallerLeft(Exception):
@@ -69,7 +69,7 @@ async def answer_json(
     except CallerLeft:
         return 499, error("The caller has left.")
     except Exception as problem:
-        print(f"{type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
+        note_failure(problem)
         return 500, error("The model failed on this request.")
 
 

@@ -19,6 +19,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 import orjson
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
 from exchange import BadPayload, Exchange
+from gpu_loss import end_if_gpu_is_lost, note_failure
 from llm.cache_files import read_prompt, write_prompt
 from llm.calls import gather
 from llm.grammar import Grammars
@@ -286,7 +287,7 @@ def _payload_error(problem: BadPayload) -> dict[str, Any]:
 
 
 def _message_of(error: Exception) -> str:
-    print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    note_failure(error)
     return "the model failed on this request"
 
 
@@ -304,6 +305,7 @@ def main() -> None:
     try:
         model = LanguageModel(find_model(options.model), options.threads)
     except Exception as error:
+        end_if_gpu_is_lost(error)
         if is_fault_of_weights(error):
             refuse_weights(reason_of(error))
         sys.exit(f"The model in {options.model} cannot be served: {error}")

@@ -11,6 +11,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from asgi import refuse_weights, serve, server_arguments
+from gpu_loss import end_if_gpu_is_lost
 from specialist.layout import BadModel
 from torch_tasks.models import open_app
 from weight_faults import is_fault_of_weights, reason_of
@@ -29,6 +30,7 @@ def main() -> None:
     except BadModel as problem:
         refuse_weights(str(problem))
     except Exception as error:
+        end_if_gpu_is_lost(error)
         if is_fault_of_weights(error):
             refuse_weights(reason_of(error))
         sys.exit(f"The model in {options.model} cannot be served: {error}")

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from .errors import JobError, NodeFault, Stopped, full_disk, too_much_memory
+from .errors import JobError, NodeFault, Stopped, full_disk, lost_gpu_fault, too_much_memory
 from .job import Job, read_job
 from .launch import is_launched, report_status, run_in_processes
 from .loop import EpochLoop, StopSignal
@@ -70,7 +70,10 @@ def _train_and_report(path: Path) -> int:
         return 1
     except Exception as error:
         traceback.print_exc()
-        if fault := full_disk(error, job.output_dir if job else None):
+        fault = full_disk(error, job.output_dir if job else None)
+        if not fault and job and job.gpus > 0:
+            fault = lost_gpu_fault(int(os.environ.get("LOCAL_RANK", "0")))
+        if fault:
             return _report_fault(fault)
         emit("error", code="trainer_failed", message=f"{type(error).__name__}: {error}")
         return 1

@@ -6,6 +6,8 @@ import errno
 import os
 from pathlib import Path
 
+from .lost_gpu import lost_gpu
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_WORDS = ("no space left on device", "disk quota exceeded", "os error 28")
 _NO_ROOM_BYTES = 1 << 20
@@ -51,6 +53,19 @@ def full_disk(error: BaseException, folder: Path | None = None) -> NodeFault | N
     if folder is not None and _free_bytes(folder) < _NO_ROOM_BYTES:
         return _disk_fault()
     return None
+
+
+def lost_gpu_fault(device: int) -> NodeFault | None:
+    """Returns the fault of this node if the process has lost its GPU, otherwise None. A failed assertion of a kernel
+    is a fault of the data, for example of an index beyond a table, and would come again on every node."""
+    why = lost_gpu(device)
+    if why is None or "device-side assert" in why:
+        return None
+    return NodeFault(
+        f"This node's GPU failed during the run ({why}). The run continues by itself from its last checkpoint, here or "
+        "on another node. Run `npx hearth doctor` to see the fault of the node.",
+        code="no_cuda",
+    )
 
 
 def _disk_fault() -> NodeFault:

@@ -175,6 +175,33 @@ describe('the health of GPUs', function () {
     assert.equal(short.fault?.takes_no_runs, undefined)
   })
 
+  it('probes again when a server loses its GPU, and pauses nothing where the probe succeeds', async () => {
+    const { results, probe } = heldProbes()
+    const changes: boolean[] = []
+    using health = new GpuHealth({
+      probe,
+      log: createLogger('test', 'silent'),
+      onChange: () => changes.push(health.isUnusable),
+    })
+    const first = health.check()
+    // The probe that runs began before the loss.
+    health.suspect()
+    results[0]?.({ devices: 1 })
+    await until(() => results.length === 2)
+    results[1]?.({ devices: 1 })
+    await first
+    assert.deepEqual([health.isUnusable, health.fault], [false, undefined])
+
+    health.suspect()
+    await until(() => results.length === 3)
+    assert.equal(health.isUnusable, false)
+    results[2]?.({ code: 999, reason: 'cuInit fails' })
+
+    await until(() => health.isUnusable)
+    assert.deepEqual([health.fault?.code, health.fault?.takes_no_runs], [999, true])
+    assert.deepEqual(changes, [false, true])
+  })
+
   it('notifies once its last run has ended, so that the queue of the run can close', async () => {
     const changes: boolean[] = []
     using health = new GpuHealth({

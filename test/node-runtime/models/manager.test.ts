@@ -253,6 +253,29 @@ describe('model manager', () => {
     assert.equal(state(node, 'tool:calculator'), undefined)
   })
 
+  it('has the GPUs probed when a server loses its own, and loads the model again', async () => {
+    await using node = await startNode(api)
+    let suspicions = 0
+    node.parts.gpuHealth.suspect = () => void suspicions++
+    const key = await addModel(api, { name: 'lost' })
+    await node.parts.models.load(key)
+    const post = async (body: object) => {
+      using use = node.parts.models.use(key)!
+      const options = { method: 'POST', path: '/infer', body: JSON.stringify(body) } as const
+      const answer = await use.server.pool.request(options)
+      await answer.body.dump()
+      return answer.statusCode
+    }
+
+    assert.equal(await post({ lose_gpu: true }), 500)
+
+    await until(() => suspicions > 0 && node.parts.models.startState(key) === 'cached')
+    assert.match(state(node, key)?.error ?? '', /status 69\. it was placed on a GPU that it cannot use: Acc/)
+    await sleep(1_050)
+    await node.parts.models.load(key)
+    assert.deepEqual([await post({ instances: [1] }), suspicions], [200, 1])
+  })
+
   it('stops every model server with the node', async () => {
     const node = await startNode(api)
     await node.parts.models.load(await addModel(api, { name: 'last' }))

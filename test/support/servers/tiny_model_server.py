@@ -55,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
                 import os
 
                 os._exit(3)
+            elif "lose_gpu" in body:
+                self.lose_gpu()
             elif "wait_s" in body:
                 self.wait(body["wait_s"])
             elif "refuse" in body:
@@ -66,6 +68,15 @@ class Handler(BaseHTTPRequestHandler):
             count("left", 1)
         finally:
             count("in_flight", -1)
+
+    def lose_gpu(self):
+        """Ends as servers on PyTorch do: after the answer to the request that lost the GPU."""
+        import os
+
+        sys.stderr.write("it was placed on a GPU that it cannot use: AcceleratorError: CUDA error: unknown error\n")
+        sys.stderr.flush()
+        self.answer(500, {"error": {"message": "The model failed on this request."}})
+        os._exit(69)
 
     def wait(self, seconds):
         """Answers after a while, unless the caller leaves before."""

@@ -1,0 +1,24 @@
+"""Finds out whether this process can still use its GPU. Light: model servers import it too."""
+
+from __future__ import annotations
+
+import sys
+
+_MAX_REASON = 200
+
+
+def lost_gpu(device: int = 0) -> str | None:
+    """Returns the error of a GPU that this process cannot use any more, in one line; None while it can.
+
+    CUDA reports the error of a kernel or of the hardware at every later call of the process, so one more call proves
+    the loss. Errors that pass, such as a lack of memory, leave that call intact, whatever their text."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    try:
+        torch.cuda.synchronize(device)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        # Starting CUDA on a full GPU fails as well, until other programs have freed memory.
+        return None if "out of memory" in text else f"{type(error).__name__}: {text[:_MAX_REASON]}"
+    return None

@@ -1,0 +1,117 @@
+"""Runs the programs of model servers on a machine without a GPU, as if CUDA failed where a request says so.
+
+A loss is as CUDA makes it: the call fails, and every later one of this process does too."""
+
+import os
+import sys
+from pathlib import Path
+
+SERVERS = Path(__file__).parents[3] / "node-runtime" / "servers"
+sys.path[:0] = [str(SERVERS)]
+
+import torch
+
+LOSSES = {
+    "access": torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nCompile with `TORCH_USE_CUDA_DSA`."),
+    "assert": torch.AcceleratorError("CUDA error: device-side assert triggered"),
+    "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`"),
+}
+FAILURES = {
+    "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+    "unsupported": RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx(handle)`"),
+    "input": RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"),
+}
+lost = None
+
+
+def fail(name):
+    global lost
+    if name in LOSSES:
+        lost = LOSSES[name]
+        raise lost
+    if name in FAILURES:
+        raise FAILURES[name]
+
+
+def synchronize(_device=None):
+    if lost:
+        raise lost
+
+
+torch.cuda.synchronize = synchronize
+
+
+class Turns:
+    """A model that answers one request at a time, like translators and readers of pictures."""
+
+    task = "ocr"
+    facts = {}
+
+    def probe(self, body):
+        return body
+
+    def __call__(self, body, _left):
+        fail(body.get("fails"))
+        return {"text": "read"}
+
+
+def serve_turns(options):
+    from asgi import serve
+    from turns import TurnApp
+
+    serve(TurnApp(Turns(), 1 << 20), options)
+
+
+def serve_generations(options):
+    from generative.base import GenerativeModel, Made
+    from generative_server import GenerativeApp
+    from asgi import serve
+
+    def prepare(fields):
+        def generate(job):
+            if "steps" in fields:
+                job.step(1, 2)
+            fail(fields.get("fails"))
+            return Made([])
+
+        return generate
+
+    serve(GenerativeApp(GenerativeModel("stub", {"text-to-image": prepare})), options)
+
+
+def serve_chats(folder):
+    import accelerator
+
+    accelerator.is_on_gpu = lambda: False
+    import llm_server
+    from llm.model import LanguageModel
+
+    generate = LanguageModel.generate
+
+    def generate_or_fail(self, generation, *rest):
+        # A request names its failure by its seed.
+        fail(dict(enumerate([*LOSSES, *FAILURES])).get(generation.sampling.seed))
+        return generate(self, generation, *rest)
+
+    LanguageModel.generate = generate_or_fail
+    sys.argv[1:] = ["--model", folder, "--port", "0"]
+    llm_server.main()
+
+
+def main():
+    import argparse
+
+    from asgi import server_arguments
+
+    kind, *rest = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    server_arguments(parser)
+    options = parser.parse_args(["--port", "0"])
+    os.environ["HEARTH_DEVICE"] = "cuda"
+    if kind == "chats":
+        serve_chats(rest[0])
+    else:
+        {"turns": serve_turns, "generations": serve_generations}[kind](options)
+
+
+main()
