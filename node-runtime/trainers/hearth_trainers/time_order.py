@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from .cells import without_marks
 from .errors import JobError, no_such_column
 from .protocol import log, warn_about_data
-from .times import DAY_US, Times, in_words, is_sorted, looks_like_times, read_times
+from .ranks import is_sorted
+from .times import DAY_US, NAME_AND_TWO_DIGITS, DoubtfulMonths, Times, in_words, looks_like_times, read_times
 from .wording import counted
 
 # From this share of rows with a repeated time on, a column that tells them apart means several series.
@@ -55,7 +56,8 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
         # Rows of one time are newest first too.
         order = np.arange(len(values))[::-1]
         log(f"The file has the newest row first; the rows are sorted by '{column}', oldest first.")
-    _report_steps(values[order], times.unit, column)
+    if times.has_year:
+        _report_steps(values[order], times.unit, column)
     return rows[order], column
 
 
@@ -69,7 +71,7 @@ def _time_column(table: pa.Table, target: str, named: str) -> str:
         return named
     others = [name for name in names if name != target and table.column(name).null_count < table.num_rows]
     found = [name for name in others if pa.types.is_timestamp(table.column(name).type)]
-    found = found or [n for n in others if pa.types.is_string(table.column(n).type) and looks_like_times(table.column(n))]
+    found = found or [name for name in others if _holds_times(table.column(name), name)]
     unsorted: list[str] = []
     if not found:
         numbers = [name for name in others if _TIMELY.search(name) and _counts_up(table.column(name))]
@@ -79,8 +81,36 @@ def _time_column(table: pa.Table, target: str, named: str) -> str:
         but = f" '{unsorted[0]}' isn't used, because its numbers may not be times and would change the order." if unsorted else ""
         warn_about_data(f"No column with times was found: the rows count as oldest first.{but} Name one as time_column.")
     if len(found) > 1:
-        log(f"The columns {', '.join(repr(name) for name in found)} hold times; '{found[0]}' is used.")
+        different = [name for name in found if _is_different_in_every_row(table.column(name))]
+        used = (different or found)[0]
+        message = f"The columns {', '.join(repr(name) for name in found)} hold times; '{used}' is used."
+        if different:
+            log(message)
+        else:
+            warn_about_data(f"{message} None is different in every row: name the right one as time_column.", column=used)
+        return used
     return found[0] if found else ""
+
+
+def _holds_times(column: pa.ChunkedArray, name: str) -> bool:
+    """Returns whether a column of texts may order the rows without being named. Warns about names of months with two digits
+    that may be days or years."""
+    if not pa.types.is_string(column.type) or not looks_like_times(column):
+        return False
+    if pc.any(pc.match_substring_regex(column, NAME_AND_TWO_DIGITS)).as_py():
+        try:
+            read_times(column, name)
+        except DoubtfulMonths as error:
+            warn_about_data(f"'{name}' isn't used as times. {error}", column=name, row=error.row)
+            return False
+        except JobError:
+            # Refused with the column that is used.
+            pass
+    return True
+
+
+def _is_different_in_every_row(column: pa.ChunkedArray) -> bool:
+    return pc.count_distinct(column).as_py() == len(column) - column.null_count
 
 
 def _counts_up(column: pa.ChunkedArray) -> bool:

@@ -14,6 +14,8 @@ from .cells import without_marks
 from .centuries import POSIX_YEAR, first_year_of, whole_year
 from .clock_digits import clock_readings
 from .errors import JobError
+from .month_names import DAYS_WITHOUT_YEAR, days_without_year, month_of, months_or_days
+from .ranks import is_sorted, rank_alike
 
 DAY_US = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1)
@@ -23,24 +25,28 @@ _CLOCK = (
 )
 # Three numbers. Which is which is decided for the whole column.
 _NUMERIC = re.compile(rf"(?P<a>\d{{1,4}})(?P<mark>[./-])(?P<b>\d{{1,2}})(?P=mark)(?P<c>\d{{1,4}})\.?{_CLOCK}")
+# A month with its year. Two digits may be a day instead, which is decided for the whole column too.
+_NAME_AND_NUMBER = re.compile(r"(?P<name>[A-Za-z]{3,9})\.?[ /-]+(?P<y>\d{4}|\d{2})")
+NAME_AND_TWO_DIGITS = r"^\s*[A-Za-z]{3,9}\.?[ /-]+\d{2}\s*$"
 # Notations with one meaning.
 _CLEAR = [
-    re.compile(pattern)
-    for pattern in (
-        r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:T?(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?(?P<zone>Z)?)?",
-        rf"(?:[A-Za-z]{{3,9}},?\s+)?(?P<d>\d{{1,2}})[ .-]+(?P<name>[A-Za-z]{{3,9}})\.?[ ,.-]+(?P<y>\d{{4}}|\d{{2}}){_CLOCK}",
-        rf"(?:[A-Za-z]{{3,9}},\s+)?(?P<name>[A-Za-z]{{3,9}})\.? +(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>\d{{4}}){_CLOCK}",
-        r"(?P<name>[A-Za-z]{3,9})\.?[ /-]+(?P<y>\d{4}|\d{2})",
-        r"(?P<y>\d{4})[ /-]?(?P<name>[A-Za-z]{3,9})",
-        r"(?P<y>\d{4})[-/.M ](?P<m>\d{1,2})",
-        r"(?P<m>\d{1,2})[/.-](?P<y>\d{4})",
-        r"(?P<y>\d{4})[ -]?[Qq](?P<q>[1-4])",
-        r"[Qq](?P<q>[1-4])[ /-]?(?P<y>\d{4})",
-        r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-(?P<wd>[1-7]))?",
-        r"(?P<y>1[5-9]\d{2}|2[01]\d{2})",
-    )
+    _NAME_AND_NUMBER,
+    *map(
+        re.compile,
+        (
+            r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:T?(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?(?P<zone>Z)?)?",
+            rf"(?:[A-Za-z]{{3,9}},?\s+)?(?P<d>\d{{1,2}})[ .-]+(?P<name>[A-Za-z]{{3,9}})\.?[ ,.-]+(?P<y>\d{{4}}|\d{{2}}){_CLOCK}",
+            rf"(?:[A-Za-z]{{3,9}},\s+)?(?P<name>[A-Za-z]{{3,9}})\.? +(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>\d{{4}}){_CLOCK}",
+            r"(?P<y>\d{4})[ /-]?(?P<name>[A-Za-z]{3,9})",
+            r"(?P<y>\d{4})[-/.M ](?P<m>\d{1,2})",
+            r"(?P<m>\d{1,2})[/.-](?P<y>\d{4})",
+            r"(?P<y>\d{4})[ -]?[Qq](?P<q>[1-4])",
+            r"[Qq](?P<q>[1-4])[ /-]?(?P<y>\d{4})",
+            r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-(?P<wd>[1-7]))?",
+            r"(?P<y>1[5-9]\d{2}|2[01]\d{2})",
+        ),
+    ),
 ]
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.
 _EPOCH_UNITS = ((1e17, 0, "nanoseconds"), (1e14, 1, "microseconds"), (1e11, 1_000, "milliseconds"), (1e8, 1_000_000, "seconds"))
 # The year 2100, as a multiple of the least number of a unit. Where a number lies beyond it, the column has no unit since 1970.
@@ -51,7 +57,8 @@ _MAX_EPOCH = 41.024448
 class Times:
     """The time of each row. `unit` is the microseconds of one, or 0 for numbers without one; `how` says how texts were
     read, and `assumed` why another way was not chosen, where the values leave it open. `is_number` marks numbers that were
-    not read as dates, and `notations` lists the notations of dates that fit all of them, although nothing proves one."""
+    not read as dates, and `notations` lists the notations of dates that fit all of them, although nothing proves one.
+    Times without `has_year` are days, whose weekdays and distance across February 29 aren't known."""
 
     values: np.ndarray
     missing: np.ndarray
@@ -60,6 +67,11 @@ class Times:
     assumed: str | None = None
     is_number: bool = False
     notations: tuple[str, ...] = ()
+    has_year: bool = True
+
+
+class DoubtfulMonths(JobError):
+    """Names of months with two digits that may be years or days, where the order of the rows depends on it."""
 
 
 def looks_like_times(column: pa.ChunkedArray) -> bool:
@@ -112,12 +124,12 @@ def _proven_notation(known: np.ndarray, readings: dict[str, np.ndarray], name: s
     if (known != np.floor(known)).any():
         return None
     with_century = [one for one in readings if "YYYY" in one]
-    if with_century and _rank_alike([readings[one] for one in with_century]):
+    if with_century and rank_alike([readings[one] for one in with_century]):
         return with_century[0]
     in_order = [one for one in with_century or readings if is_sorted(readings[one])]
-    if in_order and _rank_alike([readings[one] for one in in_order]):
+    if in_order and rank_alike([readings[one] for one in in_order]):
         # Where the numbers rise and the dates fall, or the reverse, nothing proves the dates.
-        if with_century or not is_sorted(known) or _rank_alike([known, readings[in_order[0]]]):
+        if with_century or not is_sorted(known) or rank_alike([known, readings[in_order[0]]]):
             return in_order[0]
     if with_century:
         raise JobError(
@@ -218,7 +230,33 @@ def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
         )
     values = {order: np.array([value or 0 for value in readings[order]], np.int64) for order in whole}
     order, assumed = _chosen(values, missing, parts, name)
-    return Times(values[order], missing, 1, f"dates, {order}" if order else "times", assumed)
+    times = Times(values[order], missing, 1, f"dates, {order}" if order else "times", assumed)
+    return _with_months_or_days(times, clear, name)
+
+
+def _with_months_or_days(times: Times, clear: list[re.Match[str] | None], name: str) -> Times:
+    """Returns times of which names of months with two digits are read as the whole column proves it."""
+    short = [(row, one) for row, one in enumerate(clear) if one and one.re is _NAME_AND_NUMBER and len(one["y"]) == 2]
+    if not short:
+        return times
+    days = days_without_year(np.array([month_of(one["name"]) for _, one in short]), np.array([int(one["y"]) for _, one in short]))
+    if days is None:
+        return times
+    known = ~times.missing
+    # Next to times that have a year, days without one have no order.
+    found = months_or_days(times.values[known], days if len(short) == known.sum() else None)
+    if found is None:
+        row, first = short[0]
+        raise DoubtfulMonths(
+            f"The values in '{name}' may be months with a year or days without one, and the order of the rows depends on it "
+            f"(row {row + 1} is '{first.group(0)[:40]}'). Write them as 2023-12 or 2023-12-31.",
+            code="ambiguous_time",
+            column=name,
+            row=row + 1,
+        )
+    values = np.zeros(len(known), np.int64)
+    values[known], how, assumed = found
+    return Times(values, times.missing, 1, how, assumed, has_year=how != DAYS_WITHOUT_YEAR)
 
 
 Parts = dict[int, tuple[tuple[str, str, str], str, re.Match[str]]]
@@ -270,14 +308,14 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
         return order, None
     known = {one: found[~missing] for one, found in values.items()}
     undecided = f"no value decides between day and month{' and year' if 'year first' in values else ''}"
-    if _rank_alike(list(known.values())):
+    if rank_alike(list(known.values())):
         return order, f"{undecided}, but the order of the rows is the same either way"
     by_points = f"{undecided}, and dates with points have the day first"
     has_points = all(mark == "." for _, mark, _ in parts.values()) and "day first" in values
     if has_points and all(max(len(numbers[0]), len(numbers[2])) == 4 for numbers, _, _ in parts.values()):
         return "day first", by_points
     in_file_order = [one for one, found in known.items() if is_sorted(found)]
-    if in_file_order and _rank_alike([known[one] for one in in_file_order]):
+    if in_file_order and rank_alike([known[one] for one in in_file_order]):
         return in_file_order[0], f"{undecided}, but the rows of the file are in order only so"
     if has_points:
         return "day first", by_points
@@ -289,17 +327,6 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
         column=name,
         row=row + 1,
     )
-
-
-def _rank_alike(readings: list[np.ndarray]) -> bool:
-    first, *others = (np.unique(found, return_inverse=True)[1] for found in readings)
-    return all(np.array_equal(first, one) for one in others)
-
-
-def is_sorted(moments: np.ndarray) -> bool:
-    """Returns whether moments only rise or only fall."""
-    steps = np.diff(moments)
-    return bool((steps >= 0).all() or (steps <= 0).all())
 
 
 def _clear(text: str) -> int | None:
@@ -321,10 +348,9 @@ def _clear_moment(found: re.Match[str], first_year: int) -> int | None:
         return (day - _EPOCH) // timedelta(microseconds=1)
     month = groups.get("m") or 3 * int(groups.get("q") or 0) - 2
     if groups.get("name"):
-        prefix = groups["name"][:3].lower()
-        if prefix not in _MONTHS:
+        month = month_of(groups["name"])
+        if month is None:
             return None
-        month = _MONTHS.index(prefix) + 1
     return _moment(groups["y"], max(1, int(month)), int(groups.get("d") or 1), found, first_year)
 
 

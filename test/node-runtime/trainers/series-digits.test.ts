@@ -122,3 +122,139 @@ describe('numbers of 9 to 14 digits in a column with times', () => {
     assert.match(String(unasked?.warnings), /'date' isn't used/)
   })
 })
+
+describe('names of months with two digits', () => {
+  const NAMES = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
+  const monthsOf = (year: number, count: number, mark = '-', every = 1) =>
+    Array.from({ length: count }, (_, i) => {
+      const month = i * every
+      return `${NAMES[month % 12]}${mark}${two((year + Math.floor(month / 12)) % 100)}`
+    })
+  const daysOf = (first: string, count: number, every = 1) =>
+    Array.from({ length: count }, (_, i) => {
+      const day = new Date(Date.parse(first) + i * every * 86_400_000)
+      return `${NAMES[day.getUTCMonth()]} ${two(day.getUTCDate())}`
+    })
+  const all = (dates: unknown[]) => dates.map((_, i) => i)
+  const newestFirst = (dates: unknown[]) => all(dates).toReversed()
+  const mixed = (dates: unknown[]) => all(dates).map((i) => (i * 5) % dates.length)
+  const named = (file: TableRequest) => ({ ...file, time: 'd' })
+  const two = (value: number) => String(value).padStart(2, '0')
+  const jsonl = (dates: string[]) => ({
+    text: dates.map((d, v) => JSON.stringify({ d, v })).join('\n'),
+    target: 'v',
+    format: 'jsonl',
+  })
+
+  it('order months with a year, in whatever order the file is', async () => {
+    const series = [
+      monthsOf(2019, 36),
+      monthsOf(2019, 36, ' ').map((one) => one.replace('Sep', 'Sept')),
+      monthsOf(2020, 14, '/'),
+      monthsOf(2015, 28, '. ', 3),
+      monthsOf(2021, 12),
+      monthsOf(1995, 132),
+      monthsOf(2021, 24, ' 20'),
+      monthsOf(2021, 24).map((one) => `20${one.slice(-2)} ${one.slice(0, 3)}`),
+      monthsOf(2021, 24).map((one) => `"${one.slice(0, 3)} 1, 20${one.slice(-2)}"`),
+      ['Januar', 'Februar', 'Mars', 'juni', 'JULI', 'septembre'].map((name) => `${name} 2021`),
+      ['Jan 30', 'Feb 30', 'Mar 30', 'Jan 31', 'Feb 31', 'Mar 31'],
+    ]
+    const files = series.flatMap((dates) =>
+      [all, newestFirst, mixed].map((order) => ({ dates, file: dated(dates, order(dates)) })),
+    )
+
+    const found = await learned(files.flatMap(({ file }) => [file, named(file)]))
+
+    for (const [i, { dates, file }] of files.entries())
+      for (const one of found.slice(2 * i, 2 * i + 2))
+        assert.deepEqual(one.series, all(dates), `${file.text.slice(0, 60)}: ${one.error?.[1]}`)
+    assert.match(
+      String(found[0]?.warnings),
+      /^Parsed 'd' as months with a year: they may be days without a year, but/,
+    )
+  })
+
+  it('order days without a year as the file does, and across a new year', async () => {
+    const series = [
+      daysOf('2023-01-01', 365),
+      daysOf('2024-01-01', 366),
+      daysOf('2023-11-10', 120),
+      daysOf('2023-01-02', 52, 7),
+      daysOf('2023-01-10', 22),
+      daysOf('2023-01-01', 90).filter((one) => Number(one.slice(-2)) >= 10),
+      daysOf('2023-02-03', 90).map((one) => one.replace(' ', '. ')),
+    ]
+    const files = series.flatMap((dates) => [
+      ...[all(dates), newestFirst(dates)].map((order) => ({ dates, file: dated(dates, order) })),
+      { dates, file: jsonl(dates) },
+    ])
+
+    const found = await learned(files.flatMap(({ file }) => [file, named(file)]))
+
+    for (const [i, { dates, file }] of files.entries())
+      for (const one of found.slice(2 * i, 2 * i + 2)) {
+        assert.deepEqual(one.series, all(dates), `${file.text.slice(0, 60)}: ${one.error?.[1]}`)
+        assert.equal(one.warnings.length, 1, String(one.warnings))
+      }
+    assert.deepEqual(found[0]?.warnings, [
+      "Parsed 'd' as days without a year: they may be months with a year, but the rows of the file are in order only so.",
+    ])
+  })
+
+  it('are refused or unused where they may be either and the file proves neither', async () => {
+    const year = daysOf('2023-01-01', 364)
+    const files = [
+      dated(year, mixed(year)),
+      dated(daysOf('2021-01-01', 730)),
+      dated(monthsOf(2021, 36).map((one) => `${one.slice(0, 3)} 01`)),
+      dated(NAMES.flatMap((name) => [19, 20, 21].map((number) => `${name}-${number}`))),
+      dated([...daysOf('2023-01-01', 40), '2022-05-01', ...daysOf('2023-02-10', 10)].slice(9)),
+    ]
+
+    const found = await learned(files.flatMap((file) => [file, named(file)]))
+
+    for (const [i, file] of files.entries()) {
+      const [unnamed, refused] = found.slice(2 * i, 2 * i + 2)
+      assert.deepEqual(unnamed?.series, unnamed?.columns?.v?.map(Number), file.text.slice(0, 60))
+      assert.match(
+        String(unnamed?.warnings[0]),
+        /^'d' isn't used as times\. .* months with a year or days without one/,
+      )
+      assert.equal(refused?.error?.[0], 'ambiguous_time')
+      assert.match(
+        String(refused?.error?.[1]),
+        /\(row 1 is '\w+.\d\d'\)\. Write them as 2023-12 or 2023-12-31\.$/,
+      )
+    }
+  })
+
+  it('are no times after other words, and never go before a column that differs in every row', async () => {
+    const rows = Array.from({ length: 60 }, (_, i) => i)
+    const beforeDates = (name: string) => ({
+      text: [
+        'd,day,v',
+        ...rows.map(
+          (i) => `${name} ${10 + (i % 20)},${two(1 + (i % 28))}.0${1 + Math.floor(i / 28)}.2023,${i}`,
+        ),
+      ].join('\n'),
+      target: 'v',
+    })
+    const words = ['Market', 'Decoder', 'Junction', 'Mayfair', 'Octavia', 'Marco']
+    const twice = rows.map((i) => `${two(1 + (i % 12))}.01.2023,${two(1 + (i % 6))}.02.2023,${i}`)
+    const [both, ...found] = await learned([
+      { text: ['a,b,v', ...twice].join('\n'), target: 'v' },
+      ...[...words, 'May'].map(beforeDates),
+      ...words.map((word) => dated(rows.map((i) => `${word} ${10 + ((i * 7) % 60)}`))),
+    ])
+
+    for (const one of found) assert.deepEqual(one.series, rows, one.error?.[1])
+    for (const one of found.slice(0, words.length))
+      assert.equal(one.warnings[0], "Parsed 'day' as dates, day first.")
+    assert.match(String(found.at(-1)?.warnings), /^No column with times was found/)
+    assert.match(
+      String(both?.warnings[0]),
+      /^The columns 'a', 'b' hold times; 'a' is used\. None is different in every row: name the right one as time_column/,
+    )
+  })
+})

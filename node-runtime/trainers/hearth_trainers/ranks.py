@@ -1,0 +1,17 @@
+"""Compares the orders in which times put the rows of a file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def is_sorted(moments: np.ndarray) -> bool:
+    """Returns whether moments only rise or only fall."""
+    steps = np.diff(moments)
+    return bool((steps >= 0).all() or (steps <= 0).all())
+
+
+def rank_alike(readings: list[np.ndarray]) -> bool:
+    """Returns whether all readings of the same rows put them in one order."""
+    first, *others = (np.unique(found, return_inverse=True)[1] for found in readings)
+    return all(np.array_equal(first, one) for one in others)
