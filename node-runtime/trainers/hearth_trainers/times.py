@@ -31,21 +31,18 @@ NAME_AND_TWO_DIGITS = r"^\s*[A-Za-z]{3,9}\.?[ /-]+\d{2}\s*$"
 # Notations with one meaning.
 _CLEAR = [
     _NAME_AND_NUMBER,
-    *map(
-        re.compile,
-        (
-            r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:T?(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?(?P<zone>Z)?)?",
-            rf"(?:[A-Za-z]{{3,9}},?\s+)?(?P<d>\d{{1,2}})[ .-]+(?P<name>[A-Za-z]{{3,9}})\.?[ ,.-]+(?P<y>\d{{4}}|\d{{2}}){_CLOCK}",
-            rf"(?:[A-Za-z]{{3,9}},\s+)?(?P<name>[A-Za-z]{{3,9}})\.? +(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>\d{{4}}){_CLOCK}",
-            r"(?P<y>\d{4})[ /-]?(?P<name>[A-Za-z]{3,9})",
-            r"(?P<y>\d{4})[-/.M ](?P<m>\d{1,2})",
-            r"(?P<m>\d{1,2})[/.-](?P<y>\d{4})",
-            r"(?P<y>\d{4})[ -]?[Qq](?P<q>[1-4])",
-            r"[Qq](?P<q>[1-4])[ /-]?(?P<y>\d{4})",
-            r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-(?P<wd>[1-7]))?",
-            r"(?P<y>1[5-9]\d{2}|2[01]\d{2})",
-        ),
-    ),
+    *map(re.compile, (
+        r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})(?:T?(?P<h>\d{2})(?P<min>\d{2})(?P<s>\d{2})?(?P<zone>Z)?)?",
+        rf"(?:[A-Za-z]{{3,9}},?\s+)?(?P<d>\d{{1,2}})[ .-]+(?P<name>[A-Za-z]{{3,9}})\.?[ ,.-]+(?P<y>\d{{4}}|\d{{2}}){_CLOCK}",
+        rf"(?:[A-Za-z]{{3,9}},\s+)?(?P<name>[A-Za-z]{{3,9}})\.? +(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? +(?P<y>\d{{4}}){_CLOCK}",
+        r"(?P<y>\d{4})[ /-]?(?P<name>[A-Za-z]{3,9})",
+        r"(?P<y>\d{4})[-/.M ](?P<m>\d{1,2})",
+        r"(?P<m>\d{1,2})[/.-](?P<y>\d{4})",
+        r"(?P<y>\d{4})[ -]?[Qq](?P<q>[1-4])",
+        r"[Qq](?P<q>[1-4])[ /-]?(?P<y>\d{4})",
+        r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-(?P<wd>[1-7]))?",
+        r"(?P<y>1[5-9]\d{2}|2[01]\d{2})",
+    )),
 ]
 # The least number of each unit since 1970 that is a time of our days (1973), and its microseconds.
 _EPOCH_UNITS = ((1e17, 0, "nanoseconds"), (1e14, 1, "microseconds"), (1e11, 1_000, "milliseconds"), (1e8, 1_000_000, "seconds"))
@@ -231,7 +228,27 @@ def _of_texts(column: pa.ChunkedArray, name: str) -> Times:
     values = {order: np.array([value or 0 for value in readings[order]], np.int64) for order in whole}
     order, assumed = _chosen(values, missing, parts, name)
     times = Times(values[order], missing, 1, f"dates, {order}" if order else "times", assumed)
+    _refuse_year_first(times, clear, name)
     return _with_months_or_days(times, clear, name)
+
+
+def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: str) -> None:
+    """Refuses dates such as 23-Jan-05 where the rows of the file are in order with the year first, and not with the day first."""
+    known = ~times.missing
+    dates = [one for one in clear if one and one.groupdict().get("d") and len(one["d"]) == len(one["y"]) == 2]
+    if len(dates) < known.sum() or is_sorted(times.values[known]):
+        return
+    first_year = first_year_of([one["d"] for one in dates])
+    swapped = [_moment(one["d"], month_of(one["name"]) or 0, int(one["y"]), one, first_year) for one in dates]
+    if all(moment is not None for moment in swapped) and is_sorted(np.array(swapped)):
+        row = int(np.flatnonzero(known)[0]) + 1
+        raise JobError(
+            f"The dates in '{name}' may have the day or the year first, and the order of the rows depends on it (row {row} is "
+            f"'{dates[0].group(0)[:40]}'). Write them as 2023-12-31.",
+            code="ambiguous_time",
+            column=name,
+            row=row,
+        )
 
 
 def _with_months_or_days(times: Times, clear: list[re.Match[str] | None], name: str) -> Times:

@@ -229,6 +229,30 @@ describe('names of months with two digits', () => {
     }
   })
 
+  it('are refused between two numbers where only the year first puts the file in order', async () => {
+    const days = Array.from({ length: 90 }, (_, i) => new Date(Date.UTC(2023, 0, 1 + i)))
+    const month = (day: Date) => NAMES[day.getUTCMonth()]
+    const dayFirst = days.map((day) => `${two(day.getUTCDate())}-${month(day)}-23`)
+    const yearFirst = days.map((day) => `23-${month(day)}-${two(day.getUTCDate())}`)
+    const [sorted, shuffledDays, refused, newest, ends] = await learned([
+      dated(dayFirst),
+      dated(dayFirst, shuffled(90)),
+      dated(yearFirst),
+      named(dated(yearFirst, newestFirst(yearFirst))),
+      dated(['30-Jan-23', '28-Feb-22', '30-Mar-21', '28-Apr-24']),
+    ])
+
+    assert.deepEqual(
+      [sorted?.series, shuffledDays?.series, ends?.series],
+      [all(days), all(days), [2, 1, 0, 3]],
+    )
+    assert.deepEqual(
+      [refused, newest].map((one) => one?.error?.[0]),
+      ['ambiguous_time', 'ambiguous_time'],
+    )
+    assert.match(String(refused?.error?.[1]), /the day or the year first, .* \(row 1 is '23-Jan-01'\)/)
+  })
+
   it('are no times after other words, and never go before a column that differs in every row', async () => {
     const rows = Array.from({ length: 60 }, (_, i) => i)
     const beforeDates = (name: string) => ({
