@@ -7,7 +7,10 @@ import duckdb
 
 FILE = "/hearth/input/file_url"
 MOST_ROWS = 1_000
-READERS = {"csv": "read_csv", "json": "read_json", "parquet": "read_parquet"}
+READERS = {
+    "json": f"read_json('{FILE}', dateformat = '%Y-%m-%d')",
+    "parquet": f"read_parquet('{FILE}')",
+}
 
 
 class Refused(Exception):
@@ -32,12 +35,23 @@ def open_table():
     connection = duckdb.connect(":memory:", config={**settings, "autoinstall_known_extensions": "false"})
     kind = kind_of()
     try:
-        connection.execute(f"create table data as select * from {READERS[kind]}('{FILE}')")
+        (read_csv(connection) if kind == "csv" else connection.sql(f"from {READERS[kind]}")).create("data")
     except duckdb.Error as error:
         raise Refused(f"file_url: the {kind} file cannot be read: {first_line(error)}") from error
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
     return connection
+
+
+def read_csv(connection):
+    """Reads dates with the year first, and leaves others as texts: DuckDB takes 03/04/2021 for March or April depending on
+    other rows."""
+    sniffed = f"select DateFormat, TimestampFormat, HasHeader, Columns from sniff_csv('{FILE}')"
+    [(date, moment, has_header, columns)] = connection.execute(sniffed).fetchall()
+    guessed = [kind for kind, form in (("DATE", date), ("TIMESTAMP", moment)) if form and not form.startswith("%Y")]
+    texts = {column["name"]: "VARCHAR" for column in columns if column["type"] in guessed}
+    # Where texts are named, DuckDB would not find the header of a file of nothing else.
+    return connection.read_csv(FILE, dtype=texts, header=has_header) if texts else connection.read_csv(FILE)
 
 
 def first_line(error):

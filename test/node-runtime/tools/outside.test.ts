@@ -137,6 +137,30 @@ describe('what tools reach outside', function () {
     assert.equal(many['truncated'], true)
   })
 
+  it('reads dates with the year first, and guesses no others', async () => {
+    made(
+      '/dates.csv',
+      'import sys; open(sys.argv[1], "w").write("iso,us\\n2021-03-04,03/04/2021\\n")',
+    )
+    const sql = `select iso + 1 as iso, us, strptime(us, '%m/%d/%Y')::date as read from data`
+    const { rows } = await bench.run('query_table', { file_url: site.url('/dates.csv'), sql })
+    assert.deepEqual(rows, [{ iso: '2021-03-05', us: '03/04/2021', read: '2021-03-04' }])
+
+    made('/months.csv', 'import sys; open(sys.argv[1], "w").write("month\\n01-01-21\\n02-01-21\\n")')
+    const months = await bench.run('query_table', { file_url: site.url('/months.csv'), sql: 'from data' })
+    assert.deepEqual(months['rows'], [{ month: '01-01-21' }, { month: '02-01-21' }])
+
+    made(
+      '/dates.json',
+      `import sys; open(sys.argv[1], "w").write('[{"us":"02-03-2021","iso":"2021-02-03"}]')`,
+    )
+    const json = await bench.run('query_table', {
+      file_url: site.url('/dates.json'),
+      sql: 'select us, iso + 1 as iso from data',
+    })
+    assert.deepEqual(json['rows'], [{ us: '02-03-2021', iso: '2021-02-04' }])
+  })
+
   it('keeps columns of the same name apart', async () => {
     const { columns, rows } = await bench.run('query_table', {
       file_url: site.url('/prices.csv'),
