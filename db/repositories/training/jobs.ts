@@ -222,25 +222,6 @@ export async function mustYield(
   return younger < waiting
 }
 
-/** Returns whether a node with such hardware is online that works for this account. */
-export async function isHardwareOnline(
-  db: Kysely<Database>,
-  hardware: 'cpu' | 'gpu',
-  accountId: string,
-): Promise<boolean> {
-  const row = await db
-    .selectFrom('node')
-    .innerJoin('node_state', 'node_state.node_id', 'node.id')
-    .select('node.id')
-    .where('node.hardware', '=', hardware)
-    .where('node.status', '=', 'active')
-    .where((eb) => eb.or([eb('node.sharing', '=', 'shared'), eb('node.account_id', '=', accountId)]))
-    .where('node_state.updated_at', '>', sql<Date>`now() - interval '1 minute'`)
-    .limit(1)
-    .executeTakeFirst()
-  return row !== undefined
-}
-
 /** Stores how far an attempt has come; a report of an earlier one has no effect. */
 export async function recordProgress(
   db: Kysely<Database>,

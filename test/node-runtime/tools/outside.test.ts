@@ -138,10 +138,7 @@ describe('what tools reach outside', function () {
   })
 
   it('reads dates with the year first, and guesses no others', async () => {
-    made(
-      '/dates.csv',
-      'import sys; open(sys.argv[1], "w").write("iso,us\\n2021-03-04,03/04/2021\\n")',
-    )
+    made('/dates.csv', 'import sys; open(sys.argv[1], "w").write("iso,us\\n2021-03-04,03/04/2021\\n")')
     const sql = `select iso + 1 as iso, us, strptime(us, '%m/%d/%Y')::date as read from data`
     const { rows } = await bench.run('query_table', { file_url: site.url('/dates.csv'), sql })
     assert.deepEqual(rows, [{ iso: '2021-03-05', us: '03/04/2021', read: '2021-03-04' }])

@@ -50,7 +50,9 @@ export async function startRun(
   const hardware_preference = body.hardware_preference ?? 'auto'
   const operating_mode = body.operating_mode ?? 'balanced'
   const gpuPreferred = prefersGpu(model, hardware_preference)
-  const gpuOnline = gpuPreferred && (await jobRepository.isHardwareOnline(trx, 'gpu', accountId))
+  // A mere preference does not wait for a GPU that no node offers now.
+  const onGpu = { account_id: accountId, task_queue: QUEUES.train('gpu') }
+  const gpuOnline = gpuPreferred && (await waitOf(trx, onGpu, now())).reason === null
   const hardware = chooseHardware(model, gpuPreferred ? 'gpu_preferred' : hardware_preference, {
     values,
     gpuOnline,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { createTrainingActivities } from '../../../../../activities/control/training/runs.ts'
+import { newId } from '../../../../../domain/ids.ts'
 import { importedListing } from '../../../../../domain/task-types/index.ts'
 import { encoderRepo, llamaRepo } from '../../../../support/builders/hub-repos.ts'
 import { claimJob, putUnderLease, readyDataset } from '../../../../support/builders/training.ts'
@@ -198,5 +199,25 @@ describe('runs that tune encoders of texts', function () {
     assert.deepEqual(endpoint.example_input, listing.example_input)
     const { body: run } = await api.call('GET', path, { key })
     assert.deepEqual([run.metrics.train_mrr, run.metrics.eval_mrr], [1, 0.5])
+  })
+
+  it('prefer a GPU only where a node offers one now', async () => {
+    const { db } = api.database
+    const { nodeId } = await signedNode(api, 'with-a-gpu')
+    await db.updateTable('node').set({ hardware: 'gpu' }).where('id', '=', nodeId).execute()
+    const queueUnder = async (snapshot: object): Promise<string | undefined> => {
+      await db.deleteFrom('node_state').where('node_id', '=', nodeId).execute()
+      await db
+        .insertInto('node_state')
+        .values({ node_id: nodeId, gateway_id: newId(), snapshot: JSON.stringify(snapshot) })
+        .execute()
+      const { body } = await create(CLASSIFIER)
+      const run = db.selectFrom('training_run').select('task_queue').where('id', '=', body.job_id)
+      return (await run.executeTakeFirst())?.task_queue
+    }
+
+    assert.equal(await queueUnder({}), 'train.gpu')
+    assert.equal(await queueUnder({ gpu_fault: { takes_no_runs: true } }), 'train.cpu')
+    assert.equal(await queueUnder({ draining: true }), 'train.cpu')
   })
 })
