@@ -23,7 +23,7 @@ export class LoadedModel {
   pids: readonly number[] = []
   /** Settles when its last server has exited and its memory is free. */
   leaving: Promise<void> | undefined
-  /** The number of failed health checks in a row. */
+  /** The number of failed health checks and probes in a row. */
   timesSick = 0
   progress: DownloadProgress | undefined
   /** The percentage of the weights that its starting server has read. */

@@ -369,7 +369,7 @@ export class ModelManager implements AsyncDisposable {
     )
     this.memoryAllocator.releaseWhenFree(model)
     this.#move(model, 'evicted')
-    if (server.gpuFault !== undefined) this.#options.gpuHealth?.suspect()
+    if (server.gpuFault !== undefined || server.profile.vram_mb > 0) this.#options.gpuHealth?.suspect()
     emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: model.error })
   }
 

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Pool } from 'undici'
 import { faultInOneLine } from '../../domain/models/answer.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { OUTPUT_TYPE, OutputError } from '../../platform/model-output.ts'
@@ -17,6 +16,7 @@ import {
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
 import { saveOutput } from './output-stream.ts'
+import { WatchedPool } from './watched-pool.ts'
 import { withoutPaths } from './without-paths.ts'
 
 /** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
@@ -60,11 +60,13 @@ export interface ServerStartOptions {
 /** One model server process and the pool of connections to it. */
 export class ModelServer {
   readonly profile: RuntimeProfile
-  readonly pool: Pool
+  readonly pool: WatchedPool
   /** The folder for payload files that the node and this server exchange. */
   readonly exchangeDir: string | undefined
   readonly #process: ServerProcess
   readonly #lastLines: string[]
+  #probeInput: unknown
+  #endedFor: string | undefined
 
   private constructor(
     profile: RuntimeProfile,
@@ -115,7 +117,7 @@ export class ModelServer {
 
   /** The reason why the node ended the server, in words. */
   get excess(): string | undefined {
-    return this.#process.excess
+    return this.#endedFor ?? this.#process.excess
   }
 
   /** The line with which the server reported that it cannot use its GPU, or lost it; undefined without one. */
@@ -135,6 +137,7 @@ export class ModelServer {
 
   /** Sends one real inference; throws unless it succeeds. */
   async probe(input: unknown, signal?: AbortSignal): Promise<void> {
+    this.#probeInput = input
     const answer = await this.pool.request({
       method: 'POST',
       path: inferPathOf(this.profile.infer_path, undefined),
@@ -157,6 +160,19 @@ export class ModelServer {
     }
   }
 
+  /**
+   * Repeats the inference of the load. Returns the error if the server answers with one; undefined after a success, and
+   * where nothing is proven because no answer came in time.
+   */
+  async probeAgain(timeoutMs: number): Promise<string | undefined> {
+    try {
+      await this.pool.probe(() => this.probe(this.#probeInput, AbortSignal.timeout(timeoutMs)))
+      return undefined
+    } catch (err) {
+      return err instanceof ModelServerError || err instanceof OutputError ? err.message : undefined
+    }
+  }
+
   async isHealthy(timeoutMs: number): Promise<boolean> {
     try {
       const signal = AbortSignal.timeout(timeoutMs)
@@ -166,6 +182,12 @@ export class ModelServer {
     } catch {
       return false
     }
+  }
+
+  /** Ends the server at once for a reason that its model reports; its exit is handled like that of one that died. */
+  async end(reason: string): Promise<void> {
+    this.#endedFor = reason
+    await this.stop({ graceMs: 0 })
   }
 
   /** Resolves when the process tree has exited. */
@@ -184,12 +206,12 @@ async function pidsOf(process: ServerProcess): Promise<readonly number[]> {
  * Requests beyond the model's concurrency queue in this pool. A generation has no timeout of its own, because
  * its caller may cancel it.
  */
-function poolOf(address: ServerAddress, connections: number): Pool {
+function poolOf(address: ServerAddress, connections: number): WatchedPool {
   const [origin, by] =
     'socket' in address
       ? ['http://localhost', { socketPath: address.socket }]
       : [`http://127.0.0.1:${address.port}`, {}]
-  return new Pool(origin, {
+  return new WatchedPool(origin, {
     ...by,
     connections,
     headersTimeout: 0,

@@ -25,13 +25,17 @@ export const ROUND_MS = 5_000
 /** The time of the last use is stored at most this often: it orders the removal of models from the disk. */
 const NOTE_USE_MS = 60_000
 const HEALTH_TIMEOUT_MS = 5_000
+/** A probe may wait for its turn behind long generations. */
+const PROBE_TIMEOUT_MS = 60_000
 const MAX_SICK = 3
 
-/** Measures loaded models, stops servers that no longer answer, unloads idle models, and reloads pinned ones. */
+/** Measures loaded models, ends servers that no longer answer or fail all requests, unloads idle models, and reloads pinned ones. */
 export class Upkeep implements Disposable {
   readonly #options: UpkeepOptions
   readonly #timer: NodeJS.Timeout
   readonly #notedAt = new WeakMap<LoadedModel, number>()
+  /** The models whose last round has not ended. */
+  readonly #inRound = new Set<LoadedModel>()
 
   constructor(options: UpkeepOptions) {
     this.#options = options
@@ -51,13 +55,35 @@ export class Upkeep implements Disposable {
 
   async #lookAfter(model: LoadedModel): Promise<void> {
     const { server } = model
-    if (!server) return
+    if (!server || this.#inRound.has(model)) return
+    this.#inRound.add(model)
+    try {
+      await this.#lookAfterServer(model, server)
+    } finally {
+      this.#inRound.delete(model)
+    }
+  }
+
+  async #lookAfterServer(model: LoadedModel, server: ModelServer): Promise<void> {
     if (this.#isIdle(model)) return this.#unload(model)
     await this.#options.measure(model, server)
     await this.#noteUse(model)
-    if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) model.timesSick = 0
-    // Its exit is then handled like that of a server that died.
-    else if (++model.timesSick >= MAX_SICK) await server.stop({ graceMs: 0 })
+    const fault = await this.#faultOf(model, server)
+    if (fault === undefined) model.timesSick = 0
+    else if (++model.timesSick >= MAX_SICK) await server.end(fault)
+  }
+
+  /**
+   * A server may answer its health check and fail every request, for example after an error of its GPU. A model that
+   * fails the inputs of one caller passes the probe.
+   */
+  async #faultOf(model: LoadedModel, server: ModelServer): Promise<string | undefined> {
+    if (server.pool.needsProbe) {
+      const fault = await server.probeAgain(PROBE_TIMEOUT_MS)
+      return fault && `its requests failed in a row, and so did a probe: ${fault}`
+    }
+    if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) return undefined
+    return 'it stopped answering its health check'
   }
 
   /** The model keeps its memory when its server cannot be stopped, and the next round tries again. */

@@ -16,6 +16,13 @@ describe('model manager', () => {
   const state = (node: TestNode, key: string) =>
     node.parts.models.report().find(({ model_key }) => model_key === key)
   const launchers = ({ dir }: TestNode) => readdirSync(join(dir, 'pids'))
+  const post = async (node: TestNode, key: string, body: object): Promise<number | undefined> => {
+    using use = node.parts.models.use(key)
+    const options = { method: 'POST', path: '/infer', body: JSON.stringify(body) } as const
+    const answer = await use?.server.pool.request(options)
+    await answer?.body.dump()
+    return answer?.statusCode
+  }
   const isUnavailable = (code: string) => (err: unknown) =>
     err instanceof ModelUnavailableError && err.code === code
 
@@ -259,21 +266,53 @@ describe('model manager', () => {
     node.parts.gpuHealth.suspect = () => void suspicions++
     const key = await addModel(api, { name: 'lost' })
     await node.parts.models.load(key)
-    const post = async (body: object) => {
-      using use = node.parts.models.use(key)!
-      const options = { method: 'POST', path: '/infer', body: JSON.stringify(body) } as const
-      const answer = await use.server.pool.request(options)
-      await answer.body.dump()
-      return answer.statusCode
-    }
 
-    assert.equal(await post({ lose_gpu: true }), 500)
+    assert.equal(await post(node, key, { lose_gpu: true }), 500)
 
     await until(() => suspicions > 0 && node.parts.models.startState(key) === 'cached')
     assert.match(state(node, key)?.error ?? '', /status 69\. it was placed on a GPU that it cannot use: Acc/)
     await sleep(1_050)
     await node.parts.models.load(key)
-    assert.deepEqual([await post({ instances: [1] }), suspicions], [200, 1])
+    assert.deepEqual([await post(node, key, { instances: [1] }), suspicions], [200, 1])
+  })
+
+  it('restarts a server that fails every request, but none that fails the inputs of one caller', async function () {
+    this.timeout(60_000)
+    const pinned = [await addModel(api, { name: 'broken' }), await addModel(api, { name: 'picky' })]
+    const [broken = '', picky = ''] = pinned
+    // The rounds of the upkeep are as far apart as this.
+    await using node = await startNode(api, { pinned, idleUnloadS: 1 })
+    const errors = new Set<string | undefined>()
+    node.parts.models.onChange(({ error }) => errors.add(error))
+    await until(() => pinned.every((key) => state(node, key)?.state === 'warm'))
+    const serverOf = (key: string) => {
+      using use = node.parts.models.use(key)!
+      return use.server
+    }
+    const server = serverOf(picky)
+
+    await post(node, broken, { break: true })
+    for (let n = 0; n < 4; n++) assert.equal(await post(node, broken, { instances: [n] }), 500)
+    let failures = 0
+    await until(async () => {
+      if ((await post(node, picky, { fail: true })) === 500) failures++
+      // A request may meet the server while it ends.
+      return (await post(node, broken, { instances: [1] }).catch(() => 0)) === 200
+    }, 20_000)
+
+    const reason =
+      'the model server was ended: its requests failed in a row, and so did a probe: its first inference'
+    assert.ok(
+      [...errors].some((error) => error?.startsWith(reason)),
+      JSON.stringify([...errors]),
+    )
+    assert.equal(serverOf(picky), server)
+    assert.equal(await post(node, picky, { instances: [1] }), 200)
+    const counted = await server.pool.request({ method: 'GET', path: '/counts' })
+    const { done } = (await counted.body.json()) as { done: number }
+    // Its load, one probe, and on a slow machine the second one after ten seconds.
+    const probes = done - failures - 1
+    assert.ok(failures >= 5 && probes >= 2 && probes <= 3, `${failures} failures, ${probes} probes`)
   })
 
   it('stops every model server with the node', async () => {

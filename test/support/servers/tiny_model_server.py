@@ -26,6 +26,7 @@ if weights.get("broken"):
 ballast = bytearray(ballast_mb << 20)
 counts = {"in_flight": 0, "left": 0, "done": 0}
 lock = threading.Lock()
+is_broken = threading.Event()
 
 
 def count(name, by):
@@ -55,6 +56,10 @@ class Handler(BaseHTTPRequestHandler):
                 import os
 
                 os._exit(3)
+            elif "fail" in body or "break" in body or is_broken.is_set():
+                if "break" in body:
+                    is_broken.set()
+                self.answer(500, {"error": {"message": "The model failed on this request."}})
             elif "lose_gpu" in body:
                 self.lose_gpu()
             elif "wait_s" in body:
