@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import lightgbm as lgb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from .cells import why_not_numbers
 from .errors import JobError
-from .features import Feature
+from .features import CATEGORY, NUMBER, Feature
 from .files import BadModelFile, model_file, read_json, unheard
-from .protocol import log
+from .fitting import kind_of
+from .protocol import log, warn_about_data
 from .run import Run
+from .wording import counted
+
+_WITHOUT = "train without a base"
+# The share of the gain of all splits that counts as all of it: trees split further by the error of rounding.
+_ALL_GAIN = 0.999
 
 
 @dataclass(frozen=True)
@@ -50,20 +59,85 @@ def read_base(run: Run, task: str) -> Base | None:
     return base
 
 
-def features_of(base: Base, table: pa.Table, target: str, fitted: Sequence[Feature]) -> list[Feature]:
-    """Returns the columns of the base; raises an error unless the table has
-    them all, of the same kinds as those that were fitted to it."""
+def features_of(
+    base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]
+) -> list[Feature]:
+    """Returns the columns of the base. Raises an error unless the table has them all with values of the same kinds (one
+    may also be empty), and where `ignore` names one, because the trees of the base read it. `written` is the whole
+    dataset, for row numbers."""
     if target != base.target:
         raise _mismatch(f"The base predicts '{base.target}', this run '{target}'.", target)
-    found = {one.name: one for one in fitted}
     for feature in base.features:
-        if feature.name not in table.column_names:
-            raise _mismatch(f"The base learnt from a column '{feature.name}' that the dataset lacks.", feature.name)
-        own = found.get(feature.name)
-        if own and own.kind != feature.kind:
-            text = f"Column '{feature.name}' is a {own.kind} here; the base learnt from a {feature.kind}."
-            raise _mismatch(text, feature.name)
+        name = feature.name
+        if name not in table.column_names:
+            raise _mismatch(f"The base learnt from a column '{name}' that the dataset lacks.", name)
+        if name in ignore:
+            text = f"ignore_columns names '{name}', which the base learnt from. Take it out of ignore_columns, or {_WITHOUT}."
+            raise _mismatch(text, name)
+        column = table.column(name)
+        if column.null_count < len(column) and kind_of(column.type) != feature.kind:
+            raise _other_kind(feature, kind_of(column.type), written.column(name))
     return base.features
+
+
+def _other_kind(feature: Feature, kind: str | None, column: pa.ChunkedArray) -> JobError:
+    here = f"is a {kind} here" if kind else f"has values of type {column.type} here"
+    nearly = why_not_numbers(column) if feature.kind == NUMBER and kind == CATEGORY else None
+    row = pc.index(pc.is_valid(column), True).as_py()
+    why = nearly or f"row {row + 1} is '{str(column[row])[:60]}'"
+    return _mismatch(f"Column '{feature.name}' {here}; the base learnt from a {feature.kind} ({why}).", feature.name)
+
+
+def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.ndarray) -> None:
+    """Warns about columns of the base that are empty in `table`, or hold texts that the base did not learn; raises an
+    error where the base knows no value of the columns from which it predicts. `x` holds the encoded rows of `table`, and
+    `written` is the whole dataset, for row numbers."""
+    at = 0
+    without: list[tuple[Feature, range]] = []
+    for feature in base.features:
+        positions = range(at, at + feature.width)
+        is_missing = np.isnan(x[:, at])
+        if is_missing.all():
+            without.append((feature, positions))
+        if feature.kind == CATEGORY:
+            _report_texts(feature.name, table.column(feature.name), is_missing, written)
+        if table.column(feature.name).null_count == table.num_rows:
+            warn_about_data(
+                f"Column '{feature.name}', which the base learnt from, has no values; it counts as missing in every row.",
+                column=feature.name,
+                count=table.num_rows,
+            )
+        at += feature.width
+    if not without:
+        return
+    gains = lgb.Booster(model_str=base.model).feature_importance("gain")
+    lost = {feature.name: float(gains[positions.start : positions.stop].sum()) for feature, positions in without}
+    if sum(lost.values()) > 0 and sum(lost.values()) >= _ALL_GAIN * gains.sum():
+        ranked = sorted(lost, key=lambda name: -lost[name])
+        names = [name for name in ranked if lost[name] > (1 - _ALL_GAIN) * gains.sum()] or ranked
+        shown = " and ".join(f"'{name[:80]}'" for name in names[:3]) + (" and others" if len(names) > 3 else "")
+        raise _mismatch(
+            f"The base predicts from {shown}, and the dataset has no value there that the base learnt, so it adds nothing: "
+            f"{_WITHOUT}.",
+            names[0],
+        )
+
+
+def _report_texts(name: str, column: pa.ChunkedArray, is_missing: np.ndarray, written: pa.Table) -> None:
+    unknown = column.filter(pa.array(is_missing)).drop_null()
+    if len(unknown) == 0:
+        return
+    text = unknown[0].as_py()
+    row = pc.index(written.column(name), text).as_py() + 1
+    different = len(pc.unique(unknown))
+    warn_about_data(
+        f"{counted(len(unknown), 'row')} of {len(column):,} {'has' if len(unknown) == 1 else 'have'} a text in '{name}' "
+        f"that the base did not learn, such as '{text[:60]}' (row {row}; {different:,} different {'one' if different == 1 else 'ones'}); "
+        f"it counts as missing. To learn from {'it' if different == 1 else 'them'}, {_WITHOUT}.",
+        column=name,
+        count=len(unknown),
+        row=row,
+    )
 
 
 def check_classes(base: Base | None, classes: list[Any], target: str) -> None:

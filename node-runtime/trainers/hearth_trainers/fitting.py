@@ -25,24 +25,31 @@ MIN_FREE_TEXTS = 10
 MIN_FREE_TEXT_WORDS = 4
 MAX_RARE_ROWS = 3
 _DAY_US = 86_400_000_000
+# Why a column is left out that a hyperparameter names.
+IGNORED = "ignore_columns names it"
 
 
 def fit_features(table: pa.Table, target: str, ignore: Sequence[str]) -> tuple[list[Feature], list[LeftOut]]:
     """Returns the columns that the model uses, and those that it does not."""
-    for name in ignore:
-        if name not in table.column_names:
-            raise no_such_column(name, table.column_names, "ignore_columns")
+    check_ignored(table, ignore)
     features: list[Feature] = []
     left_out: list[LeftOut] = []
     for name in table.column_names:
         if name == target:
             continue
-        feature = "ignore_columns names it" if name in ignore else _feature(name, table.column(name))
+        feature = IGNORED if name in ignore else _feature(name, table.column(name))
         if isinstance(feature, str):
             left_out.append(LeftOut(name, feature))
         else:
             features.append(feature)
     return features, left_out
+
+
+def check_ignored(table: pa.Table, ignore: Sequence[str]) -> None:
+    """Raises an error for a name in `ignore_columns` that no column has."""
+    for name in ignore:
+        if name not in table.column_names:
+            raise no_such_column(name, table.column_names, "ignore_columns")
 
 
 def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
@@ -52,14 +59,11 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         return "it has no values"
     if _is_index(name, column):
         return "it has no name and numbers the rows"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return Feature(name, NUMBER, required)
-    if pa.types.is_boolean(kind):
-        return Feature(name, BOOLEAN, required)
-    if pa.types.is_timestamp(kind):
-        return Feature(name, DATETIME, required)
-    if not pa.types.is_string(kind):
+    learnt_as = kind_of(kind)
+    if learnt_as is None:
         return f"its values are of type {kind}"
+    if learnt_as != CATEGORY:
+        return Feature(name, learnt_as, required)
     nearly = why_not_numbers(column)
     values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
     if nearly is None and looks_like_times(column):
@@ -77,6 +81,17 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
             count=len(values),
         )
     return Feature(name, CATEGORY, required, tuple(values))
+
+
+def kind_of(kind: pa.DataType) -> str | None:
+    """Returns the kind of feature that a column of a type becomes, None for a type that no model learns from."""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return NUMBER
+    if pa.types.is_boolean(kind):
+        return BOOLEAN
+    if pa.types.is_timestamp(kind):
+        return DATETIME
+    return CATEGORY if pa.types.is_string(kind) else None
 
 
 def _are_free_texts(column: pa.ChunkedArray) -> bool:
@@ -121,7 +136,10 @@ def encode_table(table: pa.Table, features: Sequence[Feature]) -> np.ndarray:
     at = 0
     for feature in features:
         column = table.column(feature.name)
-        if feature.kind == DATETIME:
+        if column.null_count == len(column):
+            # With a base model, such a column may be of any type.
+            matrix[:, at : at + feature.width] = np.nan
+        elif feature.kind == DATETIME:
             matrix[:, at : at + feature.width] = _moments(column)
         else:
             matrix[:, at] = _numbers(column, feature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .base import Base, features_of
+from .base import Base, features_of, report_unknown_values
 from .errors import JobError, no_such_column, without_values
 from .features import Feature
-from .fitting import categorical_positions, encode_table, fit_features, read_number_texts
-from .left_out import all_but, other_columns, tell_left_out
+from .fitting import IGNORED, categorical_positions, check_ignored, encode_table, fit_features, read_number_texts
+from .left_out import LeftOut, all_but, other_columns, tell_left_out
 from .protocol import log, warn_about_data
 from .run import Run
 from .tables import has_padded_numbers, report_merged_codes, spellings_of_one
@@ -115,18 +116,31 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
 
 def prepare(run: Run, target: str, base: Base | None) -> TabularData:
     """Chooses and encodes the columns; with a base, the columns of the base."""
-    table = read_number_texts(rows_with(run.table, target), [target, *run.job.param("ignore_columns")])
-    features, left_out = fit_features(table, target, [] if base else run.job.param("ignore_columns"))
-    is_usable = len(features) > 0
+    ignore = run.job.param("ignore_columns")
+    table = read_number_texts(rows_with(run.table, target), [target, *ignore])
     if base:
-        features = features_of(base, table, target, features)
-        used = [target, *(feature.name for feature in features)]
-        left_out = all_but(table.column_names, used, "the base model did not learn from it")
+        features, left_out = _columns_of(base, table, run.table, target, ignore)
+    else:
+        features, left_out = fit_features(table, target, ignore)
     told = tell_left_out(left_out)
-    if not is_usable:
+    if not features:
         why = "".join(f" '{one.column[:80]}' is left out: {one.reason[:200]}." for one in left_out[:5])
         raise JobError(f"The dataset has no column to learn from besides the target.{why}", code="no_features")
-    return TabularData(table, target, features, encode_table(table, features), categorical_positions(features), told)
+    x = encode_table(table, features)
+    if base:
+        report_unknown_values(base, table, run.table, x)
+    return TabularData(table, target, features, x, categorical_positions(features), told)
+
+
+def _columns_of(
+    base: Base, table: pa.Table, written: pa.Table, target: str, ignore: Sequence[str]
+) -> tuple[list[Feature], list[LeftOut]]:
+    """Returns the columns of the base, and those that it did not learn from."""
+    features = features_of(base, table, written, target, ignore)
+    check_ignored(table, ignore)
+    used = [target, *(feature.name for feature in features)]
+    others = all_but(table.column_names, used, "the base model did not learn from it")
+    return features, [LeftOut(one.column, IGNORED) if one.column in ignore else one for one in others]
 
 
 def split_rows(count: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

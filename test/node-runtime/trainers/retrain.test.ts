@@ -114,6 +114,86 @@ describe('training on from an earlier model', () => {
     assert.match(differing.error?.message ?? '', /'size' is a category here; the base learnt from a number/)
   })
 
+  it('warns about texts that the base did not learn, and refuses a base that knows none of its columns', async () => {
+    const lines = (name: string, header: string, row: (index: number) => string, count = 60) =>
+      writeFile(
+        join(folder.path, name),
+        [header, ...Array.from({ length: count }, (_, index) => row(index))].join('\n'),
+      )
+    const cities = ['Bern', 'Basel', 'Zug', 'Genf']
+    await Promise.all([
+      lines(
+        'cities.csv',
+        'age,city,when,y',
+        (i) => `${i % 3},${cities[i % 2]},2021-01-0${(i % 5) + 1},${(i % 2) * 7}`,
+      ),
+      // The first row has no target, and half of the cities are new.
+      lines('some.csv', 'age,city,when,note,y', (i) => `,${cities[i % 4]},,${i % 3},${i ? (i % 4) * 7 : ''}`),
+      lines('none.csv', 'age,city,when,y', (i) => `${i},${cities[2 + (i % 2)]},,${(i % 2) * 7}`),
+      lines('years.csv', 'age,city,when,y', (i) => `${i} years,Bern,2021-01-01,${i % 7}`),
+    ])
+    const train = (file: string, baseDir?: string, ignored: string[] = []) =>
+      runTrainer(
+        job(`${file} ${ignored.join()}`, join(folder.path, file), {
+          ...(baseDir === undefined ? {} : { baseDir }),
+          hyperparameters: { epochs: 2, num_leaves: 4, target_column: 'y', ignore_columns: ignored },
+        }),
+      )
+    const { outputDir: base } = await train('cities.csv')
+
+    const some = await train('some.csv', base, ['note'])
+    const refused = [
+      await train('none.csv', base),
+      await train('cities.csv', base, ['city']),
+      await train('years.csv', base),
+    ]
+
+    assert.equal(some.code, 0, some.error?.message)
+    assert.deepEqual(
+      some.result.metrics.warnings?.filter(({ column }) => column !== 'y'),
+      [
+        {
+          message:
+            "Column 'age', which the base learnt from, has no values; it counts as missing in every row.",
+          column: 'age',
+          count: 59,
+        },
+        {
+          message:
+            "30 rows of 59 have a text in 'city' that the base did not learn, such as 'Zug' (row 3; 2 different ones); it counts as missing. To learn from them, train without a base.",
+          column: 'city',
+          count: 30,
+          row: 3,
+        },
+        {
+          message:
+            "Column 'when', which the base learnt from, has no values; it counts as missing in every row.",
+          column: 'when',
+          count: 59,
+        },
+      ],
+    )
+    assert.deepEqual(some.result.metrics.left_out_columns, [
+      { column: 'note', reason: 'ignore_columns names it' },
+    ])
+    assert.deepEqual(
+      refused.map(({ error }) => [error?.code, error?.column]),
+      [
+        ['base_mismatch', 'city'],
+        ['base_mismatch', 'city'],
+        ['base_mismatch', 'age'],
+      ],
+    )
+    assert.deepEqual(
+      refused.map(({ error }) => error?.message),
+      [
+        "The base predicts from 'city', and the dataset has no value there that the base learnt, so it adds nothing: train without a base.",
+        "ignore_columns names 'city', which the base learnt from. Take it out of ignore_columns, or train without a base.",
+        "Column 'age' is a category here; the base learnt from a number (row 1 is '0 years').",
+      ],
+    )
+  })
+
   it('learns classes with leading zeros as they are written, and as numbers on a base that has numbers', async () => {
     const labelled = (labels: string[]) =>
       writeFile(
