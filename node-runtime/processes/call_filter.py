@@ -75,6 +75,7 @@ NUMBERS = {
     "fcntl": (72, 25),
     "prctl": (157, 167),
     "clone3": (435, 435),
+    "close_range": (436, 436),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
 }
@@ -94,7 +95,7 @@ F_OFD_SETLK, F_OFD_SETLKW = 37, 38
 # pages again (sandbox.py); PR_SET_SECCOMP adds filters (FILTER_OPTIONS says why not).
 PRCTLS = (62, 78, 41, PR_SET_SECCOMP)
 MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 1, 0x20, 0x40000
-CLONE_FILES, CLONE_THREAD = 0x400, 0x10000
+CLONE_FILES, CLONE_THREAD, CLOSE_RANGE_UNSHARE = 0x400, 0x10000, 2
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
 
@@ -167,6 +168,7 @@ def filter_tool():
         (RETURN, 0, 0, ERROR | EPERM),
         (RETURN, 0, 0, ALLOW),
     ]
+    closing = [argument(2), (JUMP_ANY, 1, 0, CLOSE_RANGE_UNSHARE), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERROR | EINVAL)]
     socket_option = [argument(1), (JUMP_EQUAL, 1, 0, SOL_SOCKET), (RETURN, 0, 0, ALLOW), argument(2)]
     install(
         [
@@ -194,6 +196,7 @@ def filter_tool():
             *rule("prctl", if_any(0, PRCTLS, EINVAL)),
             *rule("mmap", mapping),
             *rule("clone", cloning),
+            *rule("close_range", closing),
             (RETURN, 0, 0, ALLOW),
         ]
     )
