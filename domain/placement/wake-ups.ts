@@ -1,7 +1,8 @@
 import type { NodeModel } from '../../schemas/node.ts'
+import { isToolKey } from '../tools/catalog.ts'
 import { withoutRoom } from './gpu-room.ts'
-import { PLACED_SLOTS } from './node-queues.ts'
-import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
+import { accountSlots, PLACED_SLOTS } from './node-queues.ts'
+import { type NodeSnapshot, type Warmth, warmthOf } from './node-snapshot.ts'
 import { type Chosen, PlacementIndex, type PlacementNeed } from './placement.ts'
 
 interface RunnableModel {
@@ -18,9 +19,10 @@ export interface WaitingModel extends RunnableModel {
   readonly woken: number
 }
 
-/** Tasks that were sent to a node and have not ended. */
+/** Tasks of one account that were sent to a node and have not ended. */
 export interface HeldModel extends RunnableModel {
   readonly node_id: string
+  readonly account_id: string
   readonly tasks: number
 }
 
@@ -66,8 +68,8 @@ export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOpti
 class Board {
   readonly #index = new PlacementIndex()
   readonly #nodes = new Map<string, NodeSnapshot>()
+  /** The tasks at each node, of all accounts and of each. */
   readonly #tasks = new Map<string, number>()
-  readonly #full = new Set<string>()
   /** Models that some node holds; for them that node may be a better choice than any other. */
   readonly #known = new Set<string>()
   /**
@@ -90,25 +92,36 @@ class Board {
     const isKnown = this.#known.has(model_key)
     if (!isKnown && memory_mb >= lacking) return false
 
-    const chosen = this.#choose(need, random)
-    if (chosen) this.#take(chosen.node_id, need, 1)
-    else if (!isKnown) this.#lacking.set(key, memory_mb)
-    return chosen !== undefined
+    const { chosen } = this.#index.place(need, random)
+    if (!chosen) {
+      if (!isKnown) this.#lacking.set(key, memory_mb)
+      return false
+    }
+    const free = this.#isFull(chosen.node_id, need, chosen.warmth)
+      ? this.#placeElsewhere(chosen, need, random)
+      : chosen
+    if (free) this.#take(free.node_id, need, 1)
+    return free !== undefined
   }
 
   /** Skips a node without a free slot only for another of the same warmth, because placement goes by warmth first. */
-  #choose(need: PlacementNeed, random: () => number): Chosen | undefined {
-    const { chosen } = this.#index.place(need, random)
-    if (!chosen || !this.#full.has(chosen.node_id)) return chosen
-    return this.#index.place({ ...need, exclude: this.#full, atLeast: chosen.warmth }, random).chosen
+  #placeElsewhere({ warmth }: Chosen, need: PlacementNeed, random: () => number): Chosen | undefined {
+    const full = new Set([...this.#nodes.keys()].filter((nodeId) => this.#isFull(nodeId, need, warmth)))
+    return this.#index.place({ ...need, exclude: full, atLeast: warmth }, random).chosen
   }
 
-  #take(nodeId: string, need: RunnableModel, tasks: number): void {
+  #isFull(nodeId: string, { account_id, model_key }: PlacementNeed, warmth: Warmth): boolean {
+    const hasWarmQueue =
+      warmth === 'warm' && this.#nodes.get(nodeId)?.sharing === 'shared' && !isToolKey(model_key)
+    const own = this.#tasks.get(`${nodeId} ${account_id}`) ?? 0
+    return own >= accountSlots(hasWarmQueue) || (this.#tasks.get(nodeId) ?? 0) >= PLACED_SLOTS
+  }
+
+  #take(nodeId: string, need: RunnableModel & Pick<PlacementNeed, 'account_id'>, tasks: number): void {
     const snapshot = this.#nodes.get(nodeId)
     if (!snapshot) return
-    const held = (this.#tasks.get(nodeId) ?? 0) + tasks
-    this.#tasks.set(nodeId, held)
-    if (held >= PLACED_SLOTS) this.#full.add(nodeId)
+    for (const key of [nodeId, `${nodeId} ${need.account_id}`])
+      this.#tasks.set(key, (this.#tasks.get(key) ?? 0) + tasks)
     this.#index.addPending(nodeId, 1)
 
     const model = snapshot.models.find(({ model_key }) => model_key === need.model_key)

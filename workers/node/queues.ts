@@ -1,10 +1,9 @@
-import { jobQueues, PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
+import { jobQueues, PLACED_SLOTS, WARM_SLOTS } from '../../domain/placement/node-queues.ts'
 import type { NodeSharing } from '../../schemas/node.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 import type { QueueSize } from './activity-queues.ts'
 import type { NodeParts } from './parts.ts'
 
-const INFER_SLOTS = 32
 /** Everything that is placed on this node by name comes over one queue, so it has the most pollers. */
 const PLACED_POLLERS = 4
 /** A job runs for minutes, so one poll at a time starts them fast enough. */
@@ -53,7 +52,7 @@ export function wantedQueues(
   // Inference for a dedicated node is placed on its own queue.
   if (sharing === 'dedicated') return queues
   for (const modelKey of models.loadedKeys().slice(0, MAX_WARM_QUEUES)) {
-    queues.set(QUEUES.warm(modelKey), { slots: INFER_SLOTS, pollers: WARM_POLLERS })
+    queues.set(QUEUES.warm(modelKey), { slots: WARM_SLOTS, pollers: WARM_POLLERS })
   }
   return queues
 }

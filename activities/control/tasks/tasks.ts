@@ -5,8 +5,14 @@ import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import type { TaskRow } from '../../../db/tables/inference.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
+import { accountSlots } from '../../../domain/placement/node-queues.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import { PlacementIndex, type PlacementNeed, type Verdict } from '../../../domain/placement/placement.ts'
+import {
+  type Chosen,
+  PlacementIndex,
+  type PlacementNeed,
+  type Verdict,
+} from '../../../domain/placement/placement.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { turnOf } from '../../../platform/turn-of-account.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -109,7 +115,11 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
       }
 
       const isTool = isToolKey(task.model_key)
-      const place = decide(await nodeLoadRepository.readSnapshots(db), {
+      const [snapshots, held] = await Promise.all([
+        nodeLoadRepository.readSnapshots(db),
+        waitingTaskRepository.countHeld(db, task.account_id),
+      ])
+      const place = decide(snapshots, held, {
         ...need,
         model_key: task.model_key,
         account_id: task.account_id,
@@ -149,9 +159,15 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
 }
 
 type Waits = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
-type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
+type Placed = { nodeId: string; shared?: 'warm' }
+type Decision = Placed | { nodeId?: never; why: string }
 
-function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decision {
+/** `held` is the number of the account's tasks on each node, which takes no more than its share. */
+function decide(
+  snapshots: readonly NodeSnapshot[],
+  held: ReadonlyMap<string, number>,
+  need: PlacementNeed,
+): Decision {
   const index = new PlacementIndex()
   for (const snapshot of snapshots) index.put(snapshot)
 
@@ -161,14 +177,27 @@ function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decisi
   const { exclude: _, ...anywhere } = need
   const { chosen, explain } = index.place(anywhere, Math.random)
   if (!chosen) return { why: inWords(explain()) }
+  const at = (one: Chosen) => placeAt(one, need, snapshots)
+  const isFull = (nodeId: string, hasWarmQueue: boolean) =>
+    (held.get(nodeId) ?? 0) >= accountSlots(hasWarmQueue)
+  const place = at(chosen)
+  if (!isFull(place.nodeId, place.shared !== undefined)) return place
+  const full = new Set([...held.keys()].filter((nodeId) => isFull(nodeId, false)))
+  const other = index.place({ ...anywhere, exclude: full, atLeast: chosen.warmth }, Math.random).chosen
+  return other ? at(other) : { why: `node ${place.nodeId} works on as many tasks of the account as it may` }
+}
 
-  const { node_id: nodeId, warmth } = chosen
+function placeAt(
+  { node_id: nodeId, warmth }: Chosen,
+  { model_key }: PlacementNeed,
+  snapshots: readonly NodeSnapshot[],
+): Placed {
   const node = snapshots.find(({ node_id }) => node_id === nodeId)
   // Nodes poll no queue for a tool, which starts anew for each request wherever it runs.
-  if (node?.sharing !== 'shared' || isToolKey(need.model_key)) return { nodeId }
+  if (node?.sharing !== 'shared' || isToolKey(model_key)) return { nodeId }
   // A load takes longer than any queue, and a node polls no queue for the models on its disk: there may be hundreds.
   if (warmth !== 'warm') return { nodeId }
-  const model = node.models.find(({ model_key }) => model_key === need.model_key)
+  const model = node.models.find((one) => one.model_key === model_key)
   return { nodeId, ...(!model?.unpolled && { shared: 'warm' as const }) }
 }
 

@@ -7,6 +7,10 @@ const WOKEN_S = 10
 /** Tasks are counted up to this number, beyond which the longest pause no longer grows. */
 const MOST_COUNTED = 10_000
 
+/** A task that a workflow has sent to a node and that has not ended. */
+const isHeld = sql`status not in ('succeeded', 'failed') and status <> 'queued'
+  and gateway_id is null and node_id is not null`
+
 /** Records that no node can run a task. A task that waits already retains its place in the order. */
 export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promise<void> {
   await db
@@ -60,14 +64,21 @@ export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingMo
 export async function listHeldModels(db: Kysely<Database>): Promise<HeldModel[]> {
   const { rows } = await sql<HeldModel>`
     with held as (
-      select node_id, model_key, count(*)::int as tasks from task
-      where status not in ('succeeded', 'failed') and status <> 'queued'
-        and gateway_id is null and node_id is not null
-      group by node_id, model_key
+      select node_id, account_id, model_key, count(*)::int as tasks from task
+      where ${isHeld}
+      group by node_id, account_id, model_key
     )
-    select node_id, model_key, runtime_profile, memory_mb, tasks
+    select node_id, held.account_id, model_key, runtime_profile, memory_mb, tasks
     from held join model_version using (model_key)`.execute(db)
   return rows
+}
+
+/** Returns the number of an account's tasks that workflows have sent to each node and that have not ended, by node id. */
+export async function countHeld(db: Kysely<Database>, accountId: string): Promise<Map<string, number>> {
+  const { rows } = await sql<{ node_id: string; tasks: number }>`
+    select node_id, count(*)::int as tasks from task
+    where account_id = ${accountId} and ${isHeld} group by node_id`.execute(db)
+  return new Map(rows.map(({ node_id, tasks }) => [node_id, tasks]))
 }
 
 /** Marks the longest waiting tasks of an account for a model as woken, and returns them in that order. */

@@ -2,8 +2,11 @@ import assert from 'node:assert/strict'
 import type { ControlDeps } from '../../../activities/control/deps.ts'
 import { createInferenceActivities } from '../../../activities/control/tasks/tasks.ts'
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
+import { newId } from '../../../domain/ids.ts'
+import { accountSlots } from '../../../domain/placement/node-queues.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
+import { signedNode } from '../../support/servers/signed-node.ts'
 
 const BUILDER = '/api/builder/v1'
 
@@ -120,4 +123,39 @@ describe('tasks that wait for a node', () => {
     assert.ok(placed.every(({ nodeId, why }) => nodeId === undefined && why === 'no node is connected'))
     assert.ok(looks < 5, `${looks} looks for 20 tasks`)
   })
+
+  it('are not sent to a node beyond its slots for their account', async () => {
+    const { db } = api.database
+    const { nodeId } = await signedNode(api, 'busy')
+    const room = {
+      cpus: 2,
+      memory_total_mb: 8_000,
+      memory_free_mb: 8_000,
+      load: 0,
+      draining: false,
+      models: [],
+    }
+    const snapshot = { ...room, node_id: nodeId, hardware: 'cpu', profiles: ['tabular'] }
+    await db.updateTable('node').set({ sharing: 'shared' }).where('id', '=', nodeId).execute()
+    await db
+      .insertInto('node_state')
+      .values({ node_id: nodeId, gateway_id: newId(), snapshot: JSON.stringify(snapshot) })
+      .execute()
+    const share = accountSlots(false)
+    const [mine, theirs] = [await tenant(share + 2), await tenant(1)]
+    const activities = createInferenceActivities({ db, now: () => new Date() } as ControlDeps)
+    const place = async ({ infer }: typeof mine) => {
+      const { body } = await infer()
+      return activities.placeTask({ taskId: body.task_id, avoid: [], lost: false })
+    }
+
+    const placed = []
+    for (let n = 0; n < share + 2; n++) placed.push(await place(mine))
+
+    const sent = placed.filter((one) => one.nodeId === nodeId)
+    assert.equal(sent.length, share, JSON.stringify(placed.at(-1)))
+    assert.match(placed.at(-1)?.why ?? '', /works on as many tasks of the account as it may/)
+    assert.ok(Number(placed.at(-1)?.waiting) >= 1)
+    assert.equal((await place(theirs)).nodeId, nodeId)
+  }).timeout(30_000)
 })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
+import { accountSlots, PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { planWakeUps, type WaitingModel, type WakeUpOptions } from '../../../domain/placement/wake-ups.ts'
 
@@ -48,11 +48,25 @@ describe('planning which waiting tasks are woken', () => {
   it('wakes as many as a node takes at once, and never more than may be woken at a time', () => {
     const crowd = [buildWaiting({ waiting: 1_000 })]
 
-    assert.deepEqual(plan(crowd, [buildNode()]), [['m', PLACED_SLOTS]])
+    assert.deepEqual(plan(crowd, [buildNode()]), [['m', accountSlots(false)]])
     assert.deepEqual(plan(crowd, [buildNode()], { most: 10 }), [['m', 10]])
     const warm = (node_id: string) =>
       buildNode({ node_id, models: [{ model_key: 'm', state: 'idle', in_flight: 0, memory_mb: 600 }] })
-    assert.deepEqual(plan(crowd, [warm('a'), warm('b')]), [['m', 2 * PLACED_SLOTS]])
+    assert.deepEqual(plan(crowd, [warm('a'), warm('b')]), [['m', 2 * accountSlots(true)]])
+  })
+
+  it('wakes no more of an account than a node has slots for, and others of other accounts', () => {
+    const [own, others] = ['tenant', 'other'].map((account_id) =>
+      buildWaiting({ account_id, waiting: 1_000 }),
+    )
+    const sent = { ...buildWaiting(), node_id: 'a', tasks: accountSlots(false) }
+
+    const room = PLACED_SLOTS - accountSlots(false)
+    assert.deepEqual(plan([own!], [buildNode()], { held: [sent] }), [])
+    assert.deepEqual(plan([own!, others!], [buildNode()], { held: [sent] }), [['m', room]])
+    const unknown = { model_key: 'unknown', memory_mb: 100 }
+    const full = [buildWaiting({ ...unknown, waiting: 9 }), buildWaiting({ ...unknown, account_id: 'other' })]
+    assert.deepEqual(plan(full, [buildNode()], { held: [sent] }), [['unknown', 1]])
   })
 
   it('gives the room to the model that is waited for longest, and counts what was sent there before', () => {
@@ -64,7 +78,7 @@ describe('planning which waiting tasks are woken', () => {
     assert.deepEqual(plan([first], [buildNode()], { held: [sent] }), [])
     assert.deepEqual(
       plan([buildWaiting({ model_key: 'sent', waiting: 1_000 })], [buildNode()], { held: [sent] }),
-      [['sent', PLACED_SLOTS - 1]],
+      [['sent', accountSlots(false) - 1]],
     )
   })
 
@@ -88,7 +102,7 @@ describe('planning which waiting tasks are woken', () => {
   })
 
   it('keeps the room of those that were woken a moment ago', () => {
-    const woken = buildWaiting({ waiting: 1_000, woken: PLACED_SLOTS - 4 })
+    const woken = buildWaiting({ waiting: 1_000, woken: accountSlots(false) - 4 })
 
     assert.deepEqual(plan([woken], [buildNode()]), [['m', 4]])
     const other = buildWaiting({ model_key: 'other' })
