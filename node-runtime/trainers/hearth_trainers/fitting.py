@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import point_meaning, read_numbers, why_not_numbers
+from .cells import point_meaning, read_numbers
 from .errors import no_such_column
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 from .left_out import LeftOut
+from .near_values import near_values
 from .protocol import warn_about_data
 from .tables import report_numbers
-from .times import looks_like_times
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
 MOST_CATEGORIES = 500
@@ -64,10 +64,8 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         return f"its values are of type {kind}"
     if learnt_as != CATEGORY:
         return Feature(name, learnt_as, required)
-    nearly = why_not_numbers(column)
+    nearly = near_values(column)
     values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
-    if nearly is None and looks_like_times(column):
-        nearly = "it looks like dates; only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read"
     if len(values) > MOST_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
         return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
     if nearly is not None:

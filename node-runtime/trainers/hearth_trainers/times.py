@@ -74,8 +74,13 @@ class DoubtfulMonths(JobError):
 def looks_like_times(column: pa.ChunkedArray) -> bool:
     """Returns whether nearly all of the first texts of a column are times of some notation."""
     texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
-    known = sum(bool(_NUMERIC.fullmatch(text) or _clear(text) is not None) for text in texts)
+    known = sum(is_time(text) for text in texts)
     return len(texts) > 1 and known >= 0.9 * len(texts)
+
+
+def is_time(text: str) -> bool:
+    """Returns whether a text is a time of some notation."""
+    return _NUMERIC.fullmatch(text) is not None or _clear(text) is not None
 
 
 def read_times(column: pa.ChunkedArray, name: str) -> Times:

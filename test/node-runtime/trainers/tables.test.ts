@@ -156,6 +156,51 @@ describe('tables as their trainers read them', () => {
     ])
   })
 
+  it('warns about texts that are nearly numbers or dates, and not about codes, sizes and names with a number', async () => {
+    const of = (feature: (i: number) => string) => ({
+      text: ['a,y', ...Array.from({ length: 80 }, (_, i) => `${feature(i)},${'xy'[i % 2]}`)].join('\n'),
+      label: 'y',
+    })
+    const day = (i: number) => `2021-03-${two(1 + (i % 28))}`
+    const near: Record<string, (i: number) => string> = {
+      "it looks like dates, but 'unknown' (row 1) is not one; leave such cells empty": (i) =>
+        i < 50 ? 'unknown' : day(i),
+      "it looks like dates, but 'TBD' (row 3) is not one; leave such cells empty": (i) =>
+        i % 5 === 2 ? 'TBD' : day(i).split('-').toReversed().join('/'),
+      "at least half of its different values are numbers, but 'low' (row 2) is not": (i) =>
+        i % 3 ? 'low' : String(i % 20),
+      "such as '1:30' (row 1); write them as one number": (i) => `${1 + (i % 12)}:30`,
+      "such as '7 kg' (row 1); write the number alone": (i) => `${7 + (i % 9)} kg`,
+      "such as '4.50 USD' (row 2); write the number alone": (i) => (i % 8 ? `${3 + (i % 8)}.50 USD` : 'free'),
+      "such as 'CHF 1' (row 2); write the number alone": (i) => (i % 3 ? `CHF ${i % 10}` : 'n.b.'),
+      "such as '<5' (row 1); write the number alone": (i) =>
+        ['<5', '>90', '~7', '<1', '>50', 'none'][i % 6] ?? '',
+      "such as '3岁' (row 1); write the number alone": (i) => `${3 + (i % 9)}岁`,
+    }
+    const others: ((i: number) => string)[] = [
+      (i) => `AB-${1000 + (i % 30)}-X`,
+      (i) => `XL ${i % 30}`,
+      (i) => `Room ${i % 30}`,
+      (i) => `${1 + (i % 9)}${'ABCD'[i % 4]}`,
+      (i) => `${20 + 5 * (i % 6)}-${25 + 5 * (i % 6)}`,
+      (i) => `192.168.1.${i % 30}`,
+      (i) => `${[30, 60, 90][i % 3]} days`,
+      (i) => `${1 + (i % 20)} Main Street`,
+    ]
+
+    const found = await learned([...Object.values(near), ...others].map(of))
+
+    for (const [index, words] of Object.keys(near).entries()) {
+      const [warning = '', ...more] = found[index]?.warnings ?? []
+      assert.ok(warning.startsWith("Column 'a' is learnt as texts: ") && warning.includes(words), warning)
+      assert.deepEqual(more, [])
+    }
+    assert.deepEqual(
+      found.slice(Object.keys(near).length).flatMap(({ warnings }) => warnings),
+      [],
+    )
+  })
+
   it('warns about free texts that are learnt as a category, and not about towns, codes and labels', async () => {
     const of = (feature: (i: number) => string) => ({
       text: ['a,y', ...Array.from({ length: 80 }, (_, i) => `${feature(i)},${'xy'[i % 2]}`)].join('\n'),

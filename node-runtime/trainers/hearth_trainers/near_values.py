@@ -1,0 +1,77 @@
+"""Explains text columns that are nearly numbers, dates or times of the day. A model learns their texts as categories without
+an order, so a value that training did not have counts as missing later."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .cells import why_not_numbers, without_marks
+from .times import is_time
+
+# A column that is left out may have millions of different texts; this many of them show what it holds.
+MAX_TEXTS = 2_000
+# Fewer different numbers, such as '30 days' and '60 days', are often meant as categories.
+MIN_NUMBERS = 5
+_ISO_ALONE = "only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read"
+_NUMBER = r"[+\-−]?(?:\d+(?:[,.'’ \u00a0\u202f]\d{3})*)(?:[.,]\d+)?(?:[eE][+-]?\d+)?"
+# Words in front of a number name something, as in 'Room 12' and 'XL 12', so only signs and currencies count there.
+_CURRENCIES = (
+    "AED|ARS|AUD|BDT|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|Fr\\.?|GBP|HKD|HUF|IDR|ILS|INR|JPY|KES|kr\\.?|KRW|MAD|MXN|MYR|NGN"
+    "|NOK|NZD|PHP|PKR|PLN|QAR|RM|RMB|RON|Rs\\.?|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|XAF|XOF|ZAR"
+)
+_WITH_UNIT = re.compile(
+    rf"(?P<sign>[<>≤≥=~≈±]{{1,2}}\s*)?(?P<before>(?:{_CURRENCIES}|[A-Z]{{0,2}}[$€£¥₹₩₺₽฿₫₴₦₪]|\()\s*)?{_NUMBER}"
+    r"\s*(?P<after>[^\d\s\-_/:#.,][^\d]{0,9}[23]?|[.,][-–—]{1,2})?"
+)
+_CLOCK = re.compile(r"(?:[01]?\d|2[0-4])[:h][0-5]\d(?::[0-5]\d)?(?:\s*[AaPp]\.?[Mm]\.?)?")
+_PLAIN, _SIGN = "", "<"
+
+
+def near_values(column: pa.ChunkedArray) -> str | None:
+    """Explains a text column where half of the cells are numbers, or half of the different texts are numbers, numbers with
+    one unit, dates or times of the day; None for other texts."""
+    if nearly := why_not_numbers(column):
+        return nearly
+    trimmed = without_marks(column)
+    texts: list[str] = pc.unique(trimmed).drop_null().to_pylist()
+    texts = texts[:: max(1, -(-len(texts) // MAX_TEXTS))]
+
+    def example(are: list[bool], wanted: bool) -> str | None:
+        if wanted not in are:
+            return None
+        text = texts[are.index(wanted)]
+        return f"'{text[:60]}' (row {pc.index(trimmed, text).as_py() + 1})"
+
+    dates = [is_time(text) for text in texts]
+    if sum(dates) > 1 and 2 * sum(dates) >= len(texts):
+        other = example(dates, False)
+        but = f", but {other} is not one; leave such cells empty" if other else ""
+        return f"it looks like dates{but}; {_ISO_ALONE}"
+    clocks = [_CLOCK.fullmatch(text) is not None for text in texts]
+    if sum(clocks) >= MIN_NUMBERS and 2 * sum(clocks) >= len(texts):
+        return f"it looks like times, such as {example(clocks, True)}; write them as one number, such as minutes"
+    units = [_unit_of(text) for text in texts]
+    counts = Counter(unit for unit in units if unit is not None)
+    plain = counts.pop(_PLAIN, 0)
+    unit, count = counts.most_common(1)[0] if counts else (_PLAIN, 0)
+    if plain + count < MIN_NUMBERS or 2 * (plain + count) < len(texts):
+        return None
+    if count:
+        numbers = example([one == unit for one in units], True)
+        return f"it holds numbers with a unit or sign, such as {numbers}; write the number alone, all in one unit"
+    other = example([one == _PLAIN for one in units], False)
+    return f"at least half of its different values are numbers, but {other} is not" if other else None
+
+
+def _unit_of(text: str) -> str | None:
+    """Returns the unit or currency of a number, `_SIGN` for one that is compared, `_PLAIN` for a number alone; None for
+    other texts, and for codes with a leading zero."""
+    found = _WITH_UNIT.fullmatch(text)
+    if found is None or re.match(r"\D*0\d", text):
+        return None
+    unit = (found["before"] or "").strip() + (found["after"] or "").strip()
+    return unit or (_SIGN if found["sign"] else _PLAIN)
