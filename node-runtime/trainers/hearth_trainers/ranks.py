@@ -15,3 +15,12 @@ def rank_alike(readings: list[np.ndarray]) -> bool:
     """Returns whether all readings of the same rows put them in one order."""
     first, *others = (np.unique(found, return_inverse=True)[1] for found in readings)
     return all(np.array_equal(first, one) for one in others)
+
+
+def oldest_first(moments: np.ndarray) -> np.ndarray:
+    """Returns the positions of moments from the oldest to the newest. Where they only fall, the file has the newest row first,
+    so rows of one time are in reverse too."""
+    steps = np.diff(moments)
+    if (steps < 0).any() and not (steps > 0).any():
+        return np.arange(len(moments))[::-1]
+    return np.argsort(moments, kind="stable")

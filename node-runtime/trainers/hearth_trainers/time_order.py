@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .cells import without_marks
-from .errors import JobError, no_such_column
+from .errors import JobError
 from .protocol import log, warn_about_data
-from .ranks import is_sorted
-from .times import DAY_US, NAME_AND_TWO_DIGITS, DoubtfulMonths, Times, in_words, looks_like_times, read_times
+from .ranks import oldest_first
+from .time_columns import find_times, has_doubtful_order
+from .times import DAY_US, Times, in_words
 from .wording import counted
 
 # From this share of rows with a repeated time on, a column that tells them apart means several series.
@@ -21,9 +22,6 @@ _SEVERAL_SERIES = 0.1
 _GAP = 1.5
 _EVEN = 0.6
 _MONTH_DAYS = 30.436875
-_TIMELY = re.compile(
-    r"(^|[\W_])(date|day|time|timestamp|datetime|ts|ds|year|yearmonth|month|week|quarter|period|epoch)([\W_]|$)", re.IGNORECASE
-)
 _PART = re.compile(r"(^|[\W_])(hour|hr|minute|min|second|sec|time|day|month|week|quarter|period)([\W_]|$)", re.IGNORECASE)
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s*[AaPp]\.?[Mm]\.?)?")
 
@@ -31,10 +29,10 @@ _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s*[AaPp]\.?[Mm]\.?)?")
 def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, str]:
     """Returns row numbers from the oldest to the newest, and the column with the times; without one, all rows as
     they are and an empty name. Rows without a time are left out."""
-    column = _time_column(table, target, named)
-    if not column:
+    found = find_times(table, target, named)
+    if found is None:
         return np.arange(table.num_rows), ""
-    times = read_times(table.column(column), column)
+    column, times = found
     _report_reading(times, table, column)
     rows = np.flatnonzero(~times.missing)
     if times.missing.any():
@@ -48,98 +46,15 @@ def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, 
     values = times.values[rows]
     _report_repeats(table, values, rows, column, target)
     _report_doubtful_order(times, column)
-    order = np.argsort(values, kind="stable")
+    order = oldest_first(values)
     steps = np.diff(values)
     if (steps > 0).any():
         log(f"The rows are sorted by '{column}'.")
     elif (steps < 0).any():
-        # Rows of one time are newest first too.
-        order = np.arange(len(values))[::-1]
         log(f"The file has the newest row first; the rows are sorted by '{column}', oldest first.")
     if times.has_year:
         _report_steps(values[order], times.unit, column)
     return rows[order], column
-
-
-def _time_column(table: pa.Table, target: str, named: str) -> str:
-    names = table.column_names
-    if named:
-        if named not in names:
-            raise no_such_column(named, names, "time_column")
-        if named == target:
-            raise JobError(f"time_column and target_column both name '{named}'.", code="not_a_time", column=named)
-        return named
-    others = [name for name in names if name != target and table.column(name).null_count < table.num_rows]
-    found = [name for name in others if pa.types.is_timestamp(table.column(name).type)]
-    found = found or [name for name in others if _holds_times(table.column(name), name)]
-    unsorted: list[str] = []
-    if not found:
-        numbers = [name for name in others if _TIMELY.search(name) and _counts_up(table.column(name))]
-        unsorted = [name for name in numbers if not _may_order_unasked(read_times(table.column(name), name))]
-        found = [name for name in numbers if name not in unsorted]
-    if not found and len(names) > 1:
-        but = f" '{unsorted[0]}' isn't used, because its numbers may not be times and would change the order." if unsorted else ""
-        warn_about_data(f"No column with times was found: the rows count as oldest first.{but} Name one as time_column.")
-    if len(found) > 1:
-        different = [name for name in found if _is_different_in_every_row(table.column(name))]
-        used = (different or found)[0]
-        message = f"The columns {', '.join(repr(name) for name in found)} hold times; '{used}' is used."
-        if different:
-            log(message)
-        else:
-            warn_about_data(f"{message} None is different in every row: name the right one as time_column.", column=used)
-        return used
-    return found[0] if found else ""
-
-
-def _holds_times(column: pa.ChunkedArray, name: str) -> bool:
-    """Returns whether a column of texts may order the rows without being named. Warns about names of months with two digits
-    that may be days or years."""
-    if not pa.types.is_string(column.type) or not looks_like_times(column):
-        return False
-    if pc.any(pc.match_substring_regex(column, NAME_AND_TWO_DIGITS)).as_py():
-        try:
-            read_times(column, name)
-        except DoubtfulMonths as error:
-            warn_about_data(f"'{name}' isn't used as times. {error}", column=name, row=error.row)
-            return False
-        except JobError:
-            # Refused with the column that is used.
-            pass
-    return True
-
-
-def _is_different_in_every_row(column: pa.ChunkedArray) -> bool:
-    return pc.count_distinct(column).as_py() == len(column) - column.null_count
-
-
-def _counts_up(column: pa.ChunkedArray) -> bool:
-    """A number is a time without being named only where it is different in every row: a month from 1 to 12 is none."""
-    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    return is_number and column.null_count == 0 and pc.count_distinct(column).as_py() == len(column)
-
-
-def _has_doubtful_order(times: Times) -> bool:
-    """Returns whether numbers would change the order of the rows and may not be times at all: they are read as they are,
-    and don't begin with a year."""
-    known = times.values[~times.missing]
-    return times.is_number and not is_sorted(known) and not _begin_with_years(known)
-
-
-def _may_order_unasked(times: Times) -> bool:
-    """Returns whether a column may order the rows without being named. Shuffled numbers may where they have a unit, because
-    seconds since 1970 hardly ever fit a notation of dates in every row."""
-    has_unit = times.how is not None and not times.notations
-    return has_unit or not _has_doubtful_order(times)
-
-
-def _begin_with_years(numbers: np.ndarray) -> bool:
-    """Returns whether all are years, or years with a week or a day of the year, such as 202152 and 2021365."""
-    return any(
-        bool(((numbers == np.floor(numbers)) & (numbers // scale >= 1_500) & (numbers // scale <= 2_199)).all())
-        and bool((numbers % scale <= last).all())
-        for scale, last in ((1, 0), (100, 53), (1_000, 366))
-    )
 
 
 def _may_be_dates_with_points(numbers: np.ndarray) -> bool:
@@ -176,7 +91,7 @@ def _are_days_and_months(numbers: np.ndarray) -> bool:
 def _report_doubtful_order(times: Times, column: str) -> None:
     """Warns about numbers that change the order of the file. Refuses those that may be dates: the point of 31.01 or 2021.10
     makes a wrong number of a date, as do digits such as DDMMYYHHmm."""
-    if not _has_doubtful_order(times):
+    if not has_doubtful_order(times):
         return
     rows = np.flatnonzero(~times.missing)
     known = times.values[rows]

@@ -27,7 +27,6 @@ _CLOCK = (
 _NUMERIC = re.compile(rf"(?P<a>\d{{1,4}})(?P<mark>[./-])(?P<b>\d{{1,2}})(?P=mark)(?P<c>\d{{1,4}})\.?{_CLOCK}")
 # A month with its year. Two digits may be a day instead, which is decided for the whole column too.
 _NAME_AND_NUMBER = re.compile(r"(?P<name>[A-Za-z]{3,9})\.?[ /-]+(?P<y>\d{4}|\d{2})")
-NAME_AND_TWO_DIGITS = r"^\s*[A-Za-z]{3,9}\.?[ /-]+\d{2}\s*$"
 # Notations with one meaning.
 _CLEAR = [
     _NAME_AND_NUMBER,

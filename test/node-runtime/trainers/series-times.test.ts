@@ -275,3 +275,96 @@ describe('series in the order of their times', () => {
     assert.match(String(found[0]?.error?.[1]), /'time' tells them apart\. .*write both into one/)
   })
 })
+
+describe('several columns with times', () => {
+  type Cell = (row: number) => string | number
+  const rows = Array.from({ length: 90 }, (_, i) => i)
+  const mixed = shuffled(90)
+  const newestFirst = rows.toReversed()
+  const iso = (day: number) => new Date(Date.UTC(2021, 0, 1 + day)).toISOString().slice(0, 10)
+  const points = (day: number) => iso(day).split('-').toReversed().join('.')
+  /** Returns moments that differ in every row, in no order. */
+  const other = (i: number) => `${iso((i * 53) % 90)}T10:00:00`
+  /** Returns the days of a file that has three rows for each. */
+  const sold = (i: number) => iso(Math.floor(i / 3))
+  const dayOrMonthFirst = (i: number) => `${1 + ((i * 5) % 12)}/${1 + ((i * 7) % 11)}/2023`
+  const dayOrYear = (i: number) => `Jan ${10 + ((i * 7) % 20)}`
+  const table = (names: string, a: Cell, b: Cell, order = rows): TableRequest => ({
+    text: [`${names},v`, ...order.map((i) => `${a(i)},${b(i)},${i}`)].join('\n'),
+    target: 'v',
+  })
+
+  it('leave no doubt where one alone differs in every row and has the order of the file, or all have one order', async () => {
+    const hours = (i: number) => `${iso(Math.floor(i / 9))}T1${i % 9}:00`
+    const cases = {
+      'two timestamps': table('a,b', other, iso),
+      'a timestamp and a text': table('a,b', other, points),
+      'a text and a timestamp': table('a,b', (i) => points((i * 53) % 90), iso),
+      'the newest row first': table('a,b', other, points, newestFirst),
+      'the first column': table('a,b', iso, other),
+      'dates with the day or the month first': table('a,b', dayOrMonthFirst, iso),
+      'months that may be days': table('a,b', dayOrYear, iso),
+      'a number of a year': table('a,year', other, (i) => 1920 + i),
+      'days and hours': table('a,b', (i) => iso(Math.floor(i / 9)), hours),
+      'one date in all rows': table('a,b', () => iso(9), iso, mixed),
+      'an index of shuffled rows': table('period,b', (i) => mixed.indexOf(i), iso, mixed),
+      'a start and an end': table('a,b', iso, (i) => iso(i + 1)),
+      'a start and an end in shuffled rows': table('a,b', iso, (i) => iso(i + 1), mixed),
+    }
+    const gap = table('a,b', other, (i) => (i === 40 ? '' : iso(i)))
+
+    const [withGap, ...found] = await learned([gap, ...Object.values(cases)])
+
+    assert.deepEqual(
+      withGap?.series,
+      rows.filter((i) => i !== 40),
+    )
+    for (const [i, name] of Object.keys(cases).entries()) {
+      assert.deepEqual(found[i]?.series, rows, `${name}: ${found[i]?.error?.[1]}`)
+      assert.doesNotMatch(String(found[i]?.warnings), /orders the rows|isn't used/, name)
+    }
+  })
+
+  it('are named in a warning otherwise, whichever orders the rows', async () => {
+    const byOther = rows.map((_, at) => rows.find((i) => (i * 53) % 90 === at))
+    const fromB = (i: number) => iso(89 - i)
+    const cases: [file: TableRequest, used: string, series: unknown[]][] = [
+      [table('a,b', other, sold), 'b', rows],
+      [table('a,b', sold, other), 'a', rows],
+      [table('a,b', other, sold, newestFirst), 'b', rows],
+      [table('a,b', other, (i) => (i % 5 ? iso(i) : '')), 'a', byOther],
+      [table('a,b', points, fromB), 'a', rows],
+      [table('a,b', other, (i) => iso((i * 7) % 90)), 'a', byOther],
+      [table('a,b', (i) => points(i % 12), other), 'b', byOther],
+      [table('a,b', other, dayOrMonthFirst), 'a', byOther],
+      [table('a,b', dayOrYear, other), 'b', byOther],
+      [table('a,period', dayOrYear, (i) => i), 'period', rows],
+      [
+        table('a,b', sold, (i) => `${sold(i)}T1${(i * 2) % 3}:00`),
+        'b',
+        rows.map((i) => 3 * Math.floor(i / 3) + [0, 2, 1][i % 3]!),
+      ],
+      [table('a,b', (i) => iso(Math.floor(i / 45)), other), 'b', byOther],
+    ]
+
+    const found = await learned(cases.map(([file]) => file))
+
+    for (const [i, [file, used, series]] of cases.entries()) {
+      const name = file.text.slice(0, 80)
+      assert.deepEqual(found[i]?.series, series, `${name}: ${found[i]?.error?.[1]}`)
+      const choice = found[i]?.warnings.find((one) => one.startsWith(`'${used}' orders the rows, because `))
+      assert.match(String(choice), /\. Name the right one as time_column: '\w+', '\w+'\.$/, name)
+    }
+    assert.match(String(found[7]?.warnings[0]), /^'b' isn't used as times\. .* the day or the month first/)
+  })
+
+  it('are several series where the days of the file repeat for each', async () => {
+    const text = table('a,b', other, sold).text.split('\n')
+    const shops = text.map((line, i) => `${i ? `s${i % 3}` : 'shop'},${line}`).join('\n')
+
+    const [found] = await learned([{ text: shops, target: 'v' }])
+
+    assert.equal(found?.error?.[0], 'several_series')
+    assert.match(String(found?.warnings[0]), /^'b' orders the rows, because the file is in its order already/)
+  })
+})
