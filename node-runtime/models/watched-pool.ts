@@ -2,7 +2,7 @@ import { type Dispatcher, Pool } from 'undici'
 import { backoff } from '../../platform/async/retry.ts'
 
 /** After this many failures without a success in between, a server is due for a probe. */
-export const MIN_FAILURES = 5
+const MIN_FAILURES = 5
 /** The pauses after probes that succeeded: a model may fail every input of one caller for reasons of the input. */
 const PROBE_PAUSES_MS = { first: 10_000, longest: 300_000 }
 /** A server that is too busy to take a request says so with this status. */
