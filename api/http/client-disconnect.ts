@@ -5,13 +5,13 @@ import type { ServerResponse } from 'node:http'
  * kilobyte and a microsecond, so one is created only on demand.
  */
 export class ClientDisconnect {
-  readonly #response: ServerResponse
+  readonly response: ServerResponse
   readonly #listeners: (() => void)[] = []
   #aborted: boolean
   #controller: AbortController | undefined
 
   constructor(res: ServerResponse) {
-    this.#response = res
+    this.response = res
     this.#aborted = res.destroyed && !res.writableFinished
     res.once('close', () => {
       if (!res.writableFinished) this.#abort()
@@ -28,8 +28,8 @@ export class ClientDisconnect {
 
   /** Calls the listener once the response is sent or the client has left. */
   whenOver(listener: () => void): void {
-    if (this.#response.closed) listener()
-    else this.#response.once('close', listener)
+    if (this.response.closed) listener()
+    else this.response.once('close', listener)
   }
 
   get signal(): AbortSignal {

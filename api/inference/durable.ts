@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
+import type { MeasuredTask } from '../../db/repositories/tasks/shown.ts'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
-import type { TaskRow } from '../../db/tables/inference.ts'
 import { type ApiError, temporaryError } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
@@ -13,6 +13,7 @@ import { coldInferenceStart } from '../../workflows/contract/starts.ts'
 import { emit } from '../events.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
+import { findShownTask } from './long-results.ts'
 import { queuedEntry, type TaskDraft } from './rows.ts'
 
 const startOf = ({ taskId, accountId, endpoint }: TaskDraft) =>
@@ -97,14 +98,14 @@ export async function moveToWorkflow(
   }
 }
 
-/** Waits for a task's end and returns its row; undefined when the time is up first. */
+/** Waits for a task's end and returns it, without a long result; undefined when the time is up first. */
 export async function awaitTask(
   { db }: Pick<Services, 'db'>,
   { taskId, accountId }: TaskDraft,
   ended: Promise<boolean>,
-): Promise<TaskRow | undefined> {
+): Promise<MeasuredTask | undefined> {
   await ended
-  const row = await taskRepository.findTask(db, { id: taskId, accountId })
+  const row = await findShownTask(db, { id: taskId, accountId })
   return row && isTerminalTask(row.status) ? row : undefined
 }
 
@@ -126,7 +127,7 @@ export async function cancelTask(
   taskId: string,
   error: string,
   inTransaction?: (trx: Transaction<Database>) => Promise<void>,
-): Promise<TaskRow | undefined> {
+): Promise<taskRepository.TaskFacts | undefined> {
   const before = await db.transaction().execute(async (trx) => {
     const task = await taskRepository.endTask(trx, taskId, { status: 'failed', error }, now())
     if (task && !isTerminalTask(task.status)) await inTransaction?.(trx)

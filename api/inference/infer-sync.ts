@@ -1,5 +1,5 @@
 import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
-import type { TaskRow } from '../../db/tables/inference.ts'
+import type { MeasuredTask } from '../../db/repositories/tasks/shown.ts'
 import { makesFiles } from '../../domain/task-types/index.ts'
 import { Cancellation } from '../../platform/async/cancellation.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
@@ -10,6 +10,7 @@ import { withText } from '../http/json-text.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
 import { awaitTask, cancelTask, moveToWorkflow, loadEstimate, queueTask } from './durable.ts'
+import { completeResult } from './long-results.ts'
 import { noNodeReason } from './no-node.ts'
 import { ownerOfNode } from './node-owner.ts'
 import { endedEntry, runningEntry, runningSettlement, type TaskDraft } from './rows.ts'
@@ -164,7 +165,8 @@ async function answerFromTask(
   // The state in which the task was served; another request may have loaded the model meanwhile.
   const met = row?.model_state ?? state
   const estimate = await loadEstimate(services, draft.endpoint.model_key, met)
-  if (row) return { ...(await fromRow(services, row, sinceMs(began))), ...estimate }
+  if (row)
+    return { ...(await fromRow(services, row, { surface: draft.surface, disconnect, began })), ...estimate }
   await cancelUnlessReported(services, draft.taskId, disconnect)
   return {
     task_id: draft.taskId,
@@ -209,18 +211,24 @@ async function cancelUnlessReported(
 }
 
 async function fromRow(
-  { objects }: Pick<Services, 'objects'>,
-  row: TaskRow,
-  latencyMs: number,
+  services: Pick<Services, 'db' | 'objects' | 'longAnswers'>,
+  row: MeasuredTask,
+  {
+    surface,
+    disconnect: { signal, response: res },
+    began,
+  }: Pick<TaskDraft, 'surface'> & { disconnect: ClientDisconnect; began: number },
 ): Promise<InferResponse> {
-  const result = await presentResult(objects, row)
+  // Several calls of tools may share one response.
+  const reader = { signal, res, surface: surface === 'mcp' ? surface : undefined }
+  const result = await presentResult(services.objects, await completeResult(services, row, reader))
   return {
     task_id: row.id,
     status: row.status,
     model_state: row.model_state,
     ...(result && { result }),
     ...(row.error !== null && { message: row.error, error: row.error }),
-    sync_latency_ms: latencyMs,
+    sync_latency_ms: sinceMs(began),
   }
 }
 

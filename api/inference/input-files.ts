@@ -1,5 +1,4 @@
 import * as uploadedInputRepository from '../../db/repositories/tasks/uploaded-inputs.ts'
-import type { TaskRow } from '../../db/tables/inference.ts'
 import { inputKey } from '../../domain/object-keys.ts'
 import { filesOf } from '../../domain/task-types/index.ts'
 import { isUuid } from '../../domain/uuid.ts'
@@ -8,15 +7,18 @@ import type { InputFile } from '../../schemas/link.ts'
 import type { TaskClaim } from '../../schemas/task-claim.ts'
 import type { Services } from '../services.ts'
 
-/** Returns new URLs for the files of a task's input that its account has uploaded. */
+/**
+ * Returns new URLs for the files of a task's input that its account has uploaded; `readInput` is called only for tasks
+ * whose inputs name files.
+ */
 export async function uploadedFilesOf(
   services: Pick<Services, 'db' | 'objects'>,
-  { account_id, input }: Pick<TaskRow, 'account_id' | 'input'>,
-  taskType: string,
+  { accountId, taskType }: { accountId: string; taskType: string },
+  readInput: () => Promise<Buffer | undefined>,
 ): Promise<TaskClaim['files']> {
   const fields = filesOf(taskType)
-  if (fields.length === 0 || !input) return undefined
-  return signUploads(services, account_id, addressesIn(input, fields))
+  const input = fields.length > 0 ? await readInput() : undefined
+  return input && signUploads(services, accountId, addressesIn(input, fields))
 }
 
 /** Returns the files of an input that the node has to fetch: uploads with new URLs, and public addresses. */

@@ -3,7 +3,6 @@ import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
-import type { TaskRow } from '../../../db/tables/inference.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
 import { accountSlots } from '../../../domain/placement/node-queues.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
@@ -66,7 +65,7 @@ const LONGEST_WHY = 300
 const FULL_MS = 1_000
 const MOST_FULL = 10_000
 
-export function createInferenceActivities({ db, now }: ControlDeps) {
+export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 'now'>) {
   /**
    * By account and model, the reason why no node could run a task a moment ago. One placement thus serves all tasks
    * that wait for the model.
@@ -75,7 +74,7 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
   const counted = new LRUCache<'waiting', number>({ max: 1, ttl: FULL_MS })
 
   /** Records that a task waits for a node. */
-  async function unplaced({ id, waiting_since }: TaskRow, why: string): Promise<Waits> {
+  async function unplaced({ id, waiting_since }: taskRepository.TaskFacts, why: string): Promise<Waits> {
     if (waiting_since === null) await waitingTaskRepository.noteUnplaced(db, id)
     let waiting = counted.get('waiting')
     if (waiting === undefined)

@@ -21,61 +21,38 @@ import { type EventForm, eventForm } from '../webhooks/events.ts'
 import type { TaskEffects, Settlement } from './entry.ts'
 import { settleTasks } from './writes.ts'
 
-/** Finds a task of an account. */
-export function findTask(
-  db: Kysely<Database>,
-  { id, accountId }: { id: string; accountId: string },
-): Promise<TaskRow | undefined> {
-  return db
-    .selectFrom('task')
-    .selectAll()
-    .where('id', '=', id)
-    .where('account_id', '=', accountId)
-    .executeTakeFirst()
-}
-
-const SHOWN = [
+/** Excludes `input` and `result`: either may have 64 MB, and most statements need only the state of a task. */
+const FACTS = [
   'id',
   'account_id',
   'endpoint_id',
   'surface',
   'status',
-  'status_detail',
   'model_key',
-  'model_state',
-  'outputs',
-  'error',
+  'price_micro',
   'node_id',
-  'inference_time_ms',
-  'created_at',
-  'completed_at',
+  'gateway_id',
+  'key_id',
+  'attempt',
+  'error',
+  'started_at',
+  'waiting_since',
 ] as const satisfies (keyof TaskRow)[]
 
-/** The columns of a task that callers see. */
-export type ShownTask = Pick<TaskRow, (typeof SHOWN)[number] | 'result'>
+/** A task without its input and result. */
+export type TaskFacts = Pick<TaskRow, (typeof FACTS)[number]>
 
-/** Finds a task of an account, and the bytes of its result; the result itself is left out beyond `maxResultBytes`. */
-export function findShownTask(
+/** Finds a task of an account. */
+export function findTask(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },
-  maxResultBytes: number,
-): Promise<(ShownTask & { result_bytes: number }) | undefined> {
+): Promise<TaskFacts | undefined> {
   return db
     .selectFrom('task')
-    .select(SHOWN)
-    .select([
-      sql<number>`coalesce(octet_length(result), 0)`.as('result_bytes'),
-      sql<Buffer | null>`case when octet_length(result) <= ${maxResultBytes} then result end`.as('result'),
-    ])
+    .select(FACTS)
     .where('id', '=', id)
     .where('account_id', '=', accountId)
     .executeTakeFirst()
-}
-
-/** Returns the result of a task. */
-export async function findResult(db: Kysely<Database>, id: string): Promise<Buffer | null> {
-  const row = await db.selectFrom('task').select('result').where('id', '=', id).executeTakeFirst()
-  return row?.result ?? null
 }
 
 /** Finds a task of any account, for operators. */
@@ -91,8 +68,8 @@ export function findAnyTask(
 }
 
 /** Locks a task, so that changes of its status and of its leases are serialized. */
-export function lockTask(trx: Transaction<Database>, id: string): Promise<TaskRow | undefined> {
-  return trx.selectFrom('task').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
+export function lockTask(trx: Transaction<Database>, id: string): Promise<TaskFacts | undefined> {
+  return trx.selectFrom('task').select(FACTS).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
 }
 
 /** Returns the input of a task for the holder of the lease with this token. */
@@ -117,7 +94,7 @@ export async function findLeasedInput(
 /** Records that a node has claimed the task. */
 export async function claimTask(
   trx: Transaction<Database>,
-  task: TaskRow,
+  task: Pick<TaskRow, 'id' | 'started_at'>,
   { nodeId, attempt, now }: { nodeId: string; attempt: number; now: Date },
 ): Promise<void> {
   await trx
@@ -160,7 +137,7 @@ export async function recordProgress(
 }
 
 /** Takes a task from its current owner, so that it can be placed again. */
-export async function requeueTask(trx: Transaction<Database>, task: TaskRow): Promise<TaskRow> {
+export async function requeueTask(trx: Transaction<Database>, task: TaskFacts): Promise<TaskFacts> {
   await takeLease(trx, 'task', task.id, 'expired')
   if (task.status === 'queued' || !canMoveTask(task.status, 'queued')) return task
   await trx
@@ -255,12 +232,15 @@ export type Outcome =
     }
   | { status: 'failed'; error: string; expired?: boolean }
 
+/** What the settlement of a task needs of its row. */
+type SettledTask = Pick<TaskRow, 'id' | 'account_id' | 'price_micro'>
+
 /**
  * Builds the settlement of a task from its row and its outcome; `ownerAccountId` is the owner of
  * the node that did the work.
  */
 export function settlementOf(
-  task: Pick<TaskRow, 'id' | 'account_id' | 'price_micro'>,
+  task: SettledTask,
   outcome: Outcome,
   { now, nodeId, ownerAccountId }: { now: Date; nodeId?: string; ownerAccountId?: string | undefined },
 ): Settlement {
@@ -319,7 +299,7 @@ export async function endTask(
   taskId: string,
   outcome: Extract<Outcome, { status: 'failed' }>,
   now: Date,
-): Promise<TaskRow | undefined> {
+): Promise<TaskFacts | undefined> {
   const task = await lockTask(trx, taskId)
   if (!task || isTerminalTask(task.status)) return task
   await takeLease(trx, 'task', taskId, 'revoked')
@@ -379,14 +359,14 @@ const RENEWAL_S = 10
 export function lockOrphans(
   trx: Transaction<Database>,
   { own, limit }: { own: string | undefined; limit: number },
-): Promise<TaskRow[]> {
+): Promise<SettledTask[]> {
   const ranOut = sql<boolean>`gateway.lease_expires_at < now() and (
     gateway.lease_expires_at >= pg_postmaster_start_time()
     or pg_postmaster_start_time() < now() - make_interval(secs => ${RENEWAL_S}))`
   return trx
     .selectFrom('task')
     .leftJoin('gateway', 'gateway.id', 'task.gateway_id')
-    .selectAll('task')
+    .select(['task.id', 'task.account_id', 'task.price_micro'])
     .where('task.gateway_id', 'is not', null)
     .$if(own !== undefined, (qb) => qb.where('task.gateway_id', '<>', own!))
     .where('task.status', 'not in', TERMINAL_TASK_STATUSES)

@@ -1,4 +1,4 @@
-import type { ShownTask } from '../../../../db/repositories/tasks/tasks.ts'
+import type { ShownTask } from '../../../../db/repositories/tasks/shown.ts'
 import { canMoveTask, isTerminalTask, taskStatusOf } from '../../../../domain/inference-task.ts'
 import { missingEnvironment } from '../../../../domain/placement/node-snapshot.ts'
 import type { PlacementIndex } from '../../../../domain/placement/placement.ts'

@@ -61,7 +61,10 @@ export const claimTask = route({
     afterCommit(() => outbox.poke())
 
     const { task, lease, endpoint } = claimed
-    const files = await uploadedFilesOf(services, task, endpoint.task_type)
+    const of = { accountId: task.account_id, taskType: endpoint.task_type }
+    const files = await uploadedFilesOf(services, of, () =>
+      taskRepository.findLeasedInput(db, task.id, lease.token),
+    )
     return {
       task_id: task.id,
       lease_token: lease.token,

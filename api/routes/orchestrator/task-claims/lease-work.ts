@@ -1,5 +1,4 @@
 import type { Transaction } from 'kysely'
-import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as taskMemoryRepository from '../../../../db/repositories/memory/task-memory.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
@@ -8,7 +7,7 @@ import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
 import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { TaskOutputFile, TaskRow } from '../../../../db/tables/inference.ts'
+import type { TaskOutputFile } from '../../../../db/tables/inference.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { NO_TOKENS, tokensIn } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
@@ -34,11 +33,11 @@ export function taskResult(body: CompleteLease): CompleteTask {
 /** Models do not know the endpoint under which they are called; the response shows its name. */
 async function namingModel(
   trx: Transaction<Database>,
-  { endpoint_id }: TaskRow,
+  { endpoint_id }: Pick<taskRepository.TaskFacts, 'endpoint_id'>,
   result: CompleteTask['result'],
 ): Promise<CompleteTask['result']> {
-  const endpoint = await endpointRepository.findEndpoint(trx, endpoint_id)
-  return endpoint && namesModel(endpoint.task_type) ? { ...result, model: endpoint.name } : result
+  const { name, task_type } = await taskRepository.findEndpointFacts(trx, endpoint_id)
+  return namesModel(task_type) ? { ...result, model: name } : result
 }
 
 const storedOutput = (

@@ -2,10 +2,13 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { settlementOf } from '../../../../../db/repositories/tasks/tasks.ts'
+import { settleTasks } from '../../../../../db/repositories/tasks/writes.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../../support/builders/build-endpoint.ts'
 import type { TestApi } from '../../../../support/servers/api.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
+import { addModel, until } from '../../../../support/servers/node.ts'
 
 const BUILDER = '/api/builder/v1'
 const LONG_BYTES = 4 * 1024 * 1024
@@ -85,6 +88,34 @@ describe('a long result', () => {
     assert.ok(one && other && one.bytes > 2 << 20, JSON.stringify(ends))
     // The bodies of both requests took turns as well, so the second answer would follow soon after the first.
     assert.ok(other.at - one.at > one.bytes / (8 * 1024) / 2, JSON.stringify(ends))
+  })
+
+  it('of a model that no node has loaded is read in turns of its account', async () => {
+    const { db } = api.database
+    const endpoint = await on.endpointOver(await addModel(api, { name: 'away' }))
+    const answers = Array.from({ length: 2 }, async () => {
+      const { text } = await on.infer(endpoint.id, { input: { instances: [1] }, sync_timeout_s: 60 })
+      return { at: performance.now(), bytes: text.length }
+    })
+    await until(async () => (await on.count(endpoint.id)) === 2)
+    const tasks = await db.selectFrom('task').selectAll().where('endpoint_id', '=', endpoint.id).execute()
+
+    const result = Buffer.from(JSON.stringify({ text: 'x'.repeat(LONG_BYTES) }))
+    const outcome = { status: 'succeeded', result, inferenceTimeMs: 1, modelState: 'cold' } as const
+    await settleTasks(
+      db,
+      tasks.map((task) => settlementOf(task, outcome, { now: new Date() })),
+    )
+    const [one, other] = (await Promise.all(answers)).toSorted((a, b) => a.at - b.at)
+
+    assert.ok(
+      one && other && one.bytes > LONG_BYTES && other.bytes > LONG_BYTES,
+      `${one?.bytes}, ${other?.bytes}`,
+    )
+    assert.ok(
+      other.at - one.at > REST_MS / 2,
+      `the second answer came ${other.at - one.at} ms after the first`,
+    )
   })
 
   const get = (id: string) => fetch(urlOf(id), { headers: { 'x-api-key': caller.key } })
