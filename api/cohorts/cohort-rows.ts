@@ -8,6 +8,7 @@ import type { NewCohort, NewCohortEdge, NewCohortStage } from '../../db/tables/c
 import type { StageModel } from '../../domain/cohorts/costs.ts'
 import { type Graph, type GraphStage, RUN_INPUT } from '../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../domain/cohorts/hand-overs.ts'
+import { outlineOfGraph, outlineOfStage } from '../../domain/cohorts/outline.ts'
 import { isByValue } from '../../domain/cohorts/values.ts'
 import { invalid } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
@@ -64,6 +65,7 @@ export function rowsOf(
         name: stage.stage_id,
         position,
         specification: JSON.stringify(stage),
+        outline: JSON.stringify(outlineOfStage(stage)),
         endpoint_id: model.endpoint_id,
         model_key: model.model_key,
         price_micro: kept || isSpare ? owed : model.price_micro,
@@ -125,6 +127,7 @@ export function rowsOf(
       plan_id: planId,
       name: graph.name,
       request: JSON.stringify(asked),
+      outline: JSON.stringify(outlineOfGraph(asked)),
       input: JSON.stringify(body.input),
       labels: JSON.stringify(body.labels ?? {}),
       keep_outputs: body.keep_outputs ?? false,

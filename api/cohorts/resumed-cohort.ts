@@ -1,10 +1,10 @@
 import type { Transaction } from 'kysely'
 import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
+import type { KeptResult } from '../../db/repositories/cohorts/cohorts.ts'
 import type { Database } from '../../db/tables.ts'
-import type { CohortRow, CohortStageRow } from '../../db/tables/cohorts.ts'
+import type { CohortFacts } from '../../db/tables/cohorts.ts'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 import { listed } from '../../domain/cohorts/event-data.ts'
-import type { Graph } from '../../domain/cohorts/graph.ts'
 import { takeOver } from '../../domain/cohorts/take-over.ts'
 import { isByValue } from '../../domain/cohorts/values.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
@@ -14,9 +14,9 @@ import type { PlannedRequest } from './plan-request.ts'
 
 /** A cohort of which finished stages are taken over. */
 export interface Source {
-  cohort: CohortRow
+  cohort: CohortFacts
   /** The stages that are, by name. */
-  stages: Map<string, CohortStageRow>
+  stages: Map<string, KeptResult>
   /** The stages that need not run, because their consumers had gone on without them; by name. */
   spare: ReadonlySet<string>
   /** Those that were paid for already, by name. */
@@ -45,11 +45,12 @@ export async function resumedCohort(
   const kept = rows.filter(({ outputs }) => !outputs || cohort.status === 'succeeded')
   const none = { cohort, stages: new Map(), spare: new Set<string>(), paid: new Set<string>() }
   if (kept.length === 0) return { ...none, reason: 'no result of its stages was kept' }
-  if (canonicalJson(cohort.input) !== canonicalJson(body.input))
+  const input = await cohortRepository.readRunInput(trx, cohort.id)
+  if (canonicalJson(input) !== canonicalJson(body.input))
     return { ...none, reason: 'its input was another one' }
   const then = await cohortRepository.readStages(trx, cohort.id)
   const earlier = {
-    graph: cohort.request as unknown as Graph,
+    graph: await cohortRepository.readGraph(trx, cohort.id),
     kept: new Set(kept.map(({ name }) => name)),
     missing: new Set(then.flatMap(({ name, status }) => (status === 'succeeded' ? [] : name))),
   }
@@ -68,7 +69,7 @@ export async function resumedCohort(
 }
 
 /** Returns the stage for which a node made a result, by its id. */
-export const madeAs = ({ id, taken_from }: CohortStageRow): string => taken_from ?? id
+export const madeAs = ({ id, taken_from }: Pick<KeptResult, 'id' | 'taken_from'>): string => taken_from ?? id
 
 /** Returns the data of the event that tells of a resumed cohort. */
 export function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {

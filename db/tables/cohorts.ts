@@ -1,4 +1,5 @@
 import type { Insertable, Selectable } from 'kysely'
+import type { GraphOutline, SpecOutline } from '../../domain/cohorts/outline.ts'
 import type { StageFile } from '../../domain/cohorts/stage-files.ts'
 import type {
   CohortEventType,
@@ -41,6 +42,8 @@ export interface CohortTable {
   plan_id: string
   name: Optional<string>
   request: Json<JsonObject>
+  /** The small part of `request`; null in rows of older versions. */
+  outline: NullableJson<GraphOutline>
   status: Defaulted<CohortState>
   input: Json<JsonObject>
   labels: Json<Record<string, string>>
@@ -59,6 +62,11 @@ export interface CohortTable {
   completed_at: Optional<Date>
 }
 export type CohortRow = Selectable<CohortTable>
+/** A cohort without its graph and its input, which may have megabytes. */
+export type CohortFacts = Omit<CohortRow, 'request' | 'input' | 'labels' | 'outline'> & {
+  /** That of `request`; the whole of it for rows of older versions. */
+  outline: GraphOutline
+}
 export type NewCohort = Insertable<CohortTable>
 
 export interface CohortStageTable {
@@ -71,6 +79,8 @@ export interface CohortStageTable {
   /** Its place in a topological order. */
   position: number
   specification: Json<JsonObject>
+  /** The small part of `specification`; null in rows of older versions. */
+  outline: NullableJson<SpecOutline>
   endpoint_id: string
   model_key: string
   price_micro: number
@@ -104,8 +114,14 @@ export interface CohortStageTable {
   taken_from: Optional<string>
 }
 export type CohortStageRow = Selectable<CohortStageTable>
-/** A stage without its result, which may have megabytes, and its files. */
-export type StageFacts = Omit<CohortStageRow, 'result' | 'outputs' | 'overdue_at'>
+/** A stage without its input and its result, which may have megabytes, and its files. */
+export type StageFacts = Omit<
+  CohortStageRow,
+  'specification' | 'outline' | 'result' | 'outputs' | 'overdue_at'
+> & {
+  /** That of `specification`; the whole of it for rows of older versions. */
+  outline: SpecOutline
+}
 export type NewCohortStage = Insertable<CohortStageTable>
 
 export interface CohortEdgeTable {

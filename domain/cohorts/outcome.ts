@@ -1,5 +1,5 @@
 import type { StageState } from '../../schemas/cohort-vocabulary.ts'
-import type { Graph } from './graph.ts'
+import type { Graph, GraphStage } from './graph.ts'
 import { valueAt } from './pointer.ts'
 
 const ENDED: ReadonlySet<StageState> = new Set(['succeeded', 'failed', 'skipped', 'cancelled'])
@@ -12,11 +12,14 @@ export class OutputsTooLargeError extends Error {
 }
 
 /**
- * Returns the result of a cohort as JSON: each output by its name, and null for one that its stage did not give. Results
- * are those of the stages that succeeded, by their names. Throws an `OutputsTooLargeError` beyond `mostBytes`.
+ * Returns the result of a cohort as JSON: each output by its name, and null for one that its stage did not give. `stages`
+ * are the skipped ones, as their graph has them; results are those of the stages that succeeded, by their names. Throws an `OutputsTooLargeError` beyond `mostBytes`.
  */
 export function outputsOf(
-  { stages, outputs }: Pick<Graph, 'stages' | 'outputs'>,
+  {
+    stages,
+    outputs,
+  }: Pick<Graph, 'outputs'> & { stages: readonly Pick<GraphStage, 'stage_id' | 'default_output'>[] },
   rows: readonly { name: string; status: StageState }[],
   { results, mostBytes }: { results: ReadonlyMap<string, Buffer>; mostBytes: number },
 ): string {

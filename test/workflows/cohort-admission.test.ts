@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict'
+import type { Kysely } from 'kysely'
+import { createCohortActivities } from '../../activities/control/cohorts/cohorts.ts'
+import type { Database } from '../../db/tables.ts'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { AnyBody } from '../support/servers/api.ts'
@@ -179,4 +182,95 @@ describe('the admission of cohorts', function () {
     assert.equal(status, 422, JSON.stringify(body))
     assert.ok(ms < 5_000, `${Math.round(ms)} ms`)
   })
+
+  describe('with a graph of 3 MB', () => {
+    const MAX_BYTES = 100_000
+    const WAITING = 30
+    const text = (bytes: number) => 'x'.repeat(bytes)
+    let run: Awaited<ReturnType<typeof world.cohorts.run>>
+    let stages: { id: string; name: string }[]
+    before(async () => {
+      const { id } = await world.on.endpoint({ name: `heavy-${newId()}` })
+      const names = Array.from({ length: WAITING }, (_, i) => `w${i}`)
+      const plan: PlanRequest = {
+        stages: [
+          { stage_id: 'a', endpoint_id: id, input: { instances: [text(2_500_000)] } },
+          {
+            stage_id: 'b',
+            endpoint_id: id,
+            required: false,
+            default_output: { predictions: [text(60_000)] },
+          },
+          ...names.map((stage_id) => ({ stage_id, endpoint_id: id, input: { instances: [stage_id] } })),
+        ],
+        edges: [words('b'), ...names.map((name) => templated(name))],
+      }
+      run = await world.cohorts.run(plan, { words: [text(500_000)] })
+      stages = await world.on.api.database.db
+        .selectFrom('cohort_stage')
+        .select(['id', 'name'])
+        .where('cohort_id', '=', run.cohort_id)
+        .orderBy('position')
+        .execute()
+    })
+    const templated = (to: string) => ({
+      from: { stage_id: 'a', path: '/predictions' },
+      to: { stage_id: to, path: '/text', template: `{{value}}${text(9_900)}` },
+    })
+    const waiting = () =>
+      stages.filter(({ name }) => name.startsWith('w')).map(({ id }) => ({ stageId: id, avoid: [] }))
+    const activities = (db: Kysely<Database>) => {
+      const { objects, catalog, config, log, now, temporal } = world.on.api.services
+      return createCohortActivities({ db, objects, catalog, config, log, now, temporal })
+    }
+
+    it('is read without its values by everything but the claim of a stage', async () => {
+      const { services, database } = world.on.api
+      const reads = countReads(database.db)
+      const { db } = services
+      Object.assign(services, { db: reads.db })
+      const received = async (what: string, call: () => Promise<unknown>) => {
+        const before = { ...reads.seen }
+        await call()
+        const bytes = reads.seen.bytes - before.bytes
+        assert.ok(reads.seen.queries > before.queries && bytes < MAX_BYTES, `${what}: ${bytes} bytes`)
+      }
+      const get = (path: string) => async () => {
+        const { status } = await world.cohorts.call('GET', `/api/v1/tasks/${run.task_id}/cohort${path}`)
+        assert.equal(status, 200)
+      }
+      try {
+        const steps = activities(reads.db)
+        const b = stages.find(({ name }) => name === 'b')
+        await received('openCohort', () => steps.openCohort({ cohortId: run.cohort_id }))
+        await received('callStage', async () => {
+          const { verdict } = await steps.callStage({ cohortId: run.cohort_id, stageId: b!.id, avoid: [] })
+          assert.equal(verdict, 'called')
+        })
+        await received('findRoom', () => steps.findRoom({ cohortId: run.cohort_id, stages: waiting() }))
+        await received('cancelStages', () => steps.cancelStages({ stageIds: [b!.id] }))
+        await received('GET cohort', get(''))
+        await received('GET cohort/events', get('/events'))
+        await received('cancel', () => world.cohorts.cancel(run))
+      } finally {
+        Object.assign(services, { db })
+      }
+    })
+  })
 })
+
+/** Counts the queries of a database, and the bytes of their rows as JSON. */
+function countReads(db: Kysely<Database>) {
+  const seen = { queries: 0, bytes: 0 }
+  const counted = db.withPlugin({
+    transformQuery: ({ node }) => {
+      seen.queries += 1
+      return node
+    },
+    transformResult: ({ result }) => {
+      seen.bytes += JSON.stringify(result.rows).length
+      return Promise.resolve(result)
+    },
+  })
+  return { db: counted, seen }
+}

@@ -72,7 +72,10 @@ describe('a node that is full of what is handed over', function () {
       .executeTakeFirstOrThrow()
     await db
       .updateTable('cohort_stage')
-      .set({ specification: JSON.stringify({ ...(specification as object), placement: {} }) })
+      .set({
+        specification: JSON.stringify({ ...(specification as object), placement: {} }),
+        outline: null,
+      })
       .where('cohort_id', '=', run.cohort_id)
       .where('name', '=', 'decode')
       .execute()

@@ -1,19 +1,17 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import * as cohortRepository from '../../../db/repositories/cohorts/cohorts.ts'
 import { type CohortEnding, endCohort } from '../../../db/repositories/cohorts/endings.ts'
-import { readPlanInput } from '../../../db/repositories/cohorts/plan-input.ts'
 import * as cohortStageRepository from '../../../db/repositories/cohorts/stages.ts'
 import * as cohortStartRepository from '../../../db/repositories/cohorts/starts.ts'
 import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
-import type { CohortRow, CohortStageRow } from '../../../db/tables/cohorts.ts'
-import { costsOf } from '../../../domain/cohorts/costs.ts'
-import { type Graph, type GraphStage, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
-import { whyNoNode } from '../../../domain/cohorts/no-node.ts'
+import { RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { turnOf } from '../../../platform/turn-of-account.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeCohortFiles } from './cohort-files.ts'
+import { choosePlace, type Place, readLook } from './places.ts'
 import { putBack } from './put-back.ts'
 import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
 
@@ -53,11 +51,7 @@ export type CallResult =
       /** The key of the account's turns on the node. Workers before 0.13 do not return it. */
       turn?: string
     }
-  | { verdict: 'waits'; why: string }
-  /** Its endpoint may no longer be called. */
-  | { verdict: 'refused'; why: string; attempt: number }
-  /** The stage has ended, or its cohort has. */
-  | { verdict: 'over' }
+  | Exclude<Place, { verdict: 'place' }>
 
 /** Stages by id: those that were put back, and those that have to work again for them. */
 export interface PutBack {
@@ -65,14 +59,18 @@ export interface PutBack {
   repeat: string[]
 }
 
-const LONGEST_WHY = 300
+/**
+ * A look that takes longer returns what it has found by then. The activity has ten seconds, and whatever else its cohort
+ * does waits for it.
+ */
+const MAX_LOOK_MS = 4_000
 
 export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   /** Starts a cohort, and returns its graph. Safe to repeat because the row moves once. */
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
     if (!cohort) return { ended: true, accountId: '', deadlineAt: 0, stages: [] }
-    const { edges, outputs } = graphIn(cohort)
+    const { edges, outputs } = cohort.outline
     const rows = await cohortRepository.readStages(db, cohortId)
     return {
       ended: false,
@@ -80,7 +78,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       taskId: cohort.task_id,
       deadlineAt: cohort.deadline_at.getTime(),
       stages: rows.map((row) => {
-        const { quorum } = specOf(row)
+        const { quorum } = row.outline
         const from = edges.filter(({ to }) => to.stage_id === row.name).map((edge) => edge.from.stage_id)
         return {
           id: row.id,
@@ -108,9 +106,13 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     stageId: string
     avoid: readonly string[]
   }): Promise<CallResult> {
-    const place = await choosePlace({ db, now }, { cohortId, stageId, avoid })
+    const look = await readLook(db, { cohortId, stageIds: [stageId], now: now() })
+    const place: Place = look ? choosePlace(look, { stageId, avoid }) : { verdict: 'over' }
+    if (place.verdict === 'waits') await cohortStartRepository.noteWaiting(db, [{ stageId, why: place.why }])
     if (place.verdict !== 'place') return place
     const { nodeId } = place
+    if (place.isMoved)
+      await db.transaction().execute((trx) => cohortStartRepository.recordReplan(trx, place.stage, nodeId))
     return db.transaction().execute(async (trx): Promise<CallResult> => {
       const locked = await cohortStageRepository.lockStage(trx, stageId)
       const cohort = await cohortRepository.readCohort(trx, cohortId)
@@ -135,7 +137,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
 
   /**
    * Returns which of these stages there is a node for now, by id. Safe to repeat because it calls none of them; it notes what
-   * the others wait for.
+   * the others wait for. A look that takes too long leaves stages for the next one.
    */
   async findRoom({
     cohortId,
@@ -144,12 +146,24 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     cohortId: string
     stages: readonly { stageId: string; avoid: readonly string[] }[]
   }): Promise<string[]> {
-    const found: string[] = []
-    for (const { stageId, avoid } of stages) {
-      const { verdict } = await choosePlace({ db, now }, { cohortId, stageId, avoid })
-      if (verdict !== 'waits') found.push(stageId)
+    const ids = stages.map(({ stageId }) => stageId)
+    const began = now()
+    const look = await readLook(db, { cohortId, stageIds: ids, now: began })
+    if (!look) return ids
+    const found = new Set<string>()
+    const notes: cohortStartRepository.WaitingNote[] = []
+    // From any of them on, so that looks which are cut reach each of them in the end.
+    const first = Math.floor(Math.random() * stages.length)
+    for (const stage of [...stages.slice(first), ...stages.slice(0, first)]) {
+      const { stageId } = stage
+      const place = choosePlace(look, stage)
+      if (place.verdict === 'waits') notes.push({ stageId, why: place.why })
+      else found.add(stageId)
+      await nextTurn()
+      if (now().getTime() - began.getTime() > MAX_LOOK_MS) break
     }
-    return found
+    await cohortStartRepository.noteWaiting(db, notes)
+    return ids.filter((id) => found.has(id))
   },
 
   /**
@@ -196,104 +210,3 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     if (cohort) await removeCohortFiles({ db, objects }, { accountId: cohort.account_id, cohortId })
   },
 })
-
-const graphIn = ({ request }: Pick<CohortRow, 'request'>): Graph => request as unknown as Graph
-
-const specOf = ({ specification }: Pick<CohortStageRow, 'specification'>): GraphStage =>
-  specification as unknown as GraphStage
-
-/** Returns whether two stages have to be on one node: one names the other, or an edge between them is `local` alone. */
-function areTied(
-  { edges }: Pick<Graph, 'edges'>,
-  a: Pick<CohortStageRow, 'name' | 'specification'>,
-  b: Pick<CohortStageRow, 'name' | 'specification'>,
-): boolean {
-  if (specOf(a).placement?.same_node_as === b.name || specOf(b).placement?.same_node_as === a.name)
-    return true
-  const names = [a.name, b.name]
-  return edges.some(
-    ({ from, to, transports }) =>
-      transports?.every((way) => way === 'local') &&
-      from.stage_id !== to.stage_id &&
-      names.includes(from.stage_id) &&
-      names.includes(to.stage_id),
-  )
-}
-
-type Place = Exclude<CallResult, { verdict: 'called' }> | { verdict: 'place'; nodeId: string }
-
-/** Returns the node of a stage: the planned one while it fits, otherwise the one on which it would end first. */
-async function choosePlace(
-  { db, now }: Pick<ControlDeps, 'db' | 'now'>,
-  { cohortId, stageId, avoid }: { cohortId: string; stageId: string; avoid: readonly string[] },
-): Promise<Place> {
-  const cohort = await cohortRepository.readCohort(db, cohortId)
-  const rows = await cohortRepository.readStages(db, cohortId)
-  const stage = rows.find(({ id }) => id === stageId)
-  if (!cohort || !cohortRepository.isOpenCohort(cohort) || !stage || !isOpenStage(stage))
-    return { verdict: 'over' }
-  const { constraints } = graphIn(cohort)
-  const { model_config_id: _, ...spec } = specOf(stage)
-  const graph = {
-    ...graphIn(cohort),
-    stages: [{ ...spec, endpoint_id: stage.endpoint_id, fallbacks: [] }],
-    edges: [],
-  }
-  const { stageModels, nodes, nodeNames } = await readPlanInput(db, {
-    graph,
-    accountId: cohort.account_id,
-    now: now(),
-  })
-  const model = stageModels.models.get(stage.name)
-  const [refusal] = stageModels.reasons
-  if (!model)
-    return { verdict: 'refused', why: refusal?.message ?? 'its model is gone', attempt: stage.attempt }
-
-  const taken = rows.filter(({ id, node_id }) => id !== stageId && node_id !== null)
-  const { edges } = graphIn(cohort)
-  const isThere = (nodeId: string | null) => nodes.some(({ node_id }) => node_id === nodeId)
-  // One that is to be called again goes where this one is, and one that has ended on a lost node ties nobody any more.
-  const tiedTo = taken.find(
-    (other) =>
-      other.status !== 'pending' &&
-      (isOpenStage(other) || isThere(other.node_id)) &&
-      areTied({ edges }, other, stage),
-  )
-  // As in a plan, stages that are tied together are beside each other even where all others are apart.
-  const apart = constraints.spread
-    ? taken.flatMap(({ node_id }) => (node_id === tiedTo?.node_id ? [] : node_id!))
-    : []
-  const costs = costsOf(spec, model, nodes, {
-    accountId: cohort.account_id,
-    ...(constraints.hardware && { hardware: constraints.hardware }),
-    ...(constraints.node_accounts && { nodeAccounts: constraints.node_accounts }),
-    avoid: new Set([...avoid, ...apart]),
-    now: now().getTime(),
-  })
-  const ends = nodes.map(({ node_id, account_id }, i) => ({
-    nodeId: node_id,
-    isForeign: constraints.objective === 'cost' && account_id !== cohort.account_id ? 1 : 0,
-    end:
-      tiedTo && tiedTo.node_id !== node_id
-        ? Infinity
-        : costs.queueMs[i]! + costs.loadMs[i]! + costs.runMs[i]!,
-  }))
-  const able = ends
-    .filter(({ end }) => end < Infinity)
-    .toSorted((a, b) => a.isForeign - b.isForeign || a.end - b.end)
-  const chosen = able.find(({ nodeId }) => nodeId === stage.planned_node_id) ?? able[0]
-  if (!chosen) {
-    // A node that has lost the stage is better than none, and the longer ago the better.
-    if (avoid.length > 0) return choosePlace({ db, now }, { cohortId, stageId, avoid: avoid.slice(1) })
-    const { excluded } = costs
-    const reason =
-      whyNoNode(spec.placement?.node_ids, { names: nodeNames, nodes, excluded }) ||
-      `it is tied to the node of stage "${tiedTo?.name}"`
-    const why = `a node that can run stage "${stage.name}": ${reason}`.slice(0, LONGEST_WHY)
-    await cohortStartRepository.noteWaiting(db, stageId, why)
-    return { verdict: 'waits', why }
-  }
-  if (chosen.nodeId !== stage.planned_node_id)
-    await db.transaction().execute((trx) => cohortStartRepository.recordReplan(trx, stage, chosen.nodeId))
-  return { verdict: 'place', nodeId: chosen.nodeId }
-}

@@ -1,4 +1,5 @@
 import type { Transaction } from 'kysely'
+import { readSpecifications } from '../../../db/repositories/cohorts/cohorts.ts'
 import { retryEdges } from '../../../db/repositories/cohorts/edge-retries.ts'
 import { handOversWith, reconnectEdges } from '../../../db/repositories/cohorts/hand-overs.ts'
 import { findStagesToRepeat, lockGraphOf, repeatProducers } from '../../../db/repositories/cohorts/repeats.ts'
@@ -8,10 +9,10 @@ import type { LockedStage, NextAttempt } from '../../../db/repositories/cohorts/
 import { lostNodes } from '../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { CohortFault, StageFacts } from '../../../db/tables/cohorts.ts'
-import type { GraphStage } from '../../../domain/cohorts/graph.ts'
 import type { HandOver } from '../../../domain/cohorts/hand-overs.ts'
 import { operationsOf } from '../../../domain/cohorts/operations.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import type { SpecOutline } from '../../../domain/cohorts/outline.ts'
 import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
 
 /** The code of an attempt whose node has stopped to answer. */
@@ -62,7 +63,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   // A repeat of the call that put it back.
   if (isFull && stage.status === 'pending')
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
-  const spec = stage.specification as unknown as GraphStage
+  const spec = stage.outline
   // A stage that may no longer be called has told nothing since its last attempt.
   const told = ended.isFinal ? null : (stage.error as (CohortFault & { retryable?: boolean }) | null)
   const fault = {
@@ -93,11 +94,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     await cohortStageRepository.giveUpStage(trx, locked, { status: 'failed', fault })
     return { verdict: 'failed', fault: { code: fault.code, stage_id: stage.name } }
   }
-  await cohortStageRepository.giveUpStage(trx, locked, {
-    status: 'skipped',
-    fault,
-    spare: spec.default_output,
-  })
+  const { default_output: spare } = (await readSpecifications(trx, [stage.id])).get(stage.id) ?? {}
+  await cohortStageRepository.giveUpStage(trx, locked, { status: 'skipped', fault, spare })
   return { verdict: 'ended', status: 'skipped' }
 }
 
@@ -108,7 +106,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
 async function fallbackOf(
   trx: Transaction<Database>,
   locked: LockedStage,
-  spec: GraphStage,
+  spec: SpecOutline,
 ): Promise<(Omit<NextAttempt, 'code'> & { handOvers: Map<string, HandOver> }) | undefined> {
   const { account_id, fallback: last, model_key, attempt } = locked.stage
   for (const [i, endpoint_id] of spec.fallbacks.entries()) {

@@ -1,8 +1,11 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
+import type { GraphOutline, SpecOutline } from '../../../domain/cohorts/outline.ts'
 import type { Transfer } from '../../../domain/ledger.ts'
 import type { CohortState, EdgeMode } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type {
+  CohortFacts,
   CohortRow,
   CohortStageRow,
   EdgeFacts,
@@ -80,14 +83,45 @@ export async function keyOfCohort(db: Kysely<Database>, cohortId: string): Promi
   return task?.key_id ?? null
 }
 
+/** The outline of a cohort's graph. PostgreSQL reads the large column only where there is no outline. */
+export const GRAPH_OUTLINE = sql<GraphOutline>`coalesce(cohort.outline, cohort.request)`.as('outline')
+
+/** The same of a stage. */
+export const SPEC_OUTLINE = sql<SpecOutline>`coalesce(cohort_stage.outline, cohort_stage.specification)`.as(
+  'outline',
+)
+
+/** The columns of a cohort that are small. */
+export const COHORT_FACTS = [
+  'id',
+  'task_id',
+  'account_id',
+  'user_id',
+  'plan_id',
+  'name',
+  'status',
+  'keep_outputs',
+  'resume_of',
+  'deadline_at',
+  'estimated_latency_ms',
+  'critical_path',
+  'replans',
+  'error',
+  'event_sequence',
+  'created_at',
+  'started_at',
+  'completed_at',
+  GRAPH_OUTLINE,
+] as const
+
 /** Finds the cohort of an account's task. */
 export function findCohortOfTask(
   db: Kysely<Database>,
   { taskId, accountId }: { taskId: string; accountId: string },
-): Promise<CohortRow | undefined> {
+): Promise<CohortFacts | undefined> {
   return db
     .selectFrom('cohort')
-    .selectAll()
+    .select(COHORT_FACTS)
     .where('task_id', '=', taskId)
     .where('account_id', '=', accountId)
     .executeTakeFirst()
@@ -97,18 +131,51 @@ export function findCohortOfTask(
 export function findCohort(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },
-): Promise<CohortRow | undefined> {
+): Promise<CohortFacts | undefined> {
   return db
     .selectFrom('cohort')
-    .selectAll()
+    .select(COHORT_FACTS)
     .where('id', '=', id)
     .where('account_id', '=', accountId)
     .executeTakeFirst()
 }
 
 /** Reads a cohort for the process that runs it. */
-export function readCohort(db: Kysely<Database>, id: string): Promise<CohortRow | undefined> {
-  return db.selectFrom('cohort').selectAll().where('id', '=', id).executeTakeFirst()
+export function readCohort(db: Kysely<Database>, id: string): Promise<CohortFacts | undefined> {
+  return db.selectFrom('cohort').select(COHORT_FACTS).where('id', '=', id).executeTakeFirst()
+}
+
+/** Reads the input of a cohort's run; it may have a megabyte. */
+export async function readRunInput(db: Kysely<Database>, id: string): Promise<CohortRow['input']> {
+  const { input } = await db
+    .selectFrom('cohort')
+    .select('input')
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow()
+  return input
+}
+
+/** Reads the whole graph of a cohort, which may have megabytes. */
+export async function readGraph(db: Kysely<Database>, id: string): Promise<Graph> {
+  const { request } = await db
+    .selectFrom('cohort')
+    .select('request')
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow()
+  return request as unknown as Graph
+}
+
+/** Reads stages as their graph has them, by id, with their static inputs and default outputs, which may have megabytes. */
+export async function readSpecifications(
+  db: Kysely<Database>,
+  ids: readonly string[],
+): Promise<Map<string, GraphStage>> {
+  const rows = await db
+    .selectFrom('cohort_stage')
+    .select(['id', 'specification'])
+    .where('id', '=', sql<string>`any(${ids}::uuid[])`)
+    .execute()
+  return new Map(rows.map(({ id, specification }) => [id, specification as unknown as GraphStage]))
 }
 
 /** The columns of a stage that are small. */
@@ -118,7 +185,6 @@ export const STAGE_FACTS = [
   'account_id',
   'name',
   'position',
-  'specification',
   'endpoint_id',
   'model_key',
   'price_micro',
@@ -141,6 +207,7 @@ export const STAGE_FACTS = [
   'error',
   'paid_to',
   'taken_from',
+  SPEC_OUTLINE,
 ] as const
 
 /** The columns of a hand-over that are small. */
@@ -189,6 +256,12 @@ export function readStages(db: Kysely<Database>, cohortId: string): Promise<Stag
     .execute()
 }
 
+/** A stage with its result. */
+export type KeptResult = Pick<
+  CohortStageRow,
+  'id' | 'name' | 'price_micro' | 'result' | 'outputs' | 'taken_from'
+>
+
 /**
  * Returns the stages of a cohort whose results are kept, for what takes them over: in topological order, and no more of
  * them than `mostBytes` together.
@@ -197,7 +270,7 @@ export function readResults(
   db: Kysely<Database>,
   cohortId: string,
   mostBytes: number,
-): Promise<CohortStageRow[]> {
+): Promise<KeptResult[]> {
   const sized = db
     .selectFrom('cohort_stage')
     .select([
@@ -211,7 +284,7 @@ export function readResults(
     .as('sized')
   return db
     .selectFrom('cohort_stage')
-    .selectAll('cohort_stage')
+    .select(['cohort_stage.id', 'name', 'price_micro', 'result', 'outputs', 'taken_from'])
     .innerJoin(sized, 'sized.id', 'cohort_stage.id')
     .where('sized.bytes', '<=', String(mostBytes))
     .orderBy('position')
@@ -230,10 +303,12 @@ export async function paidElsewhere(db: Kysely<Database>, stageIds: readonly str
   return new Set(rows.flatMap(({ taken_from }) => taken_from ?? []))
 }
 
-/** A hand-over with the mode that its attempt has agreed on. */
-export interface ShownEdge extends EdgeFacts {
+/** A hand-over with the mode that its attempt has agreed on, without its template. */
+export interface ShownEdge extends Omit<EdgeFacts, 'template'> {
   agreed_mode: EdgeMode | null
 }
+
+const SHOWN_COLUMNS = EDGE_FACTS.filter((name) => name !== 'template')
 
 /** Returns the hand-overs of a cohort. */
 export function readEdges(db: Kysely<Database>, cohortId: string): Promise<ShownEdge[]> {
@@ -242,7 +317,7 @@ export function readEdges(db: Kysely<Database>, cohortId: string): Promise<Shown
     .leftJoin('cohort_edge_attempt as tried', (join) =>
       join.onRef('tried.edge_id', '=', 'cohort_edge.id').onRef('tried.attempt', '=', 'cohort_edge.attempt'),
     )
-    .select(EDGE_FACTS.map((name) => `cohort_edge.${name}` as const))
+    .select(SHOWN_COLUMNS.map((name) => `cohort_edge.${name}` as const))
     .select(sql<EdgeMode | null>`tried.agreed->>'mode'`.as('agreed_mode'))
     .where('cohort_edge.cohort_id', '=', cohortId)
     .orderBy('cohort_edge.id')
@@ -251,7 +326,7 @@ export function readEdges(db: Kysely<Database>, cohortId: string): Promise<Shown
 
 /** A cohort with its stages, without their results. */
 export interface LockedCohort {
-  cohort: CohortRow
+  cohort: CohortFacts
   stages: (StageFacts & Pick<CohortStageRow, 'outputs'>)[]
 }
 
@@ -280,7 +355,7 @@ export async function lockCohort(trx: Transaction<Database>, id: string): Promis
   )
   const cohort = await trx
     .selectFrom('cohort')
-    .selectAll()
+    .select(COHORT_FACTS)
     .where('id', '=', id)
     .forUpdate()
     .executeTakeFirst()

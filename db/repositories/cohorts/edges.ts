@@ -4,7 +4,8 @@ import type { EdgeRole } from '../../../schemas/cohort-edge.ts'
 import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortEdgeAttemptRow, CohortEdgeAttemptUpdate } from '../../tables/cohort-edges.ts'
-import type { CohortEdgeRow, CohortEdgeTable, CohortStageRow } from '../../tables/cohorts.ts'
+import type { CohortEdgeRow, CohortEdgeTable, StageFacts } from '../../tables/cohorts.ts'
+import { SPEC_OUTLINE } from './cohorts.ts'
 
 /** Notified with an edge's id by triggers, whenever its row changes, its consumer has succeeded or its cohort has ended. */
 export const EDGE_CHANNEL = 'hearth_edge'
@@ -97,7 +98,7 @@ export async function holdsStage(
   return rows.length > 0
 }
 
-type Side = Pick<CohortStageRow, 'id' | 'name' | 'status' | 'specification' | 'loaded_at' | 'completed_at'>
+type Side = Pick<StageFacts, 'id' | 'name' | 'status' | 'outline' | 'loaded_at' | 'completed_at'>
 
 /** The stages at the ends of an edge. */
 export interface EdgeSides {
@@ -117,7 +118,7 @@ export async function lockSides(
   const stage = (id: string) =>
     trx
       .selectFrom('cohort_stage')
-      .select(['id', 'name', 'status', 'specification', 'loaded_at', 'completed_at'])
+      .select(['id', 'name', 'status', SPEC_OUTLINE, 'loaded_at', 'completed_at'])
       .where('id', '=', id)
   const producer =
     from_stage_id === null ? undefined : await stage(from_stage_id).forShare().executeTakeFirst()
@@ -205,8 +206,7 @@ export async function changeEdge(
  * Returns whether a stage has the inputs that it needs: as many edges into it are consumed as its quorum asks for; without
  * one, each is consumed or closed.
  */
-export async function mayRun(db: Kysely<Database>, { id, specification }: Side): Promise<boolean> {
-  const { quorum } = specification
+export async function mayRun(db: Kysely<Database>, { id, outline: { quorum } }: Side): Promise<boolean> {
   const { rows } = await sql<{ waiting: number; consumed: number }>`
     select count(*) filter (where state <> 'consumed' and not closed)::int as waiting,
       count(*) filter (where state = 'consumed')::int as consumed

@@ -1,5 +1,4 @@
 import { sql, type Transaction } from 'kysely'
-import type { Graph } from '../../../domain/cohorts/graph.ts'
 import {
   isOpenStage,
   OutputsTooLargeError,
@@ -11,10 +10,17 @@ import { capture, refund, type Transfer } from '../../../domain/ledger.ts'
 import { COHORT_LIMITS } from '../../../schemas/cohort-plan.ts'
 import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
-import type { CohortFault, CohortRow } from '../../tables/cohorts.ts'
+import type { CohortFacts, CohortFault } from '../../tables/cohorts.ts'
 import { type Outcome, recordOutputs, settlementOf } from '../tasks/tasks.ts'
 import { settleTasks } from '../tasks/writes.ts'
-import { bookTransfers, isOpenCohort, type LockedCohort, lockCohort, paidElsewhere } from './cohorts.ts'
+import {
+  bookTransfers,
+  isOpenCohort,
+  type LockedCohort,
+  lockCohort,
+  paidElsewhere,
+  readSpecifications,
+} from './cohorts.ts'
 import { cancelEdges } from './edge-retries.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 import { recallStages, revokeStages } from './stage-leases.ts'
@@ -115,13 +121,15 @@ async function withResult(
   ending: FullEnding,
 ): Promise<{ ending: FullEnding; result?: string }> {
   if (ending.status !== 'succeeded') return { ending }
-  const graph = cohort.request as unknown as Graph
+  const { outputs } = cohort.outline
   const mostBytes = COHORT_LIMITS.valueBytes
   try {
-    const names = [...new Set(graph.outputs.map(({ stage_id }) => stage_id))]
-    const ids = stages.filter(({ name }) => names.includes(name)).map(({ id }) => id)
-    const results = await readOutputs(trx, ids, mostBytes)
-    return { ending, result: outputsOf(graph, stages, { results, mostBytes }) }
+    const given = stages.filter(({ name }) => outputs.some(({ stage_id }) => stage_id === name))
+    const idsOf = (all: readonly EndedStage[]) => all.map(({ id }) => id)
+    const results = await readOutputs(trx, idsOf(given), mostBytes)
+    const skipped = idsOf(given.filter(({ status }) => status === 'skipped'))
+    const specs = [...(await readSpecifications(trx, skipped)).values()]
+    return { ending, result: outputsOf({ stages: specs, outputs }, stages, { results, mostBytes }) }
   } catch (err) {
     if (!(err instanceof OutputsTooLargeError)) throw err
     return { ending: { status: 'failed', fault: { code: 'outputs_too_large', message: err.message } } }
@@ -161,7 +169,7 @@ const whereOf = ({ stage_id, edge_id }: CohortFault) => ({
 
 async function endRow(
   trx: Transaction<Database>,
-  { id }: CohortRow,
+  { id }: CohortFacts,
   ending: FullEnding,
   now: Date,
 ): Promise<void> {
@@ -178,7 +186,7 @@ async function endRow(
 }
 
 const taskOutcome = (
-  { created_at, started_at }: CohortRow,
+  { created_at, started_at }: CohortFacts,
   ending: FullEnding,
   result: string | undefined,
   now: Date,
@@ -194,7 +202,7 @@ const taskOutcome = (
 
 async function settleMoney(
   trx: Transaction<Database>,
-  { account_id: accountId }: CohortRow,
+  { account_id: accountId }: CohortFacts,
   stages: readonly EndedStage[],
   isDone: boolean,
 ): Promise<void> {

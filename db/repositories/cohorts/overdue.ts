@@ -29,7 +29,7 @@ const TOLD_EVERY_S = 60
 async function findOverdue(db: Kysely<Database>, id: string | null): Promise<OverdueStage[]> {
   const { rows } = await sql<OverdueStage>`
     select stage.id, stage.cohort_id, stage.name, stage.attempt, stage.called_at, late.failure,
-      (stage.specification->>'timeout_s')::int as timeout_s
+      (coalesce(stage.outline, stage.specification)->>'timeout_s')::int as timeout_s
     from cohort_stage stage
     join cohort on cohort.id = stage.cohort_id and cohort.status not in ('succeeded', 'failed', 'cancelled')
     left join lateral (
@@ -43,7 +43,7 @@ async function findOverdue(db: Kysely<Database>, id: string | null): Promise<Ove
     where stage.status in ('loading', 'waiting', 'running') and (${id}::uuid is null or stage.id = ${id}::uuid)
       and (stage.overdue_at is null or stage.overdue_at < now() - make_interval(secs => ${TOLD_EVERY_S}))
       and (late.failure is not null or (stage.status = 'running' and stage.started_at
-        < now() - make_interval(secs => ${STAGE_GRACE_S} + (stage.specification->>'timeout_s')::int)))
+        < now() - make_interval(secs => ${STAGE_GRACE_S} + (coalesce(stage.outline, stage.specification)->>'timeout_s')::int)))
     order by stage.overdue_at nulls first, stage.id limit ${MOST}`.execute(db)
   return rows
 }

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { StageModel } from '../../../domain/cohorts/costs.ts'
-import type { Graph, GraphStage } from '../../../domain/cohorts/graph.ts'
+import type { GraphStage } from '../../../domain/cohorts/graph.ts'
 import type { StageInput } from '../../../domain/cohorts/known-inputs.ts'
 import type { StageOutput } from '../../../domain/cohorts/known-outputs.ts'
 import { accessTo } from '../../../domain/endpoint.ts'
@@ -34,12 +34,15 @@ export interface StageModels {
   reasons: PlanReason[]
 }
 
+/** What a stage calls. */
+type CallingStage = Pick<GraphStage, 'stage_id' | 'endpoint_id' | 'model_config_id' | 'fallbacks'>
+
 type Found = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms' | 'output_schema'>
 
 /** Reads the models that the stages of a graph call on behalf of an account, with what each is expected to take. */
 export async function readStageModels(
   db: Kysely<Database>,
-  { stages }: Pick<Graph, 'stages'>,
+  { stages }: { stages: readonly CallingStage[] },
   accountId: string,
 ): Promise<StageModels> {
   const refs = new Set(stages.flatMap(({ endpoint_id, fallbacks }) => [endpoint_id ?? [], fallbacks].flat()))
@@ -117,7 +120,11 @@ async function readNames(db: Kysely<Database>, accountId: string): Promise<strin
 const isKnown = (row: Found | undefined, accountId: string): row is Found =>
   row !== undefined && accessTo(row, accountId) !== 'none'
 
-const unknownFallback = ({ stage_id }: GraphStage, fallback: string, meant: Caller['meant']): PlanReason => ({
+const unknownFallback = (
+  { stage_id }: CallingStage,
+  fallback: string,
+  meant: Caller['meant'],
+): PlanReason => ({
   code: 'unknown_endpoint',
   message: `stage "${stage_id}": there is no endpoint "${fallback}", which it names as a fallback${question(fallback, meant)}`,
   stage_id,
@@ -137,7 +144,7 @@ function question(name: string, meant: Caller['meant']): string {
 
 function refusalOf(
   row: Found | undefined,
-  stage: GraphStage,
+  stage: CallingStage,
   { accountId, meant }: Caller,
 ): PlanReason | undefined {
   const { stage_id, endpoint_id } = stage

@@ -1,13 +1,12 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { NO_TOKENS, type TokenCounts } from '../../../domain/chat/chat.ts'
-import type { Graph } from '../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
 import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortFault, CohortStageRow, EdgeFacts, StageFacts } from '../../tables/cohorts.ts'
 import { takeLease } from '../nodes/leases.ts'
-import { EDGE_FACTS, STAGE_FACTS } from './cohorts.ts'
+import { EDGE_FACTS, GRAPH_OUTLINE, STAGE_FACTS } from './cohorts.ts'
 import { isReplaced, replacePayload } from './edge-retries.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 import { payloadOf, ResultPayloads, type ValuePayload, valueKey } from './payload-of.ts'
@@ -71,7 +70,7 @@ export function outgoingOf(
     .select(EDGE_FACTS)
     .select(
       sql<boolean>`exists (select from cohort_stage consumer
-        where consumer.id = cohort_edge.to_stage_id and consumer.specification->'quorum' is not null)`.as(
+        where consumer.id = cohort_edge.to_stage_id and coalesce(consumer.outline, consumer.specification)->'quorum' is not null)`.as(
         'has_quorum',
       ),
     )
@@ -87,12 +86,11 @@ export async function outputsFrom(
   const row = await db
     .selectFrom('cohort_stage')
     .innerJoin('cohort', 'cohort.id', 'cohort_stage.cohort_id')
-    .select(['cohort_stage.name', 'cohort.request'])
+    .select(['cohort_stage.name', GRAPH_OUTLINE])
     .where('cohort_stage.id', '=', stageId)
     .executeTakeFirst()
   if (!row) return []
-  const { outputs = [] } = row.request as unknown as Partial<Graph>
-  return outputs.filter(({ stage_id }) => stage_id === row.name)
+  return row.outline.outputs.filter(({ stage_id }) => stage_id === row.name)
 }
 
 /**
@@ -145,7 +143,7 @@ const TIMES: Record<Step, 'claimed_at' | 'loaded_at' | 'started_at'> = {
 /** Records a step of a stage that its node told; steps only go forward. Returns whether it was news. */
 export async function recordStep(
   trx: Transaction<Database>,
-  stage: StageFacts,
+  stage: Pick<StageFacts, 'id' | 'cohort_id' | 'name' | 'node_id' | 'attempt'>,
   step: Step,
 ): Promise<boolean> {
   const before = ORDER.slice(0, ORDER.indexOf(step)) as CohortStageRow['status'][]

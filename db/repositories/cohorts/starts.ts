@@ -2,19 +2,19 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import { movedStage } from '../../../domain/cohorts/event-data.ts'
 import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
-import type { CohortRow, StageFacts } from '../../tables/cohorts.ts'
+import type { CohortFacts, StageFacts } from '../../tables/cohorts.ts'
 import { visibleNames } from '../nodes/loads.ts'
-import { isOpenCohort } from './cohorts.ts'
+import { COHORT_FACTS, isOpenCohort } from './cohorts.ts'
 import { appendCohortEvents } from './events.ts'
 
 /**
  * Prepares a cohort and starts its task; undefined when it has ended. It runs once its first stage is called, or at once where
  * there is none to call. A cohort that was prepared already is returned as it is.
  */
-export async function startCohort(trx: Transaction<Database>, id: string): Promise<CohortRow | undefined> {
+export async function startCohort(trx: Transaction<Database>, id: string): Promise<CohortFacts | undefined> {
   const cohort = await trx
     .selectFrom('cohort')
-    .selectAll()
+    .select(COHORT_FACTS)
     .where('id', '=', id)
     .forUpdate()
     .executeTakeFirst()
@@ -77,18 +77,30 @@ export async function recordReplan(
 
 /** Tells callers that a stage waits for room on its node, or that it does so no longer. */
 export async function noteRoom(db: Kysely<Database>, stageId: string, isWaiting: boolean): Promise<void> {
-  if (!isWaiting) return noteWaiting(db, stageId, null)
+  if (!isWaiting) return noteWaiting(db, [{ stageId, why: null }])
   await sql`update cohort_stage stage set waiting_for = 'no_room: stage "' || stage.name || '" waits on node "'
       || node.name || '", which is full of what other stages hand over'
     from node where node.id = stage.node_id and stage.id = ${stageId}::uuid`.execute(db)
 }
 
-/** Tells callers what a stage waits for; null for nothing any more. */
-export async function noteWaiting(db: Kysely<Database>, stageId: string, why: string | null): Promise<void> {
-  await db
-    .updateTable('cohort_stage')
-    .set({ waiting_for: why })
-    .where('id', '=', stageId)
-    .where('waiting_for', 'is distinct from', why)
-    .execute()
+/** What a stage waits for, in words; null for nothing any more. */
+export interface WaitingNote {
+  stageId: string
+  why: string | null
+}
+
+/** Reports to callers what stages of one cohort wait for. The rows are locked in the order of `lockCohort`. */
+export async function noteWaiting(db: Kysely<Database>, notes: readonly WaitingNote[]): Promise<void> {
+  if (notes.length === 0) return
+  const ids = notes.map(({ stageId }) => stageId)
+  const whys = notes.map(({ why }) => why)
+  await sql`
+    with changed as (
+      select stage.id, noted.why from cohort_stage stage
+      join unnest(${ids}::uuid[], ${whys}::text[]) as noted (id, why) on noted.id = stage.id
+      where stage.waiting_for is distinct from noted.why
+      order by stage.position for no key update of stage)
+    update cohort_stage set waiting_for = changed.why from changed where cohort_stage.id = changed.id`.execute(
+    db,
+  )
 }

@@ -27,7 +27,7 @@ export async function buildCohort(
       account_id: accountId,
       user_id: 'somebody',
       plan_id: newId(),
-      request: '{}',
+      request: '{"edges":[],"outputs":[],"constraints":{}}',
       status: 'running',
       input: '{}',
       labels: '{}',

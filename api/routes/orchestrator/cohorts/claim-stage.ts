@@ -9,9 +9,8 @@ import * as modelOrderRepository from '../../../../db/repositories/nodes/model-o
 import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { EdgeFacts, CohortRow, StageFacts } from '../../../../db/tables/cohorts.ts'
+import type { EdgeFacts, StageFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
-import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { carriedBy, isByValue, withCarried } from '../../../../domain/cohorts/values.ts'
 import { ApiError } from '../../../../domain/errors.ts'
@@ -68,11 +67,11 @@ export const claimStage = route({
         const space = id === null ? undefined : await modelSpaceRepository.findSpace(trx, id)
         if (space) spaces.set(space.id, space.specification)
       }
-      const spec = stage.specification as unknown as GraphStage
-      const input = knownInput(spec, locked.incoming, cohort)
-      return { ...locked, cohort, lease, endpoint, spaces, spec, input, isNews }
+      const input = await knownInput(trx, locked)
+      return { ...locked, cohort, lease, endpoint, spaces, input, isNews }
     })
-    const { stage, cohort, lease, endpoint, incoming, outgoing, spaces, spec, input, isNews } = claimed
+    const { stage, cohort, lease, endpoint, incoming, outgoing, spaces, input, isNews } = claimed
+    const spec = stage.outline
     afterCommit(() => {
       outbox.poke()
       // Only consumers wait for it, and each signal is an event of the history.
@@ -149,12 +148,14 @@ function shownOf(space: ModelSpace | undefined): IncomingEdge['space'] {
   }
 }
 
-/** Returns the static input of a stage with the values that come from the input of the run. */
-const knownInput = (
-  { input }: GraphStage,
-  incoming: readonly EdgeFacts[],
-  cohort: CohortRow,
-): Record<string, unknown> =>
-  incoming
-    .filter(({ from_stage_id }) => from_stage_id === null)
-    .reduce((known, edge) => withCarried(known, edge, carriedBy(edge, cohort.input)), input)
+/** Reads the static input of a stage with the values that come from the input of the run. */
+async function knownInput(
+  trx: Transaction<Database>,
+  { stage, incoming }: Pick<cohortStageRepository.LockedStage, 'stage' | 'incoming'>,
+): Promise<Record<string, unknown>> {
+  const own = (await cohortRepository.readSpecifications(trx, [stage.id])).get(stage.id)?.input ?? {}
+  const carried = incoming.filter(({ from_stage_id }) => from_stage_id === null)
+  if (carried.length === 0) return own
+  const input = await cohortRepository.readRunInput(trx, stage.cohort_id)
+  return carried.reduce((known, edge) => withCarried(known, edge, carriedBy(edge, input)), own)
+}

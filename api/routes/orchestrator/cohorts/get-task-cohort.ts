@@ -15,6 +15,7 @@ export const getTaskCohort = route({
   auth: 'cohort',
   params: TaskParams,
   success: { status: 200, schema: CohortSummary },
+  isLong: true,
   errors: ['not_found'],
 
   async handler({ caller: { accountId }, params }, services) {

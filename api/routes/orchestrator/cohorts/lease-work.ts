@@ -14,7 +14,6 @@ import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads
 import type { EdgeFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
-import type { GraphStage } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import { valueAt, whereItEnds } from '../../../../domain/cohorts/pointer.ts'
 import { fileAddress, type StageFile, withFiles } from '../../../../domain/cohorts/stage-files.ts'
@@ -105,7 +104,7 @@ export const stageWork = {
       return isNews ? locked.stage : undefined
     })
     // The producers beyond its quorum have nobody to work for any more.
-    if (stage && step === 'running' && stage.specification['quorum'] !== undefined)
+    if (stage && step === 'running' && stage.outline.quorum !== undefined)
       void tellStageStarted(services, stage, { isRunning: true })
   },
 
@@ -137,7 +136,7 @@ export const stageWork = {
     const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
     if (!locked || !isOpenStage(locked.stage)) return
     const { account_id: accountId, cohort_id: cohortId, endpoint_id: endpointId } = locked.stage
-    const { operation } = locked.stage.specification as unknown as GraphStage
+    const { operation } = locked.stage.outline
     const tokens = tokensOfStage(operation, checked.result)
     await cohortStageRepository.completeStage(trx, locked.stage, locked.outgoing, {
       ...checked,

@@ -1,6 +1,6 @@
 import type { ShownEdge } from '../../../../db/repositories/cohorts/cohorts.ts'
-import type { CohortEventRow, CohortRow, StageFacts } from '../../../../db/tables/cohorts.ts'
-import { type Graph, RUN_INPUT } from '../../../../domain/cohorts/graph.ts'
+import type { CohortEventRow, CohortFacts, StageFacts } from '../../../../db/tables/cohorts.ts'
+import { RUN_INPUT } from '../../../../domain/cohorts/graph.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
 import type { CohortEvent, CohortSummary, EdgeSummary, StageSummary } from '../../../../schemas/cohort.ts'
 
@@ -22,12 +22,11 @@ interface Named {
 
 /** Returns a cohort as its account sees it. */
 export function presentCohort(
-  cohort: CohortRow,
+  cohort: CohortFacts,
   stages: readonly StageFacts[],
   edges: readonly ShownEdge[],
   { names, nodeNames, now }: Named,
 ): CohortSummary {
-  const graph = cohort.request as unknown as Graph
   const byId = new Map(stages.map((stage) => [stage.id, stage]))
   return {
     task_id: cohort.task_id,
@@ -51,13 +50,15 @@ export function presentCohort(
     ),
     edges: edges.map((edge) => presentEdge(edge, byId)),
     critical_path: cohort.critical_path,
-    outputs: Object.fromEntries(graph.outputs.map(({ name }) => [name, { task_result_path: `/${name}` }])),
+    outputs: Object.fromEntries(
+      cohort.outline.outputs.map(({ name }) => [name, { task_result_path: `/${name}` }]),
+    ),
     events_url: `/api/v1/tasks/${cohort.task_id}/cohort/events`,
   }
 }
 
 /** What a cohort costs: what is paid for it once it has ended, and what its stages cost at most until then. */
-const costMicro = ({ status }: CohortRow, stages: readonly StageFacts[]): number =>
+const costMicro = ({ status }: CohortFacts, stages: readonly StageFacts[]): number =>
   stages.reduce((sum, stage) => {
     if (status === 'failed' || status === 'cancelled') return sum
     const isFree = stage.status === 'skipped' || stage.status === 'cancelled'

@@ -1,5 +1,5 @@
 import * as cohortRepository from '../../../../db/repositories/cohorts/cohorts.ts'
-import type { CohortRow } from '../../../../db/tables/cohorts.ts'
+import type { CohortFacts } from '../../../../db/tables/cohorts.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Services } from '../../../services.ts'
 
@@ -8,7 +8,7 @@ export async function requireCohort(
   { db }: Pick<Services, 'db'>,
   accountId: string,
   taskId: string,
-): Promise<CohortRow> {
+): Promise<CohortFacts> {
   const cohort = await cohortRepository.findCohortOfTask(db, { taskId, accountId })
   if (!cohort) throw new ApiError('not_found', 'there is no cohort with this task id')
   return cohort

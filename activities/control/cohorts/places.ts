@@ -1,0 +1,148 @@
+import type { Kysely } from 'kysely'
+import * as cohortRepository from '../../../db/repositories/cohorts/cohorts.ts'
+import { readStageModels, type StageModels } from '../../../db/repositories/cohorts/stage-models.ts'
+import { readSnapshots, visibleNames } from '../../../db/repositories/nodes/loads.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { CohortFacts, StageFacts } from '../../../db/tables/cohorts.ts'
+import { costsOf } from '../../../domain/cohorts/costs.ts'
+import { whyNoNode } from '../../../domain/cohorts/no-node.ts'
+import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
+import type { GraphOutline } from '../../../domain/cohorts/outline.ts'
+import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+
+const MAX_WHY_LENGTH = 300
+
+/** Everything that the nodes of a cohort's stages depend on, read once for all stages of a look. */
+export interface Look {
+  cohort: CohortFacts
+  stages: StageFacts[]
+  models: Pick<StageModels, 'models' | 'reasons'>
+  nodes: NodeSnapshot[]
+  nodeNames: ReadonlyMap<string, string>
+  now: Date
+}
+
+/** Where a stage would run now. */
+export type Place =
+  /** `isMoved` is true where its plan names another node. */
+  | { verdict: 'place'; nodeId: string; stage: StageFacts; isMoved: boolean }
+  | { verdict: 'waits'; why: string }
+  /** Its endpoint may no longer be called. */
+  | { verdict: 'refused'; why: string; attempt: number }
+  /** The stage has ended, or its cohort has. */
+  | { verdict: 'over' }
+
+/**
+ * Reads what the nodes of these stages depend on; undefined when their cohort has ended. The number of queries does not
+ * depend on the number of stages.
+ */
+export async function readLook(
+  db: Kysely<Database>,
+  { cohortId, stageIds, now }: { cohortId: string; stageIds: readonly string[]; now: Date },
+): Promise<Look | undefined> {
+  const cohort = await cohortRepository.readCohort(db, cohortId)
+  if (!cohort || !cohortRepository.isOpenCohort(cohort)) return undefined
+  const stages = await cohortRepository.readStages(db, cohortId)
+  const asked = new Set(stageIds)
+  const outlines = stages
+    .filter((stage) => asked.has(stage.id) && isOpenStage(stage))
+    .map(({ outline, endpoint_id }) => ({ ...outline, endpoint_id, fallbacks: [] }))
+  const named = outlines.flatMap(({ placement }) => placement?.node_ids ?? [])
+  return {
+    cohort,
+    stages,
+    models: await readStageModels(db, { stages: outlines.map(byEndpoint) }, cohort.account_id),
+    nodes: await readSnapshots(db),
+    nodeNames: await visibleNames(db, cohort.account_id, [...new Set(named)]),
+    now,
+  }
+}
+
+/** The endpoint of an attempt may be a fallback, so what the graph names in its place does not count. */
+function byEndpoint<S extends { model_config_id?: string }>(stage: S): Omit<S, 'model_config_id'> {
+  const { model_config_id: _, ...rest } = stage
+  return rest
+}
+
+/** Returns whether two stages have to be on one node: one names the other, or an edge between them is `local` alone. */
+function areTied(
+  { edges }: Pick<GraphOutline, 'edges'>,
+  a: Pick<StageFacts, 'name' | 'outline'>,
+  b: Pick<StageFacts, 'name' | 'outline'>,
+): boolean {
+  if (a.outline.placement?.same_node_as === b.name || b.outline.placement?.same_node_as === a.name)
+    return true
+  const names = [a.name, b.name]
+  return edges.some(
+    ({ from, to, transports }) =>
+      transports?.every((way) => way === 'local') &&
+      from.stage_id !== to.stage_id &&
+      names.includes(from.stage_id) &&
+      names.includes(to.stage_id),
+  )
+}
+
+/**
+ * Chooses the node of a stage: the planned one while it fits, otherwise the one on which it would end first.
+ * @param avoid nodes that have lost the stage, the earliest first.
+ */
+export function choosePlace(
+  { cohort, stages, models, nodes, nodeNames, now }: Look,
+  { stageId, avoid }: { stageId: string; avoid: readonly string[] },
+): Place {
+  const stage = stages.find(({ id }) => id === stageId)
+  if (!stage || !isOpenStage(stage)) return { verdict: 'over' }
+  const model = models.models.get(stage.name)
+  if (!model) {
+    const refusal = models.reasons.find(({ stage_id }) => stage_id === stage.name)
+    return { verdict: 'refused', why: refusal?.message ?? 'its model is gone', attempt: stage.attempt }
+  }
+  const { constraints } = cohort.outline
+  const taken = stages.filter(({ id, node_id }) => id !== stageId && node_id !== null)
+  const isThere = (nodeId: string | null) => nodes.some(({ node_id }) => node_id === nodeId)
+  // One that is to be called again goes where this one is, and one that has ended on a lost node ties nobody any more.
+  const tiedTo = taken.find(
+    (other) =>
+      other.status !== 'pending' &&
+      (isOpenStage(other) || isThere(other.node_id)) &&
+      areTied(cohort.outline, other, stage),
+  )
+  // As in a plan, stages that are tied together are beside each other even where all others are apart.
+  const apart = constraints.spread
+    ? taken.flatMap(({ node_id }) => (node_id === null || node_id === tiedTo?.node_id ? [] : node_id))
+    : []
+  const costs = costsOf(stage.outline, model, nodes, {
+    accountId: cohort.account_id,
+    ...(constraints.hardware && { hardware: constraints.hardware }),
+    ...(constraints.node_accounts && { nodeAccounts: constraints.node_accounts }),
+    avoid: new Set(apart),
+    now: now.getTime(),
+  })
+  const able = nodes
+    .map(({ node_id, account_id }, i) => ({
+      nodeId: node_id,
+      isForeign: constraints.objective === 'cost' && account_id !== cohort.account_id ? 1 : 0,
+      end:
+        tiedTo && tiedTo.node_id !== node_id
+          ? Infinity
+          : costs.queueMs[i]! + costs.loadMs[i]! + costs.runMs[i]!,
+    }))
+    .filter(({ end }) => end < Infinity)
+    .toSorted((a, b) => a.isForeign - b.isForeign || a.end - b.end)
+  const fresh = able.filter(({ nodeId }) => !avoid.includes(nodeId))
+  const chosen =
+    fresh.find(({ nodeId }) => nodeId === stage.planned_node_id) ??
+    fresh[0] ??
+    // A node that has lost the stage is better than none, and the longer ago the better.
+    able.toSorted((a, b) => avoid.indexOf(a.nodeId) - avoid.indexOf(b.nodeId))[0]
+  if (chosen) {
+    const { nodeId } = chosen
+    return { verdict: 'place', nodeId, stage, isMoved: nodeId !== stage.planned_node_id }
+  }
+  const { excluded } = costs
+  const reason =
+    whyNoNode(stage.outline.placement?.node_ids, { names: nodeNames, nodes, excluded }) ||
+    `it is tied to the node of stage "${tiedTo?.name}"`
+  const why = `a node that can run stage "${stage.name}": ${reason}`.slice(0, MAX_WHY_LENGTH)
+  return { verdict: 'waits', why }
+}
