@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from answers import Labels, problem_at
 from hearth_trainers.features import name_of
-from hearth_trainers.files import model_file, read_json
-from hearth_trainers.words import words_of
+from hearth_trainers.files import BadModelFile, model_file, read_json
+from hearth_trainers.words import WORDS_VERSION, words_of
 
 
 class TextClassifier:
@@ -21,6 +21,10 @@ class TextClassifier:
     def __init__(self, manifest: Mapping[str, Any], directory: Path) -> None:
         self._column: str = manifest["text"]["column"]
         self._longest: int = manifest["text"]["ngram_max"]
+        # Models of earlier versions name none, and split texts in the first way.
+        self._words: int = manifest["text"].get("words", 1)
+        if not 1 <= self._words <= WORDS_VERSION:
+            raise BadModelFile("it splits texts in a way that this server does not know")
         self._labels = Labels(manifest["classes"])
         vocabulary = read_json(directory, "vocabulary.json")
         self._positions = {word: position for position, word in enumerate(vocabulary)}
@@ -47,7 +51,7 @@ class TextClassifier:
         text = instance[self._column]
         if not isinstance(text, str):
             raise problem_at(index, self._column, f"must be a text, not {name_of(text)}")
-        counts = Counter(self._positions.get(word, -1) for word in words_of(text, self._longest))
+        counts = Counter(self._positions.get(word, -1) for word in words_of(text, self._longest, self._words))
         counts.pop(-1, None)
         if not counts:
             return self._intercept

@@ -19,13 +19,17 @@ from threadpoolctl import threadpool_limits
 from .errors import JobError, no_such_column
 from .labels import Labels, class_metrics, class_weights, present, read_labels, split_by_class
 from .left_out import all_but, tell_left_out
+from .protocol import warn_about_data
 from .run import Outcome, Run
 from .schemas import class_schema, example_text, instances_schema, predictions_schema, with_text_input, with_text_output
 from .tabular import EXAMPLES, rows_with, target_column, with_written_classes
-from .words import words_of
+from .wording import counted
+from .words import WORDS_VERSION, words_of
 
 LEARNS_CLASSES = True
 _STATE = "state.npz"
+# Held-out texts without a known word above this share are reported: the metrics then say little about the others.
+MAX_UNKNOWN_SHARE = 0.2
 
 
 def train(run: Run) -> Outcome:
@@ -44,6 +48,8 @@ def train(run: Run) -> Outcome:
     learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))
 
     longest = job.param("ngram_max")
+    # Checkpoints of earlier versions count other words.
+    run.loop.require(f"words {WORDS_VERSION}")
     vectorizer = TfidfVectorizer(
         analyzer=partial(_words, longest=longest),
         min_df=job.param("min_df"),
@@ -57,6 +63,7 @@ def train(run: Run) -> Outcome:
             f"The texts in '{column}' hold no words to learn from.", code="no_features", column=column
         ) from error
     x = vectorizer.transform(texts)
+    _report_without_words(run.table, column, texts, np.diff(x.indptr) == 0, check)
     with threadpool_limits(job.threads):
         learner = _fit(run, labels, x[learn], labels.codes[learn], x[check], labels.codes[check], learn)
 
@@ -76,12 +83,44 @@ def train(run: Run) -> Outcome:
             "vocabulary.json": json.dumps(vocabulary, ensure_ascii=False).encode(),
         },
         left_out=told,
-        extra={"classes": labels.classes, "text": {"column": column, "ngram_max": longest}},
+        extra={"classes": labels.classes, "text": {"column": column, "ngram_max": longest, "words": WORDS_VERSION}},
     )
 
 
 def _words(text: str, longest: int) -> list[str]:
     return list(words_of(text, longest))
+
+
+def _report_without_words(
+    written: pa.Table, column: str, texts: list[str], is_empty: np.ndarray, check: np.ndarray
+) -> None:
+    """Warns about texts without any word, and about held-out ones without a word that the training texts have.
+    `is_empty` marks the texts whose words are all unknown, and `written` is the whole dataset, for
+    row numbers."""
+
+    def row_of(text: str) -> int:
+        return int(pc.index(written.column(column), text).as_py()) + 1
+
+    wordless = [texts[row] for row in np.flatnonzero(is_empty) if next(words_of(texts[row], 1), None) is None]
+    if wordless:
+        row = row_of(wordless[0])
+        warn_about_data(
+            f"{counted(len(wordless), 'text')} {'has' if len(wordless) == 1 else 'have'} no word or symbol to learn from, such as "
+            f"'{wordless[0][:60]}' (row {row}): the model gives all such texts the same prediction.",
+            column=column,
+            count=len(wordless),
+            row=row,
+        )
+    unknown = [texts[row] for row in check[is_empty[check]]]
+    if len(unknown) > MAX_UNKNOWN_SHARE * len(check):
+        row = row_of(unknown[0])
+        warn_about_data(
+            f"{len(unknown):,} of {counted(len(check), 'held-out text')} have no word in common with the training texts, such "
+            f"as row {row}: the model gives all such texts the same prediction. Add rows, or train text-classification-finetune.",
+            column=column,
+            count=len(unknown),
+            row=row,
+        )
 
 
 def _text_column(table: pa.Table, named: str) -> str:

@@ -224,6 +224,83 @@ print(time.process_time())
     }
   })
 
+  it('splits texts of any script into words, and as earlier versions did for their models', async () => {
+    const texts = [
+      'The Chair, naïve',
+      '这个好iPhone 15',
+      'ราคาดี ไม่ดี',
+      'हिन्दी में',
+      'cafe\u0301 café',
+      'ok😀😡 👍🏽 ❤\ufe0f🇨🇭 € 5 → a+b',
+      '한국어 か\u3099',
+      '…!?',
+    ]
+    const script = `
+import json, sys
+from hearth_trainers.words import words_of
+print(json.dumps([[list(words_of(text, 1, version)) for text in json.loads(sys.argv[1])] for version in (1, 2)]))
+print(json.dumps(list(words_of("很好 ok", 2))))
+`
+    const trainers = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
+    const { stdout } = await promisify(execFile)(
+      await pythonOf('tabular'),
+      ['-c', script, JSON.stringify(texts)],
+      { env: { ...process.env, PYTHONPATH: trainers } },
+    )
+
+    const [versions = '', runs = ''] = stdout.split('\n')
+    const [earlier, now] = JSON.parse(versions) as string[][][]
+    assert.deepEqual(now, [
+      ['the', 'chair', 'naïve'],
+      ['这', '个', '好', 'iphone', '15'],
+      ['ร', 'า', 'ค', 'า', 'ดี', 'ไ', 'ม่', 'ดี'],
+      ['हिन्दी', 'में'],
+      ['café', 'café'],
+      ['ok', '😀', '😡', '👍', '❤', '🇨🇭', '€', '5', '→', 'a', 'b'],
+      ['한국어', 'が'],
+      [],
+    ])
+    assert.deepEqual(earlier?.slice(0, 2), [
+      ['the', 'chair', 'naïve'],
+      ['这个好iphone', '15'],
+    ])
+    assert.deepEqual(JSON.parse(runs), ['很', '好', 'ok', '很 好', '好 ok'])
+  })
+
+  it('reads texts without spaces and emoji as their trainer did, and leaves models of earlier versions as they were', async () => {
+    using folder = temporaryFolder()
+    const moods = { good: ['非常好', '😀'], bad: ['非常差', '😡'] }
+    const rows = Array.from({ length: 120 }, (_, i) => {
+      const label = i % 2 ? 'good' : 'bad'
+      return { text: `${'今昨明前後'[i % 5]}天第${i}个${moods[label][(i >> 1) % 2]}`, label }
+    })
+    const file = await writeCsv(folder.path, rows)
+    const run = await runTrainer({ folder: folder.path, model: 'text-classification', file })
+    const manifest = join(run.outputDir, 'manifest.json')
+    const written = JSON.parse(await readFile(manifest, 'utf8')) as { text: Record<string, unknown> }
+    const { words, ...earlier } = written.text
+    const answer = async () => {
+      await using server = await startModelServer(run.outputDir)
+      const { body } = await server.post(run.result.example_input)
+      const { body: two } = await server.post({ text: ['ok 😀', 'ok 😡'] })
+      return { predictions: body.predictions, moods: two as unknown as { results: { label: string }[] } }
+    }
+
+    const now = await answer()
+    await writeFile(manifest, JSON.stringify({ ...written, text: earlier }))
+    const before = await answer()
+
+    assert.equal(words, 2)
+    assert.ok(run.result.metrics['accuracy']! > 0.9, String(run.result.metrics['accuracy']))
+    const labels = (predictions: unknown) => (predictions as { label: string }[]).map(({ label }) => label)
+    assert.deepEqual(labels(now.predictions), labels(run.result.example_output.predictions))
+    assert.deepEqual(
+      now.moods.results.map(({ label }) => label),
+      ['good', 'bad'],
+    )
+    assert.deepEqual(before.moods.results[0], before.moods.results[1])
+  })
+
   it('answers its health, refuses other paths, and ends on SIGTERM', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'tabular-regression', houses(60))

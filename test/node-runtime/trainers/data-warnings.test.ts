@@ -125,10 +125,10 @@ describe('data that a model learns differently than it was written', () => {
     assert.deepEqual(Object.keys(run.result.example_input.instances[0] ?? {}), ['plain', 'comma', 'note'])
   })
 
-  it('classes that differ only in case, and rows without a class or a text, are named', async () => {
+  it('classes that differ only in case, rows without a class or a text, and texts without a word are named', async () => {
     using folder = temporaryFolder()
     const rows = reviews(60).map((row, at) => ({
-      text: at === 5 ? '' : (row['text'] ?? null),
+      text: at === 5 ? '' : at % 20 === 11 ? '...' : (row['text'] ?? null),
       label: at === 9 ? '' : at % 10 === 3 ? ' Good' : at % 2 ? 'good' : 'bad',
     }))
     const file = await writeCsv(folder.path, rows)
@@ -139,14 +139,28 @@ describe('data that a model learns differently than it was written', () => {
       file,
       hyperparameters: { epochs: 2 },
     })
+    const strange = Array.from({ length: 60 }, (_, at) => ({ text: `word${at}`, label: 'ab'[at % 2] ?? '' }))
+    const unknown = await runTrainer({
+      folder: folder.path,
+      model: 'text-classification',
+      file: await writeCsv(folder.path, strange),
+      hyperparameters: { epochs: 2 },
+    })
 
     assert.equal(run.code, 0, run.error?.message)
+    const [warning, ...more] = unknown.result.metrics.warnings ?? []
+    assert.match(
+      warning?.message ?? '',
+      /^12 of 12 held-out texts have no word in common with the training texts, such as row \d+: /,
+    )
+    assert.deepEqual([warning?.count, more], [12, []])
     assert.deepEqual(
       run.result.metrics.warnings?.map(({ message }) => message),
       [
         "Left out 1 row without a value in 'label'; the first is row 10.",
         "Left out 1 row without a value in 'text'; the first is row 6.",
         "Classes in 'label' differ only in case or blanks and are learnt as different classes: ' Good' and 'good'.",
+        "3 texts have no word or symbol to learn from, such as '...' (row 12): the model gives all such texts the same prediction.",
       ],
     )
   })
