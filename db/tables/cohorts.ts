@@ -166,8 +166,8 @@ export interface CohortEdgeTable {
   consumed_at: Optional<Date>
 }
 export type CohortEdgeRow = Selectable<CohortEdgeTable>
-/** A hand-over without its payload. */
-export type EdgeFacts = Omit<CohortEdgeRow, 'payload'>
+/** A hand-over without its payload and its template; the templates of a stage's edges may have megabytes. */
+export type EdgeFacts = Omit<CohortEdgeRow, 'payload' | 'template'>
 export type NewCohortEdge = Insertable<CohortEdgeTable>
 
 export interface CohortEventTable {

@@ -241,14 +241,14 @@ describe('the admission of cohorts', function () {
       }
       try {
         const steps = activities(reads.db)
-        const b = stages.find(({ name }) => name === 'b')
+        const [a, b] = ['a', 'b'].map((name) => stages.find((stage) => stage.name === name)!.id)
         await received('openCohort', () => steps.openCohort({ cohortId: run.cohort_id }))
         await received('callStage', async () => {
-          const { verdict } = await steps.callStage({ cohortId: run.cohort_id, stageId: b!.id, avoid: [] })
+          const { verdict } = await steps.callStage({ cohortId: run.cohort_id, stageId: a!, avoid: [] })
           assert.equal(verdict, 'called')
         })
         await received('findRoom', () => steps.findRoom({ cohortId: run.cohort_id, stages: waiting() }))
-        await received('cancelStages', () => steps.cancelStages({ stageIds: [b!.id] }))
+        await received('cancelStages', () => steps.cancelStages({ stageIds: [b!] }))
         await received('GET cohort', get(''))
         await received('GET cohort/events', get('/events'))
         await received('cancel', () => world.cohorts.cancel(run))

@@ -219,7 +219,6 @@ export const EDGE_FACTS = [
   'from_path',
   'to_stage_id',
   'to_path',
-  'template',
   'kind',
   'mode',
   'transports',
@@ -303,12 +302,10 @@ export async function paidElsewhere(db: Kysely<Database>, stageIds: readonly str
   return new Set(rows.flatMap(({ taken_from }) => taken_from ?? []))
 }
 
-/** A hand-over with the mode that its attempt has agreed on, without its template. */
-export interface ShownEdge extends Omit<EdgeFacts, 'template'> {
+/** A hand-over with the mode that its attempt has agreed on. */
+export interface ShownEdge extends EdgeFacts {
   agreed_mode: EdgeMode | null
 }
-
-const SHOWN_COLUMNS = EDGE_FACTS.filter((name) => name !== 'template')
 
 /** Returns the hand-overs of a cohort. */
 export function readEdges(db: Kysely<Database>, cohortId: string): Promise<ShownEdge[]> {
@@ -317,7 +314,7 @@ export function readEdges(db: Kysely<Database>, cohortId: string): Promise<Shown
     .leftJoin('cohort_edge_attempt as tried', (join) =>
       join.onRef('tried.edge_id', '=', 'cohort_edge.id').onRef('tried.attempt', '=', 'cohort_edge.attempt'),
     )
-    .select(SHOWN_COLUMNS.map((name) => `cohort_edge.${name}` as const))
+    .select(EDGE_FACTS.map((name) => `cohort_edge.${name}` as const))
     .select(sql<EdgeMode | null>`tried.agreed->>'mode'`.as('agreed_mode'))
     .where('cohort_edge.cohort_id', '=', cohortId)
     .orderBy('cohort_edge.id')

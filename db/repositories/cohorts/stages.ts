@@ -4,7 +4,13 @@ import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { StageFile } from '../../../domain/cohorts/stage-files.ts'
 import { carriedBy, isByValue } from '../../../domain/cohorts/values.ts'
 import type { Database } from '../../tables.ts'
-import type { CohortFault, CohortStageRow, EdgeFacts, StageFacts } from '../../tables/cohorts.ts'
+import type {
+  CohortEdgeRow,
+  CohortFault,
+  CohortStageRow,
+  EdgeFacts,
+  StageFacts,
+} from '../../tables/cohorts.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { EDGE_FACTS, GRAPH_OUTLINE, STAGE_FACTS } from './cohorts.ts'
 import { isReplaced, replacePayload } from './edge-retries.ts'
@@ -60,14 +66,33 @@ export async function lockStagesAtWork(
     .execute()
 }
 
+/** A hand-over with what it needs to carry a value. */
+export type ValuedEdge = EdgeFacts & Pick<CohortEdgeRow, 'template'>
+
+/** Reads the templates of hand-overs, in their order. */
+export async function withTemplates(
+  db: Kysely<Database>,
+  edges: readonly EdgeFacts[],
+): Promise<ValuedEdge[]> {
+  if (edges.length === 0) return []
+  const ids = edges.map(({ id }) => id)
+  const rows = await db
+    .selectFrom('cohort_edge')
+    .select(['id', 'template'])
+    .where('id', '=', sql<string>`any(${ids}::uuid[])`)
+    .execute()
+  const templates = new Map(rows.map(({ id, template }) => [id, template]))
+  return edges.map((edge) => ({ ...edge, template: templates.get(edge.id) ?? null }))
+}
+
 /** Returns the hand-overs of a stage's result, and whether their consumers may begin without some of theirs. */
 export function outgoingOf(
   db: Kysely<Database>,
   stageId: string,
-): Promise<(EdgeFacts & { has_quorum: boolean })[]> {
+): Promise<(ValuedEdge & { has_quorum: boolean })[]> {
   return db
     .selectFrom('cohort_edge')
-    .select(EDGE_FACTS)
+    .select([...EDGE_FACTS, 'template'])
     .select(
       sql<boolean>`exists (select from cohort_stage consumer
         where consumer.id = cohort_edge.to_stage_id and coalesce(consumer.outline, consumer.specification)->'quorum' is not null)`.as(
@@ -253,7 +278,8 @@ export async function completeStage(
   const events: NewCohortEvent[] = []
   // The result of a quick stage may come before the word that it has begun.
   if (stage.started_at === null) events.push({ type: 'stage.started', stageName, nodeId, attempt })
-  for (const edge of outgoing.filter(({ kind }) => isByValue(kind))) {
+  const byValue = outgoing.filter(({ kind }) => isByValue(kind))
+  for (const edge of await withTemplates(trx, byValue)) {
     const value = payloads.of(edge)
     // A repeated stage may have another result.
     if (isReplaced(edge, value?.sha256)) events.push(...(await replacePayload(trx, edge)))
@@ -340,11 +366,13 @@ export async function giveUpStage(
     .execute()
   await closeEdges(trx, incoming)
   // A stage that has failed ends its cohort, and no other one may run without its value until then.
-  for (const edge of status === 'failed' ? [] : outgoing) {
-    const value = spare === undefined ? undefined : carriedBy(edge, spare)
-    if (status === 'skipped' && value !== undefined) await stateValue(trx, edge, payloadOf(value), undefined)
-    else await closeEdges(trx, [edge])
-  }
+  if (status === 'skipped' && spare !== undefined) {
+    for (const edge of await withTemplates(trx, outgoing)) {
+      const value = carriedBy(edge, spare)
+      if (value === undefined) await closeEdges(trx, [edge])
+      else await stateValue(trx, edge, payloadOf(value), undefined)
+    }
+  } else if (status !== 'failed') await closeEdges(trx, outgoing)
   await appendCohortEvents(trx, stage.cohort_id, [
     {
       type: `stage.${status}`,

@@ -157,5 +157,6 @@ async function knownInput(
   const carried = incoming.filter(({ from_stage_id }) => from_stage_id === null)
   if (carried.length === 0) return own
   const input = await cohortRepository.readRunInput(trx, stage.cohort_id)
-  return carried.reduce((known, edge) => withCarried(known, edge, carriedBy(edge, input)), own)
+  const edges = await cohortStageRepository.withTemplates(trx, carried)
+  return edges.reduce((known, edge) => withCarried(known, edge, carriedBy(edge, input)), own)
 }

@@ -11,7 +11,6 @@ import * as unusableVersionRepository from '../../../../db/repositories/models/u
 import * as keyMeterRepository from '../../../../db/repositories/platform/key-meters.ts'
 import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
 import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
-import type { EdgeFacts } from '../../../../db/tables/cohorts.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { isOpenStage } from '../../../../domain/cohorts/outcome.ts'
@@ -61,7 +60,10 @@ const STEPS = new Map<string, 'loading' | 'waiting' | 'running'>([
   ['uploading_output', 'running'],
 ])
 
-function handedOver(payloads: ResultPayloads, edge: EdgeFacts): ValuePayload | undefined {
+function handedOver(
+  payloads: ResultPayloads,
+  edge: cohortStageRepository.ValuedEdge,
+): ValuePayload | undefined {
   try {
     return payloads.of(edge)
   } catch (err) {

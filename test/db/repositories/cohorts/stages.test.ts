@@ -70,4 +70,34 @@ describe('stages of cohorts', () => {
       { name: 'out', closed: true, payload: null },
     ])
   })
+
+  it('hand over their default output, in the template of each edge that finds its place there', async () => {
+    const { db } = database
+    const cohort = await buildCohort(db, accountId)
+    const stage = await buildStage(db, cohort, { status: 'waiting' })
+    const consumer = await buildStage(db, cohort, { status: 'pending' })
+    await buildEdge(db, [stage, consumer], { name: 'as-is', from_path: '/text' })
+    await buildEdge(db, [stage, consumer], { name: 'in-text', from_path: '/text', template: '<{{value}}>' })
+    await buildEdge(db, [stage, consumer], { name: 'nothing', from_path: '/none' })
+
+    await db.transaction().execute(async (trx) => {
+      const locked = await lockStage(trx, stage.id)
+      await giveUpStage(trx, locked!, { status: 'skipped', fault: undefined, spare: { text: 'a' } })
+    })
+
+    const edges = await db
+      .selectFrom('cohort_edge')
+      .select(['name', 'closed', 'payload'])
+      .where('cohort_id', '=', cohort.id)
+      .orderBy('name')
+      .execute()
+    assert.deepEqual(
+      edges.map(({ name, closed, payload }) => [name, closed, payload?.toString()]),
+      [
+        ['as-is', false, '"a"'],
+        ['in-text', false, '"<a>"'],
+        ['nothing', true, undefined],
+      ],
+    )
+  })
 })

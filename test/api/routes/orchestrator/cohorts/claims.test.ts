@@ -2,19 +2,18 @@ import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
 import { turnOf } from '../../../../../platform/turn-of-account.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
-import { buildCohort, buildStage } from '../../../../support/builders/cohorts.ts'
+import { buildCohort, buildEdge, buildStage } from '../../../../support/builders/cohorts.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { signedNode } from '../../../../support/servers/signed-node.ts'
 
-const SPEC = JSON.stringify({
+const SPEC = {
   stage_id: 'a',
   operation: 'infer',
-  input: {},
   required: true,
   fallbacks: [],
   max_attempts: 1,
   timeout_s: 60,
-})
+}
 
 describe('claims of stages', () => {
   let api: TestApi
@@ -22,22 +21,23 @@ describe('claims of stages', () => {
   after(() => api[Symbol.asyncDispose]())
 
   /** A stage that a node was called for; returns the claim of that node. */
-  async function called(model_key: string) {
+  async function called(model_key: string, { input = {} }: { input?: object } = {}) {
     const { db } = api.database
     const { accountId } = await api.account()
     const node = await signedNode(api, newId())
     const endpoint = await buildEndpoint(db, accountId)
-    const cohort = await buildCohort(db, accountId)
+    const cohort = await buildCohort(db, accountId, { input: JSON.stringify({ words: ['x'] }) })
     const stage = await buildStage(db, cohort, {
       name: 'a',
       status: 'called',
       node_id: node.nodeId,
-      specification: SPEC,
+      specification: JSON.stringify({ ...SPEC, input }),
+      outline: JSON.stringify(SPEC),
       endpoint_id: endpoint.id,
       model_key,
     })
     const claim = () => node.post(`/api/v1/cohorts/${cohort.id}/stages/${stage.id}:claim`, { lease_s: 60 })
-    return Object.assign(claim, { accountId })
+    return Object.assign(claim, { accountId, stage })
   }
 
   it('answers a claim again whose first answer was lost, for a stage that needs no load', async () => {
@@ -57,5 +57,18 @@ describe('claims of stages', () => {
     assert.deepEqual([first.status, again.status], [200, 200], again.text)
     assert.equal(first.body.turn, undefined)
     assert.equal(again.body.lease_token, first.body.lease_token)
+  })
+
+  it('carry the static input of the stage, and what edges take of the input of the run', async () => {
+    const claim = await called('tool:run_python', { input: { code: 'print(1)', more: [1, 2] } })
+    const { db } = api.database
+    const other = await buildStage(db, { id: claim.stage.cohort_id, account_id: claim.accountId })
+    const fromRun = { from_stage_id: null, from_path: '/words/0' }
+    await buildEdge(db, [claim.stage, claim.stage], { ...fromRun, to_path: '/text', template: '<{{value}}>' })
+    await buildEdge(db, [other, claim.stage], { to_path: '/later', template: '[{{value}}]' })
+
+    const { status, body, text } = await claim()
+    assert.equal(status, 200, text)
+    assert.deepEqual(body.input, { code: 'print(1)', more: [1, 2], text: '<x>' })
   })
 })
