@@ -1,16 +1,15 @@
 import json
 import math
 import os
+import re
 import sys
 
 import duckdb
 
 FILE = "/hearth/input/file_url"
 MOST_ROWS = 1_000
-READERS = {
-    "json": f"read_json('{FILE}', dateformat = '%Y-%m-%d')",
-    "parquet": f"read_parquet('{FILE}')",
-}
+# A type of dates in the name of a type, and no field of that name.
+GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
 
 
 class Refused(Exception):
@@ -35,7 +34,7 @@ def open_table():
     connection = duckdb.connect(":memory:", config={**settings, "autoinstall_known_extensions": "false"})
     kind = kind_of()
     try:
-        (read_csv(connection) if kind == "csv" else connection.sql(f"from {READERS[kind]}")).create("data")
+        READERS[kind](connection).create("data")
     except duckdb.Error as error:
         raise Refused(f"file_url: the {kind} file cannot be read: {first_line(error)}") from error
     connection.execute("set enable_external_access = false")
@@ -52,6 +51,27 @@ def read_csv(connection):
     texts = {column["name"]: "VARCHAR" for column in columns if column["type"] in guessed}
     # Where texts are named, DuckDB would not find the header of a file of nothing else.
     return connection.read_csv(FILE, dtype=texts, header=has_header) if texts else connection.read_csv(FILE)
+
+
+def read_json(connection):
+    """Reads dates with the year first, and leaves others as texts, as `read_csv` does; those in lists and objects are texts."""
+    guess = connection.read_json(FILE)
+    kinds = {name: GUESSED.sub("VARCHAR", str(kind)) for name, kind in zip(guess.columns, guess.types, strict=True)}
+    if kinds == dict(zip(guess.columns, map(str, guess.types), strict=True)):
+        return guess
+    dated = {name: str(kind) for name, kind in zip(guess.columns, guess.types) if str(kind) in ("DATE", "TIMESTAMP")}
+    if dated:
+        year_first = (f"bool_and(regexp_matches({quoted(name)}, '^\\s*\\d{{4}}-'))" for name in dated)
+        [found] = connection.read_json(FILE, columns=kinds).aggregate(", ".join(year_first)).fetchall()
+        kinds |= {name: kind for (name, kind), is_date in zip(dated.items(), found, strict=True) if is_date}
+    return connection.read_json(FILE, columns=kinds)
+
+
+READERS = {"csv": read_csv, "json": read_json, "parquet": lambda connection: connection.read_parquet(FILE)}
+
+
+def quoted(name):
+    return '"' + name.replace('"', '""') + '"'
 
 
 def first_line(error):

@@ -149,13 +149,15 @@ describe('what tools reach outside', function () {
 
     made(
       '/dates.json',
-      `import sys; open(sys.argv[1], "w").write('[{"us":"02-03-2021","iso":"2021-02-03"}]')`,
+      `import sys; open(sys.argv[1], "w").write('[{"us":"02-03-2021","at":"02-03-2021 10:00:00","iso":"2021-02-03","all":["02-03-2021"]}]')`,
     )
     const json = await bench.run('query_table', {
       file_url: site.url('/dates.json'),
-      sql: 'select us, iso + 1 as iso from data',
+      sql: 'select us, "at", iso + 1 as iso, "all" from data',
     })
-    assert.deepEqual(json['rows'], [{ us: '02-03-2021', iso: '2021-02-04' }])
+    assert.deepEqual(json['rows'], [
+      { us: '02-03-2021', at: '02-03-2021 10:00:00', iso: '2021-02-04', all: ['02-03-2021'] },
+    ])
   })
 
   it('keeps columns of the same name apart', async () => {
