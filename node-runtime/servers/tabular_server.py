@@ -33,7 +33,12 @@ class TabularApp(JsonApp):
 
     def __init__(self, manifest: dict[str, Any], model: Model) -> None:
         self._model = model
-        self._text_column = manifest["text"]["column"] if manifest["task"] == "text_classification" else None
+        self._text_column: str | None = None
+        if manifest["task"] == "text_classification":
+            # Its pattern of words takes a while to build, so tables do without.
+            from text_model import text_settings
+
+            self._text_column, _, _ = text_settings(manifest)
         self._health = {"status": "ok", "task": manifest["task"], "target": manifest["target"]}
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:

@@ -15,14 +15,20 @@ from hearth_trainers.files import BadModelFile, model_file, read_json
 from hearth_trainers.words import WORDS_VERSION, words_of
 
 
+def text_settings(manifest: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Returns the column of the texts, the longest run of words, and the way to split them (words.py)."""
+    text = manifest["text"]
+    if isinstance(text, dict):
+        return text["column"], text["ngram_max"], 1
+    column, longest, words = text
+    return column, longest, words
+
+
 class TextClassifier:
     """Predicts the class of a text from its words."""
 
     def __init__(self, manifest: Mapping[str, Any], directory: Path) -> None:
-        self._column: str = manifest["text"]["column"]
-        self._longest: int = manifest["text"]["ngram_max"]
-        # Models of earlier versions name none, and split texts in the first way.
-        self._words: int = manifest["text"].get("words", 1)
+        self._column, self._longest, self._words = text_settings(manifest)
         if not 1 <= self._words <= WORDS_VERSION:
             raise BadModelFile("it splits texts in a way that this server does not know")
         self._labels = Labels(manifest["classes"])

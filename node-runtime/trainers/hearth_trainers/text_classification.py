@@ -24,7 +24,7 @@ from .run import Outcome, Run
 from .schemas import class_schema, example_text, instances_schema, predictions_schema, with_text_input, with_text_output
 from .tabular import EXAMPLES, rows_with, target_column, with_written_classes
 from .wording import counted
-from .words import WORDS_VERSION, words_of
+from .words import WORDS_VERSION, is_split_anew, words_of
 
 LEARNS_CLASSES = True
 _STATE = "state.npz"
@@ -48,10 +48,13 @@ def train(run: Run) -> Outcome:
     learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))
 
     longest = job.param("ngram_max")
-    # Checkpoints of earlier versions count other words.
-    run.loop.require(f"words {WORDS_VERSION}")
+    # Texts that both ways split alike make a model that nodes of earlier versions serve as well.
+    version = WORDS_VERSION if any(map(is_split_anew, texts)) else 1
+    if version > 1:
+        # Checkpoints of earlier versions count other words.
+        run.loop.require(f"words {version}")
     vectorizer = TfidfVectorizer(
-        analyzer=partial(_words, longest=longest),
+        analyzer=partial(_words, longest=longest, version=version),
         min_df=job.param("min_df"),
         max_features=job.param("max_features"),
         sublinear_tf=True,
@@ -83,12 +86,18 @@ def train(run: Run) -> Outcome:
             "vocabulary.json": json.dumps(vocabulary, ensure_ascii=False).encode(),
         },
         left_out=told,
-        extra={"classes": labels.classes, "text": {"column": column, "ngram_max": longest, "words": WORDS_VERSION}},
+        extra={"classes": labels.classes, "text": _described(column, longest, version)},
     )
 
 
-def _words(text: str, longest: int) -> list[str]:
-    return list(words_of(text, longest))
+def _words(text: str, longest: int, version: int) -> list[str]:
+    return list(words_of(text, longest, version))
+
+
+def _described(column: str, longest: int, version: int) -> dict[str, Any] | list[Any]:
+    """Returns the manifest's `text`. It is a list from the second way to split texts on, because servers of earlier
+    versions would split texts in the first way; they fail to load a list, and another node serves the model."""
+    return {"column": column, "ngram_max": longest} if version == 1 else [column, longest, version]
 
 
 def _report_without_words(

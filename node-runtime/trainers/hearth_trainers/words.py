@@ -7,8 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-# How new models split texts. A manifest without a number has 1, which reads scripts without spaces as one word a clause
-# and drops symbols and combining marks; such models are served as they were trained.
+# How new models split texts that the first way splits otherwise: it reads a clause of a script without spaces as one word
+# and drops symbols and combining marks. Models of either way are served as they were trained.
 WORDS_VERSION = 2
 _WORD_1 = re.compile(r"\w+", re.UNICODE)
 # Thai, Lao, Myanmar, Khmer, kana, ideographs. Beyond the second plane nothing else is assigned.
@@ -31,6 +31,11 @@ def words_of(text: str, longest: int, version: int = WORDS_VERSION) -> Iterator[
     for length in range(2, longest + 1):
         for start in range(len(words) - length + 1):
             yield " ".join(words[start : start + length])
+
+
+def is_split_anew(text: str) -> bool:
+    """Returns whether a text has other words than in the first way."""
+    return not text.isascii() and _words(text) != _WORD_1.findall(text.lower())
 
 
 def _words(text: str) -> list[str]:

@@ -277,8 +277,9 @@ print(json.dumps(list(words_of("很好 ok", 2))))
     const file = await writeCsv(folder.path, rows)
     const run = await runTrainer({ folder: folder.path, model: 'text-classification', file })
     const manifest = join(run.outputDir, 'manifest.json')
-    const written = JSON.parse(await readFile(manifest, 'utf8')) as { text: Record<string, unknown> }
-    const { words, ...earlier } = written.text
+    const written = JSON.parse(await readFile(manifest, 'utf8')) as { text: unknown }
+    const [column, ngram_max, words] = written.text as [string, number, number]
+    const earlier = { column, ngram_max }
     const answer = async () => {
       await using server = await startModelServer(run.outputDir)
       const { body } = await server.post(run.result.example_input)
