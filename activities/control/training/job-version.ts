@@ -6,10 +6,11 @@ import { type Listing, listingColumns } from '../../../db/repositories/models/li
 import * as versionRepository from '../../../db/repositories/models/versions.ts'
 import * as artifactRefRepository from '../../../db/repositories/training/artifact-refs.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
+import * as jobRepository from '../../../db/repositories/training/jobs.ts'
+import type { JobFacts } from '../../../db/repositories/training/jobs.ts'
 import * as mergeRepository from '../../../db/repositories/training/merges.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { ModelVersionRow, NewModelVersion } from '../../../db/tables/models.ts'
-import type { JobRow } from '../../../db/tables/training.ts'
 import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
 import { newId } from '../../../domain/ids.ts'
 import { entersAs } from '../../../domain/models/lifecycle.ts'
@@ -26,7 +27,7 @@ type Nature = Pick<NewModelVersion, 'runtime_profile' | 'memory_mb' | 'base_mode
 /** Creates the version of a completed job, with the job's artifacts as its files. */
 export async function createVersion(
   trx: Transaction<Database>,
-  job: JobRow,
+  job: JobFacts,
   catalog: Catalog,
 ): Promise<void> {
   const artifacts = await jobFileRepository.listArtifacts(trx, job.id)
@@ -72,18 +73,19 @@ interface Result {
 /** The description that the trainer wrote. */
 async function trainedNature(
   trx: Transaction<Database>,
-  run: JobRow,
+  run: JobFacts,
   { catalog, files }: Result,
 ): Promise<Nature | undefined> {
   const model = catalog.model(run.model_config_id)
-  if (!model || !run.output) return undefined
+  const output = model && (await jobRepository.findOutput(trx, run.id))
+  if (!model || !output) return undefined
   return {
     runtime_profile: model.config.runtime_profile,
     memory_mb: estimateMb(model.profile, weightsBytes(files)),
     base_model_version_id: await baseVersionId(trx, run),
     ...listingColumns({
       ...importedListing(model.config.task_type),
-      ...(run.output as Partial<Pick<ModelVersionRow, keyof Listing>>),
+      ...(output as Partial<Pick<ModelVersionRow, keyof Listing>>),
     }),
   }
 }
@@ -94,7 +96,7 @@ async function trainedNature(
  */
 async function mergedNature(
   trx: Transaction<Database>,
-  job: JobRow,
+  job: JobFacts,
   { catalog, files }: Result,
 ): Promise<Nature | undefined> {
   const [model, [first]] = [
@@ -114,7 +116,7 @@ async function mergedNature(
 /** Returns the version that a run started from, for the lineage of its result. */
 async function baseVersionId(
   trx: Transaction<Database>,
-  { account_id, base, base_revision, hyperparameters }: JobRow,
+  { account_id, base, base_revision, hyperparameters }: JobFacts,
 ): Promise<string | null> {
   const ref = base as ArtifactRef | null
   if (ref?.type === 'storage') return null

@@ -7,9 +7,9 @@ import type { RunEnding } from '../../../db/repositories/training/endings.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
 import * as jobRecordRepository from '../../../db/repositories/training/job-records.ts'
 import * as jobRepository from '../../../db/repositories/training/jobs.ts'
+import type { JobFacts } from '../../../db/repositories/training/jobs.ts'
 import * as pauseRepository from '../../../db/repositories/training/pauses.ts'
 import type { Database } from '../../../db/tables.ts'
-import type { JobRow } from '../../../db/tables/training.ts'
 import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.ts'
 import { failureText, type GiveUpReason, MAX_NODE_FAULTS, PRIORITY } from '../../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
@@ -144,7 +144,11 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   },
 })
 
-async function failureReason(trx: Transaction<Database>, run: JobRow, reason: GiveUpReason): Promise<string> {
+async function failureReason(
+  trx: Transaction<Database>,
+  run: JobFacts,
+  reason: GiveUpReason,
+): Promise<string> {
   const lastLines = (await jobRecordRepository.listJobLogs(trx, run.id, { limit: LAST_LINES })).map(
     ({ message }) => message,
   )

@@ -1,12 +1,12 @@
 import type { Kysely, Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
-import type { ModelVersionRow } from '../../tables/models.ts'
+import { VERSION_FACTS, type VersionFacts } from './version-facts.ts'
 
 const hubVersions = (db: Kysely<Database>, accountId: string, repoId: string) =>
   db
     .selectFrom('hub_model')
     .innerJoin('model_version', 'model_version.id', 'hub_model.version_id')
-    .selectAll('model_version')
+    .select(VERSION_FACTS.map((column) => `model_version.${column}` as const))
     .where('hub_model.account_id', '=', accountId)
     .where('hub_model.repo_id', '=', repoId)
 
@@ -15,7 +15,7 @@ export function findHubVersion(
   db: Kysely<Database>,
   accountId: string,
   { repo_id, revision }: { repo_id: string; revision?: string | undefined },
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   return hubVersions(db, accountId, repo_id)
     .$if(revision !== undefined, (qb) => qb.where('hub_model.revision', '=', revision ?? ''))
     .executeTakeFirst()
@@ -29,7 +29,7 @@ export function shareLockHubVersion(
   trx: Transaction<Database>,
   accountId: string,
   repoId: string,
-): Promise<(ModelVersionRow & { revision: string }) | undefined> {
+): Promise<(VersionFacts & { revision: string }) | undefined> {
   return hubVersions(trx, accountId, repoId)
     .select('hub_model.revision')
     .forKeyShare('model_version')

@@ -2,6 +2,7 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import { type SortedPage, sortedPage } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelRow, ModelVersionRow } from '../../tables/models.ts'
+import { VERSION_FACTS, type VersionFacts } from './version-facts.ts'
 
 /** The columns of a version that responses show. Schemas and examples are left out, because they may have megabytes. */
 const SHOWN = [
@@ -71,8 +72,12 @@ export function shareLockOwnVersion(
   trx: Transaction<Database>,
   accountId: string,
   by: { version_id: string } | { job_id: string },
-): Promise<ModelVersionRow | undefined> {
-  const rows = trx.selectFrom('model_version').selectAll().where('account_id', '=', accountId).forKeyShare()
+): Promise<VersionFacts | undefined> {
+  const rows = trx
+    .selectFrom('model_version')
+    .select(VERSION_FACTS)
+    .where('account_id', '=', accountId)
+    .forKeyShare()
   return 'version_id' in by
     ? rows.where('id', '=', by.version_id).executeTakeFirst()
     : rows.where('job_id', '=', by.job_id).executeTakeFirst()
@@ -83,10 +88,10 @@ export function lockVersionsOf(
   trx: Transaction<Database>,
   modelId: string,
   versionId?: string,
-): Promise<ModelVersionRow[]> {
+): Promise<VersionFacts[]> {
   return trx
     .selectFrom('model_version')
-    .selectAll()
+    .select(VERSION_FACTS)
     .where('model_id', '=', modelId)
     .$if(versionId !== undefined, (qb) => qb.where('id', '=', versionId ?? ''))
     .orderBy('id')
@@ -97,7 +102,7 @@ export function lockVersionsOf(
 /** Removes locked versions from their model; a version that a run made then belongs to that run alone. */
 export async function releaseVersions(
   trx: Transaction<Database>,
-  versions: readonly ModelVersionRow[],
+  versions: readonly Pick<ModelVersionRow, 'id'>[],
 ): Promise<void> {
   const ids = versions.map(({ id }) => id)
   const rows = trx.updateTable('model_version').where('id', '=', sql<string>`any(${ids}::uuid[])`)

@@ -2,11 +2,12 @@ import type { Kysely, Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
 import { noteChangeBehind } from '../endpoints/changes.ts'
+import { VERSION_FACTS, type VersionFacts } from './version-facts.ts'
 
 type LifecycleStatus = ModelVersionRow['lifecycle_status']
 
-export function findVersion(db: Kysely<Database>, id: string): Promise<ModelVersionRow | undefined> {
-  return db.selectFrom('model_version').selectAll().where('id', '=', id).executeTakeFirst()
+export function findVersion(db: Kysely<Database>, id: string): Promise<VersionFacts | undefined> {
+  return db.selectFrom('model_version').select(VERSION_FACTS).where('id', '=', id).executeTakeFirst()
 }
 
 export interface VersionMove {
@@ -28,7 +29,7 @@ export async function moveVersion(
   trx: Transaction<Database>,
   id: string,
   { from, to, note, now, isTriedAnew, reopenable = false }: VersionMove,
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   const row = await trx
     .updateTable('model_version')
     .set({
@@ -40,7 +41,7 @@ export async function moveVersion(
     })
     .where('id', '=', id)
     .where('lifecycle_status', 'in', from)
-    .returningAll()
+    .returning(VERSION_FACTS)
     .executeTakeFirst()
   if (!row) return undefined
   const isOffered = to === 'ready' || to === 'preferred'

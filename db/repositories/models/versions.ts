@@ -3,14 +3,19 @@ import type { Database } from '../../tables.ts'
 import type { ModelVersionRow, NewModelVersion, VersionFileRow } from '../../tables/models.ts'
 import { findOpenRunOn } from '../training/artifact-refs.ts'
 import { findMergeUsing, removeVersionSources } from '../training/merges.ts'
+import { VERSION_FACTS, type VersionFacts } from './version-facts.ts'
 
 /** Creates an immutable version with its files. */
 export async function insertVersion(
   trx: Transaction<Database>,
   version: NewModelVersion,
   files: readonly Omit<VersionFileRow, 'version_id'>[],
-): Promise<ModelVersionRow> {
-  const row = await trx.insertInto('model_version').values(version).returningAll().executeTakeFirstOrThrow()
+): Promise<VersionFacts> {
+  const row = await trx
+    .insertInto('model_version')
+    .values(version)
+    .returning(VERSION_FACTS)
+    .executeTakeFirstOrThrow()
   if (files.length > 0) {
     await trx
       .insertInto('version_file')
@@ -20,16 +25,33 @@ export async function insertVersion(
   return row
 }
 
-/** Finds the version that a job made. */
-export function findVersionOfJob(db: Kysely<Database>, jobId: string): Promise<ModelVersionRow | undefined> {
-  return ofJob(db, jobId).executeTakeFirst()
+const LISTING = ['input_schema', 'output_schema', 'example_input', 'example_output'] as const
+
+/** The schemas and examples of a version. */
+export type VersionListing = Pick<ModelVersionRow, (typeof LISTING)[number]>
+
+/** Finds the account and the listing of the version that a job made. */
+export function findListingOfJob(
+  db: Kysely<Database>,
+  jobId: string,
+): Promise<(VersionListing & Pick<ModelVersionRow, 'account_id'>) | undefined> {
+  return db
+    .selectFrom('model_version')
+    .select([...LISTING, 'account_id'])
+    .where('job_id', '=', jobId)
+    .executeTakeFirst()
 }
 
-/** Does the same and locks it against removal until the transaction ends. */
+/** Reads the listing of a version that the transaction has locked. */
+export function readListing(trx: Transaction<Database>, id: string): Promise<VersionListing> {
+  return trx.selectFrom('model_version').select(LISTING).where('id', '=', id).executeTakeFirstOrThrow()
+}
+
+/** Finds the version that a job made and locks it against removal until the transaction ends. */
 export function shareLockVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   return ofJob(trx, jobId).forKeyShare().executeTakeFirst()
 }
 
@@ -37,13 +59,18 @@ export function shareLockVersionOfJob(
 export function lockVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   return ofJob(trx, jobId).forUpdate().executeTakeFirst()
 }
 
 /** Locks a version exclusively, to end its use, after every transaction that holds it has ended. */
-export function lockVersion(trx: Transaction<Database>, id: string): Promise<ModelVersionRow | undefined> {
-  return trx.selectFrom('model_version').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+export function lockVersion(trx: Transaction<Database>, id: string): Promise<VersionFacts | undefined> {
+  return trx
+    .selectFrom('model_version')
+    .select(VERSION_FACTS)
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()
 }
 
 /** Describes what prevents a version from being removed with its run; `undefined` when nothing does. */
@@ -106,4 +133,4 @@ export async function removeVersion(trx: Transaction<Database>, versionId: strin
 }
 
 const ofJob = (db: Kysely<Database>, jobId: string) =>
-  db.selectFrom('model_version').selectAll().where('job_id', '=', jobId)
+  db.selectFrom('model_version').select(VERSION_FACTS).where('job_id', '=', jobId)

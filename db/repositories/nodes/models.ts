@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow, VersionFileRow } from '../../tables/models.ts'
+import { VERSION_FACTS, type VersionFacts } from '../models/version-facts.ts'
 
 /** Returns the task type of the endpoints of a version, that of the first one that is not deleted when they differ. */
 export async function findTaskType(db: Kysely<Database>, versionId: string): Promise<string | undefined> {
@@ -15,14 +16,26 @@ export async function findTaskType(db: Kysely<Database>, versionId: string): Pro
   return endpoint?.task_type
 }
 
+/** Finds what a node needs of a version to check that it answers. */
+export function findExample(
+  db: Kysely<Database>,
+  versionId: string,
+): Promise<Pick<ModelVersionRow, 'example_input' | 'output_schema'> | undefined> {
+  return db
+    .selectFrom('model_version')
+    .select(['example_input', 'output_schema'])
+    .where('id', '=', versionId)
+    .executeTakeFirst()
+}
+
 /** Finds a version by its model key, with its files. */
 export async function findModelFiles(
   db: Kysely<Database>,
   modelKey: string,
-): Promise<{ version: ModelVersionRow; files: VersionFileRow[] } | undefined> {
+): Promise<{ version: VersionFacts; files: VersionFileRow[] } | undefined> {
   const version = await db
     .selectFrom('model_version')
-    .selectAll()
+    .select(VERSION_FACTS)
     .where('model_key', '=', modelKey)
     .executeTakeFirst()
   if (!version) return undefined

@@ -2,6 +2,7 @@ import type { Kysely, Transaction } from 'kysely'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
+import { VERSION_FACTS, type VersionFacts } from '../models/version-facts.ts'
 
 /** The references to a version: by its id, or by the job that made it. */
 export type VersionRef = Extract<ArtifactRef, { type: 'model_version' | 'job' }>
@@ -9,7 +10,7 @@ export type VersionRef = Extract<ArtifactRef, { type: 'model_version' | 'job' }>
 const usableVersions = (db: Kysely<Database>, accountId: string, ref: VersionRef) =>
   db
     .selectFrom('model_version')
-    .selectAll()
+    .select(VERSION_FACTS)
     .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
     .where((eb) => (ref.type === 'job' ? eb('job_id', '=', ref.job_id) : eb('id', '=', ref.version_id)))
 
@@ -18,7 +19,7 @@ export function findUsableVersion(
   db: Kysely<Database>,
   accountId: string,
   ref: VersionRef,
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   return usableVersions(db, accountId, ref).executeTakeFirst()
 }
 
@@ -30,7 +31,7 @@ export function shareLockUsableVersion(
   trx: Transaction<Database>,
   accountId: string,
   ref: VersionRef,
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   return usableVersions(trx, accountId, ref).forKeyShare().executeTakeFirst()
 }
 

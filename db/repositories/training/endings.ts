@@ -1,12 +1,11 @@
 import type { Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import type { Database } from '../../tables.ts'
-import type { JobRow } from '../../tables/training.ts'
 import { endJobInvocation } from '../actions/invocations.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { insertEvents } from '../webhooks/events.ts'
 import { insertJobEvents } from './job-records.ts'
-import { lockJob, moveJob } from './jobs.ts'
+import { type JobFacts, lockJob, moveJob } from './jobs.ts'
 
 /** The end of a run. */
 export interface RunEnding {
@@ -26,7 +25,7 @@ export async function endRun(
   id: string,
   { status, errorMessage, detail }: RunEnding,
   now: Date,
-): Promise<JobRow | undefined> {
+): Promise<JobFacts | undefined> {
   await lockJob(trx, id)
   const run = await moveJob(trx, id, status, {
     completed_at: now,

@@ -8,11 +8,8 @@ import type { Database } from '../../tables.ts'
 import type { NewJob, JobRow } from '../../tables/training.ts'
 import { takeLease } from '../nodes/leases.ts'
 
-/** A run as callers see it: the row and the version that it made. */
-export type JobView = JobRow & { version_id: string | null }
-
-/** The columns of a run in a list. The trainer's description of the model is left out, because it may have megabytes. */
-const LISTED = [
+/** The columns of a run that callers see, without those that a trainer reports at its end, which may have megabytes. */
+const SHOWN = [
   'id',
   'job_type',
   'job_name',
@@ -36,14 +33,28 @@ const LISTED = [
   'progress',
 ] as const satisfies (keyof JobRow)[]
 /** Metrics are without the losses per epoch. */
-export type ListedJob = Pick<JobView, (typeof LISTED)[number] | 'metrics' | 'version_id'>
+export type ListedJob = Pick<JobView, (typeof SHOWN)[number] | 'version_id'> & Pick<JobRow, 'metrics'>
+
+const FACTS = [
+  ...SHOWN,
+  'account_id',
+  'task_queue',
+  'config_digest',
+  'deleted_at',
+] as const satisfies (keyof JobRow)[]
+
+/** A run without the metrics and the description that its trainer reported. */
+export type JobFacts = Pick<JobRow, (typeof FACTS)[number]>
+
+/** A run as its account sees it, with the version that it made. */
+export type JobView = JobFacts & { version_id: string | null }
 
 const OPEN_STATUSES = ['pending', 'running'] as const satisfies TrainingRunStatus[]
 /** A run that was cancelled while it was paused is not paused any more. */
 const IS_PAUSED = sql<boolean>`(training_run.paused_at is not null and training_run.status in ('pending', 'running'))`
 
-export function insertJob(trx: Transaction<Database>, run: NewJob): Promise<JobRow> {
-  return trx.insertInto('training_run').values(run).returningAll().executeTakeFirstOrThrow()
+export function insertJob(trx: Transaction<Database>, run: NewJob): Promise<JobFacts> {
+  return trx.insertInto('training_run').values(run).returning(FACTS).executeTakeFirstOrThrow()
 }
 
 const joined = (db: Kysely<Database>) =>
@@ -52,7 +63,6 @@ const joined = (db: Kysely<Database>) =>
     .leftJoin('model_version', 'model_version.job_id', 'training_run.id')
     .select('model_version.id as version_id')
     .where('training_run.deleted_at', 'is', null)
-const views = (db: Kysely<Database>) => joined(db).selectAll('training_run')
 
 /** Finds a run of this account that has not been deleted. */
 export function findOwnJob(
@@ -60,15 +70,28 @@ export function findOwnJob(
   accountId: string,
   id: string,
 ): Promise<JobView | undefined> {
-  return views(db)
+  return joined(db)
+    .select(FACTS.map((column) => `training_run.${column}` as const))
     .where('training_run.account_id', '=', accountId)
     .where('training_run.id', '=', id)
     .executeTakeFirst()
 }
 
 /** Finds a job of any account, deleted or not. */
-export function findJob(db: Kysely<Database>, id: string): Promise<JobRow | undefined> {
-  return db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirst()
+export function findJob(db: Kysely<Database>, id: string): Promise<JobFacts | undefined> {
+  return db.selectFrom('training_run').select(FACTS).where('id', '=', id).executeTakeFirst()
+}
+
+/** Returns the metrics that the trainer of a run has reported; null before its end. */
+export async function findMetrics(db: Kysely<Database>, id: string): Promise<JobRow['metrics']> {
+  const row = await db.selectFrom('training_run').select('metrics').where('id', '=', id).executeTakeFirst()
+  return row?.metrics ?? null
+}
+
+/** Returns the trainer's description of the model of a run; null before its end. */
+export async function findOutput(db: Kysely<Database>, id: string): Promise<JobRow['output']> {
+  const row = await db.selectFrom('training_run').select('output').where('id', '=', id).executeTakeFirst()
+  return row?.output ?? null
 }
 
 const METRICS = sql<JobRow['metrics']>`training_run.metrics - 'epochs'`
@@ -85,7 +108,7 @@ export function listJobs(
   }: SortedPage & { status: TrainingRunStatus | undefined; paused: boolean | undefined },
 ): Promise<CutPage<ListedJob>> {
   let query = joined(db)
-    .select(LISTED.map((column) => `training_run.${column}` as const))
+    .select(SHOWN.map((column) => `training_run.${column}` as const))
     .select([METRICS.as('metrics'), BYTES.as('bytes')])
   if (status !== undefined) query = query.where('training_run.status', '=', status)
   if (paused !== undefined) query = query.where(paused ? IS_PAUSED : sql<boolean>`not ${IS_PAUSED}`)
@@ -96,10 +119,10 @@ export function listJobs(
  * Locks a run. Transactions that change a run together with its lease take this lock first, so
  * that they never deadlock.
  */
-export function lockJob(trx: Transaction<Database>, id: string): Promise<JobRow | undefined> {
+export function lockJob(trx: Transaction<Database>, id: string): Promise<JobFacts | undefined> {
   return trx
     .selectFrom('training_run')
-    .selectAll()
+    .select(FACTS)
     .where('id', '=', id)
     .where('deleted_at', 'is', null)
     .forNoKeyUpdate()
@@ -118,13 +141,13 @@ export function moveJob(
   id: string,
   to: TrainingRunStatus,
   change: JobChange = {},
-): Promise<JobRow | undefined> {
+): Promise<JobFacts | undefined> {
   return db
     .updateTable('training_run')
     .set({ status: to, ...change })
     .where('id', '=', id)
     .where('status', 'in', sourcesOf(to))
-    .returningAll()
+    .returning(FACTS)
     .executeTakeFirst()
 }
 

@@ -1,10 +1,11 @@
 import type { Transaction } from 'kysely'
 import Type from 'typebox'
+import type { VersionFacts } from '../../../../db/repositories/models/version-facts.ts'
 import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as rootBaseRepository from '../../../../db/repositories/training/root-bases.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { EndpointRow, ModelVersionRow } from '../../../../db/tables/models.ts'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { isReserved } from '../../../../domain/actions/reserved.ts'
 import { reviewAfter } from '../../../../domain/endpoint.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
@@ -41,7 +42,7 @@ export const registerForInference = route({
     checkBody(body)
     const { db, catalog, config, now, schemaChecks } = services
     // The check precedes the transaction, so that a slow one holds no locks.
-    const seen = await versionRepository.findVersionOfJob(db, run_id)
+    const seen = await versionRepository.findListingOfJob(db, run_id)
     const isChecked = isOwn(body) && seen?.account_id === accountId
     if (isChecked) {
       await checkListing(schemaChecks, accountId, listingOf(body, seen))
@@ -80,7 +81,7 @@ async function completedVersion(
   trx: Transaction<Database>,
   accountId: string,
   jobId: string,
-): Promise<ModelVersionRow> {
+): Promise<VersionFacts> {
   await jobRepository.lockJob(trx, jobId)
   const run = await jobRepository.findOwnJob(trx, accountId, jobId)
   if (!run) throw new ApiError('not_found', 'there is no training run with this id')
@@ -101,7 +102,7 @@ const isOwn = (body: RegisterForInference): boolean =>
   undefined
 
 /** Takes fields from the caller, and all others from the training result. */
-const listingOf = (body: RegisterForInference, version: ModelVersionRow) => ({
+const listingOf = (body: RegisterForInference, version: versionRepository.VersionListing) => ({
   input_schema: body.input_schema ?? version.input_schema,
   output_schema: body.output_schema ?? version.output_schema,
   example_input: body.example_input ?? version.example_input,
@@ -111,7 +112,7 @@ const listingOf = (body: RegisterForInference, version: ModelVersionRow) => ({
 
 interface Creation {
   accountId: string
-  version: ModelVersionRow
+  version: VersionFacts
   body: RegisterForInference
   catalog: Catalog
   config: Config
@@ -127,7 +128,8 @@ async function create(
   const fitting = await fittingTaskTypes(trx, catalog, version, 'trained')
   assertFits(body.task_type, fitting)
   const root = await rootBaseRepository.findRootBase(trx, version.id)
-  const row = await publishEndpoint(trx, version, listingOf(body, version), {
+  const listing = listingOf(body, await versionRepository.readListing(trx, version.id))
+  const row = await publishEndpoint(trx, version, listing, {
     account_id: accountId,
     name,
     display_name: body.display_name ?? name,

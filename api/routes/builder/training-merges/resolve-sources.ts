@@ -1,10 +1,10 @@
 import type { Transaction } from 'kysely'
 import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
+import type { VersionFacts } from '../../../../db/repositories/models/version-facts.ts'
 import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { NewMergeSource } from '../../../../db/repositories/training/merges.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { isChatCapable } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { weightsFor } from '../../../../domain/merge.ts'
@@ -32,9 +32,9 @@ interface ResolveSourcesOptions {
 interface Resolved {
   sources: NewMergeSource[]
   /** The version whose description the result copies; `undefined` when no model is a version. */
-  model: ModelVersionRow | undefined
+  model: VersionFacts | undefined
   /** The base as the caller named it, or as the adapters were trained on it; `undefined` for methods without one. */
-  base: { ref: ArtifactRef; version: ModelVersionRow | undefined } | undefined
+  base: { ref: ArtifactRef; version: VersionFacts | undefined } | undefined
 }
 
 /** Resolves the references of a merge and checks each of them. */
@@ -48,7 +48,7 @@ export async function resolveSources(
   const role = isFolding ? 'adapter' : 'source'
   const refs = body[field] ?? []
   const weights = weightsFor(method, body.weights, refs.length)
-  const parts: { source: NewMergeSource; version: ModelVersionRow | undefined }[] = []
+  const parts: { source: NewMergeSource; version: VersionFacts | undefined }[] = []
   for (const [i, ref] of refs.entries()) {
     const version = await resolve(asked, ref, { place: [field, i], kind: isFolding ? 'adapter' : 'model' })
     parts.push({
@@ -74,7 +74,7 @@ async function resolve(
   asked: ResolveSourcesOptions,
   ref: ArtifactRef,
   { place, kind }: { place: Place; kind: Kind },
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   const { trx, accountId, catalog, storage } = asked
   if (ref.type === 'storage') {
     const prefix = storagePrefix(ref.uri, accountId, storage, place)
@@ -110,7 +110,7 @@ async function importOf(
   { trx, accountId, storage }: ResolveSourcesOptions,
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
   place: Place,
-): Promise<ModelVersionRow | undefined> {
+): Promise<VersionFacts | undefined> {
   const imported = await hubVersionRepository.shareLockHubVersion(trx, accountId, repo_id)
   if (imported) assertVersionEnabled(imported, ['body', ...place])
   if (imported && (revision === undefined || revision === imported.revision)) return imported
@@ -139,7 +139,7 @@ function assertHolds(paths: readonly string[], kind: Kind, place: Place): void {
 /** Returns the base that all adapters were trained on, whatever kind of reference names it. */
 async function recordedBase(
   asked: ResolveSourcesOptions,
-  adapters: readonly { version: ModelVersionRow | undefined }[],
+  adapters: readonly { version: VersionFacts | undefined }[],
 ): Promise<ArtifactRef> {
   const bases = new Map<string, ArtifactRef>()
   for (const { version } of adapters) {
@@ -155,7 +155,7 @@ async function recordedBase(
 
 async function baseOf(
   { trx, accountId }: ResolveSourcesOptions,
-  { base_model_version_id: version_id, job_id }: ModelVersionRow,
+  { base_model_version_id: version_id, job_id }: VersionFacts,
 ): Promise<ArtifactRef | undefined> {
   if (version_id) {
     const ref = { type: 'model_version', version_id } as const

@@ -1,7 +1,7 @@
 import type { Transaction } from 'kysely'
 import * as jobEndingRepository from '../../../../db/repositories/training/endings.ts'
+import type { JobFacts } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { JobRow } from '../../../../db/tables/training.ts'
 import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
 import { emit } from '../../../events.ts'
 import type { Services } from '../../../services.ts'
@@ -18,7 +18,7 @@ export async function cancelRun(
   { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
   id: string,
   { detail, inTransaction }: Cancellation = {},
-): Promise<JobRow | undefined> {
+): Promise<JobFacts | undefined> {
   const ended = await db.transaction().execute(async (trx) => {
     const ending = { status: 'cancelled', ...(detail !== undefined && { detail }) } as const
     const run = await jobEndingRepository.endRun(trx, id, ending, now())

@@ -1,4 +1,5 @@
 import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import { TrainingRunMetrics, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
 import { presentMetrics } from './present.ts'
@@ -19,7 +20,10 @@ export const getTrainingRunMetrics = route({
     const run = await requireRun(db, caller.accountId, params.run_id)
     return {
       run_id: run.id,
-      metrics: presentMetrics(run, await jobRecordRepository.listJobEpochs(db, run.id)),
+      metrics: presentMetrics(
+        await jobRepository.findMetrics(db, run.id),
+        await jobRecordRepository.listJobEpochs(db, run.id),
+      ),
     }
   },
 })

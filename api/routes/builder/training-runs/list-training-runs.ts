@@ -2,7 +2,7 @@ import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import { TrainingRunList, TrainingRunListQuery } from '../../../../schemas/training-run.ts'
 import { readSortedPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
-import { presentRun } from './present.ts'
+import { presentListedRun } from './present.ts'
 
 export const listTrainingRuns = route({
   operationId: 'listTrainingRuns',
@@ -22,6 +22,6 @@ export const listTrainingRuns = route({
       (request) => jobRepository.listJobs(db, accountId, { ...request, status, paused }),
       (row) => row.job_name,
     )
-    return { runs: page.items.map((run) => presentRun(run)), next_cursor: page.next_cursor }
+    return { runs: page.items.map(presentListedRun), next_cursor: page.next_cursor }
   },
 })

@@ -1,19 +1,23 @@
 import type { JobView, ListedJob } from '../../../../db/repositories/training/jobs.ts'
+import type { JobRow } from '../../../../db/tables/training.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
 
 /** Returns the metrics of a run: the final values once there are some, and the losses so far. */
-export function presentMetrics({ metrics }: JobView, live: readonly EpochLoss[]): TrainingMetrics {
+export function presentMetrics(metrics: JobRow['metrics'], live: readonly EpochLoss[]): TrainingMetrics {
   const final = (metrics ?? {}) as Partial<TrainingMetrics>
   return { ...final, epochs: final.epochs ?? [...live] }
 }
 
-/** Returns a run as the API shows it. Lists leave the losses per epoch out. */
-export function presentRun(
-  run: ListedJob,
-  metrics: Record<string, unknown> = withoutEpochs(run.metrics),
-): TrainingRun {
+/** Returns a run as the API shows it in a list, without the losses per epoch. */
+export function presentListedRun(run: ListedJob): TrainingRun {
+  const { epochs: _, ...metrics } = run.metrics ?? {}
+  return presentRun(run, metrics)
+}
+
+/** Returns a run as the API shows it, with these metrics. */
+export function presentRun(run: Omit<ListedJob, 'metrics'>, metrics: Record<string, unknown>): TrainingRun {
   const time = (at: Date | null) => at?.toISOString() ?? null
   return {
     job_id: run.id,
@@ -62,12 +66,11 @@ export function baseOfRun({
 export const isPaused = ({ status, paused_at }: Pick<JobView, 'status' | 'paused_at'>): boolean =>
   paused_at !== null && !isTerminal(status)
 
-function waitingOf({ status, waiting_reason, waiting_since }: ListedJob): TrainingRun['waiting'] {
+function waitingOf({
+  status,
+  waiting_reason,
+  waiting_since,
+}: Omit<ListedJob, 'metrics'>): TrainingRun['waiting'] {
   if (isTerminal(status) || waiting_reason === null || waiting_since === null) return null
   return { reason: waiting_reason, since: waiting_since.toISOString() }
-}
-
-function withoutEpochs(metrics: Record<string, unknown> | null): Record<string, unknown> {
-  const { epochs: _, ...rest } = metrics ?? {}
-  return rest
 }

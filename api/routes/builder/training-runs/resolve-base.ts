@@ -1,11 +1,11 @@
 import type { Transaction } from 'kysely'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
+import type { VersionFacts } from '../../../../db/repositories/models/version-facts.ts'
 import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
 import type { VersionRef } from '../../../../db/repositories/training/artifact-refs.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { type BaseModel, baseModelOf } from '../../../../domain/models/base-model.ts'
 import type { Catalog, CatalogModel } from '../../../../platform/catalog.ts'
@@ -106,7 +106,7 @@ async function usableVersion(
   trx: Transaction<Database>,
   accountId: string,
   base: VersionRef,
-): Promise<ModelVersionRow> {
+): Promise<VersionFacts> {
   const [field, what] =
     base.type === 'job' ? ['job_id', 'job of yours with a finished model'] : ['version_id', 'version']
   const version = await artifactRefRepository.shareLockUsableVersion(trx, accountId, base)
@@ -122,7 +122,7 @@ async function usableVersion(
 async function assertFits(
   trx: Transaction<Database>,
   { catalog, model, place }: Pick<ResolveBaseOptions, 'catalog' | 'model'> & { place: readonly string[] },
-  version: ModelVersionRow,
+  version: VersionFacts,
 ): Promise<void> {
   const { config } = model
   if (config.trainer.base === 'required') {

@@ -10,9 +10,10 @@ import { isPaused, presentMetrics, presentRun } from './present.ts'
 /** Returns a run as it is read alone: with its losses per epoch, and its place in the queue. */
 export async function showRun(db: Kysely<Database>, run: JobView): Promise<TrainingRun> {
   const epochs = await jobRecordRepository.listJobEpochs(db, run.id)
+  const metrics = await jobRepository.findMetrics(db, run.id)
   const isQueued = run.status === 'pending' && !isPaused(run)
   return {
-    ...presentRun(run, presentMetrics(run, epochs)),
+    ...presentRun(run, presentMetrics(metrics, epochs)),
     queue_position: isQueued
       ? await jobRepository.countAhead(db, { ...run, priority: PRIORITY[run.operating_mode] })
       : null,

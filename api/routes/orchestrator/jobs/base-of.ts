@@ -2,7 +2,7 @@ import * as hubModelRepository from '../../../../db/repositories/models/hub-mode
 import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
 import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
 import * as baseRevisionRepository from '../../../../db/repositories/training/base-revisions.ts'
-import type { JobRow } from '../../../../db/tables/training.ts'
+import type { JobFacts } from '../../../../db/repositories/training/jobs.ts'
 import { adapterFiles, chooseWeights, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { HubError, type HubFailure, type HubRepoInfo } from '../../../../platform/hub/client.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
@@ -19,7 +19,7 @@ const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_
 /** Returns the base of a run for its node to download; null for models that are trained from scratch. */
 export async function baseOf(
   services: Services,
-  run: JobRow,
+  run: JobFacts,
   reader: HubFileReader,
 ): Promise<JobBase | null> {
   const { db, catalog } = services
@@ -44,7 +44,7 @@ export const gone = (message: string): JobBase => ({ type: 'unavailable', messag
 /** Returns the files below an address of the object store that a job names. */
 export async function storedFiles(
   { objects, config }: Services,
-  { account_id }: Pick<JobRow, 'account_id'>,
+  { account_id }: Pick<JobFacts, 'account_id'>,
   uri: string,
 ): Promise<JobBase> {
   const prefix = storagePrefix(uri, account_id, { config })
@@ -62,7 +62,7 @@ export async function storedFiles(
  */
 async function hubModel(
   services: Services,
-  { run, reader }: { run: JobRow; reader: HubFileReader },
+  { run, reader }: { run: JobFacts; reader: HubFileReader },
   repoId: string,
 ): Promise<JobBase> {
   const { db } = services

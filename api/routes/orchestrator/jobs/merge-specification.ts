@@ -1,8 +1,8 @@
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
+import type { JobFacts } from '../../../../db/repositories/training/jobs.ts'
 import * as mergeRepository from '../../../../db/repositories/training/merges.ts'
 import type { MergeSourceView } from '../../../../db/repositories/training/merges.ts'
-import type { JobRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../../domain/merge.ts'
 import { baseModelOf } from '../../../../domain/models/base-model.ts'
@@ -16,7 +16,7 @@ import { gone, hubRepository, storedFiles } from './base-of.ts'
 /** Returns everything that a node needs for one attempt at a merge. */
 export async function specifyMerge(
   services: Services,
-  job: JobRow,
+  job: JobFacts,
   reader: HubFileReader,
 ): Promise<Pick<MergeClaim, 'merge'>> {
   const {
@@ -76,7 +76,7 @@ async function namesOf({ db }: Services, { ref, version_id: versionId }: MergeSo
 
 async function placeOf(
   services: Services,
-  { job, reader }: { job: JobRow; reader: HubFileReader },
+  { job, reader }: { job: JobFacts; reader: HubFileReader },
   source: MergeSourceView,
 ): Promise<MergeIngredient['from']> {
   if (source.model_key) return { type: 'version', model_key: source.model_key }

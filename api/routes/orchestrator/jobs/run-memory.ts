@@ -1,7 +1,7 @@
 import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
-import type { JobRow } from '../../../../db/tables/training.ts'
+import type { JobFacts } from '../../../../db/repositories/training/jobs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { weightsBytes } from '../../../../domain/models/memory.ts'
 import {
@@ -35,7 +35,7 @@ export interface RunWithMemory {
  */
 export async function estimateRunMemory(
   services: Services,
-  run: JobRow,
+  run: JobFacts,
   { base, nodeId }: { base: JobBase | null; nodeId: string },
 ): Promise<RunWithMemory> {
   const model = services.catalog.model(run.model_config_id)
@@ -76,7 +76,7 @@ const MAX_ENCODER_TOKENS = 512
 
 /** Describes a run for the estimate of its memory. Text has at most a token per byte, so a small dataset bounds the length. */
 function tuningOf(
-  { hyperparameters }: JobRow,
+  { hyperparameters }: JobFacts,
   {
     trainer,
     parameters,
@@ -101,7 +101,7 @@ function tuningOf(
 }
 
 function tooLarge(
-  { task_queue, hyperparameters }: JobRow,
+  { task_queue, hyperparameters }: JobFacts,
   { memoryMb, asking, nodes }: { memoryMb: number; asking: NodeSnapshot; nodes: readonly NodeSnapshot[] },
 ): JobBase {
   const able = nodes.filter(({ hardware, draining }) => {

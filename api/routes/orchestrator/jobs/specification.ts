@@ -4,9 +4,10 @@ import * as datasetRepository from '../../../../db/repositories/datasets/dataset
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
 import type { JobEvent } from '../../../../db/repositories/training/job-records.ts'
+import type { JobFacts } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
-import type { JobCheckpointRow, JobRow } from '../../../../db/tables/training.ts'
+import type { JobCheckpointRow } from '../../../../db/tables/training.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { THREAD_SHARE } from '../../../../domain/training-run.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
@@ -22,14 +23,14 @@ export const resumePoint = jobFileRepository.findResumePoint
 type ProgressUnit = JobClaim['specification']['progress_unit']
 
 /** Returns the unit of a run's checkpoint positions. */
-export const progressUnit = (catalog: Catalog, { model_config_id }: JobRow): ProgressUnit =>
+export const progressUnit = (catalog: Catalog, { model_config_id }: JobFacts): ProgressUnit =>
   catalog.model(model_config_id)?.config.trainer.progress_unit ?? 'epoch'
 
 /** Builds the event of an attempt's start, with the reason and the checkpoint. */
 export async function startEvent(
   db: Kysely<Database>,
   attempt: {
-    run: JobRow
+    run: JobFacts
     lease: LeaseRow
     earlier: LeaseRow | undefined
     checkpoint: JobCheckpointRow | undefined
@@ -60,7 +61,7 @@ export async function startEvent(
 /** Returns everything that a node needs for one attempt, with URLs that are valid from now on. */
 export async function specify(
   { db, objects, catalog }: Services,
-  run: JobRow,
+  run: JobFacts,
   { base, memoryMb, checkpoint }: RunWithMemory & { checkpoint: JobCheckpointRow | undefined },
 ): Promise<Pick<JobClaim, 'specification' | 'checkpoint'>> {
   const model = catalog.model(run.model_config_id)

@@ -1,6 +1,6 @@
+import type { VersionFacts } from '../../../../db/repositories/models/version-facts.ts'
 import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
-import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { isChatCapable } from '../../../../domain/chat/chat.ts'
 import type { MergeIngredient, MergeMethod } from '../../../../schemas/training-merge.ts'
 import type { Services } from '../../../services.ts'
@@ -15,7 +15,7 @@ import type { HubFileReader } from './hub-file-url.ts'
  */
 export async function expectationOf(
   services: Services,
-  { id, job_id, model_key }: ModelVersionRow,
+  { id, job_id, model_key }: VersionFacts,
   reader: HubFileReader,
 ): Promise<MergeIngredient[]> {
   const job = job_id === null ? undefined : await jobRepository.findJob(services.db, job_id)

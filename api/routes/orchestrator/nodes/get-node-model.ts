@@ -26,7 +26,8 @@ export const getNodeModel = route({
     const { db, objects } = services
     const found = await nodeModelRepository.findModelFiles(db, params.model_key)
     const claim = found && (await modelOrderRepository.modelClaimOf(db, nodeId, found.version))
-    if (!found || !claim)
+    const example = claim && (await nodeModelRepository.findExample(db, found.version.id))
+    if (!found || !claim || !example)
       throw new ApiError('not_found', 'this node has no order to load a model with this key')
     // A node may load models of its own account by itself; the platform then uses the load.
     if (claim === 'usable') await modelOrderRepository.joinOwnLoads(db, nodeId, [params.model_key])
@@ -42,8 +43,8 @@ export const getNodeModel = route({
       model_key: version.model_key,
       ...(task_type !== undefined && { task_type }),
       runtime_profile: version.runtime_profile,
-      warmup_input: (task_type === undefined ? undefined : warmupInputOf(task_type)) ?? version.example_input,
-      output_schema: version.output_schema,
+      warmup_input: (task_type === undefined ? undefined : warmupInputOf(task_type)) ?? example.example_input,
+      output_schema: example.output_schema,
       memory_mb: version.memory_mb,
       files: await Promise.all(
         files.map(async ({ path, size_bytes, sha256, object_key }) => {

@@ -4,42 +4,29 @@ import { reapOrphans } from '../../../../../api/gateway/journal/reaper.ts'
 import type { NewTask } from '../../../../../db/tables/inference.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../../support/builders/build-endpoint.ts'
-import { type Answer, type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
-import { startDatabase } from '../../../../support/servers/database.ts'
+import type { Answer, AnyBody, TestApi } from '../../../../support/servers/api.ts'
+import { type LeanApi, startLeanApi } from '../../../../support/servers/lean-api.ts'
 import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
-import { startTcpProxy, type TcpProxy } from '../../../../support/servers/tcp-proxy.ts'
 
 const LARGE = Buffer.from(JSON.stringify({ text: 'x'.repeat(4 * 1024 * 1024) }))
-const MAX_READ_BYTES = 1024 * 1024
 const FAILURE = { code: 'model_failed', message: 'out of memory', retryable: true }
 
 describe('a task with a large input or result', () => {
-  const stack = new AsyncDisposableStack()
+  let on: LeanApi
   let api: TestApi
+  let lean: LeanApi['lean']
   let caller: { accountId: string; key: string }
   let node: SignedNode
-  let database: TcpProxy
   before(async () => {
-    const shared = stack.use(await startDatabase())
-    const url = new URL(shared.url)
-    database = stack.use(await startTcpProxy(Number(url.port)))
-    url.port = String(database.port)
-    api = stack.use(await startApi({ database: shared, env: { DATABASE_URL: url.href } }))
+    on = await startLeanApi()
+    ;({ api, lean } = on)
     caller = await api.account()
     node = await signedNode(api)
   })
-  after(() => stack.disposeAsync())
+  after(() => on?.[Symbol.asyncDispose]())
 
   const build = (overrides: Partial<NewTask>) =>
     buildHeldTask(api.database.db, caller.accountId, { input: LARGE, ...overrides })
-  /** Runs an operation and asserts that the gateway receives neither the input nor the result from the database. */
-  async function lean<T>(run: () => Promise<T>): Promise<T> {
-    const before = database.bytes
-    const value = await run()
-    const bytes = database.bytes - before
-    assert.ok(bytes > 0 && bytes < MAX_READ_BYTES, `read ${bytes} bytes`)
-    return value
-  }
   const cancel = (id: string) => api.call('POST', `/api/builder/v1/tasks/${id}:cancel`, { key: caller.key })
   const claim = (id: string): Promise<Answer<AnyBody>> => node.post(`/api/v1/tasks/${id}/claim`)
   const finish = (token: string, verb: string, body: object = {}): Promise<Answer<AnyBody>> =>
