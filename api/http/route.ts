@@ -116,9 +116,12 @@ export interface Route<
   idempotent?: I
   /**
    * For idempotent routes: what has to be done before the transaction begins, so that nothing is locked meanwhile. A
-   * request that gets a stored reply passes over it.
+   * request that gets a stored reply passes over it. What it returns is disposed once the transaction has ended.
    */
-  prepare?(request: { caller: CallerOf<A>; body: Value<B> }, services: Services): Promise<void>
+  prepare?(
+    request: { caller: CallerOf<A>; body: Value<B>; rawBody: Buffer; signal: AbortSignal },
+    services: Services,
+  ): Promise<Disposable | undefined>
   /** Responses may have megabytes, so each account gets them one after another. */
   isLong?: boolean
   /** Takes nothing of its account's rate of requests. */

@@ -25,9 +25,10 @@ export function runInTransaction(
 
   return async (ctx) => {
     const { state } = ctx
+    using prepared = new DisposableStack()
     const admit = async () => {
       if (route.admitsWork) await passKillSwitch(killSwitch)
-      await route.prepare?.(state, services)
+      prepared.use(await route.prepare?.(state, services))
     }
     const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
       state.trx = trx

@@ -36,6 +36,20 @@ export async function findPlan(
   return row && { ...(row as unknown as { request: PlanRequest; plan: Plan }), expires_at: row.expires_at }
 }
 
+/** Returns the length of the request of an account's plan, in bytes; 0 for none. */
+export async function readPlanBytes(
+  db: Kysely<Database>,
+  { id, accountId }: { id: string; accountId: string },
+): Promise<number> {
+  const row = await db
+    .selectFrom('cohort_plan')
+    .select(sql<number>`octet_length(request::text)`.as('bytes'))
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+  return row?.bytes ?? 0
+}
+
 /**
  * Returns whether an account may store another plan: it has fewer than `most`, if necessary after its expired ones are
  * deleted. Plans that are stored at the same time may exceed the limit by their number.

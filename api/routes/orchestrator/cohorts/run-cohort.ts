@@ -3,6 +3,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { CohortAccepted, RunRequest, USER_ID_LENGTH } from '../../../../schemas/cohort.ts'
 import { admitRun } from '../../../cohorts/admit-run.ts'
 import { ensureSpacesOf } from '../../../cohorts/ensure-spaces.ts'
+import { takeRunTurn } from '../../../cohorts/run-turn.ts'
 import { route } from '../../../http/route.ts'
 
 /** A run may bring its graph, whose templates are long, beside its input. */
@@ -22,13 +23,14 @@ export const runCohort = route({
   success: { status: 202, schema: CohortAccepted },
   errors: ['not_found', 'conflict', 'task_quota_exceeded'],
 
-  async prepare({ caller: { isLimited }, body }, services) {
+  async prepare({ caller: { accountId, isLimited }, body, rawBody, signal }, services) {
     if (isLimited)
       throw new ApiError(
         'forbidden',
         'a key with limits runs no cohorts; use one without, or ask the models one by one',
       )
     if (body.plan) await ensureSpacesOf(services, body.plan)
+    return takeRunTurn(services, { accountId, body, bytes: rawBody.length, signal })
   },
 
   async handler(
