@@ -4,28 +4,54 @@ import type { Database } from '../../tables.ts'
 import type { EndpointRow, EndpointTable, NewEndpoint } from '../../tables/models.ts'
 import { noteEndpointChange } from './changes.ts'
 
-/** Finds an endpoint that is not deleted, by id or by name. The caller must check who may see it. */
-export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<EndpointRow | undefined> {
-  return db
+/** Excludes description, schemas and examples, which may have a megabyte: most statements need only the state. */
+const FACTS = [
+  'id',
+  'account_id',
+  'name',
+  'visibility',
+  'status',
+  'review_status',
+  'review_note',
+  'is_base_model',
+  'task_type',
+  'base_model',
+  'version_id',
+  'model_key',
+  'runtime_profile',
+  'min_warm',
+  'replaced_by',
+  'deprecated_at',
+] as const satisfies (keyof EndpointRow)[]
+
+/** An endpoint without its listing. */
+export type EndpointFacts = Pick<EndpointRow, (typeof FACTS)[number]>
+
+const byIdOrName = (db: Kysely<Database>, idOrName: string) =>
+  db
     .selectFrom('endpoint')
-    .selectAll()
     .where(isUuid(idOrName) ? 'id' : 'name', '=', idOrName.toLowerCase())
     .where('deleted_at', 'is', null)
-    .executeTakeFirst()
+
+/** Finds an endpoint that is not deleted, by id or by name. The caller must check who may see it. */
+export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<EndpointRow | undefined> {
+  return byIdOrName(db, idOrName).selectAll().executeTakeFirst()
 }
 
-/** Finds an endpoint in the same way, and locks it against changes and removal until the transaction ends. */
+/** Finds an endpoint in the same way, without its listing. */
+export function findEndpointFacts(
+  db: Kysely<Database>,
+  idOrName: string,
+): Promise<EndpointFacts | undefined> {
+  return byIdOrName(db, idOrName).select(FACTS).executeTakeFirst()
+}
+
+/** Does the same and locks the endpoint against changes and removal until the transaction ends. */
 export function shareLockEndpoint(
   trx: Transaction<Database>,
   idOrName: string,
-): Promise<EndpointRow | undefined> {
-  return trx
-    .selectFrom('endpoint')
-    .selectAll()
-    .where(isUuid(idOrName) ? 'id' : 'name', '=', idOrName.toLowerCase())
-    .where('deleted_at', 'is', null)
-    .forShare()
-    .executeTakeFirst()
+): Promise<EndpointFacts | undefined> {
+  return byIdOrName(trx, idOrName).select(FACTS).forShare().executeTakeFirst()
 }
 
 /** Removes an endpoint as the replacement of others, and notifies every gateway; the caller has locked it. */
@@ -89,14 +115,13 @@ const releaseName = (trx: Transaction<Database>, { name, account_id }: NewEndpoi
     .executeTakeFirst()
 
 /** Locks the row until the transaction ends, so that a change is based on its current state. */
-export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<EndpointRow | undefined> {
-  return trx
-    .selectFrom('endpoint')
-    .selectAll()
-    .where('id', '=', id)
-    .where('deleted_at', 'is', null)
-    .forNoKeyUpdate()
-    .executeTakeFirst()
+export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<EndpointFacts | undefined> {
+  return byIdOrName(trx, id).select(FACTS).forNoKeyUpdate().executeTakeFirst()
+}
+
+/** Does the same and reads the listing as well. */
+export function lockEndpointInFull(trx: Transaction<Database>, id: string): Promise<EndpointRow | undefined> {
+  return byIdOrName(trx, id).selectAll().forNoKeyUpdate().executeTakeFirst()
 }
 
 export type EndpointChange = Omit<

@@ -8,20 +8,36 @@ import { ApiError } from '../../../../domain/errors.ts'
 export const endpointNotFound = (): ApiError =>
   new ApiError('not_found', 'there is no endpoint with this id or name')
 
-/**
- * Returns the endpoint if this account may use it: 404 when the account must not know of it, 403 when it
- * may know but not use it.
- */
+type Facts = endpointRepository.EndpointFacts
+
+/** Returns the endpoint if this account may use it; throws like `assertUsable`. */
 export async function usableEndpoint(
   db: Kysely<Database>,
   accountId: string,
   idOrName: string,
 ): Promise<EndpointRow> {
   const row = await endpointRepository.findEndpoint(db, idOrName)
+  assertUsable(row, accountId)
+  return row
+}
+
+/** Does the same without its listing. */
+export async function usableEndpointFacts(
+  db: Kysely<Database>,
+  accountId: string,
+  idOrName: string,
+): Promise<Facts> {
+  const row = await endpointRepository.findEndpointFacts(db, idOrName)
+  assertUsable(row, accountId)
+  return row
+}
+
+/** Throws a 404 when the account must not know of the endpoint, and a 403 when it may know but not use it. */
+function assertUsable(row: Facts | undefined, accountId: string): asserts row {
   switch (row ? accessTo(row, accountId) : 'none') {
     case 'own':
     case 'use':
-      return row!
+      return
     case 'known':
       throw new ApiError('forbidden', 'this endpoint is not open to your account')
     case 'none':
@@ -36,6 +52,12 @@ export async function ownEndpoint(
   idOrName: string,
 ): Promise<EndpointRow> {
   const row = await usableEndpoint(db, accountId, idOrName)
-  if (row.account_id === accountId) return row
+  assertOwn(row, accountId)
+  return row
+}
+
+/** Throws a 403 for an endpoint that the account may only use. */
+export function assertOwn({ account_id }: Facts, accountId: string): void {
+  if (account_id === accountId) return
   throw new ApiError('forbidden', 'this endpoint belongs to another account')
 }

@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import type { EndpointFacts } from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
 import * as versionRepository from '../../../../db/repositories/models/versions.ts'
@@ -10,7 +11,7 @@ import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { LIFECYCLE_STATES } from '../../../../domain/models/lifecycle.ts'
 import { route } from '../../../http/route.ts'
-import { endpointNotFound, ownEndpoint, usableEndpoint } from './access.ts'
+import { assertOwn, endpointNotFound, usableEndpointFacts } from './access.ts'
 import { EndpointParams } from './params.ts'
 
 export const deleteEndpoint = route({
@@ -24,10 +25,10 @@ export const deleteEndpoint = route({
   errors: ['not_found', 'forbidden', 'conflict'],
 
   async handler({ caller: { accountId }, params: { endpoint_id } }, { db, now }) {
-    const { is_base_model, account_id } = await usableEndpoint(db, accountId, endpoint_id)
-    if (is_base_model && account_id !== accountId) throw baseModel()
-    const seen = await ownEndpoint(db, accountId, endpoint_id)
-    const remove = is_base_model ? withdrawImport : removeEndpoint
+    const seen = await usableEndpointFacts(db, accountId, endpoint_id)
+    if (seen.is_base_model && seen.account_id !== accountId) throw baseModel()
+    assertOwn(seen, accountId)
+    const remove = seen.is_base_model ? withdrawImport : removeEndpoint
     // The endpoints that it replaces are changed as well, and other requests may be changing them.
     const deleted = await retryTransaction(db, (trx) => remove(trx, seen, now()))
     if (!deleted) throw endpointNotFound()
@@ -36,7 +37,7 @@ export const deleteEndpoint = route({
 
 async function removeEndpoint(
   trx: Transaction<Database>,
-  { id }: EndpointRow,
+  { id }: EndpointFacts,
   at: Date,
 ): Promise<EndpointRow | undefined> {
   const row = await endpointRepository.lockEndpoint(trx, id)
@@ -51,7 +52,7 @@ const LONGEST_NAME = 80
 const baseModel = () =>
   new ApiError('conflict', 'base models cannot be deleted; disable it, and it takes no further requests')
 
-async function assertNoForeignTasks(trx: Transaction<Database>, row: EndpointRow): Promise<void> {
+async function assertNoForeignTasks(trx: Transaction<Database>, row: EndpointFacts): Promise<void> {
   if (await openWorkRepository.hasForeignTasks(trx, row)) {
     throw new ApiError('conflict', 'requests of other accounts to this endpoint are still under way')
   }
@@ -63,7 +64,7 @@ async function assertNoForeignTasks(trx: Transaction<Database>, row: EndpointRow
  */
 async function withdrawImport(
   trx: Transaction<Database>,
-  seen: EndpointRow,
+  seen: EndpointFacts,
   at: Date,
 ): Promise<EndpointRow | undefined> {
   if (seen.base_model) await hubModelRepository.lockHubRepo(trx, seen.account_id, seen.base_model)

@@ -99,7 +99,7 @@ async function apply(
   trx: Transaction<Database>,
   { seen, body, priceMicro, now }: Change,
 ): Promise<EndpointRow> {
-  const before = await endpointRepository.lockEndpoint(trx, seen.id)
+  const before = await endpointRepository.lockEndpointInFull(trx, seen.id)
   if (!before) throw endpointNotFound()
   if (!isDeepStrictEqual(pickSchemas(before), pickSchemas(seen)))
     throw new ApiError('conflict', 'the endpoint was changed by another request; try again')

@@ -28,7 +28,7 @@ export async function review(
 ) {
   const seen = updated_at === undefined ? undefined : new Date(updated_at)
   const reviewed = await db.transaction().execute(async (trx) => {
-    const before = await endpointRepository.findEndpoint(trx, id)
+    const before = await endpointRepository.findEndpointFacts(trx, id)
     const change = { verdict, note: note ?? null, seen, now: now() }
     const moved = await endpointRepository.reviewEndpoint(trx, id, change)
     if (moved)

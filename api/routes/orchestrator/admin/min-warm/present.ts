@@ -9,7 +9,7 @@ export const path = '/admin/endpoints/{endpoint_id}/min-warm'
 const LONGEST_WHY = 1_000
 
 export async function present({ db }: Services, endpointId: string, plan: PinPlan | undefined) {
-  const endpoint = await endpointRepository.findEndpoint(db, endpointId)
+  const endpoint = await endpointRepository.findEndpointFacts(db, endpointId)
   if (!endpoint) throw endpointNotFound()
   const { id, name, model_key, min_warm } = endpoint
   const pins = await warmPinRepository.listWarmPins(db)

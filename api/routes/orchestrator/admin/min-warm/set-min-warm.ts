@@ -20,7 +20,7 @@ export const setMinWarm = route({
   errors: ['not_found'],
 
   async handler({ params: { endpoint_id }, body: { min_warm } }, services) {
-    const endpoint = await endpointRepository.findEndpoint(services.db, endpoint_id)
+    const endpoint = await endpointRepository.findEndpointFacts(services.db, endpoint_id)
     if (endpoint?.runtime_profile === TOOL_PROFILE)
       throw invalid(['body', 'min_warm'], 'a tool starts anew for each request, so none is kept loaded')
     await services.db.transaction().execute(async (trx) => {
