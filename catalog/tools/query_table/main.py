@@ -8,7 +8,10 @@ import duckdb
 
 FILE = "/hearth/input/file_url"
 MOST_ROWS = 1_000
-# A type of dates in the name of a type, and no field of that name.
+# Types learnt from some rows would round or drop what comes later.
+ALL_ROWS = -1
+GUESSED_TYPES = ("DATE", "TIMESTAMP")
+# One of them in the name of a type, and no field of that name.
 GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
 
 
@@ -45,26 +48,34 @@ def open_table():
 def read_csv(connection):
     """Reads dates with the year first, and leaves others as texts: DuckDB takes 03/04/2021 for March or April depending on
     other rows."""
-    sniffed = f"select DateFormat, TimestampFormat, HasHeader, Columns from sniff_csv('{FILE}')"
-    [(date, moment, has_header, columns)] = connection.execute(sniffed).fetchall()
-    guessed = [kind for kind, form in (("DATE", date), ("TIMESTAMP", moment)) if form and not form.startswith("%Y")]
-    texts = {column["name"]: "VARCHAR" for column in columns if column["type"] in guessed}
+    sniffed = f"select HasHeader, Columns from sniff_csv('{FILE}', sample_size = {ALL_ROWS})"
+    [(has_header, columns)] = connection.execute(sniffed).fetchall()
+    dated = {column["name"]: column["type"] for column in columns if column["type"] in GUESSED_TYPES}
+    if not dated:
+        return connection.read_csv(FILE, sample_size=ALL_ROWS)
     # Where texts are named, DuckDB would not find the header of a file of nothing else.
-    return connection.read_csv(FILE, dtype=texts, header=has_header) if texts else connection.read_csv(FILE)
+    texts = connection.read_csv(FILE, dtype=dict.fromkeys(dated, "VARCHAR"), header=has_header, sample_size=ALL_ROWS)
+    return connection.read_csv(FILE, dtype=kinds_of(texts, dated), header=has_header, sample_size=ALL_ROWS)
 
 
 def read_json(connection):
-    """Reads dates with the year first, and leaves others as texts, as `read_csv` does; those in lists and objects are texts."""
-    guess = connection.read_json(FILE)
-    kinds = {name: GUESSED.sub("VARCHAR", str(kind)) for name, kind in zip(guess.columns, guess.types, strict=True)}
-    if kinds == dict(zip(guess.columns, map(str, guess.types), strict=True)):
+    """Reads dates as `read_csv` does; those in lists and objects are texts."""
+    guess = connection.read_json(FILE, sample_size=ALL_ROWS)
+    types = dict(zip(guess.columns, map(str, guess.types), strict=True))
+    kinds = {name: GUESSED.sub("VARCHAR", kind) for name, kind in types.items()}
+    if kinds == types:
         return guess
-    dated = {name: str(kind) for name, kind in zip(guess.columns, guess.types) if str(kind) in ("DATE", "TIMESTAMP")}
-    if dated:
-        year_first = (f"bool_and(regexp_matches({quoted(name)}, '^\\s*\\d{{4}}-'))" for name in dated)
-        [found] = connection.read_json(FILE, columns=kinds).aggregate(", ".join(year_first)).fetchall()
-        kinds |= {name: kind for (name, kind), is_date in zip(dated.items(), found, strict=True) if is_date}
-    return connection.read_json(FILE, columns=kinds)
+    dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
+    return connection.read_json(FILE, columns={**kinds, **kinds_of(connection.read_json(FILE, columns=kinds), dated)})
+
+
+def kinds_of(texts, dated):
+    """Returns the types of columns that may hold dates: those of `dated` where all texts have the year first."""
+    if not dated:
+        return {}
+    year_first = (f"coalesce(bool_and(regexp_matches({quoted(name)}, '^\\s*\\d{{4}}[-/.]')), true)" for name in dated)
+    [found] = texts.aggregate(", ".join(year_first)).fetchall()
+    return {name: kind if is_date else "VARCHAR" for (name, kind), is_date in zip(dated.items(), found, strict=True)}
 
 
 READERS = {"csv": read_csv, "json": read_json, "parquet": lambda connection: connection.read_parquet(FILE)}

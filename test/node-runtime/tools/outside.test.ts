@@ -143,9 +143,15 @@ describe('what tools reach outside', function () {
     const { rows } = await bench.run('query_table', { file_url: site.url('/dates.csv'), sql })
     assert.deepEqual(rows, [{ iso: '2021-03-05', us: '03/04/2021', read: '2021-03-04' }])
 
-    made('/months.csv', 'import sys; open(sys.argv[1], "w").write("month\\n01-01-21\\n02-01-21\\n")')
+    made(
+      '/months.csv',
+      'import sys; open(sys.argv[1], "w").write("month,at\\n01-01-21,2/1/21 10:00\\n02-01-21,3/1/21 10:00\\n")',
+    )
     const months = await bench.run('query_table', { file_url: site.url('/months.csv'), sql: 'from data' })
-    assert.deepEqual(months['rows'], [{ month: '01-01-21' }, { month: '02-01-21' }])
+    assert.deepEqual(months['rows'], [
+      { month: '01-01-21', at: '2/1/21 10:00' },
+      { month: '02-01-21', at: '3/1/21 10:00' },
+    ])
 
     made(
       '/dates.json',
@@ -158,6 +164,24 @@ describe('what tools reach outside', function () {
     assert.deepEqual(json['rows'], [
       { us: '02-03-2021', at: '02-03-2021 10:00:00', iso: '2021-02-04', all: ['02-03-2021'] },
     ])
+  })
+
+  it('learns the types of columns from all rows', async () => {
+    const write = (format: string, line: string, header = '') =>
+      made(
+        `/long.${format}`,
+        `import sys; open(sys.argv[1], "w").write(${JSON.stringify(header)} + "".join(${line} for i in range(30_000)))`,
+      )
+    write('csv', `f"{10 if i < 29_000 else 9.5},{i if i < 29_000 else 'SW1A'}\\n"`, 'price,code\n')
+    write('json', `'{"price":%s,"code":%s}\\n' % ((10, "null") if i < 29_000 else (9.5, '"SW1A"'))`)
+    for (const [format, codes] of [
+      ['csv', 30_000],
+      ['json', 1_000],
+    ] as const) {
+      const sql = 'select sum(price) as sum, count(code) as codes, max(code) as code from data'
+      const { rows } = await bench.run('query_table', { file_url: site.url(`/long.${format}`), sql })
+      assert.deepEqual(rows, [{ sum: 299_500, codes, code: 'SW1A' }], format)
+    }
   })
 
   it('keeps columns of the same name apart', async () => {
