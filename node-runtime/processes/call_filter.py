@@ -91,9 +91,10 @@ FILTER_OPTIONS = (26, 50, 51, 52)
 F_NOTIFY, F_SETPIPE_SZ = 1026, 1031
 # Locks of open files belong to no process, so a node cannot tell which run made them.
 F_OFD_SETLK, F_OFD_SETLKW = 37, 38
-# PR_SCHED_CORE keeps other processes off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge
-# pages again (sandbox.py); PR_SET_SECCOMP adds filters (FILTER_OPTIONS says why not).
-PRCTLS = (62, 78, 41, PR_SET_SECCOMP)
+# PR_SET_DUMPABLE hides what a process holds from a node without root's privileges; PR_SCHED_CORE keeps other processes
+# off a core; PR_FUTEX_HASH allocates up to 2 GB; PR_SET_THP_DISABLE would allow huge pages again (sandbox.py);
+# PR_SET_SECCOMP adds filters (FILTER_OPTIONS says why not).
+PRCTLS = (4, 62, 78, 41, PR_SET_SECCOMP)
 MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 1, 0x20, 0x40000
 CLONE_FILES, CLONE_THREAD, CLOSE_RANGE_UNSHARE = 0x400, 0x10000, 2
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000

@@ -10,6 +10,8 @@ export interface DescriptorCounts {
   watches: number
   /** Descriptors that were sent to a socket and not received yet. No process has them open. */
   inFlight: number
+  /** The living processes whose table the node may not read. */
+  hidden: number[]
 }
 
 /** Counts in the tables of these processes, which their threads share (call_filter.py). */
@@ -17,10 +19,13 @@ export async function countDescriptors(
   pids: readonly number[],
   maxWatches: number,
 ): Promise<DescriptorCounts> {
-  const counts = { watches: 0, inFlight: 0 }
+  const counts: DescriptorCounts = { watches: 0, inFlight: 0, hidden: [] }
   for (const pid of pids) {
     const folder = await processFile(pid, 'fd')
-    const fds = await readdir(folder).catch(() => [])
+    const fds = await readdir(folder).catch((err: NodeJS.ErrnoException) => {
+      if (err.code === 'EACCES' || err.code === 'EPERM') counts.hidden.push(pid)
+      return []
+    })
     const targets = await Promise.all(fds.map((fd) => readlink(`${folder}/${fd}`).catch(() => '')))
     for (const [at, target] of targets.entries()) {
       if (target !== EPOLL && !target.startsWith(SOCKET)) continue

@@ -91,17 +91,18 @@ print(a.getsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED), attempt(lambda: fcntl
     refused: 'True\n1 EPERM\n',
   },
   {
-    name: 'tables of descriptors that processes share, or that a thread has for itself',
+    name: 'tables of descriptors that processes share, that a thread has for itself, or that the node may not read',
     code: `
 FILES, THREAD, VM, SIGHAND = 0x400, 0x10000, 0x100, 0x800
 print(*(call(56, 220, flags, 0, 0, 0, 0) for flags in (FILES | 17, FILES | VM, THREAD | SIGHAND | VM)), call(272, 97, FILES), flush=True)
 print(*(call(436, 436, 5000, 5000, flags) for flags in (2, 6, 4, 0)), flush=True)
+print(call(157, 167, 4, 0), call(157, 167, 3), flush=True)
 thread = threading.Thread(target=lambda: print("thread", flush=True))
 thread.start()
 thread.join()
 if os.fork() == 0: os._exit(0)
 print(os.waitstatus_to_exitcode(os.wait()[1]))`,
-    refused: 'EPERM EPERM EPERM EPERM\nEINVAL EINVAL done done\nthread\n0\n',
+    refused: 'EPERM EPERM EPERM EPERM\nEINVAL EINVAL done done\nEINVAL done\nthread\n0\n',
   },
   {
     name: 'locks that belong to no process',
