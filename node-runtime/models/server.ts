@@ -161,15 +161,17 @@ export class ModelServer {
   }
 
   /**
-   * Repeats the inference of the load. Returns the error if the server answers with one; undefined after a success, and
-   * where nothing is proven because no answer came in time.
+   * Repeats the inference of the load. Returns the error that the server answers with, `passed` after a success, and
+   * `unanswered` where no answer came in time, which proves nothing.
    */
-  async probeAgain(timeoutMs: number): Promise<string | undefined> {
+  async probeAgain(timeoutMs: number): Promise<{ error: string } | 'passed' | 'unanswered'> {
     try {
       await this.pool.probe(() => this.probe(this.#probeInput, AbortSignal.timeout(timeoutMs)))
-      return undefined
+      return 'passed'
     } catch (err) {
-      return err instanceof ModelServerError || err instanceof OutputError ? err.message : undefined
+      if (err instanceof ModelServerError || err instanceof OutputError) return { error: err.message }
+      this.pool.suspect()
+      return 'unanswered'
     }
   }
 

@@ -78,11 +78,12 @@ export class Upkeep implements Disposable {
    * fails the inputs of one caller passes the probe.
    */
   async #faultOf(model: LoadedModel, server: ModelServer): Promise<string | undefined> {
-    if (server.pool.needsProbe) {
-      const fault = await server.probeAgain(PROBE_TIMEOUT_MS)
-      return fault && `its requests failed in a row, and so did a probe: ${fault}`
-    }
-    if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) return undefined
+    const isSilent = server.pool.isSuspect && model.timesSick > 0
+    const probed = server.pool.needsProbe && !isSilent ? await server.probeAgain(PROBE_TIMEOUT_MS) : undefined
+    if (probed === 'passed') return undefined
+    if (typeof probed === 'object') return `its requests failed in a row, and so did a probe: ${probed.error}`
+    const isBusy = model.inFlight > 0 && !server.pool.isSuspect
+    if (isBusy || (await server.isHealthy(HEALTH_TIMEOUT_MS))) return undefined
     return 'it stopped answering its health check'
   }
 

@@ -3,7 +3,7 @@ import { backoff } from '../../platform/async/retry.ts'
 
 /** After this many failures without a success in between, a server is due for a probe. */
 const MIN_FAILURES = 5
-/** The pauses after probes that succeeded: a model may fail every input of one caller for reasons of the input. */
+/** The pauses after probes that prove no fault: a model may fail every input of one caller for reasons of the input. */
 const PROBE_PAUSES_MS = { first: 10_000, longest: 300_000 }
 /** A server that is too busy to take a request says so with this status. */
 const OVERLOADED = 503
@@ -11,13 +11,19 @@ const OVERLOADED = 503
 /** The connections to a model server. They count the answers that blame the server, since its last success. */
 export class WatchedPool extends Pool {
   #failures = 0
-  #probesPassed = 0
+  #postponed = 0
   #isProbing = false
   #nextProbeAt = 0
+  #isSuspect = false
 
   /** True when only a probe can tell whether the server is broken or its callers send inputs that it fails on. */
   get needsProbe(): boolean {
     return this.#failures >= MIN_FAILURES && performance.now() >= this.#nextProbeAt
+  }
+
+  /** True from a probe without an answer until the next success: being busy no longer excuses a silent health check. */
+  get isSuspect(): boolean {
+    return this.#isSuspect
   }
 
   override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
@@ -25,16 +31,27 @@ export class WatchedPool extends Pool {
     return super.dispatch(options, handler)
   }
 
-  /** Runs a probe that goes through this pool. One that resolves postpones the next one, each time by twice as long. */
+  /** Runs a probe that goes through this pool. One that resolves postpones the next one. */
   async probe(send: () => Promise<void>): Promise<void> {
     this.#isProbing = true
     try {
       await send()
       this.#failures = 0
-      this.#nextProbeAt = performance.now() + backoff(this.#probesPassed++, PROBE_PAUSES_MS)
+      this.#postpone()
     } finally {
       this.#isProbing = false
     }
+  }
+
+  /** Notes that a probe got no answer in time, which proves nothing. */
+  suspect(): void {
+    this.#isSuspect = true
+    this.#postpone()
+  }
+
+  /** Each time by twice as long. */
+  #postpone(): void {
+    this.#nextProbeAt = performance.now() + backoff(this.#postponed++, PROBE_PAUSES_MS)
   }
 
   /** A wrapper would have to pass on every event of undici's handlers, so the one event is replaced. */
@@ -50,8 +67,9 @@ export class WatchedPool extends Pool {
     if (status >= 500 && status !== OVERLOADED) this.#failures++
     if (status !== 200) return
     this.#failures = 0
+    this.#isSuspect = false
     if (this.#isProbing) return
-    this.#probesPassed = 0
+    this.#postponed = 0
     this.#nextProbeAt = 0
   }
 }
