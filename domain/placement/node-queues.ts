@@ -21,13 +21,6 @@ export const PLACED_SLOTS = 128
 /** The number of tasks that the queue of a loaded model runs on a node at a time. */
 export const WARM_SLOTS = 32
 
-/**
- * Returns how many tasks of one account a node has slots for. More are not sent to it, because it would give them back at
- * once, again and again.
- */
-export const accountSlots = (hasWarmQueue: boolean): number =>
-  PLACED_SLOTS / 2 + (hasWarmQueue ? WARM_SLOTS : 0)
-
 /** The failure of placed work that its node has not claimed, because it has no slot or turn for it. It counts no attempt. */
 export const NOT_TAKEN = 'not_taken'
 

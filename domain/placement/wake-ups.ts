@@ -1,8 +1,7 @@
 import type { NodeModel } from '../../schemas/node.ts'
-import { isToolKey } from '../tools/catalog.ts'
 import { withoutRoom } from './gpu-room.ts'
-import { accountSlots, PLACED_SLOTS } from './node-queues.ts'
-import { type NodeSnapshot, type Warmth, warmthOf } from './node-snapshot.ts'
+import { HeldTasks, type HeldTasksOf } from './held-tasks.ts'
+import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
 import { type Chosen, PlacementIndex, type PlacementNeed } from './placement.ts'
 
 interface RunnableModel {
@@ -19,12 +18,8 @@ export interface WaitingModel extends RunnableModel {
   readonly woken: number
 }
 
-/** Tasks of one account that were sent to a node and have not ended. */
-export interface HeldModel extends RunnableModel {
-  readonly node_id: string
-  readonly account_id: string
-  readonly tasks: number
-}
+/** Tasks of one account for a model that were sent to a node and have not ended. */
+export type HeldModel = HeldTasksOf & RunnableModel
 
 /** The number of an account's tasks for a model that are to be woken. */
 export interface WakeUp {
@@ -64,12 +59,13 @@ export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOpti
   return plan
 }
 
+type Need = PlacementNeed & { account_id: string }
+
 /** The expected state of the nodes once every task that was sent to them has arrived. */
 class Board {
   readonly #index = new PlacementIndex()
   readonly #nodes = new Map<string, NodeSnapshot>()
-  /** The tasks at each node, of all accounts and of each. */
-  readonly #tasks = new Map<string, number>()
+  readonly #held = new HeldTasks([])
   /** Models that some node holds; for them that node may be a better choice than any other. */
   readonly #known = new Set<string>()
   /**
@@ -84,9 +80,9 @@ class Board {
   }
 
   /** Places one task and returns true; false when no node can run it or every one that can has its slots full. */
-  place(need: PlacementNeed, random: () => number): boolean {
+  place(need: Need, random: () => number): boolean {
     const { account_id, runtime_profile, memory_mb, model_key } = need
-    const owner = account_id !== null && this.#index.hasOwnNode(account_id) ? account_id : ''
+    const owner = this.#index.hasOwnNode(account_id) ? account_id : ''
     const key = `${owner} ${runtime_profile}`
     const lacking = this.#lacking.get(key) ?? Number.POSITIVE_INFINITY
     const isKnown = this.#known.has(model_key)
@@ -97,31 +93,26 @@ class Board {
       if (!isKnown) this.#lacking.set(key, memory_mb)
       return false
     }
-    const free = this.#isFull(chosen.node_id, need, chosen.warmth)
-      ? this.#placeElsewhere(chosen, need, random)
-      : chosen
+    const free = this.#hasSlot(chosen.node_id, need) ? chosen : this.#placeElsewhere(chosen, need, random)
     if (free) this.#take(free.node_id, need, 1)
     return free !== undefined
   }
 
   /** Skips a node without a free slot only for another of the same warmth, because placement goes by warmth first. */
-  #placeElsewhere({ warmth }: Chosen, need: PlacementNeed, random: () => number): Chosen | undefined {
-    const full = new Set([...this.#nodes.keys()].filter((nodeId) => this.#isFull(nodeId, need, warmth)))
+  #placeElsewhere({ warmth }: Chosen, need: Need, random: () => number): Chosen | undefined {
+    const full = new Set([...this.#nodes.keys()].filter((nodeId) => !this.#hasSlot(nodeId, need)))
     return this.#index.place({ ...need, exclude: full, atLeast: warmth }, random).chosen
   }
 
-  #isFull(nodeId: string, { account_id, model_key }: PlacementNeed, warmth: Warmth): boolean {
-    const hasWarmQueue =
-      warmth === 'warm' && this.#nodes.get(nodeId)?.sharing === 'shared' && !isToolKey(model_key)
-    const own = this.#tasks.get(`${nodeId} ${account_id}`) ?? 0
-    return own >= accountSlots(hasWarmQueue) || (this.#tasks.get(nodeId) ?? 0) >= PLACED_SLOTS
+  #hasSlot(nodeId: string, need: Need): boolean {
+    const node = this.#nodes.get(nodeId)
+    return node !== undefined && this.#held.hasSlot(node, need)
   }
 
-  #take(nodeId: string, need: RunnableModel & Pick<PlacementNeed, 'account_id'>, tasks: number): void {
+  #take(nodeId: string, need: RunnableModel & Pick<HeldModel, 'account_id'>, tasks: number): void {
     const snapshot = this.#nodes.get(nodeId)
     if (!snapshot) return
-    for (const key of [nodeId, `${nodeId} ${need.account_id}`])
-      this.#tasks.set(key, (this.#tasks.get(key) ?? 0) + tasks)
+    this.#held.add({ node_id: nodeId, account_id: need.account_id, model_key: need.model_key, tasks })
     this.#index.addPending(nodeId, 1)
 
     const model = snapshot.models.find(({ model_key }) => model_key === need.model_key)

@@ -4,14 +4,9 @@ import * as modelOrderRepository from '../../../db/repositories/nodes/model-orde
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
-import { accountSlots } from '../../../domain/placement/node-queues.ts'
+import { HeldTasks, hasWarmQueue } from '../../../domain/placement/held-tasks.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import {
-  type Chosen,
-  PlacementIndex,
-  type PlacementNeed,
-  type Verdict,
-} from '../../../domain/placement/placement.ts'
+import { PlacementIndex, type PlacementNeed, type Verdict } from '../../../domain/placement/placement.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { turnOf } from '../../../platform/turn-of-account.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -71,14 +66,17 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
    * that wait for the model.
    */
   const full = new LRUCache<string, string>({ max: MOST_FULL, ttl: FULL_MS })
-  const counted = new LRUCache<'waiting', number>({ max: 1, ttl: FULL_MS })
+  const counted = new LRUCache<string, number>({ max: MOST_FULL, ttl: FULL_MS })
 
   /** Records that a task waits for a node. */
-  async function unplaced({ id, waiting_since }: taskRepository.TaskFacts, why: string): Promise<Waits> {
+  async function unplaced(
+    { id, account_id, waiting_since }: taskRepository.TaskFacts,
+    why: string,
+  ): Promise<Waits> {
     if (waiting_since === null) await waitingTaskRepository.noteUnplaced(db, id)
-    let waiting = counted.get('waiting')
+    let waiting = counted.get(account_id)
     if (waiting === undefined)
-      counted.set('waiting', (waiting = await waitingTaskRepository.countUnplaced(db)))
+      counted.set(account_id, (waiting = await waitingTaskRepository.countUnplaced(db, account_id)))
     return { why, waiting }
   }
 
@@ -116,9 +114,9 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
       const isTool = isToolKey(task.model_key)
       const [snapshots, held] = await Promise.all([
         nodeLoadRepository.readSnapshots(db),
-        waitingTaskRepository.countHeld(db, task.account_id),
+        waitingTaskRepository.listHeldModels(db),
       ])
-      const place = decide(snapshots, held, {
+      const place = decide(snapshots, new HeldTasks(held), {
         ...need,
         model_key: task.model_key,
         account_id: task.account_id,
@@ -158,14 +156,13 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
 }
 
 type Waits = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
-type Placed = { nodeId: string; shared?: 'warm' }
-type Decision = Placed | { nodeId?: never; why: string }
+type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
 
-/** `held` is the number of the account's tasks on each node, which takes no more than its share. */
+/** A node takes no more tasks of an account than its share of slots. */
 function decide(
   snapshots: readonly NodeSnapshot[],
-  held: ReadonlyMap<string, number>,
-  need: PlacementNeed,
+  held: HeldTasks,
+  need: PlacementNeed & { account_id: string },
 ): Decision {
   const index = new PlacementIndex()
   for (const snapshot of snapshots) index.put(snapshot)
@@ -176,28 +173,14 @@ function decide(
   const { exclude: _, ...anywhere } = need
   const { chosen, explain } = index.place(anywhere, Math.random)
   if (!chosen) return { why: inWords(explain()) }
-  const at = (one: Chosen) => placeAt(one, need, snapshots)
-  const isFull = (nodeId: string, hasWarmQueue: boolean) =>
-    (held.get(nodeId) ?? 0) >= accountSlots(hasWarmQueue)
-  const place = at(chosen)
-  if (!isFull(place.nodeId, place.shared !== undefined)) return place
-  const full = new Set([...held.keys()].filter((nodeId) => isFull(nodeId, false)))
-  const other = index.place({ ...anywhere, exclude: full, atLeast: chosen.warmth }, Math.random).chosen
-  return other ? at(other) : { why: `node ${place.nodeId} works on as many tasks of the account as it may` }
-}
-
-function placeAt(
-  { node_id: nodeId, warmth }: Chosen,
-  { model_key }: PlacementNeed,
-  snapshots: readonly NodeSnapshot[],
-): Placed {
+  const full = new Set(snapshots.filter((node) => !held.hasSlot(node, need)).map(({ node_id }) => node_id))
+  const free = full.has(chosen.node_id)
+    ? index.place({ ...anywhere, exclude: full, atLeast: chosen.warmth }, Math.random).chosen
+    : chosen
+  if (!free) return { why: `node ${chosen.node_id} works on as many tasks of the account as it may` }
+  const { node_id: nodeId } = free
   const node = snapshots.find(({ node_id }) => node_id === nodeId)
-  // Nodes poll no queue for a tool, which starts anew for each request wherever it runs.
-  if (node?.sharing !== 'shared' || isToolKey(model_key)) return { nodeId }
-  // A load takes longer than any queue, and a node polls no queue for the models on its disk: there may be hundreds.
-  if (warmth !== 'warm') return { nodeId }
-  const model = node.models.find((one) => one.model_key === model_key)
-  return { nodeId, ...(!model?.unpolled && { shared: 'warm' as const }) }
+  return { nodeId, ...(node && hasWarmQueue(node, need.model_key) && { shared: 'warm' as const }) }
 }
 
 function inWords(verdicts: readonly Verdict[]): string {

@@ -22,11 +22,12 @@ export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promis
     .execute()
 }
 
-/** Counts the tasks that wait because no node can run them. */
-export async function countUnplaced(db: Kysely<Database>): Promise<number> {
+/** Counts an account's tasks that wait because no node can run them. */
+export async function countUnplaced(db: Kysely<Database>, accountId: string): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (
-      select from task where waiting_since is not null and status = 'queued' limit ${MOST_COUNTED}
+      select from task where waiting_since is not null and status = 'queued' and account_id = ${accountId}
+      limit ${MOST_COUNTED}
     ) as counted`.execute(db)
   return rows[0]?.count ?? 0
 }
@@ -71,14 +72,6 @@ export async function listHeldModels(db: Kysely<Database>): Promise<HeldModel[]>
     select node_id, held.account_id, model_key, runtime_profile, memory_mb, tasks
     from held join model_version using (model_key)`.execute(db)
   return rows
-}
-
-/** Returns the number of an account's tasks that workflows have sent to each node and that have not ended, by node id. */
-export async function countHeld(db: Kysely<Database>, accountId: string): Promise<Map<string, number>> {
-  const { rows } = await sql<{ node_id: string; tasks: number }>`
-    select node_id, count(*)::int as tasks from task
-    where account_id = ${accountId} and ${isHeld} group by node_id`.execute(db)
-  return new Map(rows.map(({ node_id, tasks }) => [node_id, tasks]))
 }
 
 /** Marks the longest waiting tasks of an account for a model as woken, and returns them in that order. */

@@ -3,7 +3,7 @@ import type { ControlDeps } from '../../../activities/control/deps.ts'
 import { createInferenceActivities } from '../../../activities/control/tasks/tasks.ts'
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import { newId } from '../../../domain/ids.ts'
-import { accountSlots } from '../../../domain/placement/node-queues.ts'
+import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 import { signedNode } from '../../support/servers/signed-node.ts'
@@ -141,7 +141,7 @@ describe('tasks that wait for a node', () => {
       .insertInto('node_state')
       .values({ node_id: nodeId, gateway_id: newId(), snapshot: JSON.stringify(snapshot) })
       .execute()
-    const share = accountSlots(false)
+    const share = PLACED_SLOTS / 2
     const [mine, theirs] = [await tenant(share + 2), await tenant(1)]
     const activities = createInferenceActivities({ db, now: () => new Date() } as ControlDeps)
     const place = async ({ infer }: typeof mine) => {

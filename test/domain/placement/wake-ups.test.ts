@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
-import { accountSlots, PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
+import { PLACED_SLOTS, WARM_SLOTS } from '../../../domain/placement/node-queues.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { planWakeUps, type WaitingModel, type WakeUpOptions } from '../../../domain/placement/wake-ups.ts'
+
+/** The slots of a node that one account alone gets. */
+const SHARE = PLACED_SLOTS / 2
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   node_id: 'a',
@@ -48,25 +51,33 @@ describe('planning which waiting tasks are woken', () => {
   it('wakes as many as a node takes at once, and never more than may be woken at a time', () => {
     const crowd = [buildWaiting({ waiting: 1_000 })]
 
-    assert.deepEqual(plan(crowd, [buildNode()]), [['m', accountSlots(false)]])
+    assert.deepEqual(plan(crowd, [buildNode()]), [['m', SHARE]])
     assert.deepEqual(plan(crowd, [buildNode()], { most: 10 }), [['m', 10]])
     const warm = (node_id: string) =>
       buildNode({ node_id, models: [{ model_key: 'm', state: 'idle', in_flight: 0, memory_mb: 600 }] })
-    assert.deepEqual(plan(crowd, [warm('a'), warm('b')]), [['m', 2 * accountSlots(true)]])
+    assert.deepEqual(plan(crowd, [warm('a'), warm('b')]), [['m', 2 * (SHARE + WARM_SLOTS)]])
   })
 
-  it('wakes no more of an account than a node has slots for, and others of other accounts', () => {
+  it('wakes no more of an account than its share of slots, and those of other accounts and loaded models', () => {
     const [own, others] = ['tenant', 'other'].map((account_id) =>
       buildWaiting({ account_id, waiting: 1_000 }),
     )
-    const sent = { ...buildWaiting(), node_id: 'a', tasks: accountSlots(false) }
+    const sent = { ...buildWaiting(), node_id: 'a', tasks: SHARE }
 
-    const room = PLACED_SLOTS - accountSlots(false)
     assert.deepEqual(plan([own!], [buildNode()], { held: [sent] }), [])
-    assert.deepEqual(plan([own!, others!], [buildNode()], { held: [sent] }), [['m', room]])
+    assert.deepEqual(plan([own!, others!], [buildNode()], { held: [sent] }), [['m', 22]])
     const unknown = { model_key: 'unknown', memory_mb: 100 }
     const full = [buildWaiting({ ...unknown, waiting: 9 }), buildWaiting({ ...unknown, account_id: 'other' })]
     assert.deepEqual(plan(full, [buildNode()], { held: [sent] }), [['unknown', 1]])
+
+    const idle = { state: 'idle', in_flight: 0, memory_mb: 600 } as const
+    const node = buildNode({ models: ['m', 'n'].map((model_key) => ({ ...idle, model_key })) })
+    const batch = [{ ...sent, tasks: SHARE + WARM_SLOTS }]
+    const second = { account_id: 'other', model_key: 'n' }
+    const beside = [...batch, { ...sent, ...second, tasks: 22 + WARM_SLOTS }]
+    assert.deepEqual(plan([own!, buildWaiting({ model_key: 'n' })], [node], { held: batch }), [['n', 1]])
+    const third = buildWaiting({ account_id: 'third', model_key: 'n', waiting: 1_000 })
+    assert.deepEqual(plan([own!, buildWaiting(second), third], [node], { held: beside }), [['n', 9]])
   })
 
   it('gives the room to the model that is waited for longest, and counts what was sent there before', () => {
@@ -78,7 +89,7 @@ describe('planning which waiting tasks are woken', () => {
     assert.deepEqual(plan([first], [buildNode()], { held: [sent] }), [])
     assert.deepEqual(
       plan([buildWaiting({ model_key: 'sent', waiting: 1_000 })], [buildNode()], { held: [sent] }),
-      [['sent', accountSlots(false) - 1]],
+      [['sent', SHARE - 1]],
     )
   })
 
@@ -102,7 +113,7 @@ describe('planning which waiting tasks are woken', () => {
   })
 
   it('keeps the room of those that were woken a moment ago', () => {
-    const woken = buildWaiting({ waiting: 1_000, woken: accountSlots(false) - 4 })
+    const woken = buildWaiting({ waiting: 1_000, woken: SHARE - 4 })
 
     assert.deepEqual(plan([woken], [buildNode()]), [['m', 4]])
     const other = buildWaiting({ model_key: 'other' })
