@@ -35,7 +35,7 @@ const job = sql`
 const WORK = {
   task: sql`
     select id, account_id, status, model_key as subject, node_id, created_at,
-      case when waiting_since is not null and status = 'queued' then 'no node can run it now' end as waiting_reason,
+      case when waiting_since is not null and status = 'queued' then 'no node has room or a slot for it now' end as waiting_reason,
       case when gateway_id is null then 'task/' || id end as workflow_id
     from task where surface <> 'cohort'`,
   run: sql`${job} and job_type = 'training'`,

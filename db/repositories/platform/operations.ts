@@ -3,6 +3,7 @@ import { firstIdAt } from '../../../domain/uuid.ts'
 import type { NodeModelState } from '../../../schemas/node.ts'
 import type { OpenWork, RecentRequests } from '../../../schemas/operations.ts'
 import type { Database } from '../../tables.ts'
+import { isHeld } from '../tasks/waiting.ts'
 
 /** Counts the work of all accounts that has not ended. Every branch reads an index of open rows alone. */
 export async function countOpenWork(db: Kysely<Database>): Promise<OpenWork[]> {
@@ -188,7 +189,7 @@ export async function listWaitingReasons(db: Kysely<Database>): Promise<WaitingR
   return rows
 }
 
-/** The tasks that no node can run, with the models that most of them are for. */
+/** The tasks that no node can run, with the models that most of them are for. A batch at work waits for its own tasks. */
 export interface UnplacedTasks {
   tasks: number
   oldest_s: number | null
@@ -199,7 +200,9 @@ export async function readUnplaced(db: Kysely<Database>): Promise<UnplacedTasks>
   const { rows } = await sql<UnplacedTasks>`
     with waiting as (
       select model_key, count(*) as tasks, min(waiting_since) as since
-      from task where waiting_since is not null and status = 'queued' group by 1
+      from task where waiting_since is not null and status = 'queued' and (account_id, model_key) not in (
+        select account_id, model_key from task where ${isHeld}
+      ) group by 1
     )
     select coalesce(sum(tasks), 0)::int as tasks, extract(epoch from now() - min(since))::float8 as oldest_s,
       coalesce((array_agg(model_key order by tasks desc))[1:5], '{}') as models

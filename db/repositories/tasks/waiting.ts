@@ -8,7 +8,7 @@ const WOKEN_S = 10
 const MOST_COUNTED = 10_000
 
 /** A task that a workflow has sent to a node and that has not ended. */
-const isHeld = sql`status not in ('succeeded', 'failed') and status <> 'queued'
+export const isHeld = sql<boolean>`status not in ('succeeded', 'failed') and status <> 'queued'
   and gateway_id is null and node_id is not null`
 
 /** Records that no node can run a task. A task that waits already retains its place in the order. */

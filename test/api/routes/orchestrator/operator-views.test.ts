@@ -185,7 +185,7 @@ describe('views of operators', () => {
       tasks.map(({ id, waiting_reason, workflow_id }: AnyBody) => [id, waiting_reason, workflow_id]),
       [
         [carried, null, null],
-        [waiting, 'no node can run it now', `task/${waiting}`],
+        [waiting, 'no node has room or a slot for it now', `task/${waiting}`],
       ],
     )
     assert.deepEqual(await ids(`kind=task&account_id=${other}`), [carried])

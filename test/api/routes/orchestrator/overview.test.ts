@@ -93,6 +93,13 @@ describe('the overview of operators', () => {
     assert.deepEqual([attention[2].severity, attention[2].subjects], ['critical', [node.nodeId]])
     assert.match(attention[2].message, /1 node offline: gone/)
     assert.match(attention[3].message, /1 task .* for up to 9\d s/)
+
+    // The rest of a batch that nodes work on is nothing to attend to.
+    await sql`insert into task (id, account_id, endpoint_id, surface, model_key, status, node_id)
+      select ${newId()}::uuid, account_id, endpoint_id, surface, model_key, 'claimed', ${node.nodeId}::uuid
+      from task where waiting_since is not null`.execute(db)
+    const later = (await read('/overview')).attention.map(({ kind }: AnyBody) => kind)
+    assert.ok(!later.includes('tasks_wait'), later.join())
   })
 
   it('has the models of nodes that are online, and those that fail', async () => {
