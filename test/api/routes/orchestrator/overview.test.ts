@@ -98,8 +98,9 @@ describe('the overview of operators', () => {
     await sql`insert into task (id, account_id, endpoint_id, surface, model_key, status, node_id)
       select ${newId()}::uuid, account_id, endpoint_id, surface, model_key, 'claimed', ${node.nodeId}::uuid
       from task where waiting_since is not null`.execute(db)
-    const later = (await read('/overview')).attention.map(({ kind }: AnyBody) => kind)
-    assert.ok(!later.includes('tasks_wait'), later.join())
+    await until(async () =>
+      (await read('/overview')).attention.every(({ kind }: AnyBody) => kind !== 'tasks_wait'),
+    )
   })
 
   it('has the models of nodes that are online, and those that fail', async () => {
