@@ -35,8 +35,8 @@ export class KernelMemory {
   #leastMb = Infinity
   /** The descriptors in flight at the last look. */
   #inFlight = 0
-  /** The processes that the last look could not read. */
-  #hidden: ReadonlySet<number> = new Set()
+  /** Whether the last look could not read one of the processes. */
+  #wasHidden = false
   readonly #maxHiddenMb: number
 
   constructor({ maxHiddenMb = MAX_HIDDEN_MB }: { maxHiddenMb?: number } = {}) {
@@ -63,13 +63,14 @@ export class KernelMemory {
    * instances. What is in flight within others, or waits for a connection to be accepted, shows by the growth alone.
    */
   async excess(pids: readonly number[]): Promise<string | undefined> {
-    const { watches, inFlight, hidden } = await countDescriptors(pids, MAX_WATCHES)
+    const { watches, inFlight, isHidden } = await countDescriptors(pids, MAX_WATCHES)
     if (watches > MAX_WATCHES)
       return `it watched more than ${MAX_WATCHES.toLocaleString('en')} descriptors by epoll`
-    // A process is hidden for a moment while it takes its user, and for good when it runs a program that nobody may read.
-    const stillHidden = hidden.some((pid) => this.#hidden.has(pid))
-    this.#hidden = new Set(hidden)
-    if (stillHidden) return 'one of its processes kept the node from reading what it holds'
+    // The sandbox hides one for a moment while it takes its user; a program that nobody may read hides its own for good,
+    // perhaps in one process after another.
+    const isStillHidden = isHidden && this.#wasHidden
+    this.#wasHidden = isHidden
+    if (isStillHidden) return 'one of its processes kept the node from reading what it holds'
     const hasStayed = Math.min(inFlight, this.#inFlight) > MAX_IN_FLIGHT
     this.#inFlight = inFlight
     if (hasStayed) return `more than ${MAX_IN_FLIGHT} descriptors that it sent were not received`

@@ -1,5 +1,5 @@
 import { readdir, readFile, readlink } from 'node:fs/promises'
-import { processFile } from '../../platform/processes/process-tree.ts'
+import { folderOf, readStatus } from '../../platform/processes/process-tree.ts'
 
 const EPOLL = 'anon_inode:[eventpoll]'
 const SOCKET = 'socket:'
@@ -10,8 +10,8 @@ export interface DescriptorCounts {
   watches: number
   /** Descriptors that were sent to a socket and not received yet. No process has them open. */
   inFlight: number
-  /** The living processes whose table the node may not read. */
-  hidden: number[]
+  /** True when the node may not read the table of a process. */
+  isHidden: boolean
 }
 
 /** Counts in the tables of these processes, which their threads share (call_filter.py). */
@@ -19,11 +19,14 @@ export async function countDescriptors(
   pids: readonly number[],
   maxWatches: number,
 ): Promise<DescriptorCounts> {
-  const counts: DescriptorCounts = { watches: 0, inFlight: 0, hidden: [] }
+  const counts: DescriptorCounts = { watches: 0, inFlight: 0, isHidden: false }
   for (const pid of pids) {
-    const folder = await processFile(pid, 'fd')
-    const fds = await readdir(folder).catch((err: NodeJS.ErrnoException) => {
-      if (err.code === 'EACCES' || err.code === 'EPERM') counts.hidden.push(pid)
+    const home = await folderOf(pid, await readStatus(`/proc/${pid}`))
+    const folder = `${home}/fd`
+    const fds = await readdir(folder).catch(async (err: NodeJS.ErrnoException) => {
+      // What has ended and is not waited for belongs to root as well. It holds no memory and no descriptors.
+      const isRefused = err.code === 'EACCES' || err.code === 'EPERM'
+      if (isRefused && /^VmSize:/m.test(await readStatus(home))) counts.isHidden = true
       return []
     })
     const targets = await Promise.all(fds.map((fd) => readlink(`${folder}/${fd}`).catch(() => '')))
