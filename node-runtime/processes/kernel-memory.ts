@@ -22,6 +22,8 @@ const NEWLINE = 10
 const MAX_WATCHES = 50_000
 /** Programs receive descriptors that they send to each other at once. */
 const MAX_IN_FLIGHT = 16
+/** A process that hands its descriptors to a child and ends, again and again, escapes a look, and perhaps some in a row. */
+const MAX_MOVES = 3
 /** The growth of the kernel's memory from which on descriptors in flight may be its cause: a quarter of those 4 %. */
 const MAX_HIDDEN_MB = Math.max(MIN_GROWTH_MB, totalmem() / MB / 100)
 
@@ -37,6 +39,8 @@ export class KernelMemory {
   #inFlight = 0
   /** Whether the last look could not read one of the processes. */
   #wasHidden = false
+  /** The looks in a row during which processes ended. */
+  #moves = 0
   readonly #maxHiddenMb: number
 
   constructor({ maxHiddenMb = MAX_HIDDEN_MB }: { maxHiddenMb?: number } = {}) {
@@ -60,22 +64,26 @@ export class KernelMemory {
 
   /**
    * Describes descriptors whose memory nothing counts: those watched by epoll, and those in flight, which may be epoll
-   * instances. What is in flight within others, or waits for a connection to be accepted, shows by the growth alone.
+   * instances. What is in flight within others, waits for a connection to be accepted, or goes from process to process,
+   * shows by the growth alone.
    */
   async excess(pids: readonly number[]): Promise<string | undefined> {
-    const { watches, inFlight, isHidden } = await countDescriptors(pids, MAX_WATCHES)
+    const { watches, inFlight, isHidden, isMoving } = await countDescriptors(pids, MAX_WATCHES)
     if (watches > MAX_WATCHES)
       return `it watched more than ${MAX_WATCHES.toLocaleString('en')} descriptors by epoll`
     // The sandbox hides one for a moment while it takes its user; a program that nobody may read hides its own for good,
     // perhaps in one process after another.
     const isStillHidden = isHidden && this.#wasHidden
     this.#wasHidden = isHidden
+    this.#moves = isMoving ? this.#moves + 1 : 0
     if (isStillHidden) return 'one of its processes kept the node from reading what it holds'
     const hasStayed = Math.min(inFlight, this.#inFlight) > MAX_IN_FLIGHT
     this.#inFlight = inFlight
     if (hasStayed) return `more than ${MAX_IN_FLIGHT} descriptors that it sent were not received`
     const grownMb = await this.#grownMb()
     if (grownMb < this.#maxHiddenMb || pids[0] === undefined) return undefined
+    if (this.#moves >= MAX_MOVES)
+      return `its processes replaced each other while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
     if (inFlight === 0 && !(await hasPendingConnection(pids[0]))) return undefined
     return `it left descriptors or connections unreceived while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
   }

@@ -12,6 +12,8 @@ export interface DescriptorCounts {
   inFlight: number
   /** True when the node may not read the table of a process. */
   isHidden: boolean
+  /** True when a process had ended before its table was read: another one may hold what it held. */
+  isMoving: boolean
 }
 
 /** Counts in the tables of these processes, which their threads share (call_filter.py). */
@@ -19,14 +21,15 @@ export async function countDescriptors(
   pids: readonly number[],
   maxWatches: number,
 ): Promise<DescriptorCounts> {
-  const counts: DescriptorCounts = { watches: 0, inFlight: 0, isHidden: false }
+  const counts: DescriptorCounts = { watches: 0, inFlight: 0, isHidden: false, isMoving: false }
   for (const pid of pids) {
     const home = await folderOf(pid, await readStatus(`/proc/${pid}`))
     const folder = `${home}/fd`
     const fds = await readdir(folder).catch(async (err: NodeJS.ErrnoException) => {
       // What has ended and is not waited for belongs to root as well. It holds no memory and no descriptors.
       const isRefused = err.code === 'EACCES' || err.code === 'EPERM'
-      if (isRefused && /^VmSize:/m.test(await readStatus(home))) counts.isHidden = true
+      if (!isRefused) counts.isMoving = true
+      else if (/^VmSize:/m.test(await readStatus(home))) counts.isHidden = true
       return []
     })
     const targets = await Promise.all(fds.map((fd) => readlink(`${folder}/${fd}`).catch(() => '')))
