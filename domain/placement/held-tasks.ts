@@ -1,6 +1,7 @@
 import { isToolKey } from '../tools/catalog.ts'
 import { PLACED_SLOTS, WARM_SLOTS } from './node-queues.ts'
 import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
+import type { Chosen, PlacementIndex, PlacementNeed, Verdict } from './placement.ts'
 
 /** The slots of a node's own queue that accounts share; the others are left to loads. */
 export const sharedOf = (slots: number): number => (3 * slots) / 4
@@ -17,6 +18,16 @@ export interface HeldTasksOf {
   readonly account_id: string
   readonly model_key: string
   readonly tasks: number
+}
+
+/** A request of an account. */
+export type AccountNeed = PlacementNeed & { readonly account_id: string }
+
+/** The placement of a task: the best node, and the best one with a slot for it. */
+export interface SlotPlacement {
+  chosen: Chosen | undefined
+  free: Chosen | undefined
+  explain: () => Verdict[]
 }
 
 /**
@@ -46,6 +57,21 @@ export class HeldTasks {
     let accounts = models.get(model_key)
     if (!accounts) models.set(model_key, (accounts = new Map()))
     accounts.set(account_id, (accounts.get(account_id) ?? 0) + tasks)
+  }
+
+  /** Skips a node without a slot only for another of the same warmth, because placement goes by warmth first. */
+  place(
+    index: PlacementIndex,
+    nodes: ReadonlyMap<string, NodeSnapshot>,
+    need: AccountNeed,
+    random: () => number,
+  ): SlotPlacement {
+    const { chosen, explain } = index.place(need, random)
+    const isFull = (nodeId: string) => !this.hasSlot(nodes.get(nodeId)!, need)
+    if (!chosen || !isFull(chosen.node_id)) return { chosen, free: chosen, explain }
+    const full = new Set([...nodes.keys()].filter(isFull))
+    const { chosen: free } = index.place({ ...need, exclude: full, atLeast: chosen.warmth }, random)
+    return { chosen, free, explain }
   }
 
   /**

@@ -1,8 +1,8 @@
 import type { NodeModel } from '../../schemas/node.ts'
 import { withoutRoom } from './gpu-room.ts'
-import { HeldTasks, type HeldTasksOf } from './held-tasks.ts'
+import { type AccountNeed, HeldTasks, type HeldTasksOf } from './held-tasks.ts'
 import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
-import { type Chosen, PlacementIndex, type PlacementNeed } from './placement.ts'
+import { PlacementIndex } from './placement.ts'
 
 interface RunnableModel {
   readonly model_key: string
@@ -59,8 +59,6 @@ export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOpti
   return plan
 }
 
-type Need = PlacementNeed & { account_id: string }
-
 /** The expected state of the nodes once every task that was sent to them has arrived. */
 class Board {
   readonly #index = new PlacementIndex()
@@ -80,7 +78,7 @@ class Board {
   }
 
   /** Places one task and returns true; false when no node can run it or every one that can has its slots full. */
-  place(need: Need, random: () => number): boolean {
+  place(need: AccountNeed, random: () => number): boolean {
     const { account_id, runtime_profile, memory_mb, model_key } = need
     const owner = this.#index.hasOwnNode(account_id) ? account_id : ''
     const key = `${owner} ${runtime_profile}`
@@ -88,25 +86,10 @@ class Board {
     const isKnown = this.#known.has(model_key)
     if (!isKnown && memory_mb >= lacking) return false
 
-    const { chosen } = this.#index.place(need, random)
-    if (!chosen) {
-      if (!isKnown) this.#lacking.set(key, memory_mb)
-      return false
-    }
-    const free = this.#hasSlot(chosen.node_id, need) ? chosen : this.#placeElsewhere(chosen, need, random)
+    const { chosen, free } = this.#held.place(this.#index, this.#nodes, need, random)
+    if (!chosen && !isKnown) this.#lacking.set(key, memory_mb)
     if (free) this.#take(free.node_id, need, 1)
     return free !== undefined
-  }
-
-  /** Skips a node without a free slot only for another of the same warmth, because placement goes by warmth first. */
-  #placeElsewhere({ warmth }: Chosen, need: Need, random: () => number): Chosen | undefined {
-    const full = new Set([...this.#nodes.keys()].filter((nodeId) => !this.#hasSlot(nodeId, need)))
-    return this.#index.place({ ...need, exclude: full, atLeast: warmth }, random).chosen
-  }
-
-  #hasSlot(nodeId: string, need: Need): boolean {
-    const node = this.#nodes.get(nodeId)
-    return node !== undefined && this.#held.hasSlot(node, need)
   }
 
   #take(nodeId: string, need: RunnableModel & Pick<HeldModel, 'account_id'>, tasks: number): void {

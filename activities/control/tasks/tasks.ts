@@ -4,9 +4,9 @@ import * as modelOrderRepository from '../../../db/repositories/nodes/model-orde
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
-import { HeldTasks, hasWarmQueue } from '../../../domain/placement/held-tasks.ts'
+import { type AccountNeed, HeldTasks, hasWarmQueue } from '../../../domain/placement/held-tasks.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import { PlacementIndex, type PlacementNeed, type Verdict } from '../../../domain/placement/placement.ts'
+import { PlacementIndex, type Verdict } from '../../../domain/placement/placement.ts'
 import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { turnOf } from '../../../platform/turn-of-account.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -58,15 +58,15 @@ const SENTENCES: Readonly<Record<GiveUp, string>> = {
 const LONGEST_WHY = 300
 /** The time for which the refusal of one task also holds for other tasks of the same model. */
 const FULL_MS = 1_000
-const MOST_FULL = 10_000
+const MAX_FULL = 10_000
 
 export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 'now'>) {
   /**
    * By account and model, the reason why no node could run a task a moment ago. One placement thus serves all tasks
    * that wait for the model.
    */
-  const full = new LRUCache<string, string>({ max: MOST_FULL, ttl: FULL_MS })
-  const counted = new LRUCache<string, number>({ max: MOST_FULL, ttl: FULL_MS })
+  const full = new LRUCache<string, string>({ max: MAX_FULL, ttl: FULL_MS })
+  const counted = new LRUCache<string, number>({ max: MAX_FULL, ttl: FULL_MS })
 
   /** Records that a task waits for a node. */
   async function unplaced(
@@ -159,11 +159,7 @@ type Waits = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
 type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
 
 /** A node takes no more tasks of an account than its share of slots. */
-function decide(
-  snapshots: readonly NodeSnapshot[],
-  held: HeldTasks,
-  need: PlacementNeed & { account_id: string },
-): Decision {
+function decide(snapshots: readonly NodeSnapshot[], held: HeldTasks, need: AccountNeed): Decision {
   const index = new PlacementIndex()
   for (const snapshot of snapshots) index.put(snapshot)
 
@@ -171,16 +167,15 @@ function decide(
   // Nodes of the shared queue may include one to avoid, so the task goes to the chosen node alone.
   if (elsewhere && need.exclude?.size) return { nodeId: elsewhere.node_id }
   const { exclude: _, ...anywhere } = need
-  const { chosen, explain } = index.place(anywhere, Math.random)
+  const nodes = new Map(snapshots.map((node) => [node.node_id, node]))
+  const { chosen, free, explain } = held.place(index, nodes, anywhere, Math.random)
   if (!chosen) return { why: inWords(explain()) }
-  const full = new Set(snapshots.filter((node) => !held.hasSlot(node, need)).map(({ node_id }) => node_id))
-  const free = full.has(chosen.node_id)
-    ? index.place({ ...anywhere, exclude: full, atLeast: chosen.warmth }, Math.random).chosen
-    : chosen
   if (!free) return { why: `node ${chosen.node_id} works on as many tasks of the account as it may` }
   const { node_id: nodeId } = free
-  const node = snapshots.find(({ node_id }) => node_id === nodeId)
-  return { nodeId, ...(node && hasWarmQueue(node, need.model_key) && { shared: 'warm' as const }) }
+  return {
+    nodeId,
+    ...(hasWarmQueue(nodes.get(nodeId)!, need.model_key) && { shared: 'warm' as const }),
+  }
 }
 
 function inWords(verdicts: readonly Verdict[]): string {
