@@ -37,7 +37,7 @@ export class KernelMemory {
   #leastMb = Infinity
   /** The descriptors in flight at the last look. */
   #inFlight = 0
-  /** Whether the last look could not read one of the processes. */
+  /** True when the last look could not read one of the processes. */
   #wasHidden = false
   /** The looks in a row during which processes ended. */
   #moves = 0
@@ -71,8 +71,8 @@ export class KernelMemory {
     const { watches, inFlight, isHidden, isMoving } = await countDescriptors(pids, MAX_WATCHES)
     if (watches > MAX_WATCHES)
       return `it watched more than ${MAX_WATCHES.toLocaleString('en')} descriptors by epoll`
-    // The sandbox hides one for a moment while it takes its user; a program that nobody may read hides its own for good,
-    // perhaps in one process after another.
+    // The sandbox hides one for a moment while it takes its user; a program without read permission hides
+    // its own until it ends, perhaps in one process after another.
     const isStillHidden = isHidden && this.#wasHidden
     this.#wasHidden = isHidden
     this.#moves = isMoving ? this.#moves + 1 : 0

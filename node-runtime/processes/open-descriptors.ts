@@ -26,7 +26,7 @@ export async function countDescriptors(
     const home = await folderOf(pid, await readStatus(`/proc/${pid}`))
     const folder = `${home}/fd`
     const fds = await readdir(folder).catch(async (err: NodeJS.ErrnoException) => {
-      // What has ended and is not waited for belongs to root as well. It holds no memory and no descriptors.
+      // A child that has ended and is not waited for belongs to root as well. It holds no memory and no descriptors.
       const isRefused = err.code === 'EACCES' || err.code === 'EPERM'
       if (!isRefused) counts.isMoving = true
       else if (/^VmSize:/m.test(await readStatus(home))) counts.isHidden = true

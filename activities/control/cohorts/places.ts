@@ -100,14 +100,14 @@ export function choosePlace(
   const { constraints } = cohort.outline
   const taken = stages.filter(({ id, node_id }) => id !== stageId && node_id !== null)
   const isThere = (nodeId: string | null) => nodes.some(({ node_id }) => node_id === nodeId)
-  // One that is to be called again goes where this one is, and one that has ended on a lost node ties nobody any more.
+  // A stage that is to be called again goes where this one is, and one that has ended on a lost node ties no other any more.
   const tiedTo = taken.find(
     (other) =>
       other.status !== 'pending' &&
       (isOpenStage(other) || isThere(other.node_id)) &&
       areTied(cohort.outline, other, stage),
   )
-  // As in a plan, stages that are tied together are beside each other even where all others are apart.
+  // As in a plan, stages that are tied together share a node even where all others are apart.
   const apart = constraints.spread
     ? taken.flatMap(({ node_id }) => (node_id === null || node_id === tiedTo?.node_id ? [] : node_id))
     : []

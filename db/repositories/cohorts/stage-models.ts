@@ -34,7 +34,7 @@ export interface StageModels {
   reasons: PlanReason[]
 }
 
-/** What a stage calls. */
+/** The endpoint or model config that a stage calls, and its fallbacks. */
 type CallingStage = Pick<GraphStage, 'stage_id' | 'endpoint_id' | 'model_config_id' | 'fallbacks'>
 
 type Found = CallableEndpointRow & Pick<EndpointRow, 'version_id' | 'latency_ms' | 'output_schema'>

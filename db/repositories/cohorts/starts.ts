@@ -83,7 +83,7 @@ export async function noteRoom(db: Kysely<Database>, stageId: string, isWaiting:
     from node where node.id = stage.node_id and stage.id = ${stageId}::uuid`.execute(db)
 }
 
-/** What a stage waits for, in words; null for nothing any more. */
+/** The reason why a stage waits, in words; null when it no longer does. */
 export interface WaitingNote {
   stageId: string
   why: string | null

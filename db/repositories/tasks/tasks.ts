@@ -232,7 +232,7 @@ export type Outcome =
     }
   | { status: 'failed'; error: string; expired?: boolean }
 
-/** What the settlement of a task needs of its row. */
+/** The columns that the settlement of a task needs. */
 type SettledTask = Pick<TaskRow, 'id' | 'account_id' | 'price_micro'>
 
 /**

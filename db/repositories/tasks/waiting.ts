@@ -5,7 +5,7 @@ import type { Database } from '../../tables.ts'
 /** A woken task that still waits after this long is woken again, because the signal may have been lost. */
 const WOKEN_S = 10
 /** Tasks are counted up to this number, beyond which the longest pause no longer grows. */
-const MOST_COUNTED = 10_000
+const MAX_COUNTED = 10_000
 
 /** A task that a workflow has sent to a node and that has not ended. */
 export const isHeld = sql<boolean>`status not in ('succeeded', 'failed') and status <> 'queued'
@@ -27,7 +27,7 @@ export async function countUnplaced(db: Kysely<Database>, accountId: string): Pr
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (
       select from task where waiting_since is not null and status = 'queued' and account_id = ${accountId}
-      limit ${MOST_COUNTED}
+      limit ${MAX_COUNTED}
     ) as counted`.execute(db)
   return rows[0]?.count ?? 0
 }

@@ -6,7 +6,7 @@ import numpy as np
 
 from .ranks import is_sorted, rank_alike
 
-# What may follow the first three letters of a month, in English and in languages that begin the name alike. Other words
+# The endings that may follow the first three letters of a month, in English and in languages that begin the name alike. Other words
 # that begin so, such as Market or Decoder, are names of something else.
 _ENDINGS = {
     "jan": "uary uar uari v vier eiro",

@@ -24,7 +24,7 @@ from .run import Outcome, Run
 from .schemas import class_schema, example_text, instances_schema, predictions_schema, with_text_input, with_text_output
 from .tabular import EXAMPLES, rows_with, target_column, with_written_classes
 from .wording import counted
-from .words import WORDS_VERSION, is_split_anew, words_of
+from .words import WORDS_VERSION, has_new_words, words_of
 
 LEARNS_CLASSES = True
 _STATE = "state.npz"
@@ -49,7 +49,7 @@ def train(run: Run) -> Outcome:
 
     longest = job.param("ngram_max")
     # Texts that both ways split alike make a model that nodes of earlier versions serve as well.
-    version = WORDS_VERSION if any(map(is_split_anew, texts)) else 1
+    version = WORDS_VERSION if any(map(has_new_words, texts)) else 1
     if version > 1:
         # Checkpoints of earlier versions count other words.
         run.loop.require(f"words {version}")

@@ -245,14 +245,8 @@ def _refuse_year_first(times: Times, clear: list[re.Match[str] | None], name: st
     first_year = first_year_of([one["d"] for one in dates])
     swapped = [_moment(one["d"], month_of(one["name"]) or 0, int(one["y"]), one, first_year) for one in dates]
     if all(moment is not None for moment in swapped) and is_sorted(np.array(swapped)):
-        row = int(np.flatnonzero(known)[0]) + 1
-        raise JobError(
-            f"The dates in '{name}' may have the day or the year first, and the order of the rows depends on it (row {row} is "
-            f"'{dates[0].group(0)[:40]}'). Write them as 2023-12-31.",
-            code="ambiguous_time",
-            column=name,
-            row=row,
-        )
+        message = f"The dates in '{name}' may have the day or the year first"
+        raise _ambiguous(message, (int(np.flatnonzero(known)[0]), dates[0]), name)
 
 
 def _with_months_or_days(times: Times, clear: list[re.Match[str] | None], name: str) -> Times:
@@ -267,14 +261,8 @@ def _with_months_or_days(times: Times, clear: list[re.Match[str] | None], name: 
     # Next to times that have a year, days without one have no order.
     found = months_or_days(times.values[known], days if len(short) == known.sum() else None)
     if found is None:
-        row, first = short[0]
-        raise DoubtfulMonths(
-            f"The values in '{name}' may be months with a year or days without one, and the order of the rows depends on it "
-            f"(row {row + 1} is '{first.group(0)[:40]}'). Write them as 2023-12 or 2023-12-31.",
-            code="ambiguous_time",
-            column=name,
-            row=row + 1,
-        )
+        message = f"The values in '{name}' may be months with a year or days without one"
+        raise _ambiguous(message, short[0], name, write="2023-12 or 2023-12-31", error=DoubtfulMonths)
     values = np.zeros(len(known), np.int64)
     values[known], how, assumed = found
     return Times(values, times.missing, 1, how, assumed, has_year=how != DAYS_WITHOUT_YEAR)
@@ -341,13 +329,8 @@ def _chosen(values: dict[str, np.ndarray], missing: np.ndarray, parts: Parts, na
     if has_points:
         return "day first", by_points
     row = next(row for row, (numbers, _, _) in parts.items() if len(numbers[0]) < 4)
-    raise JobError(
-        f"The dates in '{name}' may have the {' or the '.join(one.removesuffix(' first') for one in values)} first, and the "
-        f"order of the rows depends on it (row {row + 1} is '{parts[row][2].group(0)[:40]}'). Write them as 2023-12-31.",
-        code="ambiguous_time",
-        column=name,
-        row=row + 1,
-    )
+    firsts = " or the ".join(one.removesuffix(" first") for one in values)
+    raise _ambiguous(f"The dates in '{name}' may have the {firsts} first", (row, parts[row][2]), name)
 
 
 def _clear(text: str) -> int | None:
@@ -398,6 +381,19 @@ def in_words(micros: int) -> str:
     """Returns a moment as a date, with the time of the day unless it is midnight."""
     moment = _EPOCH.replace(tzinfo=timezone.utc) + timedelta(microseconds=int(micros))
     return moment.strftime("%Y-%m-%d" if micros % DAY_US == 0 else "%Y-%m-%d %H:%M:%S")
+
+
+def _ambiguous(
+    message: str, example: tuple[int, re.Match[str]], name: str, *, write: str = "2023-12-31", error: type[JobError] = JobError
+) -> JobError:
+    """Returns the error for times that may be read in several ways, with the row of an example, from 0."""
+    row, text = example
+    return error(
+        f"{message}, and the order of the rows depends on it (row {row + 1} is '{text.group(0)[:40]}'). Write them as {write}.",
+        code="ambiguous_time",
+        column=name,
+        row=row + 1,
+    )
 
 
 def _refused(message: str, column: str) -> JobError:

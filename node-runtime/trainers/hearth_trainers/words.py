@@ -33,7 +33,7 @@ def words_of(text: str, longest: int, version: int = WORDS_VERSION) -> Iterator[
             yield " ".join(words[start : start + length])
 
 
-def is_split_anew(text: str) -> bool:
+def has_new_words(text: str) -> bool:
     """Returns whether a text has other words than in the first way."""
     return not text.isascii() and _words(text) != _WORD_1.findall(text.lower())
 

@@ -74,10 +74,10 @@ describe('planning which waiting tasks are woken', () => {
     const node = buildNode({ models: ['m', 'n'].map((model_key) => ({ ...idle, model_key })) })
     const batch = [{ ...sent, tasks: SHARE + WARM_SLOTS }]
     const second = { account_id: 'other', model_key: 'n' }
-    const beside = [...batch, { ...sent, ...second, tasks: 22 + WARM_SLOTS }]
+    const both = [...batch, { ...sent, ...second, tasks: 22 + WARM_SLOTS }]
     assert.deepEqual(plan([own!, buildWaiting({ model_key: 'n' })], [node], { held: batch }), [['n', 1]])
     const third = buildWaiting({ account_id: 'third', model_key: 'n', waiting: 1_000 })
-    assert.deepEqual(plan([own!, buildWaiting(second), third], [node], { held: beside }), [['n', 9]])
+    assert.deepEqual(plan([own!, buildWaiting(second), third], [node], { held: both }), [['n', 9]])
   })
 
   it('gives the room to the model that is waited for longest, and counts what was sent there before', () => {

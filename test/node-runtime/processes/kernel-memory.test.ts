@@ -48,7 +48,7 @@ describe('the memory of the kernel for a tool', function () {
       child.stdin.end('accept')
       await once(child.stdout, 'data')
       assert.equal(await its.excess([pid]), undefined)
-      // What ends during every look may have handed its descriptors to another process.
+      // A process that ends during a look may have handed its descriptors to another process.
       const ended = spawn('true')
       await once(ended, 'exit')
       const looks: (string | undefined)[] = []

@@ -31,7 +31,7 @@ export async function gatewayAwayFor(
       lease_token: randomUUID(),
       model_key: 'tool:a',
       input_url: INPUT_URL,
-      // Those of a stage.
+      // The members of a stage's claim.
       input: { text: 'hi' },
       incoming: [],
       outgoing: [],

@@ -15,7 +15,7 @@ import { until } from '../../../support/assertions/until.ts'
 import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
 const SHARE = PLACED_SLOTS / 2
-/** What all accounts may occupy. */
+/** The number of slots that all accounts together may occupy. */
 const SHARED = (3 * PLACED_SLOTS) / 4
 
 describe('a task on a node', () => {
