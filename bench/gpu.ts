@@ -1,6 +1,6 @@
 // Checks on a machine with an NVIDIA GPU that everything a node starts computes on it, inside the node's confinement: npm run bench:gpu.
 // It takes at most 8 minutes and exits with 1 if a check fails, with 2 if the machine lacks something. `--rehearse` runs the steps with a
-// tiny model on the processor, to try the script itself.
+// tiny model on the processor, to try the script itself. Beside the checks it prints figures, each with that of the libraries alone.
 import { spawnSync } from 'node:child_process'
 import { linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -22,19 +22,26 @@ import { ProcessDriver } from '../node-runtime/processes/process-driver.ts'
 import { readTrainer, startTrainer } from '../node-runtime/training/trainer-process.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
+import { chatsAtOnce, timeToFirstToken } from './gpu/chats.ts'
 
 const { values } = parseArgs({ options: { rehearse: { type: 'boolean', default: false } } })
 const isReal = !values.rehearse
 const TIMEOUT_MS = 480_000
 const FAILED = 1
 const LACKING = 2
-const MAKER = join(import.meta.dirname, '..', 'test', 'support', 'builders', 'tiny_llm.py')
+const ROOT = join(import.meta.dirname, '..')
+const MAKER = join(ROOT, 'test', 'support', 'builders', 'tiny_llm.py')
 const SENTENCE = 'The quick brown fox jumps over the lazy dog. '
 const SHAPE: TuningShape = isReal
   ? { parameters: 1.24e9, layers: 16, hidden: 2_048, intermediate: 8_192, vocabulary: 128_000 }
   : { parameters: 1e5, layers: 1, hidden: 32, intermediate: 64, vocabulary: 512 }
 const LENGTH = isReal ? 2_048 : 128
 const MICRO_BATCH = isReal ? 4 : 1
+const STEPS = isReal ? 8 : 3
+const CHATS_AT_ONCE = [1, 4, 16]
+const CHAT_TOKENS = isReal ? 64 : 8
+/** A sentence has about ten tokens. */
+const PROMPT_SENTENCES = isReal ? 800 : 10
 
 const catalog = loadCatalog()
 const profile = catalog.profile('llm-transformers')
@@ -66,6 +73,16 @@ function check(name: string, isRight: boolean, detail: string): void {
   if (!isRight) failures.push(name)
 }
 
+const figure = (name: string, detail: string): void => console.log(`figure  ${name}: ${detail}`)
+
+/** Runs a program of the libraries alone, outside of the confinement, and returns the JSON of its last line. */
+function runPlain<T>(python: string, args: readonly string[]): T {
+  const env = pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers') })
+  const { status, stdout, stderr } = spawnSync(python, args, { env, encoding: 'utf8' })
+  if (status !== 0) throw new Error(`${args[0]} ended with ${status}: ${stderr.slice(-500)}`)
+  return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as T
+}
+
 async function end(code: number): Promise<never> {
   await driver.stopAll({ graceMs: 0 })
   rmSync(dir, { recursive: true, force: true })
@@ -83,7 +100,7 @@ function makeModel(python: string): string {
   const { hidden, layers, intermediate, vocabulary } = SHAPE
   const heads = isReal ? ['--heads=32', '--kv-heads=8'] : []
   const sizes = [`--hidden=${hidden}`, `--layers=${layers}`, `--intermediate=${intermediate}`]
-  const vocab = ['--vocab=512', `--extra-vocab=${vocabulary - 512}`, '--positions=4096', '--tied']
+  const vocab = ['--vocab=512', `--extra-vocab=${vocabulary - 512}`, '--positions=16384', '--tied']
   const made = spawnSync(python, [MAKER, folder, ...sizes, ...heads, ...vocab], {
     env: pythonProcessEnv({}),
     encoding: 'utf8',
@@ -113,12 +130,37 @@ async function checkChat(python: string, modelDir: string): Promise<void> {
     const seconds = (performance.now() - began) / 1_000
     const tokens = usage?.completion_tokens ?? 0
     check('chat', answer.statusCode === 200, `${tokens} tokens in ${seconds.toFixed(1)} s`)
-    if (!isReal) return
-    const mb = (await gpuMemoryMb(await server.pids())) ?? 0
-    check('the chat server computes on the GPU', mb > 0, `nvidia-smi lists ${mb} MB for its processes`)
+    if (isReal) {
+      const mb = (await gpuMemoryMb(await server.pids())) ?? 0
+      check('the chat server computes on the GPU', mb > 0, `nvidia-smi lists ${mb} MB for its processes`)
+    }
+    await measureChats(server)
   } finally {
     await server.stop({ graceMs: 0 })
   }
+}
+
+async function measureChats(server: ModelServer): Promise<void> {
+  for (const count of CHATS_AT_ONCE) {
+    const { tokens, tokensPerSecond } = await chatsAtOnce(server, count, CHAT_TOKENS)
+    figure(`chat, ${count} at once`, `${tokensPerSecond.toFixed(1)} tokens/s in all (${tokens} tokens)`)
+  }
+  const { promptTokens, ms } = await timeToFirstToken(server, SENTENCE.repeat(PROMPT_SENTENCES))
+  figure('first token', `${ms.toFixed(0)} ms after a prompt of ${promptTokens} tokens`)
+}
+
+function measureGenerate(python: string, modelDir: string): void {
+  const counts = [CHAT_TOKENS, 10 * PROMPT_SENTENCES, ...CHATS_AT_ONCE].map(String)
+  const program = join(import.meta.dirname, 'gpu', 'generate.py')
+  const alone = runPlain<{ rates: Record<string, number>; first_token_ms: number }>(python, [
+    program,
+    modelDir,
+    ...counts,
+  ])
+  const rates = Object.entries(alone.rates).map(
+    ([rows, rate]) => `${rows} at once ${rate.toFixed(1)} tokens/s`,
+  )
+  figure('generate() alone', `${rates.join(', ')}; first token ${alone.first_token_ms.toFixed(0)} ms`)
 }
 
 /** Trains a few steps as a node does, and compares the peak with what the platform reserves. */
@@ -137,7 +179,7 @@ async function checkTuning(
   const row = { instruction: SENTENCE, input: '', output: SENTENCE.repeat(Math.ceil(LENGTH / 8)) }
   writeFileSync(data, Array.from({ length: 64 }, () => JSON.stringify(row)).join('\n'))
   const chosen = { adapter, optimizer, sequence_len: LENGTH, micro_batch_size: MICRO_BATCH, lora_r: 16 }
-  const steps = { max_steps: 3, gradient_accumulation_steps: 2, gradient_checkpointing: isCheckpointed }
+  const steps = { max_steps: STEPS, gradient_accumulation_steps: 2, gradient_checkpointing: isCheckpointed }
   const job = {
     job_id: name,
     trainer: config!.config.trainer.module,
@@ -174,7 +216,9 @@ async function checkTuning(
   const [, rate = '', peak = ''] = /\(([\d,]+) tokens\/s\).*peak memory ([\d,]+) MB/.exec(text) ?? []
   const isDone = code === 0 && on === (isReal ? 'cuda' : 'cpu')
   check(name, isDone, isDone ? `${rate} tokens/s on ${on}` : `status ${code}, on ${on}: ${log.at(-1) ?? ''}`)
-  if (!isDone || !isReal) return
+  if (!isDone) return
+  measurePlainLoop(python, { name, folder, job })
+  if (!isReal) return
   const tuning: Tuning = {
     shape: SHAPE,
     adapter,
@@ -191,6 +235,20 @@ async function checkTuning(
   check(`reservation of ${adapter}`, Math.abs(deviation) <= MAX_TUNING_DEVIATION, detail)
 }
 
+function measurePlainLoop(
+  python: string,
+  { name, folder, job }: { name: string; folder: string; job: object },
+): void {
+  const file = join(folder, 'plain.json')
+  writeFileSync(file, JSON.stringify(job))
+  const plain = runPlain<{ tokens: number; seconds: number; peak_mb: number }>(python, [
+    join(import.meta.dirname, 'tune', 'plain.py'),
+    file,
+  ])
+  const rate = Math.round(plain.tokens / plain.seconds)
+  figure(`plain loop of ${name}`, `${rate} tokens/s, peak memory ${plain.peak_mb} MB`)
+}
+
 try {
   console.log(isReal ? gpus.map(({ name, memory_mb }) => `${name}, ${memory_mb} MB`).join('\n') : 'rehearsal')
   if (isReal) await checkProbe()
@@ -200,6 +258,7 @@ try {
   )
   const model = makeModel(python)
   await checkChat(python, model)
+  measureGenerate(python, model)
   const optimizer = isReal ? 'adamw_8bit' : 'adamw_torch'
   await checkTuning(python, model, { adapter: 'qlora', optimizer, isCheckpointed: true })
   await checkTuning(python, model, { adapter: 'lora', optimizer: 'adamw_torch', isCheckpointed: false })
