@@ -3,8 +3,13 @@ import math
 import os
 import re
 import sys
+from pathlib import Path
 
 import duckdb
+
+# Python in isolated mode does not look for modules next to the program.
+sys.path.insert(0, str(Path(__file__).parent))
+from csv_layout import UnclearLayout, layout_of, records_of  # noqa: E402
 
 FILE = "/hearth/input/file_url"
 MOST_ROWS = 1_000
@@ -39,23 +44,62 @@ def open_table():
     try:
         READERS[kind](connection).create("data")
     except duckdb.Error as error:
-        raise Refused(f"file_url: the {kind} file cannot be read: {first_line(error)}") from error
+        fault = fault_of_csv() if kind == "csv" else None
+        raise Refused(f"file_url: {fault or f'the {kind} file cannot be read: {text_of(error)}'}") from error
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
     return connection
 
 
 def read_csv(connection):
-    """Reads dates with the year first, and leaves others as texts: DuckDB takes 03/04/2021 for March or April depending on
-    other rows."""
-    sniffed = f"select HasHeader, Columns from sniff_csv('{FILE}', sample_size = {ALL_ROWS})"
+    """Reads a file as the upload of a dataset does: the header decides the layout, and no row is taken for a title or a
+    comment. Dates are read with the year first and left as texts otherwise: DuckDB takes 03/04/2021 for March or April
+    depending on other rows."""
+    try:
+        layout = layout_of(Path(FILE))
+    except UnclearLayout as error:
+        raise Refused(f"file_url: {error}") from error
+    if layout.skipped_lines and Path(FILE).open("rb").read(4) == b'\xef\xbb\xbf"':
+        # DuckDB would find no rows.
+        raise Refused("file_url: line 1: write the delimiter without quotes, as in sep=;")
+    options = (
+        f"'{FILE}', delim = '{layout.delimiter}', quote = '\"', escape = '\"', comment = '', skip = {layout.skipped_lines}, "
+        "strict_mode = true, null_padding = false"
+    )
+    # Faulty rows are reported by `read`, which ignores none.
+    sniffed = f"select HasHeader, Columns from sniff_csv({options}, sample_size = {ALL_ROWS}, ignore_errors = true)"
     [(has_header, columns)] = connection.execute(sniffed).fetchall()
-    dated = {column["name"]: column["type"] for column in columns if column["type"] in GUESSED_TYPES}
-    if not dated:
-        return connection.read_csv(FILE, sample_size=ALL_ROWS)
-    # Where texts are named, DuckDB would not find the header of a file of nothing else.
-    texts = connection.read_csv(FILE, dtype=dict.fromkeys(dated, "VARCHAR"), header=has_header, sample_size=ALL_ROWS)
-    return connection.read_csv(FILE, dtype=kinds_of(texts, dated), header=has_header, sample_size=ALL_ROWS)
+    # DuckDB does not compare the header with the rows.
+    if len(columns) != layout.columns:
+        raise Refused(f"file_url: {fault_of_csv() or 'the header cannot be read'}")
+
+    def read(types):
+        shown = ", ".join(f"{literal(name)}: '{kind}'" for name, kind in types.items())
+        rows = f"select * from read_csv({options}, header = {has_header}, auto_detect = false, columns = {{{shown}}})"
+        return connection.sql(rows)
+
+    types = {column["name"]: column["type"] for column in columns}
+    dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
+    return read({**types, **kinds_of(read(dict.fromkeys(types, "VARCHAR")), dated)})
+
+
+def fault_of_csv():
+    """Returns what is wrong with the first faulty record, if it is its fields, its quotes or the end of its line."""
+    layout = layout_of(Path(FILE))
+    endings = set()
+    with open(FILE, encoding="utf-8-sig", errors="replace", newline="") as file:
+        for record in records_of(file, layout):
+            if record.fault:
+                return f"line {record.line}: {record.fault}"
+            bare = record.text.rstrip("\r\n")
+            fields = record.delimiters + 1
+            is_trailing = fields == layout.columns + 1 and bare.endswith(layout.delimiter)
+            if fields != layout.columns and not is_trailing:
+                return f"line {record.line}: {fields} fields where the header has {layout.columns}"
+            endings.add(record.text[len(bare) :])
+            if len(endings - {""}) > 1:
+                return f"line {record.line}: its end is not that of the lines before"
+    return None
 
 
 def read_json(connection):
@@ -85,8 +129,18 @@ def quoted(name):
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text):
+    return "'" + text.replace("'", "''") + "'"
+
+
 def first_line(error):
     return str(error).strip().splitlines()[0]
+
+
+def text_of(error):
+    """Returns the message of DuckDB without its advice about options of its own."""
+    lines = str(error).partition("\nPossible ")[0].strip().splitlines()
+    return ", ".join(line.strip() for line in lines if line.strip())[:300]
 
 
 def plain(value):
@@ -144,4 +198,5 @@ def main():
         sys.exit(2)
 
 
-main()
+if __name__ == "__main__":
+    main()

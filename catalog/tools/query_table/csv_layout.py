@@ -1,0 +1,117 @@
+"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_DELIMITERS = (",", ";", "\t", "|")
+# A line that Excel writes and reads before the header.
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?\r?\n', re.IGNORECASE)
+_START_BYTES = 1 << 20
+_SAMPLED_ROWS = 100
+_CLOSING = re.compile(r'(?:[^"]|"")*+" *')
+
+
+class UnclearLayout(ValueError):
+    """The header may be read with several delimiters."""
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """The delimiter, the lines before the header (0 or 1), and the number of columns."""
+
+    delimiter: str
+    skipped_lines: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class CsvRecord:
+    """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with its quotes.
+    Its `text` has no blanks around quoted cells."""
+
+    line: int
+    text: str
+    delimiters: int
+    fault: str | None = None
+
+
+def layout_of(path: Path) -> CsvLayout:
+    """Reads the start of a file."""
+    with path.open("rb") as stream:
+        start = stream.read(_START_BYTES)
+    text = start.decode("utf-8-sig", errors="replace")
+    named = _SEPARATOR_LINE.match(text)
+    text = text[named.end() :] if named else text
+    delimiter = named[1] if named else _delimiter_of(text, is_cut=len(start) == _START_BYTES)
+    return CsvLayout(delimiter, int(bool(named)), _lines(text, delimiter)[0].count(delimiter) + 1)
+
+
+def _delimiter_of(text: str, *, is_cut: bool) -> str:
+    """Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
+    fields as the header, then whether all commas are decimal commas."""
+    fitting: dict[str, int] = {}
+    are_decimals = False
+    for mark in _DELIMITERS:
+        header, *rows = _lines(text, mark)[: -1 if is_cut else None][: 1 + _SAMPLED_ROWS] or [""]
+        count = header.count(mark)
+        if count:
+            # The last field of a row may end at a delimiter as well.
+            fitting[mark] = sum(row.count(mark) in (count, count + row.endswith(mark)) for row in rows)
+        if mark == ",":
+            are_decimals = not any(re.search(r"(?<!\d),|,(?!\d)", row) for row in rows)
+    best = [mark for mark, rows in fitting.items() if rows == max(fitting.values())]
+    # No cell has a tab by chance.
+    if "\t" in best:
+        return "\t"
+    if len(best) > 1 and are_decimals and fitting[best[0]]:
+        best = [mark for mark in best if mark != ","]
+    if len(best) > 1:
+        first, second = best[:2]
+        raise UnclearLayout(
+            f'line 1: cells may end at "{first}" or "{second}"; put the line sep={first} or sep={second} before the header'
+        )
+    return best[0] if best else ","
+
+
+def _lines(text: str, delimiter: str) -> list[str]:
+    """Returns the lines that are not blank, with an x for each quoted cell."""
+    bare = re.sub(rf'(^|[{delimiter}\r\n]) *"(?:[^"]|"")*(?:"|\Z)', r"\1x", text)
+    return [line for line in re.split(r"\r\n|\r|\n", bare) if line] or [""]
+
+
+def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
+    """Yields the header and the rows of a file that was opened with `newline=""`; blank lines are skipped."""
+    cell = re.compile(rf'(^|{re.escape(layout.delimiter)}) *("(?:[^"]|"")*+)("?) *')
+    behind = re.compile(rf"\0[^{layout.delimiter}\r\n]")
+    parts: list[str] = []
+    begin, delimiters, is_open, fault = 0, 0, False, None
+    for number, line in enumerate(lines, 1):
+        if number <= layout.skipped_lines or (not is_open and not line.rstrip("\r\n")):
+            continue
+        begin = begin if is_open else number
+        if is_open or '"' in line:
+            closing = _CLOSING.match(line) if is_open else None
+            if is_open and not closing:
+                parts.append(line)
+                continue
+            closed = closing[0] if closing else ""
+            # A quoted cell counts as one NUL.
+            rest = ("\0" if closed else "") + line[len(closed) :]
+            is_open = any(not found[3] for found in cell.finditer(rest))
+            bare = cell.sub("\\1\0", rest)
+            if behind.search(bare):
+                fault = "text after the closing quote of a field"
+            delimiters += bare.count(layout.delimiter)
+            parts.append(closed.rstrip(" ") + cell.sub(r"\1\2\3", rest)[bool(closed) :])
+        else:
+            delimiters += line.count(layout.delimiter)
+            parts.append(line)
+        if not is_open:
+            yield CsvRecord(begin, "".join(parts), delimiters, fault)
+            parts, delimiters, fault = [], 0, None
+    if is_open:
+        yield CsvRecord(begin, "".join(parts), delimiters, "a quote is opened and never closed")

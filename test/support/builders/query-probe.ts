@@ -1,0 +1,22 @@
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+
+interface QueryResult {
+  columns?: { name: string; type: string }[]
+  rows?: Record<string, unknown>[]
+  note?: string
+  error?: string
+}
+
+/** Queries files with the program of `query_table`, without the confinement of tools. */
+export async function queried(
+  python: string,
+  requests: { text: string; sql?: string }[],
+): Promise<QueryResult[]> {
+  const child = spawn(python, ['-I', join(import.meta.dirname, 'query_probe.py')], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  child.stdin.end(JSON.stringify(requests))
+  return JSON.parse(await text(child.stdout)) as QueryResult[]
+}

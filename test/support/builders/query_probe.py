@@ -1,0 +1,26 @@
+"""Queries small files as the tool query_table does: `python query_probe.py` reads JSON requests on stdin, as `{"text": FILE,
+"sql": QUERY}`, and prints as many JSON responses: the result, or the `error`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "catalog" / "tools" / "query_table"))
+import main  # noqa: E402
+
+
+def answer(request: dict[str, str], file: Path) -> dict[str, Any]:
+    file.write_text(request["text"], encoding="utf-8", newline="")
+    main.FILE = str(file)
+    try:
+        return main.query({"sql": request.get("sql", "from data")})
+    except main.Refused as error:
+        return {"error": str(error)}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    print(json.dumps([answer(request, Path(folder) / "data") for request in json.load(sys.stdin)]))

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { queried } from '../support/builders/query-probe.ts'
+import { requireToolPython } from '../support/servers/tools.ts'
+
+const lines = (...all: string[]) => `${all.join('\n')}\n`
+const many = (count: number, row: (i: number) => string) => Array.from({ length: count }, (_, i) => row(i))
+
+describe('CSV files in query_table', function () {
+  this.timeout(60_000)
+  let python: string
+
+  before(async function () {
+    this.timeout(300_000)
+    python = await requireToolPython(this)
+  })
+
+  const query = async (text: string, sql = 'from data') => {
+    const [result] = await queried(python, [{ text, sql }])
+    return result ?? {}
+  }
+
+  it('refuses a file whose rows have other fields than its header, by line and counts', async () => {
+    const cases: [text: string, message: string][] = [
+      [
+        lines('time,temp', ...many(500, (i) => `${i},1.5`), 'time,temp,hum', '1,2,3'),
+        'line 502: 3 fields where the header has 2',
+      ],
+      [
+        lines('t;v', ...many(30_000, (i) => `${i};x`), ...many(5, (i) => `${i};x;y`)),
+        'line 30002: 3 fields where the header has 2',
+      ],
+      [lines('a,b', '1,2', '3,4', ...many(50, (i) => `${i},2,3`)), 'line 4: 3 fields where the header has 2'],
+      [lines('a,b', ...many(50, (i) => `${i},2,3`)), 'line 2: 3 fields where the header has 2'],
+      [lines('a,b,c', ...many(50, (i) => `${i},2`)), 'line 2: 2 fields where the header has 3'],
+      [lines('Report of May', '', 'a,b', '1,2'), 'line 3: 2 fields where the header has 1'],
+      [lines('a\tb', '1\t"x', 'y"', '2'), 'line 4: 1 fields where the header has 2'],
+      [lines('a,b', '1,"2', '3,4'), 'line 2: a quote is opened and never closed'],
+      [lines('a,b', '1,"2"3'), 'line 2: text after the closing quote of a field'],
+      [lines('a,b', '1,2\r', '3,4'), 'line 2: its end is not that of the lines before'],
+    ]
+
+    const found = await queried(
+      python,
+      cases.map(([text]) => ({ text })),
+    )
+
+    for (const [i, [text, message]] of cases.entries())
+      assert.equal(found[i]?.error, `file_url: ${message}`, text.slice(0, 60))
+  })
+
+  it('takes no row or cell for a comment', async () => {
+    const units = await query(
+      lines('unit,rent', ...many(50, (i) => `${i % 5 === 0 ? '#' : ''}${100 + i},${i}`)),
+      'select count(*) as n, sum(rent) as rent, max(unit) as unit from data',
+    )
+    const cells = await query(lines('id;name;order', ...many(40, (i) => `${i};B;${i % 2 ? '#' : ''}${i}`)))
+    const first = await query(lines('#,n', '1,2', '3,4'), 'select sum("#") as s from data')
+
+    assert.deepEqual(units.rows, [{ n: 50, rent: 1_225, unit: '149' }])
+    assert.deepEqual(
+      cells.rows?.map(({ order }) => order),
+      many(40, (i) => `${i % 2 ? '#' : ''}${i}`),
+    )
+    assert.deepEqual(first.rows, [{ s: 4 }])
+  })
+
+  it('takes the delimiter from the header, whatever the rows hold', async () => {
+    const geo = await query(lines('Lat;Lon', '46,9;7,4', '47,1;8,5'))
+    const bars = await query(
+      lines('Min|Max', ...many(30, (i) => `${i},5|${i},7`)),
+      'select count(Min) as n from data',
+    )
+    const named = await query(
+      '\ufeffsep=;\r\nName, first;Wert\r\nx;1\r\ny;2\r\n',
+      'select sum(Wert) as s from data',
+    )
+
+    assert.deepEqual(geo.rows, [
+      { Lat: '46,9', Lon: '7,4' },
+      { Lat: '47,1', Lon: '8,5' },
+    ])
+    assert.deepEqual([bars.rows, named.rows], [[{ n: 30 }], [{ s: 3 }]])
+  })
+
+  it('asks for the delimiter where the header has two that fit', async () => {
+    const { error } = await query(lines('name;first,age', 'a;b,3', 'c;d,4'))
+
+    assert.equal(
+      error,
+      'file_url: line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+    )
+  })
+})
