@@ -90,4 +90,68 @@ describe('CSV files in query_table', function () {
       'file_url: line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
     )
   })
+
+  it('takes the first line for the names of the columns, and notes where they could be values', async () => {
+    const years = await query(
+      lines('Country,1990,1991', 'Chad,1,2', 'Mali,3,4'),
+      'select sum("1990") as s from data',
+    )
+    const rows = await query(lines('1.5,x', '2.5,y'))
+    const named = await query(lines('a,b', '1.5,x'))
+
+    assert.deepEqual([years.rows, rows.rows], [[{ s: 4 }], [{ '1.5': 2.5, x: 'y' }]])
+    for (const { note } of [years, rows]) assert.match(String(note), /^the first line counts as the names/)
+    assert.equal(named.note, undefined)
+  })
+
+  it('leaves texts that are booleans for DuckDB alone', async () => {
+    const { rows } = await query(lines('sex,ok,paid', 'F,true,no', 'F,FALSE,yes'))
+
+    assert.deepEqual(rows, [
+      { sex: 'F', ok: true, paid: 'no' },
+      { sex: 'F', ok: false, paid: 'yes' },
+    ])
+  })
+
+  it('leaves numbers whose points may be between thousands as texts, or notes how it reads them', async () => {
+    const cases: [text: string, first: string | number, note: RegExp | undefined][] = [
+      [
+        lines('a;b', '1.234;x', '980;y'),
+        '1.234',
+        /^points may be between thousands in "a", so these are texts/,
+      ],
+      [lines('a|b', '-1.234|1,5', '980|12,75'), '-1.234', /cast replace\("a", '\.', ''\) or "a" to double$/],
+      [lines('a,b', '1.234,x', '980,y'), 1.234, /^points are read as decimal points in "a"/],
+      [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /^points are read as decimal points/],
+      [lines('a;b', '1.234;1.5', '980;2.25'), 1.234, undefined],
+      [lines('a;b', '1.234;x', '0.980;y'), 1.234, undefined],
+      [lines('a;b', '1.2345;x', '98;y'), 1.2345, undefined],
+    ]
+
+    const found = await queried(
+      python,
+      cases.map(([text]) => ({ text })),
+    )
+
+    for (const [i, [text, first, note]] of cases.entries()) {
+      assert.equal(found[i]?.rows?.[0]?.['a'], first, text)
+      if (note) assert.match(String(found[i]?.note), note)
+      else assert.equal(found[i]?.note, undefined, text)
+    }
+  })
+
+  it('takes a blank behind every delimiter for a part of the layout', async () => {
+    const spaced = await query(lines('price, city, "kind"', '200, Zug, "a, b"', '300, , "c"', '5, Bern, "d"'))
+    const some = await query(lines('price,city', '200, Zug', '300,Bern'))
+
+    assert.deepEqual(spaced.rows, [
+      { price: 200, city: 'Zug', kind: 'a, b' },
+      { price: 300, city: null, kind: 'c' },
+      { price: 5, city: 'Bern', kind: 'd' },
+    ])
+    assert.deepEqual(
+      some.rows?.map(({ city }) => city),
+      [' Zug', 'Bern'],
+    )
+  })
 })

@@ -16,6 +16,11 @@ MOST_ROWS = 1_000
 # Types learnt from some rows would round or drop what comes later.
 ALL_ROWS = -1
 GUESSED_TYPES = ("DATE", "TIMESTAMP")
+YEAR_FIRST = r"^\s*\d{4}[-/.]"
+BOOLEANS = "^(?i:true|false)$"
+# Points in these may be decimal points or between thousands; a leading zero proves a decimal point.
+OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
+DECIMAL_COMMAS = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,(\d{1,2}|\d{4,}))?"
 # One of them in the name of a type, and no field of that name.
 GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
 
@@ -37,12 +42,12 @@ def kind_of():
     return "json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else "csv"
 
 
-def open_table():
+def open_table(notes):
     settings = {"temp_directory": "", "memory_limit": "300MB", "threads": "1", "autoload_known_extensions": "false"}
     connection = duckdb.connect(":memory:", config={**settings, "autoinstall_known_extensions": "false"})
     kind = kind_of()
     try:
-        READERS[kind](connection).create("data")
+        READERS[kind](connection, notes).create("data")
     except duckdb.Error as error:
         fault = fault_of_csv() if kind == "csv" else None
         raise Refused(f"file_url: {fault or f'the {kind} file cannot be read: {text_of(error)}'}") from error
@@ -51,10 +56,9 @@ def open_table():
     return connection
 
 
-def read_csv(connection):
+def read_csv(connection, notes):
     """Reads a file as the upload of a dataset does: the header decides the layout, and no row is taken for a title or a
-    comment. Dates are read with the year first and left as texts otherwise: DuckDB takes 03/04/2021 for March or April
-    depending on other rows."""
+    comment. Cells that may mean several things stay texts."""
     try:
         layout = layout_of(Path(FILE))
     except UnclearLayout as error:
@@ -64,23 +68,79 @@ def read_csv(connection):
         raise Refused("file_url: line 1: write the delimiter without quotes, as in sep=;")
     options = (
         f"'{FILE}', delim = '{layout.delimiter}', quote = '\"', escape = '\"', comment = '', skip = {layout.skipped_lines}, "
-        "strict_mode = true, null_padding = false"
+        "header = true, strict_mode = true, null_padding = false"
     )
     # Faulty rows are reported by `read`, which ignores none.
-    sniffed = f"select HasHeader, Columns from sniff_csv({options}, sample_size = {ALL_ROWS}, ignore_errors = true)"
-    [(has_header, columns)] = connection.execute(sniffed).fetchall()
+    sniffed = f"select Columns from sniff_csv({options}, sample_size = {ALL_ROWS}, ignore_errors = true)"
+    [(columns,)] = connection.execute(sniffed).fetchall()
     # DuckDB does not compare the header with the rows.
     if len(columns) != layout.columns:
         raise Refused(f"file_url: {fault_of_csv() or 'the header cannot be read'}")
 
     def read(types):
         shown = ", ".join(f"{literal(name)}: '{kind}'" for name, kind in types.items())
-        rows = f"select * from read_csv({options}, header = {has_header}, auto_detect = false, columns = {{{shown}}})"
-        return connection.sql(rows)
+        return connection.sql(f"select * from read_csv({options}, auto_detect = false, columns = {{{shown}}})")
 
     types = {column["name"]: column["type"] for column in columns}
+    note_values_as_names(connection, types, notes)
+    texts = read(dict.fromkeys(types, "VARCHAR"))
+    spaced = spaced_columns(texts, [name for name, kind in types.items() if kind == "VARCHAR"])
+    table = read({**types, **sure_types(texts, types, layout.delimiter, notes)})
+    if not spaced:
+        return table
+    own = {name: f"nullif(trim({quoted(name)}), '') as {quoted(name)}" for name in spaced}
+    return table.project(", ".join(own.get(name, quoted(name)) for name in types))
+
+
+def note_values_as_names(connection, types, notes):
+    """Notes a header whose names would all be values of their columns."""
+    if set(types.values()) == {"VARCHAR"}:
+        return
+    casts = ", ".join(f"try_cast({literal(name)} as {kind}) is not null" for name, kind in types.items())
+    [found] = connection.execute(f"select {casts}").fetchall()
+    if all(found):
+        notes.append("the first line counts as the names of the columns; if it is a row, put a line of names before it")
+
+
+def spaced_columns(texts, names):
+    """Returns the columns in which all texts begin with a blank, because the file has one behind each delimiter."""
+    found = aggregates(texts, names, "bool_and(starts_with({0}, ' ')) and count({0}) > 0")
+    return [name for name, is_spaced in found.items() if is_spaced]
+
+
+def sure_types(texts, types, delimiter, notes):
+    """Returns the types of columns that DuckDB only guesses. It takes 03/04/2021 for March or April depending on other rows, so
+    dates need the year first. T and no are texts, and so are numbers such as 1.234 where points may be between thousands."""
     dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
-    return read({**types, **kinds_of(read(dict.fromkeys(types, "VARCHAR")), dated)})
+    found = {**kinds_of(texts, dated), **kinds_of(texts, {n: k for n, k in types.items() if k == "BOOLEAN"}, BOOLEANS)}
+    fractional = [name for name, kind in types.items() if kind == "DOUBLE"]
+    points = fitting(texts, fractional, OPEN_POINTS, ".")
+    unclear = [name for name in fractional if points[name] is True]
+    if not unclear or any(points[name] is False for name in fractional):
+        return found
+    others = [name for name, kind in types.items() if kind == "VARCHAR"]
+    has_decimal_commas = any(fitting(texts, others, DECIMAL_COMMAS, ",").values())
+    shown = ", ".join(map(quoted, unclear[:5]))
+    if delimiter != ";" and not has_decimal_commas:
+        notes.append(f"points are read as decimal points in {shown}, where they may be between thousands")
+        return found
+    first = quoted(unclear[0])
+    notes.append(f"points may be between thousands in {shown}, so these are texts: cast replace({first}, '.', '') or {first} to double")
+    return {**found, **dict.fromkeys(unclear, "VARCHAR")}
+
+
+def fitting(texts, names, pattern, mark):
+    """Returns for each column whether all texts fit a pattern; None where no text has the mark."""
+    has_mark = f"bool_or(contains({{0}}, '{mark}'))"
+    return aggregates(texts, names, f"case when {has_mark} then bool_and(regexp_full_match(trim({{0}}), {literal(pattern)})) end")
+
+
+def aggregates(texts, names, expression):
+    """Computes an expression for each column, whose name is `{0}` in it."""
+    if not names:
+        return {}
+    [found] = texts.aggregate(", ".join(expression.replace("{0}", quoted(name)) for name in names)).fetchall()
+    return dict(zip(names, found, strict=True))
 
 
 def fault_of_csv():
@@ -102,7 +162,7 @@ def fault_of_csv():
     return None
 
 
-def read_json(connection):
+def read_json(connection, _):
     """Reads dates as `read_csv` does; those in lists and objects are texts."""
     guess = connection.read_json(FILE, sample_size=ALL_ROWS)
     types = dict(zip(guess.columns, map(str, guess.types), strict=True))
@@ -113,16 +173,13 @@ def read_json(connection):
     return connection.read_json(FILE, columns={**kinds, **kinds_of(connection.read_json(FILE, columns=kinds), dated)})
 
 
-def kinds_of(texts, dated):
-    """Returns the types of columns that may hold dates: those of `dated` where all texts have the year first."""
-    if not dated:
-        return {}
-    year_first = (f"coalesce(bool_and(regexp_matches({quoted(name)}, '^\\s*\\d{{4}}[-/.]')), true)" for name in dated)
-    [found] = texts.aggregate(", ".join(year_first)).fetchall()
-    return {name: kind if is_date else "VARCHAR" for (name, kind), is_date in zip(dated.items(), found, strict=True)}
+def kinds_of(texts, types, pattern=YEAR_FIRST):
+    """Returns the types of columns where all texts fit the pattern, and VARCHAR for the others; those of dates by default."""
+    found = aggregates(texts, types, f"coalesce(bool_and(regexp_matches({{0}}, '{pattern}')), true)")
+    return {name: types[name] if is_sure else "VARCHAR" for name, is_sure in found.items()}
 
 
-READERS = {"csv": read_csv, "json": read_json, "parquet": lambda connection: connection.read_parquet(FILE)}
+READERS = {"csv": read_csv, "json": read_json, "parquet": lambda connection, _: connection.read_parquet(FILE)}
 
 
 def quoted(name):
@@ -172,7 +229,8 @@ def distinct(names):
 
 
 def query(given):
-    connection = open_table()
+    notes = []
+    connection = open_table(notes)
     try:
         found = connection.execute(given["sql"])
         # Texts without a statement have no result at all.
@@ -184,7 +242,8 @@ def query(given):
     names = distinct([column[0] for column in found.description])
     columns = [{"name": name, "type": str(column[1])} for name, column in zip(names, found.description, strict=True)]
     kept = [dict(zip(names, map(plain, row), strict=True)) for row in rows[:MOST_ROWS]]
-    return {"columns": columns, "rows": kept, "row_count": len(kept), "truncated": len(rows) > MOST_ROWS}
+    result = {"columns": columns, "rows": kept, "row_count": len(kept), "truncated": len(rows) > MOST_ROWS}
+    return {**result, "note": "; ".join(notes)} if notes else result
 
 
 def main():
