@@ -26,8 +26,9 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# After each chunk of so many prompt tokens the server checks whether the caller has left.
-PREFILL_CHUNK = 256
+# After each chunk of so many prompt tokens the server checks whether the caller has left. A GPU reads thousands of
+# tokens in the time that it takes to start their kernels.
+PREFILL_CHUNK = {"cpu": 256, "cuda": 4096}
 # Quantizations that the locked environment has kernels for.
 READABLE_QUANTIZATIONS = ("fp8", "mxfp4", "bitsandbytes")
 # The number of tokens at the end of a prompt that show whether it has begun a trace.
@@ -242,10 +243,11 @@ class LanguageModel:
 
     def _read(self, generation: Generation, cache: DynamicCache) -> ReadPrompt:
         prompt = generation.prompt
-        for start in range(0, len(prompt), PREFILL_CHUNK):
+        chunk = PREFILL_CHUNK[self.device.type]
+        for start in range(0, len(prompt), chunk):
             if generation.cancelled.is_set():
                 raise Cancelled
-            logits = self._forward(prompt[start : start + PREFILL_CHUNK], cache)
+            logits = self._forward(prompt[start : start + chunk], cache)
         return ReadPrompt(prompt, cache, logits)
 
     def _forward(self, tokens: list[int], cache: DynamicCache) -> torch.Tensor:
