@@ -176,7 +176,8 @@ async function checkTuning(
   mkdirSync(join(folder, 'base'))
   for (const file of readdirSync(base)) linkSync(join(base, file), join(folder, 'base', file))
   const data = join(folder, 'rows.jsonl')
-  const row = { instruction: SENTENCE, input: '', output: SENTENCE.repeat(Math.ceil(LENGTH / 8)) }
+  // The prompt is cut until the row has LENGTH tokens; an output would be kept whole.
+  const row = { instruction: SENTENCE.repeat(LENGTH), input: '', output: SENTENCE }
   writeFileSync(data, Array.from({ length: 64 }, () => JSON.stringify(row)).join('\n'))
   const chosen = { adapter, optimizer, sequence_len: LENGTH, micro_batch_size: MICRO_BATCH, lora_r: 16 }
   const steps = { max_steps: STEPS, gradient_accumulation_steps: 2, gradient_checkpointing: isCheckpointed }

@@ -11,6 +11,7 @@ interface Row {
 interface Rendered {
   rows: Row[]
   cut: number
+  notes: Record<string, [count: number, row: number]>
   eos: string
 }
 
@@ -124,10 +125,12 @@ describe('rows as a language model learns them', () => {
   })
 
   it('alpaca: an over-long row keeps its whole output and loses the beginning of its prompt', () => {
-    const { rows, cut, eos } = seen.cut
+    const { rows, cut, notes, eos } = seen.cut
 
     assert.equal(rows.length, LONG.length)
     assert.equal(cut, 2)
+    // The output of the second row alone has more tokens than sequence_len.
+    assert.deepEqual(notes, { cut: [2, 1], long_output: [1, 2] })
     assert.deepEqual(rows.map(learntText), [`Paris.${eos}`, AGAIN + eos])
     assert.deepEqual(rows[0]!.ids, seen.whole.rows[0]!.ids.slice(-32))
     // One token of the prompt stays before an output that exceeds the limit, so that the first token of the

@@ -36,6 +36,7 @@ class Notes:
         messages = {
             "empty": f"Left out {{}} with an empty '{learnt}'",
             "cut": f"{{}} lost {part}, because {limit} tokens",
+            "long_output": f"{{}} are longer than sequence_len ({settings.sequence_len:,} tokens) and take more memory: outputs stay whole",
             "cut_answer": f"{{}} lost the end of the output, because the model reads no more than {max_positions:,} tokens",
             "tools": "The tools of {} are lost, because the chat template of the base model has none",
             "system": f"The system text of {{}} {lost}; write it at the beginning of the first message of the user",

@@ -101,6 +101,8 @@ class Renderer:
         if len(prompt) + len(answer) > self._max_positions:
             self.notes.add("cut_answer", number)
         ids = (prompt + answer)[: self._max_positions]
+        if len(ids) > self._settings.sequence_len:
+            self.notes.add("long_output", number)
         return Example(ids, ([IGNORED] * len(prompt) + answer)[: self._max_positions])
 
     def _chat(self, row: Row, number: int) -> Example:
