@@ -10,7 +10,7 @@ import {
 } from '../../../domain/models/tuning-memory.ts'
 
 const GB = 1024
-/** Llama of 1.24B, whose peaks were measured with rows of 2,048 tokens and micro batches of 4. */
+/** Llama of 1.24B, whose peaks were measured on an H100 with rows of 2,048 tokens and micro batches of 4. */
 const LLAMA_1B: TuningShape = {
   parameters: 1.24e9,
   layers: 16,
@@ -28,6 +28,41 @@ const MEASURED: Tuning = {
   isOnCpu: false,
 }
 
+/** Peaks that PyTorch measured on an H200, with rows of 4,402 tokens. */
+const MEASURED_SHAPES: readonly (Partial<Tuning> & { name: string; peakMb: number })[] = [
+  {
+    name: 'LoRA of a Llama of 1.24B, batches of 2',
+    peakMb: 33_939,
+    shape: { ...LLAMA_1B, vocabulary: 128_000 },
+    adapter: 'lora',
+    tokens: 2 * 4_402,
+  },
+  {
+    name: 'QLoRA of a small model with checkpointing, batches of 8',
+    peakMb: 15_006,
+    shape: { parameters: 0.22e9, layers: 12, hidden: 1_024, intermediate: 4_096, vocabulary: 32_000 },
+    adapter: 'qlora',
+    isOptimizer8Bit: true,
+    tokens: 8 * 4_402,
+    isCheckpointed: true,
+  },
+  {
+    name: 'all weights of a small model, batches of 4',
+    peakMb: 22_582,
+    shape: { parameters: 0.22e9, layers: 12, hidden: 1_024, intermediate: 4_096, vocabulary: 32_000 },
+    adapter: 'none',
+    tokens: 4 * 4_402,
+  },
+  {
+    name: 'LoRA of eight wide layers with checkpointing, batches of 4',
+    peakMb: 14_617,
+    shape: { parameters: 0.49e9, layers: 8, hidden: 2_048, intermediate: 5_632, vocabulary: 64_000 },
+    adapter: 'lora',
+    tokens: 4 * 4_402,
+    isCheckpointed: true,
+  },
+]
+
 describe('the memory of a tuning run', () => {
   const mb = (change: Partial<Tuning>) => tuningMemoryMb({ ...MEASURED, ...change })
   const weights = (change: Partial<Tuning>) =>
@@ -42,6 +77,11 @@ describe('the memory of a tuning run', () => {
     near(mb({}), 15_288)
     near(mb({ adapter: 'lora', isOptimizer8Bit: false, isCheckpointed: false }), 31_746)
   })
+
+  for (const { name, peakMb, ...change } of MEASURED_SHAPES)
+    it(`is near the measured peak of ${name}`, () => {
+      near(mb({ isOptimizer8Bit: false, isCheckpointed: false, ...change }), peakMb)
+    })
 
   it('is near them for the usual shape of this size as well', () => {
     const shape = typicalShape(1.24e9)
