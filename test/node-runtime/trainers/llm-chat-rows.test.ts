@@ -50,12 +50,9 @@ const SAME: [string, object, string][] = [
     `[weather]${CALLED}`,
   ],
   [
-    'no content at all, and nulls that Arrow adds to arguments and tools',
+    'no content at all, and nulls for calls',
     {
-      messages: talk(
-        { tool_calls: [call('c1', { city: 'Oslo', day: null })] },
-        { content: 'No.', tool_calls: null },
-      ),
+      messages: talk({ tool_calls: [call('c1', { city: 'Oslo' })] }, { content: 'No.', tool_calls: null }),
       tools: JSON.stringify(TOOLS),
     },
     `[weather]${CALLED}`,
@@ -341,7 +338,7 @@ describe('chat rows as a language model learns them', () => {
 
   it('counts rows whose tools the template leaves out, and weights that are not followed', () => {
     assert.deepEqual(seen.onlyCalls.notes['tools'], [2, 2])
-    assert.deepEqual(seen.onlyCalls.notes['weight'], [1, 1])
+    assert.deepEqual(seen.onlyCalls.notes['member weight'], [1, 1])
   })
 
   it('leaves out rows with an empty text to learn, counted with the first; a row without the column is refused', () => {

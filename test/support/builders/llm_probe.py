@@ -23,7 +23,8 @@ def render(request: dict[str, Any]) -> Any:
     tokenizer.chat_template = request.get("template", tokenizer.chat_template)
     renderer = Renderer(tokenizer, settings, max_positions(folder))
     found = []
-    for number, row in enumerate(request["rows"], 1):
+    rows = _through_parquet(request["rows"]) if request.get("format") == "parquet" else request["rows"]
+    for number, row in enumerate(rows, 1):
         try:
             one = renderer.render(row, number)
         except JobError as error:
@@ -36,6 +37,20 @@ def render(request: dict[str, Any]) -> Any:
         found.append({"ids": one.ids, "tokens": [tokenizer.decode([token]) for token in one.ids], "learnt": learnt})
     notes = renderer.notes.found
     return {"rows": found, "cut": notes.get("cut", [0])[0], "notes": notes, "eos": tokenizer.eos_token}
+
+
+def _through_parquet(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    import tempfile
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from hearth_trainers.job import Job
+    from hearth_trainers.llm.rows import read_rows
+
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "rows.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), file)
+        return read_rows(Job("t", "t", "parquet", (file,), {}, Path(place), Path(place), None, 1, 5))
 
 
 def cached(request: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from .settings import Settings
 
 CACHED_DATASETS = 8
 # Must change with every change in the tokenization of rows, and in what is noted or refused.
-_CACHE_VERSION = 5
+_CACHE_VERSION = 6
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .messages import REASONING_MEMBERS
+
 TEXT, REASONING = "text", "reasoning"
 _END_OF_REASONING = "</think>"
 # Digits come out of a template that trims, quotes or changes the case of what it shows.
@@ -61,13 +63,13 @@ def _answer(message: dict[str, Any]) -> str:
 
 def _reasoning(message: dict[str, Any]) -> str:
     inline = message["content"].rpartition(_END_OF_REASONING)[0].rpartition("<think>")[2]
-    return (message.get("reasoning_content") or inline).strip()
+    return message.get(REASONING_MEMBERS[0], inline).strip()
 
 
 def _with_marks(place: int, message: dict[str, Any], marks: dict[tuple[int, str], str]) -> dict[str, Any]:
     reasoning = marks.get((place, REASONING), _reasoning(message))
     answer = marks.get((place, TEXT), _answer(message))
-    if "reasoning_content" in message:
-        return {**message, "reasoning_content": reasoning, "content": answer}
+    if REASONING_MEMBERS[0] in message:
+        return {**message, **dict.fromkeys(REASONING_MEMBERS, reasoning), "content": answer}
     inline = _END_OF_REASONING in message["content"]
     return {**message, "content": f"<think>\n{reasoning}\n{_END_OF_REASONING}\n\n{answer}" if inline else answer}

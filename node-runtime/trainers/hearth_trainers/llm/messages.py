@@ -29,8 +29,9 @@ _SHAREGPT_ROLES = {
 }
 _ROLES = ("system", "user", "assistant", "tool")
 _TEXT_PARTS = ("text", "input_text", "output_text")
-# What a message may have besides its role and content.
-_PASSED = ("name", "tool_call_id", "reasoning_content")
+_PASSED = ("name", "tool_call_id")
+# Members with the reasoning of a message: that of vLLM, of GPT-OSS and TRL, and of OpenRouter. Templates read one of them.
+REASONING_MEMBERS = ("reasoning_content", "thinking", "reasoning")
 # Columns of a chat row; others are left out.
 CHAT_COLUMNS = ("messages", "conversations", "tools", "functions", "system", "parallel_tool_calls")
 
@@ -41,8 +42,8 @@ class Conversation:
 
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None
-    # Messages that say that they should not be learnt.
-    weighted: int
+    # The members of messages that are not learnt, such as `refusal` and `weight`.
+    unused: frozenset[str]
     # 1 where the first message is the row's column `system`.
     inserted: int
     # Whether the messages have another system message, so that the column is left out.
@@ -64,8 +65,11 @@ def read_conversation(row: Row, number: int, template: str) -> Conversation:
     if not turns:
         raise _bad(number, column, "has no messages")
     messages = []
+    unused: set[str] = set()
     for place, turn in enumerate(turns, 1):
-        messages.append(_message(turn, template, lambda problem, place=place: _bad(number, column, f"message {place} {problem}")))
+        message, others = _message(turn, template, lambda problem, place=place: _bad(number, column, f"message {place} {problem}"))
+        messages.append(message)
+        unused |= others
     system = row.get("system")
     if system is not None and not isinstance(system, str):
         raise _bad(number, "system", "is not text")
@@ -73,12 +77,14 @@ def read_conversation(row: Row, number: int, template: str) -> Conversation:
     has_own = messages[0]["role"] == "system"
     if system and not has_own:
         messages.insert(0, {"role": "system", "content": row["system"]})
-    weighted = sum(isinstance(turn, dict) and turn.get("weight") == 0 for turn in turns)
-    unused = bool(system) and has_own and messages[0]["content"].strip() != system
-    return Conversation(messages, _tools(row, number), weighted, int(bool(system) and not has_own), unused)
+    unused_system = bool(system) and has_own and messages[0]["content"].strip() != system
+    return Conversation(
+        messages, _tools(row, number), frozenset(unused), int(bool(system) and not has_own), unused_system
+    )
 
 
-def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> dict[str, Any]:
+def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> tuple[dict[str, Any], set[str]]:
+    """Returns the message as templates expect it, and the names of the members that it leaves out."""
     if not isinstance(turn, dict):
         raise refuse("is not an object")
     is_sharegpt = turn.get("from") is not None
@@ -89,15 +95,27 @@ def _message(turn: Any, template: str, refuse: Callable[[str], JobError]) -> dic
     role = _role(written, template)
     if role is None:
         raise refuse(f"has the unknown {names[0]} '{written[:60]}'; use one of {', '.join(_ROLES)}")
+    passed = {name: turn[name] for name in _PASSED if isinstance(turn.get(name), str)}
+    reasoning = next((turn[name] for name in REASONING_MEMBERS if isinstance(turn.get(name), str) and turn[name]), None)
+    used = {*names, *passed, *(name for name in REASONING_MEMBERS if turn.get(name) == reasoning)}
+    if reasoning:
+        passed |= dict.fromkeys(REASONING_MEMBERS, reasoning)
     if role == "call":
-        return {"role": "assistant", "content": "", "tool_calls": _calls(_parsed(content), refuse)}
-    message: dict[str, Any] = {"role": role, "content": _content(content, names[1], refuse)}
-    calls = turn.get("tool_calls") or turn.get("function_call")
-    if calls:
-        message["tool_calls"] = _calls(calls, refuse)
-    elif content is None:
-        raise refuse(f"has no {names[1]} and no tool calls" if role == "assistant" else f"has no {names[1]}")
-    return message | {name: turn[name] for name in _PASSED if isinstance(turn.get(name), str)}
+        message = {"role": "assistant", "content": "", "tool_calls": _calls(_parsed(content), refuse)}
+    else:
+        message = {"role": role, "content": _content(content, names[1], refuse)}
+        member = "tool_calls" if turn.get("tool_calls") else "function_call"
+        used.add(member)
+        if turn.get(member):
+            message["tool_calls"] = _calls(turn[member], refuse)
+        elif content is None:
+            raise refuse(f"has no {names[1]} and no tool calls" if role == "assistant" else f"has no {names[1]}")
+    return message | passed, {name for name, value in turn.items() if name not in used and _says_something(name, value)}
+
+
+def _says_something(name: str, value: Any) -> bool:
+    """Whether it matters that a member of a message is not learnt. A weight of 1 is that of all messages."""
+    return value not in (None, "", [], {}) and (name, value) != ("weight", 1)
 
 
 def _role(written: str, template: str) -> str | None:
@@ -139,7 +157,7 @@ def _calls(calls: Any, refuse: Callable[[str], JobError]) -> list[dict[str, Any]
         if not isinstance(arguments, dict):
             raise refuse(f"calls {function['name'][:60]} with arguments that are no JSON object")
         named = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
-        found.append({**named, "type": "function", "function": {"name": function["name"], "arguments": _without_nulls(arguments)}})
+        found.append({**named, "type": "function", "function": {"name": function["name"], "arguments": arguments}})
     if not found:
         raise refuse("has an empty list of tool calls")
     return found
@@ -152,14 +170,7 @@ def _tools(row: Row, number: int) -> list[dict[str, Any]] | None:
         return None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise _bad(number, column, "is no list of tools")
-    return [_without_nulls(tool if "function" in tool else {"type": "function", "function": tool}) for tool in tools]
-
-
-def _without_nulls(value: Any) -> Any:
-    """Removes the nulls with which Arrow fills the members that other rows have."""
-    if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+    return [tool if "function" in tool else {"type": "function", "function": tool} for tool in tools]
 
 
 def _parsed(value: Any) -> Any:

@@ -12,6 +12,11 @@ from .rows import Row
 from .settings import Settings
 
 
+_MEMBER = "member "
+_MAX_MEMBERS = 20
+_USED = "chat rows are learnt whole, with the role, text, name, reasoning and tool calls of each message"
+
+
 class Notes:
     """The number of rows with each kind of loss, and the first of them, from 1."""
 
@@ -21,6 +26,13 @@ class Notes:
     def add(self, kind: str, row: int) -> None:
         """Counts a row."""
         self.found.setdefault(kind, [0, row])[0] += 1
+
+    def add_member(self, name: str, row: int) -> None:
+        """Counts a row with a member of messages that is not learnt. Names are of the caller's choice, so only the first
+        ones are noted."""
+        kind = _MEMBER + name[:60]
+        if kind in self.found or sum(known.startswith(_MEMBER) for known in self.found) < _MAX_MEMBERS:
+            self.add(kind, row)
 
     def report(self, settings: Settings, max_positions: int) -> None:
         """Warns about every kind of loss."""
@@ -43,10 +55,13 @@ class Notes:
             "reasoning": f"Reasoning in {{}} {lost}; choose a base model whose template shows it, also in earlier messages",
             "beside_calls": f"Text next to tool calls in {{}} {lost}; write it as another message of the assistant",
             "unused_system": "The column 'system' of {} is not used, because their messages have another system message; write both in one",
-            "weight": "{} have messages of weight 0, which are learnt all the same: chat rows are learnt whole",
         }
         for kind, (count, row) in self.found.items():
-            what = messages[kind].format(counted(count, "row"))
+            rows = counted(count, "row")
+            if kind.startswith(_MEMBER):
+                what = f"Messages of {rows} have '{kind.removeprefix(_MEMBER)}', which is not used: {_USED}"
+            else:
+                what = messages[kind].format(rows)
             warn_about_data(f"{what}; the first is row {row}.", count=count, row=row)
 
 

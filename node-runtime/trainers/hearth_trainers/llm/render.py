@@ -119,8 +119,8 @@ class Renderer:
                 )
         if chat.tools and self._template(chat.messages, number) == text:
             self.notes.add("tools", number)
-        if chat.weighted:
-            self.notes.add("weight", number)
+        for name in sorted(chat.unused):
+            self.notes.add_member(name, number)
         if chat.unused_system:
             self.notes.add("unused_system", number)
         self._check_parts(chat, text, number)

@@ -65,8 +65,20 @@ def _read_csv(path: Path, budget: Budget) -> list[Row]:
 
 
 def _read_parquet(path: Path, budget: Budget) -> list[Row]:
-    return read_parquet(path, budget).to_pylist()
+    return _arrow_rows(read_parquet(path, budget))
 
 
 def _read_hf(path: Path, budget: Budget) -> list[Row]:
-    return read_hf_dataset(path, budget).to_pylist()
+    return _arrow_rows(read_hf_dataset(path, budget))
+
+
+def _arrow_rows(table: pa.Table) -> list[Row]:
+    return [{name: _without_nulls(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _without_nulls(value: Any) -> Any:
+    """Removes the nulls with which Arrow fills the members that objects of other rows have. JSON, in lines or in texts,
+    keeps its nulls: somebody wrote them, such as an optional argument of a tool call."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
