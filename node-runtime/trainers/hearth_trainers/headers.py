@@ -11,16 +11,22 @@ import pyarrow.compute as pc
 from .protocol import warn_about_data
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WHOLE = re.compile(r"[+-]?\d+")
+# A name with more words is hardly one, and a column with more different values holds no labels.
+_MAX_NAME_WORDS = 3
+_MAX_LABELS = 20
 _DATE = r"^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
 
 
 def report_values_as_names(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray], numeric: Iterable[str]) -> None:
     """Warns when names of columns look like values: a fraction over numbers, a date over dates, or a text that the column
-    itself repeats. Whole numbers count only where every name looks like a value and they do not ascend, because years and
-    the indices of pixels are names too. `texts` are the columns as they are written; `numeric` names those of numbers."""
+    itself repeats. Years and the indices of pixels are names too, so whole numbers that ascend count only beside a
+    sentence, and others where every name looks like a value or the column has them as labels. `texts` are the columns as
+    they are written; `numeric` names those of numbers."""
     numbers = {name for name in numeric if _NUMBER.fullmatch(name.strip())}
     sure = {name for name in numbers if not name.strip().lstrip("+-").isdecimal()}
     sure |= {name for name in texts if name not in numbers and _is_value(name, texts[name])}
+    sure |= _labels(names, texts)
     if not sure:
         whole = [int(name) for name in names if name in numbers]
         if len(whole) < len(names) or whole == sorted(whole):
@@ -41,7 +47,29 @@ def _is_value(name: str, texts: pa.ChunkedArray) -> bool:
         first = next((text for text in texts.slice(0, 10).to_pylist() if text is not None), "")
         return re.match(_DATE, first) is not None
     # One letter is often a name and a value: 'y' and 'n' in 'y'.
-    return len(name.strip()) > 1 and (pc.sum(pc.equal(texts, name)).as_py() or 0) > 1
+    return len(name.strip()) > 1 and _repeats(texts, name)
+
+
+def _labels(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray]) -> set[str]:
+    """Returns the names that look like the label of a row, and the sentences next to them."""
+    sentences = {name for name in names if len(name.split()) > _MAX_NAME_WORDS}
+    whole = [name for name in names if _WHOLE.fullmatch(name.strip())]
+    order = [int(name) for name in whole]
+    if not sentences and len(whole) > 1 and order == sorted(order):
+        return set()
+    short = [name for name in names if len(name.strip()) == 1] if sentences else []
+    labels = {name for name in [*whole, *short] if name in texts and _is_label(name, texts[name])}
+    return labels | sentences if labels else set()
+
+
+def _is_label(name: str, texts: pa.ChunkedArray) -> bool:
+    return _repeats(texts, name) and pc.count_distinct(texts).as_py() <= _MAX_LABELS
+
+
+def _repeats(texts: pa.ChunkedArray, name: str) -> bool:
+    """Returns whether a column has its name in several rows, and not in all, as a mark at the end of each row has."""
+    count = pc.sum(pc.equal(pc.utf8_trim_whitespace(texts), name.strip())).as_py() or 0
+    return 1 < count < len(texts)
 
 
 def _is_repeated(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray]) -> bool:

@@ -256,6 +256,15 @@ describe('tables as their trainers read them', () => {
       ['region,2021-01-01\nnorth,4\nsouth,5', undefined],
       ['kind,size\nkind,5\nunkind,6', undefined],
       ['age,y\n5,y\n6,n\n7,y', undefined],
+      ['No way to plug it in\t0\nworks\t1\nbad\t0\ngood\t1\npoor\t0', "'No way to plug it in' and '0' look"],
+      ['3,meh\n3,so so\n1,bad\n2,poor\n3,fine', "'3' looks"],
+      ['late,2,0\nearly,1,1\nsoon,2,0\nsoon,2,0\nnow,1,1', "'2' and '0' look"],
+      ['"Well, it broke again",P\nfine,P\nbad,N\ngood,P', "'Well, it broke again' and 'P' look"],
+      ['text,0,1\na,0,1\nb,1,0\nc,0,1\nd,1,1', undefined],
+      ['text,2020\na,0\nb,1\nc,0\nd,1', undefined],
+      ['How many hours do you sleep?,age\n7,30\n8,31\n7,30', undefined],
+      ['v,eor\n1,eor\n2,eor\n3,eor', undefined],
+      ['0,v\n0,7\n0,8\n0,9', undefined],
     ]
 
     const texts = { text: cases[1]![0], hyperparameters: { text_column: 'I like it', label_column: 'pos' } }
