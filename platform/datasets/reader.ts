@@ -103,7 +103,9 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
   }, ms)
   signal?.addEventListener('abort', kill, { once: true })
   try {
-    const exited = once(child, 'exit').then(() => {
+    const exited = once(child, 'exit').then(async () => {
+      // Its last message may still be in the channel.
+      if (child.connected) await once(child, 'disconnect')
       signal?.throwIfAborted()
       if (excess !== undefined) throw new DatasetRefused(`the file cannot be read within bounds: ${excess}`)
       throw new DatasetReaderBroken(
