@@ -11,11 +11,10 @@ export interface CsvDialect {
   unnamed: number[]
   /** Lines before the header: Excel writes one with the delimiter, and reads it. */
   skippedLines: 0 | 1
+  /** True where DuckDB loses rows: behind a line break in the header, or a byte order mark and a quoted line with the delimiter. */
+  isOdd: boolean
 }
 
-const QUOTE = 0x22
-const NEWLINE = 0x0a
-const RETURN = 0x0d
 const DELIMITERS = [',', ';', '\t', '|']
 
 /** The header must fit into this many bytes at the start of the file; `MAX_NAMES_BYTES` bounds the names themselves. */
@@ -30,17 +29,18 @@ export function parseHeader(start: Buffer): CsvDialect {
   const bom = start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf ? 3 : 0
   const given = SEPARATOR_LINE.exec(start.subarray(bom, bom + 16).toString('latin1'))
   const from = bom + (given?.[0].length ?? 0)
-  const end = endOfRecord(start, from)
-  if (end >= HEADER_BYTES)
+  const sample = start.subarray(from).toString()
+  const isCut = start.length === HEADER_BYTES
+  const delimiter = given?.[1] ?? delimiterOf(sample, isCut)
+  const length = Buffer.byteLength(headerIn(sample, delimiter, isCut))
+  if (from + length >= HEADER_BYTES)
     throw refusedLine(1, 'the names of the columns take more than 1 MB together, the limit')
-  const bytes = start.subarray(from, end)
-  const text = decodeLine(bytes)
+  const text = decodeLine(start.subarray(from, from + length))
   if (text === undefined) throw refusedLine(1, 'not valid UTF-8')
   if (text.includes('\0')) throw refusedLine(1, 'holds the character NUL (is it UTF-16?)')
   if (text.trim() === '') throw refusedLine(1, 'blank where the names of the columns should be')
 
-  const delimiter = given?.[1] ?? separatorOf(text)
-  const written = splitRecord(text, delimiter)
+  const written = splitRecord(text, delimiter).map((name) => name.replaceAll(/^ +| +$/g, ''))
   if (written.length > MAX_COLUMNS) throw refusedLine(1, `more than ${MAX_COLUMNS} columns`)
   const header = columnNames(written)
   const seen = new Map<string, number>()
@@ -52,7 +52,8 @@ export function parseHeader(start: Buffer): CsvDialect {
     seen.set(name, index)
   }
   const unnamed = written.flatMap((name, index) => (name === '' ? [index] : []))
-  return { delimiter, header, unnamed, skippedLines: given ? 1 : 0 }
+  const isOdd = /[\r\n]/.test(text) || (bom > 0 && given?.[0].startsWith('"') === true)
+  return { delimiter, header, unnamed, skippedLines: given ? 1 : 0, isOdd }
 }
 
 const SEPARATOR_LINE = /^"?sep=([,;\t|])"?\r?\n/i
@@ -67,32 +68,76 @@ function columnNames(written: readonly string[]): string[] {
   })
 }
 
-function endOfRecord(bytes: Buffer, from: number): number {
-  let inQuotes = false
-  for (let i = from; i < bytes.length; i++) {
-    if (bytes[i] === QUOTE) inQuotes = !inQuotes
-    else if (!inQuotes && (bytes[i] === NEWLINE || bytes[i] === RETURN)) return i
+/** Returns the first record of a text. */
+function headerIn(text: string, delimiter: string, isCut: boolean): string {
+  let [end, isOpen] = [0, false]
+  for (const { 0: line } of text.matchAll(/[^\r\n]*(?:\r\n|\r|\n|$)/g)) {
+    isOpen = isOpenAfter(line, isOpen, delimiter)
+    end += line.length
+    if (!isOpen) return text.slice(0, end).replace(/[\r\n]+$/, '')
   }
-  if (inQuotes && bytes.length < HEADER_BYTES) throw refusedLine(1, 'a quoted column name is never closed')
-  return bytes.length
+  if (!isCut) throw refusedLine(1, 'a quoted column name is never closed')
+  return text
 }
 
-const outsideQuotes = (text: string) => text.replaceAll(/"(?:[^"]|"")*"/g, '')
+/** How many rows decide between several delimiters. */
+const SAMPLED_ROWS = 100
+const QUOTED = '"[^"]*(?:""[^"]*)*'
 
-/** Returns a comma if there is one, as the trainers do; otherwise the most frequent of the other delimiters. */
-function separatorOf(text: string): string {
-  const bare = outsideQuotes(text)
-  const count = (mark: string) => bare.split(mark).length
-  const [most = ','] = DELIMITERS.slice(1).toSorted((a, b) => count(b) - count(a))
-  return bare.includes(',') || count(most) === 1 ? ',' : most
+/**
+ * Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
+ * fields as the header, then whether all commas are decimal commas. The trainers and `query_table` do the same
+ * (`csv_layout.py`).
+ */
+function delimiterOf(text: string, isCut: boolean): string {
+  const candidates = DELIMITERS.flatMap((mark) => {
+    const [header = '', ...rows] = bareLines(text, mark)
+      .slice(0, isCut ? -1 : undefined)
+      .slice(0, 1 + SAMPLED_ROWS)
+    const count = countOf(header, mark)
+    if (count === 0) return []
+    const fitting = rows.filter((row) => hasFields(row, countOf(row, mark), count, mark)).length
+    return [{ mark, rows, fitting }]
+  })
+  const most = Math.max(...candidates.map(({ fitting }) => fitting))
+  const best = candidates.filter(({ fitting }) => fitting === most)
+  // No cell has a tab by chance.
+  if (best.some(({ mark }) => mark === '\t')) return '\t'
+  const isDecimal = best[0]?.mark === ',' && best[0].rows.every((row) => !/(?<!\d),|,(?!\d)/.test(row))
+  const [first, second] = best.length > 1 && most > 0 && isDecimal ? best.slice(1) : best
+  if (second) {
+    const [a, b] = [first?.mark, second.mark]
+    throw refusedLine(
+      1,
+      `cells may end at "${a}" or "${b}"; put the line sep=${a} or sep=${b} before the header`,
+    )
+  }
+  return first?.mark ?? ','
 }
 
+/** Returns whether a row has as many delimiters as the header, or more at its end, as DuckDB reads it. */
+export function hasFields(text: string, delimiters: number, expected: number, delimiter: string): boolean {
+  const surplus = delimiters - expected
+  return surplus >= 0 && text.endsWith(delimiter.repeat(surplus))
+}
+
+const countOf = (text: string, mark: string): number => text.split(mark).length - 1
+
+/** Returns the lines that are not blank, with an x for each quoted cell. */
+const bareLines = (text: string, mark: string): string[] =>
+  text
+    .replaceAll(new RegExp(`(^|[${mark}\\r\\n]) *${QUOTED}(?:"|$)`, 'g'), '$1x')
+    .split(/\r\n|\r|\n/)
+    .filter((line) => line !== '')
+
+/** Splits a record into its cells. One blank before a quoted cell and all behind it are no part of it, as DuckDB reads it. */
 export function splitRecord(text: string, delimiter: string): string[] {
   const fields: string[] = []
   let rest = text
   for (;;) {
-    const field = /^"(?:[^"]|"")*"/.exec(rest)?.[0] ?? rest.slice(0, indexOrEnd(rest, delimiter))
-    fields.push(field.startsWith('"') ? field.slice(1, -1).replaceAll('""', '"') : field)
+    const whole = QUOTED_CELL.exec(rest)?.[0]
+    const field = whole ?? rest.slice(0, indexOrEnd(rest, delimiter))
+    fields.push(whole ? whole.trim().slice(1, -1).replaceAll('""', '"') : field)
     rest = rest.slice(field.length)
     if (rest === '') return fields
     if (!rest.startsWith(delimiter)) throw refusedLine(1, `text after the closing quote of ${quoted(field)}`)
@@ -100,11 +145,25 @@ export function splitRecord(text: string, delimiter: string): string[] {
   }
 }
 
+const QUOTED_CELL = new RegExp(`^ ?${QUOTED}" *`)
+
 const indexOrEnd = (text: string, found: string): number =>
   text.includes(found) ? text.indexOf(found) : text.length
 
-/** The state of a scan within a field: before it, in it, inside its quotes, just after their end. */
-type State = 'start' | 'plain' | 'quoted' | 'closed'
+const CLOSING = new RegExp(`^[^"]*(?:""[^"]*)*"(?!")`)
+
+/** Returns whether a quoted cell is open after a line; `isOpen` says whether one is before it. */
+export function isOpenAfter(line: string, isOpen: boolean, delimiter: string): boolean {
+  const closing = isOpen ? CLOSING.exec(line) : undefined
+  if (closing === null) return true
+  // A quote behind a closed one begins no cell.
+  const rest = closing ? `x${line.slice(closing[0].length)}` : line
+  const cells = rest.matchAll(new RegExp(`(?:^|[${delimiter}]) ?${QUOTED}("?)`, 'g'))
+  return [...cells].some(([, end]) => end === '')
+}
+
+/** The state of a scan in a field: before it, behind one blank, in it, in its quotes, just after their end, in blanks behind them. */
+type State = 'start' | 'blank' | 'plain' | 'quoted' | 'closed' | 'after'
 
 /**
  * Reads a refused file again, line by line, and throws for the first faulty record; when there is none, it throws
@@ -160,7 +219,7 @@ class OpenRecord {
     this.#size += text.length
     if (this.#size > MAX_ROW_BYTES) throw tooLong(this.#line)
     for (const character of text) this.#state = this.#after(character)
-    if (!this.isOpen && this.#fields !== this.#expected) {
+    if (!this.isOpen && !hasFields(text, this.#fields, this.#expected, this.#delimiter)) {
       throw refusedLine(this.#line, `${this.#fields} fields where the header has ${this.#expected}`)
     }
   }
@@ -176,8 +235,11 @@ class OpenRecord {
       return 'start'
     }
     if (character === '\r') throw refusedLine(this.#line, 'a carriage return without a newline')
-    if (character === '"' && this.#state !== 'plain') return 'quoted'
-    if (this.#state === 'closed') throw refusedLine(this.#line, 'text after the closing quote of a field')
+    const isUnquoted = this.#state === 'plain' || this.#state === 'blank'
+    if (character === ' ' && !isUnquoted) return this.#state === 'start' ? 'blank' : 'after'
+    if (character === '"' && this.#state !== 'plain' && this.#state !== 'after') return 'quoted'
+    if (this.#state === 'closed' || this.#state === 'after')
+      throw refusedLine(this.#line, 'text after the closing quote of a field')
     return 'plain'
   }
 }

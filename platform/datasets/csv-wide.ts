@@ -1,4 +1,4 @@
-import { type CsvDialect, nameFirstBadRecord, splitRecord } from './csv-scan.ts'
+import { type CsvDialect, hasFields, isOpenAfter, nameFirstBadRecord, splitRecord } from './csv-scan.ts'
 import { ColumnTyper } from './csv-values.ts'
 import { decodeLine, readLines } from './lines.ts'
 import { MAX_ROW_BYTES, type ColumnType } from './profile.ts'
@@ -9,44 +9,59 @@ export interface CsvContent {
   types: ColumnType[]
 }
 
-/** Reads a file of many columns once, whatever their number; a faulty record is named as for every CSV file. */
+/** Reads a file once, whatever the number of its columns; a faulty record is named as for every CSV file. */
 export async function readWide(path: string, dialect: CsvDialect): Promise<CsvContent> {
+  const columns = dialect.header.map(() => new ColumnTyper())
+  let rows = 0
+  for await (const cells of readCells(path, dialect)) {
+    rows += 1
+    for (const [i, cell] of cells.entries()) columns[i]?.add(cell)
+  }
+  return { rows, types: columns.map(({ type }) => type) }
+}
+
+/** Yields the cells of each row. */
+export async function* readCells(path: string, dialect: CsvDialect): AsyncIterable<string[]> {
   const { delimiter, header, skippedLines } = dialect
-  const columns = header.map(() => new ColumnTyper())
   const fault = (cause: unknown) => nameFirstBadRecord(path, dialect, cause)
   let [rows, isHeader] = [0, true]
-  const open = new OpenRecord()
+  const open = new OpenRecord(delimiter)
   for await (const { line, bytes } of readLines(path)) {
     if (line <= skippedLines) continue
     const text = decodeLine(bytes)
     if (text === undefined) return fault(new Error('not UTF-8'))
-    const whole = open.with(text.replace(/\r$/, ''))
+    const whole = open.with((line === 1 ? text.replace(/^\ufeff/, '') : text).replace(/\r$/, ''))
     if (open.bytes > MAX_ROW_BYTES) return fault(new Error('a record is too long'))
     if (whole === undefined) continue
     if (isHeader) {
       isHeader = false
       continue
     }
-    if (whole === '') continue
+    if (whole === '' && header.length > 1) continue
     const cells = fieldsOf(whole, delimiter)
-    if (cells?.length !== columns.length) return fault(new Error(`record ${rows + 1} has other columns`))
+    if (!cells || !hasFields(whole, cells.length, header.length, delimiter))
+      return fault(new Error(`record ${rows + 1} has other columns`))
     rows += 1
-    for (const [i, cell] of cells.entries()) columns[i]?.add(cell)
+    yield cells.slice(0, header.length)
   }
   if (open.bytes > 0) return fault(new Error('a quote is never closed'))
-  return { rows, types: columns.map(({ type }) => type) }
 }
 
 /** The lines of a record whose quotes are not all closed yet. */
 class OpenRecord {
+  readonly #delimiter: string
   #lines: string[] = []
   bytes = 0
 
+  constructor(delimiter: string) {
+    this.#delimiter = delimiter
+  }
+
   /** Returns the whole record with this line, or `undefined` while a quote is open. */
   with(line: string): string | undefined {
-    let isOpen = this.#lines.length > 0
-    for (let at = line.indexOf('"'); at !== -1; at = line.indexOf('"', at + 1)) isOpen = !isOpen
-    if (!isOpen && this.#lines.length === 0) return line
+    const wasOpen = this.#lines.length > 0
+    const isOpen = line.includes('"') ? isOpenAfter(line, wasOpen, this.#delimiter) : wasOpen
+    if (!isOpen && !wasOpen) return line
     this.#lines.push(line)
     this.bytes += line.length + 1
     if (isOpen) return undefined

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './csv-scan.ts'
 import { areNumbers, MARKS, MISSING, patternsLike, type NumberPatterns } from './csv-values.ts'
-import { readWide, type CsvContent } from './csv-wide.ts'
+import { readCells, readWide, type CsvContent } from './csv-wide.ts'
 import { ATTEMPTS, IN_ORDER, isOutOfMemory, literal, numbers, reading, texts } from './duckdb.ts'
 import { readStart } from './lines.ts'
 import { SAMPLED, type SampledRow } from './preview.ts'
@@ -25,7 +25,7 @@ const MAX_PASSES = 2
 const short = (c: string, test: string): string => `case when strlen(${c}) <= 60 then ${test} else false end`
 /** Failing casts are slow, so only text that begins like a date is tried. */
 const likeDate = (c: string, test: string) =>
-  `case when ${c} similar to '[0-9]{4}-[0-9]{2}.*' then ${test} else false end`
+  `case when ${c} similar to ' *[0-9]{4}-[0-9]{2}.*' then ${test} else false end`
 
 /** The test by which a text value counts as each type, narrowest type first, and DuckDB's type for it. */
 const TYPES = {
@@ -35,7 +35,7 @@ const TYPES = {
   boolean: { duckdb: 'BOOLEAN', fits: (c: string) => short(c, `lower(trim(${c})) in ('true', 'false')`) },
   date: {
     duckdb: 'DATE',
-    fits: (c: string) => likeDate(c, `strlen(${c}) <= 10 and try_cast(${c} as date) is not null`),
+    fits: (c: string) => likeDate(c, `strlen(trim(${c})) <= 10 and try_cast(${c} as date) is not null`),
   },
   timestamp: {
     duckdb: 'TIMESTAMPTZ',
@@ -60,8 +60,7 @@ interface CsvFile {
 export async function readCsv(path: string): Promise<DatasetProfile> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const names = dialect.header.map((_, i) => `c${i}`)
-  // DuckDB finds no rows behind a byte order mark and a quoted line with the delimiter.
-  const isWide = names.length > COLUMNS_PER_PASS * MAX_PASSES || dialect.skippedLines > 0
+  const isWide = names.length > COLUMNS_PER_PASS * MAX_PASSES || dialect.isOdd
   const { rows, types } = await (isWide
     ? readWide(path, dialect)
     : reading(path, ATTEMPTS, (db) => readWith({ db, path, dialect, names })))
@@ -81,6 +80,7 @@ const shownColumns = ({ header, unnamed }: CsvDialect, types: readonly ColumnTyp
 /** Returns the first rows of the columns of a profile as texts. */
 export async function sampleCsv(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
+  if (dialect.isOdd) return sampleCells(path, dialect, columns)
   const names = dialect.header.map((_, i) => `c${i}`)
   const cut = columns.slice(0, SAMPLED.columns).map(({ name, type }) => {
     const c = `c${dialect.header.indexOf(name)}`
@@ -91,6 +91,28 @@ export async function sampleCsv(path: string, columns: readonly DatasetColumn[])
     const rows = source({ db, path, dialect, names }, { missing: MISSING })
     return texts(db, `select ${cut.join(', ')} from ${rows} limit ${SAMPLED.rows}`)
   })
+}
+
+async function sampleCells(
+  path: string,
+  dialect: CsvDialect,
+  columns: readonly DatasetColumn[],
+): Promise<SampledRow[]> {
+  const shown = columns.slice(0, SAMPLED.columns).map(({ name, type }) => ({
+    at: dialect.header.indexOf(name),
+    missing: type === 'string' ? MISSING : MARKS,
+  }))
+  const rows: SampledRow[] = []
+  for await (const cells of readCells(path, dialect)) {
+    rows.push(
+      shown.map(({ at, missing }) => {
+        const cell = cells[at] ?? ''
+        return missing.includes(cell.trim()) ? null : cell.slice(0, SAMPLED.characters + 1)
+      }),
+    )
+    if (rows.length === SAMPLED.rows) break
+  }
+  return rows
 }
 
 async function readWith(file: CsvFile): Promise<CsvContent> {

@@ -36,7 +36,7 @@ describe('CSV files in query_table', function () {
       [lines('a\tb', '1\t"x', 'y"', '2'), 'line 4: 1 fields where the header has 2'],
       [lines('a,b', '1,"2', '3,4'), 'line 2: a quote is opened and never closed'],
       [lines('a,b', '1,"2"3'), 'line 2: text after the closing quote of a field'],
-      [lines('a,b', '1,2\r', '3,4'), 'line 2: its end is not that of the lines before'],
+      [lines('a,b', '1,2\r', '3,4'), 'line 2: ends in CRLF while the lines before end in LF'],
     ]
 
     const found = await queried(

@@ -1,4 +1,5 @@
-"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`."""
+"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`. The trainers and the tool `query_table` each
+have this file, because either runs without the other; a test compares them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class CsvLayout:
 @dataclass(frozen=True)
 class CsvRecord:
     """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with its quotes.
-    Its `text` has no blanks around quoted cells."""
+    Its `text` has no blanks around quoted cells: one before and any behind, as DuckDB reads them."""
 
     line: int
     text: str
@@ -59,8 +60,7 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
         header, *rows = _lines(text, mark)[: -1 if is_cut else None][: 1 + _SAMPLED_ROWS] or [""]
         count = header.count(mark)
         if count:
-            # The last field of a row may end at a delimiter as well.
-            fitting[mark] = sum(row.count(mark) in (count, count + row.endswith(mark)) for row in rows)
+            fitting[mark] = sum(has_fields(row, row.count(mark), count, mark) for row in rows)
         if mark == ",":
             are_decimals = not any(re.search(r"(?<!\d),|,(?!\d)", row) for row in rows)
     best = [mark for mark, rows in fitting.items() if rows == max(fitting.values())]
@@ -77,20 +77,27 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
     return best[0] if best else ","
 
 
+def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> bool:
+    """Returns whether a row has as many delimiters as the header, or more at its end, as DuckDB reads it."""
+    surplus = delimiters - expected
+    return surplus >= 0 and text.rstrip("\r\n").endswith(delimiter * surplus)
+
+
 def _lines(text: str, delimiter: str) -> list[str]:
     """Returns the lines that are not blank, with an x for each quoted cell."""
-    bare = re.sub(rf'(^|[{delimiter}\r\n]) *"(?:[^"]|"")*(?:"|\Z)', r"\1x", text)
+    bare = re.sub(rf'(^|[{delimiter}\r\n]) ?"(?:[^"]|"")*(?:"|\Z)', r"\1x", text)
     return [line for line in re.split(r"\r\n|\r|\n", bare) if line] or [""]
 
 
 def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
-    """Yields the header and the rows of a file that was opened with `newline=""`; blank lines are skipped."""
-    cell = re.compile(rf'(^|{re.escape(layout.delimiter)}) *("(?:[^"]|"")*+)("?) *')
+    """Yields the header and the rows of a file that was opened with `newline=""`, without blank lines."""
+    cell = re.compile(rf'(^|{re.escape(layout.delimiter)}) ?("(?:[^"]|"")*+)("?) *')
     behind = re.compile(rf"\0[^{layout.delimiter}\r\n]")
     parts: list[str] = []
     begin, delimiters, is_open, fault = 0, 0, False, None
     for number, line in enumerate(lines, 1):
-        if number <= layout.skipped_lines or (not is_open and not line.rstrip("\r\n")):
+        # A blank line of one column is a missing value.
+        if number <= layout.skipped_lines or (layout.columns > 1 and not is_open and not line.rstrip("\r\n")):
             continue
         begin = begin if is_open else number
         if is_open or '"' in line:

@@ -1,3 +1,5 @@
+import csv
+import io
 import json
 import math
 import os
@@ -9,12 +11,15 @@ import duckdb
 
 # Python in isolated mode does not look for modules next to the program.
 sys.path.insert(0, str(Path(__file__).parent))
-from csv_layout import UnclearLayout, layout_of, records_of  # noqa: E402
+from csv_layout import UnclearLayout, has_fields, layout_of, records_of  # noqa: E402
 
 FILE = "/hearth/input/file_url"
+# The folder of temporary files is the working directory.
+ROWS = "rows.csv"
 MOST_ROWS = 1_000
 # Types learnt from some rows would round or drop what comes later.
 ALL_ROWS = -1
+ENDINGS = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 GUESSED_TYPES = ("DATE", "TIMESTAMP")
 YEAR_FIRST = r"^\s*\d{4}[-/.]"
 BOOLEANS = "^(?i:true|false)$"
@@ -63,16 +68,14 @@ def read_csv(connection, notes):
         layout = layout_of(Path(FILE))
     except UnclearLayout as error:
         raise Refused(f"file_url: {error}") from error
-    if layout.skipped_lines and Path(FILE).open("rb").read(4) == b'\xef\xbb\xbf"':
-        # DuckDB would find no rows.
-        raise Refused("file_url: line 1: write the delimiter without quotes, as in sep=;")
+    names, has_copy = header_of(layout)
     options = (
-        f"'{FILE}', delim = '{layout.delimiter}', quote = '\"', escape = '\"', comment = '', skip = {layout.skipped_lines}, "
-        "header = true, strict_mode = true, null_padding = false"
+        f"'{ROWS if has_copy else FILE}', delim = '{layout.delimiter}', quote = '\"', escape = '\"', comment = '', "
+        f"header = {not has_copy}, skip = {0 if has_copy else layout.skipped_lines}, strict_mode = true, null_padding = false"
     )
     # Faulty rows are reported by `read`, which ignores none.
-    sniffed = f"select Columns from sniff_csv({options}, sample_size = {ALL_ROWS}, ignore_errors = true)"
-    [(columns,)] = connection.execute(sniffed).fetchall()
+    guess = f"sample_size = {ALL_ROWS}, ignore_errors = true, names = [{', '.join(map(literal, names))}]"
+    [(columns,)] = connection.execute(f"select Columns from sniff_csv({options}, {guess})").fetchall()
     # DuckDB does not compare the header with the rows.
     if len(columns) != layout.columns:
         raise Refused(f"file_url: {fault_of_csv() or 'the header cannot be read'}")
@@ -90,6 +93,24 @@ def read_csv(connection, notes):
         return table
     own = {name: f"nullif(trim({quoted(name)}), '') as {quoted(name)}" for name in spaced}
     return table.project(", ".join(own.get(name, quoted(name)) for name in types))
+
+
+def header_of(layout):
+    """Returns the names of the columns, and whether the rows were copied to a file of their own: DuckDB loses rows behind a line
+    break in the header, and behind a byte order mark where the first line is quoted."""
+    with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        records = records_of(file, layout)
+        header = next(records).text.rstrip("\r\n")
+        written = next(csv.reader(io.StringIO(header, newline=""), delimiter=layout.delimiter))
+        has_mark = Path(FILE).open("rb").read(4) == b'\xef\xbb\xbf"'
+        is_odd = "\n" in header or "\r" in header or (has_mark and (layout.skipped_lines or layout.delimiter in written[0]))
+        if is_odd:
+            try:
+                with open(ROWS, "w", encoding="utf-8", errors="surrogateescape", newline="") as rows:
+                    rows.writelines(record.text for record in records)
+            except OSError as error:
+                raise Refused("file_url: line 1: write names without line breaks, and no byte order mark") from error
+    return distinct([name.strip(" ") or f"column{index}" for index, name in enumerate(written)]), is_odd
 
 
 def note_values_as_names(connection, types, notes):
@@ -146,19 +167,19 @@ def aggregates(texts, names, expression):
 def fault_of_csv():
     """Returns what is wrong with the first faulty record, if it is its fields, its quotes or the end of its line."""
     layout = layout_of(Path(FILE))
-    endings = set()
+    first = ""
     with open(FILE, encoding="utf-8-sig", errors="replace", newline="") as file:
         for record in records_of(file, layout):
             if record.fault:
                 return f"line {record.line}: {record.fault}"
             bare = record.text.rstrip("\r\n")
             fields = record.delimiters + 1
-            is_trailing = fields == layout.columns + 1 and bare.endswith(layout.delimiter)
-            if fields != layout.columns and not is_trailing:
+            if not has_fields(bare, record.delimiters, layout.columns - 1, layout.delimiter):
                 return f"line {record.line}: {fields} fields where the header has {layout.columns}"
-            endings.add(record.text[len(bare) :])
-            if len(endings - {""}) > 1:
-                return f"line {record.line}: its end is not that of the lines before"
+            ending = record.text[len(bare) :] or first
+            first = first or ending
+            if ending != first:
+                return f"line {record.line}: ends in {ENDINGS[ending]} while the lines before end in {ENDINGS[first]}"
     return None
 
 

@@ -41,6 +41,16 @@ class Numbers:
     row: int | None = None
 
 
+def without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns texts without blanks around them; those that mean a missing value in every column are null."""
+    has_blanks = pc.or_(pc.starts_with(column, " "), pc.ends_with(column, " "))
+    if not pc.any(has_blanks).as_py():
+        return column
+    trimmed = pc.utf8_trim(column, " ")
+    marks = pa.array([mark for mark in MISSING if mark not in ERRORS])
+    return pc.if_else(pc.is_in(trimmed, marks), pa.scalar(None, pa.string()), trimmed)
+
+
 def without_marks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns trimmed texts; those that mean a missing value are null."""
     trimmed = pc.utf8_trim_whitespace(column)

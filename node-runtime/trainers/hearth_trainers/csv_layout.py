@@ -1,62 +1,124 @@
-"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`."""
+"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`. The trainers and the tool `query_table` each
+have this file, because either runs without the other; a test compares them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.csv as pa_csv
-
-_DELIMITERS = (";", "\t", "|")
+_DELIMITERS = (",", ";", "\t", "|")
 # A line that Excel writes and reads before the header.
-_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?', re.IGNORECASE)
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?\r?\n', re.IGNORECASE)
+_START_BYTES = 1 << 20
+_SAMPLED_ROWS = 100
+_CLOSING = re.compile(r'(?:[^"]|"")*+" *')
+
+
+class UnclearLayout(ValueError):
+    """The header may be read with several delimiters."""
 
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """The delimiter, whether a line with it comes before the header, and whether there is one column only."""
+    """The delimiter, the lines before the header (0 or 1), and the number of columns."""
 
     delimiter: str
-    has_separator_line: bool
-    has_one_column: bool
+    skipped_lines: int
+    columns: int
 
-    def parse_options(self) -> pa_csv.ParseOptions:
-        """Returns the options of pyarrow for this file."""
-        # A blank line of one column is a missing value, and the profile of the dataset counts it as a row.
-        return pa_csv.ParseOptions(
-            delimiter=self.delimiter, newlines_in_values=True, ignore_empty_lines=not self.has_one_column
-        )
 
-    def read_options(self, block_size: int | None = None) -> pa_csv.ReadOptions:
-        """Returns the options of pyarrow for this file."""
-        return pa_csv.ReadOptions(block_size=block_size, skip_rows=int(self.has_separator_line))
+@dataclass(frozen=True)
+class CsvRecord:
+    """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with its quotes.
+    Its `text` has no blanks around quoted cells: one before and any behind, as DuckDB reads them."""
+
+    line: int
+    text: str
+    delimiters: int
+    fault: str | None = None
 
 
 def layout_of(path: Path) -> CsvLayout:
     """Reads the start of a file."""
-    with path.open("r", encoding="utf-8-sig", errors="replace", newline="") as stream:
-        header = stream.readline()
-        named = _SEPARATOR_LINE.fullmatch(header.rstrip("\r\n"))
-        if named:
-            header = stream.readline()
-        while header.count('"') % 2 == 1 and len(header) < 1 << 20 and (line := stream.readline()):
-            header += line
-    bare = _QUOTED.sub("", header)
-    most = max(_DELIMITERS, key=bare.count)
-    delimiter = named[1] if named else "," if "," in bare or most not in bare else most
-    return CsvLayout(delimiter, has_separator_line=bool(named), has_one_column=delimiter not in bare)
+    with path.open("rb") as stream:
+        start = stream.read(_START_BYTES)
+    text = start.decode("utf-8-sig", errors="replace")
+    named = _SEPARATOR_LINE.match(text)
+    text = text[named.end() :] if named else text
+    delimiter = named[1] if named else _delimiter_of(text, is_cut=len(start) == _START_BYTES)
+    return CsvLayout(delimiter, int(bool(named)), _lines(text, delimiter)[0].count(delimiter) + 1)
 
 
-def column_names(header: Sequence[str]) -> list[str]:
-    """Names the columns that have no name, as pandas does: the index that it writes comes back as `Unnamed: 0`."""
-    taken = set(header)
-    names = []
-    for index, name in enumerate(header):
-        free = name or f"Unnamed: {index}"
-        while not name and free in taken:
-            free += "_"
-        names.append(free)
-    return names
+def _delimiter_of(text: str, *, is_cut: bool) -> str:
+    """Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
+    fields as the header, then whether all commas are decimal commas."""
+    fitting: dict[str, int] = {}
+    are_decimals = False
+    for mark in _DELIMITERS:
+        header, *rows = _lines(text, mark)[: -1 if is_cut else None][: 1 + _SAMPLED_ROWS] or [""]
+        count = header.count(mark)
+        if count:
+            fitting[mark] = sum(has_fields(row, row.count(mark), count, mark) for row in rows)
+        if mark == ",":
+            are_decimals = not any(re.search(r"(?<!\d),|,(?!\d)", row) for row in rows)
+    best = [mark for mark, rows in fitting.items() if rows == max(fitting.values())]
+    # No cell has a tab by chance.
+    if "\t" in best:
+        return "\t"
+    if len(best) > 1 and are_decimals and fitting[best[0]]:
+        best = [mark for mark in best if mark != ","]
+    if len(best) > 1:
+        first, second = best[:2]
+        raise UnclearLayout(
+            f'line 1: cells may end at "{first}" or "{second}"; put the line sep={first} or sep={second} before the header'
+        )
+    return best[0] if best else ","
+
+
+def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> bool:
+    """Returns whether a row has as many delimiters as the header, or more at its end, as DuckDB reads it."""
+    surplus = delimiters - expected
+    return surplus >= 0 and text.rstrip("\r\n").endswith(delimiter * surplus)
+
+
+def _lines(text: str, delimiter: str) -> list[str]:
+    """Returns the lines that are not blank, with an x for each quoted cell."""
+    bare = re.sub(rf'(^|[{delimiter}\r\n]) ?"(?:[^"]|"")*(?:"|\Z)', r"\1x", text)
+    return [line for line in re.split(r"\r\n|\r|\n", bare) if line] or [""]
+
+
+def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
+    """Yields the header and the rows of a file that was opened with `newline=""`, without blank lines."""
+    cell = re.compile(rf'(^|{re.escape(layout.delimiter)}) ?("(?:[^"]|"")*+)("?) *')
+    behind = re.compile(rf"\0[^{layout.delimiter}\r\n]")
+    parts: list[str] = []
+    begin, delimiters, is_open, fault = 0, 0, False, None
+    for number, line in enumerate(lines, 1):
+        # A blank line of one column is a missing value.
+        if number <= layout.skipped_lines or (layout.columns > 1 and not is_open and not line.rstrip("\r\n")):
+            continue
+        begin = begin if is_open else number
+        if is_open or '"' in line:
+            closing = _CLOSING.match(line) if is_open else None
+            if is_open and not closing:
+                parts.append(line)
+                continue
+            closed = closing[0] if closing else ""
+            # A quoted cell counts as one NUL.
+            rest = ("\0" if closed else "") + line[len(closed) :]
+            is_open = any(not found[3] for found in cell.finditer(rest))
+            bare = cell.sub("\\1\0", rest)
+            if behind.search(bare):
+                fault = "text after the closing quote of a field"
+            delimiters += bare.count(layout.delimiter)
+            parts.append(closed.rstrip(" ") + cell.sub(r"\1\2\3", rest)[bool(closed) :])
+        else:
+            delimiters += line.count(layout.delimiter)
+            parts.append(line)
+        if not is_open:
+            yield CsvRecord(begin, "".join(parts), delimiters, fault)
+            parts, delimiters, fault = [], 0, None
+    if is_open:
+        yield CsvRecord(begin, "".join(parts), delimiters, "a quote is opened and never closed")

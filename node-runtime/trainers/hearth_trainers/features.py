@@ -54,7 +54,7 @@ class RowEncoder:
     """Encodes rows that arrive as JSON, in the same way as a trainer encodes its table."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        self._codes = [{text: float(code) for code, text in enumerate(f.categories)} for f in features]
+        self._codes = [_codes_of(feature.categories) for feature in features]
         self._features = list(features)
         self.width = sum(feature.width for feature in features)
 
@@ -74,7 +74,7 @@ class RowEncoder:
                 if not isinstance(value, str):
                     raise ValueProblem(feature.name, f"must be a text, not {name_of(value)}")
                 # A value that did not occur in training counts as missing.
-                out[at] = codes.get(value, nan)
+                out[at] = codes.get(value, codes.get(value.strip(), nan))
             elif feature.kind == BOOLEAN:
                 if not isinstance(value, bool):
                     raise ValueProblem(feature.name, f"must be true or false, not {name_of(value)}")
@@ -82,6 +82,14 @@ class RowEncoder:
             else:
                 out[at : at + DATETIME_WIDTH] = moment_parts(_moment(feature.name, value))
             at += feature.width
+
+
+def _codes_of(categories: Sequence[str]) -> dict[str, float]:
+    """Returns the codes of texts; blanks around a text matter only where another one differs by them."""
+    codes = {text: float(code) for code, text in enumerate(categories)}
+    for text, code in list(codes.items()):
+        codes.setdefault(text.strip(), code)
+    return codes
 
 
 def moment_parts(moment: datetime) -> tuple[float, float, float, float]:

@@ -87,7 +87,7 @@ def read_job(path: Path) -> Job:
             trainer=str(body["trainer"]),
             format=str(dataset["format"]),
             paths=tuple(Path(one) for one in dataset["paths"]),
-            hyperparameters=dict(body.get("hyperparameters") or {}),
+            hyperparameters=_settings(body.get("hyperparameters") or {}, str(dataset["format"])),
             output_dir=Path(body["output_dir"]),
             checkpoint_dir=Path(body["checkpoint_dir"]),
             resume_from=Path(resume_from) if resume_from else None,
@@ -105,6 +105,19 @@ def read_job(path: Path) -> Job:
         raise JobError(f"The job file lacks {error.args[0]}.", code="bad_job") from error
     except (OSError, ValueError, TypeError) as error:
         raise JobError(f"The job file cannot be read: {error}", code="bad_job") from error
+
+
+def _settings(given: dict[str, Any], form: str) -> dict[str, Any]:
+    """Returns the hyperparameters; names of CSV columns have no blanks around them, which the profiles of older datasets keep."""
+    if form != "csv":
+        return dict(given)
+    names = {name: value for name, value in given.items() if name.endswith("_column") and isinstance(value, str)}
+    lists = {name: value for name, value in given.items() if name.endswith("_columns") and isinstance(value, list)}
+    return {
+        **given,
+        **{name: value.strip(" ") for name, value in names.items()},
+        **{name: [str(one).strip(" ") for one in value] for name, value in lists.items()},
+    }
 
 
 def _files(path: Path) -> list[tuple[str, Path]]:

@@ -13,8 +13,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from .budget import Budget
-from .cells import ERRORS, MISSING, Numbers, point_meaning, read_numbers, without_marks
-from .csv_layout import column_names, layout_of
+from .cells import ERRORS, MISSING, Numbers, point_meaning, read_numbers, without_blanks, without_marks
+from .csv_reader import CsvFile, column_names
 from .errors import JobError
 from .headers import report_values_as_names
 from .hf_dataset import read_hf_dataset, read_parquet
@@ -94,9 +94,8 @@ def _refuse_duplicates(names: list[str]) -> None:
 def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) -> pa.Table:
     # Everything is read as text first, because types guessed from the first block would
     # fail on a late exception.
-    layout = layout_of(path)
-    parse = layout.parse_options()
-    with pa_csv.open_csv(path, read_options=layout.read_options(), parse_options=parse) as reader:
+    file = CsvFile(path)
+    with file.open() as reader:
         header = reader.schema.names
     names = column_names(header)
     _refuse_duplicates(names)
@@ -107,12 +106,12 @@ def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) ->
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
     )
-    read = layout.read_options(_BLOCK)
-    with pa_csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert) as reader:
-        table = budget.collect(reader, reader.schema).rename_columns(names)
-    without_name = {name for name, written in zip(names, header) if not written}
+    with file.open(convert, _BLOCK) as reader:
+        read = budget.collect(reader, reader.schema)
+    table = pa.table([without_blanks(column) for column in read.columns], names)
+    without_name = {name for name, written in zip(names, header) if not written.strip(" ")}
     empty = {name for name in without_name if table.column(name).null_count == table.num_rows}
-    points = point_meaning(table.columns, layout.delimiter)
+    points = point_meaning(table.columns, file.delimiter)
     typed: dict[str, pa.ChunkedArray] = {}
     for name in names:
         if name in empty:

@@ -159,7 +159,7 @@ describe('data that a model learns differently than it was written', () => {
       [
         "Left out 1 row without a value in 'label'; the first is row 10.",
         "Left out 1 row without a value in 'text'; the first is row 6.",
-        "Classes in 'label' differ only in case or blanks and are learnt as different classes: ' Good' and 'good'.",
+        "Classes in 'label' differ only in case or blanks and are learnt as different classes: 'Good' and 'good'.",
         "3 texts have no word or symbol to learn from, such as '...' (row 12): the model gives all such texts the same prediction.",
       ],
     )

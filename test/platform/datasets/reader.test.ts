@@ -47,7 +47,16 @@ describe('reading csv', () => {
     ],
     ['skips blank lines', 'a,b\n1,2\n\n3,4\n', { rows: 2, a: 'integer', b: 'integer' }],
     ['finds semicolons', 'a;b\n1;2,5\n', { rows: 1, a: 'integer', b: 'number' }],
-    ['prefers commas', 'a;b;c,d\n1;2;3,4\n', { rows: 1, 'a;b;c': 'string', d: 'integer' }],
+    [
+      'takes semicolons where commas may be decimal commas',
+      'a;b;c,d\n1;2;3,4\n',
+      { rows: 1, a: 'integer', b: 'integer', 'c,d': 'number' },
+    ],
+    [
+      'takes dates behind blanks for dates',
+      'a, b, c\n1, 2024-01-31, 2024-01-31 10:00\n',
+      { rows: 1, a: 'integer', b: 'date', c: 'timestamp' },
+    ],
     ['finds tabs', 'a\tb\n1\t2\n', { rows: 1, a: 'integer', b: 'integer' }],
     ['keeps names that differ only in case', 'a,A\n1,x\n', { rows: 1, a: 'integer', A: 'string' }],
     [

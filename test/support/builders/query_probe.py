@@ -15,7 +15,7 @@ import main  # noqa: E402
 
 def answer(request: dict[str, str], file: Path) -> dict[str, Any]:
     file.write_text(request["text"], encoding="utf-8", newline="")
-    main.FILE = str(file)
+    main.FILE, main.ROWS = str(file), str(file.with_name("rows"))
     try:
         return main.query({"sql": request.get("sql", "from data")})
     except main.Refused as error:

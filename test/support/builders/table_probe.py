@@ -44,7 +44,7 @@ def read(request: dict[str, Any]) -> Any:
         here = Path(place)
         files = tuple(here / f"data-{number}" for number in range(1 + len(request.get("more", []))))
         for file, text in zip(files, [request["text"], *request.get("more", [])], strict=True):
-            file.write_text(text, encoding="utf-8")
+            file.write_text(text, encoding="utf-8", newline="")
         try:
             settings = request.get("hyperparameters", {})
             job = Job("t", "t", request.get("format", "csv"), files, settings, here, here, None, 1, 5)

@@ -87,8 +87,11 @@ def _label_in(row: dict[str, Any], column: str, place: int, *, has_marks: bool) 
     value = row.get(column)
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
-    if has_marks and value in MISSING:
-        return None
+    if has_marks and isinstance(value, str):
+        # In a CSV file a blank may follow each delimiter.
+        value = value.strip(" ")
+        if value in MISSING:
+            return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, (str, bool, int)):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from ..budget import Budget
-from ..csv_layout import column_names, layout_of
+from ..csv_reader import CsvFile, column_names
 from ..errors import JobError
 from ..headers import report_values_as_names
 from ..hf_dataset import read_hf_dataset, read_parquet
@@ -54,12 +54,12 @@ def _read_jsonl(path: Path, budget: Budget) -> Iterator[Row]:
 
 def _read_csv(path: Path, budget: Budget) -> list[Row]:
     budget.take(path.stat().st_size)
-    layout = layout_of(path)
-    options = {"read_options": layout.read_options(), "parse_options": layout.parse_options()}
-    with pa_csv.open_csv(path, **options) as reader:
+    file = CsvFile(path)
+    with file.open() as reader:
         header = reader.schema.names
     convert = pa_csv.ConvertOptions(column_types={name: pa.string() for name in header}, strings_can_be_null=False)
-    table = pa_csv.read_csv(path, **options, convert_options=convert).rename_columns(column_names(header))
+    with file.open(convert) as reader:
+        table = reader.read_all().rename_columns(column_names(header))
     report_values_as_names(table.column_names, dict(zip(table.column_names, table.columns, strict=True)), ())
     return table.to_pylist()
 

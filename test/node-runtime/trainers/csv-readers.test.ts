@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { readDataset } from '../../../platform/datasets/reader.ts'
+import { CSV_CASES } from '../../support/builders/csv-cases.ts'
+import { queried } from '../../support/builders/query-probe.ts'
+import { learned } from '../../support/builders/table-probe.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { requireToolPython } from '../../support/servers/tools.ts'
+
+const ROOT = join(import.meta.dirname, '..', '..', '..')
+
+/** What a reader finds: names and cells as texts, or its refusal. */
+type Reading = [names: string[], rows: string[][]] | string
+
+const cellOf = (value: unknown): string => {
+  const text = value === null || value === undefined || value === 'None' ? '' : `${value as string}`.trim()
+  // A column of numbers with decimal commas is one of numbers for the trainers alone.
+  const number = text.replace(',', '.')
+  return text !== '' && Number.isFinite(Number(number)) ? String(Number(number)) : text
+}
+
+describe('CSV files', function () {
+  this.timeout(120_000)
+  let uploads: Reading[]
+  let trainings: Reading[]
+  let queries: Reading[]
+
+  before(async function () {
+    this.timeout(300_000)
+    const python = await requireToolPython(this)
+    using folder = temporaryFolder()
+    uploads = await Promise.all(CSV_CASES.map(({ text }, i) => uploaded(join(folder.path, String(i)), text)))
+    const tables = await learned(CSV_CASES.map(({ text }) => ({ text })))
+    trainings = tables.map(({ columns = {}, error }) => {
+      if (error) return error[1]
+      const cells = Object.values(columns)
+      return [
+        Object.keys(columns),
+        (cells[0] ?? []).map((_, row) => cells.map((column) => cellOf(column[row]))),
+      ]
+    })
+    const results = await queried(python, CSV_CASES)
+    queries = results.map(({ columns = [], rows = [], error }) => {
+      if (error !== undefined) return error
+      // The tool names a trailing delimiter.
+      const names = columns.map(({ name }) => name).filter((name) => !/^column\d+$/.test(name))
+      return [names, rows.map((row) => names.map((name) => cellOf(row[name])))]
+    })
+  })
+
+  async function uploaded(path: string, text: string): Promise<Reading> {
+    await writeFile(path, text)
+    try {
+      const { columns, preview, num_samples } = await readDataset({ path, format: 'csv' })
+      assert.equal(preview?.rows.length, num_samples)
+      return [columns.map(({ name }) => name), preview?.rows.map((row) => row.map(cellOf)) ?? []]
+    } catch (err) {
+      assert.equal((err as Error).name, 'DatasetRefused', String(err))
+      return (err as Error).message
+    }
+  }
+
+  for (const [i, { title, names, rows, refusal }] of CSV_CASES.entries()) {
+    it(`with ${title} are the same to the upload, the trainers and query_table`, () => {
+      if (refusal === undefined) {
+        const expected = [names, rows?.map((row) => row.map(cellOf))]
+        assert.deepEqual(uploads[i], expected, 'the upload')
+        assert.deepEqual(trainings[i], expected, 'the trainers')
+        assert.deepEqual(queries[i], expected, 'query_table')
+        return
+      }
+      assert.equal(uploads[i], refusal)
+      assert.equal(queries[i], `file_url: ${refusal}`)
+    })
+  }
+
+  it('are laid out by the same program in the trainers and in query_table', () => {
+    const [tool, trainers] = ['catalog/tools/query_table', 'node-runtime/trainers/hearth_trainers'].map(
+      (folder) => readFileSync(join(ROOT, folder, 'csv_layout.py'), 'utf8'),
+    )
+
+    assert.equal(tool, trainers)
+  })
+})

@@ -1,0 +1,234 @@
+/** A CSV file, and the names and rows that every reader of such files finds in it, or the refusal of all. */
+interface CsvCase {
+  title: string
+  text: string
+  names?: string[]
+  /** The cells without blanks around them, with decimal points; '' for a missing value. */
+  rows?: string[][]
+  refusal?: string
+}
+
+const lines = (...all: string[]) => `${all.join('\n')}\n`
+const crlf = (...all: string[]) => `${all.join('\r\n')}\r\n`
+
+/** Held against the upload, the trainers and the tool `query_table`. */
+export const CSV_CASES: CsvCase[] = [
+  // The delimiter.
+  { title: 'commas', text: lines('a,b', 'x,y'), names: ['a', 'b'], rows: [['x', 'y']] },
+  { title: 'one column', text: lines('a', 'x', '', 'y'), names: ['a'], rows: [['x'], [''], ['y']] },
+  {
+    title: 'decimal commas in every cell',
+    text: lines('Lat;Lon', '46,9;7,4', '47,1;8,5'),
+    names: ['Lat', 'Lon'],
+    rows: [
+      ['46.9', '7.4'],
+      ['47.1', '8.5'],
+    ],
+  },
+  {
+    title: 'units behind commas in the header, and decimal commas',
+    text: lines('Zeit;Temperatur, °C', 'x;15,5', 'y;16,25'),
+    names: ['Zeit', 'Temperatur, °C'],
+    rows: [
+      ['x', '15.5'],
+      ['y', '16.25'],
+    ],
+  },
+  {
+    title: 'units behind commas in the header, and some decimal commas',
+    text: lines('Zeit;Temp, °C;Feuchte, %', 'x;15,5;40', 'y;16;41,5'),
+    names: ['Zeit', 'Temp, °C', 'Feuchte, %'],
+    rows: [
+      ['x', '15.5', '40.0'],
+      ['y', '16.0', '41.5'],
+    ],
+  },
+  {
+    title: 'tabs, and commas in all names and cells',
+    text: lines('Name, Vorname\tOrt, Land', 'Muster, Mia\tBern, CH'),
+    names: ['Name, Vorname', 'Ort, Land'],
+    rows: [['Muster, Mia', 'Bern, CH']],
+  },
+  {
+    title: 'commas, and a bar in a name',
+    text: lines('id,size|colour', 'x,M', 'y,L'),
+    names: ['id', 'size|colour'],
+    rows: [
+      ['x', 'M'],
+      ['y', 'L'],
+    ],
+  },
+  {
+    title: 'bars, and commas and semicolons in cells',
+    text: lines('a|b', 'x, y|u;v', 'z, w|u;v'),
+    names: ['a', 'b'],
+    rows: [
+      ['x, y', 'u;v'],
+      ['z, w', 'u;v'],
+    ],
+  },
+  {
+    title: 'delimiters within quotes',
+    text: lines('"a;b;c",d', '"x;y;z",w'),
+    names: ['a;b;c', 'd'],
+    rows: [['x;y;z', 'w']],
+  },
+  {
+    title: 'two delimiters that fit',
+    text: lines('name;first,age', 'a;b,x', 'c;d,y'),
+    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+  },
+  {
+    title: 'two delimiters that fit, and a line that names one',
+    text: lines('sep=;', 'name;first,age', 'a;b,x'),
+    names: ['name', 'first,age'],
+    rows: [['a', 'b,x']],
+  },
+  {
+    title: 'a quoted line with the delimiter behind a byte order mark',
+    text: `\ufeff${crlf('"sep=|"', 'a,b|c', 'x|y', 'z|w')}`,
+    names: ['a,b', 'c'],
+    rows: [
+      ['x', 'y'],
+      ['z', 'w'],
+    ],
+  },
+  // The number of fields.
+  {
+    title: 'a wider row',
+    text: lines('a,b', 'x,y', 'x,y,z'),
+    refusal: 'line 3: 3 fields where the header has 2',
+  },
+  {
+    title: 'a shorter row',
+    text: lines('a;b;c', 'x;y;z', 'x;y'),
+    refusal: 'line 3: 2 fields where the header has 3',
+  },
+  {
+    title: 'a title',
+    text: lines('Report', 'a,b', 'x,y'),
+    refusal: 'line 2: 2 fields where the header has 1',
+  },
+  {
+    title: 'a text with commas as the only column',
+    text: lines('text', 'hello, world', 'foo, bar'),
+    refusal: 'line 2: 2 fields where the header has 1',
+  },
+  {
+    title: 'rows that end at a delimiter, as the header does',
+    text: lines('a,b,', 'x,y,', 'z,,'),
+    names: ['a', 'b'],
+    rows: [
+      ['x', 'y'],
+      ['z', ''],
+    ],
+  },
+  {
+    title: 'rows that end at a delimiter, as the header does not',
+    text: lines('a,b', 'x,y,', 'z,,,', ',w,,,,'),
+    names: ['a', 'b'],
+    rows: [
+      ['x', 'y'],
+      ['z', ''],
+      ['', 'w'],
+    ],
+  },
+  {
+    title: 'some rows that end at a delimiter',
+    text: crlf('a;b', 'x;y', 'z;w;;;', '"u;v";"w";'),
+    names: ['a', 'b'],
+    rows: [
+      ['x', 'y'],
+      ['z', 'w'],
+      ['u;v', 'w'],
+    ],
+  },
+  { title: 'blank lines', text: lines('a,b', '', 'x,y', ''), names: ['a', 'b'], rows: [['x', 'y']] },
+  // Marks of comments are texts.
+  {
+    title: 'rows and cells that begin with #',
+    text: lines('a,b', '#x,1.5', 'y,#2.5', '# z,#'),
+    names: ['a', 'b'],
+    rows: [
+      ['#x', '1.5'],
+      ['y', '#2.5'],
+      ['# z', '#'],
+    ],
+  },
+  // Quotes and blanks.
+  {
+    title: 'quotes, line breaks and delimiters in cells',
+    text: lines('a,b', '"x\n""y"", ""z""",w', 'u,"v,\n\n,"'),
+    names: ['a', 'b'],
+    rows: [
+      ['x\n"y", "z"', 'w'],
+      ['u', 'v,\n\n,'],
+    ],
+  },
+  {
+    title: 'blanks behind the delimiters',
+    text: lines('a, b, c', 'x, y, z', 'u, , w'),
+    names: ['a', 'b', 'c'],
+    rows: [
+      ['x', 'y', 'z'],
+      ['u', '', 'w'],
+    ],
+  },
+  {
+    title: 'blanks before and behind quotes',
+    text: lines('"a" , "b, c"', '"x" , "y, ""z"""', ' "u, v", "w"  ', '1" , 2"'),
+    names: ['a', 'b, c'],
+    rows: [
+      ['x', 'y, "z"'],
+      ['u, v', 'w'],
+      ['1"', '2"'],
+    ],
+  },
+  {
+    title: 'blanks, quotes and a line break in one cell',
+    text: lines('a; b', 'x; "y\n""; ""z"" " ;', 'u;w'),
+    names: ['a', 'b'],
+    rows: [
+      ['x', 'y\n"; "z"'],
+      ['u', 'w'],
+    ],
+  },
+  {
+    title: 'inch marks',
+    text: lines('a,b', '15" pipe,x', 'the 3" one,y"'),
+    names: ['a', 'b'],
+    rows: [
+      ['15" pipe', 'x'],
+      ['the 3" one', 'y"'],
+    ],
+  },
+  {
+    title: 'a quote that is never closed',
+    text: lines('a,b', 'x,"y', 'z,w'),
+    refusal: 'line 2: a quote is opened and never closed',
+  },
+  {
+    title: 'text behind a quote',
+    text: lines('a,b', 'x,"y"', 'z,"w" v'),
+    refusal: 'line 3: text after the closing quote of a field',
+  },
+  // Line breaks in the header.
+  {
+    title: 'a line break in the header of Excel',
+    text: crlf('a;"Menge\n(kg)"', 'x;2,5', 'y;"3,25"'),
+    names: ['a', 'Menge\n(kg)'],
+    rows: [
+      ['x', '2.5'],
+      ['y', '3.25'],
+    ],
+  },
+  {
+    title: 'a line break in the first name behind a byte order mark',
+    text: `\ufeff${lines('"a\nb";c', 'x;y', 'z;"v\nw"')}`,
+    names: ['a\nb', 'c'],
+    rows: [
+      ['x', 'y'],
+      ['z', 'v\nw'],
+    ],
+  },
+]
