@@ -104,6 +104,27 @@ describe('CSV files in query_table', function () {
     assert.equal(named.note, undefined)
   })
 
+  it('notes numbers with commas, which it compares as texts', async () => {
+    const prices = await query(
+      lines('Ort;Betrag;Anzahl', 'a, b;"9,5";1', 'c, 4;10,25;2'),
+      'select max(Betrag) as m from data',
+    )
+    const words = await query(lines('a|b', '1,5|x', 'one, two|y'))
+
+    assert.deepEqual([prices.rows, words.note], [[{ m: '9,5' }], undefined])
+    assert.equal(prices.note, 'numbers with commas are texts, and compared as such: "Betrag"')
+  })
+
+  it('names the line whose bytes are not UTF-8', async () => {
+    const [latin, wide] = await queried(python, [
+      { base64: Buffer.from('a,b\n1,2\n3,caf\u00e9\n', 'latin1').toString('base64') },
+      { base64: Buffer.from('\ufeffa,b\n1,2\n', 'utf16le').toString('base64') },
+    ])
+
+    assert.equal(latin?.error, 'file_url: line 3: not valid UTF-8')
+    assert.equal(wide?.error, 'file_url: line 1: not UTF-8 (it looks like UTF-16)')
+  })
+
   it('leaves texts that are booleans for DuckDB alone', async () => {
     const { rows } = await query(lines('sex,ok,paid', 'F,true,no', 'F,FALSE,yes'))
 
@@ -122,7 +143,7 @@ describe('CSV files in query_table', function () {
       ],
       [lines('a|b', '-1.234|1,5', '980|12,75'), '-1.234', /cast replace\("a", '\.', ''\) or "a" to double$/],
       [lines('a,b', '1.234,x', '980,y'), 1.234, /^points are read as decimal points in "a"/],
-      [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /^points are read as decimal points/],
+      [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /points are read as decimal points/],
       [lines('a;b', '1.234;1.5', '980;2.25'), 1.234, undefined],
       [lines('a;b', '1.234;x', '0.980;y'), 1.234, undefined],
       [lines('a;b', '1.2345;x', '98;y'), 1.2345, undefined],

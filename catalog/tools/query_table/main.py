@@ -25,6 +25,7 @@ YEAR_FIRST = r"^\s*\d{4}[-/.]"
 BOOLEANS = "^(?i:true|false)$"
 # Points in these may be decimal points or between thousands; a leading zero proves a decimal point.
 OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
+COMMAS = r"[+-]?[0-9][0-9.,]*"
 DECIMAL_COMMAS = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,(\d{1,2}|\d{4,}))?"
 # One of them in the name of a type, and no field of that name.
 GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
@@ -42,6 +43,8 @@ def kind_of():
         return "parquet"
     if not start.strip():
         raise Refused("file_url: the file is empty")
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise Refused("file_url: line 1: not UTF-8 (it looks like UTF-16)")
     if b"\0" in start:
         raise Refused("file_url: it is no CSV, JSON or Parquet file")
     return "json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else "csv"
@@ -137,10 +140,12 @@ def sure_types(texts, types, delimiter, notes):
     fractional = [name for name, kind in types.items() if kind == "DOUBLE"]
     points = fitting(texts, fractional, OPEN_POINTS, ".")
     unclear = [name for name in fractional if points[name] is True]
+    others = [name for name, kind in types.items() if kind == "VARCHAR"]
+    if written := [name for name, are_numbers in fitting(texts, others, COMMAS, ",").items() if are_numbers]:
+        notes.append(f"numbers with commas are texts, and compared as such: {', '.join(map(quoted, written[:5]))}")
     if not unclear or any(points[name] is False for name in fractional):
         return found
-    others = [name for name, kind in types.items() if kind == "VARCHAR"]
-    has_decimal_commas = any(fitting(texts, others, DECIMAL_COMMAS, ",").values())
+    has_decimal_commas = any(fitting(texts, written, DECIMAL_COMMAS, ",").values())
     shown = ", ".join(map(quoted, unclear[:5]))
     if delimiter != ";" and not has_decimal_commas:
         notes.append(f"points are read as decimal points in {shown}, where they may be between thousands")
@@ -165,11 +170,13 @@ def aggregates(texts, names, expression):
 
 
 def fault_of_csv():
-    """Returns what is wrong with the first faulty record, if it is its fields, its quotes or the end of its line."""
+    """Returns what is wrong with the first faulty record, if it is its bytes, its fields, its quotes or the end of its line."""
     layout = layout_of(Path(FILE))
     first = ""
-    with open(FILE, encoding="utf-8-sig", errors="replace", newline="") as file:
+    with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         for record in records_of(file, layout):
+            if not is_utf8(record.text):
+                return f"line {record.line}: not valid UTF-8"
             if record.fault:
                 return f"line {record.line}: {record.fault}"
             bare = record.text.rstrip("\r\n")
@@ -181,6 +188,15 @@ def fault_of_csv():
             if ending != first:
                 return f"line {record.line}: ends in {ENDINGS[ending]} while the lines before end in {ENDINGS[first]}"
     return None
+
+
+def is_utf8(text):
+    """Returns whether a text that was read with `surrogateescape` had valid bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_json(connection, _):

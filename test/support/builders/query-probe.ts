@@ -12,7 +12,7 @@ interface QueryResult {
 /** Queries files with the program of `query_table`, without the confinement of tools. */
 export async function queried(
   python: string,
-  requests: { text: string; sql?: string }[],
+  requests: ({ text: string } | { base64: string })[] & { sql?: string }[],
 ): Promise<QueryResult[]> {
   const child = spawn(python, ['-I', join(import.meta.dirname, 'query_probe.py')], {
     stdio: ['pipe', 'pipe', 'inherit'],

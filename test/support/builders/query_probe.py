@@ -1,8 +1,9 @@
 """Queries small files as the tool query_table does: `python query_probe.py` reads JSON requests on stdin, as `{"text": FILE,
-"sql": QUERY}`, and prints as many JSON responses: the result, or the `error`."""
+"sql": QUERY}` or with the bytes of the file as `base64`, and prints as many JSON responses: the result, or the `error`."""
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import tempfile
@@ -14,7 +15,7 @@ import main  # noqa: E402
 
 
 def answer(request: dict[str, str], file: Path) -> dict[str, Any]:
-    file.write_text(request["text"], encoding="utf-8", newline="")
+    file.write_bytes(base64.b64decode(request["base64"]) if "base64" in request else request["text"].encode())
     main.FILE, main.ROWS = str(file), str(file.with_name("rows"))
     try:
         return main.query({"sql": request.get("sql", "from data")})
