@@ -12,9 +12,10 @@ export const MISSING = [
 const MISSING_AMONG_VALUES = '-|--|.|..|na|Na|N.A.|n.a.|none|NONE|Null|Nan|NAN'.split('|')
 export const MARKS = [...MISSING, ...MISSING_AMONG_VALUES]
 
-const GAPS = String.raw`[1-9]\d{0,2}(?:[ '’${'\u00a0\u202f'}]\d{3})+`
-const POINTS = String.raw`(?:(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|${GAPS}(?:\.\d+)?)`
-const COMMAS = String.raw`(?:\d+|\d{1,3}(?:\.\d{3})+|${GAPS})(?:,\d+)?`
+const GAPS = String.raw`[1-9]\d{0,2}(?:[ '’´${'\u00a0\u2009\u202f'}]\d{3})+`
+const EXPONENT = String.raw`(?:[eE][+-]?\d+)?`
+const POINTS = String.raw`(?:(?:\d+\.?\d*|\.\d+)${EXPONENT}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|${GAPS}(?:\.\d+)?)`
+const COMMAS = String.raw`(?:\d+(?:,\d+)?${EXPONENT}|(?:\d{1,3}(?:\.\d{3})+|${GAPS})(?:,\d+)?)`
 const ANY_SYMBOL = '[€$£¥₹%]'
 /** With these a comma is between thousands, even if the values could be read otherwise. */
 const POINT_SYMBOLS = '$£¥₹'

@@ -17,7 +17,7 @@ MAX_TEXTS = 2_000
 # Fewer different numbers, such as '30 days' and '60 days', are often meant as categories.
 MIN_NUMBERS = 5
 _ISO_ALONE = "only those written as 2023-12-31 or 2023-12-31T23:59:00Z are read"
-_NUMBER = r"[+\-−]?(?:\d+(?:[,.'’ \u00a0\u202f]\d{3})*)(?:[.,]\d+)?(?:[eE][+-]?\d+)?"
+_NUMBER = r"[+\-−]?(?:\d+(?:,\d\d(?=,)|[,.'’´ \u00a0\u2009\u202f]\d{3})*)(?:[.,]\d+)?(?:[eE][+-]?\d+)?"
 # Words in front of a number name something, as in 'Room 12' and 'XL 12', so only signs and currencies count there.
 _CURRENCIES = (
     "AED|ARS|AUD|BDT|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|Fr\\.?|GBP|HKD|HUF|IDR|ILS|INR|JPY|KES|kr\\.?|KRW|MAD|MXN|MYR|NGN"
@@ -27,6 +27,7 @@ _WITH_UNIT = re.compile(
     rf"(?P<sign>[<>≤≥=~≈±]{{1,2}}\s*)?(?P<before>(?:{_CURRENCIES}|[A-Z]{{0,2}}[$€£¥₹₩₺₽฿₫₴₦₪]|\()\s*)?{_NUMBER}"
     r"\s*(?P<after>[^\d\s\-_/:#.,][^\d]{0,9}[23]?|[.,][-–—]{1,2})?"
 )
+_SYMBOLS = "€$£¥₹₩₺₽฿₫₴₦₪"
 _CLOCK = re.compile(r"(?:[01]?\d|2[0-4])[:h][0-5]\d(?::[0-5]\d)?(?:\s*[AaPp]\.?[Mm]\.?)?")
 _PLAIN, _SIGN = "", "<"
 
@@ -63,8 +64,13 @@ def near_values(column: pa.ChunkedArray) -> str | None:
     if count:
         numbers = example([one == unit for one in units], True)
         return f"it holds numbers with a unit or sign, such as {numbers}; write the number alone, all in one unit"
-    other = example([one == _PLAIN for one in units], False)
-    return f"at least half of its different values are numbers, but {other} is not" if other else None
+    if other := example([one == _PLAIN for one in units], False):
+        return f"at least half of its different values are numbers, but {other} is not"
+    ways = {way: text for text in reversed(texts) if (way := re.sub(r"[\d+\-−]", "", text))}
+    shown = [example([text == one for text in texts], True) for one in ways.values()]
+    if len(shown) > 1:
+        return f"its numbers are written in several ways, such as {shown[-1]} and {shown[-2]}; write all in one way"
+    return f"its numbers are written in a way that is not read, such as '{texts[0][:60]}'; write them as 1234.5"
 
 
 def _unit_of(text: str) -> str | None:
@@ -74,4 +80,7 @@ def _unit_of(text: str) -> str | None:
     if found is None or re.match(r"\D*0\d", text):
         return None
     unit = (found["before"] or "").strip() + (found["after"] or "").strip()
+    if unit and unit in _SYMBOLS:
+        # Amounts in several currencies are one kind of values.
+        unit = _SYMBOLS
     return unit or (_SIGN if found["sign"] else _PLAIN)

@@ -42,6 +42,11 @@ describe('tables as their trainers read them', () => {
       ['many', ['1 0000', '1 000', '3'], false],
       ['zero', ['0 123', '1 000', '3'], false],
       ['hex', ['0x1F', '12', '13'], false],
+      ['exponent', ['1,5E+0', '2,25e-1', '3'], true],
+      ['thin', ['1\u2009000', '12\u2009345', '3'], true],
+      ['acute', ['1´000', '12´345,5', '3'], true],
+      ['mixed', ['1,5', '2.5', '3'], false],
+      ['both', ['1,234E5', '2,345E5', '3'], true],
     ]
     const lines = [0, 1, 2].map((row) => columns.map(([, cells]) => cells[row]).join(';'))
     const csv = [columns.map(([name]) => name).join(';'), ...lines].join('\n')
@@ -176,6 +181,12 @@ describe('tables as their trainers read them', () => {
       "such as '<5' (row 1); write the number alone": (i) =>
         ['<5', '>90', '~7', '<1', '>50', 'none'][i % 6] ?? '',
       "such as '3岁' (row 1); write the number alone": (i) => `${3 + (i % 9)}岁`,
+      "its numbers are written in several ways, such as '2.5' (row 2) and '1,5' (row 1); write": (i) =>
+        `"${1 + (i % 9)}${i % 9 === 1 ? '.' : ','}5"`,
+      "its numbers are written in a way that is not read, such as '1,10,000'; write": (i) =>
+        `"${1 + (i % 9)},10,000"`,
+      "its numbers are written in a way that is not read, such as '١٠'; write": (i) => `١${'٠١٢٣٤٥٦'[i % 7]}`,
+      "such as '$1' (row 1); write the number alone": (i) => `${'$€£'[i % 3]}${1 + (i % 9)}`,
     }
     const others: ((i: number) => string)[] = [
       (i) => `AB-${1000 + (i % 30)}-X`,
@@ -184,6 +195,8 @@ describe('tables as their trainers read them', () => {
       (i) => `${1 + (i % 9)}${'ABCD'[i % 4]}`,
       (i) => `${20 + 5 * (i % 6)}-${25 + 5 * (i % 6)}`,
       (i) => `192.168.1.${i % 30}`,
+      (i) => `10.${10 + (i % 30)}.20.30`,
+      (i) => `0${10 + (i % 30)}`.replace('0', 'x'),
       (i) => `${[30, 60, 90][i % 3]} days`,
       (i) => `${1 + (i % 20)} Main Street`,
     ]
