@@ -1,3 +1,4 @@
+import type { SampledRow } from './preview.ts'
 import type { ColumnType } from './profile.ts'
 
 // The values of CSV cells by the rules of the trainers (hearth_trainers/cells.py), so that a dataset is described as it
@@ -50,6 +51,30 @@ export function areNumbers({ values, points, commas, withComma }: NumberCounts, 
   const [isPoints, isCommas] = [points === values, commas === values]
   if (isPoints && isCommas) return withComma === 0 || (symbol !== undefined && POINT_SYMBOLS.includes(symbol))
   return values > 0 && (isPoints || isCommas)
+}
+
+const OPEN_POINTS = /^[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)$/
+const PLAIN = new RegExp(String.raw`^[+-]?(?:\d+\.?\d*|\.\d+)${EXPONENT}$`)
+const DECIMAL_COMMAS = new RegExp(String.raw`^[+-]?${COMMAS}$`)
+const COMMA_THOUSANDS = /^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?$/
+
+/**
+ * Returns rows without the points between thousands, which other columns or the delimiter show by the rules of the
+ * trainers; elsewhere `1.234` may be a fraction.
+ */
+export function withoutThousands(rows: SampledRow[], delimiter: string): SampledRow[] {
+  const columns = (rows[0] ?? []).map((_, i) => rows.flatMap((row) => row[i]?.trim() || []))
+  const has = (column: readonly string[], mark: string) => column.some((text) => text.includes(mark))
+  const all = (column: readonly string[], test: RegExp) => column.every((text) => test.test(text))
+  const isOpen = columns.map((column) => has(column, '.') && all(column, OPEN_POINTS))
+  const hasCommas = columns.some(
+    (column) => has(column, ',') && all(column, DECIMAL_COMMAS) && !all(column, COMMA_THOUSANDS),
+  )
+  const hasPoints = columns.some((column, i) => has(column, '.') && all(column, PLAIN) && !isOpen[i])
+  const areThousands = hasCommas || (!hasPoints && delimiter === ';')
+  return areThousands
+    ? rows.map((row) => row.map((cell, i) => (isOpen[i] ? (cell?.replaceAll('.', '') ?? null) : cell)))
+    : rows
 }
 
 const isMissing = new Set(MISSING)

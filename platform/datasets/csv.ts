@@ -1,7 +1,14 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './csv-scan.ts'
-import { areNumbers, MARKS, MISSING, patternsLike, type NumberPatterns } from './csv-values.ts'
+import {
+  areNumbers,
+  MARKS,
+  MISSING,
+  patternsLike,
+  type NumberPatterns,
+  withoutThousands,
+} from './csv-values.ts'
 import { readCells, readWide, type CsvContent } from './csv-wide.ts'
 import { ATTEMPTS, IN_ORDER, isOutOfMemory, literal, numbers, reading, texts } from './duckdb.ts'
 import { readStart } from './lines.ts'
@@ -87,10 +94,11 @@ export async function sampleCsv(path: string, columns: readonly DatasetColumn[])
     const text = `left(${c}, ${SAMPLED.characters + 1})`
     return type === 'string' ? text : `case when not (${isMarkIn(c)}) then ${text} end`
   })
-  return reading(path, IN_ORDER, (db) => {
-    const rows = source({ db, path, dialect, names }, { missing: MISSING })
-    return texts(db, `select ${cut.join(', ')} from ${rows} limit ${SAMPLED.rows}`)
+  const rows = await reading(path, IN_ORDER, (db) => {
+    const from = source({ db, path, dialect, names }, { missing: MISSING })
+    return texts(db, `select ${cut.join(', ')} from ${from} limit ${SAMPLED.rows}`)
   })
+  return withoutThousands(rows, dialect.delimiter)
 }
 
 async function sampleCells(
@@ -112,7 +120,7 @@ async function sampleCells(
     )
     if (rows.length === SAMPLED.rows) break
   }
-  return rows
+  return withoutThousands(rows, dialect.delimiter)
 }
 
 async function readWith(file: CsvFile): Promise<CsvContent> {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { SAMPLED } from '../../../platform/datasets/preview.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
 import { CSV_CASES } from '../../support/builders/csv-cases.ts'
 import { queried } from '../../support/builders/query-probe.ts'
@@ -65,8 +66,12 @@ describe('CSV files', function () {
   for (const [i, { title, names, rows, refusal }] of CSV_CASES.entries()) {
     it(`with ${title} are the same to the upload, the trainers and query_table`, () => {
       if (refusal === undefined) {
-        const expected = [names, rows?.map((row) => row.map(cellOf))]
-        assert.deepEqual(uploads[i], expected, 'the upload')
+        const expected = [names, rows?.map((row) => row.map(cellOf))] as const
+        assert.deepEqual(
+          uploads[i],
+          [names, expected[1]?.map((row) => row.slice(0, SAMPLED.columns))],
+          'the upload',
+        )
         assert.deepEqual(trainings[i], expected, 'the trainers')
         assert.deepEqual(queries[i], expected, 'query_table')
         return

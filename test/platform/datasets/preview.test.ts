@@ -52,6 +52,18 @@ describe('the first rows of a dataset', () => {
     ])
   })
 
+  it('of CSV have no points between thousands where the file shows that they are', async () => {
+    const semicolons = await previewOfFile('csv', 'a;b\n1.234;x\n980;y\n')
+    const commas = await previewOfFile('csv', 'a|b\n1.234|1,5\n-12.000|2,25\n')
+    const points = await previewOfFile('csv', 'a;b\n1.234;0.5\n980;0.25\n')
+    const open = await previewOfFile('csv', 'a,b\n1.234,x\n980,y\n')
+    const odd = await previewOfFile('csv', '"a\nb";c\n1.234;x\n')
+
+    const first = [semicolons, commas, points, open, odd].map(({ rows }) => rows[0]?.[0])
+    assert.deepEqual(first, [1234, 1234, 1.234, 1.234, 1234])
+    assert.equal(semicolons.columns[0]?.mean, 1107)
+  })
+
   it('of JSON Lines show nested values as JSON, and what is absent as missing', async () => {
     const { rows, columns } = await previewOfFile(
       'jsonl',

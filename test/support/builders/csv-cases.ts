@@ -203,6 +203,25 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
+    title: 'inch marks behind a quoted line with the delimiter',
+    text: `\ufeff${lines('"sep=;"', 'a";b', '15" pipe;"x\ny"', '3" one;y"', 'z;w')}`,
+    names: ['a"', 'b'],
+    rows: [
+      ['15" pipe', 'x\ny'],
+      ['3" one', 'y"'],
+      ['z', 'w'],
+    ],
+  },
+  {
+    title: 'more columns than DuckDB reads at once, inch marks and blanks before quotes',
+    text: lines(
+      Array.from({ length: 250 }, (_, i) => `c${i}`).join(','),
+      Array.from({ length: 250 }, (_, i) => (i % 2 ? ` "x, ${i}"` : '3" y')).join(','),
+    ),
+    names: Array.from({ length: 250 }, (_, i) => `c${i}`),
+    rows: [Array.from({ length: 250 }, (_, i) => (i % 2 ? `x, ${i}` : '3" y'))],
+  },
+  {
     title: 'a quote that is never closed',
     text: lines('a,b', 'x,"y', 'z,w'),
     refusal: 'line 2: a quote is opened and never closed',
