@@ -10,9 +10,10 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 from .base import read_base
 from .boosting import Rows, boost, predict
-from .cells import point_meaning, read_numbers, why_not_numbers
+from .cells import point_meaning, read_numbers
 from .errors import JobError, without_values
 from .fitting import plain_rows, to_floats
+from .near_values import near_numbers
 from .protocol import warn_about_data
 from .run import Outcome, Run
 from .tables import report_numbers
@@ -76,7 +77,7 @@ def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
         how = numbers.how or "numbers, though the dataset holds texts"
         report_numbers(name, column, replace(numbers, how=how))
         return numbers.column
-    nearly = why_not_numbers(column) if pa.types.is_string(kind) else None
+    nearly = near_numbers(column) if pa.types.is_string(kind) else None
     why = f" ({nearly})" if nearly else ""
     for row, value in enumerate(column.to_pylist(), 1):
         if value is not None and not _is_number(value):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .cells import without_marks
+from .clocks import are_clocks
 from .errors import JobError
 from .protocol import log, warn_about_data
 from .ranks import oldest_first
@@ -23,7 +24,6 @@ _GAP = 1.5
 _EVEN = 0.6
 _MONTH_DAYS = 30.436875
 _PART = re.compile(r"(^|[\W_])(hour|hr|minute|min|second|sec|time|day|month|week|quarter|period)([\W_]|$)", re.IGNORECASE)
-_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s*[AaPp]\.?[Mm]\.?)?")
 
 
 def rows_in_time(table: pa.Table, target: str, named: str) -> tuple[np.ndarray, str]:
@@ -169,7 +169,7 @@ def _is_part_of_time(column: pa.ChunkedArray, name: str) -> bool:
     """Returns whether a column holds a part of a time: the time of the day, or a number such as the hour or the month."""
     if pa.types.is_string(column.type):
         texts = [text for text in without_marks(column.slice(0, 200)).to_pylist() if text]
-        return bool(texts) and all(_CLOCK.fullmatch(text) for text in texts)
+        return are_clocks(texts)
     return pa.types.is_integer(column.type) and _PART.search(name) is not None
 
 

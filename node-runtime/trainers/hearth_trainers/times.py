@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .cells import without_marks
 from .centuries import POSIX_YEAR, first_year_of, whole_year
 from .clock_digits import clock_readings
+from .clocks import is_clock
 from .errors import JobError
 from .month_names import DAYS_WITHOUT_YEAR, days_without_year, month_of, months_or_days
 from .ranks import is_sorted, rank_alike
@@ -79,12 +80,11 @@ def looks_like_times(column: pa.ChunkedArray) -> bool:
 
 def is_time(text: str) -> bool:
     """Returns whether a text is a time of some notation."""
-    return _NUMERIC.fullmatch(text) is not None or _clear(text) is not None
+    return (_NUMERIC.fullmatch(text) is not None and not is_clock(text)) or _clear(text) is not None
 
 
 def read_times(column: pa.ChunkedArray, name: str) -> Times:
-    """Reads a column as times; raises an error that names the first value that is not one, or a pair that
-    cannot be told apart."""
+    """Reads a column as times; raises an error that names the first value that is not one, or that is ambiguous."""
     kind = column.type
     missing = pc.is_null(column).to_numpy()
     if missing.all():

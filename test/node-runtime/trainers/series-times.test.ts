@@ -263,6 +263,8 @@ describe('series in the order of their times', () => {
     const day = (i: number) => `2023-01-0${1 + Math.floor(i / 24)}`
     const found = await learned([
       table('date,time', (i) => `${day(i)},${two(i % 24)}:30`),
+      table('date,time', (i) => `${day(i)},${i % 24}.00.00`),
+      table('date,at', (i) => `${day(i)},${two(i % 24)}.${two(((i % 24) * 7) % 60)}.30`),
       table('date,hour', (i) => `${day(i)},${i % 24}`),
       { ...table('year,month', (i) => `${2020 + Math.floor(i / 12)},${1 + (i % 12)}`), time: 'year' },
       table('date,shop', (i) => `${day(i)},${i % 24}`),
@@ -270,7 +272,7 @@ describe('series in the order of their times', () => {
 
     assert.deepEqual(
       found.map(({ error }) => error?.[0]),
-      [...Array.from({ length: 3 }, () => 'time_in_two_columns'), 'several_series'],
+      [...Array.from({ length: 5 }, () => 'time_in_two_columns'), 'several_series'],
     )
     assert.match(String(found[0]?.error?.[1]), /'time' tells them apart\. .*write both into one/)
   })

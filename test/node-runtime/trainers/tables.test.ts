@@ -187,6 +187,10 @@ describe('tables as their trainers read them', () => {
         `"${1 + (i % 9)},10,000"`,
       "its numbers are written in a way that is not read, such as '١٠'; write": (i) => `١${'٠١٢٣٤٥٦'[i % 7]}`,
       "such as '$1' (row 1); write the number alone": (i) => `${'$€£'[i % 3]}${1 + (i % 9)}`,
+      "such as 'USD 1' (row 1); write the number alone": (i) =>
+        `${['USD ', '€', 'CHF '][i % 3]}${1 + (i % 9)}`,
+      "such as '9.00.00' (row 1); write them as one number": (i) => `${(9 + i) % 24}.00.00`,
+      "such as '23.15.07' (row 1); write them as one number": (i) => `23.${15 + (i % 40)}.07`,
     }
     const others: ((i: number) => string)[] = [
       (i) => `AB-${1000 + (i % 30)}-X`,
@@ -199,6 +203,7 @@ describe('tables as their trainers read them', () => {
       (i) => `0${10 + (i % 30)}`.replace('0', 'x'),
       (i) => `${[30, 60, 90][i % 3]} days`,
       (i) => `${1 + (i % 20)} Main Street`,
+      (i) => `${1 + (i % 4)}.${i % 5}.${i % 7}`,
     ]
 
     const found = await learned([...Object.values(near), ...others].map(of))
