@@ -11,6 +11,12 @@ interface Dataset<C> {
 export const completeColumns = <C>({ storage_format, num_samples, columns }: Dataset<C>): C | null =>
   storage_format === 'jsonl' && (num_samples ?? 0) > SNIFFED_ROWS ? null : columns
 
+/** Returns the columns with `any` for texts that may all be numbers. In CSV, a column of such texts is one of numbers. */
+export const openTypes = <C extends { type: string }>(columns: readonly C[], storage_format: string): C[] =>
+  columns.map((column) =>
+    column.type === 'string' && storage_format !== 'csv' ? { ...column, type: 'any' } : column,
+  )
+
 /** The most names that a message lists, and the longest part of each. */
 const MAX_LISTED = 20
 const MAX_LISTED_CHARS = 60

@@ -16,19 +16,22 @@ const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, boo
 
 /**
  * Returns the column that a run predicts, chosen as its trainer would when none is named. Undefined when the choice
- * depends on the values, which only the trainer sees; `taken` is another column that is not eligible.
+ * depends on the values, which only the trainer sees; `taken` are other columns, which are not eligible.
  */
 export function targetColumn(
   { usual, otherwise }: TargetRule,
-  { named, taken, columns }: { named: string; taken: unknown; columns: readonly Column[] },
+  { named, taken, columns }: { named: string; taken: readonly unknown[]; columns: readonly Column[] },
 ): string | undefined {
   if (named !== '') return named
-  const free = columns.filter(({ name }) => name !== taken)
+  const free = columns.filter(({ name }) => !taken.includes(name))
   const known = usual.find((name) => free.some((column) => column.name === name))
   if (known !== undefined) return known
   if (otherwise === 'last') return free.at(-1)?.name
-  if (otherwise === 'last_number') return free.findLast(({ type }) => NUMBERS.has(type))?.name
-  return undefined
+  if (otherwise !== 'last_number') return undefined
+  const numbers = free.filter(({ type }) => type === 'any' || NUMBERS.has(type))
+  const last = numbers.at(-1)
+  // Of several columns, the trainer skips whole numbers that count the rows.
+  return last?.type === 'number' || (last?.type === 'integer' && numbers.length === 1) ? last.name : undefined
 }
 
 /** Returns the reason why a column cannot be the target; undefined when it can. */

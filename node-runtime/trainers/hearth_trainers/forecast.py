@@ -16,7 +16,7 @@ from .regression import number_column, number_metrics
 from .run import Outcome, Run
 from .schemas import instances_schema, predictions_schema
 from .series import forecasts, window_features
-from .tabular import target_column
+from .series_column import choose_series
 from .time_order import rows_in_time
 from .wording import counted
 
@@ -41,7 +41,7 @@ def train(run: Run) -> Outcome:
     """Predicts the next values from the last ones. The loss is the mean
     squared error over all steps."""
     job = run.job
-    target = _target(run.table, job.param("target_column"))
+    target = choose_series(run.table, job.param("target_column"), job.param("time_column"))
     rows, time_column = rows_in_time(run.table, target, job.param("time_column"))
     y = _series(run.table, target, rows)
     used = [target, time_column or target]
@@ -83,17 +83,6 @@ def train(run: Run) -> Outcome:
         left_out=told,
         extra={"horizon": plan.horizon, "lags": lags, "season": plan.season},
     )
-
-
-def _target(table: pa.Table, named: str) -> str:
-    if named or "target" in table.column_names:
-        return target_column(table, named)
-    numeric = [
-        n for n in table.column_names if pa.types.is_integer(t := table.column(n).type) or pa.types.is_floating(t)
-    ]
-    if not numeric:
-        raise JobError("The dataset has no column with numbers to forecast.", code="not_a_number")
-    return numeric[-1]
 
 
 def _series(table: pa.Table, target: str, rows: np.ndarray) -> np.ndarray:

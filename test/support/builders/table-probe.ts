@@ -8,6 +8,8 @@ const ROOT = join(import.meta.dirname, '..', '..', '..')
 
 interface Learned {
   columns?: Record<string, string[]>
+  /** The column that was put in order of time. */
+  target?: string
   series?: number[]
   classes?: string[]
   /** The rows with a text and a class, from 1. */
@@ -20,7 +22,7 @@ export interface TableRequest {
   text: string
   /** Further files of the dataset. */
   more?: string[]
-  /** A column to put in order of time. */
+  /** A column to put in order of time; '' is the one that a forecast chooses. */
   target?: string
   /** The column of times. */
   time?: string

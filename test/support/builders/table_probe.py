@@ -24,6 +24,12 @@ from hearth_trainers.tables import read_table
 from hearth_trainers.time_order import rows_in_time
 
 
+def default_series(table: Any, request: dict[str, Any]) -> str:
+    from hearth_trainers.series_column import choose_series
+
+    return choose_series(table, "", request.get("time", ""))
+
+
 def classes(job: Job, label: str) -> dict[str, Any]:
     # These import LightGBM, which takes longer than all other reading.
     from hearth_trainers.fitting import fit_features
@@ -56,8 +62,10 @@ def read(request: dict[str, Any]) -> Any:
             table = read_table(job)
             response["columns"] = {name: [str(one) for one in table.column(name).to_pylist()] for name in table.column_names}
             if "target" in request:
-                rows, _ = rows_in_time(table, request["target"], request.get("time", ""))
-                response["series"] = table.column(request["target"]).take(rows).to_pylist()
+                target = request["target"] or default_series(table, request)
+                rows, _ = rows_in_time(table, target, request.get("time", ""))
+                response["target"] = target
+                response["series"] = table.column(target).take(rows).to_pylist()
                 if request.get("filled"):
                     from hearth_trainers.forecast import _series
 

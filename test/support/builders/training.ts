@@ -20,6 +20,7 @@ export async function readyDataset(
     status?: 'pending' | 'ready' | 'failed'
     visibility?: 'private' | 'public'
     columns?: readonly (string | { name: string; type: string })[]
+    format?: 'csv' | 'jsonl'
   } = {},
 ): Promise<string> {
   const { db, objects } = api.services
@@ -29,6 +30,7 @@ export async function readyDataset(
     status = 'ready',
     visibility = 'private',
     columns = COLUMNS,
+    format = 'csv',
   } = overrides
   const id = newId()
   const object_key = `accounts/${accountId}/datasets/${id}/table.csv`
@@ -42,7 +44,7 @@ export async function readyDataset(
       dataset_name: name,
       description: '',
       status,
-      storage_format: 'csv',
+      storage_format: format,
       visibility,
       num_samples: rows,
       total_size_bytes: table.length,

@@ -1,5 +1,5 @@
 import type { DatasetRow } from '../../../../db/tables/datasets.ts'
-import { listedNames, shortName } from '../../../../domain/dataset-columns.ts'
+import { listedNames, openTypes, shortName } from '../../../../domain/dataset-columns.ts'
 import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
 import { targetColumn, missingTargetReason } from '../../../../domain/target-column.ts'
 import { hardwareFor } from '../../../../domain/training-run.ts'
@@ -34,7 +34,7 @@ export function assertTrainable(
 export function resolveHyperparameters(
   model: CatalogModel,
   given: Record<string, unknown>,
-  columns: DatasetRow['columns'],
+  { columns, storage_format }: Pick<DatasetRow, 'columns' | 'storage_format'>,
 ): { values: Record<string, unknown>; warnings: string[] } {
   const { values, warnings, issues } = model.resolveHyperparameters(given)
   const found: Issue[] = issues.map(({ path, message }) => ({
@@ -43,7 +43,8 @@ export function resolveHyperparameters(
     type: 'hyperparameter',
   }))
   if (found.length === 0 && columns) found.push(...missingColumns(model, { given, values, columns }))
-  const target = found.length === 0 && columns ? targetOf(model, { given, values, columns }) : {}
+  const target =
+    found.length === 0 && columns ? targetOf(model, { given, values, columns }, storage_format) : {}
   if (target.issue) found.push(target.issue)
   const [first] = found
   if (!first) return { values: { ...values, ...target.chosen }, warnings }
@@ -65,13 +66,20 @@ interface ResolvedRun {
 function targetOf(
   { config }: CatalogModel,
   { given, values, columns }: ResolvedRun,
+  storageFormat: string,
 ): { chosen?: { target_column: string }; issue?: Issue } {
   if (!config.target) return {}
   const value = values['target_column']
   const named = typeof value === 'string' ? value : ''
-  const target = targetColumn(config.target, { named, taken: values['text_column'], columns })
+  const taken = [values['text_column'], values['time_column']]
+  const open = openTypes(columns, storageFormat)
+  const target = targetColumn(config.target, { named, taken, columns: open })
   if (target === undefined) return {}
-  const why = missingTargetReason(config.target, { model: config.model_id, target, columns })
+  const why = missingTargetReason(config.target, {
+    model: config.model_id,
+    target,
+    columns: named === '' ? columns : open,
+  })
   if (why === undefined) return { chosen: { target_column: target } }
   const msg = named === '' ? `${why}; none is named, so it would be this one` : why
   const loc = ['body', 'hyperparameters', spellingOf(config, given, 'target_column')]

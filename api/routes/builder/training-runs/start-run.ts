@@ -38,7 +38,7 @@ export async function startRun(
   if (!dataset) throw invalid(['body', 'dataset_id'], 'there is no such dataset')
   assertTrainable(model, dataset)
   const { given, notes } = withoutNamedBase(body.hyperparameters ?? {}, base)
-  const resolved = resolveHyperparameters(model, given, completeColumns(dataset))
+  const resolved = resolveHyperparameters(model, given, { ...dataset, columns: completeColumns(dataset) })
   await assertOwnParent(trx, accountId, body)
   const baseModel = resolved.values['base_model']
   const start = await resolveBase(trx, { accountId, catalog, model, base, baseModel }, { config, objects })

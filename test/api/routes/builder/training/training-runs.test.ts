@@ -154,48 +154,6 @@ describe('training runs', () => {
     assert.match(many.body.message, /other_9 .*20 more: see its log\.$/)
   })
 
-  it('shows the column that it will predict where none is named', async () => {
-    const number = (name: string) => ({ name, type: 'number' })
-    const target = async (columns: { name: string; type: string }[], model_config_id?: string) => {
-      const table = await readyDataset(api, accountId, { columns })
-      const { body } = await create({ dataset_id: table, ...(model_config_id && { model_config_id }) })
-      const read = await api.call('GET', `${RUNS}/${body.job_id}`, { key })
-      return read.body.hyperparameters.target_column
-    }
-
-    assert.equal(await target([number('a'), number('target'), number('b')]), 'target')
-    assert.equal(await target([number('a'), number('b')]), 'b')
-    assert.equal(await target([number('a'), { name: 'b', type: 'string' }], 'time-series-forecast'), 'a')
-  })
-
-  it('refuses a target column of another kind than the model predicts, naming those that would do', async () => {
-    const dataset_of_texts = await readyDataset(api, accountId, {
-      columns: [
-        { name: 'size', type: 'integer' },
-        { name: 'parts', type: 'list' },
-        { name: 'city', type: 'string' },
-      ],
-    })
-    const refused = async (model_config_id: string, hyperparameters: object) => {
-      const answer = await create({ dataset_id: dataset_of_texts, model_config_id, hyperparameters })
-      return [answer.status, answer.body.error?.message] as const
-    }
-    const [named, byDefault, classes, fine] = [
-      await refused('tabular-regression', { target: 'city' }),
-      await refused('tabular-regression', {}),
-      await refused('tabular-classification', { target_column: 'parts' }),
-      await refused('tabular-classification', {}),
-    ]
-
-    assert.deepEqual([named[0], byDefault[0], classes[0], fine[0]], [422, 422, 422, 202])
-    assert.match(
-      named[1],
-      /^hyperparameters\.target: the column city is of type string, and .* numbers; columns that it can predict: size$/,
-    )
-    assert.match(byDefault[1], /^hyperparameters\.target_column: .*none is named/)
-    assert.match(classes[1], /the column parts is of type list.*: size, city$/)
-  })
-
   it('refuses known hyperparameters that are out of range or of the wrong type, naming the path', async () => {
     const range = await create({ hyperparameters: { epochs: 0 } })
     assert.equal(range.status, 422)

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict'
+import { learned, type TableRequest } from '../../support/builders/table-probe.ts'
+
+const ROWS = Array.from({ length: 40 }, (_, i) => i)
+const wave = (i: number) => (50 + 10 * Math.sin(i)).toFixed(2)
+const day = (i: number) => new Date(Date.UTC(2021, 0, 1 + i)).toISOString().slice(0, 10)
+
+const jsonl = (row: (i: number) => object, more: Partial<TableRequest> = {}): TableRequest => ({
+  text: ROWS.map((i) => JSON.stringify(row(i))).join('\n'),
+  format: 'jsonl',
+  target: '',
+  ...more,
+})
+const csv = (names: string, row: (i: number) => string, more: Partial<TableRequest> = {}): TableRequest => ({
+  text: [names, ...ROWS.map(row)].join('\n'),
+  target: '',
+  ...more,
+})
+
+describe('the series that a forecast chooses', () => {
+  const about = async (requests: TableRequest[]) =>
+    (await learned(requests)).map(({ target, warnings, error }) => [
+      target ?? error?.[0],
+      ...warnings.filter((one) => one.startsWith('The series is')),
+    ])
+
+  it('is the last column with numbers, also where JSON has them as texts', async () => {
+    const found = await about([
+      jsonl((i) => ({ id: 1000 + (i % 7), ts: day(i), price: wave(i) })),
+      jsonl((i) => ({ price: `€ ${wave(i)}`, ts: day(i), note: 'x' })),
+      jsonl((i) => ({ price: Number(wave(i)), ts: day(i), shop: `0${100 + (i % 3)}` })),
+      csv('date,open,close', (i) => `${day(i)},${wave(i)},${wave(i + 1)}`),
+      csv('date,name', (i) => `${day(i)},x`),
+    ])
+
+    assert.deepEqual(found, [['price'], ['price'], ['price'], ['close'], ['not_a_number']])
+  })
+
+  it('is no column that counts the rows, in any order, nor the times, unless there is no other', async () => {
+    const found = await about([
+      jsonl((i) => ({ price: wave(i), ts: day(i), id: 1000 + i })),
+      csv('v,epoch', (i) => `${wave(i)},${1_600_000_000 + 3600 * ((i * 7) % 40)}`),
+      csv('v,year', (i) => `${wave(i)},${1980 + i}`),
+      csv('day,v', (i) => `${day(i)},${i}`),
+      csv('v,t', (i) => `${wave(i)},${i ** 2}`, { time: 't' }),
+    ])
+
+    assert.deepEqual(found, [['price'], ['v'], ['v'], ['v'], ['v']])
+  })
+
+  it('gets a warning where another column is nearly one of numbers, and none for dates and times', async () => {
+    const found = await about([
+      csv('date,price,station', (i) => `${day(i)},${wave(i)} kWh,${8000 + (i % 3)}`),
+      csv('v,level', (i) => `${wave(i)},${i === 3 ? 'low' : i % 9}`),
+      csv('day,at,name,v', (i) => `${day(i).replaceAll('-', ' / ')},${i % 24}:30,x${i},${wave(i)}`),
+    ])
+
+    assert.deepEqual(found, [
+      [
+        'station',
+        "The series is 'station', not 'price': it holds numbers with a unit or sign, such as '50.00 kWh' (row 1); " +
+          'write the number alone, all in one unit. Name the right one as target_column.',
+      ],
+      [
+        'v',
+        "The series is 'v', not 'level': 39 of 40 values are numbers; row 4 is 'low'. Name the right one as target_column.",
+      ],
+      ['v'],
+    ])
+  })
+})
