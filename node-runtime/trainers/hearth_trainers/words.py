@@ -34,8 +34,11 @@ def words_of(text: str, longest: int, version: int = WORDS_VERSION) -> Iterator[
 
 
 def has_new_words(text: str) -> bool:
-    """Returns whether a text has other words than in the first way."""
-    return not text.isascii() and _words(text) != _WORD_1.findall(text.lower())
+    """Returns whether a text has other words than in the first way, also where its accents are written as marks of their
+    own, as macOS and many PDF files do."""
+    if text.isascii():
+        return False
+    return _words(text) != _WORD_1.findall(text.lower()) or unicodedata.normalize("NFD", text) != text
 
 
 def _words(text: str) -> list[str]:
