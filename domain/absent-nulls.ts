@@ -24,6 +24,7 @@ const MAX_ROUNDS = 32
  */
 export class AbsentNulls<F extends Fault> {
   readonly #value: unknown
+  readonly #schema: unknown
   readonly #maxRounds: number
   #last: readonly Removed[] = []
   #rounds = 0
@@ -31,9 +32,13 @@ export class AbsentNulls<F extends Fault> {
   /** JSON Pointers of the members that were removed from the value. */
   readonly removed = new Set<string>()
 
-  /** @param maxRounds the number of validations after which members are no longer removed. */
-  constructor(value: unknown, maxRounds = MAX_ROUNDS) {
+  /**
+   * @param schema the schema of the value, where a member of one variant may be null in the others.
+   * @param maxRounds the number of validations after which members are no longer removed.
+   */
+  constructor(value: unknown, { schema, maxRounds = MAX_ROUNDS }: { schema?: object; maxRounds?: number }) {
     this.#value = value
+    this.#schema = schema
     this.#maxRounds = maxRounds
   }
 
@@ -52,22 +57,42 @@ export class AbsentNulls<F extends Fault> {
     this.faults = faults
     this.#last =
       this.#rounds < this.#maxRounds
-        ? faults.flatMap(pointersOf).flatMap((pointer) => removeNull(this.#value, pointer) ?? [])
+        ? faults
+            .flatMap((fault) => this.#pointersOf(fault))
+            .flatMap((pointer) => removeNull(this.#value, pointer) ?? [])
         : []
     if (this.#last.length === 0) return false
     this.#rounds += 1
     for (const { pointer } of this.#last) this.removed.add(pointer)
     return true
   }
+
+  /**
+   * Returns the JSON Pointers of the values that may be the fault: of members that exclude each other, each of them, and
+   * of an unknown member, the member that another variant has.
+   */
+  #pointersOf({ keyword, instancePath, params, schema }: Fault): string[] {
+    const { passingSchemas, additionalProperty: name } = params as Record<string, unknown>
+    if (keyword === 'additionalProperties' && typeof name === 'string')
+      return hasMember(this.#schema, stepsOf(instancePath), name) ? [memberPointer(instancePath, name)] : []
+    if (keyword !== 'oneOf' || !Array.isArray(passingSchemas) || !Array.isArray(schema)) return [instancePath]
+    const names = (schema as { required?: readonly string[] }[]).flatMap(({ required }) => required ?? [])
+    return names.map((one) => memberPointer(instancePath, one))
+  }
 }
 
-/** Returns the JSON Pointers of the values that may be the fault: of members that exclude each other, each of them. */
-function pointersOf({ keyword, instancePath, params, schema }: Fault): string[] {
-  const isChoice =
-    keyword === 'oneOf' && Array.isArray((params as { passingSchemas?: unknown }).passingSchemas)
-  if (!isChoice || !Array.isArray(schema)) return [instancePath]
-  const names = (schema as { required?: readonly string[] }[]).flatMap(({ required }) => required ?? [])
-  return names.map((name) => memberPointer(instancePath, name))
+/** Returns whether a schema, or a variant of it, has a member at a place of the value. */
+function hasMember(schema: unknown, [step, ...rest]: readonly string[], name: string): boolean {
+  if (typeof schema !== 'object' || schema === null) return false
+  const { properties, items, anyOf, oneOf, allOf } = schema as Record<string, unknown>
+  for (const variants of [anyOf, oneOf, allOf])
+    if (
+      Array.isArray(variants) &&
+      variants.some((one) => hasMember(one, step === undefined ? [] : [step, ...rest], name))
+    )
+      return true
+  if (step === undefined) return memberOf(properties, name) !== undefined
+  return hasMember(memberOf(properties, step) ?? items, rest, name)
 }
 
 /** Returns the JSON Pointer of the member whose absence is the fault, if it is that. */
@@ -80,12 +105,15 @@ function missingMember({ keyword, instancePath, params }: Fault): string | undef
 const memberPointer = (parent: string, name: string): string =>
   `${parent}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`
 
-/** Removes the member of an object to which a JSON Pointer leads, where it is null. */
-export function removeNull(value: unknown, pointer: string): Removed | undefined {
-  const steps = pointer
+const stepsOf = (pointer: string): string[] =>
+  pointer
     .split('/')
     .slice(1)
     .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'))
+
+/** Removes the member of an object to which a JSON Pointer leads, where it is null. */
+export function removeNull(value: unknown, pointer: string): Removed | undefined {
+  const steps = stepsOf(pointer)
   const name = steps.pop()
   const parent = steps.reduce(memberOf, value)
   if (name === undefined || memberOf(parent, name) !== null || Array.isArray(parent)) return undefined

@@ -83,7 +83,7 @@ function toIssue(where: Where, error: ErrorObject, schema?: object): Issue {
     case 'unevaluatedProperties': {
       const { additionalProperty, unevaluatedProperty } = error.params
       const name = short(additionalProperty ?? unevaluatedProperty)
-      const meant = didYouMean(name, membersOf(error)) || belongsTo(schema, name)
+      const meant = didYouMean(name, membersOf(error)) || belongsTo(schema, name, loc.slice(1))
       return {
         loc: [...loc, name],
         msg: `${UNKNOWN_FIELD}${meant && `; ${meant}`}`,

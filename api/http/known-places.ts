@@ -2,12 +2,21 @@ const DEEPEST = 12
 /** A name that more objects have than these tells nothing of where it was meant to be. */
 const MOST_PLACES = 3
 
-/** Says which objects of a schema have a member of this name, such as `edges[]`; an empty text where none or many have. */
-export function belongsTo(schema: unknown, name: string): string {
+/**
+ * Says which objects of a schema have a member of this name, such as `edges[]`; an empty text where none or many have.
+ * `at` is where the member is: another variant of that object may have it.
+ */
+export function belongsTo(schema: unknown, name: string, at: readonly (string | number)[]): string {
   const places = new Set<string>()
   collect(schema, { name, place: '', depth: 0, places })
+  places.delete(at.reduce<string>((place, step) => inside(place, step), ''))
   if (places.size === 0 || places.size > MOST_PLACES) return ''
   return `it belongs to ${[...places].map((place) => place || 'the outermost object').join(' or ')}`
+}
+
+function inside(place: string, step: string | number): string {
+  if (typeof step === 'number') return `${place}[]`
+  return place === '' ? step : `${place}.${step}`
 }
 
 interface Walk {
@@ -23,8 +32,7 @@ function collect(schema: unknown, walk: Walk): void {
   const into = (inner: unknown, place: string) => collect(inner, { ...walk, place, depth: walk.depth + 1 })
   if (typeof properties === 'object' && properties !== null) {
     if (Object.hasOwn(properties, walk.name)) walk.places.add(walk.place)
-    for (const [member, inner] of Object.entries(properties))
-      into(inner, walk.place === '' ? member : `${walk.place}.${member}`)
+    for (const [member, inner] of Object.entries(properties)) into(inner, inside(walk.place, member))
   }
   if (items !== undefined) into(items, `${walk.place}[]`)
   for (const branches of [anyOf, oneOf, allOf])

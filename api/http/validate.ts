@@ -52,7 +52,7 @@ class Compiler {
       first ??= this.#first.compile(schema)
       if (first(value)) return value
       const every = large ? first : (all ??= this.#all.compile(schema))
-      if (isValidWithoutNulls(first, every, value)) return value
+      if (isValidWithoutNulls(first, every, { value, schema })) return value
       if (large) throw invalidFor(toIssues(where, first.errors ?? [], schema), where)
 
       const { errors } = every(value) ? first : every
@@ -65,9 +65,15 @@ class Compiler {
  * Validates a value that is invalid once more, without the optional fields that are null and may not be.
  * @param all names all faults where the value is small, so that all such fields are removed at once.
  */
-function isValidWithoutNulls(first: ValidateFunction, all: ValidateFunction, value: unknown): boolean {
-  const nulls = new AbsentNulls<ErrorObject>(value)
-  for (let { errors } = first; nulls.remove(errors ?? []); { errors } = all) if (all(value)) return true
+function isValidWithoutNulls(
+  first: ValidateFunction,
+  all: ValidateFunction,
+  { value, schema }: { value: unknown; schema: TSchema },
+): boolean {
+  const nulls = new AbsentNulls<ErrorObject>(value, { schema })
+  // The first fault may be another one than the nulls, which would be reported along with it.
+  const start = all === first || all(value) ? first : all
+  for (let { errors } = start; nulls.remove(errors ?? []); { errors } = all) if (all(value)) return true
   first.errors = [...nulls.faults]
   return false
 }

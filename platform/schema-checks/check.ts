@@ -57,7 +57,7 @@ export interface CheckedValue {
  * names all, so the number of validations does not depend on theirs.
  */
 export function checkWithoutNulls({ validate, all }: CompiledSchema, value: unknown): CheckedValue {
-  const nulls = new AbsentNulls<ErrorObject>(value, MAX_ROUNDS)
+  const nulls = new AbsentNulls<ErrorObject>(value, { maxRounds: MAX_ROUNDS })
   let check = validate
   while (nulls.remove(check(value) ? [] : (check.errors ?? []))) check = all()
   const isValid = nulls.faults.length === 0

@@ -2,8 +2,11 @@ import assert from 'node:assert/strict'
 import type { TSchema } from 'typebox'
 import Type from 'typebox'
 import { jsonCheck } from '../../../api/http/validate.ts'
+import type { ApiError } from '../../../domain/errors.ts'
+import { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { ExactlyOneOf } from '../../../schemas/common.ts'
 import { CreateModel } from '../../../schemas/model.ts'
+import { CreateTrainingRun } from '../../../schemas/training-run.ts'
 
 const check = (schema: TSchema, value: unknown) => jsonCheck('body', schema)(structuredClone(value))
 
@@ -91,6 +94,54 @@ describe('null in a body', () => {
           message: /^body\.stages\.0/,
         })
     }
+  })
+
+  it('is absence where another variant of the object has the field, at any depth', () => {
+    const version_id = '01a21c30-b750-7478-a0b0-e5bd1625c369'
+    const run = { job_name: 'r', dataset_id: version_id, model: 'm' }
+    const Sources = Type.Object({
+      sources: Type.Array(Type.Object({ artifact: ArtifactRef, weight: Type.Number() })),
+    })
+    const all = { uri: null, repo_id: null, revision: null, job_id: null, version_id: null }
+    const ref = { type: 'model_version', version_id }
+
+    assert.deepEqual(check(CreateTrainingRun, { ...run, base: { ...all, ...ref } }), { ...run, base: ref })
+    for (const large of [false, true])
+      assert.deepEqual(
+        jsonCheck('body', Sources)({ sources: [{ artifact: { ...all, ...ref }, weight: 1 }] }, large),
+        { sources: [{ artifact: ref, weight: 1 }] },
+      )
+    for (const [base, fault] of [
+      [{ ...ref, revision: 'x' }, /^body\.base\.revision: Unknown field$/],
+      [{ ...ref, job: null }, /^body\.base\.job: Unknown field/],
+      [
+        { ...ref, job_name: null },
+        /^body\.base\.job_name: Unknown field; it belongs to the outermost object$/,
+      ],
+      [{ ...all, type: 'job' }, /^body\.base\.job_id: /],
+    ] as const)
+      assert.throws(() => check(CreateTrainingRun, { ...run, base }), {
+        code: 'validation_failed',
+        message: fault,
+      })
+  })
+
+  it('is not listed as a fault next to real ones', () => {
+    const faults = (schema: TSchema, value: unknown) => {
+      try {
+        check(schema, value)
+      } catch (err) {
+        return ((err as ApiError).details.issues as { loc: string[] }[]).map(({ loc }) => loc.join('.'))
+      }
+      return []
+    }
+
+    assert.deepEqual(faults(Body, { name: 5, size: null, kind: null, rows: [{ id: 1, note: null }, {}] }), [
+      'body.name',
+      'body.rows.1.id',
+    ])
+    assert.deepEqual(faults(Body, { name: 'x', size: null, typo: 1, input: null }), ['body.typo'])
+    assert.deepEqual(faults(Body, { size: null, name: null, kind: 'c' }), ['body.name', 'body.kind'])
   })
 
   it('costs a bounded number of validations', () => {
