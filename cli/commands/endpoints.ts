@@ -24,7 +24,7 @@ interface ListOptions {
 export function endpointCommands(endpoints: Command): void {
   endpoints
     .command('create')
-    .argument('<name>', 'unique, and never given again', endpointName)
+    .argument('<name>', 'unique; no other account gets it after a deletion', endpointName)
     .description('serve the model of a completed run or merge')
     .requiredOption('--run <id>', 'the run', id)
     .option('--display-name <text>', 'for people', filled)
@@ -132,7 +132,7 @@ export function endpointCommands(endpoints: Command): void {
 
   endpoints
     .command('rm <endpoint>')
-    .description('delete an endpoint; its name is never given again')
+    .description('delete an endpoint; only your account can use its name again')
     .action(
       asAccount(async ({ h, json }, given: string) => {
         await h.endpoints.delete(given)
