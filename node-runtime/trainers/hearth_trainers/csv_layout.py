@@ -92,7 +92,7 @@ def _lines(text: str, delimiter: str) -> list[str]:
 def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
     """Yields the header and the rows of a file that was opened with `newline=""`, without blank lines."""
     cell = re.compile(rf'(^|{re.escape(layout.delimiter)}) ?("(?:[^"]|"")*+)("?) *')
-    behind = re.compile(rf"\0[^{layout.delimiter}\r\n]")
+    behind = re.compile(rf'\0"[^{layout.delimiter}\r\n]')
     parts: list[str] = []
     begin, delimiters, is_open, fault = 0, 0, False, None
     for number, line in enumerate(lines, 1):
@@ -106,14 +106,16 @@ def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
                 parts.append(line)
                 continue
             closed = closing[0] if closing else ""
-            # A quoted cell counts as one NUL.
-            rest = ("\0" if closed else "") + line[len(closed) :]
-            is_open = any(not found[3] for found in cell.finditer(rest))
-            bare = cell.sub("\\1\0", rest)
+            # A quoted cell counts as a NUL and its closing quote.
+            rest = ('\0"' if closed else "") + line[len(closed) :]
+            bare = cell.sub("\\1\0\\3", rest)
+            is_open = bare.endswith("\0")
             if behind.search(bare):
                 fault = "text after the closing quote of a field"
             delimiters += bare.count(layout.delimiter)
-            parts.append(closed.rstrip(" ") + cell.sub(r"\1\2\3", rest)[bool(closed) :])
+            has_blanks = ' "' in rest or '" ' in rest
+            plain = cell.sub(r"\1\2\3", rest) if has_blanks else rest
+            parts.append(closed.rstrip(" ") + (plain[2:] if closed else plain))
         else:
             delimiters += line.count(layout.delimiter)
             parts.append(line)
