@@ -15,8 +15,6 @@ import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
 import type { EdgeAttempt } from '../edges/payload.ts'
 
-/** The longest wait of one call; the gateway answers sooner when there is news. */
-const WAIT_MS = 10_000
 /** The time in which a failure is told. */
 const FAIL_MS = 5_000
 
@@ -28,7 +26,8 @@ export interface EdgeCaller {
 }
 
 interface Negotiating {
-  waitMs?: number
+  /** True for an answer at once, without news. */
+  isImmediate?: boolean
   signal: AbortSignal
   onAttempt?: () => void
 }
@@ -59,12 +58,14 @@ export class EdgeEnd {
    */
   async negotiate(
     offer: EdgeOffer,
-    { waitMs = WAIT_MS, signal, onAttempt }: Negotiating,
+    { isImmediate = false, signal, onAttempt }: Negotiating,
   ): Promise<EdgeNegotiated> {
-    for (let wait_ms = waitMs; ; wait_ms = 0) {
+    const { control, cohortId } = this.#caller
+    const ask = (wait_ms: number) =>
+      this.#call<EdgeNegotiated>('negotiate', { role: this.#role, wait_ms, offer }, signal)
+    for (let mayWait = !isImmediate; ; mayWait = false) {
       try {
-        const body = { role: this.#role, wait_ms, offer }
-        const answer = await this.#call<EdgeNegotiated>('negotiate', body, signal)
+        const answer = await (mayWait ? control.longPoll(cohortId, signal, ask) : ask(0))
         if (answer.attempt <= this.#attempt) return answer
         // Another payload than was stated goes with another attempt.
         this.#attempt = answer.attempt

@@ -102,7 +102,7 @@ export class PayloadKeepers implements AsyncDisposable {
       this.#edges.store.hold(payload, end.at, HOLD_MS)
       const kept = { offer, source: wholeSource(payload), payload, over: over.signal }
       const answer = await end.negotiate(offer, {
-        waitMs: 0,
+        isImmediate: true,
         signal: AbortSignal.any([signal, over.signal]),
         onAttempt: () => this.#edges.store.hold(payload, end.at, HOLD_MS),
       })

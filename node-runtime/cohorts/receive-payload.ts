@@ -94,7 +94,7 @@ export async function bringPayload(
   const { edges } = caller
   const { transport } = answer.agreed
   if (transport !== 'local') {
-    const sign = async () => throwIfFailed(await end.negotiate(offer, { waitMs: 0, signal }))
+    const sign = async () => throwIfFailed(await end.negotiate(offer, { isImmediate: true, signal }))
     const waiting = { store: edges.store, tell: caller.waitsForRoom, sign, signal }
     // The attempt may have become another one meanwhile.
     if (await waitForRoom(answer.size_bytes ?? 0, waiting)) return undefined

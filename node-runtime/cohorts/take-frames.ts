@@ -82,7 +82,7 @@ export async function untilMovedOn(
 ): Promise<void> {
   const { attempt } = end.at
   for (const since = performance.now(); ;) {
-    const answer = await end.negotiate(offer, { waitMs: 0, signal })
+    const answer = await end.negotiate(offer, { isImmediate: true, signal })
     if (end.at.attempt !== attempt || answer.state === 'failed' || answer.release) return
     const isWhole = answer.size_bytes !== null
     if (performance.now() - since > (isWhole ? HELD_MS : WORKING_MS)) {

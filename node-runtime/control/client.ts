@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
+import { FairTurns } from '../../platform/async/fair-turns.ts'
 import { backoff } from '../../platform/async/retry.ts'
 import type { NodeTools } from '../../schemas/node-tools.ts'
 import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../../schemas/node.ts'
@@ -43,6 +44,11 @@ const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const PAUSES_MS = { first: 100, longest: 5_000 }
+const CONNECTIONS = 8
+/** Calls of a node that wait at the platform for news of hand-overs, at once. */
+const MAX_LONG_POLLS = 48
+/** How long one of them waits, by whether others may need its turn soon. */
+const LONG_POLL_MS = { quiet: 10_000, busy: 1_000 }
 
 /**
  * Sends signed HTTP requests to any gateway. One that is down or failing is skipped for the next;
@@ -54,6 +60,14 @@ export class ControlClient {
   /** The time for which gateways that do not respond are retried, where a call does not say otherwise. */
   readonly patienceMs: number
   readonly #pools = new Map<string, Pool>()
+  /** Calls about hand-overs have connections of their own, because claims and leases must not wait for them. */
+  readonly #edgePools = new Map<string, Pool>()
+  readonly #longPollTurns = new FairTurns({
+    most: MAX_LONG_POLLS,
+    mostPerKey: MAX_LONG_POLLS,
+    mostWaiting: Infinity,
+  })
+  #longPolls = 0
   #preferred = 0
 
   constructor({ identity, gateways, patienceMs = 60_000 }: ControlClientOptions) {
@@ -81,7 +95,22 @@ export class ControlClient {
     body: object,
     options?: CallOptions,
   ): Promise<T> {
-    return this.call('POST', `/api/v1/cohorts/${cohortId}/edges/${edgeId}:${verb}`, body, options)
+    const path = `/api/v1/cohorts/${cohortId}/edges/${edgeId}:${verb}`
+    return this.#repeatedly(options, (signal) => this.#once<T>('POST', path, body, signal, this.#edgePools))
+  }
+
+  /**
+   * Makes a call that waits at the platform, for at most the time that it is given. Cohorts take turns, so that one with
+   * hundreds of stages that wait delays the hand-overs of another by about a second.
+   */
+  async longPoll<T>(cohortId: string, signal: AbortSignal, call: (maxMs: number) => Promise<T>): Promise<T> {
+    this.#longPolls += 1
+    try {
+      using _turn = await this.#longPollTurns.take(cohortId, signal)
+      return await call(this.#longPolls > MAX_LONG_POLLS / 2 ? LONG_POLL_MS.busy : LONG_POLL_MS.quiet)
+    } finally {
+      this.#longPolls -= 1
+    }
   }
 
   /**
@@ -168,20 +197,22 @@ export class ControlClient {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
-    this.#pools.clear()
+    const pools = [this.#pools, this.#edgePools]
+    await Promise.all(pools.flatMap((each) => [...each.values()].map((pool) => pool.destroy())))
+    for (const each of pools) each.clear()
   }
 
   async #once<T>(
     method: 'GET' | 'POST',
     path: string,
     body: object | undefined,
-    signal?: AbortSignal,
+    signal: AbortSignal | undefined,
+    pools = this.#pools,
   ): Promise<T> {
     const base = this.#base()
     const fullPath = base.pathname.replace(/\/$/, '') + path
     const text = body === undefined ? '' : JSON.stringify(body)
-    const answer = await this.#pool(base.origin).request({
+    const answer = await this.#pool(base.origin, pools).request({
       method,
       path: fullPath,
       headers: {
@@ -205,9 +236,10 @@ export class ControlClient {
     return new URL(gateway)
   }
 
-  #pool(origin: string): Pool {
-    let pool = this.#pools.get(origin)
-    if (!pool) this.#pools.set(origin, (pool = new Pool(origin, { connections: 8 })))
+  #pool(origin: string, pools = this.#pools): Pool {
+    let pool = pools.get(origin)
+    const connections = pools === this.#pools ? CONNECTIONS : null
+    if (!pool) pools.set(origin, (pool = new Pool(origin, { connections })))
     return pool
   }
 }

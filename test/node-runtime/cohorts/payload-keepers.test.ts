@@ -50,6 +50,7 @@ describe('payloads that a node keeps for later stages', () => {
     const { control, edges, keepers } = node.parts
     let calls = 0
     const stalling = Object.assign(Object.create(control) as typeof control, {
+      longPoll: control.longPoll.bind(control),
       edge(...[verb, place, body, options]: Parameters<typeof control.edge>) {
         calls += 1
         return calls === 1 ? control.edge(verb, place, body, options) : never(options)

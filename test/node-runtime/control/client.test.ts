@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { EdgeEnd } from '../../../node-runtime/cohorts/edge-end.ts'
+import { ControlClient } from '../../../node-runtime/control/client.ts'
+import type { Identity } from '../../../node-runtime/control/identity.ts'
+
+/** A gateway that has no news of hand-overs, and answers everything else at once. */
+class QuietGateway implements AsyncDisposable {
+  readonly #server = createServer((req, res) => {
+    const answer = async () => {
+      const { wait_ms = 0 } = (await json(req)) as { wait_ms?: number }
+      const cohort = /cohorts\/([^/]+)\/edges/.exec(req.url ?? '')?.[1]
+      if (cohort !== undefined) this.#note(cohort, 1)
+      await sleep(wait_ms)
+      if (cohort !== undefined) this.#note(cohort, -1)
+      res.end(JSON.stringify({ attempt: 1, state: 'offered' }))
+    }
+    answer().catch(() => res.destroy())
+  })
+  readonly answered = new Map<string, number>()
+  waiting = 0
+  mostWaiting = 0
+
+  async start(): Promise<string> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+  }
+
+  #note(cohort: string, change: 1 | -1): void {
+    this.waiting += change
+    this.mostWaiting = Math.max(this.mostWaiting, this.waiting)
+    if (change === -1) this.answered.set(cohort, (this.answered.get(cohort) ?? 0) + 1)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+}
+
+describe('the calls of a node while stages wait for their values', () => {
+  const STAGES = 200
+
+  it('claim work at once, and give the hand-overs of another cohort their turn', async () => {
+    await using gateway = new QuietGateway()
+    const origin = await gateway.start()
+    const identity = { sign: () => ({}) } as unknown as Identity
+    const control = new ControlClient({ identity, gateways: () => [origin] })
+    const over = new AbortController()
+    const wait = async (cohortId: string, number: number) => {
+      const caller = { control, cohortId, leaseToken: 'lease' }
+      const end = new EdgeEnd(caller, 'consumer', { edge_id: `edge-${number}`, attempt: 1 })
+      while (!over.signal.aborted) await end.negotiate({} as never, { signal: over.signal })
+    }
+    const stages = Array.from({ length: STAGES }, async (_, number) => wait('large', number).catch(() => {}))
+    try {
+      await sleep(1_000)
+      const began = performance.now()
+      await control.claimTask('task', {})
+      await control.lease('renew', 'lease', {})
+      assert.ok(performance.now() - began < 1_000, 'claims and leases do not wait for hand-overs')
+      assert.ok(gateway.mostWaiting < STAGES / 2, `${gateway.mostWaiting} calls waited at once`)
+
+      stages.push(wait('small', 0).catch(() => {}))
+      const before = performance.now()
+      while (!gateway.answered.get('small')) await sleep(50)
+      const tookMs = performance.now() - before
+      // One turn to wait for, and one of its own, of a second each; without turns it would be the 201st.
+      assert.ok(tookMs < 4_000, `the hand-over of another cohort was asked for after ${tookMs} ms`)
+    } finally {
+      over.abort()
+      await Promise.all(stages)
+      await control.close()
+    }
+  })
+})
