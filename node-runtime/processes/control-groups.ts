@@ -31,6 +31,8 @@ export interface RunGroup {
   readonly folders: readonly string[]
   /** Returns whether the kernel has ended a process of the run because its memory was full. */
   wasFull(): Promise<boolean>
+  /** Returns the kernel's own memory for the run in MB; undefined where the kernel does not count it. */
+  kernelMb(): Promise<number | undefined>
   /** Ends what is left of the run, and removes the groups. */
   remove(): Promise<void>
 }
@@ -91,6 +93,7 @@ export class ControlGroups {
     return {
       folders: distinct,
       wasFull: async () => /^oom_kill [1-9]/m.test(await readFile(events, 'utf8').catch(() => '')),
+      kernelMb: () => (this.version === 2 ? kernelMbV2(memory) : kernelMbV1(memory)),
       remove: async () => void (await Promise.all(distinct.map(removeGroup))),
     }
   }
@@ -101,6 +104,18 @@ export class ControlGroups {
     const removed = await Promise.all(bases.map(reapBelow))
     return removed.reduce((sum, count) => sum + count, 0)
   }
+}
+
+async function kernelMbV2(folder: string): Promise<number | undefined> {
+  const stat = await readFile(join(folder, 'memory.stat'), 'utf8').catch(() => '')
+  const [, bytes] = /^slab_unreclaimable (\d+)/m.exec(stat) ?? []
+  return bytes === undefined ? undefined : Number(bytes) / MB
+}
+
+async function kernelMbV1(folder: string): Promise<number | undefined> {
+  const bytes = await readFile(join(folder, 'memory.kmem.usage_in_bytes'), 'utf8').catch(() => '')
+  // A kernel that does not count it says 0, though the processes of a run always hold some.
+  return Number(bytes) > 0 ? Number(bytes) / MB : undefined
 }
 
 type Setting = readonly [controller: Controller, file: string, value: string, isOptional?: boolean]

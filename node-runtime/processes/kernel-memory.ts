@@ -1,7 +1,8 @@
 import { open, readFile, stat } from 'node:fs/promises'
 import { totalmem } from 'node:os'
 import { processFile } from '../../platform/processes/process-tree.ts'
-import { countDescriptors } from './open-descriptors.ts'
+import { signalProcess } from '../../platform/processes/signals.ts'
+import { countDescriptors, type DescriptorCounts } from './open-descriptors.ts'
 
 const MB = 1024 * 1024
 /** Growth below this is that of a machine at work. */
@@ -24,31 +25,59 @@ const MAX_WATCHES = 50_000
 const MAX_IN_FLIGHT = 16
 /** A process that hands its descriptors to a child and ends, again and again, escapes a look, and perhaps some in a row. */
 const MAX_MOVES = 3
+/** In a round, the processes that started since the last one are stopped; a program that is no relay stands still after a few. */
+const MAX_STOP_ROUNDS = 20
 /** The growth of the kernel's memory from which on descriptors in flight may be its cause: a quarter of those 4 %. */
 const MAX_HIDDEN_MB = Math.max(MIN_GROWTH_MB, totalmem() / MB / 100)
+
+const TOO_MANY_WATCHES = `it watched more than ${MAX_WATCHES.toLocaleString('en')} descriptors by epoll`
+
+type List = () => Promise<readonly number[]>
+
+interface KernelMemoryOptions {
+  maxHiddenMb?: number
+  groupMb?: (() => Promise<number | undefined>) | undefined
+}
 
 /**
  * The kernel's own memory for the processes of one sandbox: records of mappings, which forks copy, and of file locks.
  * Linux limits neither and counts them only for control groups. So this counts by how much the kernel's memory of the
  * whole machine has grown since the sandbox began, at most what the records of the sandbox can explain.
  */
-export class KernelMemory {
+export class KernelMemory implements Disposable {
+  /** What the records of the sandboxes at work explain of the machine's growth. */
+  static readonly #explained = new Map<KernelMemory, number>()
   /** The lowest value since the sandbox began in MB. */
   #leastMb = Infinity
   /** The descriptors in flight at the last look. */
   #inFlight = 0
   /** True when the last look could not read one of the processes. */
   #wasHidden = false
+  /** True when a descriptor or a connection waited at the last look after the memory had grown. */
+  #wasPending = false
   /** The looks in a row during which processes ended. */
   #moves = 0
   readonly #maxHiddenMb: number
+  readonly #groupMb: (() => Promise<number | undefined>) | undefined
 
-  constructor({ maxHiddenMb = MAX_HIDDEN_MB }: { maxHiddenMb?: number } = {}) {
+  /** `groupMb` returns the kernel's memory of the sandbox's control group, which is then what grows. */
+  constructor({ maxHiddenMb = MAX_HIDDEN_MB, groupMb }: KernelMemoryOptions = {}) {
     this.#maxHiddenMb = maxHiddenMb
+    this.#groupMb = groupMb
+  }
+
+  [Symbol.dispose](): void {
+    KernelMemory.#explained.delete(this)
   }
 
   /** Returns the memory in MB; the first of `pids` made the namespaces of the sandbox. */
   async usedMb(pids: readonly number[]): Promise<number> {
+    const usedMb = await this.#recordsMb(pids)
+    KernelMemory.#explained.set(this, usedMb)
+    return usedMb
+  }
+
+  async #recordsMb(pids: readonly number[]): Promise<number> {
     const grownMb = await this.#grownMb()
     if (grownMb < MIN_GROWTH_MB || pids[0] === undefined) return 0
     if ((await locksOf(pids[0], new Set(pids))) >= MIN_LOCKS) return grownMb
@@ -65,12 +94,11 @@ export class KernelMemory {
   /**
    * Describes descriptors whose memory nothing counts: those watched by epoll, and those in flight, which may be epoll
    * instances. What is in flight within others, waits for a connection to be accepted, or goes from process to process,
-   * shows by the growth alone.
+   * shows by the growth alone. `list` returns the processes that there are now.
    */
-  async excess(pids: readonly number[]): Promise<string | undefined> {
+  async excess(pids: readonly number[], list: List): Promise<string | undefined> {
     const { watches, inFlight, isHidden, isMoving } = await countDescriptors(pids, MAX_WATCHES)
-    if (watches > MAX_WATCHES)
-      return `it watched more than ${MAX_WATCHES.toLocaleString('en')} descriptors by epoll`
+    if (watches > MAX_WATCHES) return TOO_MANY_WATCHES
     // The sandbox hides one for a moment while it takes its user; a program without read permission hides
     // its own until it ends, perhaps in one process after another.
     const isStillHidden = isHidden && this.#wasHidden
@@ -82,16 +110,48 @@ export class KernelMemory {
     if (hasStayed) return `more than ${MAX_IN_FLIGHT} descriptors that it sent were not received`
     const grownMb = await this.#grownMb()
     if (grownMb < this.#maxHiddenMb || pids[0] === undefined) return undefined
-    if (this.#moves >= MAX_MOVES)
-      return `its processes replaced each other while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
-    if (inFlight === 0 && !(await hasPendingConnection(pids[0]))) return undefined
+    if (this.#moves >= MAX_MOVES) {
+      const found = await countStopped(list)
+      if (!found)
+        return `its processes replaced each other while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
+      if (found.watches > MAX_WATCHES) return TOO_MANY_WATCHES
+      this.#moves = 0
+    }
+    // A server that is busy has connections that wait as well, but seldom at two looks in a row.
+    const isPending = inFlight > 0 || (await hasPendingConnection(pids[0]))
+    const wasPending = this.#wasPending
+    this.#wasPending = isPending
+    if (!isPending || !wasPending) return undefined
     return `it left descriptors or connections unreceived while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
   }
 
+  /** Returns by how much the kernel's memory has grown, without what other sandboxes are charged for. */
   async #grownMb(): Promise<number> {
-    const nowMb = await unreclaimableMb()
+    const nowMb = (await this.#groupMb?.()) ?? (await unreclaimableMb()) - this.#ofOthersMb()
     this.#leastMb = Math.min(this.#leastMb, nowMb)
     return nowMb - this.#leastMb
+  }
+
+  #ofOthersMb(): number {
+    let mb = 0
+    for (const [other, usedMb] of KernelMemory.#explained) if (other !== this) mb += usedMb
+    return mb
+  }
+}
+
+/** Stops processes until none has started in between, counts their descriptors, and continues them; undefined if they replace each other too fast. */
+async function countStopped(list: List): Promise<DescriptorCounts | undefined> {
+  const stopped = new Set<number>()
+  try {
+    for (let round = 0; round < MAX_STOP_ROUNDS; round++) {
+      const pids = await list()
+      const others = pids.filter((pid) => !stopped.has(pid))
+      if (others.length === 0) return await countDescriptors(pids, MAX_WATCHES)
+      for (const pid of others) if (signalProcess(pid, 'SIGSTOP')) stopped.add(pid)
+    }
+    return undefined
+  } finally {
+    for (const pid of stopped) signalProcess(pid, 'SIGCONT')
   }
 }
 
