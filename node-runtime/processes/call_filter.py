@@ -10,7 +10,7 @@ import struct
 MACHINE = os.uname().machine
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 PR_SET_SECCOMP = 22
-EPERM, EINVAL, ENOSYS = 1, 22, 38
+EPERM, EINVAL, ENOSYS, EOPNOTSUPP = 1, 22, 38, 95
 LOAD, JUMP_EQUAL, JUMP_ANY, JUMP_FROM, AND, RETURN = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 # Numbers of the x32 calls begin here.
@@ -59,6 +59,10 @@ PINNING_CALLS = {
     "tee": (276, 77),
     "vmsplice": (278, 75),
 }
+
+# The kernel counts access lists for no process, and each may have 64 KB. EOPNOTSUPP is the error of disks without
+# attributes, after which programs that copy files go on.
+ATTRIBUTES = {"setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7)}
 
 # Calls that have a disk write out its cache, for which other programs on the machine then wait. Numbers as above.
 DISK_SYNCS = {"sync": (162, 81), "syncfs": (306, 267)}
@@ -178,6 +182,7 @@ def filter_tool():
             (RETURN, 0, 0, ERROR | ENOSYS),
             *refuse(refused, EPERM),
             *refuse(map(number_of, PINNING_CALLS.values()), EINVAL),
+            *refuse(map(number_of, ATTRIBUTES.values()), EOPNOTSUPP),
             # All files that a tool can write are in memory, so success is the truth.
             *refuse(map(number_of, {**DISK_SYNCS, **FILE_SYNCS}.values()), 0),
             *refuse([number_of(NUMBERS["clone3"])], ENOSYS),

@@ -61,6 +61,8 @@ print("done")`
     const child = spawn('sleep', ['600'])
     enter(group.folders, child.pid)
     assert.ok(pidsOf(group).includes(child.pid ?? 0))
+    const kernelMb = await group.kernelMb()
+    assert.ok(kernelMb === undefined || kernelMb < 16, `${kernelMb} MB`)
     const ended = once(child, 'exit')
     await group.remove()
     await ended

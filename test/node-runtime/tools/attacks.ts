@@ -113,6 +113,20 @@ print(*(attempt(lambda: fcntl.fcntl(file, command, lock)) for command in (37, 38
     refused: 'EPERM EPERM done done\n',
   },
   {
+    name: 'access lists and attributes of files',
+    code: `
+import shutil, struct
+open("/tmp/f", "wb").write(b"x")
+file = os.open("/tmp/f", os.O_RDWR)
+users = [(1, 7, -1), *[(2, 7, os.getuid())] * 8000, (4, 7, -1), (16, 7, -1), (32, 7, -1)]
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in users)
+for name, value in (("system.posix_acl_access", acl), ("user.note", b"x")):
+    print(attempt(lambda: os.setxattr("/tmp/f", name, value)), attempt(lambda: os.setxattr(file, name, value)), attempt(lambda: os.setxattr("/tmp/f", name, value, follow_symlinks=False)))
+shutil.copy2("/tmp/f", "/tmp/g")
+print(os.stat("/tmp/g").st_size)`,
+    refused: 'ENOTSUP ENOTSUP ENOTSUP\nENOTSUP ENOTSUP ENOTSUP\n1\n',
+  },
+  {
     name: 'pages that stay in a pipe after their mapping or file',
     code: `
 import fcntl
