@@ -118,6 +118,13 @@ describe('what tools reach outside', function () {
       { city: 'Basel', mean: 10 },
       { city: 'Bern', mean: 2.5 },
     ])
+    // Its rows are copied within the confinement.
+    files.set('/excel.csv', Buffer.from('Ort;"Menge\n(kg)"\r\nBern;2\r\nBern;3\r\n'))
+    const excel = await bench.run('query_table', {
+      file_url: site.url('/excel.csv'),
+      sql: 'select sum("Menge\n(kg)") as s from data',
+    })
+    assert.deepEqual(excel['rows'], [{ s: 5 }])
     const json = await bench.run('query_table', { file_url: site.url('/prices.json'), sql: 'from data' })
     assert.deepEqual(json['rows'], [{ city: 'Bern', price: '9007199254740993' }])
     made(
