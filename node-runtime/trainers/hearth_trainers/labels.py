@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,16 +58,16 @@ def read_labels(column: pa.ChunkedArray, name: str) -> Labels:
 
 
 def warn_about_like_classes(classes: Sequence[Any], column: str) -> None:
-    """Warns about classes that differ only in case or blanks, which are usually one class spelt in two ways."""
+    """Warns about classes that differ only in case, blanks or how accents are stored, which are usually one class."""
     spellings: dict[str, list[str]] = {}
     for label in classes:
         if isinstance(label, str):
-            spellings.setdefault(" ".join(label.casefold().split()), []).append(label)
+            spellings.setdefault(" ".join(unicodedata.normalize("NFC", label.casefold()).split()), []).append(label)
     like = [found for found in spellings.values() if len(found) > 1]
     if like:
         named = "; ".join(" and ".join(repr(label)[:80] for label in found) for found in like[:10])
         warn_about_data(
-            f"Classes in '{column}' differ only in case or blanks and are learnt as different classes: {named}.",
+            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learnt as different classes: {named}.",
             column=column,
             count=len(like),
         )
