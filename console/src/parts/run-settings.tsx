@@ -58,7 +58,7 @@ export function Columns({
 function chosenOf(name: string, description: string, columns: readonly string[]): string {
   if (name !== 'target_column') return 'chosen by itself'
   if (columns.includes('target')) return 'target'
-  return /\blast one\b/.test(description) ? 'the last column' : 'chosen by its values'
+  return /\blast one\b(?! with)/.test(description) ? 'the last column' : 'chosen by its values'
 }
 
 function wordsOf(name: string): string {
