@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import pTimeout from 'p-timeout'
 import { faultInOneLine } from '../../domain/models/answer.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { OUTPUT_TYPE, OutputError } from '../../platform/model-output.ts'
@@ -64,6 +65,8 @@ export class ModelServer {
   /** The folder for payload files that the node and this server exchange. */
   readonly exchangeDir: string | undefined
   readonly #process: ServerProcess
+  /** Health checks have a connection of their own: requests that wait would hold up those in the pool. */
+  readonly #healthPool: WatchedPool
   readonly #lastLines: string[]
   #probeInput: unknown
   #endedFor: string | undefined
@@ -79,6 +82,7 @@ export class ModelServer {
     this.#process = process
     this.#lastLines = lastLines
     this.pool = poolOf(address, profile.max_concurrency)
+    this.#healthPool = poolOf(address, 1)
   }
 
   /** Starts the server and waits until it is ready or the deadline aborts. */
@@ -166,7 +170,10 @@ export class ModelServer {
    */
   async probeAgain(timeoutMs: number): Promise<{ error: string } | 'passed' | 'unanswered'> {
     try {
-      await this.pool.probe(() => this.probe(this.#probeInput, AbortSignal.timeout(timeoutMs)))
+      const signal = AbortSignal.timeout(timeoutMs)
+      // A request that waits for a connection does not look at its signal.
+      const probe = () => pTimeout(this.probe(this.#probeInput, signal), { milliseconds: timeoutMs })
+      await this.pool.probe(probe)
       return 'passed'
     } catch (err) {
       if (err instanceof ModelServerError || err instanceof OutputError) return { error: err.message }
@@ -178,7 +185,7 @@ export class ModelServer {
   async isHealthy(timeoutMs: number): Promise<boolean> {
     try {
       const signal = AbortSignal.timeout(timeoutMs)
-      const answer = await this.pool.request({ method: 'GET', path: this.profile.health_path, signal })
+      const answer = await this.#healthPool.request({ method: 'GET', path: this.profile.health_path, signal })
       await answer.body.dump()
       return answer.statusCode === 200
     } catch {
@@ -195,7 +202,7 @@ export class ModelServer {
   /** Resolves when the process tree has exited. */
   async stop({ graceMs = this.profile.stop_grace_s * 1000 }: { graceMs?: number } = {}): Promise<void> {
     await this.#process.stop({ graceMs })
-    await this.pool.destroy()
+    await Promise.all([this.pool.destroy(), this.#healthPool.destroy()])
   }
 }
 

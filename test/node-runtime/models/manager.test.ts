@@ -315,6 +315,30 @@ describe('model manager', () => {
     assert.ok(failures >= 5 && probes >= 2 && probes <= 3, `${failures} failures, ${probes} probes`)
   })
 
+  it('finds out about a server that hangs while requests wait for its only connection, and spares one that is busy', async () => {
+    await using node = await startNode(api, { concurrency: 1 })
+    const key = await addModel(api, { name: 'hanging' })
+    await node.parts.models.load(key)
+    using use = node.parts.models.use(key)!
+    const { server } = use
+    const post = (fields: object) =>
+      server.pool.request({ method: 'POST', path: '/infer', body: JSON.stringify(fields) })
+    const busy = post({ instances: [1], wait_s: 3 })
+    assert.equal(await server.isHealthy(2_000), true)
+    assert.equal((await busy).statusCode, 200)
+
+    const pids = await server.pids()
+    for (const pid of pids) process.kill(pid, 'SIGSTOP')
+    const waiting = post({ instances: [1] }).catch(() => undefined)
+    const startedAt = performance.now()
+    assert.equal(await server.probeAgain(300), 'unanswered')
+    assert.equal(await server.isHealthy(300), false)
+
+    assert.ok(performance.now() - startedAt < 5_000)
+    await server.end('it hangs')
+    await waiting
+  })
+
   it('stops every model server with the node', async () => {
     const node = await startNode(api)
     await node.parts.models.load(await addModel(api, { name: 'last' }))
