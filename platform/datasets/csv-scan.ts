@@ -86,19 +86,26 @@ const QUOTED = '"[^"]*(?:""[^"]*)*'
 
 /**
  * Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
- * fields as the header, then whether all commas are decimal commas. The trainers and `query_table` do the same
- * (`csv_layout.py`).
+ * fields as the header, then whether all commas are decimal commas. A header without any is refused where most rows have
+ * the same number of one, because it is a title. The trainers and `query_table` do the same (`csv_layout.py`).
  */
 function delimiterOf(text: string, isCut: boolean): string {
+  let ofRows: string | undefined
   const candidates = DELIMITERS.flatMap((mark) => {
     const [header = '', ...rows] = bareLines(text, mark)
       .slice(0, isCut ? -1 : undefined)
       .slice(0, 1 + SAMPLED_ROWS)
     const count = countOf(header, mark)
+    if (mark !== ',' && isUsual(mark, rows)) ofRows ??= mark
     if (count === 0) return []
     const fitting = rows.filter((row) => hasFields(row, countOf(row, mark), count, mark)).length
     return [{ mark, rows, fitting }]
   })
+  if (candidates.length === 0 && ofRows !== undefined)
+    throw refusedLine(
+      1,
+      `no "${ofRows}" where the rows have it; begin the file with the names of the columns, or with the line sep=, if it has one column`,
+    )
   const most = Math.max(...candidates.map(({ fitting }) => fitting))
   const best = candidates.filter(({ fitting }) => fitting === most)
   // No cell has a tab by chance.
@@ -113,6 +120,12 @@ function delimiterOf(text: string, isCut: boolean): string {
     )
   }
   return first?.mark ?? ','
+}
+
+/** Returns whether more than half of the rows have a mark the same number of times. */
+function isUsual(mark: string, rows: readonly string[]): boolean {
+  const counts = rows.map((row) => countOf(row, mark)).filter((count) => count > 0)
+  return counts.some((count) => 2 * counts.filter((other) => other === count).length > rows.length)
 }
 
 /** Returns whether a row has as many delimiters as the header, or more at its end, as DuckDB reads it. */

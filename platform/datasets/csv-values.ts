@@ -14,6 +14,8 @@ const MISSING_AMONG_VALUES = '-|--|.|..|na|Na|N.A.|n.a.|none|NONE|Null|Nan|NAN'.
 export const MARKS = [...MISSING, ...MISSING_AMONG_VALUES]
 
 const GAPS = String.raw`[1-9]\d{0,2}(?:[ '’´${'\u00a0\u2009\u202f'}]\d{3})+`
+/** RE2 knows only the blanks of ASCII by `\s`. */
+export const BLANKS = String.raw`[\s${'\u00a0\u2009\u202f'}]*`
 const EXPONENT = String.raw`(?:[eE][+-]?\d+)?`
 const POINTS = String.raw`(?:(?:\d+\.?\d*|\.\d+)${EXPONENT}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|${GAPS}(?:\.\d+)?)`
 const COMMAS = String.raw`(?:\d+(?:,\d+)?${EXPONENT}|(?:\d{1,3}(?:\.\d{3})+|${GAPS})(?:,\d+)?)`
@@ -33,8 +35,8 @@ export function patternsLike(value: string): NumberPatterns {
   const symbol = new RegExp(ANY_SYMBOL).exec(value)?.[0]
   const pattern = (body: string) =>
     symbol === undefined
-      ? String.raw`\s*[+-]?${body}\s*`
-      : String.raw`\s*(?:[+-]?[${symbol}]\s*[+-]?${body}|[+-]?${body}\s*[${symbol}])\s*`
+      ? `${BLANKS}[+-]?${body}${BLANKS}`
+      : `${BLANKS}(?:[+-]?[${symbol}]${BLANKS}[+-]?${body}|[+-]?${body}${BLANKS}[${symbol}])${BLANKS}`
   return { points: pattern(POINTS), commas: pattern(COMMAS), symbol }
 }
 

@@ -3,6 +3,7 @@ import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './csv-scan.ts'
 import {
   areNumbers,
+  BLANKS,
   MARKS,
   MISSING,
   patternsLike,
@@ -175,7 +176,7 @@ const distinctMarks = (c: string): string =>
 
 /** A value that begins like a number, with or without a symbol. */
 const firstNumeric = (c: string): string =>
-  `any_value(case when strlen(${c}) <= 60 and regexp_matches(${c}, '^\\s*[-+€$£¥₹]?\\s*[-+.]?[0-9]') then ${c} end)`
+  `any_value(case when strlen(${c}) <= 60 and regexp_matches(${c}, '^${BLANKS}[-+€$£¥₹]?${BLANKS}[-+.]?[0-9]') then ${c} end)`
 
 async function readTyped(file: CsvFile, { likely, marks: seen }: Sampled): Promise<CsvContent> {
   const types = likely.map(({ types: [narrowest] }) => narrowest)

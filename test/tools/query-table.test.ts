@@ -98,13 +98,15 @@ describe('CSV files in query_table', function () {
     )
     const rows = await query(lines('1.5,x', '2.5,y'))
     const named = await query(lines('a,b', '1.5,x'))
+    const cases = await query(lines('ID,id', '1,2'))
 
     assert.deepEqual([years.rows, rows.rows], [[{ s: 4 }], [{ '1.5': 2.5, x: 'y' }]])
-    for (const { note } of [years, rows]) assert.match(String(note), /^the first line counts as the names/)
-    assert.equal(named.note, undefined)
+    assert.match(String(rows.note), /^the first line counts as the names/)
+    assert.deepEqual([years.note, named.note], [undefined, undefined])
+    assert.deepEqual(cases.rows, [{ ID: 1, id_1: 2 }])
   })
 
-  it('notes numbers with commas, which it compares as texts', async () => {
+  it('notes numbers in other notations, which it compares as texts', async () => {
     const prices = await query(
       lines('Ort;Betrag;Anzahl', 'a, b;"9,5";1', 'c, 4;10,25;2'),
       'select max(Betrag) as m from data',
@@ -112,7 +114,26 @@ describe('CSV files in query_table', function () {
     const words = await query(lines('a|b', '1,5|x', 'one, two|y'))
 
     assert.deepEqual([prices.rows, words.note], [[{ m: '9,5' }], undefined])
-    assert.equal(prices.note, 'numbers with commas are texts, and compared as such: "Betrag"')
+    const signs = await query(lines('a|b', '12 €|$3.50', '7\u00a0€|$10'))
+    const note = 'numbers with commas, currencies or percent signs are texts, and compared as such: '
+    assert.deepEqual([prices.note, signs.note], [`${note}"Betrag"`, `${note}"a", "b"`])
+  })
+
+  it('leaves marks of missing values out of numbers and dates, and says so', async () => {
+    const { rows, columns, note } = await query(
+      lines('n,x,d,t', '100,1.5,2020-01-02,NA', 'NA,-,n/a,DE', ' 20 ,2.5,2021-03-04,CH'),
+    )
+
+    assert.deepEqual(
+      columns?.map(({ type }) => type),
+      ['BIGINT', 'DOUBLE', 'DATE', 'VARCHAR'],
+    )
+    assert.deepEqual(rows?.map(Object.values), [
+      [100, 1.5, '2020-01-02', 'NA'],
+      [null, null, null, 'DE'],
+      [20, 2.5, '2021-03-04', 'CH'],
+    ])
+    assert.match(String(note), /^marks such as NA or - are no values in "/)
   })
 
   it('names the line whose bytes are not UTF-8', async () => {
@@ -161,7 +182,7 @@ describe('CSV files in query_table', function () {
     }
   })
 
-  it('takes a blank behind every delimiter for a part of the layout', async () => {
+  it('leaves out blanks around cells, as trainings do', async () => {
     const spaced = await query(lines('price, city, "kind"', '200, Zug, "a, b"', '300, , "c"', '5, Bern, "d"'))
     const some = await query(lines('price,city', '200, Zug', '300,Bern'))
 
@@ -172,7 +193,7 @@ describe('CSV files in query_table', function () {
     ])
     assert.deepEqual(
       some.rows?.map(({ city }) => city),
-      [' Zug', 'Bern'],
+      ['Zug', 'Bern'],
     )
   })
 })

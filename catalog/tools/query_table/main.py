@@ -11,7 +11,7 @@ import duckdb
 
 # Python in isolated mode does not look for modules next to the program.
 sys.path.insert(0, str(Path(__file__).parent))
-from csv_layout import UnclearLayout, has_fields, layout_of, records_of  # noqa: E402
+from csv_layout import MISSING, MISSING_AMONG_VALUES, UnclearLayout, has_fields, layout_of, records_of  # noqa: E402
 
 FILE = "/hearth/input/file_url"
 # The folder of temporary files is the working directory.
@@ -21,11 +21,19 @@ MOST_ROWS = 1_000
 ALL_ROWS = -1
 ENDINGS = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 GUESSED_TYPES = ("DATE", "TIMESTAMP")
+MARKS = ", ".join("'" + mark + "'" for mark in MISSING + MISSING_AMONG_VALUES)
+TYPES_BESIDE_MARKS = {
+    "BIGINT": r"regexp_full_match({0}, '[+-]?\d{1,18}')",
+    "DOUBLE": "try_cast({0} as double) is not null",
+    "DATE": "length({0}) <= 10 and try_cast({0} as date) is not null",
+    "TIMESTAMP": "try_cast({0} as timestamp) is not null",
+}
 YEAR_FIRST = r"^\s*\d{4}[-/.]"
 BOOLEANS = "^(?i:true|false)$"
 # Points in these may be decimal points or between thousands; a leading zero proves a decimal point.
 OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
-COMMAS = r"[+-]?[0-9][0-9.,]*"
+# Other notations, by a comma, a currency or a percent sign.
+NOTATIONS = r"[+-]?[€$£¥₹]?[\s\x{00a0}\x{202f}]*[+-]?[0-9][0-9.,]*[\s\x{00a0}\x{202f}]*[€$£¥₹%]?"
 DECIMAL_COMMAS = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,(\d{1,2}|\d{4,}))?"
 # One of them in the name of a type, and no field of that name.
 GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
@@ -90,12 +98,41 @@ def read_csv(connection, notes):
     types = {column["name"]: column["type"] for column in columns}
     note_values_as_names(connection, types, notes)
     texts = read(dict.fromkeys(types, "VARCHAR"))
+    marked = marked_types(texts, [name for name, kind in types.items() if kind == "VARCHAR"])
+    types |= marked
+    types |= sure_types(project(texts, {name: without_marks(name) for name in marked}), types, layout.delimiter, notes)
+    marked = {name: types[name] for name in marked if types[name] != "VARCHAR"}
+    if marked:
+        notes.append(f"marks such as NA or - are no values in {', '.join(map(quoted, list(marked)[:5]))}")
     spaced = spaced_columns(texts, [name for name, kind in types.items() if kind == "VARCHAR"])
-    table = read({**types, **sure_types(texts, types, layout.delimiter, notes)})
-    if not spaced:
+    own = {name: f"nullif(trim({quoted(name)}), '')" for name in spaced}
+    own |= {name: f"cast({without_marks(name)} as {kind})" for name, kind in marked.items()}
+    return project(read({**types, **dict.fromkeys(marked, "VARCHAR")}), own)
+
+
+def project(table, expressions):
+    """Returns a table with other expressions for some columns."""
+    if not expressions:
         return table
-    own = {name: f"nullif(trim({quoted(name)}), '') as {quoted(name)}" for name in spaced}
-    return table.project(", ".join(own.get(name, quoted(name)) for name in types))
+    return table.project(
+        ", ".join(f"{expressions[name]} as {quoted(name)}" if name in expressions else quoted(name) for name in table.columns)
+    )
+
+
+def without_marks(name):
+    return f"case when trim({quoted(name)}) not in ({MARKS}) then trim({quoted(name)}) end"
+
+
+def marked_types(texts, names):
+    """Returns the types of columns in which all texts but marks of missing values are numbers or dates."""
+    has_marks = aggregates(texts, names, f"bool_or(trim({{0}}) in ({MARKS}))")
+    marked = [name for name in names if has_marks[name]]
+    bare = project(texts, {name: without_marks(name) for name in marked})
+    found = {}
+    for kind, test in TYPES_BESIDE_MARKS.items():
+        fits = aggregates(bare, marked, f"coalesce(bool_and(case when {{0}} is not null then {test} end), false)")
+        found |= {name: kind for name in marked if fits[name] and name not in found}
+    return found
 
 
 def header_of(layout):
@@ -117,18 +154,20 @@ def header_of(layout):
 
 
 def note_values_as_names(connection, types, notes):
-    """Notes a header whose names would all be values of their columns."""
-    if set(types.values()) == {"VARCHAR"}:
+    """Notes a header whose names would all be values of their columns. Whole numbers that ascend, such as years, are names."""
+    others = {name: kind for name, kind in types.items() if kind != "VARCHAR"}
+    whole = [int(name) for name in others if re.fullmatch(r"\d{1,9}", name)]
+    if not others or (1 < len(whole) == len(others) and whole == sorted(whole)):
         return
-    casts = ", ".join(f"try_cast({literal(name)} as {kind}) is not null" for name, kind in types.items())
+    casts = ", ".join(f"try_cast({literal(name)} as {kind}) is not null" for name, kind in others.items())
     [found] = connection.execute(f"select {casts}").fetchall()
     if all(found):
         notes.append("the first line counts as the names of the columns; if it is a row, put a line of names before it")
 
 
 def spaced_columns(texts, names):
-    """Returns the columns in which all texts begin with a blank, because the file has one behind each delimiter."""
-    found = aggregates(texts, names, "bool_and(starts_with({0}, ' ')) and count({0}) > 0")
+    """Returns the columns in which texts begin or end with blanks: behind each delimiter, or up to a fixed width."""
+    found = aggregates(texts, names, "bool_or(starts_with({0}, ' ') or ends_with({0}, ' '))")
     return [name for name, is_spaced in found.items() if is_spaced]
 
 
@@ -138,11 +177,12 @@ def sure_types(texts, types, delimiter, notes):
     dated = {name: kind for name, kind in types.items() if kind in GUESSED_TYPES}
     found = {**kinds_of(texts, dated), **kinds_of(texts, {n: k for n, k in types.items() if k == "BOOLEAN"}, BOOLEANS)}
     fractional = [name for name, kind in types.items() if kind == "DOUBLE"]
-    points = fitting(texts, fractional, OPEN_POINTS, ".")
+    points = fitting(texts, fractional, OPEN_POINTS, "[.]")
     unclear = [name for name in fractional if points[name] is True]
     others = [name for name, kind in types.items() if kind == "VARCHAR"]
-    if written := [name for name, are_numbers in fitting(texts, others, COMMAS, ",").items() if are_numbers]:
-        notes.append(f"numbers with commas are texts, and compared as such: {', '.join(map(quoted, written[:5]))}")
+    if written := [name for name, are_numbers in fitting(texts, others, NOTATIONS, "[,€$£¥₹%]").items() if are_numbers]:
+        shown = ", ".join(map(quoted, written[:5]))
+        notes.append(f"numbers with commas, currencies or percent signs are texts, and compared as such: {shown}")
     if not unclear or any(points[name] is False for name in fractional):
         return found
     has_decimal_commas = any(fitting(texts, written, DECIMAL_COMMAS, ",").values())
@@ -157,7 +197,7 @@ def sure_types(texts, types, delimiter, notes):
 
 def fitting(texts, names, pattern, mark):
     """Returns for each column whether all texts fit a pattern; None where no text has the mark."""
-    has_mark = f"bool_or(contains({{0}}, '{mark}'))"
+    has_mark = f"bool_or(regexp_matches({{0}}, '{mark}'))"
     return aggregates(texts, names, f"case when {has_mark} then bool_and(regexp_full_match(trim({{0}}), {literal(pattern)})) end")
 
 
@@ -254,14 +294,16 @@ def plain(value):
 
 
 def distinct(names):
-    """Returns the names with _1, _2 and so on behind those that occur again, because rows hold each name once."""
-    own = []
+    """Returns the names with _1, _2 and so on behind those that occur again: rows hold each name once, and SQL makes no
+    difference between upper and lower case."""
+    own, given, taken = [], {name.casefold() for name in names}, set()
     for name in names:
         free, count = name, 0
-        while free in own or (count and free in names):
+        while free.casefold() in taken or (count and free.casefold() in given):
             count += 1
             free = f"{name}_{count}"
         own.append(free)
+        taken.add(free.casefold())
     return own
 
 

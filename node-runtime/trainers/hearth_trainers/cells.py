@@ -9,14 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Texts that mean a missing value in every column: those of pandas, and the errors of spreadsheets.
-MISSING = [
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null", "?", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!",
-]  # fmt: skip
-# Texts that mean a missing value where every other value is a number, a boolean or a date. In a
-# column of texts they may be values: "-" is a class next to "+".
-MISSING_AMONG_VALUES = ["-", "--", ".", "..", "na", "Na", "N.A.", "n.a.", "none", "NONE", "Null", "Nan", "NAN"]
+from .csv_layout import MISSING, MISSING_AMONG_VALUES
+
 ERRORS = [mark for mark in MISSING if mark.startswith("#") and mark[-1] in "!?"]
 
 _SYMBOLS = "€$£¥₹%"

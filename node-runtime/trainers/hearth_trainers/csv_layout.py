@@ -1,12 +1,22 @@
-"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`. The trainers and the tool `query_table` each
+"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`, and its missing values. The trainers and the tool `query_table` each
 have this file, because either runs without the other; a test compares them."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+# Texts that mean a missing value in every column: those of pandas, and the errors of spreadsheets.
+MISSING = [
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null", "?", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!", "#NULL!",
+]  # fmt: skip
+# Texts that mean a missing value where every other value is a number, a boolean or a date. In a
+# column of texts they may be values: "-" is a class next to "+".
+MISSING_AMONG_VALUES = ["-", "--", ".", "..", "na", "Na", "N.A.", "n.a.", "none", "NONE", "Null", "Nan", "NAN"]
 
 _DELIMITERS = (",", ";", "\t", "|")
 # A line that Excel writes and reads before the header.
@@ -53,16 +63,25 @@ def layout_of(path: Path) -> CsvLayout:
 
 def _delimiter_of(text: str, *, is_cut: bool) -> str:
     """Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
-    fields as the header, then whether all commas are decimal commas."""
+    fields as the header, then whether all commas are decimal commas. A header without any is refused where most rows
+    have the same number of one, because it is a title."""
     fitting: dict[str, int] = {}
     are_decimals = False
+    of_rows = ""
     for mark in _DELIMITERS:
         header, *rows = _lines(text, mark)[: -1 if is_cut else None][: 1 + _SAMPLED_ROWS] or [""]
         count = header.count(mark)
         if count:
             fitting[mark] = sum(has_fields(row, row.count(mark), count, mark) for row in rows)
+        if mark != "," and _is_usual(mark, rows):
+            of_rows = of_rows or mark
         if mark == ",":
             are_decimals = not any(re.search(r"(?<!\d),|,(?!\d)", row) for row in rows)
+    if not fitting and of_rows:
+        raise UnclearLayout(
+            f'line 1: no "{of_rows}" where the rows have it; begin the file with the names of the columns, or with the line '
+            "sep=, if it has one column"
+        )
     best = [mark for mark, rows in fitting.items() if rows == max(fitting.values())]
     # No cell has a tab by chance.
     if "\t" in best:
@@ -75,6 +94,12 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
             f'line 1: cells may end at "{first}" or "{second}"; put the line sep={first} or sep={second} before the header'
         )
     return best[0] if best else ","
+
+
+def _is_usual(mark: str, rows: list[str]) -> bool:
+    """Returns whether more than half of the rows have a mark the same number of times."""
+    counts = Counter(row.count(mark) for row in rows if mark in row)
+    return any(2 * count > len(rows) for count in counts.values())
 
 
 def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> bool:

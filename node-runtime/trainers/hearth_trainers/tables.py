@@ -13,7 +13,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from .budget import Budget
-from .cells import ERRORS, MISSING, Numbers, point_meaning, read_numbers, without_blanks, without_marks
+from .cells import ERRORS, Numbers, point_meaning, read_numbers, without_blanks, without_marks
+from .csv_layout import MISSING
 from .csv_reader import CsvFile, column_names
 from .errors import JobError
 from .headers import report_values_as_names

@@ -96,7 +96,7 @@ describe('reading csv', () => {
     ],
     [
       'reads numbers with currencies, percent signs and thousands',
-      'a|b|c|d|e|f\n$1,200|12 %|1.234,5|1 234|5 €|1,234\n$3.50|3.5 %|7|2|7,5 €|999\n',
+      'a|b|c|d|e|f\n$1,200|12 %|1.234,5|1 234|5\u00a0€|1,234\n$3.50|3.5 %|7|2|7,5\u202f€|999\n',
       { rows: 2, a: 'number', b: 'number', c: 'number', d: 'number', e: 'number', f: 'string' },
     ],
     [

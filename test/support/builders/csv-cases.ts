@@ -110,6 +110,33 @@ export const CSV_CASES: CsvCase[] = [
     refusal: 'line 2: 2 fields where the header has 1',
   },
   {
+    title: 'titles above semicolons',
+    text: lines('Titel: Bevölkerung', 'Quelle: BFS', 'Jahr;Kanton;Wert', '2020;BE;1'),
+    refusal:
+      'line 1: no ";" where the rows have it; begin the file with the names of the columns, or with the line sep=, if it has one column',
+  },
+  {
+    title: 'semicolons in the only column, and a line that says so',
+    text: lines('sep=,', 'tags', 'x;y', 'z;w'),
+    names: ['tags'],
+    rows: [['x;y'], ['z;w']],
+  },
+  {
+    title: 'bars in some rows of the only column',
+    text: lines('text', 'x | y', 'z', 'w'),
+    names: ['text'],
+    rows: [['x | y'], ['z'], ['w']],
+  },
+  {
+    title: 'texts that are filled with blanks, and a missing number',
+    text: lines('id;city      ;n', '1 ;Bern      ;12.5', '2 ;Zug       ;NULL'),
+    names: ['id', 'city', 'n'],
+    rows: [
+      ['1', 'Bern', '12.5'],
+      ['2', 'Zug', ''],
+    ],
+  },
+  {
     title: 'a text with commas as the only column',
     text: lines('text', 'hello, world', 'foo, bar'),
     refusal: 'line 2: 2 fields where the header has 1',
