@@ -27,6 +27,14 @@ const MAX_IN_FLIGHT = 16
 const MAX_MOVES = 3
 /** In a round, the processes that started since the last one are stopped; a program that is no relay stands still after a few. */
 const MAX_STOP_ROUNDS = 20
+/** So many looks at which something waits while the memory stays are no coincidence; fewer where it has grown to `MAX_GROWTH` times as much. */
+const MAX_PENDING = 10
+const MIN_PENDING = 2
+const MAX_GROWTH = 8
+/** Records take up to three times what they are counted as, for example in the tables of mappings. */
+const UNDERCOUNT = 3
+/** A look at many mappings takes seconds, in which they may go and come. */
+const EXPLAINS_MS = 10_000
 /** The growth of the kernel's memory from which on descriptors in flight may be its cause: a quarter of those 4 %. */
 const MAX_HIDDEN_MB = Math.max(MIN_GROWTH_MB, totalmem() / MB / 100)
 
@@ -45,16 +53,18 @@ interface KernelMemoryOptions {
  * whole machine has grown since the sandbox began, at most what the records of the sandbox can explain.
  */
 export class KernelMemory implements Disposable {
-  /** What the records of the sandboxes at work explain of the machine's growth. */
-  static readonly #explained = new Map<KernelMemory, number>()
+  static readonly #atWork = new Set<KernelMemory>()
+  /** What the records of the sandbox explained of the machine's growth at the last looks. */
+  #explained: { at: number; mb: number }[] = []
+  #list: List | undefined
   /** The lowest value since the sandbox began in MB. */
   #leastMb = Infinity
   /** The descriptors in flight at the last look. */
   #inFlight = 0
   /** True when the last look could not read one of the processes. */
   #wasHidden = false
-  /** True when a descriptor or a connection waited at the last look after the memory had grown. */
-  #wasPending = false
+  /** The looks in a row at which a descriptor or a connection waited after the memory had grown. */
+  #pending = 0
   /** The looks in a row during which processes ended. */
   #moves = 0
   readonly #maxHiddenMb: number
@@ -64,23 +74,25 @@ export class KernelMemory implements Disposable {
   constructor({ maxHiddenMb = MAX_HIDDEN_MB, groupMb }: KernelMemoryOptions = {}) {
     this.#maxHiddenMb = maxHiddenMb
     this.#groupMb = groupMb
+    KernelMemory.#atWork.add(this)
   }
 
   [Symbol.dispose](): void {
-    KernelMemory.#explained.delete(this)
+    KernelMemory.#atWork.delete(this)
   }
 
   /** Returns the memory in MB; the first of `pids` made the namespaces of the sandbox. */
   async usedMb(pids: readonly number[]): Promise<number> {
-    const usedMb = await this.#recordsMb(pids)
-    KernelMemory.#explained.set(this, usedMb)
-    return usedMb
+    const mb = await this.#recordsMb(pids)
+    const at = performance.now()
+    this.#explained = [...this.#explained.filter((one) => at - one.at < EXPLAINS_MS), { at, mb }]
+    return mb
   }
 
   async #recordsMb(pids: readonly number[]): Promise<number> {
     const grownMb = await this.#grownMb()
     if (grownMb < MIN_GROWTH_MB || pids[0] === undefined) return 0
-    if ((await locksOf(pids[0], new Set(pids))) >= MIN_LOCKS) return grownMb
+    if ((await locksOf(pids[0], new Set(pids))) >= MIN_LOCKS) return this.#unexplainedMb(grownMb)
     // Each process may descend from all others.
     const bytes = MAPPING_BYTES + CHAIN_BYTES * pids.length
     let mb = 0
@@ -97,6 +109,7 @@ export class KernelMemory implements Disposable {
    * shows by the growth alone. `list` returns the processes that there are now.
    */
   async excess(pids: readonly number[], list: List): Promise<string | undefined> {
+    this.#list = list
     const { watches, inFlight, isHidden, isMoving } = await countDescriptors(pids, MAX_WATCHES)
     if (watches > MAX_WATCHES) return TOO_MANY_WATCHES
     // The sandbox hides one for a moment while it takes its user; a program without read permission hides
@@ -108,8 +121,11 @@ export class KernelMemory implements Disposable {
     const hasStayed = Math.min(inFlight, this.#inFlight) > MAX_IN_FLIGHT
     this.#inFlight = inFlight
     if (hasStayed) return `more than ${MAX_IN_FLIGHT} descriptors that it sent were not received`
-    const grownMb = await this.#grownMb()
-    if (grownMb < this.#maxHiddenMb || pids[0] === undefined) return undefined
+    const grownMb = this.#unexplainedMb(await this.#grownMb())
+    if (grownMb < this.#maxHiddenMb || pids[0] === undefined) {
+      this.#pending = 0
+      return undefined
+    }
     if (this.#moves >= MAX_MOVES) {
       const found = await countStopped(list)
       if (!found)
@@ -117,25 +133,41 @@ export class KernelMemory implements Disposable {
       if (found.watches > MAX_WATCHES) return TOO_MANY_WATCHES
       this.#moves = 0
     }
-    // A server that is busy has connections that wait as well, but seldom at two looks in a row.
-    const isPending = inFlight > 0 || (await hasPendingConnection(pids[0]))
-    const wasPending = this.#wasPending
-    this.#wasPending = isPending
-    if (!isPending || !wasPending) return undefined
+    // Connections to a busy server wait as well.
+    this.#pending = inFlight > 0 || (await hasPendingConnection(pids[0])) ? this.#pending + 1 : 0
+    const enough = grownMb < MAX_GROWTH * this.#maxHiddenMb ? MAX_PENDING : MIN_PENDING
+    if (this.#pending < enough || !(await this.#isUnexplained())) return undefined
     return `it left descriptors or connections unreceived while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
   }
 
-  /** Returns by how much the kernel's memory has grown, without what other sandboxes are charged for. */
+  /** Returns by how much the kernel's memory has grown: that of the sandbox's group, or of the machine. */
   async #grownMb(): Promise<number> {
-    const nowMb = (await this.#groupMb?.()) ?? (await unreclaimableMb()) - this.#ofOthersMb()
+    const nowMb = (await this.#groupMb?.()) ?? (await unreclaimableMb())
     this.#leastMb = Math.min(this.#leastMb, nowMb)
     return nowMb - this.#leastMb
   }
 
-  #ofOthersMb(): number {
-    let mb = 0
-    for (const [other, usedMb] of KernelMemory.#explained) if (other !== this) mb += usedMb
-    return mb
+  /** Looks at the other sandboxes before and after the memory of the machine: their records may come and go meanwhile. */
+  async #isUnexplained(): Promise<boolean> {
+    if (this.#groupMb) return true
+    await this.#lookAtOthers()
+    const grownMb = await this.#grownMb()
+    await this.#lookAtOthers()
+    return this.#unexplainedMb(grownMb) >= this.#maxHiddenMb
+  }
+
+  async #lookAtOthers(): Promise<void> {
+    const others = [...KernelMemory.#atWork].filter((other) => other !== this)
+    await Promise.all(others.map(async (other) => other.#list && other.usedMb(await other.#list())))
+  }
+
+  /** Leaves out of a growth what other sandboxes may be the cause of. */
+  #unexplainedMb(grownMb: number): number {
+    if (this.#groupMb) return grownMb
+    let ofOthersMb = 0
+    for (const other of KernelMemory.#atWork)
+      if (other !== this) ofOthersMb += Math.max(0, ...other.#explained.map(({ mb }) => mb))
+    return Math.max(0, grownMb - UNDERCOUNT * ofOthersMb)
   }
 }
 

@@ -150,7 +150,8 @@ def header_of(layout):
                     rows.writelines(record.text for record in records)
             except OSError as error:
                 raise Refused("file_url: line 1: write names without line breaks, and no byte order mark") from error
-    return distinct([name.strip(" ") or f"column{index}" for index, name in enumerate(written)]), is_odd
+    # SQL makes no difference between upper and lower case.
+    return distinct([name.strip(" ") or f"column{index}" for index, name in enumerate(written)], str.casefold), is_odd
 
 
 def note_values_as_names(connection, types, notes):
@@ -293,17 +294,17 @@ def plain(value):
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def distinct(names):
-    """Returns the names with _1, _2 and so on behind those that occur again: rows hold each name once, and SQL makes no
-    difference between upper and lower case."""
-    own, given, taken = [], {name.casefold() for name in names}, set()
+def distinct(names, key=str):
+    """Returns the names with _1, _2 and so on behind those that occur again, because rows hold each name once. Names of the
+    same `key` are the same."""
+    own, given, taken = [], set(map(key, names)), set()
     for name in names:
         free, count = name, 0
-        while free.casefold() in taken or (count and free.casefold() in given):
+        while key(free) in taken or (count and key(free) in given):
             count += 1
             free = f"{name}_{count}"
         own.append(free)
-        taken.add(free.casefold())
+        taken.add(key(free))
     return own
 
 
