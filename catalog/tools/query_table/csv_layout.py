@@ -23,7 +23,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?\r?\n', re.IGNORECASE)
 _START_BYTES = 1 << 20
 _SAMPLED_ROWS = 100
-_CLOSING = re.compile(r'(?:[^"]|"")*+" *')
+_CLOSING = re.compile(r'[^"]*(?:""[^"]*)*"(?!") *')
 
 
 class UnclearLayout(ValueError):
@@ -116,7 +116,7 @@ def _lines(text: str, delimiter: str) -> list[str]:
 
 def records_of(lines: Iterable[str], layout: CsvLayout) -> Iterator[CsvRecord]:
     """Yields the header and the rows of a file that was opened with `newline=""`, without blank lines."""
-    cell = re.compile(rf'(^|{re.escape(layout.delimiter)}) ?("(?:[^"]|"")*+)("?) *')
+    cell = re.compile(rf'(^|{re.escape(layout.delimiter)}) ?("[^"]*(?:""[^"]*)*)("?) *')
     behind = re.compile(rf'\0"[^{layout.delimiter}\r\n]')
     parts: list[str] = []
     begin, delimiters, is_open, fault = 0, 0, False, None

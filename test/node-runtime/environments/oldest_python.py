@@ -1,0 +1,42 @@
+"""Prints the places of the named files that Python 3.10 does not compile: newer syntax, and regular expressions with
+possessive quantifiers or atomic groups."""
+
+import ast
+import re
+import sys
+import warnings
+from pathlib import Path
+
+NEWER = {"ATOMIC_GROUP", "POSSESSIVE_REPEAT"}
+
+
+def needs_newer(pattern: str) -> bool:
+    if not hasattr(re, "_parser"):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return "multiple repeat" in str(error) or "unknown extension ?>" in str(error)
+        return False
+    try:
+        return any(name in str(re._parser.parse(pattern)) for name in NEWER)
+    except (re.error, OverflowError):
+        return False
+
+
+def text_of(node: ast.AST) -> str:
+    """Returns the string, with an x for each value of an f-string."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(text_of, node.values))
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "x"
+
+
+warnings.simplefilter("ignore")
+for path in sys.argv[1:]:
+    try:
+        tree = ast.parse(Path(path).read_text("utf-8"), path, feature_version=(3, 10))
+    except SyntaxError as error:
+        print(f"{path}:{error.lineno}: {error.msg}")
+        continue
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and needs_newer(text_of(node)):
+            print(f"{path}:{node.lineno}: {ast.unparse(node)}")
