@@ -23,6 +23,8 @@ export interface EdgeCaller {
   control: ControlClient
   cohortId: string
   leaseToken: string
+  /** The key of the account's turns. */
+  turn?: string | undefined
 }
 
 interface Negotiating {
@@ -60,12 +62,12 @@ export class EdgeEnd {
     offer: EdgeOffer,
     { isImmediate = false, signal, onAttempt }: Negotiating,
   ): Promise<EdgeNegotiated> {
-    const { control, cohortId } = this.#caller
+    const { control, cohortId, turn = cohortId } = this.#caller
     const ask = (wait_ms: number) =>
       this.#call<EdgeNegotiated>('negotiate', { role: this.#role, wait_ms, offer }, signal)
     for (let mayWait = !isImmediate; ; mayWait = false) {
       try {
-        const answer = await (mayWait ? control.longPoll(cohortId, signal, ask) : ask(0))
+        const answer = await (mayWait ? control.longPoll(turn, signal, ask) : ask(0))
         if (answer.attempt <= this.#attempt) return answer
         // Another payload than was stated goes with another attempt.
         this.#attempt = answer.attempt

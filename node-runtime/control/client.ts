@@ -44,9 +44,17 @@ const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const PAUSES_MS = { first: 100, longest: 5_000 }
-const CONNECTIONS = 8
+/** Claims and leases wait neither for hand-overs nor for inputs and results, so each has connections of its own. */
+const CONNECTIONS = { calls: 8, edges: null, transfers: 16 } as const
+type Use = keyof typeof CONNECTIONS
+/** A larger body is a transfer. */
+const MAX_CALL_BYTES = 64 * 1024
+/** Downloads at once, of all accounts and of one. */
+const DOWNLOADS = { most: 8, mostPerKey: 6, mostWaiting: Infinity }
 /** Calls of a node that wait at the platform for news of hand-overs, at once. */
 const MAX_LONG_POLLS = 48
+/** Those of one account. */
+const MAX_OWN_LONG_POLLS = 40
 /** How long one of them waits, by whether others may need its turn soon. */
 const LONG_POLL_MS = { quiet: 10_000, busy: 1_000 }
 
@@ -59,12 +67,12 @@ export class ControlClient {
   readonly #gateways: () => readonly string[]
   /** The time for which gateways that do not respond are retried, where a call does not say otherwise. */
   readonly patienceMs: number
+  /** By their use and gateway. */
   readonly #pools = new Map<string, Pool>()
-  /** Calls about hand-overs have connections of their own, because claims and leases must not wait for them. */
-  readonly #edgePools = new Map<string, Pool>()
+  readonly #downloadTurns = new FairTurns(DOWNLOADS)
   readonly #longPollTurns = new FairTurns({
     most: MAX_LONG_POLLS,
-    mostPerKey: MAX_LONG_POLLS,
+    mostPerKey: MAX_OWN_LONG_POLLS,
     mostWaiting: Infinity,
   })
   #longPolls = 0
@@ -96,17 +104,17 @@ export class ControlClient {
     options?: CallOptions,
   ): Promise<T> {
     const path = `/api/v1/cohorts/${cohortId}/edges/${edgeId}:${verb}`
-    return this.#repeatedly(options, (signal) => this.#once<T>('POST', path, body, signal, this.#edgePools))
+    return this.#repeatedly(options, (signal) => this.#once<T>('POST', path, body, signal, 'edges'))
   }
 
   /**
-   * Makes a call that waits at the platform, for at most the time that it is given. Cohorts take turns, so that one with
-   * hundreds of stages that wait delays the hand-overs of another by about a second.
+   * Makes a call that waits at the platform, for at most the time that it is given. Accounts take turns, so that one with
+   * hundreds of hand-overs that wait does not delay those of another.
    */
-  async longPoll<T>(cohortId: string, signal: AbortSignal, call: (maxMs: number) => Promise<T>): Promise<T> {
+  async longPoll<T>(turn: string, signal: AbortSignal, call: (maxMs: number) => Promise<T>): Promise<T> {
     this.#longPolls += 1
     try {
-      using _turn = await this.#longPollTurns.take(cohortId, signal)
+      using _turn = await this.#longPollTurns.take(turn, signal)
       return await call(this.#longPolls > MAX_LONG_POLLS / 2 ? LONG_POLL_MS.busy : LONG_POLL_MS.quiet)
     } finally {
       this.#longPolls -= 1
@@ -151,19 +159,23 @@ export class ControlClient {
     return this.call('GET', path, undefined, options)
   }
 
-  /** Reads what a gateway has named by a URL of its own, from any gateway; repeated, and refused, like a call. */
-  download(
+  /**
+   * Reads what a gateway has named by a URL of its own, from any gateway; repeated, and refused, like a call. Downloads of
+   * one `turn`, an account, leave connections to those of others.
+   */
+  async download(
     url: string,
-    options?: CallOptions,
+    { turn, signal }: { turn: string; signal: AbortSignal },
   ): Promise<Pick<Dispatcher.ResponseData, 'headers'> & { body: Buffer }> {
-    return this.#repeatedly(options, async (signal) => {
+    using _turn = await this.#downloadTurns.take(turn, signal)
+    return await this.#repeatedly({ signal }, async () => {
       const base = this.#base()
       const path = base.pathname.replace(/\/$/, '') + url.slice(url.indexOf('/api/v1/'))
-      const answer = await this.#pool(base.origin).request({
+      const answer = await this.#pool(base.origin, 'transfers').request({
         method: 'GET',
         path,
         ...TIMEOUTS,
-        ...(signal && { signal }),
+        signal,
       })
       const body = Buffer.from(await answer.body.arrayBuffer())
       if (answer.statusCode !== 200) throw toControlError(answer.statusCode, body.toString())
@@ -197,9 +209,8 @@ export class ControlClient {
   }
 
   async close(): Promise<void> {
-    const pools = [this.#pools, this.#edgePools]
-    await Promise.all(pools.flatMap((each) => [...each.values()].map((pool) => pool.destroy())))
-    for (const each of pools) each.clear()
+    await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
+    this.#pools.clear()
   }
 
   async #once<T>(
@@ -207,12 +218,13 @@ export class ControlClient {
     path: string,
     body: object | undefined,
     signal: AbortSignal | undefined,
-    pools = this.#pools,
+    use: Use = 'calls',
   ): Promise<T> {
     const base = this.#base()
     const fullPath = base.pathname.replace(/\/$/, '') + path
     const text = body === undefined ? '' : JSON.stringify(body)
-    const answer = await this.#pool(base.origin, pools).request({
+    const isTransfer = use === 'calls' && text.length > MAX_CALL_BYTES
+    const answer = await this.#pool(base.origin, isTransfer ? 'transfers' : use).request({
       method,
       path: fullPath,
       headers: {
@@ -236,10 +248,10 @@ export class ControlClient {
     return new URL(gateway)
   }
 
-  #pool(origin: string, pools = this.#pools): Pool {
-    let pool = pools.get(origin)
-    const connections = pools === this.#pools ? CONNECTIONS : null
-    if (!pool) pools.set(origin, (pool = new Pool(origin, { connections })))
+  #pool(origin: string, use: Use): Pool {
+    const key = `${use} ${origin}`
+    let pool = this.#pools.get(key)
+    if (!pool) this.#pools.set(key, (pool = new Pool(origin, { connections: CONNECTIONS[use] })))
     return pool
   }
 }

@@ -25,7 +25,7 @@ export interface Gathered extends Disposable {
  */
 export async function gatherInput(
   deps: Pick<NodeDeps, 'control' | 'edges'>,
-  { cohort_id: cohortId, lease_token: leaseToken, input, incoming, quorum = 0 }: StageClaim,
+  { cohort_id: cohortId, lease_token: leaseToken, turn, input, incoming, quorum = 0 }: StageClaim,
   { steps, signal }: { steps: StageSteps; signal: AbortSignal },
 ): Promise<Gathered> {
   using stack = new DisposableStack()
@@ -37,6 +37,7 @@ export async function gatherInput(
     edges: deps.edges,
     cohortId,
     leaseToken,
+    turn,
     waitsForRoom: (isWaiting: boolean) => steps.waitForRoom(isWaiting),
   }
   const enough = new AbortController()

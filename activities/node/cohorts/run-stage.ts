@@ -37,7 +37,8 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     // or for the turn of its tool.
     using _share = turn === undefined ? undefined : takeShare(deps.slotShares, turn)
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
-    const claim = await claimStage(deps, { cohortId, stageId, leaseS }, work.signal)
+    const claimed = await claimStage(deps, { cohortId, stageId, leaseS }, work.signal)
+    const claim = { ...(turn !== undefined && { turn }), ...claimed }
     work.claimed(claim.attempt)
     using lease = keepLease(deps.control, claim.lease_token, leaseS)
     const over = new AbortController()

@@ -22,6 +22,7 @@ export const callerOf = ({ deps, claim, held }: StageWork): EdgeCaller => ({
   control: deps.control,
   cohortId: claim.cohort_id,
   leaseToken: held.leaseToken,
+  turn: claim.turn,
 })
 
 /** Keeps one payload for every stage that it is for. */

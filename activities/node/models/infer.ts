@@ -92,7 +92,7 @@ interface ClaimedTask {
 async function infer(deps: NodeDeps, { claim, turn, held, signal }: ClaimedTask): Promise<CompleteTask> {
   if (isToolKey(claim.model_key)) return runTool(deps, { claim, turn, signal })
   const { models } = deps
-  const [model_state, input] = [models.startState(claim.model_key), readInput(deps, claim, signal)]
+  const [model_state, input] = [models.startState(claim.model_key), readInput(deps, { claim, turn, signal })]
   // The promise is awaited below; an earlier rejection must not count as unhandled.
   input.catch(() => {})
   await unlessAborted(models.load(claim.model_key), signal)
@@ -106,7 +106,7 @@ async function infer(deps: NodeDeps, { claim, turn, held, signal }: ClaimedTask)
   if (hasMemory && isInputRefused(answer.statusCode)) {
     // Memory is no reason for a task to fail: the input goes without it.
     await answer.body.dump()
-    const bare = await fetchInput(deps, `${claim.input_url}&memory=refused`, signal)
+    const bare = await fetchInput(deps, `${claim.input_url}&memory=refused`, { turn, signal })
     answer = await askModel(use.server, { path, body: bare.body }, signal)
   }
   const answered = await readAnswer(deps, held, answer, signal)
@@ -126,7 +126,7 @@ async function runTool(
   deps: NodeDeps,
   { claim, turn, signal }: Omit<ClaimedTask, 'held'>,
 ): Promise<CompleteTask> {
-  const { body } = await fetchInput(deps, claim.input_url, signal)
+  const { body } = await fetchInput(deps, claim.input_url, { turn, signal })
   const startedAt = performance.now()
   const text = await deps.tools.run(claim.model_key, body, signal, turn)
   return {
@@ -139,10 +139,9 @@ async function runTool(
 /** Reads the input of a task, with its files. */
 async function readInput(
   deps: NodeDeps,
-  claim: TaskClaim,
-  signal: AbortSignal,
+  { claim, turn, signal }: Omit<ClaimedTask, 'held'>,
 ): Promise<{ body: Buffer; hasMemory: boolean }> {
-  const { body, hasMemory } = await fetchInput(deps, claim.input_url, signal)
+  const { body, hasMemory } = await fetchInput(deps, claim.input_url, { turn, signal })
   try {
     return { body: await deps.inputs.fetch(filesOfClaim(claim), body, signal), hasMemory }
   } catch (err) {
@@ -154,8 +153,8 @@ async function readInput(
 async function fetchInput(
   { control }: NodeDeps,
   url: string,
-  signal: AbortSignal,
+  { turn = '', signal }: { turn: string | undefined; signal: AbortSignal },
 ): Promise<{ body: Buffer; hasMemory: boolean }> {
-  const { body, headers } = await control.download(url, { signal })
+  const { body, headers } = await control.download(url, { turn, signal })
   return { body, hasMemory: headers[MEMORY_HEADER] !== undefined }
 }
