@@ -55,8 +55,8 @@ const DOWNLOADS = { most: 8, mostPerKey: 6, mostWaiting: Infinity }
 const MAX_LONG_POLLS = 48
 /** Those of one account. */
 const MAX_OWN_LONG_POLLS = 40
-/** How long one of them waits, by whether others may need its turn soon. */
-const LONG_POLL_MS = { quiet: 10_000, busy: 1_000 }
+/** How long one of them waits, by whether others wait for its turn. */
+const LONG_POLL_MS = { quiet: 10_000, busy: 3_000 }
 
 /**
  * Sends signed HTTP requests to any gateway. One that is down or failing is skipped for the next;
@@ -115,7 +115,7 @@ export class ControlClient {
     this.#longPolls += 1
     try {
       using _turn = await this.#longPollTurns.take(turn, signal)
-      return await call(this.#longPolls > MAX_LONG_POLLS / 2 ? LONG_POLL_MS.busy : LONG_POLL_MS.quiet)
+      return await call(this.#longPolls > MAX_OWN_LONG_POLLS ? LONG_POLL_MS.busy : LONG_POLL_MS.quiet)
     } finally {
       this.#longPolls -= 1
     }
