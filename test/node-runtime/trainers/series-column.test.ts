@@ -24,9 +24,9 @@ describe('the series that a forecast chooses', () => {
       ...warnings.filter((one) => one.startsWith('The series is')),
     ])
 
-  it('is the last column with numbers, also where JSON has them as texts', async () => {
+  it('is the last column with numbers, or the last with texts that are all numbers where it is the only kind', async () => {
     const found = await about([
-      jsonl((i) => ({ id: 1000 + (i % 7), ts: day(i), price: wave(i) })),
+      jsonl((i) => ({ name: `n${i % 7}`, ts: day(i), price: wave(i) })),
       jsonl((i) => ({ price: `€ ${wave(i)}`, ts: day(i), note: 'x' })),
       jsonl((i) => ({ price: Number(wave(i)), ts: day(i), shop: `0${100 + (i % 3)}` })),
       csv('date,open,close', (i) => `${day(i)},${wave(i)},${wave(i + 1)}`),
@@ -46,6 +46,49 @@ describe('the series that a forecast chooses', () => {
     ])
 
     assert.deepEqual(found, [['price'], ['v'], ['v'], ['v'], ['v']])
+  })
+
+  it('is no column of texts where another one has numbers', async () => {
+    const found = await about([
+      jsonl((i) => ({ ts: day(i), sales: i % 9, store_id: '17' })),
+      jsonl((i) => ({ order_no: `${10_000 + ((i * 37) % 101)}`, ts: day(i), value: Number(wave(i)) })),
+      jsonl((i) => ({ ts: day(i), row: i, zip: `${8001 + (i % 5)}`, at: '2021' })),
+    ])
+
+    const texts = (name: string, series: string) =>
+      `The series is '${series}', not '${name}': it holds numbers as texts. Name the right one as target_column.`
+    assert.deepEqual(found, [
+      ['sales', texts('store_id', 'sales')],
+      ['value', texts('order_no', 'value')],
+      ['at'],
+    ])
+  })
+
+  it('is no column of times, even or not', async () => {
+    const ms = (i: number) => 1_672_531_200_000 + 60_000 * i + ((i * 7919) % 3000)
+    const month = (i: number) =>
+      Number(
+        day(i * 31)
+          .slice(0, 7)
+          .replace('-', ''),
+      )
+    const found = await about([
+      csv('v,w,ts', (i) => `${wave(i)},${i % 6},${ms(i)}`),
+      csv('v,date', (i) => `${i % 7},${day(i).replaceAll('-', '')}`),
+      csv('v,month', (i) => `${i % 7},${month(i)}`),
+      jsonl((i) => ({ v: wave(i), t: `${Math.floor(ms(i) / 1000)}` })),
+      csv('name,ts', (i) => `n${i},${ms(i)}`),
+    ])
+
+    const since = (name: string, series: string, unit: string) =>
+      `The series is '${series}', not '${name}': its numbers look like ${unit} since 1970. Name the right one as target_column.`
+    assert.deepEqual(found, [
+      ['w', since('ts', 'w', 'milliseconds')],
+      ['v'],
+      ['v'],
+      ['v', since('t', 'v', 'seconds')],
+      ['ts'],
+    ])
   })
 
   it('gets a warning where another column is nearly one of numbers, and none for dates and times', async () => {
