@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lightgbm as lgb
@@ -56,7 +56,23 @@ def read_base(run: Run, task: str) -> Base | None:
     if base_task != task:
         raise JobError(f"The base model is not one of {task}.", code="bad_base")
     log(f"Training goes on from a model of {len(features)} columns.")
-    return base
+    return _without_blanks(base) if run.job.format == "csv" else base
+
+
+def _without_blanks(base: Base) -> Base:
+    """Returns a base with its names and texts as CSV files are read now: earlier versions kept the blanks around them."""
+    names = _trimmed([base.target, *(feature.name for feature in base.features)])
+    features = [
+        replace(feature, name=name, categories=tuple(_trimmed(feature.categories)))
+        for feature, name in zip(base.features, names[1:])
+    ]
+    return replace(base, target=names[0], features=features, classes=_trimmed(base.classes))
+
+
+def _trimmed(values: Sequence[Any]) -> list[Any]:
+    """Returns the values with trimmed texts, or unchanged where two of them differ only by blanks."""
+    trimmed = [value.strip(" ") if isinstance(value, str) else value for value in values]
+    return trimmed if len(set(trimmed)) == len(trimmed) else list(values)
 
 
 def features_of(

@@ -194,6 +194,36 @@ describe('training on from an earlier model', () => {
     )
   })
 
+  it('continues a base of an earlier version, which kept the blanks around names, texts and classes', async () => {
+    const rows = Array.from(
+      { length: 60 },
+      (_, i) => `${i % 7}, ${i % 2 ? 'Bern' : 'Basel'}, ${i % 3 ? 'yes' : 'no'}`,
+    )
+    const file = join(folder.path, 'blanks.csv')
+    await writeFile(file, ['age, city, label', ...rows].join('\n'))
+    const settings = { ...QUICK, target_column: 'label' }
+    const train = (name: string, more: Partial<TrainerJob>) =>
+      runTrainer(job(name, file, { model: 'tabular-classification', hyperparameters: settings, ...more }))
+    const { outputDir: baseDir } = await train('blanks-base', {})
+    const path = join(baseDir, 'manifest.json')
+    const manifest = await readFile(path, 'utf8')
+    await writeFile(
+      path,
+      manifest.replace(/"(label|city|Bern|Basel|yes|no)"/g, '" $1"').replace('"age"', '"age "'),
+    )
+    assert.match(await readFile(path, 'utf8'), /" Basel"/)
+
+    const run = await train('blanks', { baseDir })
+
+    assert.equal(run.code, 0, run.error?.message)
+    assert.deepEqual(run.result.metrics.warnings ?? [], [])
+    const parts = (text: string) => {
+      const { target, features, classes } = JSON.parse(text) as Record<string, unknown>
+      return { target, features, classes }
+    }
+    assert.deepEqual(parts(await readFile(join(run.outputDir, 'manifest.json'), 'utf8')), parts(manifest))
+  })
+
   it('learns classes with leading zeros as they are written, and as numbers on a base that has numbers', async () => {
     const labelled = (labels: string[]) =>
       writeFile(
