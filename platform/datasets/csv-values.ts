@@ -12,8 +12,11 @@ export const MISSING = [
 /** Texts that mean a missing value where all others are numbers, booleans or dates; "-" may be a class next to "+". */
 const MISSING_AMONG_VALUES = '-|--|.|..|na|Na|N.A.|n.a.|none|NONE|Null|Nan|NAN'.split('|')
 export const MARKS = [...MISSING, ...MISSING_AMONG_VALUES]
+const isMissing = new Set(MISSING)
+const isMark = new Set(MARKS)
 
-const GAPS = String.raw`[1-9]\d{0,2}(?:[ '’´${'\u00a0\u2009\u202f'}]\d{3})+`
+const GAP = new RegExp(`[ '’´\u00a0\u2009\u202f]`, 'g')
+const GAPS = String.raw`[1-9]\d{0,2}(?:${GAP.source}\d{3})+`
 /** RE2 knows only the blanks of ASCII by `\s`. */
 export const BLANKS = String.raw`[\s${'\u00a0\u2009\u202f'}]*`
 const EXPONENT = String.raw`(?:[eE][+-]?\d+)?`
@@ -58,6 +61,7 @@ export function areNumbers({ values, points, commas, withComma }: NumberCounts, 
 const OPEN_POINTS = /^[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)$/
 const PLAIN = new RegExp(String.raw`^[+-]?(?:\d+\.?\d*|\.\d+)${EXPONENT}$`)
 const DECIMAL_COMMAS = new RegExp(String.raw`^[+-]?${COMMAS}$`)
+const WITH_GAPS = new RegExp(String.raw`^[+-]?${GAPS}(?:[.,]\d+)?$`)
 const COMMA_THOUSANDS = /^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?$/
 
 /**
@@ -65,7 +69,7 @@ const COMMA_THOUSANDS = /^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?$/
  * trainers; elsewhere `1.234` may be a fraction.
  */
 export function withoutThousands(rows: SampledRow[], delimiter: string): SampledRow[] {
-  const columns = (rows[0] ?? []).map((_, i) => rows.flatMap((row) => row[i]?.trim() || []))
+  const columns = (rows[0] ?? []).map((_, i) => bareValues(rows.flatMap((row) => row[i]?.trim() || [])))
   const has = (column: readonly string[], mark: string) => column.some((text) => text.includes(mark))
   const all = (column: readonly string[], test: RegExp) => column.every((text) => test.test(text))
   const isOpen = columns.map((column) => has(column, '.') && all(column, OPEN_POINTS))
@@ -74,13 +78,22 @@ export function withoutThousands(rows: SampledRow[], delimiter: string): Sampled
   )
   const hasPoints = columns.some((column, i) => has(column, '.') && all(column, PLAIN) && !isOpen[i])
   const areThousands = hasCommas || (!hasPoints && delimiter === ';')
-  return areThousands
-    ? rows.map((row) => row.map((cell, i) => (isOpen[i] ? (cell?.replaceAll('.', '') ?? null) : cell)))
-    : rows
+  // A second point, as in 1.234.567, proves thousands.
+  const isCut = columns.map(
+    (column, i) => isOpen[i] && (areThousands || column.some((text) => /\..*\./.test(text))),
+  )
+  return rows.map((row) => row.map((cell, i) => (isCut[i] ? (cell?.replaceAll('.', '') ?? null) : cell)))
 }
 
-const isMissing = new Set(MISSING)
-const isMark = new Set(MARKS)
+/** Returns the values of a column without marks of missing values, gaps, and the symbol that all of them have. */
+function bareValues(column: readonly string[]): string[] {
+  const values = column.filter((text) => !isMark.has(text))
+  const symbol = new RegExp(ANY_SYMBOL).exec(values[0] ?? '')?.[0]
+  const isShared = symbol !== undefined && values.every((text) => text.split(symbol).length === 2)
+  const bare = isShared ? values.map((text) => text.replace(symbol, '').trim()) : values
+  return bare.map((text) => (WITH_GAPS.test(text) ? text.replaceAll(GAP, '') : text))
+}
+
 const TESTS: readonly [ColumnType, RegExp][] = [
   ['integer', /^\s*[+-]?\d{1,18}\s*$/],
   ['number', /^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)\s*$/i],

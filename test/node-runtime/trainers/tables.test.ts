@@ -22,6 +22,11 @@ describe('tables as their trainers read them', () => {
       ['a;b\n1.234;2.5\n5.678;0.25', ['1.234', '5.678'], undefined],
       ['a;b\n0.234;x\n5.678;y', ['0.234', '5.678'], undefined],
       ['a;b\n1.2345;x\n5.678;y', ['1.2345', '5.678'], undefined],
+      ['a\tb\n1.234\t12,50 €\n2.500\t7,25 €', ['1234', '2500'], /points between thousands/],
+      ['a;b\n1.234;$1.50\n2.500;$7.25', ['1.234', '2.5'], undefined],
+      ['a;b\n1.234;-\n2.500;12.5 %', ['1.234', '2.5'], undefined],
+      ['a|b\n1.234|1 234,5\n2.500|12,25', ['1234', '2500'], /points between thousands/],
+      ['a,b\n1.234,"1,250 €"\n2.500,"3,500 €"', ['1.234', '2.5'], /decimal point, which may be/],
     ]
 
     const found = await learned(cases.map(([csv]) => ({ text: csv })))

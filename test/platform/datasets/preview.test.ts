@@ -61,6 +61,20 @@ describe('the first rows of a dataset', () => {
 
     const first = [semicolons, commas, points, open, odd].map(({ rows }) => rows[0]?.[0])
     assert.deepEqual(first, [1234, 1234, 1.234, 1.234, 1234])
+    const others = await Promise.all(
+      [
+        'a\tb\n1.234\t12,50 €\n2.500\t7,25 €\n',
+        'a;b\n1.234;$1.50\n2.500;$7.25\n',
+        'a;b\n1.234;-\n2.500;12.5 %\n',
+        'a|b\n1.234|1 234,5\n2.500|12,25\n',
+        'a,b\n1.234,x\n1.234.567,y\n',
+        'a,b\n1.234,"1,250 €"\n2.500,"3,500 €"\n',
+      ].map((text) => previewOfFile('csv', text)),
+    )
+    assert.deepEqual(
+      others.map(({ rows }) => rows[0]?.[0]),
+      [1234, 1.234, 1.234, 1234, 1234, 1.234],
+    )
     assert.equal(semicolons.columns[0]?.mean, 1107)
   })
 
