@@ -137,13 +137,37 @@ describe('CSV files in query_table', function () {
   })
 
   it('names the line whose bytes are not UTF-8', async () => {
-    const [latin, wide] = await queried(python, [
+    const [latin, named, behind, wide] = await queried(python, [
       { base64: Buffer.from('a,b\n1,2\n3,caf\u00e9\n', 'latin1').toString('base64') },
+      { base64: Buffer.from('gr\u00f6\u00dfe;ort\n1;Bern\n', 'latin1').toString('base64') },
+      { base64: Buffer.from('sep=\t\r\na\t"\u00b0C"\r\n1\t2\r\n', 'latin1').toString('base64') },
       { base64: Buffer.from('\ufeffa,b\n1,2\n', 'utf16le').toString('base64') },
     ])
 
     assert.equal(latin?.error, 'file_url: line 3: not valid UTF-8')
+    assert.equal(named?.error, 'file_url: line 1: not valid UTF-8')
+    assert.equal(behind?.error, 'file_url: line 2: not valid UTF-8')
     assert.equal(wide?.error, 'file_url: line 1: not UTF-8 (it looks like UTF-16)')
+  })
+
+  it('names the line where the names of the columns are missing or never closed', async () => {
+    const texts = ['sep=;\n', '\na,b\n1,2\n', '   \n1\n', 'sep=,\n\na,b\n1,2\n', '"a,b\n1,2\n']
+    const found = await queried(
+      python,
+      texts.map((text) => ({ text })),
+    )
+
+    const blank = 'blank where the names of the columns should be'
+    assert.deepEqual(
+      found.map(({ error }) => error?.replace('file_url: ', '')),
+      [
+        `line 2: ${blank}`,
+        `line 1: ${blank}`,
+        `line 1: ${blank}`,
+        `line 2: ${blank}`,
+        'line 1: a quote is opened and never closed',
+      ],
+    )
   })
 
   it('leaves texts that are booleans for DuckDB alone', async () => {
@@ -163,6 +187,9 @@ describe('CSV files in query_table', function () {
         /^points may be between thousands in "a", so these are texts/,
       ],
       [lines('a|b', '-1.234|1,5', '980|12,75'), '-1.234', /cast replace\("a", '\.', ''\) or "a" to double$/],
+      [lines('a\tb', '1.234\t12,50 €', '980\t7,25 €'), '1.234', /points may be between thousands in "a"/],
+      [lines('a|b', '1.234|€ 12,50', '980|€ 7,25'), '1.234', /points may be between thousands in "a"/],
+      [lines('a,b', '1.234,"$1,250"', '980,"$2,500"'), 1.234, /points are read as decimal points in "a"/],
       [lines('a,b', '1.234,x', '980,y'), 1.234, /^points are read as decimal points in "a"/],
       [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /points are read as decimal points/],
       [lines('a;b', '1.234;1.5', '980;2.25'), 1.234, undefined],

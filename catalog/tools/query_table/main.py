@@ -34,7 +34,8 @@ BOOLEANS = "^(?i:true|false)$"
 OPEN_POINTS = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)"
 # Other notations, by a comma, a currency or a percent sign.
 NOTATIONS = r"[+-]?[€$£¥₹]?[\s\x{00a0}\x{202f}]*[+-]?[0-9][0-9.,]*[\s\x{00a0}\x{202f}]*[€$£¥₹%]?"
-DECIMAL_COMMAS = r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,(\d{1,2}|\d{4,}))?"
+SYMBOL = r"[\s\x{00a0}\x{202f}]*[€$£¥₹%]?[\s\x{00a0}\x{202f}]*"
+DECIMAL_COMMAS = rf"[+-]?{SYMBOL}[+-]?(\d+|\d{{1,3}}(\.\d{{3}})+)(,(\d{{1,2}}|\d{{4,}}))?{SYMBOL}"
 # One of them in the name of a type, and no field of that name.
 GUESSED = re.compile(r"(?:^|(?<=\s))(DATE|TIMESTAMP)(?=[,)\[]|$)")
 
@@ -140,7 +141,12 @@ def header_of(layout):
     break in the header, and behind a byte order mark where the first line is quoted."""
     with open(FILE, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         records = records_of(file, layout)
-        header = next(records).text.rstrip("\r\n")
+        first = next(records, None)
+        header = first.text.rstrip("\r\n") if first else ""
+        if not first or first.line > 1 + layout.skipped_lines or not header.strip():
+            raise Refused(f"file_url: line {1 + layout.skipped_lines}: blank where the names of the columns should be")
+        if fault := first.fault if is_utf8(header) else "not valid UTF-8":
+            raise Refused(f"file_url: line {first.line}: {fault}")
         written = next(csv.reader(io.StringIO(header, newline=""), delimiter=layout.delimiter))
         has_mark = Path(FILE).open("rb").read(4) == b'\xef\xbb\xbf"'
         is_odd = "\n" in header or "\r" in header or (has_mark and (layout.skipped_lines or layout.delimiter in written[0]))
