@@ -39,7 +39,11 @@ const likeDate = (c: string, test: string) =>
 const TYPES = {
   // A fraction in a later row makes the whole column a number.
   integer: { duckdb: 'DOUBLE', fits: (c: string) => `regexp_full_match(${c}, '\\s*[+-]?[0-9]{1,18}\\s*')` },
-  number: { duckdb: 'DOUBLE', fits: (c: string) => `try_cast(${c} as double) is not null` },
+  // DuckDB reads 2023_01 as 202301.
+  number: {
+    duckdb: 'DOUBLE',
+    fits: (c: string) => `try_cast(${c} as double) is not null and not contains(${c}, '_')`,
+  },
   boolean: { duckdb: 'BOOLEAN', fits: (c: string) => short(c, `lower(trim(${c})) in ('true', 'false')`) },
   date: {
     duckdb: 'DATE',
