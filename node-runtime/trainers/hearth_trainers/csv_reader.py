@@ -12,6 +12,9 @@ import pyarrow.csv as pa_csv
 from .csv_layout import CsvLayout, UnclearLayout, has_fields, layout_of, records_of
 from .errors import JobError
 
+# A row must fit into one block; uploads accept rows of 8 MB.
+BLOCK_BYTES = 8 << 20
+
 
 class CsvFile:
     """A CSV file, and how it is laid out."""
@@ -30,14 +33,14 @@ class CsvFile:
         """The text between the cells."""
         return self._layout.delimiter
 
-    def open(self, convert: pa_csv.ConvertOptions | None = None, block_size: int | None = None) -> pa_csv.CSVStreamingReader:
+    def open(self, convert: pa_csv.ConvertOptions | None = None) -> pa_csv.CSVStreamingReader:
         """Opens the file, which has a header."""
         # A blank line of one column is a missing value, and the profile of the dataset counts it as a row.
         parse = pa_csv.ParseOptions(
             delimiter=self.delimiter, newlines_in_values=True, ignore_empty_lines=self._layout.columns > 1
         )
         skipped = 0 if self._copy else self._layout.skipped_lines
-        read = pa_csv.ReadOptions(block_size=block_size, skip_rows=skipped)
+        read = pa_csv.ReadOptions(block_size=BLOCK_BYTES, skip_rows=skipped)
         return pa_csv.open_csv(self._path, read_options=read, parse_options=parse, convert_options=convert)
 
 

@@ -15,7 +15,7 @@ import pyarrow.json as pa_json
 from .budget import Budget
 from .cells import ERRORS, Numbers, point_meaning, read_numbers, without_blanks, without_marks
 from .csv_layout import MISSING
-from .csv_reader import CsvFile, column_names
+from .csv_reader import BLOCK_BYTES, CsvFile, column_names
 from .errors import JobError
 from .headers import report_values_as_names
 from .hf_dataset import read_hf_dataset, read_parquet
@@ -24,7 +24,6 @@ from .labels import MOST_CLASSES, MOST_FRACTIONS
 from .protocol import warn_about_data
 from .wording import counted
 
-_BLOCK = 8 << 20
 Reader = Callable[[Path, Budget], pa.Table]
 # The texts of columns whose numbers may be codes: whole numbers some of which have leading zeros, and, where classes are
 # learnt, numbers that are written in several ways, such as 1.1 and 1.10.
@@ -107,7 +106,7 @@ def _read_csv(path: Path, budget: Budget, codes: Codes, *, has_classes: bool) ->
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
     )
-    with file.open(convert, _BLOCK) as reader:
+    with file.open(convert) as reader:
         read = budget.collect(reader, reader.schema)
     table = pa.table([without_blanks(column) for column in read.columns], names)
     without_name = {name for name, written in zip(names, header) if not written.strip(" ")}
@@ -226,7 +225,7 @@ def _read_jsonl(path: Path, budget: Budget) -> pa.Table:
     # The rows use at least as much memory as they have bytes in the file.
     budget.take(path.stat().st_size)
     try:
-        return pa_json.read_json(path, read_options=pa_json.ReadOptions(block_size=_BLOCK))
+        return pa_json.read_json(path, read_options=pa_json.ReadOptions(block_size=BLOCK_BYTES))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         # The file has values of mixed types or a bad line. Reading it line by line finds which.
         return _read_jsonl_slowly(path)

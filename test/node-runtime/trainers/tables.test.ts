@@ -52,6 +52,8 @@ describe('tables as their trainers read them', () => {
       ['acute', ['1´000', '12´345,5', '3'], true],
       ['mixed', ['1,5', '2.5', '3'], false],
       ['both', ['1,234E5', '2,345E5', '3'], true],
+      ['period', ['2020_01', '2020_02', '2021_10'], false],
+      ['part', ['1_000', '2', '3.5'], false],
     ]
     const lines = [0, 1, 2].map((row) => columns.map(([, cells]) => cells[row]).join(';'))
     const csv = [columns.map(([name]) => name).join(';'), ...lines].join('\n')
@@ -67,6 +69,29 @@ describe('tables as their trainers read them', () => {
     const expected = columns.map(([, , isNumber]) => isNumber)
     assert.deepEqual([learns, types], [expected, expected])
     assert.deepEqual(found?.columns?.['one'], ['1000.0', '12345.5', '1234567.0'])
+  })
+
+  it('reads rows of nearly 8 MB, which uploads accept, wherever they are in a file', async () => {
+    const long = 'word '.repeat(1_500_000)
+    const hyperparameters = { text_column: 'text', target_column: 'label' }
+    const short = Array.from({ length: 9_000 }, (_, i) => `row ${i},a`)
+    const first = ['text,label', `${long},b`, ...short].join('\n')
+    const later = ['text,label', ...short, `"${long}",b`, `${long},b`].join('\n')
+
+    const texts = await learned([first, later].map((text) => ({ text, hyperparameters })))
+    const tables = await learned([first, later].map((text) => ({ text, label: 'label' })))
+
+    assert.deepEqual(
+      texts.map(({ rows, error }) => error ?? rows?.length),
+      [9_001, 9_002],
+    )
+    assert.deepEqual(
+      tables.map(({ classes, error }) => error ?? classes),
+      [
+        ['a', 'b'],
+        ['a', 'b'],
+      ],
+    )
   })
 
   it('leaves rows without a text or a class out of the classes of texts, by the marks of CSV alone', async () => {
