@@ -86,20 +86,24 @@ const QUOTED = '"[^"]*(?:""[^"]*)*'
 
 /**
  * Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
- * fields as the header, then whether all commas are decimal commas. A header without any is refused where most rows have
+ * fields as the header, then whether all commas are decimal commas or have a blank behind them. A header without any is refused where most rows have
  * the same number of one, because it is a title. The trainers and `query_table` do the same (`csv_layout.py`).
  */
 function delimiterOf(text: string, isCut: boolean): string {
   let ofRows: string | undefined
   const candidates = DELIMITERS.flatMap((mark) => {
-    const [header = '', ...rows] = bareLines(text, mark)
+    const lines = bareLines(text, mark)
       .slice(0, isCut ? -1 : undefined)
       .slice(0, 1 + SAMPLED_ROWS)
+    const [header = '', ...rows] = lines
     const count = countOf(header, mark)
     if (mark !== ',' && isUsual(mark, rows)) ofRows ??= mark
     if (count === 0) return []
-    const fitting = rows.filter((row) => hasFields(row, countOf(row, mark), count, mark)).length
-    return [{ mark, rows, fitting }]
+    const isFaulty = (line: string) => new RegExp(`\0 *[^ ${mark}]`).test(line)
+    const fits = (row: string) => hasFields(row, countOf(row, mark), count, mark) && !isFaulty(row)
+    const fitting = isFaulty(header) ? -1 : rows.filter(fits).length
+    const isSpaced = !lines.some((line) => new RegExp(`[${mark}](?! )`).test(line))
+    return [{ mark, rows, fitting, isSpaced }]
   })
   if (candidates.length === 0 && ofRows !== undefined)
     throw refusedLine(
@@ -110,8 +114,11 @@ function delimiterOf(text: string, isCut: boolean): string {
   const best = candidates.filter(({ fitting }) => fitting === most)
   // No cell has a tab by chance.
   if (best.some(({ mark }) => mark === '\t')) return '\t'
-  const isDecimal = best[0]?.mark === ',' && best[0].rows.every((row) => !/(?<!\d),|,(?!\d)/.test(row))
-  const [first, second] = best.length > 1 && most > 0 && isDecimal ? best.slice(1) : best
+  const [comma, ...others] = best[0]?.mark === ',' ? best : []
+  const isInCells =
+    comma?.rows.every((row) => !/(?<!\d),|,(?!\d)/.test(row)) ||
+    (comma?.isSpaced && !others.some(({ isSpaced }) => isSpaced))
+  const [first, second] = others.length > 0 && most > 0 && isInCells ? others : best
   if (second) {
     const [a, b] = [first?.mark, second.mark]
     throw refusedLine(
@@ -136,10 +143,10 @@ export function hasFields(text: string, delimiters: number, expected: number, de
 
 const countOf = (text: string, mark: string): number => text.split(mark).length - 1
 
-/** Returns the lines that are not blank, with an x for each quoted cell. */
+/** Returns the lines that are not blank, with a NUL for each quoted cell. */
 const bareLines = (text: string, mark: string): string[] =>
   text
-    .replaceAll(new RegExp(`(^|[${mark}\\r\\n]) *${QUOTED}(?:"|$)`, 'g'), '$1x')
+    .replaceAll(new RegExp(`(^|[${mark}\\r\\n]) *${QUOTED}(?:"|$)`, 'g'), '$1\0')
     .split(/\r\n|\r|\n/)
     .filter((line) => line !== '')
 

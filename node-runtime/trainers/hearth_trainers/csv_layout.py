@@ -66,13 +66,19 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
     fields as the header, then whether all commas are decimal commas. A header without any is refused where most rows
     have the same number of one, because it is a title."""
     fitting: dict[str, int] = {}
+    spaced: list[str] = []
     are_decimals = False
     of_rows = ""
     for mark in _DELIMITERS:
-        header, *rows = _lines(text, mark)[: -1 if is_cut else None][: 1 + _SAMPLED_ROWS] or [""]
+        lines = _lines(text, mark)[: -1 if is_cut else None][: 1 + _SAMPLED_ROWS] or [""]
+        header, *rows = lines
+        faulty = re.compile(rf"\0 *[^ {mark}]")
         count = header.count(mark)
         if count:
-            fitting[mark] = sum(has_fields(row, row.count(mark), count, mark) for row in rows)
+            fits = [has_fields(row, row.count(mark), count, mark) and not faulty.search(row) for row in rows]
+            fitting[mark] = -1 if faulty.search(header) else sum(fits)
+            if not any(re.search(rf"[{mark}](?! )", line) for line in lines):
+                spaced.append(mark)
         if mark != "," and _is_usual(mark, rows):
             of_rows = of_rows or mark
         if mark == ",":
@@ -86,7 +92,8 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
     # No cell has a tab by chance.
     if "\t" in best:
         return "\t"
-    if len(best) > 1 and are_decimals and fitting[best[0]]:
+    is_in_cells = are_decimals or [mark for mark in best if mark in spaced] == [","]
+    if len(best) > 1 and is_in_cells and fitting[best[0]] > 0:
         best = [mark for mark in best if mark != ","]
     if len(best) > 1:
         first, second = best[:2]
@@ -109,8 +116,8 @@ def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> boo
 
 
 def _lines(text: str, delimiter: str) -> list[str]:
-    """Returns the lines that are not blank, with an x for each quoted cell."""
-    bare = re.sub(rf'(^|[{delimiter}\r\n]) ?"(?:[^"]|"")*(?:"|\Z)', r"\1x", text)
+    """Returns the lines that are not blank, with a NUL for each quoted cell."""
+    bare = re.sub(rf'(^|[{delimiter}\r\n]) ?"(?:[^"]|"")*(?:"|\Z)', "\\1\0", text)
     return [line for line in re.split(r"\r\n|\r|\n", bare) if line] or [""]
 
 

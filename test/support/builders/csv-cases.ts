@@ -79,6 +79,38 @@ export const CSV_CASES: CsvCase[] = [
     refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
   },
   {
+    title: 'commas before blanks within the cells of every row',
+    text: lines('no;name, first;class', '1;Muster, Mia;3a', '2;Roe, Ann;3b'),
+    names: ['no', 'name, first', 'class'],
+    rows: [
+      ['1', 'Muster, Mia', '3a'],
+      ['2', 'Roe, Ann', '3b'],
+    ],
+  },
+  {
+    title: 'two delimiters that fit, both before blanks',
+    text: lines('no; name, first', '1; Muster, Mia', '2; Roe, Ann'),
+    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+  },
+  {
+    title: 'commas between quotes and semicolons within',
+    text: lines('"when","tools; choose all"', '"2024","a;b"', '"2025","c;d"'),
+    names: ['when', 'tools; choose all'],
+    rows: [
+      ['2024', 'a;b'],
+      ['2025', 'c;d'],
+    ],
+  },
+  {
+    title: 'bars between quotes in the rows alone, and commas within',
+    text: lines('a|b,c', '"x,1"|y', '"z,2"|"w"'),
+    names: ['a', 'b,c'],
+    rows: [
+      ['x,1', 'y'],
+      ['z,2', 'w'],
+    ],
+  },
+  {
     title: 'two delimiters that fit, and a line that names one',
     text: lines('sep=;', 'name;first,age', 'a;b,x'),
     names: ['name', 'first,age'],
