@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,7 +55,14 @@ def _is_unusual(path: Path, layout: CsvLayout) -> bool:
     signs = [mark + b' "', b'\n "', b'\r "', b'" ' + mark, b'" \r', b'" \n', b'"  ', mark + b"\r", mark + b"\n"]
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         ends = content[:5].removeprefix(b"\xef\xbb\xbf").startswith(b' "') or content[-2:] == b'" ' or content[-1:] == mark
-        return ends or any(content.find(sign) >= 0 for sign in signs)
+        if ends or not any(content.find(sign) >= 0 for sign in signs):
+            return ends
+        # The signs may all be within quoted texts, which a match takes as a whole. It holds a blank behind them, or no group.
+        mark = re.escape(mark)
+        starts = rb'(?:(?<=\A")|(?<=\A\xef\xbb\xbf")|(?<=[' + mark + rb'\r\n]"))'
+        quoted = rb'"' + starts + rb'[^"]*(?:""[^"]*)*"( ?)'
+        pattern = re.compile(quoted + rb"|" + mark + rb'(?= "|[\r\n])|\r(?= ")|\n(?= ")')
+        return any(match[1] != b"" for match in pattern.finditer(content))
 
 
 def _plain_copy(path: Path, layout: CsvLayout) -> tempfile._TemporaryFileWrapper[str]:

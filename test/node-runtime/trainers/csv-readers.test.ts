@@ -2,13 +2,16 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { SAMPLED } from '../../../platform/datasets/preview.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import { CSV_CASES } from '../../support/builders/csv-cases.ts'
 import { queried } from '../../support/builders/query-probe.ts'
 import { learned } from '../../support/builders/table-probe.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { requireToolPython } from '../../support/servers/tools.ts'
+import { pythonOf } from '../../support/servers/trainer.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..')
 
@@ -87,5 +90,35 @@ describe('CSV files', function () {
     )
 
     assert.equal(tool, trainers)
+  })
+
+  it('are copied for pyarrow only where blanks or delimiters are outside of quoted cells', async () => {
+    using folder = temporaryFolder()
+    const files: [text: string, isCopied: boolean][] = [
+      ['a,b\n"He said, ""hello"", and left",1\n', false],
+      ['\ufeff"a, ""b""",c\n"x,\n ""y"" ,",2\n', false],
+      ['a;b\n"x; ""y"" ;\n""z""";1\n', false],
+      ['a,b\n"x, ""y""", "z"\n', true],
+      ['a,b\n"x, ""y""" ,z\n', true],
+      ['a,b\n"x, ""y""",z,\n1,2\n', true],
+      ['a,b\n5", "z"\n1,2\n', true],
+      ['a,b\n"x, ""y""",1\n "z",2\n', true],
+    ]
+    const paths = files.map((_, i) => join(folder.path, `${i}.csv`))
+    await Promise.all(files.map(([text], i) => writeFile(paths[i] ?? '', text)))
+    const program = `
+import sys
+from pathlib import Path
+from hearth_trainers.csv_reader import CsvFile
+print(*(CsvFile(Path(path))._copy is not None for path in sys.argv[1:]))`
+
+    const { stdout } = await runProgram(await pythonOf('tabular'), ['-c', program, ...paths], {
+      env: pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers') }),
+    })
+
+    assert.deepEqual(
+      stdout.trim().split(' '),
+      files.map(([, isCopied]) => (isCopied ? 'True' : 'False')),
+    )
   })
 })
