@@ -30,6 +30,7 @@ describe('the Python sources', () => {
     const sources = {
       'possessive.py': `A = r'"(?:[^"]|"")*+"'`,
       'atomic.py': `mark = ','\nB = rf'(?>[^{mark}]+){mark}'`,
+      'bytes.py': `D = rb'[^,]++,'`,
       'groups.py': 'try:\n    pass\nexcept* ValueError:\n    pass',
       'old.py': `C = r'a+?b*?[*+]+'`,
     }
@@ -39,6 +40,6 @@ describe('the Python sources', () => {
       .trim()
       .split('\n')
       .map((place) => basename(place.split(':')[0] ?? ''))
-    assert.deepEqual([...new Set(places)], ['possessive.py', 'atomic.py', 'groups.py'])
+    assert.deepEqual([...new Set(places)], ['possessive.py', 'atomic.py', 'bytes.py', 'groups.py'])
   })
 })

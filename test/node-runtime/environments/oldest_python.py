@@ -27,7 +27,8 @@ def text_of(node: ast.AST) -> str:
     """Returns the string, with an x for each value of an f-string."""
     if isinstance(node, ast.JoinedStr):
         return "".join(map(text_of, node.values))
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "x"
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else "x"
 
 
 warnings.simplefilter("ignore")
