@@ -68,6 +68,8 @@ export class KernelMemory implements Disposable {
   /** The looks in a row during which processes ended. */
   #moves = 0
   readonly #maxHiddenMb: number
+  /** True where the kernel counts the memory for the sandbox's group. */
+  #isCounted = false
   readonly #groupMb: (() => Promise<number | undefined>) | undefined
 
   /** `groupMb` returns the kernel's memory of the sandbox's control group, which is then what grows. */
@@ -142,14 +144,16 @@ export class KernelMemory implements Disposable {
 
   /** Returns by how much the kernel's memory has grown: that of the sandbox's group, or of the machine. */
   async #grownMb(): Promise<number> {
-    const nowMb = (await this.#groupMb?.()) ?? (await unreclaimableMb())
+    const groupMb = await this.#groupMb?.()
+    this.#isCounted = groupMb !== undefined
+    const nowMb = groupMb ?? (await unreclaimableMb())
     this.#leastMb = Math.min(this.#leastMb, nowMb)
     return nowMb - this.#leastMb
   }
 
   /** Looks at the other sandboxes before and after the memory of the machine: their records may come and go meanwhile. */
   async #isUnexplained(): Promise<boolean> {
-    if (this.#groupMb) return true
+    if (this.#isCounted) return true
     await this.#lookAtOthers()
     const grownMb = await this.#grownMb()
     await this.#lookAtOthers()
@@ -163,7 +167,7 @@ export class KernelMemory implements Disposable {
 
   /** Leaves out of a growth what other sandboxes may be the cause of. */
   #unexplainedMb(grownMb: number): number {
-    if (this.#groupMb) return grownMb
+    if (this.#isCounted) return grownMb
     let ofOthersMb = 0
     for (const other of KernelMemory.#atWork)
       if (other !== this) ofOthersMb += Math.max(0, ...other.#explained.map(({ mb }) => mb))
