@@ -1,6 +1,6 @@
 // Checks on a machine with an NVIDIA GPU that everything a node starts computes on it, inside the node's confinement: npm run bench:gpu.
 // It takes at most 8 minutes and exits with 1 if a check fails, with 2 if the machine lacks something. `--rehearse` runs the steps with a
-// tiny model on the processor, to try the script itself. Beside the checks it prints figures, each with that of the libraries alone.
+// tiny model on the processor, to try the script itself. It also prints figures, each with that of the libraries alone.
 import { spawnSync } from 'node:child_process'
 import { linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`, and its missing values. The trainers and the tool `query_table` each
-have this file, because either runs without the other; a test compares them."""
+"""How a CSV file is laid out, by the rules of `platform/datasets/csv-scan.ts`, and its missing values. The trainers and
+the tool `query_table` each have this file, because either runs without the other; a test compares them."""
 
 from __future__ import annotations
 

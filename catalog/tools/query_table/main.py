@@ -16,7 +16,7 @@ from csv_layout import MISSING, MISSING_AMONG_VALUES, UnclearLayout, has_fields,
 FILE = "/hearth/input/file_url"
 # The folder of temporary files is the working directory.
 ROWS = "rows.csv"
-MOST_ROWS = 1_000
+MAX_ROWS = 1_000
 # Types learnt from some rows would round or drop what comes later.
 ALL_ROWS = -1
 ENDINGS = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
@@ -322,13 +322,13 @@ def query(given):
         # Texts without a statement have no result at all.
         if found is None or found.description is None:
             raise Refused("sql: it is no query that returns rows")
-        rows = found.fetchmany(MOST_ROWS + 1)
+        rows = found.fetchmany(MAX_ROWS + 1)
     except duckdb.Error as error:
         raise Refused(f"sql: {first_line(error)}") from error
     names = distinct([column[0] for column in found.description])
     columns = [{"name": name, "type": str(column[1])} for name, column in zip(names, found.description, strict=True)]
-    kept = [dict(zip(names, map(plain, row), strict=True)) for row in rows[:MOST_ROWS]]
-    result = {"columns": columns, "rows": kept, "row_count": len(kept), "truncated": len(rows) > MOST_ROWS}
+    kept = [dict(zip(names, map(plain, row), strict=True)) for row in rows[:MAX_ROWS]]
+    result = {"columns": columns, "rows": kept, "row_count": len(kept), "truncated": len(rows) > MAX_ROWS}
     return {**result, "note": "; ".join(notes)} if notes else result
 
 

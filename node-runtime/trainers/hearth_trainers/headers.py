@@ -20,7 +20,7 @@ _DATE = r"^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?$"
 
 def report_values_as_names(names: Sequence[str], texts: Mapping[str, pa.ChunkedArray], numeric: Iterable[str]) -> None:
     """Warns when names of columns look like values: a fraction over numbers, a date over dates, or a text that the column
-    itself repeats. Years and the indices of pixels are names too, so whole numbers that ascend count only beside a
+    itself repeats. Years and the indices of pixels are names too, so whole numbers that ascend count only next to a
     sentence, and others where every name looks like a value or the column has them as labels. `texts` are the columns as
     they are written; `numeric` names those of numbers."""
     numbers = {name for name in numeric if _NUMBER.fullmatch(name.strip())}
