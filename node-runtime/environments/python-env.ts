@@ -33,7 +33,8 @@ export interface PythonEnvOptions {
 }
 
 const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'python')
-const OLDEST = [3, 10] as const
+type Version = readonly [major: number, minor: number]
+const OLDEST: Version = [3, 10]
 const CANDIDATES = ['python3', 'python3.13', 'python3.12', 'python3.11', 'python3.10', 'python3.14', 'python']
 const BEAT_MS = 1_000
 const STALE_MS = 15_000
@@ -93,6 +94,15 @@ async function whereIs(name: string, options: PythonEnvOptions): Promise<PythonE
 const lockFile = (name: string, { locksDir = LOCKS }: PythonEnvOptions): string =>
   join(locksDir, name, 'requirements.lock')
 
+/** Returns the oldest Python that the project of an environment allows; its lock was made for that and newer ones. */
+async function oldestFor(name: string, options: PythonEnvOptions): Promise<Version> {
+  const project = await readFile(join(dirname(lockFile(name, options)), 'pyproject.toml'), 'utf8').catch(
+    () => '',
+  )
+  const [, major, minor] = /^requires-python = ">=(\d+)\.(\d+)"/m.exec(project) ?? []
+  return major && minor ? [Number(major), Number(minor)] : OLDEST
+}
+
 /** The marker is written last. The link to the base interpreter breaks when that is uninstalled. */
 const isComplete = ({ directory, python }: PythonEnv): boolean =>
   existsSync(join(directory, 'complete')) && existsSync(python)
@@ -104,7 +114,7 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
   )
   if (isComplete(env)) return env
 
-  const base = await findPython(options)
+  const base = await findPython(options, await oldestFor(name, options))
   options.log(`Python environment ${name}: making it with ${base} (once per machine)`)
   await removeLeftovers(env.directory)
 
@@ -163,7 +173,7 @@ async function removeLeftovers(directory: string): Promise<void> {
 }
 
 /** Finds a recent enough interpreter on this machine; throws an error that lists those it found instead. */
-export async function findPython(options: PythonEnvOptions): Promise<string> {
+export async function findPython(options: PythonEnvOptions, oldest = OLDEST): Promise<string> {
   const seen: string[] = []
   const probe = 'import sys, venv, ensurepip; print(sys.version_info[0], sys.version_info[1], sys.executable)'
   for (const candidate of options.basePython ? [options.basePython] : CANDIDATES) {
@@ -172,7 +182,7 @@ export async function findPython(options: PythonEnvOptions): Promise<string> {
         .trim()
         .split(' ')
       const version = [Number(major), Number(minor)] as const
-      if (version[0] === OLDEST[0] && version[1] >= OLDEST[1]) return rest.join(' ')
+      if (version[0] === oldest[0] && version[1] >= oldest[1]) return rest.join(' ')
       seen.push(`${candidate} is ${major}.${minor}`)
     } catch (error) {
       options.signal?.throwIfAborted()
@@ -188,7 +198,7 @@ export async function findPython(options: PythonEnvOptions): Promise<string> {
     ? ' On Debian and Ubuntu install python3-venv.'
     : ''
   throw new Error(
-    `Python ${OLDEST.join('.')} or newer with its venv module is needed on PATH.${found}${hint}`,
+    `Python ${oldest.join('.')} or newer with its venv module is needed on PATH.${found}${hint}`,
   )
 }
 

@@ -88,6 +88,30 @@ describe('a locked Python environment', () => {
     await assert.rejects(ensurePythonEnv('missing', options), /no locked Python environment named missing/)
   })
 
+  it('is made with a Python that its project allows, not with the first that is found', async () => {
+    using folder = temporaryFolder()
+    const options = await smallEnvironment(folder.path)
+    await writeFile(join(options.locksDir, 'small', 'pyproject.toml'), 'requires-python = ">=3.11"\n')
+    for (const [name, version] of [
+      ['python3', '3 10'],
+      ['python3.12', '3 12'],
+    ] as const) {
+      const says = `#!/bin/sh\n[ "$1" = -c ] && echo ${version} "$0"\n`
+      await writeFile(join(folder.path, name), says, { mode: 0o755 })
+    }
+    const { PATH } = process.env
+    const said: string[] = []
+    try {
+      process.env['PATH'] = folder.path
+      const made = ensurePythonEnv('small', { ...options, log: (line) => void said.push(line) })
+      await assert.rejects(made, /python3\.12 -m venv .*failed/)
+    } finally {
+      process.env['PATH'] = PATH
+    }
+
+    assert.match(said.join('\n'), /making it with .*\/python3\.12 /)
+  })
+
   it('is locked by hash and names no package index', async () => {
     const lock = await readFile(LOCK, 'utf8')
 
