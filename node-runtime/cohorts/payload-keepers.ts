@@ -230,6 +230,7 @@ export class PayloadKeepers implements AsyncDisposable {
         return await end.negotiate(offer, { signal, onAttempt })
       } catch (err) {
         if (isRefusal(err) || signal.aborted) throw err
+        await sleep(FAILED_PAUSE_MS, undefined, { signal })
       }
     }
   }
