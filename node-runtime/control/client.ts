@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
+import { inChunks } from '../../platform/async/in-chunks.ts'
 import { backoff } from '../../platform/async/retry.ts'
 import type { NodeTools } from '../../schemas/node-tools.ts'
 import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../../schemas/node.ts'
@@ -32,12 +33,22 @@ export interface CallOptions {
   signal?: AbortSignal
   /** The time for which gateways that do not respond are retried. */
   patienceMs?: number
+  /** The account whose turn a large body takes. */
+  turn?: string
+}
+
+interface Request {
+  method: 'GET' | 'POST'
+  path: string
+  text: string
 }
 
 interface ControlClientOptions {
   identity: Identity
   gateways: () => readonly string[]
   patienceMs?: number
+  /** For tests: see `UPLOAD_IDLE_MS`. */
+  uploadIdleMs?: number
 }
 
 const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
@@ -45,12 +56,16 @@ const CALL_TIMEOUT_MS = 20_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const PAUSES_MS = { first: 100, longest: 5_000 }
 /** Claims and leases wait neither for hand-overs nor for inputs and results, so each has connections of its own. */
-const CONNECTIONS = { calls: 8, edges: null, transfers: 16 } as const
+const CONNECTIONS = { calls: 8, edges: null, downloads: 8, uploads: 4 } as const
 type Use = keyof typeof CONNECTIONS
-/** A larger body is a transfer. */
+/** A larger body is an upload. */
 const MAX_CALL_BYTES = 64 * 1024
 /** Downloads at once, of all accounts and of one. */
-const DOWNLOADS = { most: 8, mostPerKey: 6, mostWaiting: Infinity }
+const DOWNLOADS = { most: CONNECTIONS.downloads, mostPerKey: 6, mostWaiting: Infinity }
+/** Uploads at once: few, because each must arrive before its signature expires (`MAX_SKEW_MS`). */
+const UPLOADS = { most: CONNECTIONS.uploads, mostPerKey: 3, mostWaiting: Infinity }
+/** The time in which an upload must send a chunk, and after the last one get its answer. The kernel buffers megabytes. */
+const UPLOAD_IDLE_MS = 45_000
 /** Calls of a node that wait at the platform for news of hand-overs, at once. */
 const MAX_LONG_POLLS = 48
 /** Those of one account. */
@@ -69,7 +84,9 @@ export class ControlClient {
   readonly patienceMs: number
   /** By their use and gateway. */
   readonly #pools = new Map<string, Pool>()
+  readonly #uploadIdleMs: number
   readonly #downloadTurns = new FairTurns(DOWNLOADS)
+  readonly #uploadTurns = new FairTurns(UPLOADS)
   readonly #longPollTurns = new FairTurns({
     most: MAX_LONG_POLLS,
     mostPerKey: MAX_OWN_LONG_POLLS,
@@ -78,10 +95,12 @@ export class ControlClient {
   #longPolls = 0
   #preferred = 0
 
-  constructor({ identity, gateways, patienceMs = 60_000 }: ControlClientOptions) {
+  constructor(options: ControlClientOptions) {
+    const { identity, gateways, patienceMs = 60_000, uploadIdleMs = UPLOAD_IDLE_MS } = options
     this.#identity = identity
     this.#gateways = gateways
     this.patienceMs = patienceMs
+    this.#uploadIdleMs = uploadIdleMs
   }
 
   claimJob<T>(jobId: string, body: object, options?: CallOptions): Promise<T> {
@@ -104,7 +123,7 @@ export class ControlClient {
     options?: CallOptions,
   ): Promise<T> {
     const path = `/api/v1/cohorts/${cohortId}/edges/${edgeId}:${verb}`
-    return this.#repeatedly(options, (signal) => this.#once<T>('POST', path, body, signal, 'edges'))
+    return this.#send('edges', { method: 'POST', path, text: JSON.stringify(body) }, options)
   }
 
   /**
@@ -168,10 +187,10 @@ export class ControlClient {
     { turn, signal }: { turn: string; signal: AbortSignal },
   ): Promise<Pick<Dispatcher.ResponseData, 'headers'> & { body: Buffer }> {
     using _turn = await this.#downloadTurns.take(turn, signal)
-    return await this.#repeatedly({ signal }, async () => {
+    return await this.#repeatedly({ signal }, 'downloads', async () => {
       const base = this.#base()
       const path = base.pathname.replace(/\/$/, '') + url.slice(url.indexOf('/api/v1/'))
-      const answer = await this.#pool(base.origin, 'transfers').request({
+      const answer = await this.#pool(base.origin, 'downloads').request({
         method: 'GET',
         path,
         ...TIMEOUTS,
@@ -184,23 +203,37 @@ export class ControlClient {
   }
 
   /** Calls a route; throws a `ControlError` for a refusal, and the last error when the time is up. */
-  call<T>(method: 'GET' | 'POST', path: string, body?: object, options?: CallOptions): Promise<T> {
-    return this.#repeatedly(options, (signal) => this.#once<T>(method, path, body, signal))
+  async call<T>(method: 'GET' | 'POST', path: string, body?: object, options: CallOptions = {}): Promise<T> {
+    const request = { method, path, text: body === undefined ? '' : JSON.stringify(body) }
+    if (request.text.length <= MAX_CALL_BYTES) return await this.#send('calls', request, options)
+    const { turn = '', signal = new AbortController().signal } = options
+    using _turn = await this.#uploadTurns.take(turn, signal)
+    return await this.#send('uploads', request, options)
+  }
+
+  #send<T>(use: Use, request: Request, options?: CallOptions): Promise<T> {
+    return this.#repeatedly(options, use, (signal) => this.#once(use, request, signal))
   }
 
   async #repeatedly<T>(
     { signal, patienceMs = this.patienceMs }: CallOptions = {},
+    use: Use,
     once: (signal?: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const deadline = performance.now() + patienceMs
+    const mayBeLong = use === 'uploads' || use === 'downloads'
+    let deadline = mayBeLong ? undefined : performance.now() + patienceMs
     for (let attempt = 0; ; attempt++) {
       signal?.throwIfAborted()
+      const tried = this.#preferred
       try {
         return await once(signal)
       } catch (err) {
+        // Bytes may have moved for longer than the patience before a line breaks.
+        deadline ??= performance.now() + patienceMs
         const refused = err instanceof ControlError && !RETRY_STATUS.has(err.status)
         if (refused || signal?.aborted || performance.now() > deadline) throw err
-        this.#preferred += 1
+        // Calls that fail together must not skip a gateway.
+        if (this.#preferred === tried) this.#preferred += 1
         // The first round over all gateways has no pause.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
         await sleep(backoff(round, PAUSES_MS), undefined, signal && { signal })
@@ -213,26 +246,21 @@ export class ControlClient {
     this.#pools.clear()
   }
 
-  async #once<T>(
-    method: 'GET' | 'POST',
-    path: string,
-    body: object | undefined,
-    signal: AbortSignal | undefined,
-    use: Use = 'calls',
-  ): Promise<T> {
+  async #once<T>(use: Use, { method, path, text }: Request, signal: AbortSignal | undefined): Promise<T> {
     const base = this.#base()
     const fullPath = base.pathname.replace(/\/$/, '') + path
-    const text = body === undefined ? '' : JSON.stringify(body)
-    const isTransfer = use === 'calls' && text.length > MAX_CALL_BYTES
-    const answer = await this.#pool(base.origin, isTransfer ? 'transfers' : use).request({
+    const isUpload = use === 'uploads'
+    const answer = await this.#pool(base.origin, use).request({
       method,
       path: fullPath,
       headers: {
         ...this.#identity.sign(method, fullPath, text),
         ...(text && { 'content-type': 'application/json' }),
+        ...(isUpload && { 'content-length': String(Buffer.byteLength(text)) }),
       },
-      body: text || null,
+      body: isUpload ? inChunks(text) : text || null,
       ...TIMEOUTS,
+      ...(isUpload && { headersTimeout: this.#uploadIdleMs }),
       ...(signal && { signal }),
     })
     const reply = await answer.body.text()

@@ -46,7 +46,8 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     const held = { subjectId: stageId, leaseToken: claim.lease_token, modelKey: claim.model_key, lease }
     try {
       const done = await workOn(deps, claim, held, signal)
-      const complete = () => deps.control.lease('complete', claim.lease_token, done, { signal })
+      const options = { signal, ...(claim.turn !== undefined && { turn: claim.turn }) }
+      const complete = () => deps.control.lease('complete', claim.lease_token, done, options)
       await untilRoom(complete, { signal, onWait: () => {} })
     } catch (err) {
       throw await handBack(deps, held, err, signal)

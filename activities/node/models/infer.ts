@@ -43,7 +43,8 @@ export const createInferActivities = (deps: NodeDeps) => ({
     const held = { subjectId: taskId, leaseToken, modelKey, lease }
     try {
       const done = await infer(deps, { claim, turn, held, signal })
-      const complete = () => deps.control.lease('complete', claim.lease_token, done, { signal })
+      const options = { signal, ...(turn !== undefined && { turn }) }
+      const complete = () => deps.control.lease('complete', claim.lease_token, done, options)
       await untilRoom(complete, { signal, onWait: () => {} })
     } catch (err) {
       throw await handBack(deps, held, err, signal)

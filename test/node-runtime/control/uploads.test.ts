@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ControlClient } from '../../../node-runtime/control/client.ts'
+import type { Identity } from '../../../node-runtime/control/identity.ts'
+
+const MB = 1_000_000
+const IDLE_MS = 3_000
+
+/** A gateway that reads all bodies together at this rate. */
+class SlowGateway implements AsyncDisposable {
+  readonly #server = createServer((req, res) => void this.#answer(req, res).catch(() => res.destroy()))
+  readonly #bytesPerMs: number
+  #freeAt = 0
+  /** The accounts whose uploads have arrived, in order. */
+  readonly arrived: string[] = []
+  started = 0
+  underWay = 0
+  mostUnderWay = 0
+  /** Bytes after which the connection of an upload breaks; once. */
+  breakAt = Infinity
+
+  constructor(bytesPerMs: number) {
+    this.#bytesPerMs = bytesPerMs
+  }
+
+  async start(): Promise<string> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+  }
+
+  async #answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    if (req.method === 'GET') return void res.end('input')
+    this.started += 1
+    this.underWay += 1
+    this.mostUnderWay = Math.max(this.mostUnderWay, this.underWay)
+    const pieces: Buffer[] = []
+    let bytes = 0
+    try {
+      for await (const piece of req as AsyncIterable<Buffer>) {
+        pieces.push(piece)
+        bytes += piece.length
+        if (bytes > this.breakAt) {
+          this.breakAt = Infinity
+          return void res.destroy()
+        }
+        this.#freeAt = Math.max(this.#freeAt, performance.now()) + piece.length / this.#bytesPerMs
+        await sleep(this.#freeAt - performance.now())
+      }
+    } finally {
+      this.underWay -= 1
+    }
+    const { account } = JSON.parse(Buffer.concat(pieces).toString()) as { account: string }
+    this.arrived.push(account)
+    res.end('{}')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+}
+
+/** Accepts connections and never answers. */
+async function startFrozen() {
+  const server = createServer(() => {})
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    [Symbol.dispose]() {
+      server.closeAllConnections()
+      server.close()
+    },
+  }
+}
+
+const open = (gateways: readonly string[], patienceMs?: number) => {
+  const identity = { sign: () => ({}) } as unknown as Identity
+  return new ControlClient({
+    identity,
+    gateways: () => gateways,
+    uploadIdleMs: IDLE_MS,
+    ...(patienceMs !== undefined && { patienceMs }),
+  })
+}
+
+const upload = (control: ControlClient, account: string, mb: number, text = 'x') =>
+  control.lease('complete', 'lease', { account, result: text.repeat(mb * MB) }, { turn: account })
+
+describe('results that a node uploads over a slow line', function () {
+  this.timeout(120_000)
+
+  it('arrive though each takes longer than a gateway may be silent', async () => {
+    await using gateway = new SlowGateway(10_000)
+    const control = open([await gateway.start()])
+    try {
+      const began = performance.now()
+      // Two bytes a character, so that the length in bytes is not that of the text.
+      await Promise.all([upload(control, 'a', 15, 'é'), upload(control, 'a', 30), upload(control, 'b', 1)])
+      assert.ok(performance.now() - began > 1.8 * IDLE_MS, 'the line was too fast for this test')
+    } finally {
+      await control.close()
+    }
+    assert.deepEqual(gateway.arrived.toSorted(), ['a', 'a', 'b'])
+    assert.equal(gateway.started, 3, 'nothing was sent twice')
+  })
+
+  it('take turns by account, and leave connections to claims and inputs', async () => {
+    await using gateway = new SlowGateway(4_000)
+    const control = open([await gateway.start()])
+    try {
+      const large = Array.from({ length: 16 }, () => upload(control, 'large', 1))
+      await sleep(300)
+      const small = upload(control, 'small', 1)
+      await control.claimTask('task', { account: 'small' })
+      const { body } = await control.download('/api/v1/input', {
+        turn: 'small',
+        signal: new AbortController().signal,
+      })
+      assert.equal(body.toString(), 'input')
+      assert.ok(gateway.arrived.length < 8, `the input came after ${gateway.arrived.length} results`)
+      await small
+      const before = gateway.arrived.filter((account) => account === 'large').length
+      assert.ok(before < 8, `${before} results of the other account came before`)
+      await Promise.all(large)
+    } finally {
+      await control.close()
+    }
+    // The claim of the task came next to the uploads.
+    assert.ok(gateway.mostUnderWay <= 5, `${gateway.mostUnderWay} at once`)
+  })
+
+  it('are sent again when the line breaks after more than the patience', async () => {
+    await using gateway = new SlowGateway(4_000)
+    gateway.breakAt = 6 * MB
+    const control = open([await gateway.start()], 1_000)
+    try {
+      const began = performance.now()
+      await upload(control, 'a', 8)
+      assert.ok(performance.now() - began > 2_500)
+    } finally {
+      await control.close()
+    }
+    assert.deepEqual(gateway.arrived, ['a'])
+  })
+
+  it('go to the next gateway when one takes nothing more', async () => {
+    using frozen = await startFrozen()
+    await using gateway = new SlowGateway(1_000_000)
+    const control = open([frozen.origin, await gateway.start()])
+    try {
+      // The first fits into buffers of the kernel, so that only the answer is missing; the second does not.
+      await Promise.all([upload(control, 'a', 0.1), upload(control, 'b', 20)])
+    } finally {
+      await control.close()
+    }
+    assert.deepEqual(gateway.arrived.toSorted(), ['a', 'b'])
+  })
+})
