@@ -1,5 +1,5 @@
 import type { SampledRow } from './preview.ts'
-import type { ColumnType } from './profile.ts'
+import type { ColumnType, DatasetColumn } from './profile.ts'
 
 // The values of CSV cells by the rules of the trainers (hearth_trainers/cells.py), so that a dataset is described as it
 // will be learnt; a test compares the two.
@@ -58,40 +58,79 @@ export function areNumbers({ values, points, commas, withComma }: NumberCounts, 
   return values > 0 && (isPoints || isCommas)
 }
 
+const number = (pattern: string) => new RegExp(`^[+-]?${pattern}$`)
+const NOTATIONS = { '.': number(POINTS), ',': number(COMMAS) } as const
+// Marks that may be decimal or between thousands. A leading zero proves a decimal mark.
+const OPEN = {
+  '.': number(String.raw`[1-9]\d{0,2}(?:\.\d{3})+`),
+  ',': number(String.raw`[1-9]\d{0,2}(?:,\d{3})+`),
+} as const
 const OPEN_POINTS = /^[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)$/
-const PLAIN = new RegExp(String.raw`^[+-]?(?:\d+\.?\d*|\.\d+)${EXPONENT}$`)
-const DECIMAL_COMMAS = new RegExp(String.raw`^[+-]?${COMMAS}$`)
-const WITH_GAPS = new RegExp(String.raw`^[+-]?${GAPS}(?:[.,]\d+)?$`)
-const COMMA_THOUSANDS = /^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?$/
+const WITH_GAPS = number(String.raw`${GAPS}(?:[.,]\d+)?`)
 
-/**
- * Returns rows without the points between thousands, which other columns or the delimiter show by the rules of the
- * trainers; elsewhere `1.234` may be a fraction.
- */
-export function withoutThousands(rows: SampledRow[], delimiter: string): SampledRow[] {
-  const columns = (rows[0] ?? []).map((_, i) => bareValues(rows.flatMap((row) => row[i]?.trim() || [])))
-  const has = (column: readonly string[], mark: string) => column.some((text) => text.includes(mark))
-  const all = (column: readonly string[], test: RegExp) => column.every((text) => test.test(text))
-  const isOpen = columns.map((column) => has(column, '.') && all(column, OPEN_POINTS))
-  const hasCommas = columns.some(
-    (column) => has(column, ',') && all(column, DECIMAL_COMMAS) && !all(column, COMMA_THOUSANDS),
-  )
-  const hasPoints = columns.some((column, i) => has(column, '.') && all(column, PLAIN) && !isOpen[i])
-  const areThousands = hasCommas || (!hasPoints && delimiter === ';')
-  // A second point, as in 1.234.567, proves thousands.
-  const isCut = columns.map(
-    (column, i) => isOpen[i] && (areThousands || column.some((text) => /\..*\./.test(text))),
-  )
-  return rows.map((row) => row.map((cell, i) => (isCut[i] ? (cell?.replaceAll('.', '') ?? null) : cell)))
+/** The values of a column without blanks, gaps and the symbol that all of them have. */
+interface Bare {
+  texts: string[]
+  symbol: string | undefined
 }
 
-/** Returns the values of a column without marks of missing values, gaps, and the symbol that all of them have. */
-function bareValues(column: readonly string[]): string[] {
-  const values = column.filter((text) => !isMark.has(text))
-  const symbol = new RegExp(ANY_SYMBOL).exec(values[0] ?? '')?.[0]
-  const isShared = symbol !== undefined && values.every((text) => text.split(symbol).length === 2)
-  const bare = isShared ? values.map((text) => text.replace(symbol, '').trim()) : values
-  return bare.map((text) => (WITH_GAPS.test(text) ? text.replaceAll(GAP, '') : text))
+const has = ({ texts }: Bare, mark: string) => texts.some((text) => text.includes(mark))
+const all = ({ texts }: Bare, test: RegExp) => texts.every((text) => test.test(text))
+const proves = (bare: Bare, mark: '.' | ',') =>
+  all(bare, NOTATIONS[mark]) && bare.texts.some((text) => text.includes(mark) && !OPEN[mark].test(text))
+
+/**
+ * Returns rows with the values that trainings read: texts without blanks around them, and plain numbers, such as
+ * `1234.5` for `1.234,50 €`. Whether `1.234` is a fraction, other columns or the delimiter show.
+ */
+export function readValues(
+  cells: readonly SampledRow[],
+  columns: readonly DatasetColumn[],
+  delimiter: string,
+): SampledRow[] {
+  const rows = cells.map((row) => row.map((cell) => withoutBlanks(cell)))
+  const bare = columns.map((_, i) => bareOf(rows.map((row) => row[i] ?? '')))
+  const hasPoints = bare.some((column) => proves(column, '.'))
+  const areThousands = !hasPoints && (delimiter === ';' || bare.some((column) => proves(column, ',')))
+  const decimals = bare.map((column, i) =>
+    columns[i]?.type === 'number' ? decimalOf(column, areThousands) : undefined,
+  )
+  return rows.map((row) =>
+    row.map((cell, i) => {
+      const decimal = decimals[i]
+      if (cell === null || decimal === undefined) return cell
+      const text = withoutGaps(cell.replace(bare[i]?.symbol ?? '', '').trim())
+      return decimal === '.' ? text.replaceAll(',', '') : text.replaceAll('.', '').replace(',', '.')
+    }),
+  )
+}
+
+function withoutBlanks(cell: string | null): string | null {
+  const text = cell?.replaceAll(/^ +| +$/g, '') ?? ''
+  return isMissing.has(text) ? null : text
+}
+
+const withoutGaps = (text: string): string => (WITH_GAPS.test(text) ? text.replaceAll(GAP, '') : text)
+
+function bareOf(cells: readonly string[]): Bare {
+  const values = cells.map((text) => text.trim()).filter((text) => !isMark.has(text))
+  const first = new RegExp(ANY_SYMBOL).exec(values[0] ?? '')?.[0]
+  const symbol =
+    first !== undefined && values.every((text) => text.split(first).length === 2) ? first : undefined
+  return { texts: values.map((text) => withoutGaps(text.replace(symbol ?? '', '').trim())), symbol }
+}
+
+/** Returns the decimal mark of all values; undefined where they are not numbers of one notation. */
+function decimalOf(bare: Bare, areThousands: boolean): '.' | ',' | undefined {
+  // A second point, as in 1.234.567, proves thousands.
+  if (has(bare, '.') && all(bare, OPEN_POINTS))
+    return areThousands || bare.texts.some((text) => /\..*\./.test(text)) ? ',' : '.'
+  const [points, commas] = [all(bare, NOTATIONS['.']), all(bare, NOTATIONS[','])]
+  if (points && commas)
+    return !has(bare, ',') || (bare.symbol !== undefined && POINT_SYMBOLS.includes(bare.symbol))
+      ? '.'
+      : undefined
+  return points ? '.' : commas ? ',' : undefined
 }
 
 const TESTS: readonly [ColumnType, RegExp][] = [

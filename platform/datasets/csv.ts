@@ -8,7 +8,7 @@ import {
   MISSING,
   patternsLike,
   type NumberPatterns,
-  withoutThousands,
+  readValues,
 } from './csv-values.ts'
 import { readCells, readWide, type CsvContent } from './csv-wide.ts'
 import { ATTEMPTS, IN_ORDER, isOutOfMemory, literal, numbers, reading, texts } from './duckdb.ts'
@@ -89,21 +89,29 @@ export async function readCsv(path: string): Promise<DatasetProfile> {
 const shownColumns = ({ header, unnamed }: CsvDialect, types: readonly ColumnType[]): number[] =>
   header.flatMap((_, i) => (unnamed.includes(i) && types[i] === 'any' ? [] : [i]))
 
-/** Returns the first rows of the columns of a profile as texts. */
+/** Returns the first rows of the columns of a profile as texts, numbers in plain notation. */
 export async function sampleCsv(path: string, columns: readonly DatasetColumn[]): Promise<SampledRow[]> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
-  if (dialect.isOdd) return sampleCells(path, dialect, columns)
+  const shown = columns.slice(0, SAMPLED.columns)
+  const cells = await (dialect.isOdd ? sampleCells : sampleTable)(path, dialect, shown)
+  return readValues(cells, shown, dialect.delimiter)
+}
+
+function sampleTable(
+  path: string,
+  dialect: CsvDialect,
+  columns: readonly DatasetColumn[],
+): Promise<SampledRow[]> {
   const names = dialect.header.map((_, i) => `c${i}`)
-  const cut = columns.slice(0, SAMPLED.columns).map(({ name, type }) => {
+  const cut = columns.map(({ name, type }) => {
     const c = `c${dialect.header.indexOf(name)}`
     const text = `left(${c}, ${SAMPLED.characters + 1})`
     return type === 'string' ? text : `case when not (${isMarkIn(c)}) then ${text} end`
   })
-  const rows = await reading(path, IN_ORDER, (db) => {
+  return reading(path, IN_ORDER, (db) => {
     const from = source({ db, path, dialect, names }, { missing: MISSING })
     return texts(db, `select ${cut.join(', ')} from ${from} limit ${SAMPLED.rows}`)
   })
-  return withoutThousands(rows, dialect.delimiter)
 }
 
 async function sampleCells(
@@ -111,7 +119,7 @@ async function sampleCells(
   dialect: CsvDialect,
   columns: readonly DatasetColumn[],
 ): Promise<SampledRow[]> {
-  const shown = columns.slice(0, SAMPLED.columns).map(({ name, type }) => ({
+  const shown = columns.map(({ name, type }) => ({
     at: dialect.header.indexOf(name),
     missing: type === 'string' ? MISSING : MARKS,
   }))
@@ -125,7 +133,7 @@ async function sampleCells(
     )
     if (rows.length === SAMPLED.rows) break
   }
-  return withoutThousands(rows, dialect.delimiter)
+  return rows
 }
 
 async function readWith(file: CsvFile): Promise<CsvContent> {

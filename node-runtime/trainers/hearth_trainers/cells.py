@@ -1,5 +1,5 @@
-"""Reads numbers from texts as people and spreadsheets write them. `platform/datasets/csv.ts` has the same rules, so that
-a dataset is described as it will be learnt; a test compares the two."""
+"""Reads numbers from texts as people and spreadsheets write them. `platform/datasets/csv-values.ts` has the same rules,
+so that a dataset is described as it will be learnt; a test compares the two."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _COMMA_THOUSANDS = rf"{_SIGN}\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?"
 _DECIMAL_COMMA = rf"{_SIGN}(?:\d+(?:,\d+)?(?:[eE][+-]?\d+)?|\d{{1,3}}(?:\.\d{{3}})+(?:,\d+)?)"
 _GAP = r"[ '’´\x{00a0}\x{2009}\x{202f}]"
 _GAP_THOUSANDS = rf"{_SIGN}[1-9]\d{{0,2}}(?:{_GAP}\d{{3}})+(?:[.,]\d+)?"
-# May have a decimal point or points between thousands. A leading zero proves a decimal point.
-_POINT_THOUSANDS = rf"{_SIGN}[1-9]\d{{0,2}}(?:\.\d{{3}})+"
+_DECIMAL_POINT = f"{_PLAIN}|{_COMMA_THOUSANDS}"
+# Marks that may be decimal or between thousands. A leading zero proves a decimal mark.
+_OPEN_POINTS = rf"{_SIGN}[1-9]\d{{0,2}}(?:\.\d{{3}})+"
+_OPEN_COMMAS = rf"{_SIGN}[1-9]\d{{0,2}}(?:,\d{{3}})+"
 DECIMALS, THOUSANDS = "decimals", "thousands"
 
 
@@ -54,16 +56,15 @@ def without_marks(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = None) -> str | None:
     """Returns what points mean in the text columns of a table where a column leaves that open: `DECIMALS` or `THOUSANDS`
-    as another column or the `delimiter` of a CSV file shows, None if nothing does."""
+    as another column or the `delimiter` of a CSV file shows, None if nothing does or columns contradict each other."""
     # One column at a time: copies of all would take the memory of a second table.
     if not any(_has_point(column) and _has_open_points(_bare_values(column)) for column in columns):
         return None
-    if any(_has_comma(column) and _proves_decimal_commas(_bare_values(column)) for column in columns):
-        return THOUSANDS
+    has_commas = any(_has_comma(column) and _proves_decimal_commas(_bare_values(column)) for column in columns)
     if any(_has_point(column) and _proves_decimal_points(_bare_values(column)) for column in columns):
-        return DECIMALS
+        return None if has_commas else DECIMALS
     # Programs write semicolons between cells where a comma is the decimal mark.
-    return THOUSANDS if delimiter == ";" else None
+    return THOUSANDS if has_commas or delimiter == ";" else None
 
 
 def read_numbers(column: pa.ChunkedArray, points: str | None = None) -> Numbers | None:
@@ -123,15 +124,15 @@ def _read_open_points(bare: pa.ChunkedArray, are_thousands: bool) -> Numbers | N
 
 def _has_open_points(bare: pa.ChunkedArray) -> bool:
     """Returns whether the points of a column may be decimal points and marks of thousands."""
-    return _has_point(bare) and _all(bare, rf"{_SIGN}\d+|{_POINT_THOUSANDS}")
+    return _has_point(bare) and _all(bare, rf"{_SIGN}\d+|{_OPEN_POINTS}")
 
 
 def _proves_decimal_commas(bare: pa.ChunkedArray) -> bool:
-    return _has_comma(bare) and _all(bare, _DECIMAL_COMMA) and not _all(bare, _COMMA_THOUSANDS)
+    return _all(bare, _DECIMAL_COMMA) and not _all(bare, f"[^,]*|{_OPEN_COMMAS}")
 
 
 def _proves_decimal_points(bare: pa.ChunkedArray) -> bool:
-    return _has_point(bare) and _all(bare, _PLAIN) and not _has_open_points(bare)
+    return _all(bare, _DECIMAL_POINT) and not _all(bare, f"[^.]*|{_OPEN_POINTS}")
 
 
 def _bare_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -186,7 +187,7 @@ def _differs(texts: pa.ChunkedArray, symbol: str | None) -> bool:
 
 def _decimal_of(texts: pa.ChunkedArray, symbol: str | None) -> str | None:
     """Returns the decimal mark of all values; None when some value fits neither, or when all fit both."""
-    points = _all(texts, f"{_PLAIN}|{_COMMA_THOUSANDS}")
+    points = _all(texts, _DECIMAL_POINT)
     commas = _all(texts, _DECIMAL_COMMA)
     if points and commas and (symbol in tuple("$£¥₹") or not _has_comma(texts)):
         return "."

@@ -27,6 +27,13 @@ describe('tables as their trainers read them', () => {
       ['a;b\n1.234;-\n2.500;12.5 %', ['1.234', '2.5'], undefined],
       ['a|b\n1.234|1 234,5\n2.500|12,25', ['1234', '2500'], /points between thousands/],
       ['a,b\n1.234,"1,250 €"\n2.500,"3,500 €"', ['1.234', '2.5'], /decimal point, which may be/],
+      ['a,b\n1.234,"11,682"\n2.500,"959"', ['1.234', '2.5'], /decimal point, which may be/],
+      ['a,b,c\n1.234,"11,682",19.36\n2.500,"959",7.5', ['1.234', '2.5'], undefined],
+      ['a|b\n1.234|1,234.50\n2.500|959', ['1.234', '2.5'], undefined],
+      ['a\tb\n1.234\t0,125\n2.500\t12', ['1234', '2500'], /points between thousands/],
+      ['a\tb\n1.234\t1.250,125\n2.500\t12', ['1234', '2500'], /points between thousands/],
+      ['a\tb\tc\n1.234\t12,5\t0.5\n2.500\t7,25\t1.5', ['1.234', '2.5'], /decimal point, which may be/],
+      ['a;b;c\n1.234;12,5;0.5\n2.500;7,25;1.5', ['1.234', '2.5'], /decimal point, which may be/],
     ]
 
     const found = await learned(cases.map(([csv]) => ({ text: csv })))

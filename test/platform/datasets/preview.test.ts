@@ -47,7 +47,7 @@ describe('the first rows of a dataset', () => {
     )
     assert.deepEqual(rows, [
       [0, null, '-'],
-      [1, '4,5', '+'],
+      [1, 4.5, '+'],
       [2, null, 'x'],
     ])
   })
@@ -69,13 +69,57 @@ describe('the first rows of a dataset', () => {
         'a|b\n1.234|1 234,5\n2.500|12,25\n',
         'a,b\n1.234,x\n1.234.567,y\n',
         'a,b\n1.234,"1,250 €"\n2.500,"3,500 €"\n',
+        'a,b,c\n3.525,"959",19.36\n3.538,"11,682",19.9\n',
+        'a,b\n1.234,"12,5"\n2.500,"3,25"\n',
+        'a\tb\tc\n1.234\t12,5\t0.5\n2.500\t3,25\t1.5\n',
+        'a|b\n1.234|"0,125"\n2.500|12\n',
       ].map((text) => previewOfFile('csv', text)),
     )
     assert.deepEqual(
       others.map(({ rows }) => rows[0]?.[0]),
-      [1234, 1.234, 1.234, 1234, 1234, 1.234],
+      [1234, 1.234, 1.234, 1234, 1234, 1.234, 3.525, 1234, 1.234, 1234],
     )
     assert.equal(semicolons.columns[0]?.mean, 1107)
+  })
+
+  it('of CSV show numbers of other notations, and figures of all of them', async () => {
+    const cases: [csv: string, numbers: number[]][] = [
+      ['a;b\n1.234,50;x\n12.000;y\n7;z\n93.041;z\n', [1234.5, 12_000, 7, 93_041]],
+      ['a;b\n9,5;x\n10;y\n-7,25;z\n', [9.5, 10, -7.25]],
+      ['a,b\n$9.5,x\n"$1,200",y\n', [9.5, 1200]],
+      ["a|b\n-10'250.5|x\n7|y\n", [-10_250.5, 7]],
+      ['a|b\n1.234,5 €|x\n980 €|y\n', [1234.5, 980]],
+      ['"a\nx"\tb\n12 %\tx\n3,5 %\ty\n', [12, 3.5]],
+    ]
+    for (const [csv, numbers] of cases) {
+      const { rows, columns } = await previewOfFile('csv', csv)
+
+      assert.deepEqual(
+        rows.map(([value]) => value),
+        numbers,
+      )
+      const { min, max, mean } = columns[0] ?? {}
+      const sum = numbers.reduce((a, b) => a + b, 0)
+      assert.deepEqual([min, max, mean], [Math.min(...numbers), Math.max(...numbers), sum / numbers.length])
+    }
+    const { rows } = await previewOfFile('csv', 'a;b\n1.234;x\n12 €;y\n')
+    assert.deepEqual(rows, [
+      ['1.234', 'x'],
+      ['12 €', 'y'],
+    ])
+  })
+
+  it('of CSV have texts without blanks around them', async () => {
+    const table = await previewOfFile('csv', 'a,b\n Zug,1\nZug ,2\n NA ,3\n')
+    const odd = await previewOfFile('csv', '"a\n",b\n  Zug,1\nZug,2\n n/a,3\n')
+
+    for (const { rows, columns } of [table, odd]) {
+      assert.deepEqual(
+        rows.map(([text]) => text),
+        ['Zug', 'Zug', null],
+      )
+      assert.deepEqual([columns[0]?.missing, columns[0]?.common], [1, [{ value: 'Zug', count: 2 }]])
+    }
   })
 
   it('of JSON Lines show nested values as JSON, and what is absent as missing', async () => {
