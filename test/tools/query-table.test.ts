@@ -115,8 +115,38 @@ describe('CSV files in query_table', function () {
 
     assert.deepEqual([prices.rows, words.note], [[{ m: '9,5' }], undefined])
     const signs = await query(lines('a|b', '12 €|$3.50', '7\u00a0€|$10'))
-    const note = 'numbers with commas, currencies or percent signs are texts, and compared as such: '
+    const note = 'numbers written as 9,5 or $1 200 are texts, and compared as such: '
     assert.deepEqual([prices.note, signs.note], [`${note}"Betrag"`, `${note}"a", "b"`])
+    const noted = [
+      ['9,5', '-', '10,25'],
+      ['$9.50', 'N/A', '$10.25'],
+      ['834.000', '1.234.567'],
+      ['9 500', '1 000 000'],
+      ["9'500.50", "10'250.25"],
+      ['9.5  ', '10.25'],
+      ['+9.5', '-1.2'],
+      ['9,5E+3', '1,0E+4'],
+      ['9\u00a0', '10'],
+    ]
+    const plain = [
+      ['02134', 'NA'],
+      ['+41791234567', '-'],
+      ['2023_01', '2023_02'],
+      ['03.04.2021', '05.06.2021'],
+      ['10.0.0.1', '192.168.1.20'],
+      ['-', '+'],
+      ['.', 'x'],
+    ]
+    const found = await queried(
+      python,
+      [...noted, ...plain].map((cells) => ({
+        text: lines('a;b', ...cells.map((cell, i) => `x${i};${cell}`)),
+      })),
+    )
+    assert.deepEqual(
+      found.map(({ note: own }) => own),
+      [...noted.map(() => `${note}"b"`), ...plain.map(() => undefined)],
+    )
   })
 
   it('leaves marks of missing values out of numbers and dates, and says so', async () => {
@@ -134,6 +164,89 @@ describe('CSV files in query_table', function () {
       [20, 2.5, '2021-03-04', 'CH'],
     ])
     assert.match(String(note), /^marks such as NA or - are no values in "/)
+  })
+
+  it('reads codes, ids and times with marks of missing values as it does without', async () => {
+    const columns: [kind: string, values: string[]][] = [
+      ['VARCHAR', ['02134', '10001']],
+      ['VARCHAR', ['+41791234567', '+41797654321']],
+      ['VARCHAR', ['2023_01', '2023_02']],
+      ['VARCHAR', ['2020.01.02', '2020.03.04']],
+      ['VARCHAR', ['07', '7']],
+      ['BIGINT', ['1234567890123456789', '1234567890123456788']],
+      ['HUGEINT', ['89410012345678901234', '89410012345678901235']],
+      ['TIMESTAMP WITH TIME ZONE', ['2024-01-01 10:00:00+02:00', '2024-01-01 09:30:00+01:00']],
+      ['TIME', ['10:30', '09:15']],
+      ['BOOLEAN', ['true', 'false']],
+    ]
+    const marks = ['NA', '-', 'nan', ' null', 'n/a  ', '#REF!']
+    const found = await queried(
+      python,
+      marks.map((mark) => ({
+        text: lines(
+          columns.map((_, i) => `c${i}`).join(';'),
+          ...[0, 1].map((row) => columns.map(([, values]) => values[row]).join(';')),
+          columns.map(() => mark).join(';'),
+        ),
+      })),
+    )
+
+    for (const [i, { rows, columns: types }] of found.entries()) {
+      assert.deepEqual(
+        types?.map(({ type }) => type),
+        columns.map(([kind]) => kind),
+        marks[i],
+      )
+      for (const [column, [kind, values]] of columns.entries()) {
+        const cells = rows?.map((row) => row[`c${column}`]) ?? []
+        assert.equal(new Set(cells).size, 3)
+        if (kind === 'VARCHAR') assert.deepEqual(cells, [...values, marks[i]?.trim()])
+        else assert.equal(cells[2], null)
+      }
+    }
+  })
+
+  it('counts NaN as no value', async () => {
+    const sql = 'select count(*) filter (b > 100) as n, max(b) as m from data'
+    const found = await queried(
+      python,
+      ['nan', 'NaN', '-nan', 'NAN'].flatMap((mark) =>
+        ['50', '50.5'].map((low) => ({ text: lines('a,b', `x,${mark}`, `y,${low}`, 'z,150'), sql })),
+      ),
+    )
+
+    for (const { rows } of found) assert.deepEqual(rows, [{ n: 1, m: 150 }])
+  })
+
+  it('reads wide files with marks in every column', async () => {
+    const cells = (of: (i: number) => string) => many(300, of).join(',')
+    const { rows, columns } = await query(
+      lines(
+        cells((i) => `c${i}`),
+        ...many(20, (row) => cells((i) => ((i + row) % 9 ? `${i}.${row}` : 'NA'))),
+      ),
+      'select c0, c299, count(c7) over () as n from data limit 1',
+    )
+
+    assert.deepEqual(
+      columns?.map(({ type }) => type),
+      ['DOUBLE', 'DOUBLE', 'BIGINT'],
+    )
+    assert.deepEqual(rows, [{ c0: null, c299: 299, n: 18 }])
+  })
+
+  it('reads files with line breaks in the header and in the first row', async () => {
+    const sql = 'select count(*) as n, max(Bemerkung) as m from data'
+    const text = 'Datum;"Menge\n(kg)";Bemerkung\r\n2024-01-02;1;"a\nb"\r\n2024-01-03;2;c\r\n'
+    const [excel, marked] = await queried(python, [
+      { text, sql },
+      {
+        text: `\ufeff"Wie, warum?",b\r\n"x\ny",1\r\nz,2\r\n`,
+        sql: 'select count(*) as n, sum(b) as m from data',
+      },
+    ])
+
+    assert.deepEqual([excel?.rows, marked?.rows], [[{ n: 2, m: 'c' }], [{ n: 2, m: 3 }]])
   })
 
   it('names the line whose bytes are not UTF-8', async () => {
