@@ -4,7 +4,7 @@ import { emit } from '../events.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 
 export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
-  /** The configured gateway, which is used when every gateway of the list is gone. */
+  /** The configured gateway, which is used while no gateway of the list can be reached. */
   home: string
   gateways: readonly string[]
   onGateways: (gateways: readonly string[]) => void
@@ -27,7 +27,10 @@ const HOMELESS_MS = 15_000
 /** One link per gateway; the list of gateways arrives over the links themselves. */
 export class Links {
   readonly #options: LinksOptions
+  readonly #home: string
   readonly #links = new Map<string, GatewayLink>()
+  /** The gateways of the latest list. */
+  #listed: ReadonlySet<string> = new Set()
   readonly #timer: NodeJS.Timeout
   #lastReport = ''
   #silence = 0
@@ -35,6 +38,7 @@ export class Links {
 
   constructor(options: LinksOptions) {
     this.#options = options
+    this.#home = normalized(options.home)
     this.#setGateways(options.gateways)
     options.models.onChange((model) => {
       for (const link of this.#links.values()) link.tellModel(model)
@@ -64,6 +68,7 @@ export class Links {
   }
 
   #report(): void {
+    this.#dropUnlisted()
     this.#stayInReach()
     const report: NodeReport = this.#options.report()
     const text = JSON.stringify({ report })
@@ -76,12 +81,12 @@ export class Links {
 
   /** All gateways may have moved while no link was open to announce it. */
   #stayInReach(): void {
-    const { home, log, homelessMs = HOMELESS_MS } = this.#options
+    const { log, homelessMs = HOMELESS_MS } = this.#options
     if (this.openCount > 0) this.#linkedAt = performance.now()
-    const hasHome = this.#links.has(home)
+    const hasHome = this.#links.has(this.#home)
     if (hasHome || performance.now() - this.#linkedAt < homelessMs) return
-    emit(log, 'link.unanswered', { gateway: home })
-    this.#open(home)
+    emit(log, 'link.unanswered', { gateway: this.#home })
+    this.#open(this.#home)
   }
 
   #hello({ gateways, draining, sharing, pinned, forget }: HelloMeta): void {
@@ -96,14 +101,24 @@ export class Links {
   }
 
   #setGateways(urls: readonly string[]): void {
-    const wanted = new Set(urls.map((url) => url.replace(/\/$/, '')))
+    this.#listed = new Set(urls.map(normalized))
+    for (const url of this.#listed) {
+      if (!this.#links.has(url)) this.#open(url)
+    }
+    this.#dropUnlisted()
+  }
+
+  /**
+   * Closes the links to gateways that the list no longer names. Until one of the list is open, the others stay in use: the
+   * addresses that gateways announce may be out of this node's reach.
+   */
+  #dropUnlisted(): void {
+    const isListOpen = [...this.#links].some(([url, { isOpen }]) => isOpen && this.#listed.has(url))
     for (const [url, link] of this.#links) {
-      if (wanted.has(url)) continue
+      const isNeeded = !isListOpen && (link.isOpen || url === this.#home)
+      if (this.#listed.has(url) || isNeeded) continue
       link.close()
       this.#links.delete(url)
-    }
-    for (const url of wanted) {
-      if (!this.#links.has(url)) this.#open(url)
     }
   }
 
@@ -111,3 +126,5 @@ export class Links {
     this.#links.set(url, new GatewayLink({ ...this.#options, url, onHello: (hello) => this.#hello(hello) }))
   }
 }
+
+const normalized = (url: string): string => url.replace(/\/$/, '')

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { WebSocketServer } from 'ws'
 import { RecentLines } from '../../../node-runtime/control/recent-lines.ts'
 import { Links } from '../../../node-runtime/link/links.ts'
+import { freePort } from '../../../platform/free-ports.ts'
 import { encodeFrame } from '../../../platform/link/codec.ts'
 import { createLogger } from '../../../platform/log.ts'
 import { FRAME } from '../../../schemas/link.ts'
@@ -12,21 +14,27 @@ import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { startNode, type TestNode } from '../../support/servers/node.ts'
 
 const NOBODY = 'http://127.0.0.1:1'
+const SEVERAL_REPORTS_MS = 2_500
 
 /** Starts a gateway that only sends every node this list of gateways. */
-async function startTeller(gateways: readonly string[]) {
-  const server = new WebSocketServer({ host: '127.0.0.1', port: 0 })
+async function startTeller(gateways: readonly string[], port = 0) {
+  const server = new WebSocketServer({ host: '127.0.0.1', port })
   await once(server, 'listening')
   let links = 0
   server.on('connection', (socket) => {
     links += 1
     socket.send(encodeFrame(FRAME.hello, 0, JSON.stringify({ gateways })))
   })
+  const breakLinks = () => {
+    for (const socket of server.clients) socket.terminate()
+  }
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     linksSoFar: () => links,
+    openLinks: () => server.clients.size,
+    breakLinks,
     [Symbol.dispose]() {
-      for (const socket of server.clients) socket.terminate()
+      breakLinks()
       server.close()
     },
   }
@@ -44,13 +52,13 @@ describe('links of a node', () => {
     await api?.[Symbol.asyncDispose]()
   })
 
-  it('go back to the configured gateway when none of the list has answered for a while', async () => {
-    using gateway = await startTeller([NOBODY])
+  /** Opens the links of a node; they close at the end of the block. */
+  function open(home: string, gateways: readonly string[]) {
     const { identity, inventory, models, tools, inputs, spool, work, keepers } = node.parts
     const told: string[][] = []
     const links = new Links({
-      home: gateway.url,
-      gateways: [gateway.url],
+      home,
+      gateways,
       homelessMs: 500,
       onNoLink: () => {},
       identity,
@@ -71,21 +79,59 @@ describe('links of a node', () => {
         jobs: 0,
         models: [],
       }),
-      onGateways: (gateways) => told.push([...gateways]),
+      onGateways: (list) => told.push([...list]),
       onDraining: () => {},
       onSharing: () => {},
       onPinned: () => {},
       onForget: () => {},
     })
-    try {
-      await until(() => told.length === 1)
-      assert.deepEqual(links.gateways, [NOBODY])
+    return { links, told, [Symbol.dispose]: () => links.close() }
+  }
 
-      await until(() => told.length >= 2)
+  it('go back to the configured gateway when none of the list has answered for a while', async () => {
+    using gateway = await startTeller([])
+    using opened = open(gateway.url, [NOBODY])
 
-      assert.ok(gateway.linksSoFar() >= 2)
-    } finally {
-      links.close()
-    }
+    await until(() => opened.links.openCount === 1)
+
+    assert.deepEqual(opened.links.gateways, [gateway.url, NOBODY])
+  })
+
+  it('stay with the configured gateway while no other address of its list can be reached', async () => {
+    const later = await freePort()
+    const listed = `http://127.0.0.1:${later}`
+    using gateway = await startTeller([NOBODY, listed])
+    using opened = open(`${gateway.url}/`, [gateway.url])
+    await until(() => opened.told.length === 1)
+    await sleep(SEVERAL_REPORTS_MS)
+
+    assert.equal(gateway.linksSoFar(), 1)
+    assert.equal(opened.links.openCount, 1)
+    assert.deepEqual(opened.links.gateways, [gateway.url, NOBODY, listed])
+
+    // It is opened again when it breaks, and left when another one is there.
+    gateway.breakLinks()
+    await until(() => gateway.linksSoFar() === 2)
+    await sleep(SEVERAL_REPORTS_MS)
+    assert.equal(opened.links.openCount, 1)
+    using reachable = await startTeller([listed], later)
+    await until(() => reachable.openLinks() === 1 && gateway.openLinks() === 0)
+    assert.deepEqual(opened.links.gateways, [listed])
+  })
+
+  it('stay with a gateway that the list no longer names until one that it names is open', async () => {
+    const later = await freePort()
+    const listed = `http://127.0.0.1:${later}`
+    using old = await startTeller([listed])
+    using opened = open(NOBODY, [old.url])
+    await until(() => opened.told.length === 1)
+    await sleep(SEVERAL_REPORTS_MS)
+    assert.equal(old.openLinks(), 1)
+
+    // It says nothing of other gateways, as one that does not know them.
+    using reachable = await startTeller([], later)
+
+    await until(() => reachable.openLinks() === 1 && old.openLinks() === 0)
+    assert.deepEqual(opened.links.gateways, [listed])
   })
 })
