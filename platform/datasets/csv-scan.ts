@@ -84,14 +84,24 @@ function headerIn(text: string, delimiter: string, isCut: boolean): string {
 const SAMPLED_ROWS = 100
 const QUOTED = '"[^"]*(?:""[^"]*)*'
 
+/** A mark in the header, and the first lines of the file as they are read with it. */
+interface Candidate {
+  mark: string
+  lines: string[]
+  count: number
+  /** How many rows have as many fields as the header. */
+  fitting: number
+}
+
 /**
- * Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
- * fields as the header, then whether all commas are decimal commas or have a blank behind them. A header without any is refused where most rows have
- * the same number of one, because it is a title. The trainers and `query_table` do the same (`csv_layout.py`).
+ * Returns the delimiter of the header. Where several fit the same number of rows, a mark that cuts brackets or pads
+ * another mark is excluded, a tab wins, and commas belong to the cells if all are decimal commas or precede a blank. A
+ * header without any mark is refused as a title where most rows have the same number of one. The trainers and `query_table` do the
+ * same (`csv_layout.py`).
  */
 function delimiterOf(text: string, isCut: boolean): string {
   let ofRows: string | undefined
-  const candidates = DELIMITERS.flatMap((mark) => {
+  const candidates = DELIMITERS.flatMap((mark): Candidate[] => {
     const lines = bareLines(text, mark)
       .slice(0, isCut ? -1 : undefined)
       .slice(0, 1 + SAMPLED_ROWS)
@@ -101,9 +111,7 @@ function delimiterOf(text: string, isCut: boolean): string {
     if (count === 0) return []
     const isFaulty = (line: string) => new RegExp(`\0 *[^ ${mark}]`).test(line)
     const fits = (row: string) => hasFields(row, countOf(row, mark), count, mark) && !isFaulty(row)
-    const fitting = isFaulty(header) ? -1 : rows.filter(fits).length
-    const isSpaced = !lines.some((line) => new RegExp(`[${mark}](?! )`).test(line))
-    return [{ mark, rows, fitting, isSpaced }]
+    return [{ mark, lines, count, fitting: isFaulty(header) ? -1 : rows.filter(fits).length }]
   })
   if (candidates.length === 0 && ofRows !== undefined)
     throw refusedLine(
@@ -111,14 +119,14 @@ function delimiterOf(text: string, isCut: boolean): string {
       `no "${ofRows}" where the rows have it; begin the file with the names of the columns, or with the line sep=, if it has one column`,
     )
   const most = Math.max(...candidates.map(({ fitting }) => fitting))
-  const best = candidates.filter(({ fitting }) => fitting === most)
+  const all = candidates.filter(({ fitting }) => fitting === most)
+  const sound = all.filter((one) => !cutsBrackets(one) && !isPadding(one))
+  const best = sound.length > 0 ? sound : all
   // No cell has a tab by chance.
   if (best.some(({ mark }) => mark === '\t')) return '\t'
-  const [comma, ...others] = best[0]?.mark === ',' ? best : []
-  const isInCells =
-    comma?.rows.every((row) => !/(?<!\d),|,(?!\d)/.test(row)) ||
-    (comma?.isSpaced && !others.some(({ isSpaced }) => isSpaced))
-  const [first, second] = others.length > 0 && most > 0 && isInCells ? others : best
+  const [comma, ...others] = best[0]?.mark === ',' && most > 0 ? best : []
+  const areInCells = comma && others.length > 0 && others.every((other) => hasCommasInCells(other, comma))
+  const [first, second] = areInCells ? others : best
   if (second) {
     const [a, b] = [first?.mark, second.mark]
     throw refusedLine(
@@ -128,6 +136,33 @@ function delimiterOf(text: string, isCut: boolean): string {
   }
   return first?.mark ?? ','
 }
+
+const isBalanced = (text: string): boolean => text.split(/[([{]/).length === text.split(/[)\]}]/).length
+
+/** Returns whether cells have parts of brackets in a line without stray quotes. */
+const cutsBrackets = ({ mark, lines }: Candidate): boolean =>
+  lines.some((line) => !line.includes('"') && isBalanced(line) && !line.split(mark).every(isBalanced))
+
+/** Returns whether all tabs are next to other delimiters or at the ends of lines. */
+const isPadding = ({ mark, lines }: Candidate): boolean =>
+  mark === '\t' && lines.every((line) => line.split(/[,;|]/).every((cell) => !cell.trim().includes('\t')))
+
+/** Returns whether a mark splits the names, and all commas look like parts of cells: one in each cell, or no more than marks. */
+function hasCommasInCells(other: Candidate, comma: Candidate): boolean {
+  const { mark, lines, count } = other
+  const [header = ''] = lines
+  const splitsNames = header
+    .split(mark)
+    .slice(1)
+    .some((name) => name.trim() !== '')
+  const areFew = count >= comma.count || !lines.some((line) => new RegExp(`,[^${mark}]*,`).test(line))
+  const areDecimal = comma.lines.slice(1).every((row) => !/(?<!\d),|,(?!\d)/.test(row))
+  return splitsNames && areFew && (areDecimal || (isSpaced(comma) && !isSpaced(other)))
+}
+
+/** Returns whether a blank is behind each mark, and no quoted cell. */
+const isSpaced = ({ mark, lines }: Candidate): boolean =>
+  !lines.some((line) => new RegExp(`[${mark}](?! )|[${mark}] *"`).test(line))
 
 /** Returns whether more than half of the rows have a mark the same number of times. */
 function isUsual(mark: string, rows: readonly string[]): boolean {
@@ -146,7 +181,7 @@ const countOf = (text: string, mark: string): number => text.split(mark).length 
 /** Returns the lines that are not blank, with a NUL for each quoted cell. */
 const bareLines = (text: string, mark: string): string[] =>
   text
-    .replaceAll(new RegExp(`(^|[${mark}\\r\\n]) *${QUOTED}(?:"|$)`, 'g'), '$1\0')
+    .replaceAll(new RegExp(`(^|[${mark}\\r\\n]) ?${QUOTED}(?:"|$)`, 'g'), '$1\0')
     .split(/\r\n|\r|\n/)
     .filter((line) => line !== '')
 

@@ -61,13 +61,24 @@ def layout_of(path: Path) -> CsvLayout:
     return CsvLayout(delimiter, int(bool(named)), _lines(text, delimiter)[0].count(delimiter) + 1)
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    """A mark in the header, the first lines as they are read with it, and how many rows have as many fields as the header."""
+
+    mark: str
+    lines: list[str]
+    fitting: int
+
+    @property
+    def count(self) -> int:
+        return self.lines[0].count(self.mark)
+
+
 def _delimiter_of(text: str, *, is_cut: bool) -> str:
-    """Returns the delimiter of the header. Where it has several, the first rows decide: by how many of them have as many
-    fields as the header, then whether all commas are decimal commas. A header without any is refused where most rows
-    have the same number of one, because it is a title."""
-    fitting: dict[str, int] = {}
-    spaced: list[str] = []
-    are_decimals = False
+    """Returns the delimiter of the header. Where several fit the same number of rows, a mark that cuts brackets or pads
+    another mark is excluded, a tab wins, and commas belong to the cells if all are decimal commas or precede a blank. A
+    header without any mark is refused as a title where most rows have the same number of one."""
+    candidates: list[_Candidate] = []
     of_rows = ""
     for mark in _DELIMITERS:
         lines = _lines(text, mark)[: -1 if is_cut else None][: 1 + _SAMPLED_ROWS] or [""]
@@ -76,31 +87,59 @@ def _delimiter_of(text: str, *, is_cut: bool) -> str:
         count = header.count(mark)
         if count:
             fits = [has_fields(row, row.count(mark), count, mark) and not faulty.search(row) for row in rows]
-            fitting[mark] = -1 if faulty.search(header) else sum(fits)
-            if not any(re.search(rf"[{mark}](?! )", line) for line in lines):
-                spaced.append(mark)
+            candidates.append(_Candidate(mark, lines, -1 if faulty.search(header) else sum(fits)))
         if mark != "," and _is_usual(mark, rows):
             of_rows = of_rows or mark
-        if mark == ",":
-            are_decimals = not any(re.search(r"(?<!\d),|,(?!\d)", row) for row in rows)
-    if not fitting and of_rows:
+    if not candidates and of_rows:
         raise UnclearLayout(
             f'line 1: no "{of_rows}" where the rows have it; begin the file with the names of the columns, or with the line '
             "sep=, if it has one column"
         )
-    best = [mark for mark, rows in fitting.items() if rows == max(fitting.values())]
+    best = [one for one in candidates if one.fitting == max(other.fitting for other in candidates)]
+    best = [one for one in best if not _cuts_brackets(one) and not _is_padding(one)] or best
     # No cell has a tab by chance.
-    if "\t" in best:
+    if any(one.mark == "\t" for one in best):
         return "\t"
-    is_in_cells = are_decimals or [mark for mark in best if mark in spaced] == [","]
-    if len(best) > 1 and is_in_cells and fitting[best[0]] > 0:
-        best = [mark for mark in best if mark != ","]
+    if len(best) > 1 and best[0].mark == "," and best[0].fitting > 0:
+        comma, *others = best
+        best = others if all(_has_commas_in_cells(other, comma) for other in others) else best
     if len(best) > 1:
-        first, second = best[:2]
+        first, second = best[0].mark, best[1].mark
         raise UnclearLayout(
             f'line 1: cells may end at "{first}" or "{second}"; put the line sep={first} or sep={second} before the header'
         )
-    return best[0] if best else ","
+    return best[0].mark if best else ","
+
+
+def _is_balanced(text: str) -> bool:
+    return len(re.split(r"[(\[{]", text)) == len(re.split(r"[)\]}]", text))
+
+
+def _cuts_brackets(one: _Candidate) -> bool:
+    """Returns whether cells have parts of brackets in a line without stray quotes."""
+    lines = (line for line in one.lines if '"' not in line and _is_balanced(line))
+    return any(not all(map(_is_balanced, line.split(one.mark))) for line in lines)
+
+
+def _is_padding(one: _Candidate) -> bool:
+    """Returns whether all tabs are next to other delimiters or at the ends of lines."""
+    cells = (cell for line in one.lines for cell in re.split("[,;|]", line))
+    return one.mark == "\t" and not any("\t" in cell.strip() for cell in cells)
+
+
+def _has_commas_in_cells(other: _Candidate, comma: _Candidate) -> bool:
+    """Returns whether a mark splits the names, and all commas look like parts of cells: one in each cell, or no more than
+    marks."""
+    mark = other.mark
+    splits_names = any(name.strip() for name in other.lines[0].split(mark)[1:])
+    are_few = other.count >= comma.count or not any(re.search(f",[^{mark}]*,", line) for line in other.lines)
+    are_decimal = not any(re.search(r"(?<!\d),|,(?!\d)", row) for row in comma.lines[1:])
+    return splits_names and are_few and (are_decimal or (_is_spaced(comma) and not _is_spaced(other)))
+
+
+def _is_spaced(one: _Candidate) -> bool:
+    """Returns whether a blank is behind each mark, and no quoted cell."""
+    return not any(re.search(f'[{one.mark}](?! )|[{one.mark}] *"', line) for line in one.lines)
 
 
 def _is_usual(mark: str, rows: list[str]) -> bool:

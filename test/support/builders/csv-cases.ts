@@ -93,6 +93,93 @@ export const CSV_CASES: CsvCase[] = [
     refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
   },
   {
+    title: 'as many semicolons as commas before blanks, two of them in a cell',
+    text: lines('no;street, code, town;rent', '1;Weg 3, 3000, Bern;950', '2;Gasse 1, 8000, Zug;1200'),
+    names: ['no', 'street, code, town', 'rent'],
+    rows: [
+      ['1', 'Weg 3, 3000, Bern', '950'],
+      ['2', 'Gasse 1, 8000, Zug', '1200'],
+    ],
+  },
+  {
+    title: 'commas before blanks, and one bar in each last cell',
+    text: lines('no, name, first|last', '1, x, u|v', '2, y, w|z'),
+    refusal: 'line 1: cells may end at "," or "|"; put the line sep=, or sep=| before the header',
+  },
+  {
+    title: 'commas before blanks, and bars within brackets of the header',
+    text: lines('no, options [a|b]', '1, x|y', '2, z|w'),
+    names: ['no', 'options [a|b]'],
+    rows: [
+      ['1', 'x|y'],
+      ['2', 'z|w'],
+    ],
+  },
+  {
+    title: 'semicolons, and commas within brackets of the header',
+    text: lines('range (low, high);mean', '1, 2;1.5', '3, 4;3.5'),
+    names: ['range (low, high)', 'mean'],
+    rows: [
+      ['1, 2', '1.5'],
+      ['3, 4', '3.5'],
+    ],
+  },
+  {
+    title: 'commas, and semicolons within brackets of the rows alone',
+    text: lines('id,from;to', 'x,(1.5;2)', 'y,{3;4}'),
+    names: ['id', 'from;to'],
+    rows: [
+      ['x', '(1.5;2)'],
+      ['y', '{3;4}'],
+    ],
+  },
+  {
+    title: 'semicolons, smileys and decimal commas',
+    text: lines('text;size, m', 'fine :);1,5', ':( or :);2,5'),
+    names: ['text', 'size, m'],
+    rows: [
+      ['fine :)', '1.5'],
+      [':( or :)', '2.5'],
+    ],
+  },
+  {
+    title: 'a tab behind each comma',
+    text: lines('t,\tv', '0.5,\t2.25', '1,\t4.75'),
+    names: ['t', '\tv'],
+    rows: [
+      ['0.5', '2.25'],
+      ['1', '4.75'],
+    ],
+  },
+  {
+    title: 'a tab at the end of each line',
+    text: crlf('t;name;v\t', '1;x;2.5\t', '2;y;4.5\t'),
+    names: ['t', 'name', 'v\t'],
+    rows: [
+      ['1', 'x', '2.5'],
+      ['2', 'y', '4.5'],
+    ],
+  },
+  {
+    title: 'tabs, and commas at the ends of some cells',
+    text: lines('name,\tfirst', 'Roe,\tAnn', 'x\ty'),
+    names: ['name,', 'first'],
+    rows: [
+      ['Roe,', 'Ann'],
+      ['x', 'y'],
+    ],
+  },
+  {
+    title: 'digits on both sides of commas, and a semicolon at the end of each line',
+    text: lines('x,y;', '1,2;', '3,4;'),
+    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+  },
+  {
+    title: 'two blanks before quotes with semicolons',
+    text: lines('a,  b;c', '1,  "x;y"', '2,  "z;w"'),
+    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
+  },
+  {
     title: 'commas between quotes and semicolons within',
     text: lines('"when","tools; choose all"', '"2024","a;b"', '"2025","c;d"'),
     names: ['when', 'tools; choose all'],
