@@ -13,7 +13,7 @@ export function requireToolNode(
   const { name } = request.endpoint
   throw temporaryError(
     'no_capacity',
-    `no connected node can run the tool ${name}: it takes a container engine, or a Linux kernel that lets the node make namespaces`,
+    `no connected node can run the tool ${name}: it takes a node that is online, with a container engine or a Linux kernel that lets it make namespaces`,
     RETRY_AFTER_S,
   )
 }
