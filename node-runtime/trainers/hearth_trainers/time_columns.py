@@ -85,7 +85,7 @@ def has_doubtful_order(times: Times) -> bool:
 
 def _read_candidates(columns: dict[str, pa.ChunkedArray]) -> tuple[list[_Candidate], dict[str, JobError]]:
     """Reads the columns that may hold times. Returns those with times, numbers last, and why the others can't be read."""
-    moments = [name for name, column in columns.items() if _may_hold_dates(column)]
+    moments = [name for name, column in columns.items() if may_hold_dates(column)]
     numbers = [name for name, column in columns.items() if _TIMELY.search(name) and _counts_up(column)]
     candidates: list[_Candidate] = []
     failures: dict[str, JobError] = {}
@@ -136,7 +136,7 @@ def _report_failures(failures: dict[str, JobError]) -> None:
         warn_about_data(f"'{name}' isn't used as times. {failure}", column=name, row=failure.row)
 
 
-def _may_hold_dates(column: pa.ChunkedArray) -> bool:
+def may_hold_dates(column: pa.ChunkedArray) -> bool:
     return pa.types.is_timestamp(column.type) or (pa.types.is_string(column.type) and looks_like_times(column))
 
 

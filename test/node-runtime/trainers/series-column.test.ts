@@ -53,6 +53,7 @@ describe('the series that a forecast chooses', () => {
       jsonl((i) => ({ ts: day(i), sales: i % 9, store_id: '17' })),
       jsonl((i) => ({ order_no: `${10_000 + ((i * 37) % 101)}`, ts: day(i), value: Number(wave(i)) })),
       jsonl((i) => ({ ts: day(i), row: i, zip: `${8001 + (i % 5)}`, at: '2021' })),
+      jsonl((i) => ({ ts: day(i), sales: wave(i), rank: i % 9 }), { named: 'rank' }),
     ])
 
     const texts = (name: string, series: string) =>
@@ -60,7 +61,8 @@ describe('the series that a forecast chooses', () => {
     assert.deepEqual(found, [
       ['sales', texts('store_id', 'sales')],
       ['value', texts('order_no', 'value')],
-      ['at'],
+      ['at', texts('zip', 'at')],
+      ['rank', texts('sales', 'rank')],
     ])
   })
 
@@ -89,6 +91,66 @@ describe('the series that a forecast chooses', () => {
       ['v', since('t', 'v', 'seconds')],
       ['ts'],
     ])
+  })
+
+  it('is no part of a time, by its name and its numbers', async () => {
+    const found = await about([
+      csv('date,sales,month,Year', (i) => `${day(i)},${wave(i)},${1 + (i % 12)},${2021 + (i % 3)}`),
+      csv('sales,year', (i) => `${wave(i)},${1900 + i + Number(i > 20)}`),
+      csv(
+        'date,v,day_of_week,dayOfYear,weekday',
+        (i) => `${day(i)},${i % 9},${i % 7},${i + 1},${1 + (i % 7)}`,
+      ),
+      csv('date,v,order_month', (i) => `${day(i)},${wave(i)},${1 + (i % 12)}`),
+      csv('date,order_month,v', (i) => `${day(i)},${1 + (i % 12)},${wave(i)}`),
+      csv('date,v,sales_per_day', (i) => `${day(i)},${wave(i)},${1 + (i % 12)}`),
+      csv('date,v,week', (i) => `${day(i)},${wave(i)},${40 + (i % 30)}`),
+      csv('date,v,ppm', (i) => `${day(i)},${wave(i)},${1900 + ((i * 7) % 90)}`),
+      csv('date,month', (i) => `${day(i)},${1 + (i % 12)}`),
+    ])
+
+    assert.deepEqual(found, [
+      ['sales'],
+      ['sales'],
+      ['v'],
+      [
+        'v',
+        "The series is 'v', not 'order_month': its numbers look like parts of times. Name the right one as target_column.",
+      ],
+      ['v'],
+      ['sales_per_day'],
+      ['week'],
+      ['ppm'],
+      ['month'],
+    ])
+  })
+
+  it('may be numbers like times in no order where other columns hold times', async () => {
+    const cents = (i: number) => 1_100_000_000 + ((i * 7919) % 1000) * 700_000
+    const dated = (i: number) => `${day(i)},${i % 9},${cents(i)}`
+    const found = await about([
+      csv('date,orders,cents', dated),
+      csv('ts,orders,cents', (i) => `${1_700_000_000 + i * 60 + (i % 7)},${i % 9},${cents(i)}`),
+      csv('year,orders,cents', (i) => `${2000 + i},${i % 9},${cents(i)}`),
+      csv('date,orders,cents', dated, { named: 'orders' }),
+      csv('date,orders,cents', dated, { named: 'cents' }),
+      csv('orders,cents', (i) => `${i % 9},${cents(i)}`),
+    ])
+
+    const doubtful =
+      "The series is 'cents', though its numbers look like seconds since 1970. Name the right one as target_column."
+    assert.deepEqual(found.slice(0, 5), [
+      ['cents', doubtful],
+      [
+        'cents',
+        doubtful,
+        "The series is 'cents', not 'ts': its numbers look like seconds since 1970. Name the right one as target_column.",
+      ],
+      ['cents', doubtful],
+      ['orders'],
+      ['cents'],
+    ])
+    assert.equal(found[5]?.[0], 'orders')
   })
 
   it('gets a warning where another column is nearly one of numbers, and none for dates and times', async () => {

@@ -24,6 +24,8 @@ export interface TableRequest {
   more?: string[]
   /** A column to put in order of time; '' is the one that a forecast chooses. */
   target?: string
+  /** The `target_column` of the request, where `target` is ''. */
+  named?: string
   /** The column of times. */
   time?: string
   /** Fills the gaps of the target, as forecasts do. */

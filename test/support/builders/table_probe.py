@@ -1,6 +1,6 @@
 """Reads small tables as the trainers of tables do: `python table_probe.py` reads JSON requests on stdin, as
 `{"text": CSV, "target": its column of numbers}`, and prints as many JSON responses: the columns as they are learned,
-the target in order of time, with its gaps `filled` on request, and the warnings. `time` names the column of times, and
+the target in order of time, with its gaps `filled` on request, and the warnings. `time` names the column of times, `named` the one that a request forecasts, and
 `more` has further files of the dataset. With `label` it reads the rows with that class instead, and the other columns as
 features; with `hyperparameters` the classes of texts."""
 
@@ -27,7 +27,7 @@ from hearth_trainers.time_order import rows_in_time
 def default_series(table: Any, request: dict[str, Any]) -> str:
     from hearth_trainers.series_column import choose_series
 
-    return choose_series(table, "", request.get("time", ""))
+    return choose_series(table, request.get("named", ""), request.get("time", ""))
 
 
 def classes(job: Job, label: str) -> dict[str, Any]:
