@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { open, readFile, stat } from 'node:fs/promises'
 import { totalmem } from 'node:os'
 import { processFile } from '../../platform/processes/process-tree.ts'
@@ -43,7 +44,10 @@ const TOO_MANY_WATCHES = `it watched more than ${MAX_WATCHES.toLocaleString('en'
 type List = () => Promise<readonly number[]>
 
 interface KernelMemoryOptions {
+  /** Returns the processes that the sandbox has now. */
+  list: List
   maxHiddenMb?: number
+  /** Returns the kernel's memory of the sandbox's control group, which is then counted instead of the machine's. */
   groupMb?: (() => Promise<number | undefined>) | undefined
 }
 
@@ -56,9 +60,9 @@ export class KernelMemory implements Disposable {
   static readonly #atWork = new Set<KernelMemory>()
   /** What the records of the sandbox explained of the machine's growth at the last looks. */
   #explained: { at: number; mb: number }[] = []
-  #list: List | undefined
-  /** The lowest value since the sandbox began in MB. */
-  #leastMb = Infinity
+  readonly #list: List
+  /** The machine's lowest value since the sandbox began in MB. */
+  #leastMb: number
   /** The descriptors in flight at the last look. */
   #inFlight = 0
   /** True when the last look could not read one of the processes. */
@@ -72,10 +76,12 @@ export class KernelMemory implements Disposable {
   #isCounted = false
   readonly #groupMb: (() => Promise<number | undefined>) | undefined
 
-  /** `groupMb` returns the kernel's memory of the sandbox's control group, which is then what grows. */
-  constructor({ maxHiddenMb = MAX_HIDDEN_MB, groupMb }: KernelMemoryOptions = {}) {
+  /** Call this before the program of the sandbox starts, because memory that it takes before counts for no sandbox. */
+  constructor({ list, maxHiddenMb = MAX_HIDDEN_MB, groupMb }: KernelMemoryOptions) {
+    this.#list = list
     this.#maxHiddenMb = maxHiddenMb
     this.#groupMb = groupMb
+    this.#leastMb = unreclaimableMb() ?? Infinity
     KernelMemory.#atWork.add(this)
   }
 
@@ -85,14 +91,18 @@ export class KernelMemory implements Disposable {
 
   /** Returns the memory in MB; the first of `pids` made the namespaces of the sandbox. */
   async usedMb(pids: readonly number[]): Promise<number> {
-    const mb = await this.#recordsMb(pids)
+    return this.#explain(pids, await this.#grownMb())
+  }
+
+  /** Returns how much of a growth the records of the sandbox explain, and notes it for the other sandboxes. */
+  async #explain(pids: readonly number[], grownMb: number): Promise<number> {
+    const mb = await this.#recordsMb(pids, grownMb)
     const at = performance.now()
     this.#explained = [...this.#explained.filter((one) => at - one.at < EXPLAINS_MS), { at, mb }]
     return mb
   }
 
-  async #recordsMb(pids: readonly number[]): Promise<number> {
-    const grownMb = await this.#grownMb()
+  async #recordsMb(pids: readonly number[], grownMb: number): Promise<number> {
     if (grownMb < MIN_GROWTH_MB || pids[0] === undefined) return 0
     if ((await locksOf(pids[0], new Set(pids))) >= MIN_LOCKS) return this.#unexplainedMb(grownMb)
     // Each process may descend from all others.
@@ -108,10 +118,9 @@ export class KernelMemory implements Disposable {
   /**
    * Describes descriptors whose memory nothing counts: those watched by epoll, and those in flight, which may be epoll
    * instances. What is in flight within others, waits for a connection to be accepted, or goes from process to process,
-   * shows by the growth alone. `list` returns the processes that there are now.
+   * shows by the growth alone.
    */
-  async excess(pids: readonly number[], list: List): Promise<string | undefined> {
-    this.#list = list
+  async excess(pids: readonly number[]): Promise<string | undefined> {
     const { watches, inFlight, isHidden, isMoving } = await countDescriptors(pids, MAX_WATCHES)
     if (watches > MAX_WATCHES) return TOO_MANY_WATCHES
     // The sandbox hides one for a moment while it takes its user; a program without read permission hides
@@ -129,7 +138,7 @@ export class KernelMemory implements Disposable {
       return undefined
     }
     if (this.#moves >= MAX_MOVES) {
-      const found = await countStopped(list)
+      const found = await countStopped(this.#list)
       if (!found)
         return `its processes replaced each other while the kernel's memory grew by ${Math.ceil(grownMb)} MB`
       if (found.watches > MAX_WATCHES) return TOO_MANY_WATCHES
@@ -146,7 +155,10 @@ export class KernelMemory implements Disposable {
   async #grownMb(): Promise<number> {
     const groupMb = await this.#groupMb?.()
     this.#isCounted = groupMb !== undefined
-    const nowMb = groupMb ?? (await unreclaimableMb())
+    // The sandbox's group is created for it, so all of its memory is growth.
+    if (groupMb !== undefined) return groupMb
+    const nowMb = unreclaimableMb()
+    if (nowMb === undefined) return 0
     this.#leastMb = Math.min(this.#leastMb, nowMb)
     return nowMb - this.#leastMb
   }
@@ -154,15 +166,16 @@ export class KernelMemory implements Disposable {
   /** Looks at the other sandboxes before and after the memory of the machine: their records may come and go meanwhile. */
   async #isUnexplained(): Promise<boolean> {
     if (this.#isCounted) return true
-    await this.#lookAtOthers()
+    await this.#lookAtOthers(await this.#grownMb())
     const grownMb = await this.#grownMb()
-    await this.#lookAtOthers()
+    await this.#lookAtOthers(grownMb)
     return this.#unexplainedMb(grownMb) >= this.#maxHiddenMb
   }
 
-  async #lookAtOthers(): Promise<void> {
+  /** By the growth that this sandbox sees: others that began before a third one ended see less. */
+  async #lookAtOthers(grownMb: number): Promise<void> {
     const others = [...KernelMemory.#atWork].filter((other) => other !== this)
-    await Promise.all(others.map(async (other) => other.#list && other.usedMb(await other.#list())))
+    await Promise.all(others.map(async (other) => other.#explain(await other.#list(), grownMb)))
   }
 
   /** Leaves out of a growth what other sandboxes may be the cause of. */
@@ -191,10 +204,14 @@ async function countStopped(list: List): Promise<DescriptorCounts | undefined> {
   }
 }
 
-/** Returns the kernel's memory of the machine that it cannot reclaim. */
-async function unreclaimableMb(): Promise<number> {
-  const text = await readFile('/proc/meminfo', 'utf8').catch(() => '')
-  return Number(/^SUnreclaim:\s+(\d+)/m.exec(text)?.[1] ?? 0) / 1024
+/** Returns the kernel's memory of the machine that it cannot reclaim; undefined where it cannot be read. */
+function unreclaimableMb(): number | undefined {
+  try {
+    const [, kb] = /^SUnreclaim:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8')) ?? []
+    return kb === undefined ? undefined : Number(kb) / 1024
+  } catch {
+    return undefined
+  }
 }
 
 async function linesOf(path: string): Promise<number> {

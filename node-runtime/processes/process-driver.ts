@@ -142,13 +142,13 @@ export class ManagedProcess {
       ...(isSandbox && { usedMb: measure, intervalMs: SANDBOX_INTERVAL_MS }),
     })
     if (!isSandbox) return
-    const kernel = new KernelMemory({ groupMb: group && (() => group.kernelMb()) })
+    const kernel = new KernelMemory({ list: watched.pids, groupMb: group && (() => group.kernelMb()) })
     void this.exited.then(() => kernel[Symbol.dispose]())
     this.#kernelWatch = new MemoryWatch({
       ...watched,
       // Groups count the kernel's memory themselves.
       usedMb: group ? () => Promise.resolve(0) : (pids) => kernel.usedMb(pids),
-      excess: (pids) => kernel.excess(pids, watched.pids),
+      excess: (pids) => kernel.excess(pids),
       intervalMs: KERNEL_INTERVAL_MS,
     })
   }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { KernelMemory } from '../../../node-runtime/processes/kernel-memory.ts'
@@ -23,21 +23,51 @@ kept = door.accept()
 print("accepted", flush=True)
 time.sleep(60)`
 
+/** Has 60,000 mappings, and so has each of its 9 children: about 120 MB of records. */
+const MAPPINGS = `
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+base = libc.mmap(None, 60000 * 4096, 0, 0x4022, -1, 0)
+for page in range(base, base + 60000 * 4096, 8192): libc.mprotect(page, 4096, 3)
+pids = [os.getpid()]
+for _ in range(9):
+    pids.append(os.fork())
+    if pids[-1] == 0: break
+else:
+    print(' '.join(map(str, pids)), flush=True)
+sys.stdin.read()`
+
+/** Has a connection that waits to be accepted. */
+const PENDING = `
+import os, socket, sys
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[1])
+door.listen()
+waiting = socket.socket(socket.AF_UNIX)
+waiting.connect(sys.argv[1])
+print(os.getpid(), flush=True)
+sys.stdin.read()`
+
 describe('the memory of the kernel for a tool', function () {
   this.timeout(120_000)
 
   it('counts the locks of its processes, and none of others', async () => {
     using folder = temporaryFolder()
-    const [its, others] = [new KernelMemory({ maxHiddenMb: 64 }), new KernelMemory()]
+    let list = (): Promise<number[]> => Promise.resolve([pid])
+    const options = { list: () => list(), maxHiddenMb: 64 }
+    using its = new KernelMemory(options)
+    using others = new KernelMemory({ list: () => Promise.resolve([process.pid]) })
     const args = ['-c', LOCKS, folder.path, join(folder.path, 'door')]
     const child = spawn('python3', args, { stdio: ['pipe', 'pipe', 'inherit'] })
+    const pid = child.pid!
     try {
-      const pid = child.pid!
-      const list = () => Promise.resolve([pid])
       assert.deepEqual([await its.usedMb([pid]), await others.usedMb([process.pid])], [0, 0])
-      assert.equal(await its.excess([pid], list), undefined)
-      using neighbour = new KernelMemory({ maxHiddenMb: 64 })
-      assert.equal(await neighbour.excess([pid], list), undefined)
+      assert.equal(await its.excess([pid]), undefined)
+      using neighbour = new KernelMemory(options)
+      assert.equal(await neighbour.excess([pid]), undefined)
 
       await once(child.stdout, 'data')
 
@@ -49,15 +79,12 @@ describe('the memory of the kernel for a tool', function () {
       // A connection that waits, at several looks in a row, may hold descriptors that no process has open.
       others[Symbol.dispose]()
       for (let n = 0; n < 12; n++)
-        assert.equal(await neighbour.excess([pid], list), undefined, 'the locks explain the growth')
-      for (let n = 0; n < 9; n++) assert.equal(await its.excess([pid], list), undefined)
-      assert.match(
-        (await its.excess([pid], list)) ?? '',
-        /^it left descriptors or connections unreceived while/,
-      )
+        assert.equal(await neighbour.excess([pid]), undefined, 'the locks explain the growth')
+      for (let n = 0; n < 9; n++) assert.equal(await its.excess([pid]), undefined)
+      assert.match((await its.excess([pid])) ?? '', /^it left descriptors or connections unreceived while/)
       child.stdin.end('accept')
       await once(child.stdout, 'data')
-      assert.equal(await its.excess([pid], list), undefined)
+      assert.equal(await its.excess([pid]), undefined)
       // A process that ends during a look may have handed its descriptors to another process.
       const ended = async () => {
         const other = spawn('true')
@@ -66,14 +93,66 @@ describe('the memory of the kernel for a tool', function () {
       }
       const replaced = [pid, await ended()]
       const looks: (string | undefined)[] = []
-      for (let n = 0; n < 3; n++) looks.push(await its.excess(replaced, async () => [pid, await ended()]))
+      list = async () => [pid, await ended()]
+      for (let n = 0; n < 3; n++) looks.push(await its.excess(replaced))
       assert.deepEqual(looks.slice(0, 2), [undefined, undefined])
       assert.match(looks[2] ?? '', /^its processes replaced each other while the kernel's memory grew by/)
       // A program that starts others one after another stands still when it is stopped.
-      for (let n = 0; n < 6; n++)
-        assert.equal(await its.excess(replaced, () => Promise.resolve([pid])), undefined)
+      list = () => Promise.resolve([pid])
+      for (let n = 0; n < 6; n++) assert.equal(await its.excess(replaced), undefined)
     } finally {
       child.kill('SIGKILL')
+      await once(child, 'exit')
     }
   })
+
+  it('counts the mappings made before the first look, and charges no other tool for them', async () => {
+    using folder = temporaryFolder()
+    await using programs = new Programs()
+    using its = new KernelMemory({ list: () => mapper })
+    using neighbour = new KernelMemory({ list: () => waiting, maxHiddenMb: 64 })
+    const mapper = programs.start(MAPPINGS)
+    const waiting = programs.start(PENDING, join(folder.path, 'door'))
+
+    const [pids, others] = await Promise.all([mapper, waiting])
+
+    // The other tool, whose connection waits, is looked at first.
+    for (let n = 0; n < 12; n++) assert.equal(await neighbour.excess(others), undefined)
+    const usedMb = await its.usedMb(pids)
+    assert.ok(usedMb >= 64, `${usedMb} MB`)
+  })
+
+  it('charges no other tool for mappings that were made while a third one ended', async () => {
+    using folder = temporaryFolder()
+    await using programs = new Programs()
+    using neighbour = new KernelMemory({ list: () => waiting, maxHiddenMb: 64 })
+    const waiting = programs.start(PENDING, join(folder.path, 'door'))
+    const third = new Programs()
+    await third.start(MAPPINGS)
+    using _its = new KernelMemory({ list: () => mapper })
+    const mapper = programs.start(MAPPINGS)
+    const [others] = await Promise.all([waiting, mapper])
+    await third[Symbol.asyncDispose]()
+
+    // The machine holds as much as when the mapper began, so the mapper does not count as grown.
+    for (let n = 0; n < 12; n++) assert.equal(await neighbour.excess(others), undefined)
+  })
 })
+
+/** Programs in Python that print the ids of their processes and end with their input. */
+class Programs implements AsyncDisposable {
+  readonly #started: ChildProcess[] = []
+
+  async start(code: string, ...args: string[]): Promise<number[]> {
+    const child = spawn('python3', ['-c', code, ...args], { stdio: ['pipe', 'pipe', 'inherit'] })
+    this.#started.push(child)
+    const [printed] = await once(child.stdout, 'data')
+    return String(printed).split(' ').map(Number)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const ended = this.#started.map((child) => once(child, 'close'))
+    for (const child of this.#started) child.stdin?.end()
+    await Promise.all(ended)
+  }
+}

@@ -341,8 +341,8 @@ for _ in range(8):
         os._exit(0)
 time.sleep(60)`
 
-/** Splits a mapping into records of the kernel's, of which each process that is forked has a copy. */
-export const MAPPINGS_ATTACK = `
+/** Makes 60,000 mappings, whose records take 13 MB of the kernel's memory in each process. */
+const MANY_MAPPINGS = `
 import os, time
 import ctypes
 libc = ctypes.CDLL(None)
@@ -351,7 +351,16 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_i
 libc.mprotect.argtypes = libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 base = libc.mmap(None, 60000 * 4096, 0, 0x4022, -1, 0)
 for page in range(base, base + 60000 * 4096, 8192):
-    libc.mprotect(page, 4096, 3)
+    libc.mprotect(page, 4096, 3)`
+
+/** Takes more than 256 MB within the first second, and then holds it. */
+export const EARLY_MAPPINGS_ATTACK = `${MANY_MAPPINGS}
+for _ in range(28):
+    if os.fork() == 0: time.sleep(20); os._exit(0)
+time.sleep(20)`
+
+/** Splits a mapping into records of the kernel's, of which each process that is forked has a copy. */
+export const MAPPINGS_ATTACK = `${MANY_MAPPINGS}
     ctypes.c_char.from_address(page).value = b"x"
     libc.madvise(page, 4096, 4)
 while os.fork() == 0: pass

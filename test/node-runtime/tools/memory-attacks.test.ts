@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { requireToolBench, type ToolBench } from '../../support/servers/tools.ts'
 import {
+  EARLY_MAPPINGS_ATTACK,
   EPOLL_ATTACK,
   HOLDING_ATTACKS,
   IN_FLIGHT_ATTACK,
@@ -44,6 +45,12 @@ describe('memory and processors of a tool', function () {
 
   it('counts records of mappings that forks copy', async () => {
     await assert.rejects(bench.run('small_python', { code: MAPPINGS_ATTACK, timeout_s: 60 }), {
+      message: /the tool was ended because it held \d+ MB of memory and may have 256 MB/,
+    })
+  })
+
+  it('counts records of mappings that it makes as soon as it starts', async () => {
+    await assert.rejects(bench.run('small_python', { code: EARLY_MAPPINGS_ATTACK, timeout_s: 60 }), {
       message: /the tool was ended because it held \d+ MB of memory and may have 256 MB/,
     })
   })
