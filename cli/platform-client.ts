@@ -1,5 +1,6 @@
 import { request } from 'undici'
 import type { Issue } from '../domain/errors.ts'
+import { inChunks } from '../platform/async/in-chunks.ts'
 import { CliError, PassingError, WRONG_USE } from './cli-error.ts'
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -22,12 +23,17 @@ const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
 /** Answers of proxies that have lost the platform, and of a platform that is busy or on its way down. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
+const ANSWER_MS = 30_000
+
 /** Sends requests to a platform; every failure has a message that says what to do. */
 export class PlatformClient {
   readonly baseUrl: string
   readonly #reach: Reach
+  readonly #answerMs: number
 
-  constructor(baseUrl: string, reach: Reach) {
+  /** @param options `answerMs` is for tests: the time for the answer once the body is sent. */
+  constructor(baseUrl: string, reach: Reach, { answerMs = ANSWER_MS }: { answerMs?: number } = {}) {
+    this.#answerMs = answerMs
     this.baseUrl = baseUrl.replace(/\/$/, '')
     this.#reach = reach
   }
@@ -60,12 +66,20 @@ export class PlatformClient {
     more: Readonly<Record<string, string>> = {},
   ): Promise<{ statusCode: number; text: string }> {
     const { prefix, headers } = this.#reach
+    const text = body === undefined ? undefined : JSON.stringify(body)
     try {
       const answer = await request(`${this.baseUrl}${prefix}${path}`, {
         method,
-        headers: { ...headers, ...more, ...(body !== undefined && { 'content-type': 'application/json' }) },
-        body: body === undefined ? null : JSON.stringify(body),
-        headersTimeout: 30_000,
+        headers: {
+          ...headers,
+          ...more,
+          ...(text !== undefined && {
+            'content-type': 'application/json',
+            'content-length': String(Buffer.byteLength(text)),
+          }),
+        },
+        body: text === undefined ? null : inChunks(text),
+        headersTimeout: this.#answerMs,
       })
       return { statusCode: answer.statusCode, text: await answer.body.text() }
     } catch (err) {

@@ -15,10 +15,13 @@ export interface Outside {
   connections: PublicConnections
   /** Returns the beginnings of the addresses of the platform's own storage. */
   storage: () => readonly string[]
+  /** For tests: see `STORAGE_IDLE_MS`. */
+  storageIdleMs?: number
 }
 
 const MB = 2 ** 20
-const OWN_MS = 120_000
+/** The time for which the platform's storage may send nothing. A large file over a slow line takes longer. */
+const STORAGE_IDLE_MS = 120_000
 
 /** Opens the proxy of a run, if its tool may reach public addresses. */
 export const openEgress = async (
@@ -45,8 +48,9 @@ export async function fetchFiles(outside: Outside, { tool, value, folder, signal
     if (typeof url !== 'string') continue
     const to = join(folder, field)
     const wanted = { to, maxBytes: max_mb * MB, signal }
+    const idleMs = outside.storageIdleMs ?? STORAGE_IDLE_MS
     try {
-      if (isOwn(url, outside.storage())) await downloadOwn(url, wanted)
+      if (isOwn(url, outside.storage())) await downloadOwn(url, { ...wanted, idleMs })
       else await downloadPublic(outside.connections, url, { ...wanted, owner: `tool:${tool.slug}` })
       // Whatever the node's own files are, the user of the sandbox reads these.
       await chmod(to, 0o444)
@@ -67,15 +71,14 @@ function isOwn(url: string, prefixes: readonly string[]): boolean {
 
 async function downloadOwn(
   url: string,
-  { to, maxBytes, signal }: { to: string; maxBytes: number; signal: AbortSignal },
+  { to, maxBytes, signal, idleMs }: { to: string; maxBytes: number; signal: AbortSignal; idleMs: number },
 ): Promise<void> {
-  const ending = AbortSignal.any([signal, AbortSignal.timeout(OWN_MS)])
-  const { statusCode, body } = await request(url, { signal: ending })
+  const { statusCode, body } = await request(url, { signal, headersTimeout: idleMs, bodyTimeout: idleMs })
   if (statusCode !== 200) {
     await body.dump()
     const why =
       statusCode === 403 ? 'its address has expired or was changed' : `the storage answered ${statusCode}`
     throw new SendError('invalid_answer', why)
   }
-  await pipeline(body, atMost(maxBytes), createWriteStream(to), { signal: ending })
+  await pipeline(body, atMost(maxBytes), createWriteStream(to), { signal })
 }
