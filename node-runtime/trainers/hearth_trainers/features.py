@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import nan
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -74,7 +75,8 @@ class RowEncoder:
                 if not isinstance(value, str):
                     raise ValueProblem(feature.name, f"must be a text, not {name_of(value)}")
                 # A value that did not occur in training counts as missing.
-                out[at] = codes.get(value, codes.get(value.strip(), nan))
+                code = codes.get(value)
+                out[at] = codes.get(_plain(value), nan) if code is None else code
             elif feature.kind == BOOLEAN:
                 if not isinstance(value, bool):
                     raise ValueProblem(feature.name, f"must be true or false, not {name_of(value)}")
@@ -85,11 +87,16 @@ class RowEncoder:
 
 
 def _codes_of(categories: Sequence[str]) -> dict[str, float]:
-    """Returns the codes of texts; blanks around a text matter only where another one differs by them."""
+    """Returns the codes of texts; blanks around a text and the encoding of its accents matter only where another one
+    differs by them."""
     codes = {text: float(code) for code, text in enumerate(categories)}
     for text, code in list(codes.items()):
-        codes.setdefault(text.strip(), code)
+        codes.setdefault(_plain(text), code)
     return codes
+
+
+def _plain(text: str) -> str:
+    return normalize("NFC", text.strip())
 
 
 def moment_parts(moment: datetime) -> tuple[float, float, float, float]:

@@ -65,7 +65,8 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
     if learnt_as != CATEGORY:
         return Feature(name, learnt_as, required)
     nearly = near_values(column)
-    values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    # An accent may be a character of its own or part of its letter.
+    values = sorted(value for value in pc.unique(pc.utf8_normalize(column, "NFC")).to_pylist() if value is not None)
     if len(values) > MOST_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
         return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
     if nearly is not None:
@@ -164,7 +165,10 @@ def to_floats(column: pa.ChunkedArray) -> np.ndarray:
 
 def _numbers(column: pa.ChunkedArray, feature: Feature) -> np.ndarray:
     if feature.kind == CATEGORY:
-        return to_floats(pc.index_in(column, pa.array(feature.categories, pa.string())))
+        categories = pa.array(feature.categories, pa.string())
+        # A base of an earlier version may have texts with accents in either encoding.
+        composed = pc.index_in(pc.utf8_normalize(column, "NFC"), pc.utf8_normalize(categories, "NFC"))
+        return to_floats(pc.coalesce(pc.index_in(column, categories), composed))
     return to_floats(pc.cast(column, pa.int8()) if feature.kind == BOOLEAN else column)
 
 

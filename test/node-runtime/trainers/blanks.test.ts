@@ -105,3 +105,40 @@ print(json.dumps(_read_csv(path, Budget(None))))`
     assert.deepEqual(await read('jsonl'), job('jsonl').hyperparameters)
   })
 })
+
+describe('accents in the texts of a table model', () => {
+  it('may be encoded in either way, in training and in requests to the model', async () => {
+    const program = `
+import json
+import numpy as np
+import pyarrow as pa
+from hearth_trainers.features import Feature, RowEncoder
+from hearth_trainers.fitting import encode_table, fit_features
+one, two = "Z\u00fcrich", "Zu\u0308rich"
+def codes(texts, features=None):
+    table = pa.table({"city": pa.chunked_array([pa.array(texts)])})
+    features = features or fit_features(table, "", [])[0]
+    encoder, out = RowEncoder(features), np.zeros(1)
+    served = [encoder.encode({"city": text}, out) or float(out[0]) for text in texts if text]
+    learned = [float(code) for text, code in zip(texts, encode_table(table, features)[:, 0]) if text]
+    return [list(features[0].categories), learned, served]
+old = lambda *texts: [Feature("city", "category", False, texts)]
+print(json.dumps([codes([two, "Bern", one, None, "Bern"]), codes([one, two], old(two)), codes([one, two], old(one, two))]))`
+
+    const found = await run(program)
+
+    assert.deepEqual(JSON.parse(found), [
+      [
+        ['Bern', 'Z\u00fcrich'],
+        [1, 0, 1, 0],
+        [1, 0, 1, 0],
+      ],
+      [['Zu\u0308rich'], [0, 0], [0, 0]],
+      [
+        ['Z\u00fcrich', 'Zu\u0308rich'],
+        [0, 1],
+        [0, 1],
+      ],
+    ])
+  })
+})
