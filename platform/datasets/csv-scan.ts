@@ -40,7 +40,7 @@ export function parseHeader(start: Buffer): CsvDialect {
   if (text.includes('\0')) throw refusedLine(1, 'holds the character NUL (is it UTF-16?)')
   if (text.trim() === '') throw refusedLine(1, 'blank where the names of the columns should be')
 
-  const written = splitRecord(text, delimiter).map((name) => name.replaceAll(/^ +| +$/g, ''))
+  const written = splitRecord(text, delimiter).map((name) => name.replaceAll(/^ +|(?<! ) +$/g, ''))
   if (written.length > MAX_COLUMNS) throw refusedLine(1, `more than ${MAX_COLUMNS} columns`)
   const header = columnNames(written)
   const seen = new Map<string, number>()
@@ -52,6 +52,13 @@ export function parseHeader(start: Buffer): CsvDialect {
     seen.set(name, index)
   }
   const unnamed = written.flatMap((name, index) => (name === '' ? [index] : []))
+  const mayBeTitle = unnamed.length > 0 && unnamed.length === written.length - 1
+  if (mayBeTitle && isTitle(bareLines(sample, delimiter), delimiter)) {
+    throw refusedLine(
+      given ? 2 : 1,
+      'a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
+    )
+  }
   const isOdd = /[\r\n]/.test(text) || (bom > 0 && given?.[0].startsWith('"') === true)
   return { delimiter, header, unnamed, skippedLines: given ? 1 : 0, isOdd }
 }
@@ -66,6 +73,19 @@ function columnNames(written: readonly string[]): string[] {
     while (name === '' && taken.has(free)) free += '_'
     return free
   })
+}
+
+/**
+ * Returns whether a header has one name, and the first rows have values in the columns behind it: Excel writes a title so.
+ * The columns of an index, which pandas and R leave without a name, are in front of it.
+ */
+function isTitle(lines: readonly string[], delimiter: string): boolean {
+  const isFilled = (cell: string) => /[^ "]/.test(cell)
+  const [names = [], ...rows] = lines
+    .slice(0, 1 + SAMPLED_ROWS)
+    .map((line) => line.split(delimiter).map(isFilled))
+  const [at, last] = [names.indexOf(true), names.lastIndexOf(true)]
+  return at >= 0 && at === last && rows.some((row) => row.slice(at + 1, names.length).includes(true))
 }
 
 /** Returns the first record of a text. */
@@ -178,10 +198,10 @@ export function hasFields(text: string, delimiters: number, expected: number, de
 
 const countOf = (text: string, mark: string): number => text.split(mark).length - 1
 
-/** Returns the lines that are not blank, with a NUL for each quoted cell. */
+/** Returns the lines that are not blank, with a NUL for each quoted cell that is not empty. */
 const bareLines = (text: string, mark: string): string[] =>
   text
-    .replaceAll(new RegExp(`(^|[${mark}\\r\\n]) ?${QUOTED}(?:"|$)`, 'g'), '$1\0')
+    .replaceAll(new RegExp(`(^|[${mark}\\r\\n]) ?(?!""(?:[${mark}\\r\\n]|$))${QUOTED}(?:"|$)`, 'g'), '$1\0')
     .split(/\r\n|\r|\n/)
     .filter((line) => line !== '')
 

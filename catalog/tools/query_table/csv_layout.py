@@ -27,7 +27,7 @@ _CLOSING = re.compile(r'[^"]*(?:""[^"]*)*"(?!") *')
 
 
 class UnclearLayout(ValueError):
-    """The header may be read with several delimiters."""
+    """The header may be read with several delimiters, or is a title."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,21 @@ def layout_of(path: Path) -> CsvLayout:
     named = _SEPARATOR_LINE.match(text)
     text = text[named.end() :] if named else text
     delimiter = named[1] if named else _delimiter_of(text, is_cut=len(start) == _START_BYTES)
-    return CsvLayout(delimiter, int(bool(named)), _lines(text, delimiter)[0].count(delimiter) + 1)
+    lines = _lines(text, delimiter)
+    if _is_title(lines, delimiter):
+        raise UnclearLayout(
+            f"line {2 if named else 1}: a name for one column only, where the rows have values behind it; begin the file with the "
+            "names of the columns"
+        )
+    return CsvLayout(delimiter, int(bool(named)), lines[0].count(delimiter) + 1)
+
+
+def _is_title(lines: list[str], delimiter: str) -> bool:
+    """Returns whether a header has one name, and the first rows have values in the columns behind it: Excel writes a title
+    so. The columns of an index, which pandas and R leave without a name, are in front of it."""
+    names, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
+    named = [index for index, name in enumerate(names) if name]
+    return len(named) == 1 and any(any(row[named[0] + 1 : len(names)]) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -155,8 +169,8 @@ def has_fields(text: str, delimiters: int, expected: int, delimiter: str) -> boo
 
 
 def _lines(text: str, delimiter: str) -> list[str]:
-    """Returns the lines that are not blank, with a NUL for each quoted cell."""
-    bare = re.sub(rf'(^|[{delimiter}\r\n]) ?"(?:[^"]|"")*(?:"|\Z)', "\\1\0", text)
+    """Returns the lines that are not blank, with a NUL for each quoted cell that is not empty."""
+    bare = re.sub(rf'(^|[{delimiter}\r\n]) ?(?!""(?:[{delimiter}\r\n]|\Z))"(?:[^"]|"")*(?:"|\Z)', "\\1\0", text)
     return [line for line in re.split(r"\r\n|\r|\n", bare) if line] or [""]
 
 

@@ -48,9 +48,15 @@ describe('CSV files', function () {
     const results = await queried(python, CSV_CASES)
     queries = results.map(({ columns = [], rows = [], error }) => {
       if (error !== undefined) return error
+      const names = columns.map(({ name }) => name)
       // The tool names a trailing delimiter.
-      const names = columns.map(({ name }) => name).filter((name) => !/^column\d+$/.test(name))
-      return [names, rows.map((row) => names.map((name) => cellOf(row[name])))]
+      const shown = names.filter(
+        (name) => !/^column\d+$/.test(name) || rows.some((row) => row[name] !== null),
+      )
+      return [
+        shown.map((name) => name.replace(/^column(?=\d+$)/, 'Unnamed: ')),
+        rows.map((row) => shown.map((name) => cellOf(row[name]))),
+      ]
     })
   })
 

@@ -1,217 +1,8 @@
-/** A CSV file, and the names and rows that every reader of such files finds in it, or the refusal of all. */
-interface CsvCase {
-  title: string
-  text: string
-  names?: string[]
-  /** The cells without blanks around them, with decimal points; '' for a missing value. */
-  rows?: string[][]
-  refusal?: string
-}
-
-const lines = (...all: string[]) => `${all.join('\n')}\n`
-const crlf = (...all: string[]) => `${all.join('\r\n')}\r\n`
+import { crlf, type CsvCase, DELIMITER_CASES, lines } from './csv-delimiter-cases.ts'
 
 /** Held against the upload, the trainers and the tool `query_table`. */
 export const CSV_CASES: CsvCase[] = [
-  // The delimiter.
-  { title: 'commas', text: lines('a,b', 'x,y'), names: ['a', 'b'], rows: [['x', 'y']] },
-  { title: 'one column', text: lines('a', 'x', '', 'y'), names: ['a'], rows: [['x'], [''], ['y']] },
-  {
-    title: 'decimal commas in every cell',
-    text: lines('Lat;Lon', '46,9;7,4', '47,1;8,5'),
-    names: ['Lat', 'Lon'],
-    rows: [
-      ['46.9', '7.4'],
-      ['47.1', '8.5'],
-    ],
-  },
-  {
-    title: 'units behind commas in the header, and decimal commas',
-    text: lines('Zeit;Temperatur, °C', 'x;15,5', 'y;16,25'),
-    names: ['Zeit', 'Temperatur, °C'],
-    rows: [
-      ['x', '15.5'],
-      ['y', '16.25'],
-    ],
-  },
-  {
-    title: 'units behind commas in the header, and some decimal commas',
-    text: lines('Zeit;Temp, °C;Feuchte, %', 'x;15,5;40', 'y;16;41,5'),
-    names: ['Zeit', 'Temp, °C', 'Feuchte, %'],
-    rows: [
-      ['x', '15.5', '40.0'],
-      ['y', '16.0', '41.5'],
-    ],
-  },
-  {
-    title: 'tabs, and commas in all names and cells',
-    text: lines('Name, Vorname\tOrt, Land', 'Muster, Mia\tBern, CH'),
-    names: ['Name, Vorname', 'Ort, Land'],
-    rows: [['Muster, Mia', 'Bern, CH']],
-  },
-  {
-    title: 'commas, and a bar in a name',
-    text: lines('id,size|colour', 'x,M', 'y,L'),
-    names: ['id', 'size|colour'],
-    rows: [
-      ['x', 'M'],
-      ['y', 'L'],
-    ],
-  },
-  {
-    title: 'bars, and commas and semicolons in cells',
-    text: lines('a|b', 'x, y|u;v', 'z, w|u;v'),
-    names: ['a', 'b'],
-    rows: [
-      ['x, y', 'u;v'],
-      ['z, w', 'u;v'],
-    ],
-  },
-  {
-    title: 'delimiters within quotes',
-    text: lines('"a;b;c",d', '"x;y;z",w'),
-    names: ['a;b;c', 'd'],
-    rows: [['x;y;z', 'w']],
-  },
-  {
-    title: 'two delimiters that fit',
-    text: lines('name;first,age', 'a;b,x', 'c;d,y'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
-  },
-  {
-    title: 'commas before blanks within the cells of every row',
-    text: lines('no;name, first;class', '1;Muster, Mia;3a', '2;Roe, Ann;3b'),
-    names: ['no', 'name, first', 'class'],
-    rows: [
-      ['1', 'Muster, Mia', '3a'],
-      ['2', 'Roe, Ann', '3b'],
-    ],
-  },
-  {
-    title: 'two delimiters that fit, both before blanks',
-    text: lines('no; name, first', '1; Muster, Mia', '2; Roe, Ann'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
-  },
-  {
-    title: 'as many semicolons as commas before blanks, two of them in a cell',
-    text: lines('no;street, code, town;rent', '1;Weg 3, 3000, Bern;950', '2;Gasse 1, 8000, Zug;1200'),
-    names: ['no', 'street, code, town', 'rent'],
-    rows: [
-      ['1', 'Weg 3, 3000, Bern', '950'],
-      ['2', 'Gasse 1, 8000, Zug', '1200'],
-    ],
-  },
-  {
-    title: 'commas before blanks, and one bar in each last cell',
-    text: lines('no, name, first|last', '1, x, u|v', '2, y, w|z'),
-    refusal: 'line 1: cells may end at "," or "|"; put the line sep=, or sep=| before the header',
-  },
-  {
-    title: 'commas before blanks, and bars within brackets of the header',
-    text: lines('no, options [a|b]', '1, x|y', '2, z|w'),
-    names: ['no', 'options [a|b]'],
-    rows: [
-      ['1', 'x|y'],
-      ['2', 'z|w'],
-    ],
-  },
-  {
-    title: 'semicolons, and commas within brackets of the header',
-    text: lines('range (low, high);mean', '1, 2;1.5', '3, 4;3.5'),
-    names: ['range (low, high)', 'mean'],
-    rows: [
-      ['1, 2', '1.5'],
-      ['3, 4', '3.5'],
-    ],
-  },
-  {
-    title: 'commas, and semicolons within brackets of the rows alone',
-    text: lines('id,from;to', 'x,(1.5;2)', 'y,{3;4}'),
-    names: ['id', 'from;to'],
-    rows: [
-      ['x', '(1.5;2)'],
-      ['y', '{3;4}'],
-    ],
-  },
-  {
-    title: 'semicolons, smileys and decimal commas',
-    text: lines('text;size, m', 'fine :);1,5', ':( or :);2,5'),
-    names: ['text', 'size, m'],
-    rows: [
-      ['fine :)', '1.5'],
-      [':( or :)', '2.5'],
-    ],
-  },
-  {
-    title: 'a tab behind each comma',
-    text: lines('t,\tv', '0.5,\t2.25', '1,\t4.75'),
-    names: ['t', '\tv'],
-    rows: [
-      ['0.5', '2.25'],
-      ['1', '4.75'],
-    ],
-  },
-  {
-    title: 'a tab at the end of each line',
-    text: crlf('t;name;v\t', '1;x;2.5\t', '2;y;4.5\t'),
-    names: ['t', 'name', 'v\t'],
-    rows: [
-      ['1', 'x', '2.5'],
-      ['2', 'y', '4.5'],
-    ],
-  },
-  {
-    title: 'tabs, and commas at the ends of some cells',
-    text: lines('name,\tfirst', 'Roe,\tAnn', 'x\ty'),
-    names: ['name,', 'first'],
-    rows: [
-      ['Roe,', 'Ann'],
-      ['x', 'y'],
-    ],
-  },
-  {
-    title: 'digits on both sides of commas, and a semicolon at the end of each line',
-    text: lines('x,y;', '1,2;', '3,4;'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
-  },
-  {
-    title: 'two blanks before quotes with semicolons',
-    text: lines('a,  b;c', '1,  "x;y"', '2,  "z;w"'),
-    refusal: 'line 1: cells may end at "," or ";"; put the line sep=, or sep=; before the header',
-  },
-  {
-    title: 'commas between quotes and semicolons within',
-    text: lines('"when","tools; choose all"', '"2024","a;b"', '"2025","c;d"'),
-    names: ['when', 'tools; choose all'],
-    rows: [
-      ['2024', 'a;b'],
-      ['2025', 'c;d'],
-    ],
-  },
-  {
-    title: 'bars between quotes in the rows alone, and commas within',
-    text: lines('a|b,c', '"x,1"|y', '"z,2"|"w"'),
-    names: ['a', 'b,c'],
-    rows: [
-      ['x,1', 'y'],
-      ['z,2', 'w'],
-    ],
-  },
-  {
-    title: 'two delimiters that fit, and a line that names one',
-    text: lines('sep=;', 'name;first,age', 'a;b,x'),
-    names: ['name', 'first,age'],
-    rows: [['a', 'b,x']],
-  },
-  {
-    title: 'a quoted line with the delimiter behind a byte order mark',
-    text: `\ufeff${crlf('"sep=|"', 'a,b|c', 'x|y', 'z|w')}`,
-    names: ['a,b', 'c'],
-    rows: [
-      ['x', 'y'],
-      ['z', 'w'],
-    ],
-  },
+  ...DELIMITER_CASES,
   // The number of fields.
   {
     title: 'a wider row',
@@ -233,6 +24,53 @@ export const CSV_CASES: CsvCase[] = [
     text: lines('Titel: Bevölkerung', 'Quelle: BFS', 'Jahr;Kanton;Wert', '2020;BE;1'),
     refusal:
       'line 1: no ";" where the rows have it; begin the file with the names of the columns, or with the line sep=, if it has one column',
+  },
+  {
+    title: 'a title of Excel, which fills every row up, another one and a blank row',
+    text: crlf('Umsatz 2024;;;', 'Quelle: BFS;;;', ';;;', 'Jahr;Ort;Wert;', '2020;Bern;1,5;'),
+    refusal:
+      'line 1: a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
+  },
+  {
+    title: 'a title in the middle, and quotes around all cells',
+    text: lines(
+      '"","Sales, 2024","",""',
+      '"","","",""',
+      '"year","city","sales","note"',
+      '"2020","Bern","1",""',
+    ),
+    refusal:
+      'line 1: a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
+  },
+  {
+    title: 'a title behind a line with the delimiter',
+    text: `\ufeff${crlf('sep=\t', 'Report, March\t', 'day\tn', '1\t2')}`,
+    refusal:
+      'line 2: a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
+  },
+  {
+    title: 'a name for the values alone, as pandas writes a series',
+    text: lines(',n', 'x,1.5', 'y,2.5'),
+    names: ['Unnamed: 0', 'n'],
+    rows: [
+      ['x', '1.5'],
+      ['y', '2.5'],
+    ],
+  },
+  {
+    title: 'a name for the values alone behind two levels of an index, one of them quoted',
+    text: lines('"",,n', '"x",u,1', '"y",v,2'),
+    names: ['Unnamed: 0', 'Unnamed: 1', 'n'],
+    rows: [
+      ['x', 'u', '1'],
+      ['y', 'v', '2'],
+    ],
+  },
+  {
+    title: 'one name, and no values behind it',
+    text: lines('a;"";;', '"x; y";"";;', ';;;', 'z;;;'),
+    names: ['a'],
+    rows: [['x; y'], [''], ['z']],
   },
   {
     title: 'semicolons in the only column, and a line that says so',
