@@ -39,8 +39,6 @@ export const StageClaim = Type.Object(
     endpoint_id: Uuid,
     model_name: Type.String(),
     model_key: Type.String(),
-    /** The key of the account's turns, for a tool only. Gateways before 0.13 do not send it. */
-    turn: Type.Optional(Type.String()),
     task_type: Type.String(),
     operation: StageOperation,
     /** What is known of the input: the static part, with the values from the input of the run. */

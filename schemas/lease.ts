@@ -35,6 +35,8 @@ export const Claimed = {
   lease_token: Uuid,
   lease_expires_at: Timestamp,
   attempt: Type.Integer({ minimum: 1 }),
+  /** The key of the account's turns on the node. Gateways before 0.13 do not send it. */
+  turn: Type.Optional(Type.String()),
 }
 
 /**

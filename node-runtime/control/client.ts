@@ -33,8 +33,12 @@ export interface CallOptions {
   signal?: AbortSignal
   /** The time for which gateways that do not respond are retried. */
   patienceMs?: number
-  /** The account whose turn a large body takes. */
-  turn?: string
+}
+
+/** Options of a call whose request or answer may be large. */
+export interface TransferOptions extends CallOptions {
+  /** The key of the account's turns; undefined where an older version of the platform does not send it. */
+  turn: string | undefined
 }
 
 interface Request {
@@ -111,8 +115,11 @@ export class ControlClient {
     return this.call('POST', `/api/v1/tasks/${taskId}/claim`, body, options)
   }
 
-  claimStage<T>(cohortId: string, stageId: string, body: object, options?: CallOptions): Promise<T> {
-    return this.call('POST', `/api/v1/cohorts/${cohortId}/stages/${stageId}:claim`, body, options)
+  /** Claims a stage. The answer has its input, so this takes a turn like a download. */
+  async claimStage<T>(cohortId: string, stageId: string, body: object, options: TransferOptions): Promise<T> {
+    using _turn = await takeTurn(this.#downloadTurns, options)
+    const path = `/api/v1/cohorts/${cohortId}/stages/${stageId}:claim`
+    return await this.#send('downloads', { method: 'POST', path, text: JSON.stringify(body) }, options)
   }
 
   /** Calls one of the edge routes of a cohort. */
@@ -145,7 +152,7 @@ export class ControlClient {
    * said of a result are places in it.
    */
   lease<T>(
-    verb: 'renew' | 'urls' | 'files' | 'checkpoint' | 'complete' | 'fail',
+    verb: 'renew' | 'urls' | 'files' | 'checkpoint' | 'fail',
     leaseToken: string,
     body: object,
     options?: CallOptions,
@@ -156,6 +163,11 @@ export class ControlClient {
         ? { ...body, message: withoutPaths(body.message) }
         : body
     return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, redacted, options)
+  }
+
+  /** Completes a lease with its result, which may be large. */
+  complete<T>(leaseToken: string, body: object, options: TransferOptions): Promise<T> {
+    return this.call('POST', `/api/v1/leases/${leaseToken}:complete`, body, options)
   }
 
   /** Requests the node's credential for Temporal. */
@@ -184,9 +196,9 @@ export class ControlClient {
    */
   async download(
     url: string,
-    { turn, signal }: { turn: string; signal: AbortSignal },
+    { turn, signal }: TransferOptions & { signal: AbortSignal },
   ): Promise<Pick<Dispatcher.ResponseData, 'headers'> & { body: Buffer }> {
-    using _turn = await this.#downloadTurns.take(turn, signal)
+    using _turn = await takeTurn(this.#downloadTurns, { turn, signal })
     return await this.#repeatedly({ signal }, 'downloads', async () => {
       const base = this.#base()
       const path = base.pathname.replace(/\/$/, '') + url.slice(url.indexOf('/api/v1/'))
@@ -203,11 +215,15 @@ export class ControlClient {
   }
 
   /** Calls a route; throws a `ControlError` for a refusal, and the last error when the time is up. */
-  async call<T>(method: 'GET' | 'POST', path: string, body?: object, options: CallOptions = {}): Promise<T> {
+  async call<T>(
+    method: 'GET' | 'POST',
+    path: string,
+    body?: object,
+    options: CallOptions & Partial<TransferOptions> = {},
+  ): Promise<T> {
     const request = { method, path, text: body === undefined ? '' : JSON.stringify(body) }
     if (request.text.length <= MAX_CALL_BYTES) return await this.#send('calls', request, options)
-    const { turn = '', signal = new AbortController().signal } = options
-    using _turn = await this.#uploadTurns.take(turn, signal)
+    using _turn = await takeTurn(this.#uploadTurns, options)
     return await this.#send('uploads', request, options)
   }
 
@@ -283,6 +299,11 @@ export class ControlClient {
     return pool
   }
 }
+
+const takeTurn = (
+  turns: FairTurns,
+  { turn = '', signal = new AbortController().signal }: Partial<TransferOptions>,
+): Promise<Disposable> => turns.take(turn, signal)
 
 function toControlError(status: number, reply: string): ControlError {
   try {

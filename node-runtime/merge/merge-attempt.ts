@@ -66,7 +66,7 @@ export const mergeUnderLease = (
         ...(warnings.length > 0 && { warnings }),
       }
       const nothing = { input_schema: {}, output_schema: {}, example_input: {}, example_output: {} }
-      await completeJob(tools.control, claim.lease_token, {
+      await completeJob(tools.control, claim, {
         files,
         result: { metrics, ...nothing },
         signal: stop,

@@ -94,7 +94,7 @@ export async function underLease(
 /** Stores the model's files and completes the lease. Waits for room in the store and the database for any time. */
 export async function completeJob(
   control: ControlClient,
-  token: string,
+  { lease_token: token, turn }: Pick<JobClaim, 'lease_token' | 'turn'>,
   {
     files,
     result,
@@ -143,7 +143,7 @@ export async function completeJob(
   // A lease that expired while no gateway responded is still valid unless another node has claimed the job.
   await untilRoom(async () => {
     await control.lease('renew', token, {}, { signal })
-    await control.lease('complete', token, body, { signal })
+    await control.complete(token, body, { signal, turn })
   }, room)
 }
 

@@ -140,7 +140,7 @@ async function attempt(
     throw err
   })
   if (gpus.length > 0) tools.gpuHealth?.worked()
-  await completeJob(tools.control, claim.lease_token, { files, result, signal, room })
+  await completeJob(tools.control, claim, { files, result, signal, room })
 }
 
 /**

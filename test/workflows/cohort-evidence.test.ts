@@ -191,18 +191,17 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
 
   it('has them made again in a run that resumes one, for they went with it', async () => {
     const { control } = other.parts
-    const lease = control.lease.bind(control)
+    const complete = control.complete.bind(control)
     const consumed = Promise.withResolvers<void>()
-    control.lease = (...args: Parameters<typeof lease>) => {
-      if (args[0] !== 'complete') return lease(...args)
+    control.complete = (...args: Parameters<typeof complete>) => {
       consumed.resolve()
-      return unlessAborted(new Promise<never>(() => {}), args[3]?.signal ?? new AbortController().signal)
+      return unlessAborted(new Promise<never>(() => {}), args[2].signal ?? new AbortController().signal)
     }
     const first = await start(native, sample[0] ?? '', { keep_outputs: true })
     await consumed.promise
     await call('POST', `/api/builder/v1/tasks/${first.task_id}:cancel`)
     assert.equal((await ended(first.task_id)).status, 'cancelled')
-    control.lease = lease
+    control.complete = complete
 
     const again = await start(native, sample[0] ?? '', { resume_of: first.cohort_id })
     const seen = await ended(again.task_id)
@@ -326,16 +325,14 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
 
   it('ends a run whose classifier works on vectors whose evidence is revoked', async () => {
     const { control } = other.parts
-    const lease = control.lease.bind(control)
+    const complete = control.complete.bind(control)
     const consumed = Promise.withResolvers<void>()
     const gate = Promise.withResolvers<void>()
     // The classifier has its answer, and tells the platform only after the test lets it.
-    control.lease = async (...args: Parameters<typeof lease>) => {
-      if (args[0] === 'complete') {
-        consumed.resolve()
-        await unlessAborted(gate.promise, args[3]?.signal ?? new AbortController().signal)
-      }
-      return lease(...args)
+    control.complete = async (...args: Parameters<typeof complete>) => {
+      consumed.resolve()
+      await unlessAborted(gate.promise, args[2].signal ?? new AbortController().signal)
+      return complete(...args)
     }
     try {
       assert.equal((await measure(halved, 0.9)).status, 'registered')
@@ -353,7 +350,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
       assert.deepEqual([edgeOf(seen).state, edgeOf(seen).failure], ['failed', 'evidence_revoked'])
     } finally {
       gate.resolve()
-      control.lease = lease
+      control.complete = complete
     }
   })
 })

@@ -150,16 +150,16 @@ describe('stages whose evidence is revoked during a run', function () {
   /** Keeps the first answer of the model that takes the vectors from the platform. */
   function holdFirstAnswer() {
     const { control } = other.parts
-    const lease = control.lease.bind(control)
+    const complete = control.complete.bind(control)
     const held = Promise.withResolvers<void>()
     let isFirst = true
-    control.lease = async (...args: Parameters<typeof lease>) => {
-      if (args[0] !== 'complete' || !isFirst) return lease(...args)
+    control.complete = async (...args: Parameters<typeof complete>) => {
+      if (!isFirst) return complete(...args)
       isFirst = false
       held.resolve()
-      return unlessAborted(new Promise<never>(() => {}), args[3]!.signal!)
+      return unlessAborted(new Promise<never>(() => {}), args[2].signal!)
     }
-    return { held: held.promise, [Symbol.dispose]: () => void (control.lease = lease) }
+    return { held: held.promise, [Symbol.dispose]: () => void (control.complete = complete) }
   }
 
   const isAtEdge = (run: Accepted) =>

@@ -30,14 +30,15 @@ export const createCohortActivities = (deps: NodeDeps) => ({
    * Claims a stage, loads its model while the stages before it work, takes what they hand over, runs the model, and
    * completes the lease with the result. Safe to repeat because a stage has one lease, which only one call can complete.
    */
-  async runStage({ cohortId, stageId, turn }: StageCall): Promise<void> {
+  async runStage(call: StageCall): Promise<void> {
+    const { stageId, turn } = call
     using _alive = sendHeartbeats()
     using work = deps.work.begin(stageId, cancellationSignal())
     // Before the claim, so that giving the slot back costs no attempt. It may wait in its slot for hours: for its input
     // or for the turn of its tool.
     using _share = turn === undefined ? undefined : takeShare(deps.slotShares, turn)
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
-    const claimed = await claimStage(deps, { cohortId, stageId, leaseS }, work.signal)
+    const claimed = await claimStage(deps, { ...call, leaseS }, work.signal)
     const claim = { ...(turn !== undefined && { turn }), ...claimed }
     work.claimed(claim.attempt)
     using lease = keepLease(deps.control, claim.lease_token, leaseS)
@@ -46,8 +47,7 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     const held = { subjectId: stageId, leaseToken: claim.lease_token, modelKey: claim.model_key, lease }
     try {
       const done = await workOn(deps, claim, held, signal)
-      const options = { signal, ...(claim.turn !== undefined && { turn: claim.turn }) }
-      const complete = () => deps.control.lease('complete', claim.lease_token, done, options)
+      const complete = () => deps.control.complete(claim.lease_token, done, { signal, turn: claim.turn })
       await untilRoom(complete, { signal, onWait: () => {} })
     } catch (err) {
       throw await handBack(deps, held, err, signal)
@@ -60,11 +60,11 @@ export const createCohortActivities = (deps: NodeDeps) => ({
 
 async function claimStage(
   deps: NodeDeps,
-  { cohortId, stageId, leaseS }: { cohortId: string; stageId: string; leaseS: number },
+  { cohortId, stageId, turn = cohortId, leaseS }: StageCall & { leaseS: number },
   signal: AbortSignal,
 ): Promise<StageClaim> {
   try {
-    return await deps.control.claimStage<StageClaim>(cohortId, stageId, { lease_s: leaseS }, { signal })
+    return await deps.control.claimStage<StageClaim>(cohortId, stageId, { lease_s: leaseS }, { signal, turn })
   } catch (err) {
     // Another node has the stage, or it has ended.
     if (err instanceof ControlError && err.status < 500)

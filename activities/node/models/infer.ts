@@ -29,22 +29,22 @@ export const createInferActivities = (deps: NodeDeps) => ({
    * Claims a task, loads its model, runs the inference, and completes the lease with the result. Safe to repeat because
    * a second claim fences off the first, whose result is then refused.
    */
-  async inferTask({ taskId, turn, isTool = false }: InferTask): Promise<void> {
+  async inferTask({ taskId, turn: placedTurn, isTool = false }: InferTask): Promise<void> {
     using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
     // A task that waits for its turn is not claimed, so giving its slot back costs it no attempt.
-    using _share = turn === undefined ? undefined : takeShare(deps.slotShares, turn)
-    using _slot = turn !== undefined && isTool ? await takeSlot(deps, turn, work.signal) : undefined
+    using _share = placedTurn === undefined ? undefined : takeShare(deps.slotShares, placedTurn)
+    using _slot =
+      placedTurn !== undefined && isTool ? await takeSlot(deps, placedTurn, work.signal) : undefined
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claim = await claimTask(deps, { taskId, leaseS }, work.signal)
     using lease = keepLease(deps.control, claim.lease_token, leaseS)
     const signal = AbortSignal.any([work.signal, lease.lost])
-    const { lease_token: leaseToken, model_key: modelKey } = claim
+    const { lease_token: leaseToken, model_key: modelKey, turn = placedTurn } = claim
     const held = { subjectId: taskId, leaseToken, modelKey, lease }
     try {
       const done = await infer(deps, { claim, turn, held, signal })
-      const options = { signal, ...(turn !== undefined && { turn }) }
-      const complete = () => deps.control.lease('complete', claim.lease_token, done, options)
+      const complete = () => deps.control.complete(leaseToken, done, { signal, turn })
       await untilRoom(complete, { signal, onWait: () => {} })
     } catch (err) {
       throw await handBack(deps, held, err, signal)
@@ -154,7 +154,7 @@ async function readInput(
 async function fetchInput(
   { control }: NodeDeps,
   url: string,
-  { turn = '', signal }: { turn: string | undefined; signal: AbortSignal },
+  { turn, signal }: { turn: string | undefined; signal: AbortSignal },
 ): Promise<{ body: Buffer; hasMemory: boolean }> {
   const { body, headers } = await control.download(url, { turn, signal })
   return { body, hasMemory: headers[MEMORY_HEADER] !== undefined }

@@ -11,7 +11,9 @@ import type { Identity } from '../../../node-runtime/control/identity.ts'
 class QuietGateway implements AsyncDisposable {
   readonly #server = createServer((req, res) => {
     const answer = async () => {
-      if (req.method === 'GET') return this.#sendInput(res)
+      if (req.method === 'GET') return this.#sendInput(res, Buffer.alloc(10_000))
+      const input = /stages\/large[^/]*:claim$/.test(req.url ?? '') ? 'x'.repeat(10_000) : undefined
+      if (input !== undefined) return this.#sendInput(res, Buffer.from(JSON.stringify({ input })))
       const { wait_ms = 0 } = (await json(req)) as { wait_ms?: number }
       const cohort = /cohorts\/([^/]+)\/edges/.exec(req.url ?? '')?.[1]
       if (cohort !== undefined) this.#note(cohort, 1)
@@ -31,9 +33,9 @@ class QuietGateway implements AsyncDisposable {
   }
 
   /** Sends an input over a slow line. */
-  async #sendInput(res: ServerResponse): Promise<void> {
-    for (let n = 0; n < 10; n++) {
-      res.write(Buffer.alloc(1_000))
+  async #sendInput(res: ServerResponse, bytes: Buffer): Promise<void> {
+    for (let n = 0; n < bytes.length; n += 1_000) {
+      res.write(bytes.subarray(n, n + 1_000))
       await sleep(100)
     }
     res.end()
@@ -110,6 +112,40 @@ describe('the calls of a node while stages wait for their values', () => {
     } finally {
       over.abort()
       await Promise.all(inputs)
+      await control.close()
+    }
+  })
+
+  it('claim and renew while the claims of stages of another account bring their inputs over a slow line', async () => {
+    await using gateway = new QuietGateway()
+    const origin = await gateway.start()
+    const identity = { sign: () => ({}) } as unknown as Identity
+    const control = new ControlClient({ identity, gateways: () => [origin] })
+    const over = new AbortController()
+    const { signal } = over
+    let done = 0
+    const claims = Array.from({ length: 48 }, async (_, n) => {
+      await control.claimStage('cohort', `large-${n}`, {}, { turn: 'large', signal }).catch(() => {})
+      done += 1
+    })
+    try {
+      await sleep(100)
+      await control.claimTask('task', {})
+      await control.lease('renew', 'lease', {})
+      await control.claimStage('cohort', 'small', {}, { turn: 'small', signal })
+      assert.equal(done, 0)
+      const { input } = await control.claimStage<{ input: string }>(
+        'cohort',
+        'large-own',
+        {},
+        { turn: 'small' },
+      )
+
+      assert.equal(input.length, 10_000)
+      assert.ok(done < 20, `${done} claims of the other account came before`)
+    } finally {
+      over.abort()
+      await Promise.all(claims)
       await control.close()
     }
   })

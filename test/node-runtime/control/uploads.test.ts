@@ -86,7 +86,7 @@ const open = (gateways: readonly string[], patienceMs?: number) => {
 }
 
 const upload = (control: ControlClient, account: string, mb: number, text = 'x') =>
-  control.lease('complete', 'lease', { account, result: text.repeat(mb * MB) }, { turn: account })
+  control.complete('lease', { account, result: text.repeat(mb * MB) }, { turn: account })
 
 describe('results that a node uploads over a slow line', function () {
   this.timeout(120_000)

@@ -22,7 +22,12 @@ export const stuckAt =
       const { control } = node().parts
       const signal = cancellationSignal()
       const { cohortId, stageId } = stage
-      const claim = await control.claimStage<StageClaim>(cohortId, stageId, { lease_s: LEASE_S }, { signal })
+      const claim = await control.claimStage<StageClaim>(
+        cohortId,
+        stageId,
+        { lease_s: LEASE_S },
+        { signal, turn: cohortId },
+      )
       if (!isStuck(claim.name)) return activities.runStage(stage)
       using _alive = sendHeartbeats()
       using lease = keepLease(control, claim.lease_token, LEASE_S)

@@ -11,7 +11,7 @@ const INPUT_URL = 'http://127.0.0.1:1/api/v1/tasks/1/input?lease_token=x'
 export async function gatewayAwayFor(
   calls: number,
   routes: RegExp,
-  { status = 503, code = 'internal' } = {},
+  { status = 503, code = 'internal', turn }: { status?: number; code?: string; turn?: string } = {},
 ) {
   const bodies = new Map<string, AnyBody>()
   let left = calls
@@ -31,6 +31,7 @@ export async function gatewayAwayFor(
       lease_token: randomUUID(),
       model_key: 'tool:a',
       input_url: INPUT_URL,
+      ...(turn !== undefined && { turn }),
       // The members of a stage's claim.
       input: { text: 'hi' },
       incoming: [],

@@ -24,8 +24,7 @@ describe('a task on a node', () => {
     return new ControlClient({ identity, gateways: () => [origin], patienceMs: 60_000 })
   }
 
-  async function infer({ origin }: { origin: string }): Promise<void> {
-    const control = controlOf(origin)
+  async function infer({ origin }: { origin: string }, control = controlOf(origin)): Promise<void> {
     const tools = { has: () => true, run: (_key: string, input: Buffer) => Promise.resolve(input) }
     const deps = { control, tools, work: new WorkRegistry() } as unknown as NodeDeps
     try {
@@ -171,6 +170,25 @@ describe('a task on a node', () => {
 
     await until(() => node.notTaken.length === 3)
     assert.equal(node.claims, 7)
+  })
+
+  it('transfers its input and its result in the turn of the claim on a queue that nodes share', async () => {
+    using gateway = await gatewayAwayFor(0, /^$/, { turn: 'quiet' })
+    const control = controlOf(gateway.origin)
+    const turns: (string | undefined)[] = []
+    const [download, complete] = [control.download.bind(control), control.complete.bind(control)]
+    control.download = (url, options) => {
+      turns.push(options.turn)
+      return download(url, options)
+    }
+    control.complete = (token, body, options) => {
+      turns.push(options.turn)
+      return complete(token, body, options)
+    }
+
+    await infer(gateway, control)
+
+    assert.deepEqual(turns, ['quiet', 'quiet'])
   })
 
   it('asks for a lease that lasts while a call under it may be repeated', async () => {

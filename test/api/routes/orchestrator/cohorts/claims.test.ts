@@ -55,7 +55,7 @@ describe('claims of stages', () => {
     const first = await claim()
     const again = await claim()
     assert.deepEqual([first.status, again.status], [200, 200], again.text)
-    assert.equal(first.body.turn, undefined)
+    assert.equal(first.body.turn, turnOf(claim.accountId))
     assert.equal(again.body.lease_token, first.body.lease_token)
   })
 

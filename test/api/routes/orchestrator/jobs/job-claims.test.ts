@@ -18,6 +18,7 @@ describe('claims of jobs (10.10)', () => {
     assert.equal(status, 200)
     assert.equal(body.job_id, jobId)
     assert.equal(body.attempt, 1)
+    assert.match(body.turn, /^[\w-]{16}$/)
     assert.equal(body.checkpoint, null)
     const expiresIn = Date.parse(body.lease_expires_at) - Date.now()
     assert.ok(expiresIn > 25_000 && expiresIn < 31_000)
