@@ -30,7 +30,8 @@ export function issuesOf(
     const { stage_id, required = true, default_output, quorum, placement } = stage
     if (stage_id === RUN_INPUT)
       fault(['stages', i, 'stage_id'], `must not be "${RUN_INPUT}", which stands for the input of the run`)
-    if (required && default_output !== undefined)
+    // Clients write all fields of their types, so a null may stand for no default.
+    if (required && default_output !== undefined && default_output !== null)
       fault(['stages', i, 'default_output'], 'is only for a stage with "required": false')
     if (default_output !== undefined && sizeOf(default_output) > COHORT_LIMITS.inlineBytes)
       fault(['stages', i, 'default_output'], `must have at most ${COHORT_LIMITS.inlineBytes} bytes of JSON`)
