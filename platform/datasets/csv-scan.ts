@@ -52,13 +52,8 @@ export function parseHeader(start: Buffer): CsvDialect {
     seen.set(name, index)
   }
   const unnamed = written.flatMap((name, index) => (name === '' ? [index] : []))
-  const mayBeTitle = unnamed.length > 0 && unnamed.length === written.length - 1
-  if (mayBeTitle && isTitle(bareLines(sample, delimiter), delimiter)) {
-    throw refusedLine(
-      given ? 2 : 1,
-      'a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
-    )
-  }
+  const title = 2 * unnamed.length >= written.length && titleIn(bareLines(sample, delimiter), delimiter)
+  if (title) throw refusedLine(given ? 2 : 1, title)
   const isOdd = /[\r\n]/.test(text) || (bom > 0 && given?.[0].startsWith('"') === true)
   return { delimiter, header, unnamed, skippedLines: given ? 1 : 0, isOdd }
 }
@@ -76,16 +71,20 @@ function columnNames(written: readonly string[]): string[] {
 }
 
 /**
- * Returns whether a header has one name, and the first rows have values in the columns behind it: Excel writes a title so.
- * The columns of an index, which pandas and R leave without a name, are in front of it.
+ * Returns what is wrong with a header that has no more names than blanks behind its first name, if the first rows have
+ * values below blanks: Excel writes titles so. An index, which pandas and R leave without a name, is in front.
  */
-function isTitle(lines: readonly string[], delimiter: string): boolean {
+function titleIn(lines: readonly string[], delimiter: string): string | undefined {
   const isFilled = (cell: string) => /[^ "]/.test(cell)
-  const [names = [], ...rows] = lines
+  const [header = [], ...rows] = lines
     .slice(0, 1 + SAMPLED_ROWS)
     .map((line) => line.split(delimiter).map(isFilled))
-  const [at, last] = [names.indexOf(true), names.lastIndexOf(true)]
-  return at >= 0 && at === last && rows.some((row) => row.slice(at + 1, names.length).includes(true))
+  const first = header.indexOf(true)
+  const blank = header.flatMap((isNamed, at) => (at > first && !isNamed ? [at] : []))
+  const names = header.filter(Boolean).length
+  if (names === 0 || blank.length < names || !rows.some((row) => blank.some((at) => row[at])))
+    return undefined
+  return `names for ${names} of ${header.length} columns only, where the rows have values in others; begin the file with the names of the columns`
 }
 
 /** Returns the first record of a text. */

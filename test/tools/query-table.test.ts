@@ -126,6 +126,7 @@ describe('CSV files in query_table', function () {
       ['9.5  ', '10.25'],
       ['+9.5', '-1.2'],
       ['9,5E+3', '1,0E+4'],
+      ['inf', '10.5'],
       ['9\u00a0', '10'],
     ]
     const plain = [
@@ -238,15 +239,18 @@ describe('CSV files in query_table', function () {
   it('reads files with line breaks in the header and in the first row', async () => {
     const sql = 'select count(*) as n, max(Bemerkung) as m from data'
     const text = 'Datum;"Menge\n(kg)";Bemerkung\r\n2024-01-02;1;"a\nb"\r\n2024-01-03;2;c\r\n'
-    const [excel, marked] = await queried(python, [
+    const [excel, mixed, surplus, marked] = await queried(python, [
       { text, sql },
+      { text: text.replace('a\nb', 'a\r\nb'), sql },
+      { text: text.replaceAll('\r\n', ';;\r\n').replace(';;', ''), sql },
       {
         text: `\ufeff"Wie, warum?",b\r\n"x\ny",1\r\nz,2\r\n`,
         sql: 'select count(*) as n, sum(b) as m from data',
       },
     ])
 
-    assert.deepEqual([excel?.rows, marked?.rows], [[{ n: 2, m: 'c' }], [{ n: 2, m: 3 }]])
+    for (const found of [excel, mixed, surplus]) assert.deepEqual(found?.rows, [{ n: 2, m: 'c' }])
+    assert.deepEqual(marked?.rows, [{ n: 2, m: 3 }])
   })
 
   it('names the line whose bytes are not UTF-8', async () => {

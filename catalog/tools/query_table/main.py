@@ -33,9 +33,9 @@ BLANKS = r"[\s\x{a0}\x{202f}]*"
 # telephone numbers have it nowhere.
 NUMBERS = (
     rf"[+-]?{BLANKS}[€$£¥₹]?{BLANKS}[+-]?(\d+|\d{{1,3}}([.,'’\s\x{{a0}}\x{{202f}}]\d{{3}})+|)([.,]\d*)?([eE][+-]?\d+)?"
-    rf"{BLANKS}[€$£¥₹%]?{BLANKS}"
+    rf"{BLANKS}[€$£¥₹%]?{BLANKS}|[+-]?(?i:inf|infinity)"
 )
-NOTATIONS = r"\d[\s\x{a0}\x{202f}.,'’€$£¥₹%]|[\s\x{a0}\x{202f}.,€$£¥₹]\d|^\s*[+]\d{1,7}\s*$|\d[eE][+-]?\d"
+NOTATIONS = r"\d[\s\x{a0}\x{202f}.,'’€$£¥₹%]|[\s\x{a0}\x{202f}.,€$£¥₹]\d|^\s*[+]\d{1,7}\s*$|\d[eE][+-]?\d|^\s*[+-]?(?i:inf|infinity)\s*$"
 SYMBOL = rf"{BLANKS}[€$£¥₹%]?{BLANKS}"
 DECIMAL_COMMAS = rf"[+-]?{SYMBOL}[+-]?(\d+|\d{{1,3}}(\.\d{{3}})+)(,(\d{{1,2}}|\d{{4,}}))?{SYMBOL}"
 # One of them in the name of a type, and no field of that name.
@@ -85,7 +85,7 @@ def read_csv(connection, notes):
     names, has_copy = header_of(layout)
     options = (
         f"'{ROWS if has_copy else FILE}', delim = '{layout.delimiter}', quote = '\"', escape = '\"', comment = '', "
-        f"header = {not has_copy}, skip = {0 if has_copy else layout.skipped_lines}, strict_mode = true, null_padding = false"
+        f"header = true, skip = {0 if has_copy else layout.skipped_lines}, strict_mode = true, null_padding = false"
     )
 
     def sniff(marks):
@@ -161,7 +161,8 @@ def header_of(layout):
         if is_odd:
             try:
                 with open(ROWS, "w", encoding="utf-8", errors="surrogateescape", newline="") as rows:
-                    # DuckDB takes a line break within a cell for the end of a row if those differ.
+                    # DuckDB takes the first line break for that of all rows, and counts the columns of the first line.
+                    rows.write(layout.delimiter.join(f"c{index}" for index in range(layout.columns)) + "\n")
                     rows.writelines(record.text.rstrip("\r\n") + "\n" for record in records)
             except OSError as error:
                 raise Refused("file_url: line 1: write names without line breaks, and no byte order mark") from error

@@ -29,7 +29,7 @@ export const CSV_CASES: CsvCase[] = [
     title: 'a title of Excel, which fills every row up, another one and a blank row',
     text: crlf('Umsatz 2024;;;', 'Quelle: BFS;;;', ';;;', 'Jahr;Ort;Wert;', '2020;Bern;1,5;'),
     refusal:
-      'line 1: a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
+      'line 1: names for 1 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'a title in the middle, and quotes around all cells',
@@ -40,13 +40,34 @@ export const CSV_CASES: CsvCase[] = [
       '"2020","Bern","1",""',
     ),
     refusal:
-      'line 1: a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
+      'line 1: names for 1 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
     title: 'a title behind a line with the delimiter',
     text: `\ufeff${crlf('sep=\t', 'Report, March\t', 'day\tn', '1\t2')}`,
     refusal:
-      'line 2: a name for one column only, where the rows have values behind it; begin the file with the names of the columns',
+      'line 2: names for 1 of 2 columns only, where the rows have values in others; begin the file with the names of the columns',
+  },
+  {
+    title: 'a title with the date of the report behind blanks',
+    text: crlf('Umsatz 2024;;;Stand: 1.2.2025', 'Jahr;Ort;Wert;Notiz', '2020;Bern;1,5;x'),
+    refusal:
+      'line 1: names for 2 of 4 columns only, where the rows have values in others; begin the file with the names of the columns',
+  },
+  {
+    title: 'years above pairs of columns',
+    text: lines(',2023,,2024,', 'city,sales,cost,sales,cost', 'Bern,1,2,3,4'),
+    refusal:
+      'line 1: names for 2 of 5 columns only, where the rows have values in others; begin the file with the names of the columns',
+  },
+  {
+    title: 'one column of several without a name',
+    text: lines('id,name,,n', '1,x,note,2', '2,y,,3'),
+    names: ['id', 'name', 'Unnamed: 2', 'n'],
+    rows: [
+      ['1', 'x', 'note', '2'],
+      ['2', 'y', '', '3'],
+    ],
   },
   {
     title: 'a name for the values alone, as pandas writes a series',
