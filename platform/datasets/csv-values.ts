@@ -72,6 +72,7 @@ const WITH_GAPS = number(String.raw`${GAPS}(?:[.,]\d+)?`)
 interface Bare {
   texts: string[]
   symbol: string | undefined
+  hasGaps: boolean
 }
 
 const has = ({ texts }: Bare, mark: string) => texts.some((text) => text.includes(mark))
@@ -91,7 +92,9 @@ export function readValues(
   const rows = cells.map((row) => row.map((cell) => withoutBlanks(cell)))
   const bare = columns.map((_, i) => bareOf(rows.map((row) => row[i] ?? '')))
   const hasPoints = bare.some((column) => proves(column, '.'))
-  const areThousands = !hasPoints && (delimiter === ';' || bare.some((column) => proves(column, ',')))
+  // Files with semicolons have decimal commas, but those with 12'500 have no points between thousands.
+  const isSign = delimiter === ';' && !bare.some((column) => column.hasGaps && all(column, /^[+-]?\d+$/))
+  const areThousands = !hasPoints && (isSign || bare.some((column) => proves(column, ',')))
   const decimals = bare.map((column, i) =>
     columns[i]?.type === 'number' ? decimalOf(column, areThousands) : undefined,
   )
@@ -117,7 +120,9 @@ function bareOf(cells: readonly string[]): Bare {
   const first = new RegExp(ANY_SYMBOL).exec(values[0] ?? '')?.[0]
   const symbol =
     first !== undefined && values.every((text) => text.split(first).length === 2) ? first : undefined
-  return { texts: values.map((text) => withoutGaps(text.replace(symbol ?? '', '').trim())), symbol }
+  const written = values.map((text) => text.replace(symbol ?? '', '').trim())
+  const texts = written.map(withoutGaps)
+  return { texts, symbol, hasGaps: written.some((text, i) => text !== texts[i]) }
 }
 
 /** Returns the decimal mark of all values; undefined where they are not numbers of one notation. */

@@ -24,6 +24,7 @@ _DECIMAL_POINT = f"{_PLAIN}|{_COMMA_THOUSANDS}"
 # Marks that may be decimal or between thousands. A leading zero proves a decimal mark.
 _OPEN_POINTS = rf"{_SIGN}[1-9]\d{{0,2}}(?:\.\d{{3}})+"
 _OPEN_COMMAS = rf"{_SIGN}[1-9]\d{{0,2}}(?:,\d{{3}})+"
+_WHOLE = rf"{_SIGN}\d+"
 DECIMALS, THOUSANDS = "decimals", "thousands"
 
 
@@ -63,8 +64,9 @@ def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = No
     has_commas = any(_has_comma(column) and _proves_decimal_commas(_bare_values(column)) for column in columns)
     if any(_has_point(column) and _proves_decimal_points(_bare_values(column)) for column in columns):
         return None if has_commas else DECIMALS
-    # Programs write semicolons between cells where a comma is the decimal mark.
-    return THOUSANDS if has_commas or delimiter == ";" else None
+    # Programs write semicolons between cells where a comma is the decimal mark; in Switzerland too, with 12'500 and 3.525.
+    is_sign = delimiter == ";" and not any(_has_gaps(column) and _all(_bare_values(column), _WHOLE) for column in columns)
+    return THOUSANDS if has_commas or is_sign else None
 
 
 def read_numbers(column: pa.ChunkedArray, points: str | None = None) -> Numbers | None:
@@ -124,7 +126,11 @@ def _read_open_points(bare: pa.ChunkedArray, are_thousands: bool) -> Numbers | N
 
 def _has_open_points(bare: pa.ChunkedArray) -> bool:
     """Returns whether the points of a column may be decimal points and marks of thousands."""
-    return _has_point(bare) and _all(bare, rf"{_SIGN}\d+|{_OPEN_POINTS}")
+    return _has_point(bare) and _all(bare, f"{_WHOLE}|{_OPEN_POINTS}")
+
+
+def _has_gaps(texts: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, rf"\d{_GAP}\d")).as_py())
 
 
 def _proves_decimal_commas(bare: pa.ChunkedArray) -> bool:

@@ -34,6 +34,10 @@ describe('tables as their trainers read them', () => {
       ['a\tb\n1.234\t1.250,125\n2.500\t12', ['1234', '2500'], /points between thousands/],
       ['a\tb\tc\n1.234\t12,5\t0.5\n2.500\t7,25\t1.5', ['1.234', '2.5'], /decimal point, which may be/],
       ['a;b;c\n1.234;12,5;0.5\n2.500;7,25;1.5', ['1.234', '2.5'], /decimal point, which may be/],
+      ["a;b\n46.948;134'591\n7.447;980", ['46.948', '7.447'], /decimal point, which may be/],
+      ['a;b\n1.234;12 500 €\n2.500;9 000 €', ['1.234', '2.5'], /decimal point, which may be/],
+      ["a;b;c\n1.234;12'500;7,5\n2.500;980;1,25", ['1234', '2500'], /points between thousands/],
+      ["a;b\n1.234;rock'n'roll\n2.500;079 123 456", ['1234', '2500'], /points between thousands/],
     ]
 
     const found = await learned(cases.map(([csv]) => ({ text: csv })))
