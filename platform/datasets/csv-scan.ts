@@ -52,7 +52,7 @@ export function parseHeader(start: Buffer): CsvDialect {
     seen.set(name, index)
   }
   const unnamed = written.flatMap((name, index) => (name === '' ? [index] : []))
-  const title = 2 * unnamed.length >= written.length && titleIn(bareLines(sample, delimiter), delimiter)
+  const title = unnamed.length > 0 && titleIn(bareLines(sample, delimiter), delimiter)
   if (title) throw refusedLine(given ? 2 : 1, title)
   const isOdd = /[\r\n]/.test(text) || (bom > 0 && given?.[0].startsWith('"') === true)
   return { delimiter, header, unnamed, skippedLines: given ? 1 : 0, isOdd }
@@ -71,8 +71,8 @@ function columnNames(written: readonly string[]): string[] {
 }
 
 /**
- * Returns what is wrong with a header that has no more names than blanks behind its first name, if the first rows have
- * values below blanks: Excel writes titles so. An index, which pandas and R leave without a name, is in front.
+ * Returns what is wrong with a header of which at least a third behind its first name is blank, if the first rows have
+ * values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front.
  */
 function titleIn(lines: readonly string[], delimiter: string): string | undefined {
   const isFilled = (cell: string) => /[^ "]/.test(cell)
@@ -82,8 +82,8 @@ function titleIn(lines: readonly string[], delimiter: string): string | undefine
   const first = header.indexOf(true)
   const blank = header.flatMap((isNamed, at) => (at > first && !isNamed ? [at] : []))
   const names = header.filter(Boolean).length
-  if (names === 0 || blank.length < names || !rows.some((row) => blank.some((at) => row[at])))
-    return undefined
+  const isBlank = header.length > 1 && (names < 2 || (blank.length >= 2 && blank.length >= names / 2))
+  if (!isBlank || !rows.some((row) => blank.some((at) => row[at]))) return undefined
   return `names for ${names} of ${header.length} columns only, where the rows have values in others; begin the file with the names of the columns`
 }
 

@@ -94,7 +94,9 @@ export function readValues(
   const hasPoints = bare.some((column) => proves(column, '.'))
   // Files with semicolons have decimal commas, but those with 12'500 have no points between thousands.
   const isSign = delimiter === ';' && !bare.some((column) => column.hasGaps && all(column, /^[+-]?\d+$/))
-  const areThousands = !hasPoints && (isSign || bare.some((column) => proves(column, ',')))
+  const hasCommas = bare.some((column) => proves(column, ','))
+  // Coordinates have decimal points in files with decimal commas as well.
+  const areThousands = hasPoints ? hasCommas && isSign : hasCommas || isSign
   const decimals = bare.map((column, i) =>
     columns[i]?.type === 'number' ? decimalOf(column, areThousands) : undefined,
   )
@@ -128,8 +130,11 @@ function bareOf(cells: readonly string[]): Bare {
 /** Returns the decimal mark of all values; undefined where they are not numbers of one notation. */
 function decimalOf(bare: Bare, areThousands: boolean): '.' | ',' | undefined {
   // A second point, as in 1.234.567, proves thousands.
-  if (has(bare, '.') && all(bare, OPEN_POINTS))
-    return areThousands || bare.texts.some((text) => /\..*\./.test(text)) ? ',' : '.'
+  if (has(bare, '.') && all(bare, OPEN_POINTS)) {
+    // A number such as 1500 has no mark between its thousands.
+    const isPlain = bare.texts.some((text) => /^[+-]?\d{4,}$/.test(text))
+    return (areThousands && !isPlain) || bare.texts.some((text) => /\..*\./.test(text)) ? ',' : '.'
+  }
   const [points, commas] = [all(bare, NOTATIONS['.']), all(bare, NOTATIONS[','])]
   if (points && commas)
     return !has(bare, ',') || (bare.symbol !== undefined && POINT_SYMBOLS.includes(bare.symbol))

@@ -303,6 +303,11 @@ describe('CSV files in query_table', function () {
         '1.234',
         /^points may be between thousands in "a", so these are texts/,
       ],
+      [
+        lines('a;b;c', '126.949;118,69;48.3984', '980;3,2;47.5'),
+        '126.949',
+        /points may be between thousands in "a"/,
+      ],
       [lines('a|b', '-1.234|1,5', '980|12,75'), '-1.234', /cast replace\("a", '\.', ''\) or "a" to double$/],
       [lines('a\tb', '1.234\t12,50 €', '980\t7,25 €'), '1.234', /points may be between thousands in "a"/],
       [lines('a|b', '1.234|€ 12,50', '980|€ 7,25'), '1.234', /points may be between thousands in "a"/],

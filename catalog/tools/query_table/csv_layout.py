@@ -65,50 +65,18 @@ def layout_of(path: Path) -> CsvLayout:
 
 
 def _title_in(lines: list[str], delimiter: str) -> str | None:
-    """Returns what is wrong with a header that has no more names than blanks behind its first name, if the first rows have
-    values below blanks: Excel writes titles so. An index, which pandas and R leave without a name, is in front."""
+    """Returns what is wrong with a header of which at least a third behind its first name is blank, if the first rows have
+    values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front."""
     header, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
     names = [index for index, name in enumerate(header) if name]
     blank = [index for index in range(*names[:1], len(header)) if not header[index]]
-    if not 0 < len(names) <= len(blank) or not any(any(row[index] for index in blank if index < len(row)) for row in rows):
+    is_blank = len(header) > 1 and (len(names) < 2 or 2 <= len(blank) >= len(names) / 2)
+    if not is_blank or not any(any(row[index] for index in blank if index < len(row)) for row in rows):
         return None
     return (
         f"names for {len(names)} of {len(header)} columns only, where the rows have values in others; begin the file with the names "
         "of the columns"
     )
-
-
-@dataclass(frozen=True)
-class CsvRecord:
-    """A record, its first line (from 1), the number of its delimiters outside quotes, and what is wrong with its quotes.
-    Its `text` has no blanks around quoted cells: one before and any behind, as DuckDB reads them."""
-
-    line: int
-    text: str
-    delimiters: int
-    fault: str | None = None
-
-
-def layout_of(path: Path) -> CsvLayout:
-    """Reads the start of a file."""
-    with path.open("rb") as stream:
-        start = stream.read(_START_BYTES)
-    text = start.decode("utf-8-sig", errors="replace")
-    named = _SEPARATOR_LINE.match(text)
-    text = text[named.end() :] if named else text
-    delimiter = named[1] if named else _delimiter_of(text, is_cut=len(start) == _START_BYTES)
-    lines = _lines(text, delimiter)
-    if fault := _title_in(lines, delimiter):
-        raise UnclearLayout(f"line {2 if named else 1}: {fault}")
-    return CsvLayout(delimiter, int(bool(named)), lines[0].count(delimiter) + 1)
-
-
-def _is_title(lines: list[str], delimiter: str) -> bool:
-    """Returns whether a header has one name, and the first rows have values in the columns behind it: Excel writes a title
-    so. The columns of an index, which pandas and R leave without a name, are in front of it."""
-    names, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
-    named = [index for index, name in enumerate(names) if name]
-    return len(named) == 1 and any(any(row[named[0] + 1 : len(names)]) for row in rows)
 
 
 @dataclass(frozen=True)

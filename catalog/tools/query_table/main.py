@@ -200,9 +200,10 @@ def sure_types(texts, types, delimiter, notes):
     if written := [name for name, are_numbers in fitting(texts, others, NUMBERS, NOTATIONS).items() if are_numbers]:
         shown = ", ".join(map(quoted, written[:5]))
         notes.append(f"numbers written as 9,5 or $1 200 are texts, and compared as such: {shown}")
-    if not unclear or any(points[name] is False for name in fractional):
+    has_decimal_commas = bool(unclear) and any(fitting(texts, written, DECIMAL_COMMAS, ",").values())
+    has_decimal_points = any(points[name] is False for name in fractional)
+    if not unclear or (has_decimal_points and not has_decimal_commas):
         return found
-    has_decimal_commas = any(fitting(texts, written, DECIMAL_COMMAS, ",").values())
     shown = ", ".join(map(quoted, unclear[:5]))
     if delimiter != ";" and not has_decimal_commas:
         notes.append(f"points are read as decimal points in {shown}, where they may be between thousands")

@@ -62,10 +62,12 @@ def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = No
     if not any(_has_point(column) and _has_open_points(_bare_values(column)) for column in columns):
         return None
     has_commas = any(_has_comma(column) and _proves_decimal_commas(_bare_values(column)) for column in columns)
-    if any(_has_point(column) and _proves_decimal_points(_bare_values(column)) for column in columns):
-        return None if has_commas else DECIMALS
+    has_points = any(_has_point(column) and _proves_decimal_points(_bare_values(column)) for column in columns)
     # Programs write semicolons between cells where a comma is the decimal mark; in Switzerland too, with 12'500 and 3.525.
     is_sign = delimiter == ";" and not any(_has_gaps(column) and _all(_bare_values(column), _WHOLE) for column in columns)
+    if has_points:
+        # Coordinates have decimal points in files with decimal commas as well.
+        return DECIMALS if not has_commas else THOUSANDS if is_sign else None
     return THOUSANDS if has_commas or is_sign else None
 
 
@@ -77,7 +79,8 @@ def read_numbers(column: pa.ChunkedArray, points: str | None = None) -> Numbers 
         return None
     bare, symbol = _bare(texts)
     if points != DECIMALS and _has_open_points(bare):
-        return _read_open_points(bare, points == THOUSANDS)
+        # A number such as 1500 has no mark between its thousands.
+        return _read_open_points(bare, points == THOUSANDS and not _any(bare, rf"{_SIGN}\d{{4,}}"))
     plain = _cast(texts)
     if plain is not None:
         return Numbers(plain, None)
@@ -166,6 +169,10 @@ def _cast(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 def _all(texts: pa.ChunkedArray, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, f"^(?:{pattern})$")).as_py())
+
+
+def _any(texts: pa.ChunkedArray, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, f"^(?:{pattern})$")).as_py())
 
 
 def _common_symbol(texts: pa.ChunkedArray) -> str | None:

@@ -61,6 +61,24 @@ export const CSV_CASES: CsvCase[] = [
       'line 1: names for 2 of 5 columns only, where the rows have values in others; begin the file with the names of the columns',
   },
   {
+    title: 'a blank first row',
+    text: crlf(';;', 'Jahr;Ort;Wert', '2020;Bern;1,5'),
+    refusal:
+      'line 1: names for 0 of 3 columns only, where the rows have values in others; begin the file with the names of the columns',
+  },
+  {
+    title: 'merged cells above the names',
+    text: crlf('Region;2023;;2024;', ';Umsatz;Kosten;Umsatz;Kosten', 'Bern;1;2;3;4'),
+    refusal:
+      'line 1: names for 3 of 5 columns only, where the rows have values in others; begin the file with the names of the columns',
+  },
+  {
+    title: 'two columns of many without a name',
+    text: lines('a,b,c,d,,e,', '1,2,3,4,5,6,7'),
+    names: ['a', 'b', 'c', 'd', 'Unnamed: 4', 'e', 'Unnamed: 6'],
+    rows: [['1', '2', '3', '4', '5', '6', '7']],
+  },
+  {
     title: 'one column of several without a name',
     text: lines('id,name,,n', '1,x,note,2', '2,y,,3'),
     names: ['id', 'name', 'Unnamed: 2', 'n'],
