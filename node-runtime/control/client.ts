@@ -60,13 +60,15 @@ const CALL_TIMEOUT_MS = 20_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const PAUSES_MS = { first: 100, longest: 5_000 }
 /** Claims and leases wait neither for hand-overs nor for inputs and results, so each has connections of its own. */
-const CONNECTIONS = { calls: 8, edges: null, downloads: 8, uploads: 4 } as const
+const CONNECTIONS = { calls: 8, edges: null, downloads: 8, results: 12, uploads: 4 } as const
 type Use = keyof typeof CONNECTIONS
-/** A larger body is an upload. */
+/** A larger body is a result, and one above that an upload. */
 const MAX_CALL_BYTES = 64 * 1024
+const MAX_RESULT_BYTES = 1024 * 1024
 /** Downloads at once, of all accounts and of one. */
 const DOWNLOADS = { most: CONNECTIONS.downloads, mostPerKey: 6, mostWaiting: Infinity }
-/** Uploads at once: few, because each must arrive before its signature expires (`MAX_SKEW_MS`). */
+/** Results and uploads at once: few of these, because each must arrive before its signature expires (`MAX_SKEW_MS`). */
+const RESULTS = { most: CONNECTIONS.results, mostPerKey: 9, mostWaiting: Infinity }
 const UPLOADS = { most: CONNECTIONS.uploads, mostPerKey: 3, mostWaiting: Infinity }
 /** The time in which an upload must send a chunk, and after the last one get its answer. The kernel buffers megabytes. */
 const UPLOAD_IDLE_MS = 45_000
@@ -90,14 +92,15 @@ export class ControlClient {
   readonly #pools = new Map<string, Pool>()
   readonly #uploadIdleMs: number
   readonly #downloadTurns = new FairTurns(DOWNLOADS)
-  readonly #uploadTurns = new FairTurns(UPLOADS)
+  readonly #uploadTurns = { results: new FairTurns(RESULTS), uploads: new FairTurns(UPLOADS) }
   readonly #longPollTurns = new FairTurns({
     most: MAX_LONG_POLLS,
     mostPerKey: MAX_OWN_LONG_POLLS,
     mostWaiting: Infinity,
   })
   #longPolls = 0
-  #preferred = 0
+  /** Gateways that failed, until all have. */
+  readonly #failed = new Set<string>()
 
   constructor(options: ControlClientOptions) {
     const { identity, gateways, patienceMs = 60_000, uploadIdleMs = UPLOAD_IDLE_MS } = options
@@ -223,8 +226,9 @@ export class ControlClient {
   ): Promise<T> {
     const request = { method, path, text: body === undefined ? '' : JSON.stringify(body) }
     if (request.text.length <= MAX_CALL_BYTES) return await this.#send('calls', request, options)
-    using _turn = await takeTurn(this.#uploadTurns, options)
-    return await this.#send('uploads', request, options)
+    const use = request.text.length <= MAX_RESULT_BYTES ? 'results' : 'uploads'
+    using _turn = await takeTurn(this.#uploadTurns[use], options)
+    return await this.#send(use, request, options)
   }
 
   #send<T>(use: Use, request: Request, options?: CallOptions): Promise<T> {
@@ -236,11 +240,11 @@ export class ControlClient {
     use: Use,
     once: (signal?: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const mayBeLong = use === 'uploads' || use === 'downloads'
+    const mayBeLong = use !== 'calls' && use !== 'edges'
     let deadline = mayBeLong ? undefined : performance.now() + patienceMs
     for (let attempt = 0; ; attempt++) {
       signal?.throwIfAborted()
-      const tried = this.#preferred
+      const tried = this.#gateway()
       try {
         return await once(signal)
       } catch (err) {
@@ -248,8 +252,7 @@ export class ControlClient {
         deadline ??= performance.now() + patienceMs
         const refused = err instanceof ControlError && !RETRY_STATUS.has(err.status)
         if (refused || signal?.aborted || performance.now() > deadline) throw err
-        // Calls that fail together must not skip a gateway.
-        if (this.#preferred === tried) this.#preferred += 1
+        if (tried !== undefined) this.#failed.add(tried)
         // The first round over all gateways has no pause.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
         await sleep(backoff(round, PAUSES_MS), undefined, signal && { signal })
@@ -265,7 +268,7 @@ export class ControlClient {
   async #once<T>(use: Use, { method, path, text }: Request, signal: AbortSignal | undefined): Promise<T> {
     const base = this.#base()
     const fullPath = base.pathname.replace(/\/$/, '') + path
-    const isUpload = use === 'uploads'
+    const isUpload = use === 'results' || use === 'uploads'
     const answer = await this.#pool(base.origin, use).request({
       method,
       path: fullPath,
@@ -284,11 +287,17 @@ export class ControlClient {
     return (reply ? JSON.parse(reply) : undefined) as T
   }
 
-  /** Returns the address of the gateway whose turn it is. */
-  #base(): URL {
+  /** Returns the first gateway that has not failed; those with an open link come first. */
+  #gateway(): string | undefined {
     const gateways = this.#gateways()
-    const gateway = gateways[this.#preferred % Math.max(1, gateways.length)]
-    if (!gateway) throw new ControlError(503, 'no_capacity', 'no gateway is known')
+    const next = gateways.find((gateway) => !this.#failed.has(gateway))
+    if (next === undefined) this.#failed.clear()
+    return next ?? gateways[0]
+  }
+
+  #base(): URL {
+    const gateway = this.#gateway()
+    if (gateway === undefined) throw new ControlError(503, 'no_capacity', 'no gateway is known')
     return new URL(gateway)
   }
 

@@ -75,11 +75,11 @@ async function startFrozen() {
   }
 }
 
-const open = (gateways: readonly string[], patienceMs?: number) => {
+const open = (gateways: readonly string[] | (() => readonly string[]), patienceMs?: number) => {
   const identity = { sign: () => ({}) } as unknown as Identity
   return new ControlClient({
     identity,
-    gateways: () => gateways,
+    gateways: () => (typeof gateways === 'function' ? gateways() : gateways),
     uploadIdleMs: IDLE_MS,
     ...(patienceMs !== undefined && { patienceMs }),
   })
@@ -110,9 +110,9 @@ describe('results that a node uploads over a slow line', function () {
     await using gateway = new SlowGateway(4_000)
     const control = open([await gateway.start()])
     try {
-      const large = Array.from({ length: 16 }, () => upload(control, 'large', 1))
+      const large = Array.from({ length: 10 }, () => upload(control, 'large', 2))
       await sleep(300)
-      const small = upload(control, 'small', 1)
+      const small = upload(control, 'small', 2)
       await control.claimTask('task', { account: 'small' })
       const { body } = await control.download('/api/v1/input', {
         turn: 'small',
@@ -156,5 +156,33 @@ describe('results that a node uploads over a slow line', function () {
       await control.close()
     }
     assert.deepEqual(gateway.arrived.toSorted(), ['a', 'b'])
+  })
+
+  it('leave a gateway that failed, also when the order of the gateways has changed meanwhile', async () => {
+    let asked = 0
+    const { promise, resolve: lost } = Promise.withResolvers<void>()
+    const dead = createServer((_, res) => {
+      asked += 1
+      void promise.then(() => res.destroy())
+    })
+    await new Promise<void>((resolve) => dead.listen(0, '127.0.0.1', resolve))
+    await using gateway = new SlowGateway(1_000_000)
+    let order = [`http://127.0.0.1:${(dead.address() as AddressInfo).port}`, await gateway.start()]
+    const control = open(() => order)
+    try {
+      const early = upload(control, 'a', 0.2)
+      while (asked === 0) await sleep(5)
+      // The node puts gateways with an open link first.
+      order = order.toReversed()
+      lost()
+      await early
+      await upload(control, 'b', 0.2)
+    } finally {
+      await control.close()
+      dead.closeAllConnections()
+      dead.close()
+    }
+
+    assert.deepEqual([gateway.arrived, asked], [['a', 'b'], 1])
   })
 })
