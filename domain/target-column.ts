@@ -29,9 +29,9 @@ export function targetColumn(
   if (otherwise === 'last') return free.at(-1)?.name
   if (otherwise !== 'last_number') return undefined
   const numbers = free.filter(({ type }) => type === 'any' || NUMBERS.has(type))
-  const last = numbers.at(-1)
-  // Of several columns, the trainer skips whole numbers that count the rows.
-  return last?.type === 'number' || (last?.type === 'integer' && numbers.length === 1) ? last.name : undefined
+  const [only] = numbers
+  // Of several columns, the trainer skips those that count the rows or hold parts of times.
+  return only && only.type !== 'any' && numbers.length === 1 ? only.name : undefined
 }
 
 /** Returns the reason why a column cannot be the target; undefined when it can. */

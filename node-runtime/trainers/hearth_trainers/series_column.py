@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,25 +12,12 @@ from .near_values import near_numbers
 from .protocol import log, warn_about_data
 from .ranks import is_sorted
 from .tabular import target_column
-from .time_columns import may_hold_dates
+from .time_columns import known_times, may_hold_dates
+from .time_parts import are_parts, count_in_turn, small_numbers
 from .times import read_times
 
-
-# The least and the greatest number of each part of a time.
-_PARTS = {
-    "year": (1_500, 2_199),
-    "quarter": (1, 4),
-    "month": (1, 12),
-    "week": (0, 53),
-    "weekofyear": (0, 53),
-    "weekday": (0, 7),
-    "dayofweek": (0, 7),
-    "dayofyear": (1, 366),
-    "day": (0, 366),
-    "hour": (0, 24),
-    "minute": (0, 59),
-}
 _SINCE_1970 = "since 1970"
+_PARTS = "parts of times"
 
 
 def choose_series(table: pa.Table, named: str, time_column: str) -> str:
@@ -42,17 +27,24 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
     numbers = _number_columns(table, time_column)
     texts = [name for name in numbers if pa.types.is_string(table.column(name).type)]
     others = [name for name in numbers if name not in texts]
-    if "target" in table.column_names or named not in ("", _platform_choice(numbers, others)):
+    # The platform names the only column with numbers where the request names none.
+    if "target" in table.column_names or (named and others != [named]):
         return target_column(table, named)
     order = [*texts, *others]
-    times = {name: how for name, column in numbers.items() if (how := _times_in(name, column))}
-    doubtful = _doubtful_times(table, numbers, times, time_column)
+    times = {name: how for name, column in numbers.items() if (how := _times_in(column))}
+    # Numbers in no order that look like times since 1970 may be amounts, which they are where others hold times.
+    epochs = [name for name, how in times.items() if _SINCE_1970 in how]
+    doubtful = {name for name in epochs if not is_sorted(numbers[name].drop_null().to_numpy())}
+    times |= dict.fromkeys(_parts_of_times(table, numbers, {time_column, *times}, doubtful), _PARTS)
+    if not (time_column or len(doubtful) < len(times) or any(map(may_hold_dates, table.columns))):
+        doubtful = set()
     fitting = [name for name in order if name not in {*times} - doubtful and not _counts_rows(numbers[name])]
-    series = named or next(reversed(fitting or order), None)
+    unclear = [name for name in order if times.get(name, _PARTS) == _PARTS]
+    series = named or next(reversed(fitting or unclear or order), None)
     if series is None:
         raise JobError("The dataset has no column with numbers to forecast.", code="not_a_number")
     log(f"The series is '{series}'.")
-    if series in doubtful:
+    if series in doubtful or times.get(series) == _PARTS:
         _warn(series, f"though its numbers look like {times[series]}", series)
     for name in table.column_names:
         if name in (series, time_column):
@@ -60,9 +52,7 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
         column = table.column(name)
         reason = None
         if name in times and name not in doubtful:
-            is_behind = order.index(name) > order.index(series)
-            is_unclear = _SINCE_1970 in times[name] or (is_behind and _part_of(name) and not _is_part(name))
-            if is_unclear and not _counts_rows(numbers[name]):
+            if _SINCE_1970 in times[name] and not _counts_rows(numbers[name]):
                 reason = f"its numbers look like {times[name]}"
         elif name in fitting and name in texts:
             reason = "it holds numbers as texts"
@@ -75,12 +65,6 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
 
 def _warn(series: str, why: str, column: str) -> None:
     warn_about_data(f"The series is '{series}', {why}. Name the right one as target_column.", column=column)
-
-
-def _platform_choice(numbers: dict[str, pa.ChunkedArray], others: list[str]) -> str | None:
-    """Returns the column that the platform names where a request names none, by the types alone."""
-    last = next(reversed(others), None)
-    return last if last and (len(others) == 1 or pa.types.is_floating(numbers[last].type)) else None
 
 
 def _number_columns(table: pa.Table, time_column: str) -> dict[str, pa.ChunkedArray]:
@@ -99,46 +83,35 @@ def _number_columns(table: pa.Table, time_column: str) -> dict[str, pa.ChunkedAr
     return found
 
 
-def _times_in(name: str, column: pa.ChunkedArray) -> str | None:
-    """Says which times or parts of times whole numbers are; None for other numbers."""
+def _times_in(column: pa.ChunkedArray) -> str | None:
+    """Says which times whole numbers are; None for other numbers."""
     if not pa.types.is_integer(column.type):
         return None
-    if part := _part_of(name):
-        low, high = _PARTS[part]
-        found = pc.min_max(column).as_py()
-        if low <= found["min"] and found["max"] <= high:
-            return "parts of times"
     try:
         times = read_times(column, "")
     except JobError:
         # Only numbers with dates in all digits have several readings.
         return "dates"
-    return None if times.is_number and not times.unit else times.how
+    return times.how
 
 
-def _doubtful_times(table: pa.Table, numbers: dict[str, pa.ChunkedArray], times: dict[str, str], time_column: str) -> set[str]:
-    """Returns the columns whose numbers may be times since 1970, or amounts: they are in no order, and others hold times."""
-    epochs = [name for name, how in times.items() if _SINCE_1970 in how]
-    found = {name for name in epochs if not is_sorted(numbers[name].drop_null().to_numpy())}
-    has_others = time_column or len(found) < len(times) or any(map(may_hold_dates, table.columns))
-    return found if has_others else set()
-
-
-def _part_of(name: str) -> str | None:
-    """Returns the part of a time that a name ends with, as `order_month`, `day_of_week` and `Year` do."""
-    words = _words(name)
-    part = words[words.index("of") - 1] if "of" in words[1:] else words[-1] if words else ""
-    return part if part in _PARTS and "per" not in words else None
-
-
-def _is_part(name: str) -> bool:
-    """Returns whether a name is a part of a time and nothing else."""
-    words = _words(name)
-    return words[0] in _PARTS and (len(words) == 1 or words[1] == "of")
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
+def _parts_of_times(
+    table: pa.Table, numbers: dict[str, pa.ChunkedArray], timely: set[str], doubtful: set[str]
+) -> set[str]:
+    """Returns the columns that hold one part of the times in another column, such as the month. Where no column is sure to
+    have a date for each row alone, as with dates and hours, years that order the rows and numbers that count in turn are
+    parts too. `timely` are the numbers that are times."""
+    found = {name: small_numbers(column) for name, column in numbers.items() if name not in timely}
+    small = {name: values for name, values in found.items() if values is not None}
+    if not small:
+        return set()
+    known = known_times({**dict(zip(table.column_names, table.columns, strict=True)), **numbers}, timely)
+    dates = {name: times for name, times in known.items() if times.how or not times.is_number}
+    parts = {name for name, values in small.items() if any(are_parts(values, times) for times in dates.values())}
+    sure = [times.values[~times.missing] for name, times in dates.items() if name not in doubtful]
+    if any(len(np.unique(moments)) == len(moments) for moments in sure):
+        return parts
+    return parts | {name for name, values in small.items() if name in known or count_in_turn(values)}
 
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:

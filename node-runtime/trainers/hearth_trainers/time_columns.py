@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +77,12 @@ def find_times(table: pa.Table, target: str, named: str) -> tuple[str, Times] | 
     return None
 
 
+def known_times(columns: dict[str, pa.ChunkedArray], timely: set[str]) -> dict[str, Times]:
+    """Returns the times of the columns that hold dates or years and can be read, those of `timely` by any name."""
+    candidates, _ = _read_candidates(columns, timely)
+    return {one.name: one.times for one in candidates if _has_dates(one.times)}
+
+
 def has_doubtful_order(times: Times) -> bool:
     """Returns whether numbers would change the order of the rows and may not be times at all: they are read as they are,
     and don't begin with a year."""
@@ -83,13 +90,16 @@ def has_doubtful_order(times: Times) -> bool:
     return times.is_number and not is_sorted(known) and not _begin_with_years(known)
 
 
-def _read_candidates(columns: dict[str, pa.ChunkedArray]) -> tuple[list[_Candidate], dict[str, JobError]]:
-    """Reads the columns that may hold times. Returns those with times, numbers last, and why the others can't be read."""
+def _read_candidates(
+    columns: dict[str, pa.ChunkedArray], timely: Collection[str] = ()
+) -> tuple[list[_Candidate], dict[str, JobError]]:
+    """Reads the columns that may hold times, and the timely ones. Returns those with times, numbers last, and why the others
+    can't be read."""
     moments = [name for name, column in columns.items() if may_hold_dates(column)]
-    numbers = [name for name, column in columns.items() if _TIMELY.search(name) and _counts_up(column)]
+    numbers = [name for name, column in columns.items() if name in timely or (_TIMELY.search(name) and _counts_up(column))]
     candidates: list[_Candidate] = []
     failures: dict[str, JobError] = {}
-    for name in [*moments, *numbers]:
+    for name in dict.fromkeys([*moments, *numbers]):
         try:
             candidates.append(_Candidate(name, read_times(columns[name], name)))
         except JobError as error:

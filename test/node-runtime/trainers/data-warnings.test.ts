@@ -20,8 +20,8 @@ describe('data that a model learns differently than it was written', () => {
         hyperparameters: { epochs: 2, horizon: 3, ...hyperparameters },
       })
     }
-    const iso = DAYS.map((at) => `${dayFirst(at).split('/').toReversed().join('-')},${at % 7}`)
-    const rows = DAYS.map((at) => `${dayFirst(at)},${at % 7}`)
+    const iso = DAYS.map((at) => `${dayFirst(at).split('/').toReversed().join('-')},${at ** 2 % 7}`)
+    const rows = DAYS.map((at) => `${dayFirst(at)},${at ** 2 % 7}`)
     const [straight, newestFirst, repeated] = [
       await train('iso', iso),
       await train('newest', rows.toReversed()),

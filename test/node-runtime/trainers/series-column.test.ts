@@ -52,7 +52,7 @@ describe('the series that a forecast chooses', () => {
     const found = await about([
       jsonl((i) => ({ ts: day(i), sales: i % 9, store_id: '17' })),
       jsonl((i) => ({ order_no: `${10_000 + ((i * 37) % 101)}`, ts: day(i), value: Number(wave(i)) })),
-      jsonl((i) => ({ ts: day(i), row: i, zip: `${8001 + (i % 5)}`, at: '2021' })),
+      jsonl((i) => ({ ts: day(i), row: i, zip: `${8001 + (i % 5)}`, at: '17' })),
       jsonl((i) => ({ ts: day(i), sales: wave(i), rank: i % 9 }), { named: 'rank' }),
     ])
 
@@ -76,7 +76,7 @@ describe('the series that a forecast chooses', () => {
       )
     const found = await about([
       csv('v,w,ts', (i) => `${wave(i)},${i % 6},${ms(i)}`),
-      csv('v,date', (i) => `${i % 7},${day(i).replaceAll('-', '')}`),
+      csv('v,date', (i) => `${i % 9},${day(i).replaceAll('-', '')}`),
       csv('v,month', (i) => `${i % 7},${month(i)}`),
       jsonl((i) => ({ v: wave(i), t: `${Math.floor(ms(i) / 1000)}` })),
       csv('name,ts', (i) => `n${i},${ms(i)}`),
@@ -93,35 +93,100 @@ describe('the series that a forecast chooses', () => {
     ])
   })
 
-  it('is no part of a time, by its name and its numbers', async () => {
+  const timed = (
+    name: string,
+    value: (time: Date, i: number) => number | string,
+    start: string,
+    hours = 24,
+  ): TableRequest =>
+    csv(`t,v,${name}`, (i) => {
+      const time = new Date(Date.parse(`${start}Z`) + i * hours * 3_600_000)
+      return `${time.toISOString().slice(0, hours === 24 ? 10 : 19)},${wave(i)},${value(time, i)}`
+    })
+
+  it('is no column that equals a part of the times, whatever its name', async () => {
+    const weekFromMonday = (time: Date) => Math.ceil((time.getUTCDate() + 4) / 7)
     const found = await about([
-      csv('date,sales,month,Year', (i) => `${day(i)},${wave(i)},${1 + (i % 12)},${2021 + (i % 3)}`),
-      csv('sales,year', (i) => `${wave(i)},${1900 + i + Number(i > 20)}`),
-      csv(
-        'date,v,day_of_week,dayOfYear,weekday',
-        (i) => `${day(i)},${i % 9},${i % 7},${i + 1},${1 + (i % 7)}`,
-      ),
-      csv('date,v,order_month', (i) => `${day(i)},${wave(i)},${1 + (i % 12)}`),
-      csv('date,order_month,v', (i) => `${day(i)},${1 + (i % 12)},${wave(i)}`),
-      csv('date,v,sales_per_day', (i) => `${day(i)},${wave(i)},${1 + (i % 12)}`),
-      csv('date,v,week', (i) => `${day(i)},${wave(i)},${40 + (i % 30)}`),
-      csv('date,v,ppm', (i) => `${day(i)},${wave(i)},${1900 + ((i * 7) % 90)}`),
-      csv('date,month', (i) => `${day(i)},${1 + (i % 12)}`),
+      timed('an', (time) => time.getUTCFullYear(), '2021-11-15T00:00'),
+      timed('annee', () => 2022, '2022-03-01T00:00'),
+      timed('mes', (time) => time.getUTCMonth() + 1, '2021-01-10T00:00'),
+      timed('mon', (time) => time.getUTCMonth(), '2021-01-10T00:00', 30 * 24),
+      timed('trimestre', (time) => Math.ceil((time.getUTCMonth() + 1) / 3), '2021-03-12T00:00', 48),
+      timed('jour', (time) => time.getUTCDate(), '2022-05-25T00:00'),
+      timed('dia', (time) => (time.getUTCDay() + 3) % 7, '2022-05-25T00:00'),
+      timed('wd', (time, i) => (i % 9 === 4 ? '' : `${10 + time.getUTCDay()}.0`), '2022-05-25T00:00'),
+      timed('uge', weekFromMonday, '2021-01-01T00:00', 12),
+      timed('stunde', (time) => (time.getUTCHours() + 2) % 24, '2021-10-20T00:00', 5),
+      timed('tag', (time) => new Date(+time - 9 * 3_600_000).getUTCDate(), '2021-10-20T00:00', 7),
+      csv('v,min,zeit', (i) => `${wave(i)},${(i * 7) % 60},${1_599_998_400 + 420 * i}`),
+      jsonl((i) => ({ d: day(i), v: wave(i), dag: `${Number(day(i).slice(8))}` })),
+    ])
+
+    assert.deepEqual(
+      found,
+      found.map(() => ['v']),
+    )
+  })
+
+  it('is no year in order and no number that counts in turn where no dates tell the rows apart', async () => {
+    const months = (i: number) => 1 + (i % 12)
+    const found = await about([
+      csv('v,year', (i) => `${wave(i)},${1900 + i + Number(i > 20)}`),
+      csv('v,Jahr,Monat', (i) => `${wave(i)},${2021 + Math.floor(i / 12)},${months(i)}`),
+      csv('v,Jahr,Monat', (i) => `${wave(i)},${2024 - Math.floor(i / 12)},${13 - months(i)}`),
+      csv('v,ora', (i) => `${wave(i)},${Math.floor(i / 2) % 8}`),
+      csv('d,v,hour', (i) => `${day(Math.floor(i / 12))},${wave(i)},${2 * (i % 12) + 1}`),
+      csv('d,v,hour', (i) => `${day(Math.floor(i / 12))},${wave(i)},${8 + (i % 12)}`),
+      csv('v,flag', (i) => `${wave(i)},${i % 2}`),
+      csv('v,total', (i) => `${wave(i)},${i === 39 ? 0 : i * i}`),
+      csv('v,grade', (i) => `${wave(i)},${(i * i) % 5}`),
+      csv('v,fixed', (i) => `${wave(i)},2000`),
     ])
 
     assert.deepEqual(found, [
-      ['sales'],
-      ['sales'],
       ['v'],
-      [
-        'v',
-        "The series is 'v', not 'order_month': its numbers look like parts of times. Name the right one as target_column.",
-      ],
       ['v'],
-      ['sales_per_day'],
-      ['week'],
-      ['ppm'],
+      ['v'],
+      ['v'],
+      ['time_in_two_columns'],
+      ['time_in_two_columns'],
+      ['flag'],
+      ['total'],
+      ['grade'],
+      ['fixed'],
+    ])
+  })
+
+  it('may equal a part of the times in some rows or by chance, and gets a warning where it is the only one', async () => {
+    const found = await about([
+      timed('shop', () => 1, '2021-01-01T00:00', 6),
+      timed('treated', (time) => Number(time.getUTCDate() > 1), '2021-01-01T00:00', 1),
+      timed('sunday', (time) => Number(time.getUTCDay() === 0), '2021-01-01T00:00'),
+      timed('last', (time, i) => time.getUTCMonth() + 1 + Number(i === 39), '2021-01-10T00:00'),
+      timed('month', (_, i) => 1 + (i % 12), '2021-01-10T00:00'),
+      timed('ppm', (_, i) => 1900 + ((i * 7) % 90), '2021-01-10T00:00'),
+      csv(
+        'd,v,kept,due',
+        (i) => `${day(i)},${wave(i)},${1 + ((i * i) % 11)},${i < 3 ? `2022-01-0${1 + ((i * i) % 11)}` : ''}`,
+      ),
+      csv('date,mes', (i) => `${day(3 * i)},${Number(day(3 * i).slice(5, 7))}`),
+      csv('date,v', (i) => `${day(i)},${i + 1}`),
+      csv('v,stamp', (i) => `${i % 7},${day(i).replaceAll('-', '')}`),
+    ])
+
+    const part = (name: string) =>
+      `The series is '${name}', though its numbers look like parts of times. Name the right one as target_column.`
+    assert.deepEqual(found, [
+      ['shop'],
+      ['treated'],
+      ['sunday'],
+      ['last'],
       ['month'],
+      ['ppm'],
+      ['kept'],
+      ['mes', part('mes')],
+      ['v', part('v')],
+      ['v', part('v')],
     ])
   })
 
@@ -134,7 +199,7 @@ describe('the series that a forecast chooses', () => {
       csv('year,orders,cents', (i) => `${2000 + i},${i % 9},${cents(i)}`),
       csv('date,orders,cents', dated, { named: 'orders' }),
       csv('date,orders,cents', dated, { named: 'cents' }),
-      csv('orders,cents', (i) => `${i % 9},${cents(i)}`),
+      csv('orders,cents', (i) => `${(i * i) % 9},${cents(i)}`),
     ])
 
     const doubtful =

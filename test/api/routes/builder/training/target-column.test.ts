@@ -48,9 +48,10 @@ describe('the target column of a training run', () => {
     assert.equal(await target([number('a'), text], series), 'a')
     assert.equal(await target([text, { name: 'a', type: 'integer' }], series), 'a')
     assert.equal(await target([number('a'), number('t')], series, { time_column: 't' }), 'a')
-    // The trainer chooses: texts of JSON may be numbers, and whole numbers may count the rows.
+    // The trainer chooses: texts of JSON may be numbers, and columns may count the rows or hold parts of times.
     assert.equal(await target([number('a'), text], series, { format: 'jsonl' }), '')
     assert.equal(await target([number('a'), { name: 'id', type: 'integer' }], series), '')
+    assert.equal(await target([number('a'), number('month')], series), '')
   })
 
   it('may be one of texts for a regression where JSON may have numbers in them', async () => {

@@ -1,0 +1,104 @@
+"""Finds numbers that are one part of known times, such as the month, whatever the name of their column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .ranks import is_sorted
+from .times import Times
+
+# Most columns are no parts, which these first rows show.
+_FIRST_ROWS = 200
+_Part = Callable[[pa.Array], "pa.Array | np.ndarray"]
+# Fewer different numbers, such as flags, may change with a part by chance.
+_FEWEST = 3
+# A sum that starts from zero again has hardly any number twice.
+_MIN_CYCLES = 1.5
+_MIN_YEAR, _MAX_YEAR = 1_500, 2_199
+
+
+def _week_of_year(first: int | None, times: pa.Array) -> np.ndarray:
+    """Returns the week of the year as spreadsheets count it: January 1 is in week 1, and weeks begin on one day of the week,
+    from 0 for Monday; None begins them on the day of January 1."""
+    day = np.asarray(pc.day_of_year(times)) - 1
+    before = 0 if first is None else (np.asarray(pc.day_of_week(times)) - first - day) % 7
+    return (day + before) // 7 + 1
+
+
+_from_first = partial(pc.week, count_from_zero=True, first_week_is_fully_in_year=True)
+_WEEKS: tuple[_Part, ...] = (
+    pc.iso_week,
+    pc.us_week,
+    partial(_from_first, week_starts_monday=True),
+    partial(_from_first, week_starts_monday=False),
+    *(partial(_week_of_year, first) for first in (0, 6, None)),
+)
+# Each part with the fewest different numbers that equal it by more than chance, and the length of its cycle where it may begin
+# with another number: months begin with 0 or 1, weeks on several days, and days in several time zones.
+_PARTS: tuple[tuple[_Part, int, int], ...] = (
+    (pc.year, 1, 0),
+    (pc.iso_year, 1, 0),
+    (pc.year, _FEWEST, 100),
+    (pc.quarter, 2, 4),
+    (pc.month, 2, 12),
+    *((week, _FEWEST, 0) for week in _WEEKS),
+    (pc.day_of_week, _FEWEST, 7),
+    (pc.day, _FEWEST, 0),
+    (pc.day_of_year, _FEWEST, 0),
+    (pc.hour, _FEWEST, 24),
+    (pc.minute, _FEWEST, 60),
+)
+
+
+def small_numbers(column: pa.ChunkedArray) -> np.ndarray | None:
+    """Returns whole numbers that may be parts of times, NaN where one is missing; None for other numbers."""
+    numbers = pc.cast(column, pa.float64(), safe=False).to_numpy()
+    known = numbers[~np.isnan(numbers)]
+    is_small = len(known) and bool((known == np.floor(known)).all()) and 0 <= known.min() and known.max() <= _MAX_YEAR
+    return numbers if is_small else None
+
+
+def are_parts(numbers: np.ndarray, times: Times) -> bool:
+    """Returns whether numbers equal one part of the times in all rows with both, wherever its cycle begins."""
+    has_number = ~np.isnan(numbers)
+    both = has_number & ~times.missing
+    # Dates in a few rows, such as those of cancellations, prove nothing.
+    if 2 * both.sum() <= has_number.sum():
+        return False
+    values = numbers[both].astype(np.int64)
+    count = len(np.unique(values))
+    # Nanoseconds have no unit in microseconds.
+    micros = times.values[both] * times.unit if times.unit else times.values[both] // 1_000
+    seconds = (micros // 1_000_000).astype(np.int64)
+    # Times in UTC may have the parts of another zone.
+    zones = range(-12, 15) if (seconds % 86_400).any() else [0]
+
+    def equal(rows: slice, zone: int, part: _Part, fewest: int, cycle: int) -> bool:
+        moments = pa.array(seconds[rows] + 3_600 * zone, pa.timestamp("s"))
+        apart = values[rows] - np.asarray(part(moments))
+        if cycle and np.ptp(values) < cycle:
+            apart %= cycle
+            return not np.ptp(apart) and count >= (_FEWEST if apart[0] else fewest)
+        return not apart.any() and count >= fewest
+
+    first, every = slice(_FIRST_ROWS), slice(None)
+    return any(equal(first, zone, *part) and equal(every, zone, *part) for zone in zones for part in _PARTS)
+
+
+def count_in_turn(numbers: np.ndarray) -> bool:
+    """Returns whether each row repeats a number, goes on to the next greater one or begins again with the least, as months and
+    every second hour do. Years need not begin again. The newest row may come first."""
+    known = numbers[~np.isnan(numbers)]
+    different, ranks = np.unique(known, return_inverse=True)
+    last = len(different) - 1
+    if different[0] >= _MIN_YEAR and last and (np.diff(different) == 1).all() and is_sorted(known):
+        return True
+    if len(different) < _FEWEST or len(known) < _MIN_CYCLES * len(different):
+        return False
+    steps = np.diff(ranks)
+    return any(np.isin(one, (0, 1, -last)).all() for one in (steps, -steps))
