@@ -49,6 +49,7 @@ interface Request {
 
 interface ControlClientOptions {
   identity: Identity
+  /** Returns the gateways to call, in order. */
   gateways: () => readonly string[]
   patienceMs?: number
   /** For tests: see `UPLOAD_IDLE_MS`. */
@@ -57,6 +58,8 @@ interface ControlClientOptions {
 
 const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
+/** The same with the wait for a connection. */
+const CALL_LIMIT_MS = 30_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const PAUSES_MS = { first: 100, longest: 5_000 }
 /** Claims and leases wait neither for hand-overs nor for inputs and results, so each has connections of its own. */
@@ -99,8 +102,8 @@ export class ControlClient {
     mostWaiting: Infinity,
   })
   #longPolls = 0
-  /** Gateways that failed, until all have. */
-  readonly #failed = new Set<string>()
+  /** Gateways that gave no answer, until all have. */
+  readonly #gone = new Set<string>()
 
   constructor(options: ControlClientOptions) {
     const { identity, gateways, patienceMs = 60_000, uploadIdleMs = UPLOAD_IDLE_MS } = options
@@ -202,8 +205,7 @@ export class ControlClient {
     { turn, signal }: TransferOptions & { signal: AbortSignal },
   ): Promise<Pick<Dispatcher.ResponseData, 'headers'> & { body: Buffer }> {
     using _turn = await takeTurn(this.#downloadTurns, { turn, signal })
-    return await this.#repeatedly({ signal }, 'downloads', async () => {
-      const base = this.#base()
+    return await this.#repeatedly({ signal }, 'downloads', async (base) => {
       const path = base.pathname.replace(/\/$/, '') + url.slice(url.indexOf('/api/v1/'))
       const answer = await this.#pool(base.origin, 'downloads').request({
         method: 'GET',
@@ -232,27 +234,32 @@ export class ControlClient {
   }
 
   #send<T>(use: Use, request: Request, options?: CallOptions): Promise<T> {
-    return this.#repeatedly(options, use, (signal) => this.#once(use, request, signal))
+    return this.#repeatedly(options, use, (base) => this.#once(use, { ...request, base }, options?.signal))
   }
 
   async #repeatedly<T>(
     { signal, patienceMs = this.patienceMs }: CallOptions = {},
     use: Use,
-    once: (signal?: AbortSignal) => Promise<T>,
+    once: (base: URL) => Promise<T>,
   ): Promise<T> {
     const mayBeLong = use !== 'calls' && use !== 'edges'
     let deadline = mayBeLong ? undefined : performance.now() + patienceMs
+    const refusing = new Set<string>()
     for (let attempt = 0; ; attempt++) {
       signal?.throwIfAborted()
-      const tried = this.#gateway()
+      const gateway = this.#next(refusing)
       try {
-        return await once(signal)
+        if (gateway === undefined) throw new ControlError(503, 'no_capacity', 'no gateway is known')
+        return await once(new URL(gateway))
       } catch (err) {
         // Bytes may have moved for longer than the patience before a line breaks.
         deadline ??= performance.now() + patienceMs
-        const refused = err instanceof ControlError && !RETRY_STATUS.has(err.status)
+        const isAnswer = err instanceof ControlError
+        const refused = isAnswer && !RETRY_STATUS.has(err.status)
         if (refused || signal?.aborted || performance.now() > deadline) throw err
-        if (tried !== undefined) this.#failed.add(tried)
+        // One that answers goes on answering other calls; a proxy may answer for one that is gone.
+        const isGone = !isAnswer || err.status === 502 || err.status === 504
+        if (gateway !== undefined) (isGone ? this.#gone : refusing).add(gateway)
         // The first round over all gateways has no pause.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
         await sleep(backoff(round, PAUSES_MS), undefined, signal && { signal })
@@ -260,13 +267,29 @@ export class ControlClient {
     }
   }
 
+  /** Returns a gateway that did not go and has not refused this call; when none is left, any counts again. */
+  #next(refusing: Set<string>): string | undefined {
+    const all = this.#gateways()
+    let there = all.filter((gateway) => !this.#gone.has(gateway))
+    if (there.length === 0) {
+      this.#gone.clear()
+      there = [...all]
+    }
+    const next = there.find((gateway) => !refusing.has(gateway))
+    if (next === undefined) refusing.clear()
+    return next ?? there[0]
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
     this.#pools.clear()
   }
 
-  async #once<T>(use: Use, { method, path, text }: Request, signal: AbortSignal | undefined): Promise<T> {
-    const base = this.#base()
+  async #once<T>(
+    use: Use,
+    { method, path, text, base }: Request & { base: URL },
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
     const fullPath = base.pathname.replace(/\/$/, '') + path
     const isUpload = use === 'results' || use === 'uploads'
     const answer = await this.#pool(base.origin, use).request({
@@ -280,25 +303,15 @@ export class ControlClient {
       body: isUpload ? inChunks(text) : text || null,
       ...TIMEOUTS,
       ...(isUpload && { headersTimeout: this.#uploadIdleMs }),
-      ...(signal && { signal }),
+      signal: AbortSignal.any([
+        ...(signal ? [signal] : []),
+        // Calls wait for a connection too, and those to a gateway that is silent must not wait for each other.
+        ...(use === 'calls' ? [AbortSignal.timeout(CALL_LIMIT_MS)] : []),
+      ]),
     })
     const reply = await answer.body.text()
     if (answer.statusCode >= 300) throw toControlError(answer.statusCode, reply)
     return (reply ? JSON.parse(reply) : undefined) as T
-  }
-
-  /** Returns the first gateway that has not failed; those with an open link come first. */
-  #gateway(): string | undefined {
-    const gateways = this.#gateways()
-    const next = gateways.find((gateway) => !this.#failed.has(gateway))
-    if (next === undefined) this.#failed.clear()
-    return next ?? gateways[0]
-  }
-
-  #base(): URL {
-    const gateway = this.#gateway()
-    if (gateway === undefined) throw new ControlError(503, 'no_capacity', 'no gateway is known')
-    return new URL(gateway)
   }
 
   #pool(origin: string, use: Use): Pool {

@@ -46,10 +46,15 @@ export class Links {
     this.#timer = setInterval(() => this.#report(), REPORT_MS)
   }
 
-  /** The addresses of the gateways, those with an open link first. */
+  /** The addresses of the gateways. */
   get gateways(): readonly string[] {
-    const links = [...this.#links.values()]
-    return links.toSorted((a, b) => Number(b.isOpen) - Number(a.isOpen)).map(({ url }) => url)
+    return [...this.#links.keys()]
+  }
+
+  /** Those that can be reached: with an open link, or all of them where none is open. */
+  get reachable(): readonly string[] {
+    const open = [...this.#links.values()].filter(({ isOpen }) => isOpen)
+    return open.length > 0 ? open.map(({ url }) => url) : this.gateways
   }
 
   get openCount(): number {

@@ -167,7 +167,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const spool = new Spool({ dir: join(dir, 'spool') })
   const control = new ControlClient({
     identity,
-    gateways: () => links.gateways,
+    gateways: () => links.reachable,
     patienceMs: config.HEARTH_NODE_RETRY_S * 1_000,
   })
   const weightsDir = join(dir, 'weights')

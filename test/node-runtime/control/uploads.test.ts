@@ -185,4 +185,30 @@ describe('results that a node uploads over a slow line', function () {
 
     assert.deepEqual([gateway.arrived, asked], [['a', 'b'], 1])
   })
+
+  it('stay at a gateway that answers when it refuses another call for now', async () => {
+    using frozen = await startFrozen()
+    let refusals = 1
+    const busy = createServer((req, res) => {
+      req
+        .resume()
+        .on('end', () => res.writeHead(req.url?.includes('busy') && refusals-- > 0 ? 503 : 200).end())
+    })
+    await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
+    const control = open([`http://127.0.0.1:${(busy.address() as AddressInfo).port}`, frozen.origin])
+    try {
+      const leaving = new AbortController()
+      const refused = control.lease('renew', 'busy', {}, { signal: leaving.signal }).catch(() => {})
+      while (refusals > 0) await sleep(5)
+      await sleep(50)
+      const began = performance.now()
+      await Promise.all([control.lease('renew', 'a', {}), control.lease('renew', 'b', {})])
+      assert.ok(performance.now() - began < 2_000)
+      leaving.abort()
+      await refused
+    } finally {
+      await control.close()
+      busy.close()
+    }
+  })
 })

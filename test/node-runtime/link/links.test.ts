@@ -94,7 +94,8 @@ describe('links of a node', () => {
 
     await until(() => opened.links.openCount === 1)
 
-    assert.deepEqual(opened.links.gateways, [gateway.url, NOBODY])
+    assert.deepEqual(opened.links.gateways.toSorted(), [gateway.url, NOBODY].toSorted())
+    assert.deepEqual(opened.links.reachable, [gateway.url])
   })
 
   it('stay with the configured gateway while no other address of its list can be reached', async () => {
@@ -108,6 +109,7 @@ describe('links of a node', () => {
     assert.equal(gateway.linksSoFar(), 1)
     assert.equal(opened.links.openCount, 1)
     assert.deepEqual(opened.links.gateways, [gateway.url, NOBODY, listed])
+    assert.deepEqual(opened.links.reachable, [gateway.url])
 
     // It is opened again when it breaks, and left when another one is there.
     gateway.breakLinks()
