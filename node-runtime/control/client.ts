@@ -102,7 +102,7 @@ export class ControlClient {
     mostWaiting: Infinity,
   })
   #longPolls = 0
-  /** Gateways that gave no answer, until all have. */
+  /** Gateways that gave no answer to the last call that has ended. */
   readonly #gone = new Set<string>()
 
   constructor(options: ControlClientOptions) {
@@ -244,13 +244,15 @@ export class ControlClient {
   ): Promise<T> {
     const mayBeLong = use !== 'calls' && use !== 'edges'
     let deadline = mayBeLong ? undefined : performance.now() + patienceMs
-    const refusing = new Set<string>()
+    const tried = new Set<string>()
     for (let attempt = 0; ; attempt++) {
       signal?.throwIfAborted()
-      const gateway = this.#next(refusing)
+      const gateway = this.#next(tried)
       try {
         if (gateway === undefined) throw new ControlError(503, 'no_capacity', 'no gateway is known')
-        return await once(new URL(gateway))
+        const answer = await once(new URL(gateway))
+        this.#gone.delete(gateway)
+        return answer
       } catch (err) {
         // Bytes may have moved for longer than the patience before a line breaks.
         deadline ??= performance.now() + patienceMs
@@ -259,7 +261,11 @@ export class ControlClient {
         if (refused || signal?.aborted || performance.now() > deadline) throw err
         // One that answers goes on answering other calls; a proxy may answer for one that is gone.
         const isGone = !isAnswer || err.status === 502 || err.status === 504
-        if (gateway !== undefined) (isGone ? this.#gone : refusing).add(gateway)
+        if (gateway !== undefined) {
+          tried.add(gateway)
+          if (isGone) this.#gone.add(gateway)
+          else this.#gone.delete(gateway)
+        }
         // The first round over all gateways has no pause.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
         await sleep(backoff(round, PAUSES_MS), undefined, signal && { signal })
@@ -267,17 +273,13 @@ export class ControlClient {
     }
   }
 
-  /** Returns a gateway that did not go and has not refused this call; when none is left, any counts again. */
-  #next(refusing: Set<string>): string | undefined {
+  /** Returns a gateway that this call has not tried, one that gave an answer last if there is any; then all count again. */
+  #next(tried: Set<string>): string | undefined {
     const all = this.#gateways()
-    let there = all.filter((gateway) => !this.#gone.has(gateway))
-    if (there.length === 0) {
-      this.#gone.clear()
-      there = [...all]
-    }
-    const next = there.find((gateway) => !refusing.has(gateway))
-    if (next === undefined) refusing.clear()
-    return next ?? there[0]
+    const left = all.filter((gateway) => !tried.has(gateway))
+    if (left.length === 0) tried.clear()
+    const open = left.length === 0 ? all : left
+    return open.find((gateway) => !this.#gone.has(gateway)) ?? open[0]
   }
 
   async close(): Promise<void> {

@@ -211,4 +211,27 @@ describe('results that a node uploads over a slow line', function () {
       busy.close()
     }
   })
+
+  it('come back to a gateway that broke a connection once the other one refuses them', async () => {
+    let breaks = 1
+    const restarted = createServer(
+      (req, res) => void (breaks-- > 0 ? res.destroy() : req.resume().on('end', () => res.end())),
+    )
+    let status = 200
+    const busy = createServer((req, res) => void req.resume().on('end', () => res.writeHead(status).end()))
+    const origins = []
+    for (const server of [restarted, busy]) {
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      origins.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+    }
+    const control = open(origins, 2_000)
+    try {
+      await control.lease('renew', 'a', {})
+      status = 503
+      await control.lease('renew', 'b', {})
+    } finally {
+      await control.close()
+      for (const server of [restarted, busy]) server.close()
+    }
+  })
 })
