@@ -71,8 +71,8 @@ function columnNames(written: readonly string[]): string[] {
 }
 
 /**
- * Returns what is wrong with a header of which at least a third behind its first name is blank, if the first rows have
- * values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front.
+ * Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the first
+ * rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front.
  */
 function titleIn(lines: readonly string[], delimiter: string): string | undefined {
   const isFilled = (cell: string) => /[^ "]/.test(cell)
@@ -83,7 +83,8 @@ function titleIn(lines: readonly string[], delimiter: string): string | undefine
   const blank = header.flatMap((isNamed, at) => (at > first && !isNamed ? [at] : []))
   const names = header.filter(Boolean).length
   const isBlank = header.length > 1 && (names < 2 || (blank.length >= 2 && blank.length >= names / 2))
-  if (!isBlank || !rows.some((row) => blank.some((at) => row[at]))) return undefined
+  const filled = rows.filter((row) => blank.some((at) => row[at])).length
+  if (!isBlank || filled === 0 || 2 * filled < rows.length) return undefined
   return `names for ${names} of ${header.length} columns only, where the rows have values in others; begin the file with the names of the columns`
 }
 

@@ -314,7 +314,8 @@ describe('CSV files in query_table', function () {
       [lines('a,b', '1.234,"$1,250"', '980,"$2,500"'), 1.234, /points are read as decimal points in "a"/],
       [lines('a,b', '1.234,x', '980,y'), 1.234, /^points are read as decimal points in "a"/],
       [lines('a|b', '1.234|1,555', '980|2,255'), 1.234, /points are read as decimal points/],
-      [lines('a;b', '1.234;1.5', '980;2.25'), 1.234, undefined],
+      [lines('a;b', '1.234;1.5', '980;2.25'), 1.234, /points are read as decimal points in "a"/],
+      [lines('a,b', '1.234,1.5', '980,2.25'), 1.234, undefined],
       [lines('a;b', '1.234;x', '0.980;y'), 1.234, undefined],
       [lines('a;b', '1.2345;x', '98;y'), 1.2345, undefined],
     ]

@@ -202,10 +202,10 @@ def sure_types(texts, types, delimiter, notes):
         notes.append(f"numbers written as 9,5 or $1 200 are texts, and compared as such: {shown}")
     has_decimal_commas = bool(unclear) and any(fitting(texts, written, DECIMAL_COMMAS, ",").values())
     has_decimal_points = any(points[name] is False for name in fractional)
-    if not unclear or (has_decimal_points and not has_decimal_commas):
+    if not unclear or (has_decimal_points and not has_decimal_commas and delimiter != ";"):
         return found
     shown = ", ".join(map(quoted, unclear[:5]))
-    if delimiter != ";" and not has_decimal_commas:
+    if not has_decimal_commas and (has_decimal_points or delimiter != ";"):
         notes.append(f"points are read as decimal points in {shown}, where they may be between thousands")
         return found
     first = quoted(unclear[0])

@@ -67,7 +67,7 @@ def point_meaning(columns: Sequence[pa.ChunkedArray], delimiter: str | None = No
     is_sign = delimiter == ";" and not any(_has_gaps(column) and _all(_bare_values(column), _WHOLE) for column in columns)
     if has_points:
         # Coordinates have decimal points in files with decimal commas as well.
-        return DECIMALS if not has_commas else THOUSANDS if is_sign else None
+        return THOUSANDS if has_commas and is_sign else None if has_commas or is_sign else DECIMALS
     return THOUSANDS if has_commas or is_sign else None
 
 

@@ -65,13 +65,14 @@ def layout_of(path: Path) -> CsvLayout:
 
 
 def _title_in(lines: list[str], delimiter: str) -> str | None:
-    """Returns what is wrong with a header of which at least a third behind its first name is blank, if the first rows have
-    values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front."""
+    """Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the first
+    rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front."""
     header, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
     names = [index for index, name in enumerate(header) if name]
     blank = [index for index in range(*names[:1], len(header)) if not header[index]]
     is_blank = len(header) > 1 and (len(names) < 2 or 2 <= len(blank) >= len(names) / 2)
-    if not is_blank or not any(any(row[index] for index in blank if index < len(row)) for row in rows):
+    filled = sum(any(row[index] for index in blank if index < len(row)) for row in rows)
+    if not is_blank or filled == 0 or 2 * filled < len(rows):
         return None
     return (
         f"names for {len(names)} of {len(header)} columns only, where the rows have values in others; begin the file with the names "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +20,8 @@ from .times import read_times
 
 _SINCE_1970 = "since 1970"
 _PARTS = "parts of times"
+# Names of parts that need not equal those of the dates, such as fiscal_year and week_of_month.
+_PART_NAMES = {"year", "quarter", "month", "week", "day", "hour", "minute"}
 
 
 def choose_series(table: pa.Table, named: str, time_column: str) -> str:
@@ -36,6 +40,8 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
     epochs = [name for name, how in times.items() if _SINCE_1970 in how]
     doubtful = {name for name in epochs if not is_sorted(numbers[name].drop_null().to_numpy())}
     times |= dict.fromkeys(_parts_of_times(table, numbers, {time_column, *times}, doubtful), _PARTS)
+    named_parts = {name for name, column in numbers.items() if name not in times and _is_named_part(name, column)}
+    times |= dict.fromkeys(named_parts, _PARTS)
     if not (time_column or len(doubtful) < len(times) or any(map(may_hold_dates, table.columns))):
         doubtful = set()
     fitting = [name for name in order if name not in {*times} - doubtful and not _counts_rows(numbers[name])]
@@ -52,7 +58,7 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
         column = table.column(name)
         reason = None
         if name in times and name not in doubtful:
-            if _SINCE_1970 in times[name] and not _counts_rows(numbers[name]):
+            if (_SINCE_1970 in times[name] or name in named_parts) and not _counts_rows(numbers[name]):
                 reason = f"its numbers look like {times[name]}"
         elif name in fitting and name in texts:
             reason = "it holds numbers as texts"
@@ -112,6 +118,13 @@ def _parts_of_times(
     if any(len(np.unique(moments)) == len(moments) for moments in sure):
         return parts
     return parts | {name for name, values in small.items() if name in known or count_in_turn(values)}
+
+
+def _is_named_part(name: str, column: pa.ChunkedArray) -> bool:
+    """Returns whether small whole numbers have the name of a part, or one that ends with it."""
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
+    last = words[words.index("of") - 1] if "of" in words[1:] else words[-1] if words else ""
+    return last in _PART_NAMES and "per" not in words and small_numbers(column) is not None
 
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:

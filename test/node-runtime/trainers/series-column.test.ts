@@ -164,6 +164,7 @@ describe('the series that a forecast chooses', () => {
       timed('sunday', (time) => Number(time.getUTCDay() === 0), '2021-01-01T00:00'),
       timed('last', (time, i) => time.getUTCMonth() + 1 + Number(i === 39), '2021-01-10T00:00'),
       timed('month', (_, i) => 1 + (i % 12), '2021-01-10T00:00'),
+      csv('d,v,fiscal_year', (i) => `${day(i)},${wave(i)},${2021 + Number(i > 20)}`),
       timed('ppm', (_, i) => 1900 + ((i * 7) % 90), '2021-01-10T00:00'),
       csv(
         'd,v,kept,due',
@@ -176,12 +177,15 @@ describe('the series that a forecast chooses', () => {
 
     const part = (name: string) =>
       `The series is '${name}', though its numbers look like parts of times. Name the right one as target_column.`
+    const named = (name: string) =>
+      `The series is 'v', not '${name}': its numbers look like parts of times. Name the right one as target_column.`
     assert.deepEqual(found, [
       ['shop'],
       ['treated'],
       ['sunday'],
       ['last'],
-      ['month'],
+      ['v', named('month')],
+      ['v', named('fiscal_year')],
       ['ppm'],
       ['kept'],
       ['mes', part('mes')],

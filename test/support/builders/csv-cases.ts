@@ -79,6 +79,16 @@ export const CSV_CASES: CsvCase[] = [
     rows: [['1', '2', '3', '4', '5', '6', '7']],
   },
   {
+    title: 'surplus columns without names, which a row of many fills',
+    text: lines('v1,v2,,,', 'ham,a,,,', 'spam,b,,,', 'ham,c,rest of c,,'),
+    names: ['v1', 'v2', 'Unnamed: 2'],
+    rows: [
+      ['ham', 'a', ''],
+      ['spam', 'b', ''],
+      ['ham', 'c', 'rest of c'],
+    ],
+  },
+  {
     title: 'one column of several without a name',
     text: lines('id,name,,n', '1,x,note,2', '2,y,,3'),
     names: ['id', 'name', 'Unnamed: 2', 'n'],
