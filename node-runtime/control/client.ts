@@ -259,7 +259,7 @@ export class ControlClient {
         const isAnswer = err instanceof ControlError
         const refused = isAnswer && !RETRY_STATUS.has(err.status)
         if (refused || signal?.aborted || performance.now() > deadline) throw err
-        // One that answers goes on answering other calls; a proxy may answer for one that is gone.
+        // One that answers can serve other calls; a proxy may answer for one that is gone.
         const isGone = !isAnswer || err.status === 502 || err.status === 504
         if (gateway !== undefined) {
           tried.add(gateway)
@@ -276,10 +276,9 @@ export class ControlClient {
   /** Returns a gateway that this call has not tried, one that gave an answer last if there is any; then all count again. */
   #next(tried: Set<string>): string | undefined {
     const all = this.#gateways()
-    const left = all.filter((gateway) => !tried.has(gateway))
-    if (left.length === 0) tried.clear()
-    const open = left.length === 0 ? all : left
-    return open.find((gateway) => !this.#gone.has(gateway)) ?? open[0]
+    if (all.every((gateway) => tried.has(gateway))) tried.clear()
+    const untried = all.filter((gateway) => !tried.has(gateway))
+    return untried.find((gateway) => !this.#gone.has(gateway)) ?? untried[0]
   }
 
   async close(): Promise<void> {

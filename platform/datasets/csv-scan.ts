@@ -40,7 +40,7 @@ export function parseHeader(start: Buffer): CsvDialect {
   if (text.includes('\0')) throw refusedLine(1, 'holds the character NUL (is it UTF-16?)')
   if (text.trim() === '') throw refusedLine(1, 'blank where the names of the columns should be')
 
-  const written = splitRecord(text, delimiter).map((name) => name.replaceAll(/^ +|(?<! ) +$/g, ''))
+  const written = splitRecord(text, delimiter).map(trimBlanks)
   if (written.length > MAX_COLUMNS) throw refusedLine(1, `more than ${MAX_COLUMNS} columns`)
   const header = columnNames(written)
   const seen = new Map<string, number>()
@@ -72,7 +72,8 @@ function columnNames(written: readonly string[]): string[] {
 
 /**
  * Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the first
- * rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front.
+ * rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is
+ * in front.
  */
 function titleIn(lines: readonly string[], delimiter: string): string | undefined {
   const isFilled = (cell: string) => /[^ "]/.test(cell)
@@ -87,6 +88,9 @@ function titleIn(lines: readonly string[], delimiter: string): string | undefine
   if (!isBlank || filled === 0 || 2 * filled < rows.length) return undefined
   return `names for ${names} of ${header.length} columns only, where the rows have values in others; begin the file with the names of the columns`
 }
+
+/** Removes blanks around a cell, and no other white space. */
+export const trimBlanks = (cell: string): string => cell.replaceAll(/^ +|(?<! ) +$/g, '')
 
 /** Returns the first record of a text. */
 function headerIn(text: string, delimiter: string, isCut: boolean): string {

@@ -1,3 +1,4 @@
+import { trimBlanks } from './csv-scan.ts'
 import type { SampledRow } from './preview.ts'
 import type { ColumnType, DatasetColumn } from './profile.ts'
 
@@ -111,7 +112,7 @@ export function readValues(
 }
 
 function withoutBlanks(cell: string | null): string | null {
-  const text = cell?.replaceAll(/^ +| +$/g, '') ?? ''
+  const text = trimBlanks(cell ?? '')
   return isMissing.has(text) ? null : text
 }
 

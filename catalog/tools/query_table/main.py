@@ -35,7 +35,10 @@ NUMBERS = (
     rf"[+-]?{BLANKS}[€$£¥₹]?{BLANKS}[+-]?(\d+|\d{{1,3}}([.,'’\s\x{{a0}}\x{{202f}}]\d{{3}})+|)([.,]\d*)?([eE][+-]?\d+)?"
     rf"{BLANKS}[€$£¥₹%]?{BLANKS}|[+-]?(?i:inf|infinity)"
 )
-NOTATIONS = r"\d[\s\x{a0}\x{202f}.,'’€$£¥₹%]|[\s\x{a0}\x{202f}.,€$£¥₹]\d|^\s*[+]\d{1,7}\s*$|\d[eE][+-]?\d|^\s*[+-]?(?i:inf|infinity)\s*$"
+NOTATIONS = (
+    r"\d[\s\x{a0}\x{202f}.,'’€$£¥₹%]|[\s\x{a0}\x{202f}.,€$£¥₹]\d|^\s*[+]\d{1,7}\s*$|\d[eE][+-]?\d"
+    r"|^\s*[+-]?(?i:inf|infinity)\s*$"
+)
 SYMBOL = rf"{BLANKS}[€$£¥₹%]?{BLANKS}"
 DECIMAL_COMMAS = rf"[+-]?{SYMBOL}[+-]?(\d+|\d{{1,3}}(\.\d{{3}})+)(,(\d{{1,2}}|\d{{4,}}))?{SYMBOL}"
 # One of them in the name of a type, and no field of that name.
@@ -196,8 +199,7 @@ def sure_types(texts, types, delimiter, notes):
     fractional = [name for name, kind in types.items() if kind == "DOUBLE"]
     points = fitting(texts, fractional, OPEN_POINTS, "[.]")
     unclear = [name for name in fractional if points[name] is True]
-    others = texts_of(types)
-    if written := [name for name, are_numbers in fitting(texts, others, NUMBERS, NOTATIONS).items() if are_numbers]:
+    if written := [name for name, are_numbers in fitting(texts, texts_of(types), NUMBERS, NOTATIONS).items() if are_numbers]:
         shown = ", ".join(map(quoted, written[:5]))
         notes.append(f"numbers written as 9,5 or $1 200 are texts, and compared as such: {shown}")
     has_decimal_commas = bool(unclear) and any(fitting(texts, written, DECIMAL_COMMAS, ",").values())

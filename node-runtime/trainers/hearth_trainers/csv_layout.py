@@ -66,7 +66,8 @@ def layout_of(path: Path) -> CsvLayout:
 
 def _title_in(lines: list[str], delimiter: str) -> str | None:
     """Returns what is wrong with a header of which at least a third behind its first name is blank, if half of the first
-    rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is in front."""
+    rows have values there: Excel writes titles and merged cells so. An index, which pandas and R leave without a name, is
+    in front."""
     header, *rows = [[cell.strip(' "') for cell in line.split(delimiter)] for line in lines[: 1 + _SAMPLED_ROWS]]
     names = [index for index, name in enumerate(header) if name]
     blank = [index for index in range(*names[:1], len(header)) if not header[index]]
@@ -75,8 +76,8 @@ def _title_in(lines: list[str], delimiter: str) -> str | None:
     if not is_blank or filled == 0 or 2 * filled < len(rows):
         return None
     return (
-        f"names for {len(names)} of {len(header)} columns only, where the rows have values in others; begin the file with the names "
-        "of the columns"
+        f"names for {len(names)} of {len(header)} columns only, where the rows have values in others; begin the file with "
+        "the names of the columns"
     )
 
 

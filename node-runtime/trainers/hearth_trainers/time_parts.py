@@ -91,7 +91,7 @@ def are_parts(numbers: np.ndarray, times: Times) -> bool:
 
 
 def count_in_turn(numbers: np.ndarray) -> bool:
-    """Returns whether each row repeats a number, goes on to the next greater one or begins again with the least, as months and
+    """Returns whether each row repeats a number, continues with the next greater one or begins again with the least, as months and
     every second hour do. Years need not begin again. The newest row may come first."""
     known = numbers[~np.isnan(numbers)]
     different, ranks = np.unique(known, return_inverse=True)
