@@ -52,6 +52,9 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
     log(f"The series is '{series}'.")
     if series in doubtful or times.get(series) == _PARTS:
         _warn(series, f"though its numbers look like {times[series]}", series)
+    also = [repr(name) for name in fitting if name in others and name not in (series, time_column)]
+    if also:
+        _warn(series, f"the last column of numbers, not {', '.join(also[:10])}{', ...' if len(also) > 10 else ''}", series)
     for name in table.column_names:
         if name in (series, time_column):
             continue

@@ -24,6 +24,9 @@ describe('the series that a forecast chooses', () => {
       ...warnings.filter((one) => one.startsWith('The series is')),
     ])
 
+  const lastOf = (series: string, ...names: string[]) =>
+    `The series is '${series}', the last column of numbers, not ${names.map((one) => `'${one}'`).join(', ')}. Name the right one as target_column.`
+
   it('is the last column with numbers, or the last with texts that are all numbers where it is the only kind', async () => {
     const found = await about([
       jsonl((i) => ({ name: `n${i % 7}`, ts: day(i), price: wave(i) })),
@@ -33,7 +36,13 @@ describe('the series that a forecast chooses', () => {
       csv('date,name', (i) => `${day(i)},x`),
     ])
 
-    assert.deepEqual(found, [['price'], ['price'], ['price'], ['close'], ['not_a_number']])
+    assert.deepEqual(found, [
+      ['price'],
+      ['price'],
+      ['price'],
+      ['close', lastOf('close', 'open')],
+      ['not_a_number'],
+    ])
   })
 
   it('is no column that counts the rows, in any order, nor the times, unless there is no other', async () => {
@@ -85,7 +94,7 @@ describe('the series that a forecast chooses', () => {
     const since = (name: string, series: string, unit: string) =>
       `The series is '${series}', not '${name}': its numbers look like ${unit} since 1970. Name the right one as target_column.`
     assert.deepEqual(found, [
-      ['w', since('ts', 'w', 'milliseconds')],
+      ['w', lastOf('w', 'v'), since('ts', 'w', 'milliseconds')],
       ['v'],
       ['v'],
       ['v', since('t', 'v', 'seconds')],
@@ -150,10 +159,10 @@ describe('the series that a forecast chooses', () => {
       ['v'],
       ['time_in_two_columns'],
       ['time_in_two_columns'],
-      ['flag'],
-      ['total'],
-      ['grade'],
-      ['fixed'],
+      ['flag', lastOf('flag', 'v')],
+      ['total', lastOf('total', 'v')],
+      ['grade', lastOf('grade', 'v')],
+      ['fixed', lastOf('fixed', 'v')],
     ])
   })
 
@@ -180,14 +189,14 @@ describe('the series that a forecast chooses', () => {
     const named = (name: string) =>
       `The series is 'v', not '${name}': its numbers look like parts of times. Name the right one as target_column.`
     assert.deepEqual(found, [
-      ['shop'],
-      ['treated'],
-      ['sunday'],
-      ['last'],
+      ['shop', lastOf('shop', 'v')],
+      ['treated', lastOf('treated', 'v')],
+      ['sunday', lastOf('sunday', 'v')],
+      ['last', lastOf('last', 'v')],
       ['v', named('month')],
       ['v', named('fiscal_year')],
-      ['ppm'],
-      ['kept'],
+      ['ppm', lastOf('ppm', 'v')],
+      ['kept', lastOf('kept', 'v')],
       ['mes', part('mes')],
       ['v', part('v')],
       ['v', part('v')],
@@ -209,10 +218,11 @@ describe('the series that a forecast chooses', () => {
     const doubtful =
       "The series is 'cents', though its numbers look like seconds since 1970. Name the right one as target_column."
     assert.deepEqual(found.slice(0, 5), [
-      ['cents', doubtful],
+      ['cents', doubtful, lastOf('cents', 'orders')],
       [
         'cents',
         doubtful,
+        lastOf('cents', 'orders'),
         "The series is 'cents', not 'ts': its numbers look like seconds since 1970. Name the right one as target_column.",
       ],
       ['cents', doubtful],
