@@ -12,6 +12,8 @@ const NEVER = {
   number: new Set(['boolean', 'string', 'date', 'timestamp', 'binary', 'list', 'object']),
   class: new Set(['binary', 'list', 'object']),
 } as const
+/** Numbers that could mean two things are texts. */
+const ADVICE = '; write numbers as 1234.5, without thousands separators and units'
 const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, booleans or dates' } as const
 
 /**
@@ -42,5 +44,6 @@ export function missingTargetReason(
   const column = columns.find(({ name }) => name === target)
   if (!column || !NEVER[holds].has(column.type)) return undefined
   const fitting = columns.filter(({ type }) => !NEVER[holds].has(type)).map(({ name }) => name)
-  return `the column ${shortName(target)} is of type ${column.type}, and ${model} predicts ${IN_WORDS[holds]}; columns that it can predict: ${listedNames(fitting)}`
+  const advice = holds === 'number' && column.type === 'string' ? ADVICE : ''
+  return `the column ${shortName(target)} is of type ${column.type}, and ${model} predicts ${IN_WORDS[holds]}; columns that it can predict: ${listedNames(fitting)}${advice}`
 }

@@ -188,7 +188,7 @@ const distinctMarks = (c: string): string =>
 
 /** A value that begins like a number, with or without a symbol. */
 const firstNumeric = (c: string): string =>
-  `any_value(case when strlen(${c}) <= 60 and regexp_matches(${c}, '^${BLANKS}[-+€$£¥₹]?${BLANKS}[-+.]?[0-9]') then ${c} end)`
+  `any_value(case when strlen(${c}) <= 60 and regexp_matches(${c}, '^${BLANKS}[-+]?${BLANKS}[€$£¥₹]?${BLANKS}[-+.]?[0-9]') then ${c} end)`
 
 async function readTyped(file: CsvFile, { likely, marks: seen }: Sampled): Promise<CsvContent> {
   const types = likely.map(({ types: [narrowest] }) => narrowest)

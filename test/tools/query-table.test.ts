@@ -296,6 +296,14 @@ describe('CSV files in query_table', function () {
     ])
   })
 
+  it('adds its notes to an error of the query, which they may explain', async () => {
+    const [found] = await queried(python, [
+      { text: lines('a;b', '1.234;x', '980;y'), sql: 'select avg(a) from data' },
+    ])
+
+    assert.match(String(found?.error), /^sql: .*avg.*; points may be between thousands in "a"/)
+  })
+
   it('leaves numbers whose points may be between thousands as texts, or notes how it reads them', async () => {
     const cases: [text: string, first: string | number, note: RegExp | undefined][] = [
       [

@@ -348,7 +348,7 @@ def query(given):
             raise Refused("sql: it is no query that returns rows")
         rows = found.fetchmany(MAX_ROWS + 1)
     except duckdb.Error as error:
-        raise Refused(f"sql: {first_line(error)}") from error
+        raise Refused("; ".join([f"sql: {first_line(error)}", *notes])) from error
     names = distinct([column[0] for column in found.description])
     columns = [{"name": name, "type": str(column[1])} for name, column in zip(names, found.description, strict=True)]
     kept = [dict(zip(names, map(plain, row), strict=True)) for row in rows[:MAX_ROWS]]

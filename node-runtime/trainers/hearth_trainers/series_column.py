@@ -20,8 +20,8 @@ from .times import read_times
 
 _SINCE_1970 = "since 1970"
 _PARTS = "parts of times"
-# Names of parts that need not equal those of the dates, such as fiscal_year and week_of_month.
-_PART_NAMES = {"year", "quarter", "month", "week", "day", "hour", "minute"}
+# Names of parts that need not equal those of the dates, such as fiscal_year and week_of_month, with their greatest values.
+_PART_NAMES = {"year": 2_199, "quarter": 4, "month": 13, "week": 53, "day": 366, "hour": 24, "minute": 60}
 
 
 def choose_series(table: pa.Table, named: str, time_column: str) -> str:
@@ -48,7 +48,7 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
     unclear = [name for name in order if times.get(name, _PARTS) == _PARTS]
     series = named or next(reversed(fitting or unclear or order), None)
     if series is None:
-        raise JobError("The dataset has no column with numbers to forecast.", code="not_a_number")
+        raise _without_numbers(table, time_column)
     log(f"The series is '{series}'.")
     if series in doubtful or times.get(series) == _PARTS:
         _warn(series, f"though its numbers look like {times[series]}", series)
@@ -70,6 +70,16 @@ def choose_series(table: pa.Table, named: str, time_column: str) -> str:
         if reason:
             _warn(series, f"not '{name}': {reason}", name)
     return series
+
+
+def _without_numbers(table: pa.Table, time_column: str) -> JobError:
+    """Returns the error for a table without a column of numbers. It names the first one that nearly is one."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        reason = near_numbers(column) if name != time_column and pa.types.is_string(column.type) else None
+        if reason:
+            message = f"The dataset has no column with numbers to forecast. '{name}': {reason}."
+            return JobError(message, code="not_a_number", column=name)
+    return JobError("The dataset has no column with numbers to forecast.", code="not_a_number")
 
 
 def _warn(series: str, why: str, column: str) -> None:
@@ -127,7 +137,10 @@ def _is_named_part(name: str, column: pa.ChunkedArray) -> bool:
     """Returns whether small whole numbers have the name of a part, or one that ends with it."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
     last = words[words.index("of") - 1] if "of" in words[1:] else words[-1] if words else ""
-    return last in _PART_NAMES and "per" not in words and small_numbers(column) is not None
+    if last not in _PART_NAMES or "per" in words:
+        return False
+    numbers = small_numbers(column)
+    return numbers is not None and bool(np.nanmax(numbers) <= _PART_NAMES[last])
 
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:

@@ -101,4 +101,4 @@ def count_in_turn(numbers: np.ndarray) -> bool:
     if len(different) < _FEWEST or len(known) < _MIN_CYCLES * len(different):
         return False
     steps = np.diff(ranks)
-    return any(np.isin(one, (0, 1, -last)).all() for one in (steps, -steps))
+    return any(np.isin(one, (0, 1, -last)).all() and bool((one == -last).any()) for one in (steps, -steps))

@@ -45,6 +45,19 @@ describe('the series that a forecast chooses', () => {
     ])
   })
 
+  it('is missed with a reason where a column is nearly one of numbers', async () => {
+    const [sessions, names] = await learned([
+      csv('day,sessions', (i) => `${day(i)},"${1 + (i % 9)},${100 + i}"`),
+      csv('day,name', (i) => `${day(i)},x${i % 3}`),
+    ])
+
+    assert.match(
+      String(sessions?.error),
+      /no column with numbers to forecast\. 'sessions': .*thousands separator; write it with neither/,
+    )
+    assert.match(String(names?.error), /no column with numbers to forecast\.$/)
+  })
+
   it('is no column that counts the rows, in any order, nor the times, unless there is no other', async () => {
     const found = await about([
       jsonl((i) => ({ price: wave(i), ts: day(i), id: 1000 + i })),
@@ -148,6 +161,8 @@ describe('the series that a forecast chooses', () => {
       csv('d,v,hour', (i) => `${day(Math.floor(i / 12))},${wave(i)},${8 + (i % 12)}`),
       csv('v,flag', (i) => `${wave(i)},${i % 2}`),
       csv('v,total', (i) => `${wave(i)},${i === 39 ? 0 : i * i}`),
+      csv('year,v,plants', (i) => `${1980 + i},${wave(i)},${Math.floor(i / 3)}`),
+      csv('d,v,sales_day', (i) => `${day(i)},${wave(i)},${100 + ((i * 37) % 800)}`),
       csv('v,grade', (i) => `${wave(i)},${(i * i) % 5}`),
       csv('v,fixed', (i) => `${wave(i)},2000`),
     ])
@@ -161,6 +176,8 @@ describe('the series that a forecast chooses', () => {
       ['time_in_two_columns'],
       ['flag', lastOf('flag', 'v')],
       ['total', lastOf('total', 'v')],
+      ['plants', lastOf('plants', 'v')],
+      ['sales_day', lastOf('sales_day', 'v')],
       ['grade', lastOf('grade', 'v')],
       ['fixed', lastOf('fixed', 'v')],
     ])

@@ -52,6 +52,13 @@ describe('the first rows of a dataset', () => {
     ])
   })
 
+  it('of CSV read amounts that are all negative as numbers', async () => {
+    const { rows, columns } = await previewOfFile('csv', 'refund\n-$25.58\n-$1.5\n-$3\n')
+
+    assert.equal(columns[0]?.type, 'number')
+    assert.deepEqual(rows, [[-25.58], [-1.5], [-3]])
+  })
+
   it('of CSV have no points between thousands where the file shows that they are', async () => {
     const semicolons = await previewOfFile('csv', 'a;b\n1.234;x\n980;y\n')
     const commas = await previewOfFile('csv', 'a|b\n1.234|1,5\n-12.000|2,25\n')
