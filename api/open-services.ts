@@ -44,6 +44,7 @@ import { StreamSlots } from './http/stream-slots.ts'
 import { HubReader } from './hub/reader.ts'
 import { InputChecks } from './inference/input-checks.ts'
 import { ModelLoads } from './inference/model-loads.ts'
+import { ModelPlaces } from './inference/model-places.ts'
 import { operationTools } from './manifest/operation-tools.ts'
 import { ToolCatalogue } from './manifest/tool-catalogue.ts'
 import { ToolReader } from './manifest/tool-reader.ts'
@@ -113,6 +114,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   await Promise.all([runFollowers.start(), eventFollowers.start()])
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
+  const places = stack.use(new ModelPlaces({ links, catalog, baseUrl }))
   const warmPins = stack.use(new WarmPins({ db, outbox, log }))
   stack.use(new DeletedModels({ db, links, watch, log }))
 
@@ -142,6 +144,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     nodeCredentials: new NodeCredentials(config.HEARTH_ENCRYPTION_KEYS),
     links,
     loads,
+    places,
     warmPins,
     endpoints,
     tools,

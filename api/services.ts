@@ -36,6 +36,7 @@ import type { StreamSlots } from './http/stream-slots.ts'
 import type { HubReader } from './hub/reader.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
+import type { ModelPlaces } from './inference/model-places.ts'
 import type { ToolCatalogue } from './manifest/tool-catalogue.ts'
 import type { Memory } from './memory/memory.ts'
 import type { Operations } from './operations/operations.ts'
@@ -113,6 +114,8 @@ export interface Services {
   readonly eventFollowers: Followers
   /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
+  /** Places at loaded models, for which requests take turns. */
+  readonly places: ModelPlaces
   /** Loads of models that requests wait for. */
   readonly loads: ModelLoads
   /** The memory that requests to language models carry. */

@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, type Dispatcher, request } from 'undici'
 import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
@@ -62,16 +63,26 @@ function isToken(line: string): boolean {
 async function firstToken(
   url: string,
   model: string,
-  { key = '', dispatcher }: { key?: string; dispatcher?: Dispatcher } = {},
+  {
+    key = '',
+    dispatcher,
+    isPatient = false,
+  }: { key?: string; dispatcher?: Dispatcher | undefined; isPatient?: boolean } = {},
 ): Promise<number> {
   const began = performance.now()
-  const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
+  const { statusCode, headers, body } = await request(`${url}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
     body: question(model),
     headersTimeout: 0,
     ...(dispatcher && { dispatcher }),
   })
+  // A client library of OpenAI's retries as well.
+  if (statusCode === 429 && isPatient) {
+    await body.dump()
+    await sleep(1_000 * Number(headers['retry-after']))
+    return firstToken(url, model, { key, dispatcher, isPatient })
+  }
   if (statusCode !== 200) throw new Error(`answered ${statusCode}: ${await body.text()}`)
   let first: number | undefined
   for await (const line of createInterface({ input: body })) {
@@ -148,7 +159,7 @@ async function herd(platform: BenchPlatform, path: string): Promise<boolean> {
   const { model_key } = await take(platform, 'cold-herd', path)
   const began = performance.now()
   const asked = Array.from({ length: WAITERS }, () =>
-    firstToken(platform.baseUrl, 'cold-herd', { key: platform.apiKey }),
+    firstToken(platform.baseUrl, 'cold-herd', { key: platform.apiKey, isPatient: true }),
   )
   const answers = await Promise.allSettled(asked)
   const seconds = (performance.now() - began) / 1_000

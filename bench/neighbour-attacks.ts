@@ -10,10 +10,10 @@ import { exportTable, register, train, uploadTable } from '../embedded/demo/step
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 import { encodeFrame } from '../platform/link/codec.ts'
-import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../platform/signing.ts'
 import type { UploadFields } from '../schemas/dataset.ts'
 import { FRAME } from '../schemas/link.ts'
 import { gatewayAttacks } from './neighbour-gateway.ts'
+import { INVENTORY, joined } from './neighbour-node.ts'
 import { compressedTable, environmentOf, openSockets, TOOL_ATTACKS } from './neighbour-tools.ts'
 import type { BenchPlatform } from './platform.ts'
 
@@ -45,6 +45,8 @@ const WAIT_MS = 20_000
 const MOST_TRIES = 60
 /** The number of lines that one read returns. */
 const LOG_LINES = 5_000
+/** The rows of one inference that keeps a tabular model busy. */
+const ROWS = 100
 
 /** Builds definitions that each refer to the next one twice. */
 function ladder(depth: number, step: (next: Json) => Json): Json {
@@ -221,6 +223,17 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     harmless: () => sockets.read([`GET /openapi.json HTTP/1.1`, `x-api-key: ${key}`], 20),
     end: () => sockets.end(),
   })
+  const { instances = [] } = endpoint.example_input as { instances?: unknown[] }
+  const manyRows = { instances: Array.from({ length: ROWS }, () => instances[0]) }
+  const shared = platform.endpoint.endpoint_id
+  add('requests to the same model', 60, JSON.stringify(manyRows).length, {
+    async prepare() {
+      const isPublic = { visibility: 'public', review_status: 'approved' } as const
+      await db.updateTable('endpoint').set(isPublic).where('id', '=', shared).execute()
+    },
+    act: () => infer(shared, manyRows),
+    harmless: () => infer(endpoint.endpoint_id, manyRows),
+  })
   add('unknown keys', 200, 100, {
     act: async () =>
       (await send('GET', `${BUILDER}/endpoints`, `hk_${randomBytes(32).toString('base64url')}`)).status,
@@ -356,39 +369,5 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
       'streams of a node that nobody reads: not driven, the node would have to hold a model; test/platform/link/channel.test.ts has them',
     ],
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
-  }
-}
-
-const INVENTORY = {
-  hardware: 'cpu',
-  cpus: 1,
-  memory_mb: 0,
-  ram_mb: 0,
-  gpus: [],
-  profiles: [],
-  train_slots: 0,
-  platform: 'linux',
-  version: '0.12.0',
-}
-
-/** Joins a node of the attacking account that only this driver controls. */
-async function joined(
-  made: <T>(path: string, key: string, body: unknown) => Promise<T>,
-  { operationsKey, accountId }: { operationsKey: string; accountId: string },
-) {
-  const key = privateKeyFromPem(newNodeKey().privatePem)
-  const token = { account_id: accountId }
-  const { node_token } = await made<{ node_token: string }>('/api/v1/admin/node-tokens', operationsKey, token)
-  const { node_id: nodeId } = await made<{ node_id: string }>('/api/v1/nodes:join', node_token, {
-    name: 'loud',
-    public_key: rawPublicKey(key),
-    inventory: INVENTORY,
-  })
-  let last = 0
-  return {
-    sign(method: string, path: string, body: string) {
-      last = Math.max(Date.now(), last + 1)
-      return signRequest(key, { method, path, timestamp: last, accountId, nodeId, body })
-    },
   }
 }

@@ -40,11 +40,15 @@ export const temporaryError = (
   code: ErrorCode,
   message: string,
   seconds: number,
-  { details = {}, cause }: { details?: ErrorDetails; cause?: unknown } = {},
+  {
+    details = {},
+    headers,
+    cause,
+  }: { details?: ErrorDetails; headers?: Record<string, string>; cause?: unknown } = {},
 ): ApiError =>
   new ApiError(code, message, {
     details: { ...details, retry_after_s: seconds },
-    headers: { 'retry-after': String(seconds) },
+    headers: { ...headers, 'retry-after': String(seconds) },
     cause,
   })
 

@@ -17,6 +17,15 @@ const KeyTools = Type.Array(ToolEntry, {
     'Limits the key to these tools: names, patterns such as `sales-*`, `kind:<kind>` and `stability:<level>`',
 })
 
+export const ServiceTier = Vocabulary('flex', 'default', 'priority')
+export type ServiceTier = Static<typeof ServiceTier>
+
+/** The member of OpenAI's request bodies. It goes to the model server unchanged. */
+export const RequestedTier = Type.Unknown({
+  description:
+    'The turn of the request while its model is busy: `priority` comes before other requests of the account, `flex` gets a quarter of a share; any other value counts as `default`',
+})
+
 /** The limits of a key beside its role; each holds for its requests to models, on every surface. */
 export const KeyLimits = Type.Object(
   {
@@ -44,6 +53,11 @@ export const KeyLimits = Type.Object(
         description: 'The ids or names of the endpoints that it may ask',
       }),
     ),
+    service_tier: Type.Optional({
+      ...ServiceTier,
+      description:
+        'The highest service tier of its requests; `priority` by default. A `flex` key suits jobs that may wait',
+    }),
   },
   { $id: 'KeyLimits', additionalProperties: false },
 )

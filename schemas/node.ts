@@ -89,6 +89,8 @@ export const NodeModel = Type.Object({
   model_key: Type.String(),
   state: NodeModelState,
   in_flight: Type.Integer({ minimum: 0 }),
+  /** The number of requests that a loaded model serves at once; absent on nodes of earlier versions. */
+  max_concurrency: Type.Optional(Type.Integer({ minimum: 1 })),
   memory_mb: Megabytes,
   /**
    * The indexes of the GPUs that hold the model in equal parts; absent where memory is RAM, and on nodes of earlier

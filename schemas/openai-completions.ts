@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox'
+import { RequestedTier } from './api-key.ts'
 import { Nullable } from './common.ts'
 
 /**
@@ -18,6 +19,7 @@ export const CreateCompletion = Type.Object(
     max_tokens: Type.Optional(Nullable(Type.Integer({ minimum: 1, default: 16 }))),
     temperature: Type.Optional(Nullable(Type.Number())),
     stream: Type.Optional(Nullable(Type.Boolean())),
+    service_tier: Type.Optional(RequestedTier),
     echo: Type.Optional(Nullable(Type.Boolean({ description: 'Whether the answer begins with the prompt' }))),
     n: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1 }))),
     best_of: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1 }))),

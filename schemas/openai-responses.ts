@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox'
+import { RequestedTier } from './api-key.ts'
 import { Nullable } from './common.ts'
 
 const Loose = Type.Record(Type.String(), Type.Unknown())
@@ -30,6 +31,7 @@ export const CreateResponse = Type.Object(
     metadata: Type.Optional(Nullable(Type.Record(Type.String(), Type.String()))),
     user: Type.Optional(Nullable(Type.String())),
     stream: Type.Optional(Nullable(Type.Boolean())),
+    service_tier: Type.Optional(RequestedTier),
     store: Type.Optional(
       Nullable(Type.Boolean({ description: 'Accepted; nothing is stored, and the answer says so' })),
     ),

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox'
+import { RequestedTier } from './api-key.ts'
 import { Nullable, Vocabulary } from './common.ts'
 import { HubOrigin } from './endpoint.ts'
 
@@ -28,6 +29,7 @@ export const CreateChatCompletion = Type.Object(
     max_tokens: Type.Optional(Nullable(Type.Integer({ minimum: 1 }))),
     temperature: Type.Optional(Nullable(Type.Number())),
     stream: Type.Optional(Nullable(Type.Boolean())),
+    service_tier: Type.Optional(RequestedTier),
   },
   { $id: 'CreateChatCompletion' },
 )

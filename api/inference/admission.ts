@@ -1,6 +1,7 @@
 import type { CallableEndpointRow } from '../../db/repositories/endpoints/callable.ts'
 import { accessTo } from '../../domain/endpoint.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'
+import type { ServiceTier } from '../../schemas/api-key.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 
@@ -10,6 +11,8 @@ export interface Admitted {
   accountId: string
   /** The key by whose grant the request may read memory. */
   keyId?: string | undefined
+  /** Its turn among the requests to the model. */
+  tier?: ServiceTier | undefined
   /** The JSON text for the model server. */
   input: Buffer
   surface: 'rest' | 'openai' | 'mcp' | 'action'

@@ -1,4 +1,5 @@
 import { isChatCapable } from '../../domain/chat/chat.ts'
+import { tierOf } from '../../domain/service-tier.ts'
 import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import { memberBytes } from '../../platform/json-bytes.ts'
 import type { KeyLimits } from '../../schemas/api-key.ts'
@@ -68,6 +69,7 @@ export async function admit(
   const input = given.json
   const budgetHold = limits && services.keyMeters.admit({ keyId, limits }, endpoint)
   if (budgetHold) disconnect.whenOver(() => budgetHold.release())
-  const admitted = { endpoint, accountId, keyId, surface, ...(budgetHold && { budgetHold }) }
+  const tier = tierOf((body.input as { service_tier?: unknown }).service_tier, limits?.service_tier)
+  const admitted = { endpoint, accountId, keyId, tier, surface, ...(budgetHold && { budgetHold }) }
   return { ...admitted, input: isChatCapable(endpoint.task_type) ? chatInput(body, input) : input }
 }

@@ -44,12 +44,21 @@ export async function inferSync(
   const { timeoutMs, disconnect } = options
   const began = performance.now()
   const work = new Cancellation()
+  const waiting = new Cancellation()
   let isWaiting = true
-  disconnect.addEventListener('abort', () => isWaiting && work.abort())
+  disconnect.addEventListener('abort', () => {
+    waiting.abort()
+    if (isWaiting) work.abort()
+  })
   if (makesFiles(draft.endpoint.task_type)) return answerFromTask(services, draft, options, began)
-  const asked = askWarm(services, draft, work, services.memory.forRequest(draft))
+  const asked = askWarm(services, draft, work, { memory: services.memory.forRequest(draft), waiting })
   try {
-    const answer = await firstOf(asked, timeoutMs)
+    let answer = await firstOf(asked, timeoutMs)
+    if (answer === LATE) {
+      // One that still waits for a place ends at once, and becomes a durable task.
+      waiting.abort()
+      answer = await firstOf(asked, 0)
+    }
     if (answer === LATE) return await answerRunning(services, draft, { asked, work }, { ...options, began })
     if (!answer) return await answerFromTask(services, draft, options, began)
     if (answer.room.isHeld) disconnect.whenOver(() => answer.room.release())

@@ -16,6 +16,7 @@ import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
 import { filesToFetch } from './input-files.ts'
 import { LONG_RESULT_BYTES } from './long-results.ts'
+import type { ModelPlaces, PlaceRequest } from './model-places.ts'
 
 /** The result of a warm model, for the row of its task. */
 export interface WarmWork {
@@ -39,6 +40,13 @@ interface Failed {
   error: string
 }
 
+export interface WarmOptions {
+  /** Is added to the request. The request is repeated without it when the model refuses it. */
+  memory?: RequestMemory | undefined
+  /** Ends the wait for a place at the model; by default the signal of the request does. */
+  waiting?: Aborting
+}
+
 const MAX_TRIES = 3
 /** The default for a profile that is not in this gateway's catalog yet. */
 const USUAL_PATH = '/infer'
@@ -48,14 +56,13 @@ const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupporte
 
 /**
  * Sends a request to a node with the model loaded; undefined when there is none. If the node is lost, or has evicted
- * the model meanwhile, another one is tried. `memory` is added to the request; one that the model refuses because of it
- * is sent again without.
+ * the model meanwhile, another one is tried.
  */
 export async function askWarm(
-  services: Pick<Services, 'links' | 'catalog' | 'now' | 'db' | 'objects'>,
-  { endpoint, accountId, input }: Admitted,
+  services: Pick<Services, 'links' | 'catalog' | 'now' | 'db' | 'objects' | 'places'>,
+  { endpoint, accountId, keyId = '', tier, input }: Admitted,
   signal: Aborting,
-  memory?: RequestMemory,
+  { memory, waiting = signal }: WarmOptions = {},
 ): Promise<WarmAnswer | undefined> {
   const { links, catalog, now } = services
   const usual = isChatCapable(endpoint.task_type) ? CHAT_PATH : USUAL_PATH
@@ -66,27 +73,27 @@ export async function askWarm(
   let files: InputFile[] | undefined
   const { model_key, runtime_profile, memory_mb } = endpoint
   while (exclude.size < MAX_TRIES) {
-    const need = {
+    const request = {
       model_key,
       account_id: accountId,
+      key_id: keyId,
       runtime_profile,
       memory_mb,
       exclude,
-      atLeast: 'warm' as const,
-      now: Date.now(),
+      tier,
     }
-    const { chosen } = links.placement.place(need, Math.random)
-    if (!chosen) return undefined
+    const taken = placeFor(services, { ...request, signal: waiting })
+    using place = taken instanceof Promise ? await taken : taken
+    if (!place) return undefined
 
-    const nodeId = chosen.node_id
+    const { nodeId } = place
     if (fields.length > 0) files ??= await filesToFetch(services, { account_id: accountId, input }, fields)
     const body = memory ? await memory.addTo(input) : input
     const startedAt = now()
     const began = performance.now()
-    links.placement.addPending(nodeId, 1)
     try {
       const turn = isToolKey(model_key) || files?.length ? turnOf(accountId) : undefined
-      const request = {
+      const answer = await links.ask(nodeId, {
         accountId,
         modelKey: model_key,
         path,
@@ -95,8 +102,8 @@ export async function askWarm(
         deadlineMs: DEADLINE_MS,
         signal,
         turn,
-      }
-      const answer = await links.ask(nodeId, request)
+      })
+      place.end(answer.head.tokens)
       if (memory?.isGiven && isInputRefused(answer.head.status)) {
         answer.room.release()
         memory.refused()
@@ -117,11 +124,22 @@ export async function askWarm(
           room: links.memory.room(accountId),
           outcome: { status: 'failed', error: err.message },
         }
-    } finally {
-      links.placement.addPending(nodeId, -1)
     }
   }
   return undefined
+}
+
+/** Returns undefined also where the account's share of the queue is used up, because a durable task can wait longer. */
+function placeFor(
+  { places }: Pick<Services, 'places'>,
+  request: PlaceRequest,
+): ReturnType<ModelPlaces['take']> {
+  try {
+    return places.take(request)
+  } catch (err) {
+    if (err instanceof ApiError && err.code === 'rate_limited') return undefined
+    throw err
+  }
 }
 
 const since = (began: number): number => Math.round((performance.now() - began) * 100) / 100

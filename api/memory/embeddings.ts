@@ -2,7 +2,7 @@ import { unitVector } from '../../domain/memory/nearest.ts'
 import { askWarm } from '../inference/warm.ts'
 import type { Services } from '../services.ts'
 
-type Needs = Pick<Services, 'endpoints' | 'links' | 'catalog' | 'now' | 'loads' | 'db' | 'objects'>
+type Needs = Pick<Services, 'endpoints' | 'links' | 'catalog' | 'places' | 'now' | 'loads' | 'db' | 'objects'>
 type Endpoint = NonNullable<Awaited<ReturnType<Services['endpoints']['find']>>>
 
 /** The longest wait for a model that is not loaded, while entries are embedded. */

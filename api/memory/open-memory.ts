@@ -16,6 +16,7 @@ type Needs = Pick<
   | 'gateway'
   | 'endpoints'
   | 'links'
+  | 'places'
   | 'catalog'
   | 'now'
   | 'loads'

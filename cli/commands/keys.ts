@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander'
-import type { KeyLimits, CreateApiKey } from '../../schemas/api-key.ts'
+import type { CreateApiKey, KeyLimits, ServiceTier } from '../../schemas/api-key.ts'
 import { amount, nameList, timeOf, toolList, wholeNumber } from '../arguments.ts'
 import { id } from '../ids.ts'
 import { openKeyring } from '../keyring.ts'
@@ -15,6 +15,7 @@ interface KeyOptions {
   requestsPerMinute?: number
   tokensPerMinute?: number
   budget?: number
+  serviceTier?: ServiceTier
 }
 
 /** API keys: their text is shown once, at their creation. */
@@ -45,6 +46,12 @@ export function keyCommands(keys: Command): void {
     .option('--requests-per-minute <n>', 'to models', wholeNumber)
     .option('--tokens-per-minute <n>', 'read and written', wholeNumber)
     .option('--budget <credits>', 'for the work of a month', amount)
+    .addOption(
+      new Option(
+        '--service-tier <tier>',
+        'the highest service tier of its requests; flex suits jobs that may wait',
+      ).choices(['flex', 'default', 'priority']),
+    )
     .action(async (accountId: string | undefined, options: KeyOptions, command: Command) => {
       const keyring = openKeyring(command, accountId)
       const { name, role, tools, expires } = options
@@ -118,15 +125,24 @@ function ratesOf(limits: KeyLimits | null): string {
     [limits?.tokens_per_minute, 'tokens/min'],
     [limits?.budget_credits_per_month, 'credits/month'],
   ] as const
-  return rates.flatMap(([rate, unit]) => (rate === undefined ? [] : `${rate} ${unit}`)).join(', ') || 'none'
+  const words = rates.flatMap(([rate, unit]) => (rate === undefined ? [] : `${rate} ${unit}`))
+  if (limits?.service_tier) words.push(`tier ${limits.service_tier}`)
+  return words.join(', ') || 'none'
 }
 
-function limitsOf({ models, requestsPerMinute, tokensPerMinute, budget }: KeyOptions): KeyLimits | undefined {
+function limitsOf({
+  models,
+  requestsPerMinute,
+  tokensPerMinute,
+  budget,
+  serviceTier,
+}: KeyOptions): KeyLimits | undefined {
   const limits: KeyLimits = {
     ...(models && { models }),
     ...(requestsPerMinute !== undefined && { requests_per_minute: requestsPerMinute }),
     ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
     ...(budget !== undefined && { budget_credits_per_month: budget }),
+    ...(serviceTier && { service_tier: serviceTier }),
   }
   return Object.keys(limits).length > 0 ? limits : undefined
 }

@@ -17,6 +17,8 @@ export interface PlacementNeed {
   readonly exclude?: ReadonlySet<string>
   /** The least warmth that is acceptable; `warm` never loads anything. */
   readonly atLeast?: Warmth
+  /** Returns whether a node has room for this request now; absent where every node has. */
+  readonly canTake?: (nodeId: string) => boolean
   /** Epoch milliseconds. */
   readonly now: number
 }
@@ -191,6 +193,14 @@ export class PlacementIndex {
     return total
   }
 
+  /** Returns the nodes that serve this account and have a model loaded. */
+  loadedOn(modelKey: string, accountId: string): string[] {
+    return this.#scopesOf(accountId).flatMap((scope) => {
+      const buckets = this.#holders.warm.get(within(scope, modelKey))
+      return [...(buckets?.best() ?? [])].flat().map(({ snapshot }) => snapshot.node_id)
+    })
+  }
+
   /** Returns whether a linked node is dedicated to this account. */
   hasOwnNode(accountId: string): boolean {
     return this.#dedicated.has(accountId)
@@ -241,7 +251,8 @@ export class PlacementIndex {
       const fits = (node: PlacedNode) =>
         // The cold band holds every node of the profile. Nodes that hold the model were considered in the bands before.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
-        rejectReason(node, need) === undefined
+        rejectReason(node, need) === undefined &&
+        (need.canTake === undefined || need.canTake(node.snapshot.node_id))
       let node: PlacedNode | undefined
       for (const scope of scopes) {
         const nodes = this.#nodesOf(warmth, need, scope)

@@ -251,6 +251,10 @@ export class GatewayLink {
     const use = models.use(meta.model_key)
     if (!use) return this.#refuse(stream, 'model_cold', 'the model is not loaded on this node')
 
+    if (use.server.pool.isFull) {
+      use[Symbol.dispose]()
+      return this.#refuse(stream, 'no_capacity', 'too many requests wait for this model on this node')
+    }
     const { path, method = 'POST', content_type: contentType = 'application/json', files, turn } = meta
     const place = files && inputs.enter()
     if (files && !place) {

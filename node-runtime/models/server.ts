@@ -211,10 +211,7 @@ async function pidsOf(process: ServerProcess): Promise<readonly number[]> {
   return pid === undefined ? [] : treeOf(pid)
 }
 
-/**
- * Requests beyond the model's concurrency queue in this pool. A generation has no timeout of its own, because
- * its caller may cancel it.
- */
+/** A generation has no timeout of its own, because its caller may cancel it. */
 function poolOf(address: ServerAddress, connections: number): WatchedPool {
   const [origin, by] =
     'socket' in address

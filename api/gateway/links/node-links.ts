@@ -47,6 +47,8 @@ const MAX_ASKED = 1_000
 export class NodeLinks implements AsyncDisposable {
   /** The linked nodes' reports, ordered for the choice of a warm node. */
   readonly placement = new PlacementIndex()
+  /** The addresses of all gateways that are up, in order. */
+  gateways: readonly string[] = []
   /** The memory of responses on their way through this gateway. */
   readonly memory: AnswerMemory
   readonly #db: Kysely<Database>
@@ -58,7 +60,6 @@ export class NodeLinks implements AsyncDisposable {
   readonly #linking = new LRUCache<string, Allowance>({ max: 10_000 })
   readonly #timers: NodeJS.Timeout[]
   #snapshots: readonly NodeSnapshot[] | undefined
-  #gateways: readonly string[] = []
   #syncing: Promise<void> = Promise.resolve()
   /** True after a notification of decisions that have not been read yet. */
   #isOutdated = false
@@ -219,7 +220,7 @@ export class NodeLinks implements AsyncDisposable {
         const decided = decidedIn(row)
         const { draining, sharing, pinned } = decided
         node.decided = decided
-        node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned: [...pinned] })
+        node.link.hello({ gateways: [...this.gateways], draining, sharing, pinned: [...pinned] })
         if (node.report) this.#report(node, node.report)
       }
     } catch (err) {
@@ -388,9 +389,9 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   async #refreshGateways(): Promise<void> {
-    const gateways = await nodeRepository.listGatewayUrls(this.#db).catch(() => this.#gateways)
-    if (gateways.join() === this.#gateways.join()) return
-    this.#gateways = gateways
+    const gateways = await nodeRepository.listGatewayUrls(this.#db).catch(() => this.gateways)
+    if (gateways.join() === this.gateways.join()) return
+    this.gateways = gateways
     for (const { link } of this.#nodes.values()) link.hello({ gateways: [...gateways] })
   }
 }

@@ -100,6 +100,7 @@ export function sendError(state: RequestContext, family: Family['errors'], error
   const text = JSON.stringify(ERROR_BODIES[family](error, requestId))
   // Removes the headers that a handler has prepared for a response that was never sent.
   for (const name of response.getHeaderNames()) if (ABOUT_BODY.has(name)) response.removeHeader(name)
+  dropHeaders(head, error.headers)
   addHeaders(head, error.headers)
   head.push(
     'content-type',
@@ -111,6 +112,14 @@ export function sendError(state: RequestContext, family: Family['errors'], error
   )
   response.writeHead(error.status, head).end(text)
   drain(req)
+}
+
+/** Removes headers that an error sets too, such as those of another rate limit. */
+function dropHeaders(head: string[], headers: ReplyHeaders | undefined): void {
+  for (const name in headers) {
+    const at = head.indexOf(name)
+    if (at !== -1) head.splice(at, 2)
+  }
 }
 
 const ABOUT_BODY = new Set([

@@ -79,13 +79,15 @@ function KeyPanel() {
 }
 
 function limitsInWords({ limits, tools }: Pick<ApiKey, 'limits' | 'tools'>): string {
-  const { requests_per_minute, tokens_per_minute, budget_credits_per_month, models } = limits ?? {}
+  const { requests_per_minute, tokens_per_minute, budget_credits_per_month, models, service_tier } =
+    limits ?? {}
   const words = [
     tools && `only the tools ${tools.join(', ')}, by actions and MCP`,
     requests_per_minute !== undefined && `${number(requests_per_minute)} requests a minute`,
     tokens_per_minute !== undefined && `${number(tokens_per_minute)} tokens a minute`,
     budget_credits_per_month !== undefined && `${number(budget_credits_per_month)} credits a month`,
     models && `only ${models.join(', ')}`,
+    service_tier && `tier ${service_tier} at most`,
   ]
   return words.filter(Boolean).join('; ') || 'none'
 }

@@ -50,24 +50,23 @@ export async function answerWhole(
   try {
     do {
       const picked = picker.pick()
-      const nodeId = typeof picked === 'string' ? picked : await picked
+      using place = picked instanceof Promise ? await picked : picked
+      const { nodeId } = place
       const bytes = bytesFor(links.versionOf(nodeId) ?? '')
       const body = bytes instanceof Promise ? await bytes : bytes
       asked = { nodeId, startedAt: services.now(), inferenceTimeMs: 0 }
       const began = performance.now()
-      links.placement.addPending(nodeId, 1)
       try {
         answer = await links.ask(nodeId, linkRequest(call, body))
+        place.end(answer.head.tokens)
+        asked.inferenceTimeMs = performance.now() - began
         if (memory?.isGiven && isInputRefused(answer.head.status)) {
           answer.room.release()
           answer = undefined
           memory.refused()
         }
-        asked.inferenceTimeMs = performance.now() - began
       } catch (err) {
         picker.failed(nodeId, err)
-      } finally {
-        links.placement.addPending(nodeId, -1)
       }
     } while (!answer)
     const { body, room } = answer

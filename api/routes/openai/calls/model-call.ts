@@ -2,6 +2,7 @@ import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/
 import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { faultField, faultWithMemory, modelFault } from '../../../../domain/models/answer.ts'
+import { tierOf } from '../../../../domain/service-tier.ts'
 import { memberFinder, type Place } from '../../../../platform/json-bytes.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
@@ -25,7 +26,11 @@ export interface ModelCall {
 }
 
 /** A call as its route knows it once the endpoint is found. */
-type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect'> & { caller: AccountCaller }
+type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect'> & {
+  caller: AccountCaller
+  /** The `service_tier` of the body. */
+  serviceTier?: unknown
+}
 
 /**
  * Admits a call to an endpoint. Throws a 422 for a body that names its model twice, and `no_capacity` while too many
@@ -33,7 +38,7 @@ type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect'> & { ca
  */
 export function admitCall(
   services: Pick<Services, 'journal' | 'keyMeters' | 'memory' | 'now'>,
-  { caller: { accountId, keyId, limits }, ...found }: Found,
+  { caller: { accountId, keyId, limits }, serviceTier, ...found }: Found,
 ): ModelCall & { modelPlace: Place } {
   const modelPlace = modelIn(found.body)
   // Parsers differ in whether the first or the last of two members counts.
@@ -45,6 +50,7 @@ export function admitCall(
     endpoint: found.endpoint,
     accountId,
     keyId,
+    tier: tierOf(serviceTier, limits?.service_tier),
     surface: 'openai',
     input: null,
     taskId: newId(),

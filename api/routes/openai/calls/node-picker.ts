@@ -3,6 +3,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { LinkError } from '../../../gateway/links/link-request.ts'
 import { ClientGoneError } from '../../../http/body.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
+import type { ModelPlace } from '../../../inference/model-places.ts'
 import type { Services } from '../../../services.ts'
 import type { ModelCall } from './model-call.ts'
 
@@ -27,9 +28,14 @@ export class NodePicker {
     this.#call = call
   }
 
-  /** Returns a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time. */
-  pick(): string | Promise<string> {
-    return this.#warmNode() ?? this.#wait()
+  /**
+   * Returns a place at a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time, and
+   * `rate_limited` when too many requests of the account wait for one.
+   */
+  pick(): ModelPlace | Promise<ModelPlace> {
+    const place = this.#place()
+    if (place instanceof Promise) return this.#orWait(place)
+    return place ?? this.#wait()
   }
 
   /** Records the failure of a node; throws the error for the client when there is nothing left to try. */
@@ -43,24 +49,28 @@ export class NodePicker {
     if (this.#missed > MAX_MISSED) throw new ApiError('no_capacity', err.message)
   }
 
-  #warmNode(): string | undefined {
-    const { endpoint, draft } = this.#call
-    const need = {
-      model_key: endpoint.model_key,
+  #place(): ModelPlace | Promise<ModelPlace | undefined> | undefined {
+    const { endpoint, draft, disconnect } = this.#call
+    const { model_key, runtime_profile, memory_mb } = endpoint
+    return this.#services.places.take({
+      model_key,
+      runtime_profile,
+      memory_mb,
       account_id: draft.accountId,
-      runtime_profile: endpoint.runtime_profile,
-      memory_mb: endpoint.memory_mb,
-      atLeast: 'warm' as const,
-      now: Date.now(),
-    }
-    const { chosen } = this.#services.links.placement.place(
-      this.#exclude ? { ...need, exclude: this.#exclude } : need,
-      Math.random,
-    )
-    return chosen?.node_id
+      key_id: draft.keyId ?? '',
+      tier: draft.tier,
+      signal: disconnect,
+      ...(this.#exclude && { exclude: this.#exclude }),
+    })
   }
 
-  async #wait(): Promise<string> {
+  async #orWait(place: Promise<ModelPlace | undefined>): Promise<ModelPlace> {
+    const taken = await place
+    if (!taken && this.#call.disconnect.aborted) throw leftWhileWaiting()
+    return taken ?? this.#wait()
+  }
+
+  async #wait(): Promise<ModelPlace> {
     const { loads } = this.#services
     const { endpoint, body, disconnect, draft } = this.#call
     const { model_key, runtime_profile, memory_mb } = endpoint
@@ -75,10 +85,13 @@ export class NodePicker {
       try {
         await loads.wait(need, { timeoutMs, bytes: body.length, signal: disconnect.signal })
       } catch (err) {
-        throw disconnect.aborted ? new ClientGoneError('the client left while its model was loaded') : err
+        throw disconnect.aborted ? leftWhileWaiting() : err
       }
-      const nodeId = this.#warmNode()
-      if (nodeId !== undefined) return nodeId
+      const place = await this.#place()
+      if (place) return place
+      if (disconnect.aborted) throw leftWhileWaiting()
     }
   }
 }
+
+const leftWhileWaiting = () => new ClientGoneError('the client left while it waited for its model')

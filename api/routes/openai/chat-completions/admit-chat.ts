@@ -14,6 +14,8 @@ interface ChatRequest {
   /** The chat as JSON. */
   readonly body: Buffer
   readonly disconnect: ClientDisconnect
+  /** The `service_tier` of the body. */
+  readonly serviceTier: unknown
 }
 
 /**
@@ -22,10 +24,10 @@ interface ChatRequest {
  */
 export function admitChat(
   services: Services,
-  { caller, model, body, disconnect }: ChatRequest,
+  { caller, model, body, disconnect, serviceTier }: ChatRequest,
 ): Chat | Promise<Chat> {
   const admit = (endpoint: CallableEndpointRow): Chat =>
-    admitCall(services, { caller, endpoint, path: CHAT_PATH, body, disconnect })
+    admitCall(services, { caller, endpoint, path: CHAT_PATH, body, disconnect, serviceTier })
   const found = modelEndpoint(services, { accountId: caller.accountId, model }, CHAT_PURPOSE)
   return found instanceof Promise ? found.then(admit) : admit(found)
 }

@@ -70,31 +70,31 @@ async function stream(services: Services, chat: Chat, client: StreamClient, row:
   const picker = new NodePicker(services, chat)
   const bytesFor = chatBytes(chat)
   for (;;) {
-    const nodeId = await picker.pick()
-    const version = links.versionOf(nodeId) ?? ''
-    const bytes = await bytesFor(version)
-    Object.assign(row, { nodeId, startedAt: services.now() })
-    if (!row.open) {
-      row.open = journal.open(runningEntry(chat.draft, gateway.id))
-      // The row counts from then on, and a failure of it is that of the stream.
-      void row.open.written.then(() => chat.draft.budgetHold?.book()).catch(() => {})
-    }
-    client.keepAlive()
-    const relay = new StreamRelay(client, row.open.opened, {
-      wantsEvents: canStream(version),
-      room: (row.room ??= roomFor(services, chat)),
-      memory,
-    })
-    const body = relay.wantsEvents ? bytes : withoutStream(bytes)
-    links.placement.addPending(nodeId, 1)
+    using place = await picker.pick()
+    const { nodeId } = place
     try {
-      return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
+      const version = links.versionOf(nodeId) ?? ''
+      const bytes = await bytesFor(version)
+      Object.assign(row, { nodeId, startedAt: services.now() })
+      if (!row.open) {
+        row.open = journal.open(runningEntry(chat.draft, gateway.id))
+        // The row counts from then on, and a failure of it is that of the stream.
+        void row.open.written.then(() => chat.draft.budgetHold?.book()).catch(() => {})
+      }
+      client.keepAlive()
+      const relay = new StreamRelay(client, row.open.opened, {
+        wantsEvents: canStream(version),
+        room: (row.room ??= roomFor(services, chat)),
+        memory,
+      })
+      const body = relay.wantsEvents ? bytes : withoutStream(bytes)
+      const streamed = await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
+      place.end(streamed.tokens)
+      return streamed
     } catch (err) {
       client.stopKeepAlive()
       if (memory?.isGiven && isRefusal(err)) memory.refused()
       else picker.failed(nodeId, err)
-    } finally {
-      links.placement.addPending(nodeId, -1)
     }
   }
 }

@@ -43,7 +43,8 @@ export const createChatCompletion = route({
             bytesFor: chatBytes(chat),
             read: (whole) => readAnswer(whole, chat.memory),
           })
-    const chat = admitChat(services, { caller, model: body.model, body: rawBody, disconnect })
+    const { model, service_tier: serviceTier } = body
+    const chat = admitChat(services, { caller, model, body: rawBody, disconnect, serviceTier })
     return chat instanceof Promise ? chat.then(answer) : answer(chat)
   },
 })

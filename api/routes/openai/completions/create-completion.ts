@@ -27,7 +27,8 @@ export const createCompletion = route({
     const asked = chatOfCompletion(body)
     checkChatLimits(asked, ['body'], { messages: 'prompt' })
     const bytes = Buffer.from(JSON.stringify(asked))
-    const chat = await admitChat(services, { caller, model: body.model, body: bytes, disconnect })
+    const { model, service_tier: serviceTier } = body
+    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, serviceTier })
     const builder = new CompletionBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {
       isStreamed: body.stream ?? false,

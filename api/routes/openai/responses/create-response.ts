@@ -33,7 +33,8 @@ export const createResponse = route({
     const asked = chatOf(body)
     checkChatLimits(asked, ['body'], NAMES)
     const bytes = Buffer.from(JSON.stringify(asked))
-    const chat = await admitChat(services, { caller, model: body.model, body: bytes, disconnect })
+    const { model, service_tier: serviceTier } = body
+    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, serviceTier })
     const builder = new ResponseBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {
       isStreamed: body.stream ?? false,

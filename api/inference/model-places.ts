@@ -1,0 +1,265 @@
+import type { TokenCounts } from '../../domain/chat/chat.ts'
+import { temporaryError } from '../../domain/errors.ts'
+import { FairQueue, type Requester, type Ticket } from '../../domain/fair-queue.ts'
+import type { PlacementNeed } from '../../domain/placement/placement.ts'
+import type { Catalog } from '../../platform/catalog.ts'
+import type { ServiceTier } from '../../schemas/api-key.ts'
+import type { NodeModel } from '../../schemas/node.ts'
+import type { Aborting } from '../gateway/links/link-request.ts'
+import type { NodeLinks } from '../gateway/links/node-links.ts'
+
+/** A request for a loaded model. */
+export interface PlaceRequest extends Omit<PlacementNeed, 'account_id' | 'atLeast' | 'now' | 'canTake'> {
+  readonly account_id: string
+  readonly key_id: string
+  readonly tier?: ServiceTier | undefined
+  /** Ends the wait for a place. */
+  readonly signal: Aborting
+}
+
+/** A place at a model on a node. Disposing it frees it. */
+export interface ModelPlace extends Disposable {
+  readonly nodeId: string
+  /** Frees the place; safe to repeat. `tokens` are those of the answer, where they are known. */
+  end(tokens?: TokenCounts): void
+}
+
+export interface ModelPlacesOptions {
+  links: Pick<NodeLinks, 'placement' | 'onModel' | 'gateways'>
+  catalog: Pick<Catalog, 'profile'>
+  /** The address of this gateway. */
+  baseUrl: string
+}
+
+interface Waiter {
+  readonly request: PlaceRequest
+  readonly resolve: (place: ModelPlace | undefined) => void
+}
+
+interface ModelQueue {
+  readonly waiting: FairQueue<Waiter>
+  /** The requests of this gateway that are in flight, by node. */
+  readonly inFlight: Map<string, number>
+  /** Moving averages over its requests. */
+  cost: number
+  serviceMs: number
+}
+
+/** An account may have this many requests waiting per request that the loaded copies serve at once. */
+const MAX_WAITING_PER_PLACE = 32
+const FLEX_WEIGHT = 0.25
+const PRIORITY_WEIGHT = 4
+/** A request costs this much until the model has reported tokens. */
+const UNKNOWN_COST = 1
+const UNKNOWN_SERVICE_MS = 1_000
+const AVERAGED = 16
+const MAX_RETRY_AFTER_S = 60
+/** Reports and the list of gateways may change the budget of a node without an event. */
+const POLL_INTERVAL_MS = 250
+
+/**
+ * Admits requests to loaded models: a node gets at most the model's budget at once, and all others wait here, where accounts
+ * and their keys take turns by the tokens that they were served. A queue inside the node would be first come, first served.
+ */
+export class ModelPlaces implements Disposable {
+  readonly #options: ModelPlacesOptions
+  readonly #queues = new Map<string, ModelQueue>()
+  readonly #stopListening: () => void
+  readonly #timer: NodeJS.Timeout
+
+  constructor(options: ModelPlacesOptions) {
+    this.#options = options
+    this.#stopListening = options.links.onModel((_nodeId, { model_key }: NodeModel) => {
+      const queue = this.#queues.get(model_key)
+      if (queue) this.#dispatch(queue)
+    })
+    this.#timer = setInterval(() => this.#poll(), POLL_INTERVAL_MS)
+    this.#timer.unref()
+  }
+
+  /**
+   * Returns a place at a node that has the model loaded, at once if one is free. Undefined when no node has the model loaded,
+   * or once the signal aborts. Throws `rate_limited` when too many requests of the account wait already.
+   */
+  take(request: PlaceRequest): ModelPlace | Promise<ModelPlace | undefined> | undefined {
+    const queue = this.#queueOf(request.model_key)
+    const nodeId = this.#freeNode(queue, request)
+    if (nodeId !== undefined) {
+      const ticket = queue.waiting.start(requesterOf(request), queue.cost)
+      return this.#enter(queue, nodeId, ticket)
+    }
+    if (!this.#isLoaded(request)) return undefined
+    this.#checkShare(queue, request)
+    return this.#wait(queue, request)
+  }
+
+  /** Returns the number of requests that wait for a place at a model. */
+  waiting(modelKey: string): number {
+    return this.#queues.get(modelKey)?.waiting.size ?? 0
+  }
+
+  [Symbol.dispose](): void {
+    this.#stopListening()
+    clearInterval(this.#timer)
+  }
+
+  #wait(queue: ModelQueue, request: PlaceRequest): Promise<ModelPlace | undefined> {
+    return new Promise((resolve) => {
+      if (request.signal.aborted) return resolve(undefined)
+      const waiter: Waiter = { request, resolve }
+      queue.waiting.push(waiter, requesterOf(request))
+      // The listener stays as long as the signal; after the wait it does nothing.
+      request.signal.addEventListener('abort', () => {
+        queue.waiting.remove(waiter)
+        resolve(undefined)
+      })
+    })
+  }
+
+  #checkShare(queue: ModelQueue, request: PlaceRequest): void {
+    const { placement } = this.#options.links
+    let places = 0
+    for (const nodeId of placement.loadedOn(request.model_key, request.account_id))
+      places += this.#budget(nodeId, request)
+    const waiting = queue.waiting.waitingOf(requesterOf(request).accountId)
+    const limit = MAX_WAITING_PER_PLACE * places
+    if (waiting < limit) return
+    const waitMs = (queue.serviceMs * (queue.waiting.size + 1)) / places
+    const seconds = Math.min(MAX_RETRY_AFTER_S, Math.max(1, Math.ceil(waitMs / 1_000)))
+    throw temporaryError(
+      'rate_limited',
+      `${waiting} requests of this account wait for this model already; try again in ${seconds} s`,
+      seconds,
+      {
+        headers: {
+          'ratelimit-limit': String(limit),
+          'ratelimit-remaining': '0',
+          'ratelimit-reset': String(seconds),
+        },
+      },
+    )
+  }
+
+  #enter(queue: ModelQueue, nodeId: string, ticket: Ticket<Waiter>): ModelPlace {
+    const { placement } = this.#options.links
+    const began = performance.now()
+    queue.inFlight.set(nodeId, (queue.inFlight.get(nodeId) ?? 0) + 1)
+    placement.addPending(nodeId, 1)
+    let hasEnded = false
+    const end = (tokens?: TokenCounts) => {
+      if (hasEnded) return
+      hasEnded = true
+      placement.addPending(nodeId, -1)
+      const left = (queue.inFlight.get(nodeId) ?? 1) - 1
+      if (left > 0) queue.inFlight.set(nodeId, left)
+      else queue.inFlight.delete(nodeId)
+      const cost = tokens && costOf(tokens)
+      queue.waiting.end(ticket, cost)
+      queue.serviceMs += (performance.now() - began - queue.serviceMs) / AVERAGED
+      if (cost) queue.cost += (cost - queue.cost) / AVERAGED
+      this.#dispatchTo(queue, nodeId)
+    }
+    return { nodeId, end, [Symbol.dispose]: end }
+  }
+
+  /** Starts waiting requests on one node while it has room. */
+  #dispatchTo(queue: ModelQueue, nodeId: string): void {
+    const { placement } = this.#options.links
+    const now = Date.now()
+    while (queue.waiting.size > 0) {
+      const canRun = ({ request }: Waiter) =>
+        this.#hasRoom(queue, nodeId, request) &&
+        placement.rejectReason(nodeId, { ...request, atLeast: 'warm', now }) === undefined
+      const next = queue.waiting.next(canRun, queue.cost)
+      if (!next) return
+      next.request.resolve(this.#enter(queue, nodeId, next.ticket))
+    }
+  }
+
+  /** Starts waiting requests on any node, and releases those that no node has the model loaded for. */
+  #dispatch(queue: ModelQueue): void {
+    const full = new Set<string>()
+    while (queue.waiting.size > 0) {
+      let nodeId: string | undefined
+      const canRun = ({ request }: Waiter) => {
+        if (full.has(request.account_id)) return false
+        nodeId = this.#freeNode(queue, request)
+        if (nodeId === undefined && !request.exclude?.size) full.add(request.account_id)
+        return nodeId !== undefined
+      }
+      const next = queue.waiting.next(canRun, queue.cost)
+      if (!next || nodeId === undefined) break
+      next.request.resolve(this.#enter(queue, nodeId, next.ticket))
+    }
+    for (const waiter of queue.waiting.requests()) {
+      if (this.#isLoaded(waiter.request)) continue
+      queue.waiting.remove(waiter)
+      waiter.resolve(undefined)
+    }
+  }
+
+  #poll(): void {
+    for (const [modelKey, queue] of this.#queues) {
+      if (queue.waiting.isIdle) this.#queues.delete(modelKey)
+      else if (queue.waiting.size > 0) this.#dispatch(queue)
+    }
+  }
+
+  #freeNode(queue: ModelQueue, request: PlaceRequest): string | undefined {
+    const canTake = (nodeId: string) => this.#hasRoom(queue, nodeId, request)
+    return this.#place({ ...request, canTake, atLeast: 'warm', now: Date.now() })
+  }
+
+  #isLoaded(request: PlaceRequest): boolean {
+    return this.#place({ ...request, atLeast: 'warm', now: Date.now() }) !== undefined
+  }
+
+  #place(need: PlacementNeed): string | undefined {
+    return this.#options.links.placement.place(need, Math.random).chosen?.node_id
+  }
+
+  #hasRoom(queue: ModelQueue, nodeId: string, request: PlaceRequest): boolean {
+    return (queue.inFlight.get(nodeId) ?? 0) < this.#budget(nodeId, request)
+  }
+
+  /** This gateway's part of the requests that the model serves at once on a node. */
+  #budget(nodeId: string, { model_key, runtime_profile }: PlaceRequest): number {
+    const { catalog, links, baseUrl } = this.#options
+    const most =
+      links.placement.model(nodeId, model_key)?.max_concurrency ??
+      catalog.profile(runtime_profile)?.max_concurrency ??
+      Number.POSITIVE_INFINITY
+    const { gateways } = links
+    const count = Math.max(1, gateways.length)
+    if (count === 1 || most === Number.POSITIVE_INFINITY) return most
+    const hasRest = gateways.indexOf(baseUrl) < most % count
+    return Math.max(1, Math.floor(most / count) + (hasRest ? 1 : 0))
+  }
+
+  #queueOf(modelKey: string): ModelQueue {
+    let queue = this.#queues.get(modelKey)
+    if (!queue) {
+      queue = {
+        waiting: new FairQueue(),
+        inFlight: new Map(),
+        cost: UNKNOWN_COST,
+        serviceMs: UNKNOWN_SERVICE_MS,
+      }
+      this.#queues.set(modelKey, queue)
+    }
+    return queue
+  }
+}
+
+/** A token that the model writes costs about two that it reads, because it reads many at once. */
+const costOf = ({ in: read, out }: TokenCounts): number | undefined => read + 2 * out || undefined
+
+/**
+ * Requests of tier `flex` have a share of their own, a quarter of an account's. Those of tier `priority` come first only among the
+ * requests of their account, so any account may use it.
+ */
+function requesterOf({ account_id, key_id, tier = 'default' }: PlaceRequest): Requester {
+  if (tier === 'default') return { accountId: account_id, keyId: key_id }
+  if (tier === 'flex') return { accountId: `${account_id} flex`, keyId: key_id, accountWeight: FLEX_WEIGHT }
+  return { accountId: account_id, keyId: `${key_id} priority`, keyWeight: PRIORITY_WEIGHT }
+}

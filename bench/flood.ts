@@ -1,0 +1,93 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Pool } from 'undici'
+import { AdminClient } from '../cli/admin-client.ts'
+import { importModel } from '../cli/commands/models.ts'
+import { openDatabase } from '../db/database.ts'
+import { writeTinyGguf } from '../embedded/demo/tiny-gguf.ts'
+import { environmentOf } from './neighbour-tools.ts'
+import { startPlatform } from './platform.ts'
+import { endWith, unlessOnce } from './rounds.ts'
+
+// One account floods a language model with chats while another one chats with it: how long the second waits, beside its
+// chats alone, and what the first is refused. The model serves four chats at once.
+
+const FLOOD = 220
+const ROUNDS = unlessOnce(10, 1)
+const ALONE = unlessOnce(60, 5)
+const HEAD_START_MS = 150
+const MAX_WORST = 4
+const MAX_P95 = 2
+
+const folder = mkdtempSync(join(tmpdir(), 'hearth-flood-'))
+try {
+  await using platform = await startPlatform()
+  const path = join(folder, 'tiny.gguf')
+  await writeTinyGguf(path)
+  const admin = new AdminClient(platform.baseUrl, platform.operationsKey)
+  const account = async (name: string) => {
+    const { account_id } = await admin.call<{ account_id: string }>('POST', '/accounts', { name })
+    const { api_key } = await admin.call<{ api_key: string }>('POST', `/accounts/${account_id}/keys`, {
+      name,
+    })
+    return api_key
+  }
+  const [loud, quiet] = [await account('loud'), await account('quiet')]
+  await importModel(admin, { name: 'flooded', path, task: 'chat', accountId: platform.accountId })
+  const databaseUrl = environmentOf(platform.pidOf('api'), 'DATABASE_URL')
+  if (databaseUrl === undefined) throw new Error('the environment of the gateway cannot be read')
+  const db = openDatabase(databaseUrl, { max: 1 })
+  await db
+    .updateTable('endpoint')
+    .set({ visibility: 'public', review_status: 'approved' })
+    .where('name', '=', 'flooded')
+    .execute()
+  await db.destroy()
+  const pool = new Pool(platform.baseUrl, { connections: FLOOD + 16 })
+  const chat = async (key: string) => {
+    const began = performance.now()
+    const { statusCode, body } = await pool.request({
+      method: 'POST',
+      path: '/v1/chat/completions',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      body: JSON.stringify({ model: 'flooded', messages: [{ role: 'user', content: 'Hi' }], max_tokens: 64 }),
+    })
+    await body.dump()
+    return { status: statusCode, ms: performance.now() - began }
+  }
+  const percentile = (times: readonly number[], part: number) =>
+    times.toSorted((a, b) => a - b)[Math.min(times.length - 1, Math.floor(times.length * part))] ?? Number.NaN
+  const describe = (times: readonly number[]) =>
+    `p50 ${percentile(times, 0.5).toFixed(0)} p95 ${percentile(times, 0.95).toFixed(0)} worst ${Math.max(...times).toFixed(0)} ms`
+
+  for (let i = 0; i < 10; i++) await chat(quiet)
+  const alone: number[] = []
+  for (let i = 0; i < ALONE; i++) alone.push((await chat(quiet)).ms)
+  const beside: number[] = []
+  const statuses = new Map<number, number>()
+  for (let round = 0; round < ROUNDS; round++) {
+    let isOver = false
+    const flood = Promise.all(Array.from({ length: FLOOD }, () => chat(loud))).finally(() => (isOver = true))
+    await sleep(HEAD_START_MS)
+    while (!isOver) {
+      const { status, ms } = await chat(quiet)
+      if (status !== 200) throw new Error(`the quiet account got ${status}`)
+      if (!isOver || beside.length === 0) beside.push(ms)
+    }
+    for (const { status } of await flood) statuses.set(status, (statuses.get(status) ?? 0) + 1)
+  }
+  await pool.destroy()
+  const p95 = percentile(beside, 0.95) / percentile(alone, 0.95)
+  const worst = Math.max(...beside) / Math.max(...alone)
+  console.log(`alone: ${describe(alone)} of ${alone.length}`)
+  console.log(`beside ${ROUNDS} floods of ${FLOOD}: ${describe(beside)} of ${beside.length}`)
+  console.log(
+    `p95 ${p95.toFixed(2)} times (goal ${MAX_P95}), worst ${worst.toFixed(2)} times (goal ${MAX_WORST})`,
+  )
+  console.log(`the flood got ${[...statuses].map(([status, count]) => `${status} x${count}`).join(', ')}`)
+  endWith(p95 <= MAX_P95 && worst <= MAX_WORST && (statuses.get(429) ?? 0) > 0)
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}

@@ -1,0 +1,193 @@
+/** Whose request it is. */
+export interface Requester {
+  readonly accountId: string
+  readonly keyId: string
+  /** An account of twice the weight is charged half of the cost; 1 by default. */
+  readonly accountWeight?: number
+  /** The same for the key among those of its account. */
+  readonly keyWeight?: number
+}
+
+const SWEEP_ABOVE = 1_000
+
+/** The counters of one account or one key. */
+interface Flow {
+  /** The cost of its requests so far, in the units of the queue's virtual time. */
+  served: number
+  waiting: number
+  running: number
+}
+
+interface KeyFlow<T> extends Flow {
+  readonly requests: Set<T>
+}
+
+interface AccountFlow<T> extends Flow {
+  readonly keys: Map<string, KeyFlow<T>>
+  virtualTime: number
+}
+
+/** A request in the queue, or one that has left it and runs. */
+export interface Ticket<T> {
+  readonly account: AccountFlow<T>
+  readonly key: KeyFlow<T>
+  readonly requester: Requester
+  /** The cost that has been charged for it. */
+  charged: number
+}
+
+/**
+ * A queue that is fair by cost, first among accounts and then among the keys of an account: the next request is one of the
+ * account that was served least so far (start-time fair queueing, https://doi.org/10.1145/248156.248171, with the counter of
+ * tokens of https://arxiv.org/abs/2401.00588). The requests of one key keep their order. An account that was idle starts at
+ * the present virtual time, so it can't save up turns.
+ */
+export class FairQueue<T> {
+  readonly #accounts = new Map<string, AccountFlow<T>>()
+  readonly #tickets = new Map<T, Ticket<T>>()
+  #virtualTime = 0
+  #running = 0
+
+  /** The number of requests that wait. */
+  get size(): number {
+    return this.#tickets.size
+  }
+
+  /** True when no request waits and none runs. */
+  get isIdle(): boolean {
+    return this.#running === 0 && this.#tickets.size === 0
+  }
+
+  /** Returns the requests that wait, in the order of their arrival. */
+  requests(): Iterable<T> {
+    return this.#tickets.keys()
+  }
+
+  /** Returns the number of requests of one account that wait. */
+  waitingOf(accountId: string): number {
+    return this.#accounts.get(accountId)?.waiting ?? 0
+  }
+
+  /** Adds a request at the end of its key's line. */
+  push(request: T, requester: Requester): void {
+    const ticket = this.#ticket(requester)
+    ticket.account.waiting += 1
+    ticket.key.waiting += 1
+    ticket.key.requests.add(request)
+    this.#tickets.set(request, ticket)
+  }
+
+  /** Removes a request that no longer waits. */
+  remove(request: T): void {
+    const ticket = this.#tickets.get(request)
+    if (!ticket) return
+    this.#leave(request, ticket)
+    this.#forget(ticket)
+  }
+
+  /** Starts a request without a wait. */
+  start(requester: Requester, cost: number): Ticket<T> {
+    const ticket = this.#ticket(requester)
+    this.#begin(ticket, cost)
+    return ticket
+  }
+
+  /** Takes the next request that can run now and starts it; undefined when none can. */
+  next(canRun: (request: T) => boolean, cost: number): { request: T; ticket: Ticket<T> } | undefined {
+    for (const account of leastServedFirst(this.#accounts.values())) {
+      for (const key of leastServedFirst(account.keys.values())) {
+        for (const request of key.requests) {
+          if (!canRun(request)) continue
+          const ticket = this.#tickets.get(request)!
+          this.#leave(request, ticket)
+          this.#begin(ticket, cost)
+          return { request, ticket }
+        }
+      }
+    }
+    return undefined
+  }
+
+  /** Ends a request that has started; `cost` corrects what was charged for it, where it is known. */
+  end(ticket: Ticket<T>, cost = ticket.charged): void {
+    charge(ticket, cost - ticket.charged)
+    ticket.account.running -= 1
+    ticket.key.running -= 1
+    ticket.charged = cost
+    this.#running -= 1
+    this.#forget(ticket)
+  }
+
+  #ticket(requester: Requester): Ticket<T> {
+    const { accountId, keyId } = requester
+    let account = this.#accounts.get(accountId)
+    if (!account) {
+      if (this.#accounts.size >= SWEEP_ABOVE) this.#sweep()
+      account = { served: 0, waiting: 0, running: 0, virtualTime: 0, keys: new Map() }
+      this.#accounts.set(accountId, account)
+    }
+    let key = account.keys.get(keyId)
+    if (!key) account.keys.set(keyId, (key = { served: 0, waiting: 0, running: 0, requests: new Set() }))
+    catchUp(account, this.#virtualTime)
+    catchUp(key, account.virtualTime)
+    return { account, key, requester, charged: 0 }
+  }
+
+  #begin(ticket: Ticket<T>, cost: number): void {
+    const { account, key } = ticket
+    this.#virtualTime = Math.max(this.#virtualTime, account.served)
+    account.virtualTime = Math.max(account.virtualTime, key.served)
+    charge(ticket, cost)
+    account.running += 1
+    key.running += 1
+    ticket.charged = cost
+    this.#running += 1
+  }
+
+  #leave(request: T, { account, key }: Ticket<T>): void {
+    this.#tickets.delete(request)
+    key.requests.delete(request)
+    account.waiting -= 1
+    key.waiting -= 1
+  }
+
+  #sweep(): void {
+    for (const [accountId, account] of this.#accounts) {
+      if (isIdle(account) && account.served <= this.#virtualTime) this.#accounts.delete(accountId)
+    }
+  }
+
+  /** Drops the counters of an account or key that is idle and owes nothing. */
+  #forget({ account, key, requester: { accountId, keyId } }: Ticket<T>): void {
+    if (this.isIdle) {
+      this.#accounts.clear()
+      this.#virtualTime = 0
+      return
+    }
+    if (isIdle(key) && key.served <= account.virtualTime) account.keys.delete(keyId)
+    if (isIdle(account) && account.served <= this.#virtualTime) this.#accounts.delete(accountId)
+  }
+}
+
+const isIdle = ({ waiting, running }: Flow): boolean => waiting === 0 && running === 0
+
+function charge<T>({ account, key, requester }: Ticket<T>, cost: number): void {
+  account.served += cost / (requester.accountWeight ?? 1)
+  key.served += cost / (requester.keyWeight ?? 1)
+}
+
+function catchUp(flow: Flow, virtualTime: number): void {
+  if (isIdle(flow)) flow.served = Math.max(flow.served, virtualTime)
+}
+
+/** Yields the flows with waiting requests, lazily, because the first one usually has the request that is looked for. */
+function* leastServedFirst<F extends Flow>(flows: Iterable<F>): Generator<F> {
+  const rest = new Set<F>()
+  for (const flow of flows) if (flow.waiting > 0) rest.add(flow)
+  while (rest.size > 0) {
+    let least: F | undefined
+    for (const flow of rest) if (!least || flow.served < least.served) least = flow
+    rest.delete(least!)
+    yield least!
+  }
+}

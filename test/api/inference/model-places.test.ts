@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict'
+import { ERROR_STATUS } from '../../../schemas/errors.ts'
+import { until } from '../../support/assertions/until.ts'
+import { type AnyBody, type Answer, startApi } from '../../support/servers/api.ts'
+import { ChatApi, openStream, startChatNode } from '../../support/servers/chat-api.ts'
+
+const PLACES = 2
+const NEVER_MS = 600_000
+const MAX_WAITING = 32 * PLACES
+const slow = { fake: { delay_ms: 100 } }
+const messages = [{ role: 'user', content: 'hi' }]
+
+describe('a model that more requests want than it serves at once', function () {
+  this.timeout(60_000)
+  let chat: ChatApi
+  let other: { accountId: string; key: string }
+  before(async () => {
+    const api = await startApi()
+    chat = new ChatApi(api, await startChatNode(api, { concurrency: PLACES }), await api.account())
+    other = await api.account()
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const open = () => chat.warm({ visibility: 'public', review_status: 'approved' })
+  const waiting = (endpoint: { model_key: string }) => chat.api.services.places.waiting(endpoint.model_key)
+  const timed = async (call: Promise<Answer<AnyBody>>) => {
+    const began = performance.now()
+    const { status, headers } = await call
+    return { status, headers, ms: performance.now() - began }
+  }
+
+  it('answers another account next, and refuses what one account sends beyond its share', async () => {
+    const endpoint = await open()
+    const flood = Array.from({ length: 150 }, () => timed(chat.chat(endpoint.id, slow)))
+    await until(() => waiting(endpoint) >= MAX_WAITING - 4)
+
+    const quiet = await timed(chat.chat(endpoint.id, slow, other.key))
+    const ended = await Promise.all(flood)
+
+    assert.equal(quiet.status, 200)
+    assert(quiet.ms < 500, `${quiet.ms} ms`)
+    const refused = ended.filter(({ status }) => status === ERROR_STATUS.rate_limited)
+    assert(refused.length > 50 && refused.length <= 150 - MAX_WAITING, `${refused.length} refused`)
+    const limits = { limit: String(MAX_WAITING), remaining: '0' }
+    for (const { headers } of refused) {
+      assert.deepEqual(
+        { limit: headers['ratelimit-limit'], remaining: headers['ratelimit-remaining'] },
+        limits,
+      )
+      assert(Number(headers['retry-after']) >= 1)
+    }
+    assert(ended.every(({ status }) => status === 200 || status === 429))
+    assert.equal(waiting(endpoint), 0)
+  })
+
+  /** Opens streams that get no answer until they leave. */
+  const flood = async (endpoint: { id: string; model_key: string }, count: number) => {
+    const left = new AbortController()
+    const ask = () =>
+      openStream(chat, endpoint.id, { fake: { delay_ms: NEVER_MS } }, left.signal).catch(() => undefined)
+    const streams = Array.from({ length: count }, ask)
+    await until(() => waiting(endpoint) === count - PLACES)
+    return async () => {
+      left.abort()
+      await Promise.all(streams)
+    }
+  }
+
+  it('serves requests by their tier: priority first in its account, flex with a quarter of a share', async () => {
+    const endpoint = await open()
+    const limited = await chat.api.call('POST', '/api/builder/v1/keys', {
+      key: chat.caller.key,
+      body: { name: 'nightly', limits: { service_tier: 'flex' } },
+    })
+    const served: string[] = []
+    const send = (count: number, name: string, key: string, service_tier?: string) =>
+      Array.from({ length: count }, async () => {
+        const { status } = await chat.chat(endpoint.id, { ...slow, service_tier }, key)
+        served.push(status === 200 ? name : String(status))
+      })
+    const leave = await flood(endpoint, PLACES)
+
+    const sent = [
+      ...send(8, 'flex', limited.body.api_key, 'priority'),
+      ...send(8, 'default', chat.caller.key, 'auto'),
+      ...send(2, 'priority', chat.caller.key, 'priority'),
+    ]
+    await until(() => waiting(endpoint) === sent.length)
+    await leave()
+    await Promise.all(sent)
+
+    const first = served.slice(0, 10)
+    assert.equal(first.filter((name) => name === 'priority').length, 2)
+    assert(served.lastIndexOf('priority') < 6, served.join())
+    assert(first.filter((name) => name === 'flex').length <= 3, served.join())
+    assert.deepEqual(new Set(served), new Set(['flex', 'default', 'priority']))
+  })
+
+  it('gets no more requests at once, streams included, and none whose client has left', async () => {
+    const endpoint = await open()
+    const before = (await chat.stats(endpoint)).requests
+
+    const leave = await flood(endpoint, 10)
+    await leave()
+    await until(() => waiting(endpoint) === 0)
+
+    assert.equal((await chat.stats(endpoint)).requests - before, PLACES)
+    assert.equal((await chat.chat(endpoint.id)).status, 200)
+  })
+
+  it('gets an inference as a queued task when its time is over, or when its account has used up its share', async () => {
+    const endpoint = await open()
+    const infer = () =>
+      chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+        key: chat.caller.key,
+        body: { input: { messages }, sync_timeout_s: 1 },
+      })
+
+    const before = (await chat.stats(endpoint)).requests
+    const queued = []
+    for (const count of [PLACES + 1, PLACES + MAX_WAITING]) {
+      const leave = await flood(endpoint, count)
+      const { status, body } = await infer()
+      queued.push([status, body.status, body.model_state])
+      await leave()
+      await until(() => waiting(endpoint) === 0)
+    }
+
+    const expected = [200, 'queued', 'resident']
+    assert.deepEqual(queued, [expected, expected])
+    assert.equal((await chat.stats(endpoint)).requests - before, 2 * PLACES)
+  })
+})
