@@ -50,6 +50,11 @@ const isSealed = ({ protocol, hostname }: URL): boolean =>
 const HANDSHAKE_MS = 10_000
 /** A link that is down for less than this is not worth a warning: gateways restart, and announce when they close a link. */
 const BRIEF_MS = 10_000
+/**
+ * Gateways keep to the concurrency of a model, so few of their requests wait here: where more than one gateway begins at the
+ * same time, and beside durable work. Earlier versions of gateways send any number.
+ */
+const MAX_WAITING = 32
 /** Of a frame's body, without what surrounds the lines. */
 const MOST_LINE_BYTES = MAX_CHUNK - 4_096
 
@@ -251,7 +256,7 @@ export class GatewayLink {
     const use = models.use(meta.model_key)
     if (!use) return this.#refuse(stream, 'model_cold', 'the model is not loaded on this node')
 
-    if (use.server.pool.isFull) {
+    if (use.server.turns.waitingFromGateways >= MAX_WAITING) {
       use[Symbol.dispose]()
       return this.#refuse(stream, 'no_capacity', 'too many requests wait for this model on this node')
     }

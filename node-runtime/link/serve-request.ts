@@ -4,6 +4,7 @@ import type { LinkChannel } from '../../platform/link/channel.ts'
 import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/link.ts'
 import { InputFileError } from '../models/input-files.ts'
 import type { ModelUse } from '../models/manager.ts'
+import { FROM_GATEWAYS, type ServerTurn } from '../models/server-turns.ts'
 import { withoutPaths } from '../models/without-paths.ts'
 import { ServedName } from './served-name.ts'
 
@@ -43,6 +44,7 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
   #short: Buffer[] | undefined = []
   #shortBytes = 0
   #isOver = false
+  #turn: ServerTurn | undefined
   #fetching: AbortController | undefined
 
   constructor(channel: LinkChannel, stream: number, use: ModelUse, onDone: () => void) {
@@ -57,15 +59,15 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     const { served_model: served } = this.#use.server.profile
     if (path.startsWith(OPENAI) && served !== undefined) this.#name = new ServedName(served)
     const asked = this.#name ? this.#name.request(body) : body
-    this.#use.server.pool.dispatch(
-      {
-        method: method as Dispatcher.HttpMethod,
-        path,
-        headers: { 'content-type': contentType },
-        body: asked.length ? asked : null,
-      },
-      this,
-    )
+    const { pool, turns } = this.#use.server
+    const options = {
+      method: method as Dispatcher.HttpMethod,
+      path,
+      headers: { 'content-type': contentType },
+      body: asked.length ? asked : null,
+    }
+    this.#turn = turns.turn(FROM_GATEWAYS, () => pool.dispatch(options, this))
+    this.#turn.enter()
   }
 
   /** Starts once the files of the request have been fetched into its body. */
@@ -179,6 +181,7 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
   #over(): void {
     if (this.#isOver) return
     this.#isOver = true
+    this.#turn?.[Symbol.dispose]()
     this.#use[Symbol.dispose]()
     this.#onDone()
   }

@@ -17,6 +17,7 @@ import {
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
 import { saveOutput } from './output-stream.ts'
+import { ServerTurns } from './server-turns.ts'
 import { WatchedPool } from './watched-pool.ts'
 import { withoutPaths } from './without-paths.ts'
 
@@ -62,6 +63,7 @@ export interface ServerStartOptions {
 export class ModelServer {
   readonly profile: RuntimeProfile
   readonly pool: WatchedPool
+  readonly turns: ServerTurns
   /** The folder for payload files that the node and this server exchange. */
   readonly exchangeDir: string | undefined
   readonly #process: ServerProcess
@@ -82,6 +84,7 @@ export class ModelServer {
     this.#process = process
     this.#lastLines = lastLines
     this.pool = poolOf(address, profile.max_concurrency)
+    this.turns = new ServerTurns(profile.max_concurrency)
     this.#healthPool = poolOf(address, 1)
   }
 

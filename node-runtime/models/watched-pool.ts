@@ -5,8 +5,6 @@ import { backoff } from '../../platform/async/retry.ts'
 const MIN_FAILURES = 5
 /** The pauses after probes that prove no fault: a model may fail every input of one caller for reasons of the input. */
 const PROBE_PAUSES_MS = { first: 10_000, longest: 300_000 }
-/** Gateways keep to the model's concurrency. Several of them, and the tasks of the node, may exceed it by a few requests. */
-const MAX_QUEUED = 32
 /** A server that is too busy to take a request says so with this status. */
 const OVERLOADED = 503
 
@@ -31,11 +29,6 @@ export class WatchedPool extends Pool {
   override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
     if (options.method === 'POST') this.#watch(handler)
     return super.dispatch(options, handler)
-  }
-
-  /** True when so many requests wait for a connection that another one should go to another node. */
-  get isFull(): boolean {
-    return this.stats.queued >= MAX_QUEUED
   }
 
   /** Runs a probe that goes through this pool. One that resolves postpones the next one. */

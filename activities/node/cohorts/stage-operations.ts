@@ -30,10 +30,11 @@ export async function runModel(
 }
 
 const ask = async (
-  { deps, held, server, signal }: StageWork,
+  { deps, claim, held, server, signal }: StageWork,
   path: string,
   body: Buffer,
-): Promise<Answered> => readAnswer(deps, held, await askModel(server, { path, body }, signal), signal)
+): Promise<Answered> =>
+  readAnswer(deps, held, await askModel(server, { path, body, turn: claim.turn }, signal), signal)
 
 /** Has a prompt read, and keeps the cache of it for the stages that go on from there. */
 async function prefill(work: StageWork, input: Record<string, unknown>): Promise<Answered> {
@@ -75,8 +76,9 @@ async function decode(
     space_fingerprint: agreed.space_fingerprint,
     stream: false,
   }
-  const { deps, held, server, signal } = work
-  const answer = await askModel(server, { path: '/decode', body: Buffer.from(JSON.stringify(body)) }, signal)
+  const { deps, claim, held, server, signal } = work
+  const asked = { path: '/decode', body: Buffer.from(JSON.stringify(body)), turn: claim.turn }
+  const answer = await askModel(server, asked, signal)
   if (answer.statusCode === 422) throw refusalIn(await answer.body.text())
   return readAnswer(deps, held, answer, signal)
 }

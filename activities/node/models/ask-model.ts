@@ -13,6 +13,7 @@ import type { KeptLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { saveOutput } from '../../../node-runtime/models/output-stream.ts'
+import { durableOf } from '../../../node-runtime/models/server-turns.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import { OUTPUT_TYPE, OutputError } from '../../../platform/model-output.ts'
@@ -34,19 +35,28 @@ export class InferenceError extends Error {
   }
 }
 
-/** Sends a body to the server of a loaded model. */
-export const askModel = (
-  { pool }: ModelUse['server'],
-  { path, body }: { path: string; body: Buffer },
+/** Sends a body to the server of a loaded model once it is the account's turn, which ends with the answer's body. */
+export async function askModel(
+  { pool, turns }: ModelUse['server'],
+  { path, body, turn: account }: { path: string; body: Buffer; turn: string | undefined },
   signal: AbortSignal,
-): Promise<Dispatcher.ResponseData> =>
-  pool.request({
-    method: 'POST',
-    path,
-    headers: { 'content-type': 'application/json' },
-    body,
-    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
-  })
+): Promise<Dispatcher.ResponseData> {
+  const turn = await turns.take(durableOf(account), signal)
+  try {
+    const answer = await pool.request({
+      method: 'POST',
+      path,
+      headers: { 'content-type': 'application/json' },
+      body,
+      signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
+    })
+    answer.body.once('close', () => turn[Symbol.dispose]())
+    return answer
+  } catch (err) {
+    turn[Symbol.dispose]()
+    throw err
+  }
+}
 
 /** A claim that a node holds, and the lease that it keeps for it. */
 export interface Held {

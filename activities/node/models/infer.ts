@@ -103,12 +103,12 @@ async function infer(deps: NodeDeps, { claim, turn, held, signal }: ClaimedTask)
   const { body, hasMemory } = await input
   const startedAt = performance.now()
   const path = inferPathOf(use.server.profile.infer_path, claim.task_type)
-  let answer = await askModel(use.server, { path, body }, signal)
+  let answer = await askModel(use.server, { path, body, turn }, signal)
   if (hasMemory && isInputRefused(answer.statusCode)) {
     // Memory is no reason for a task to fail: the input goes without it.
     await answer.body.dump()
     const bare = await fetchInput(deps, `${claim.input_url}&memory=refused`, { turn, signal })
-    answer = await askModel(use.server, { path, body: bare.body }, signal)
+    answer = await askModel(use.server, { path, body: bare.body, turn }, signal)
   }
   const answered = await readAnswer(deps, held, answer, signal)
   const inference_time_ms = Math.round((answered.endedAt - startedAt) * 100) / 100

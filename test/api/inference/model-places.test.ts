@@ -108,6 +108,39 @@ describe('a model that more requests want than it serves at once', function () {
     assert.equal((await chat.chat(endpoint.id)).status, 200)
   })
 
+  it('gets no more requests from two gateways, which divide it among them', async () => {
+    const endpoint = await open()
+    const { HEARTH_OBJECT_DIR } = chat.api.services.config
+    await using second = await startApi({ database: chat.api.database, env: { HEARTH_OBJECT_DIR } })
+    const gateways = [chat.api, second]
+    await until(() =>
+      gateways.every(
+        ({ services: { links } }) =>
+          links.gateways.length === 2 && links.placement.count(endpoint.model_key).warm === 1,
+      ),
+    )
+    const before = (await chat.stats(endpoint)).requests
+    const left = new AbortController()
+    const streams = gateways.flatMap((api) =>
+      Array.from({ length: 5 }, () =>
+        openStream(
+          { api, caller: chat.caller },
+          endpoint.id,
+          { fake: { delay_ms: NEVER_MS } },
+          left.signal,
+        ).catch(() => undefined),
+      ),
+    )
+    await until(() =>
+      gateways.every(({ services: { places } }) => places.waiting(endpoint.model_key) === 5 - PLACES / 2),
+    )
+    left.abort()
+    await Promise.all(streams)
+    await until(() => gateways.every(({ services: { places } }) => places.waiting(endpoint.model_key) === 0))
+
+    assert.equal((await chat.stats(endpoint)).requests - before, PLACES)
+  })
+
   it('gets an inference as a queued task when its time is over, or when its account has used up its share', async () => {
     const endpoint = await open()
     const infer = () =>

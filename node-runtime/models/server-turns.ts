@@ -1,0 +1,90 @@
+import { FairQueue, type Requester, type Ticket } from '../../domain/fair-queue.ts'
+
+/** Requests that gateways send. They have been through a fair queue there, so all of them share one line here. */
+export const FROM_GATEWAYS: Requester = { accountId: 'gateways', keyId: '', accountWeight: 3 }
+
+/** Returns the requester for durable work; its accounts share a quarter of a busy server. `turn` is the key of the account. */
+export const durableOf = (turn = ''): Requester => ({ accountId: 'durable', keyId: turn })
+
+/** One request to a model server, from its arrival to its end. */
+export interface ServerTurn extends Disposable {
+  /** Joins the line; `begin` is called when the server has room, which may be before this returns. */
+  enter(): void
+}
+
+interface Waiting {
+  start: (ticket: Ticket<Waiting>) => void
+}
+
+const COST = 1
+const always = () => true
+
+/** Keeps a model server at its concurrency, and gives the requests of gateways and those of tasks their turns. */
+export class ServerTurns {
+  readonly #most: number
+  readonly #waiting = new FairQueue<Waiting>()
+  #running = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** The number of requests of gateways that wait. */
+  get waitingFromGateways(): number {
+    return this.#waiting.waitingOf(FROM_GATEWAYS.accountId)
+  }
+
+  /** Makes a turn, which occupies the server from `begin` until it is disposed. */
+  turn(requester: Requester, begin: () => void): ServerTurn {
+    let ticket: Ticket<Waiting> | undefined
+    let isOver = false
+    const waiting: Waiting = {
+      start: (given) => {
+        ticket = given
+        begin()
+      },
+    }
+    return {
+      enter: () => {
+        this.#waiting.push(waiting, requester)
+        this.#serve()
+      },
+      [Symbol.dispose]: () => {
+        if (isOver) return
+        isOver = true
+        if (!ticket) return this.#waiting.remove(waiting)
+        this.#running -= 1
+        this.#waiting.end(ticket)
+        this.#serve()
+      },
+    }
+  }
+
+  /** Waits for a turn and holds it until disposed. Throws the signal's reason. */
+  async take(requester: Requester, signal: AbortSignal): Promise<Disposable> {
+    signal.throwIfAborted()
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const turn = this.turn(requester, resolve)
+    const leave = () => reject(signal.reason)
+    signal.addEventListener('abort', leave, { once: true })
+    turn.enter()
+    try {
+      await promise
+      return turn
+    } catch (err) {
+      turn[Symbol.dispose]()
+      throw err
+    } finally {
+      signal.removeEventListener('abort', leave)
+    }
+  }
+
+  #serve(): void {
+    while (this.#running < this.#most) {
+      const next = this.#waiting.next(always, COST)
+      if (!next) return
+      this.#running += 1
+      next.request.start(next.ticket)
+    }
+  }
+}
