@@ -1,7 +1,8 @@
+import { preferredNode } from '../../domain/chat/affinity.ts'
 import type { TokenCounts } from '../../domain/chat/chat.ts'
-import { temporaryError } from '../../domain/errors.ts'
+import { ApiError, temporaryError } from '../../domain/errors.ts'
 import { FairQueue, type Requester, type Ticket } from '../../domain/fair-queue.ts'
-import type { PlacementNeed } from '../../domain/placement/placement.ts'
+import { type PlacedNode, type PlacementNeed, rejectReason } from '../../domain/placement/placement.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { ServiceTier } from '../../schemas/api-key.ts'
 import type { NodeModel } from '../../schemas/node.ts'
@@ -9,10 +10,12 @@ import type { Aborting } from '../gateway/links/link-request.ts'
 import type { NodeLinks } from '../gateway/links/node-links.ts'
 
 /** A request for a loaded model. */
-export interface PlaceRequest extends Omit<PlacementNeed, 'account_id' | 'atLeast' | 'now' | 'canTake'> {
+export interface PlaceRequest extends Omit<PlacementNeed, 'account_id' | 'atLeast' | 'now'> {
   readonly account_id: string
   readonly key_id: string
   readonly tier?: ServiceTier | undefined
+  /** Returns the key that it has in common with requests of the same beginning. Read only where several nodes have the model. */
+  readonly affinity?: (() => string) | undefined
   /** Ends the wait for a place. */
   readonly signal: Aborting
 }
@@ -34,6 +37,7 @@ export interface ModelPlacesOptions {
 interface Waiter {
   readonly request: PlaceRequest
   readonly resolve: (place: ModelPlace | undefined) => void
+  readonly reject: (err: unknown) => void
 }
 
 interface ModelQueue {
@@ -47,6 +51,8 @@ interface ModelQueue {
 
 /** An account may have this many requests waiting per request that the loaded copies serve at once. */
 const MAX_WAITING_PER_PLACE = 32
+/** A node gets requests for their affinity only up to this multiple of the mean load (https://arxiv.org/abs/1608.01350). */
+const MAX_AFFINITY_LOAD = 1.25
 const FLEX_WEIGHT = 0.25
 const PRIORITY_WEIGHT = 4
 /** A request costs this much until the model has reported tokens. */
@@ -88,7 +94,7 @@ export class ModelPlaces implements Disposable {
       const ticket = queue.waiting.start(requesterOf(request), queue.cost)
       return this.#enter(queue, nodeId, ticket)
     }
-    if (!this.#isLoaded(request)) return undefined
+    if (this.#loadedOn(request).length === 0) return undefined
     this.#checkShare(queue, request)
     return this.#wait(queue, request)
   }
@@ -101,12 +107,15 @@ export class ModelPlaces implements Disposable {
   [Symbol.dispose](): void {
     this.#stopListening()
     clearInterval(this.#timer)
+    const stopping = new ApiError('unavailable', 'this gateway is stopping')
+    for (const { waiting } of this.#queues.values())
+      for (const { reject } of waiting.requests()) reject(stopping)
   }
 
   #wait(queue: ModelQueue, request: PlaceRequest): Promise<ModelPlace | undefined> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       if (request.signal.aborted) return resolve(undefined)
-      const waiter: Waiter = { request, resolve }
+      const waiter: Waiter = { request, resolve, reject }
       queue.waiting.push(waiter, requesterOf(request))
       // The listener stays as long as the signal; after the wait it does nothing.
       request.signal.addEventListener('abort', () => {
@@ -117,10 +126,8 @@ export class ModelPlaces implements Disposable {
   }
 
   #checkShare(queue: ModelQueue, request: PlaceRequest): void {
-    const { placement } = this.#options.links
     let places = 0
-    for (const nodeId of placement.loadedOn(request.model_key, request.account_id))
-      places += this.#budget(nodeId, request)
+    for (const node of this.#loadedOn(request)) places += this.#budget(node, request)
     const waiting = queue.waiting.waitingOf(requesterOf(request).accountId)
     const limit = MAX_WAITING_PER_PLACE * places
     if (waiting < limit) return
@@ -164,12 +171,12 @@ export class ModelPlaces implements Disposable {
 
   /** Starts waiting requests on one node while it has room. */
   #dispatchTo(queue: ModelQueue, nodeId: string): void {
-    const { placement } = this.#options.links
+    const node = this.#options.links.placement.node(nodeId)
     const now = Date.now()
-    while (queue.waiting.size > 0) {
+    while (node && queue.waiting.size > 0) {
       const canRun = ({ request }: Waiter) =>
-        this.#hasRoom(queue, nodeId, request) &&
-        placement.rejectReason(nodeId, { ...request, atLeast: 'warm', now }) === undefined
+        this.#shareOf(queue, node, request) < 1 &&
+        rejectReason(node, { ...request, atLeast: 'warm', now }) === undefined
       const next = queue.waiting.next(canRun, queue.cost)
       if (!next) return
       next.request.resolve(this.#enter(queue, nodeId, next.ticket))
@@ -192,7 +199,7 @@ export class ModelPlaces implements Disposable {
       next.request.resolve(this.#enter(queue, nodeId, next.ticket))
     }
     for (const waiter of queue.waiting.requests()) {
-      if (this.#isLoaded(waiter.request)) continue
+      if (this.#loadedOn(waiter.request).length > 0) continue
       queue.waiting.remove(waiter)
       waiter.resolve(undefined)
     }
@@ -205,28 +212,53 @@ export class ModelPlaces implements Disposable {
     }
   }
 
+  /** Returns a node with room for the request: the one of its affinity, else the one whose copy is the least busy. */
   #freeNode(queue: ModelQueue, request: PlaceRequest): string | undefined {
-    const canTake = (nodeId: string) => this.#hasRoom(queue, nodeId, request)
-    return this.#place({ ...request, canTake, atLeast: 'warm', now: Date.now() })
+    const nodes = this.#loadedOn(request)
+    const preferred = nodes.length > 1 ? this.#preferredNode(queue, request, nodes) : undefined
+    if (preferred !== undefined) return preferred
+    let best: PlacedNode | undefined
+    let bestShare = 1
+    for (const node of nodes) {
+      const share = this.#shareOf(queue, node, request)
+      if (share >= 1) continue
+      if (best && (share > bestShare || (share === bestShare && node.points <= best.points))) continue
+      best = node
+      bestShare = share
+    }
+    return best?.snapshot.node_id
   }
 
-  #isLoaded(request: PlaceRequest): boolean {
-    return this.#place({ ...request, atLeast: 'warm', now: Date.now() }) !== undefined
+  /** Returns the node that has read the beginning of the request before, unless it is busier than others. */
+  #preferredNode(queue: ModelQueue, request: PlaceRequest, nodes: readonly PlacedNode[]): string | undefined {
+    if (!request.affinity) return undefined
+    const ids = nodes.map(({ snapshot }) => snapshot.node_id)
+    const nodeId = preferredNode(ids, request.account_id, request.affinity())
+    const node = nodes.find(({ snapshot }) => snapshot.node_id === nodeId)
+    if (!node || nodeId === undefined || this.#shareOf(queue, node, request) >= 1) return undefined
+    let total = 1
+    for (const id of ids) total += queue.inFlight.get(id) ?? 0
+    const limit = Math.ceil((MAX_AFFINITY_LOAD * total) / ids.length)
+    return (queue.inFlight.get(nodeId) ?? 0) < limit ? nodeId : undefined
   }
 
-  #place(need: PlacementNeed): string | undefined {
-    return this.#options.links.placement.place(need, Math.random).chosen?.node_id
+  /** Returns the nodes that have the model loaded and can take the request. */
+  #loadedOn(request: PlaceRequest): PlacedNode[] {
+    const nodes = this.#options.links.placement.loadedOn(request.model_key, request.account_id)
+    const need: PlacementNeed = { ...request, atLeast: 'warm', now: Date.now() }
+    return nodes.filter((node) => rejectReason(node, need) === undefined)
   }
 
-  #hasRoom(queue: ModelQueue, nodeId: string, request: PlaceRequest): boolean {
-    return (queue.inFlight.get(nodeId) ?? 0) < this.#budget(nodeId, request)
+  /** Returns the share of a node's budget that is in use, 1 or more when it has no room. */
+  #shareOf(queue: ModelQueue, node: PlacedNode, request: PlaceRequest): number {
+    return (queue.inFlight.get(node.snapshot.node_id) ?? 0) / this.#budget(node, request)
   }
 
   /** This gateway's part of the requests that the model serves at once on a node. */
-  #budget(nodeId: string, { model_key, runtime_profile }: PlaceRequest): number {
+  #budget(node: PlacedNode, { model_key, runtime_profile }: PlaceRequest): number {
     const { catalog, links, baseUrl } = this.#options
     const most =
-      links.placement.model(nodeId, model_key)?.max_concurrency ??
+      node.models.get(model_key)?.max_concurrency ??
       catalog.profile(runtime_profile)?.max_concurrency ??
       Number.POSITIVE_INFINITY
     const { gateways } = links

@@ -17,8 +17,6 @@ export interface PlacementNeed {
   readonly exclude?: ReadonlySet<string>
   /** The least warmth that is acceptable; `warm` never loads anything. */
   readonly atLeast?: Warmth
-  /** Returns whether a node has room for this request now; absent where every node has. */
-  readonly canTake?: (nodeId: string) => boolean
   /** Epoch milliseconds. */
   readonly now: number
 }
@@ -194,16 +192,22 @@ export class PlacementIndex {
   }
 
   /** Returns the nodes that serve this account and have a model loaded. */
-  loadedOn(modelKey: string, accountId: string): string[] {
-    return this.#scopesOf(accountId).flatMap((scope) => {
+  loadedOn(modelKey: string, accountId: string): PlacedNode[] {
+    const nodes: PlacedNode[] = []
+    for (const scope of this.#scopesOf(accountId)) {
       const buckets = this.#holders.warm.get(within(scope, modelKey))
-      return [...(buckets?.best() ?? [])].flat().map(({ snapshot }) => snapshot.node_id)
-    })
+      if (buckets) for (const bucket of buckets.best()) nodes.push(...bucket)
+    }
+    return nodes
   }
 
   /** Returns whether a linked node is dedicated to this account. */
   hasOwnNode(accountId: string): boolean {
     return this.#dedicated.has(accountId)
+  }
+
+  node(nodeId: string): PlacedNode | undefined {
+    return this.#nodes.get(nodeId)
   }
 
   /** Returns a model as its node last reported it. */
@@ -251,8 +255,7 @@ export class PlacementIndex {
       const fits = (node: PlacedNode) =>
         // The cold band holds every node of the profile. Nodes that hold the model were considered in the bands before.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
-        rejectReason(node, need) === undefined &&
-        (need.canTake === undefined || need.canTake(node.snapshot.node_id))
+        rejectReason(node, need) === undefined
       let node: PlacedNode | undefined
       for (const scope of scopes) {
         const nodes = this.#nodesOf(warmth, need, scope)

@@ -53,7 +53,7 @@ describe('a model that more requests want than it serves at once', function () {
     assert.equal(waiting(endpoint), 0)
   })
 
-  /** Opens streams that get no answer until they leave. */
+  /** Opens streams that get no answer until they leave; one at least has to wait. */
   const flood = async (endpoint: { id: string; model_key: string }, count: number) => {
     const left = new AbortController()
     const ask = () =>
@@ -78,14 +78,14 @@ describe('a model that more requests want than it serves at once', function () {
         const { status } = await chat.chat(endpoint.id, { ...slow, service_tier }, key)
         served.push(status === 200 ? name : String(status))
       })
-    const leave = await flood(endpoint, PLACES)
+    const leave = await flood(endpoint, PLACES + 1)
 
     const sent = [
       ...send(8, 'flex', limited.body.api_key, 'priority'),
       ...send(8, 'default', chat.caller.key, 'auto'),
       ...send(2, 'priority', chat.caller.key, 'priority'),
     ]
-    await until(() => waiting(endpoint) === sent.length)
+    await until(() => waiting(endpoint) === sent.length + 1)
     await leave()
     await Promise.all(sent)
 
@@ -139,6 +139,26 @@ describe('a model that more requests want than it serves at once', function () {
     await until(() => gateways.every(({ services: { places } }) => places.waiting(endpoint.model_key) === 0))
 
     assert.equal((await chat.stats(endpoint)).requests - before, PLACES)
+  })
+
+  it('gets the chats of one session on one node of two, unless that is busier than the other', async () => {
+    await using node = await startChatNode(chat.api, { concurrency: 8 })
+    const endpoint = await chat.warm({}, [chat.node, node])
+    const session = { 'x-session-id': 'one' }
+    const ask = (body: object = {}) =>
+      chat.api.call('POST', '/v1/chat/completions', {
+        body: { model: endpoint.id, messages, ...body },
+        headers: { authorization: `Bearer ${chat.caller.key}`, ...session },
+      })
+    const nodesOf = async (answers: Answer<AnyBody>[]) =>
+      new Set(await Promise.all(answers.map(async (answer) => (await chat.task(answer)).node_id)))
+
+    const inTurn: Answer<AnyBody>[] = []
+    for (let i = 0; i < 8; i++) inTurn.push(await ask())
+    const atOnce = await Promise.all(Array.from({ length: 8 }, () => ask(slow)))
+
+    assert.equal((await nodesOf(inTurn)).size, 1)
+    assert.equal((await nodesOf(atOnce)).size, 2)
   })
 
   it('gets an inference as a queued task when its time is over, or when its account has used up its share', async () => {

@@ -23,10 +23,12 @@ export interface ModelCall {
   readonly memory: RequestMemory | undefined
   /** Reports that the client has left before its response is complete. */
   readonly disconnect: ClientDisconnect
+  /** Returns the key by which a chat prefers one of several nodes. */
+  readonly affinity?: (() => string) | undefined
 }
 
 /** A call as its route knows it once the endpoint is found. */
-type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect'> & {
+type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect' | 'affinity'> & {
   caller: AccountCaller
   /** The `service_tier` of the body. */
   serviceTier?: unknown

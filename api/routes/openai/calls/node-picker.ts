@@ -50,7 +50,7 @@ export class NodePicker {
   }
 
   #place(): ModelPlace | Promise<ModelPlace | undefined> | undefined {
-    const { endpoint, draft, disconnect } = this.#call
+    const { affinity, endpoint, draft, disconnect } = this.#call
     const { model_key, runtime_profile, memory_mb } = endpoint
     return this.#services.places.take({
       model_key,
@@ -59,6 +59,7 @@ export class NodePicker {
       account_id: draft.accountId,
       key_id: draft.keyId ?? '',
       tier: draft.tier,
+      affinity,
       signal: disconnect,
       ...(this.#exclude && { exclude: this.#exclude }),
     })

@@ -1,4 +1,5 @@
 import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
+import { affinityOf } from '../../../../domain/chat/affinity.ts'
 import { CHAT_PATH } from '../../../../domain/chat/chat.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
@@ -7,6 +8,8 @@ import { admitCall } from '../calls/model-call.ts'
 import { modelEndpoint } from '../calls/model-endpoint.ts'
 import { type Chat, CHAT_PURPOSE } from './chat.ts'
 
+const SESSION_HEADER = 'x-session-id'
+
 interface ChatRequest {
   readonly caller: AccountCaller
   /** The id or the name of an endpoint. */
@@ -14,8 +17,8 @@ interface ChatRequest {
   /** The chat as JSON. */
   readonly body: Buffer
   readonly disconnect: ClientDisconnect
-  /** The `service_tier` of the body. */
-  readonly serviceTier: unknown
+  /** The chat as a value. */
+  readonly asked: Parameters<typeof affinityOf>[0] & { service_tier?: unknown }
 }
 
 /**
@@ -24,10 +27,18 @@ interface ChatRequest {
  */
 export function admitChat(
   services: Services,
-  { caller, model, body, disconnect, serviceTier }: ChatRequest,
+  { caller, model, body, disconnect, asked }: ChatRequest,
 ): Chat | Promise<Chat> {
   const admit = (endpoint: CallableEndpointRow): Chat =>
-    admitCall(services, { caller, endpoint, path: CHAT_PATH, body, disconnect, serviceTier })
+    admitCall(services, {
+      caller,
+      endpoint,
+      path: CHAT_PATH,
+      body,
+      disconnect,
+      serviceTier: asked.service_tier,
+      affinity: () => affinityOf(asked, disconnect.response.req.headers[SESSION_HEADER]),
+    })
   const found = modelEndpoint(services, { accountId: caller.accountId, model }, CHAT_PURPOSE)
   return found instanceof Promise ? found.then(admit) : admit(found)
 }

@@ -43,8 +43,7 @@ export const createChatCompletion = route({
             bytesFor: chatBytes(chat),
             read: (whole) => readAnswer(whole, chat.memory),
           })
-    const { model, service_tier: serviceTier } = body
-    const chat = admitChat(services, { caller, model, body: rawBody, disconnect, serviceTier })
+    const chat = admitChat(services, { caller, model: body.model, body: rawBody, disconnect, asked: body })
     return chat instanceof Promise ? chat.then(answer) : answer(chat)
   },
 })

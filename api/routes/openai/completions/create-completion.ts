@@ -27,8 +27,8 @@ export const createCompletion = route({
     const asked = chatOfCompletion(body)
     checkChatLimits(asked, ['body'], { messages: 'prompt' })
     const bytes = Buffer.from(JSON.stringify(asked))
-    const { model, service_tier: serviceTier } = body
-    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, serviceTier })
+    const { model } = body
+    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, asked })
     const builder = new CompletionBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {
       isStreamed: body.stream ?? false,

@@ -33,8 +33,14 @@ export const createResponse = route({
     const asked = chatOf(body)
     checkChatLimits(asked, ['body'], NAMES)
     const bytes = Buffer.from(JSON.stringify(asked))
-    const { model, service_tier: serviceTier } = body
-    const chat = await admitChat(services, { caller, model, body: bytes, disconnect, serviceTier })
+    const { model } = body
+    const chat = await admitChat(services, {
+      caller,
+      model,
+      body: bytes,
+      disconnect,
+      asked: { ...body, ...asked },
+    })
     const builder = new ResponseBuilder(body, chat.draft)
     return answerTranslated(services, chat, res, {
       isStreamed: body.stream ?? false,
