@@ -12,11 +12,13 @@ import { startPlatform } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
 // One account floods a language model with chats while another one chats with it: how long the second waits, beside its
-// chats alone, and what the first is refused. The model serves four chats at once.
+// chats alone and to its chats where three others run, and what the first is refused.
 
 const FLOOD = 220
 const ROUNDS = unlessOnce(10, 1)
 const ALONE = unlessOnce(60, 5)
+/** The chats that the model serves at once. */
+const PLACES = 4
 const HEAD_START_MS = 150
 const MAX_WORST = 4
 const MAX_P95 = 2
@@ -65,6 +67,15 @@ try {
   for (let i = 0; i < 10; i++) await chat(quiet)
   const alone: number[] = []
   for (let i = 0; i < ALONE; i++) alone.push((await chat(quiet)).ms)
+  const amongThree: number[] = []
+  let isBusy = true
+  const keepBusy = async () => {
+    while (isBusy) await chat(loud)
+  }
+  const others = Promise.all(Array.from({ length: PLACES - 1 }, keepBusy))
+  for (let i = 0; i < ALONE; i++) amongThree.push((await chat(quiet)).ms)
+  isBusy = false
+  await others
   const beside: number[] = []
   const statuses = new Map<number, number>()
   for (let round = 0; round < ROUNDS; round++) {
@@ -82,6 +93,7 @@ try {
   const p95 = percentile(beside, 0.95) / percentile(alone, 0.95)
   const worst = Math.max(...beside) / Math.max(...alone)
   console.log(`alone: ${describe(alone)} of ${alone.length}`)
+  console.log(`as one of ${PLACES} chats at once, without a queue: ${describe(amongThree)}`)
   console.log(`beside ${ROUNDS} floods of ${FLOOD}: ${describe(beside)} of ${beside.length}`)
   console.log(
     `p95 ${p95.toFixed(2)} times (goal ${MAX_P95}), worst ${worst.toFixed(2)} times (goal ${MAX_WORST})`,

@@ -39,8 +39,8 @@ export interface Ticket<T> {
 /**
  * A queue that is fair by cost, first among accounts and then among the keys of an account: the next request is one of the
  * account that was served least so far (start-time fair queueing, https://doi.org/10.1145/248156.248171, with the counter of
- * tokens of https://arxiv.org/abs/2401.00588). The requests of one key keep their order. An account that was idle starts at
- * the present virtual time, so it can't save up turns.
+ * tokens of https://arxiv.org/abs/2401.00588). The requests of one key keep their order. An account without
+ * waiting requests starts at the present virtual time, so it can't save up turns.
  */
 export class FairQueue<T> {
   readonly #accounts = new Map<string, AccountFlow<T>>()
@@ -177,17 +177,19 @@ function charge<T>({ account, key, requester }: Ticket<T>, cost: number): void {
 }
 
 function catchUp(flow: Flow, virtualTime: number): void {
-  if (isIdle(flow)) flow.served = Math.max(flow.served, virtualTime)
+  if (flow.waiting === 0) flow.served = Math.max(flow.served, virtualTime)
 }
 
-/** Yields the flows with waiting requests, lazily, because the first one usually has the request that is looked for. */
+/** Yields the flows with waiting requests. The first one usually has the request that is looked for, so the rest is sorted late. */
 function* leastServedFirst<F extends Flow>(flows: Iterable<F>): Generator<F> {
-  const rest = new Set<F>()
-  for (const flow of flows) if (flow.waiting > 0) rest.add(flow)
-  while (rest.size > 0) {
-    let least: F | undefined
-    for (const flow of rest) if (!least || flow.served < least.served) least = flow
-    rest.delete(least!)
-    yield least!
+  const waiting: F[] = []
+  let least: F | undefined
+  for (const flow of flows) {
+    if (flow.waiting === 0) continue
+    waiting.push(flow)
+    if (!least || flow.served < least.served) least = flow
   }
+  if (!least) return
+  yield least
+  yield* waiting.filter((flow) => flow !== least).toSorted((a, b) => a.served - b.served)
 }

@@ -23,7 +23,7 @@ export type ServiceTier = Static<typeof ServiceTier>
 /** The member of OpenAI's request bodies. It goes to the model server unchanged. */
 export const RequestedTier = Type.Unknown({
   description:
-    'The turn of the request while its model is busy: `priority` comes before other requests of the account, `flex` gets a quarter of a share; any other value counts as `default`',
+    'The turn of the request while its model is busy: `priority` gets four turns for each of another request of the account, `flex` gets a quarter of a share; any other value counts as `default`',
 })
 
 /** The limits of a key beside its role; each holds for its requests to models, on every surface. */

@@ -60,6 +60,7 @@ export async function inferSync(
       answer = await firstOf(asked, 0)
     }
     if (answer === LATE) return await answerRunning(services, draft, { asked, work }, { ...options, began })
+    if (!answer && disconnect.aborted) throw new ClientGoneError('the client left before its answer')
     if (!answer) return await answerFromTask(services, draft, options, began)
     if (answer.room.isHeld) disconnect.whenOver(() => answer.room.release())
     return await answerEnded(services, draft, answer, began)

@@ -41,12 +41,15 @@ interface Waiter {
 }
 
 interface ModelQueue {
+  readonly modelKey: string
+  readonly runtimeProfile: string
   readonly waiting: FairQueue<Waiter>
   /** The requests of this gateway that are in flight, by node. */
   readonly inFlight: Map<string, number>
   /** Moving averages over its requests. */
   cost: number
   serviceMs: number
+  usedAt: number
 }
 
 /** An account may have this many requests waiting per request that the loaded copies serve at once. */
@@ -62,6 +65,8 @@ const AVERAGED = 16
 const MAX_RETRY_AFTER_S = 60
 /** Reports and the list of gateways may change the budget of a node without an event. */
 const POLL_INTERVAL_MS = 250
+/** The averages of a model are kept for this long after its last request. */
+const FORGET_AFTER_MS = 10 * 60_000
 
 /**
  * Admits requests to loaded models: a node gets at most the model's budget at once, and all others wait here, where accounts
@@ -88,7 +93,7 @@ export class ModelPlaces implements Disposable {
    * or once the signal aborts. Throws `rate_limited` when too many requests of the account wait already.
    */
   take(request: PlaceRequest): ModelPlace | Promise<ModelPlace | undefined> | undefined {
-    const queue = this.#queueOf(request.model_key)
+    const queue = this.#queueOf(request)
     const nodeId = this.#freeNode(queue, request)
     if (nodeId !== undefined) {
       const ticket = queue.waiting.start(requesterOf(request), queue.cost)
@@ -127,8 +132,9 @@ export class ModelPlaces implements Disposable {
 
   #checkShare(queue: ModelQueue, request: PlaceRequest): void {
     let places = 0
-    for (const node of this.#loadedOn(request)) places += this.#budget(node, request)
-    const waiting = queue.waiting.waitingOf(requesterOf(request).accountId)
+    for (const node of this.#loadedOn(request)) places += this.#budget(node, queue)
+    const { account_id } = request
+    const waiting = queue.waiting.waitingOf(account_id) + queue.waiting.waitingOf(flexOf(account_id))
     const limit = MAX_WAITING_PER_PLACE * places
     if (waiting < limit) return
     const waitMs = (queue.serviceMs * (queue.waiting.size + 1)) / places
@@ -160,9 +166,12 @@ export class ModelPlaces implements Disposable {
       const left = (queue.inFlight.get(nodeId) ?? 1) - 1
       if (left > 0) queue.inFlight.set(nodeId, left)
       else queue.inFlight.delete(nodeId)
+      const tookMs = performance.now() - began
       const cost = tokens && costOf(tokens)
-      queue.waiting.end(ticket, cost)
-      queue.serviceMs += (performance.now() - began - queue.serviceMs) / AVERAGED
+      // A request that leaves before its usage has cost the model about as much as its time.
+      const estimate = Math.max(ticket.charged, (queue.cost * tookMs) / queue.serviceMs)
+      queue.waiting.end(ticket, cost ?? estimate)
+      queue.serviceMs += (tookMs - queue.serviceMs) / AVERAGED
       if (cost) queue.cost += (cost - queue.cost) / AVERAGED
       this.#dispatchTo(queue, nodeId)
     }
@@ -173,10 +182,14 @@ export class ModelPlaces implements Disposable {
   #dispatchTo(queue: ModelQueue, nodeId: string): void {
     const node = this.#options.links.placement.node(nodeId)
     const now = Date.now()
-    while (node && queue.waiting.size > 0) {
-      const canRun = ({ request }: Waiter) =>
-        this.#shareOf(queue, node, request) < 1 &&
-        rejectReason(node, { ...request, atLeast: 'warm', now }) === undefined
+    const unserved = new Set<string>()
+    const canRun = ({ request }: Waiter) => {
+      if (!node || unserved.has(request.account_id)) return false
+      if (rejectReason(node, { ...request, atLeast: 'warm', now }) === undefined) return true
+      if (!request.exclude?.size) unserved.add(request.account_id)
+      return false
+    }
+    while (node && queue.waiting.size > 0 && this.#shareOf(node, queue) < 1) {
       const next = queue.waiting.next(canRun, queue.cost)
       if (!next) return
       next.request.resolve(this.#enter(queue, nodeId, next.ticket))
@@ -186,6 +199,7 @@ export class ModelPlaces implements Disposable {
   /** Starts waiting requests on any node, and releases those that no node has the model loaded for. */
   #dispatch(queue: ModelQueue): void {
     const full = new Set<string>()
+    const loaded = new Map<string, boolean>()
     while (queue.waiting.size > 0) {
       let nodeId: string | undefined
       const canRun = ({ request }: Waiter) => {
@@ -199,7 +213,11 @@ export class ModelPlaces implements Disposable {
       next.request.resolve(this.#enter(queue, nodeId, next.ticket))
     }
     for (const waiter of queue.waiting.requests()) {
-      if (this.#loadedOn(waiter.request).length > 0) continue
+      const { account_id, exclude } = waiter.request
+      const isLoaded =
+        (exclude?.size ? undefined : loaded.get(account_id)) ?? this.#loadedOn(waiter.request).length > 0
+      if (!exclude?.size) loaded.set(account_id, isLoaded)
+      if (isLoaded) continue
       queue.waiting.remove(waiter)
       waiter.resolve(undefined)
     }
@@ -207,26 +225,34 @@ export class ModelPlaces implements Disposable {
 
   #poll(): void {
     for (const [modelKey, queue] of this.#queues) {
-      if (queue.waiting.isIdle) this.#queues.delete(modelKey)
-      else if (queue.waiting.size > 0) this.#dispatch(queue)
+      if (queue.waiting.size > 0) this.#dispatch(queue)
+      else if (queue.waiting.isIdle && performance.now() - queue.usedAt > FORGET_AFTER_MS)
+        this.#queues.delete(modelKey)
     }
   }
 
   /** Returns a node with room for the request: the one of its affinity, else the one whose copy is the least busy. */
   #freeNode(queue: ModelQueue, request: PlaceRequest): string | undefined {
     const nodes = this.#loadedOn(request)
-    const preferred = nodes.length > 1 ? this.#preferredNode(queue, request, nodes) : undefined
-    if (preferred !== undefined) return preferred
-    let best: PlacedNode | undefined
-    let bestShare = 1
-    for (const node of nodes) {
-      const share = this.#shareOf(queue, node, request)
-      if (share >= 1) continue
-      if (best && (share > bestShare || (share === bestShare && node.points <= best.points))) continue
+    const free = nodes.filter((node) => this.#shareOf(node, queue) < 1)
+    if (free.length < 2) return free[0]?.snapshot.node_id
+    return this.#preferredNode(queue, request, nodes) ?? this.#leastBusy(free, queue).snapshot.node_id
+  }
+
+  /** Several gateways see the same nodes, so equal ones are chosen at random. */
+  #leastBusy(nodes: readonly PlacedNode[], queue: ModelQueue): PlacedNode {
+    const start = Math.floor(Math.random() * nodes.length)
+    let best = nodes[start]!
+    let bestShare = this.#shareOf(best, queue)
+    for (let i = 1; i < nodes.length; i++) {
+      const node = nodes[(start + i) % nodes.length]!
+      const share = this.#shareOf(node, queue)
+      const order = share - bestShare || node.pending - best.pending || best.points - node.points
+      if (order >= 0) continue
       best = node
       bestShare = share
     }
-    return best?.snapshot.node_id
+    return best
   }
 
   /** Returns the node that has read the beginning of the request before, unless it is busier than others. */
@@ -235,7 +261,7 @@ export class ModelPlaces implements Disposable {
     const ids = nodes.map(({ snapshot }) => snapshot.node_id)
     const nodeId = preferredNode(ids, request.account_id, request.affinity())
     const node = nodes.find(({ snapshot }) => snapshot.node_id === nodeId)
-    if (!node || nodeId === undefined || this.#shareOf(queue, node, request) >= 1) return undefined
+    if (!node || nodeId === undefined || this.#shareOf(node, queue) >= 1) return undefined
     let total = 1
     for (const id of ids) total += queue.inFlight.get(id) ?? 0
     const limit = Math.ceil((MAX_AFFINITY_LOAD * total) / ids.length)
@@ -250,16 +276,16 @@ export class ModelPlaces implements Disposable {
   }
 
   /** Returns the share of a node's budget that is in use, 1 or more when it has no room. */
-  #shareOf(queue: ModelQueue, node: PlacedNode, request: PlaceRequest): number {
-    return (queue.inFlight.get(node.snapshot.node_id) ?? 0) / this.#budget(node, request)
+  #shareOf(node: PlacedNode, queue: ModelQueue): number {
+    return (queue.inFlight.get(node.snapshot.node_id) ?? 0) / this.#budget(node, queue)
   }
 
   /** This gateway's part of the requests that the model serves at once on a node. */
-  #budget(node: PlacedNode, { model_key, runtime_profile }: PlaceRequest): number {
+  #budget(node: PlacedNode, { modelKey, runtimeProfile }: ModelQueue): number {
     const { catalog, links, baseUrl } = this.#options
     const most =
-      node.models.get(model_key)?.max_concurrency ??
-      catalog.profile(runtime_profile)?.max_concurrency ??
+      node.models.get(modelKey)?.max_concurrency ??
+      catalog.profile(runtimeProfile)?.max_concurrency ??
       Number.POSITIVE_INFINITY
     const { gateways } = links
     const count = Math.max(1, gateways.length)
@@ -268,10 +294,13 @@ export class ModelPlaces implements Disposable {
     return Math.max(1, Math.floor(most / count) + (hasRest ? 1 : 0))
   }
 
-  #queueOf(modelKey: string): ModelQueue {
+  #queueOf({ model_key: modelKey, runtime_profile: runtimeProfile }: PlaceRequest): ModelQueue {
     let queue = this.#queues.get(modelKey)
     if (!queue) {
       queue = {
+        modelKey,
+        runtimeProfile,
+        usedAt: 0,
         waiting: new FairQueue(),
         inFlight: new Map(),
         cost: UNKNOWN_COST,
@@ -279,19 +308,22 @@ export class ModelPlaces implements Disposable {
       }
       this.#queues.set(modelKey, queue)
     }
+    queue.usedAt = performance.now()
     return queue
   }
 }
+
+const flexOf = (accountId: string): string => `${accountId} flex`
 
 /** A token that the model writes costs about two that it reads, because it reads many at once. */
 const costOf = ({ in: read, out }: TokenCounts): number | undefined => read + 2 * out || undefined
 
 /**
- * Requests of tier `flex` have a share of their own, a quarter of an account's. Those of tier `priority` come first only among the
- * requests of their account, so any account may use it.
+ * Requests of tier `flex` have a share of their own, a quarter of an account's. Those of tier `priority` get more turns only among
+ * the requests of their account, so any account may use it.
  */
 function requesterOf({ account_id, key_id, tier = 'default' }: PlaceRequest): Requester {
   if (tier === 'default') return { accountId: account_id, keyId: key_id }
-  if (tier === 'flex') return { accountId: `${account_id} flex`, keyId: key_id, accountWeight: FLEX_WEIGHT }
+  if (tier === 'flex') return { accountId: flexOf(account_id), keyId: key_id, accountWeight: FLEX_WEIGHT }
   return { accountId: account_id, keyId: `${key_id} priority`, keyWeight: PRIORITY_WEIGHT }
 }

@@ -12,6 +12,7 @@ interface Message {
 
 /** Longer beginnings of conversations rarely differ only behind this. */
 const MAX_PREFIX_CHARS = 2_048
+const MAX_PREFIX_MESSAGES = 4
 
 /**
  * Returns a key that requests have in common which a model server answers faster together, because it has read their beginning
@@ -22,8 +23,15 @@ export function affinityOf({ messages, prompt_cache_key: key }: ChatStart, sessi
   if (typeof sessionId === 'string' && sessionId !== '') return `session ${sessionId}`
   const all = Array.isArray(messages) ? (messages as Message[]) : []
   const end = all.findIndex(({ role }) => role === 'user')
-  const start = all.slice(0, end + 1).map(({ role, content }) => [role, content])
-  return `start ${JSON.stringify(start).slice(0, MAX_PREFIX_CHARS)}`
+  const start = all.slice(0, Math.min(end + 1, MAX_PREFIX_MESSAGES))
+  return `start ${start.map(({ role, content }) => `${String(role)}\n${textOf(content)}`).join('\n')}`
+}
+
+/** Returns the beginning of a message. */
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content.slice(0, MAX_PREFIX_CHARS)
+  const [first] = Array.isArray(content) ? (content as { text?: unknown }[]) : []
+  return typeof first?.text === 'string' ? first.text.slice(0, MAX_PREFIX_CHARS) : ''
 }
 
 /**

@@ -1,5 +1,6 @@
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { ModelUnavailableError } from '../models/manager.ts'
+import { durableOf } from '../models/server-turns.ts'
 import { EvaluationError } from './evaluation-error.ts'
 import type { EvaluationTools } from './workbench.ts'
 
@@ -15,6 +16,7 @@ export async function askModel(
   await models.load(modelKey)
   using use = models.use(modelKey)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was asked')
+  using _turn = await use.server.turns.take(durableOf(), signal)
   const answer = await use.server.pool.request({
     method: 'POST',
     path: inferPathOf(use.server.profile.infer_path, taskType),

@@ -88,6 +88,18 @@ describe('the fair queue', () => {
     assert.equal(order.filter((one) => one.startsWith('a')).length, 3)
   })
 
+  it('lets no account save up turns with one long request while others are served', () => {
+    const queue = new FairQueue<string>()
+    queue.start(of('a'), 1)
+    for (let i = 0; i < 1_000; i++) queue.push(`b${i}`, of('b'))
+    for (let i = 0; i < 1_000; i++) queue.end(queue.next(always, 1)!.ticket)
+    for (let i = 0; i < 100; i++) for (const account of ['a', 'b']) queue.push(`${account}${i}`, of(account))
+
+    const order = Array.from({ length: 40 }, () => queue.next(always, 1)!.request)
+    const ofA = order.filter((one) => one.startsWith('a')).length
+    assert(ofA >= 18 && ofA <= 22, `${ofA} of 40`)
+  })
+
   it('keeps the order within a key, skips what cannot run, and forgets what has left', () => {
     const queue = new FairQueue<string>()
     for (const name of ['x1', 'x2', 'x3']) queue.push(name, of('x'))

@@ -78,10 +78,16 @@ export async function readAnswer(
   { statusCode: status, headers, body }: Dispatcher.ResponseData,
   signal: AbortSignal,
 ): Promise<Answered> {
-  if (status === 200 && headers['content-type'] === OUTPUT_TYPE) return storeOutput(deps, held, body, signal)
-  const text = await body.text()
-  if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
-  return { result: JSON.parse(text) as CompleteTask['result'], endedAt: performance.now() }
+  try {
+    if (status === 200 && headers['content-type'] === OUTPUT_TYPE)
+      return await storeOutput(deps, held, body, signal)
+    const text = await body.text()
+    if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
+    return { result: JSON.parse(text) as CompleteTask['result'], endedAt: performance.now() }
+  } finally {
+    // A body that is never read would hold its turn at the server.
+    body.destroy()
+  }
 }
 
 async function storeOutput(

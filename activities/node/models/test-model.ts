@@ -5,6 +5,7 @@ import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { NoRoomError } from '../../../node-runtime/memory/allocator.ts'
 import { ComparisonError, compareLogits } from '../../../node-runtime/models/logit-comparison.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { durableOf } from '../../../node-runtime/models/server-turns.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 import type { SchemaChecks } from '../../../platform/schema-checks/checks.ts'
 import type { NodeModelSpec } from '../../../schemas/node.ts'
@@ -48,6 +49,7 @@ async function inferOnce(
   await models.load(spec.model_key)
   using use = models.use(spec.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was tested')
+  using _turn = await use.server.turns.take(durableOf(), signal)
   const answer = await use.server.pool.request({
     method: 'POST',
     path: inferPathOf(use.server.profile.infer_path, spec.task_type),

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { ERROR_STATUS } from '../../../schemas/errors.ts'
 import { until } from '../../support/assertions/until.ts'
 import { type AnyBody, type Answer, startApi } from '../../support/servers/api.ts'
@@ -15,7 +16,7 @@ describe('a model that more requests want than it serves at once', function () {
   let chat: ChatApi
   let other: { accountId: string; key: string }
   before(async () => {
-    const api = await startApi()
+    const api = await startApi({ env: { HEARTH_STREAM_KEEPALIVE_S: '1' } })
     chat = new ChatApi(api, await startChatNode(api, { concurrency: PLACES }), await api.account())
     other = await api.account()
   })
@@ -106,6 +107,36 @@ describe('a model that more requests want than it serves at once', function () {
 
     assert.equal((await chat.stats(endpoint)).requests - before, PLACES)
     assert.equal((await chat.chat(endpoint.id)).status, 200)
+  })
+
+  it('keeps waiting streams alive, and makes no task of an inference whose client leaves', async () => {
+    const endpoint = await open()
+    const leave = await flood(endpoint, PLACES + 1)
+    const gone = new AbortController()
+    const infer = fetch(`${chat.api.baseUrl}/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+      method: 'POST',
+      headers: { 'x-api-key': other.key, 'content-type': 'application/json' },
+      body: JSON.stringify({ input: { messages } }),
+      signal: gone.signal,
+    })
+    const left = assert.rejects(infer)
+    await until(() => waiting(endpoint) === 2)
+    gone.abort()
+    await left
+    const stream = await openStream(chat, endpoint.id)
+    const [first] = await once(stream.body, 'data')
+    stream.body.destroy()
+    await leave()
+    await until(() => waiting(endpoint) === 0)
+
+    assert.equal(String(first), ': keep-alive\n\n')
+    const tasks = await chat.api.database.db
+      .selectFrom('task')
+      .select('id')
+      .where('account_id', '=', other.accountId)
+      .where('surface', '=', 'rest')
+      .execute()
+    assert.deepEqual(tasks, [])
   })
 
   it('gets no more requests from two gateways, which divide it among them', async () => {

@@ -30,11 +30,14 @@ export class NodePicker {
 
   /**
    * Returns a place at a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time, and
-   * `rate_limited` when too many requests of the account wait for one.
+   * `rate_limited` when too many requests of the account wait for one. `onQueue` is called where the call waits for a place.
    */
-  pick(): ModelPlace | Promise<ModelPlace> {
+  pick(onQueue = () => {}): ModelPlace | Promise<ModelPlace> {
     const place = this.#place()
-    if (place instanceof Promise) return this.#orWait(place)
+    if (place instanceof Promise) {
+      onQueue()
+      return this.#orWait(place)
+    }
     return place ?? this.#wait()
   }
 

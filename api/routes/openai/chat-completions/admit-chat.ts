@@ -29,6 +29,7 @@ export function admitChat(
   services: Services,
   { caller, model, body, disconnect, asked }: ChatRequest,
 ): Chat | Promise<Chat> {
+  let affinity: string | undefined
   const admit = (endpoint: CallableEndpointRow): Chat =>
     admitCall(services, {
       caller,
@@ -37,7 +38,7 @@ export function admitChat(
       body,
       disconnect,
       serviceTier: asked.service_tier,
-      affinity: () => affinityOf(asked, disconnect.response.req.headers[SESSION_HEADER]),
+      affinity: () => (affinity ??= affinityOf(asked, disconnect.response.req.headers[SESSION_HEADER])),
     })
   const found = modelEndpoint(services, { accountId: caller.accountId, model }, CHAT_PURPOSE)
   return found instanceof Promise ? found.then(admit) : admit(found)

@@ -70,7 +70,7 @@ async function stream(services: Services, chat: Chat, client: StreamClient, row:
   const picker = new NodePicker(services, chat)
   const bytesFor = chatBytes(chat)
   for (;;) {
-    using place = await picker.pick()
+    using place = await picker.pick(() => client.keepAlive())
     const { nodeId } = place
     try {
       const version = links.versionOf(nodeId) ?? ''
