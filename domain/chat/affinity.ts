@@ -1,5 +1,3 @@
-import { hash } from 'node:crypto'
-
 interface ChatStart {
   messages?: unknown
   prompt_cache_key?: unknown
@@ -43,11 +41,20 @@ export function preferredNode(
   accountId: string,
   key: string,
 ): string | undefined {
-  const digest = hash('sha256', `${accountId} ${key}`)
-  let best: { nodeId: string; weight: string } | undefined
+  const hash = hashOf(`${accountId} ${key}`)
+  let best: { nodeId: string; weight: number } | undefined
   for (const nodeId of nodeIds) {
-    const weight = hash('sha256', `${digest} ${nodeId}`)
+    const weight = hashOf(`${hash} ${nodeId}`)
     if (!best || weight > best.weight) best = { nodeId, weight }
   }
   return best?.nodeId
+}
+
+/** FNV-1a with the last steps of MurmurHash3, without which similar texts have similar hashes. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35)
+  return (hash ^ (hash >>> 16)) >>> 0
 }
