@@ -69,7 +69,9 @@ export async function admit(
   const input = given.json
   const budgetHold = limits && services.keyMeters.admit({ keyId, limits }, endpoint)
   if (budgetHold) disconnect.whenOver(() => budgetHold.release())
-  const tier = tierOf((body.input as { service_tier?: unknown }).service_tier, limits?.service_tier)
+  const isChat = isChatCapable(endpoint.task_type)
+  // In the input of another model it is a field of that model, such as a column.
+  const tier = tierOf(isChat ? body.input['service_tier'] : undefined, limits?.service_tier)
   const admitted = { endpoint, accountId, keyId, tier, surface, ...(budgetHold && { budgetHold }) }
-  return { ...admitted, input: isChatCapable(endpoint.task_type) ? chatInput(body, input) : input }
+  return { ...admitted, input: isChat ? chatInput(body, input) : input }
 }
