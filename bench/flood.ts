@@ -8,11 +8,11 @@ import { importModel } from '../cli/commands/models.ts'
 import { openDatabase } from '../db/database.ts'
 import { writeTinyGguf } from '../embedded/demo/tiny-gguf.ts'
 import { environmentOf } from './neighbour-tools.ts'
-import { startPlatform } from './platform.ts'
+import { percentile, startPlatform } from './platform.ts'
 import { endWith, unlessOnce } from './rounds.ts'
 
-// One account floods a language model with chats while another one chats with it: how long the second waits, beside its
-// chats alone and to its chats where three others run, and what the first is refused.
+// One account floods a language model with chats while another one chats with it: how long the second waits, compared
+// with its chats alone and where three others run, and what the first is refused.
 
 const FLOOD = 220
 const ROUNDS = unlessOnce(10, 1)
@@ -59,8 +59,6 @@ try {
     await body.dump()
     return { status: statusCode, ms: performance.now() - began }
   }
-  const percentile = (times: readonly number[], part: number) =>
-    times.toSorted((a, b) => a - b)[Math.min(times.length - 1, Math.floor(times.length * part))] ?? Number.NaN
   const describe = (times: readonly number[]) =>
     `p50 ${percentile(times, 0.5).toFixed(0)} p95 ${percentile(times, 0.95).toFixed(0)} worst ${Math.max(...times).toFixed(0)} ms`
 
@@ -76,7 +74,7 @@ try {
   for (let i = 0; i < ALONE; i++) amongThree.push((await chat(quiet)).ms)
   isBusy = false
   await others
-  const beside: number[] = []
+  const flooded: number[] = []
   const statuses = new Map<number, number>()
   for (let round = 0; round < ROUNDS; round++) {
     let isOver = false
@@ -85,16 +83,16 @@ try {
     while (!isOver) {
       const { status, ms } = await chat(quiet)
       if (status !== 200) throw new Error(`the quiet account got ${status}`)
-      if (!isOver || beside.length === 0) beside.push(ms)
+      if (!isOver || flooded.length === 0) flooded.push(ms)
     }
     for (const { status } of await flood) statuses.set(status, (statuses.get(status) ?? 0) + 1)
   }
   await pool.destroy()
-  const p95 = percentile(beside, 0.95) / percentile(alone, 0.95)
-  const worst = Math.max(...beside) / Math.max(...alone)
+  const p95 = percentile(flooded, 0.95) / percentile(alone, 0.95)
+  const worst = Math.max(...flooded) / Math.max(...alone)
   console.log(`alone: ${describe(alone)} of ${alone.length}`)
   console.log(`as one of ${PLACES} chats at once, without a queue: ${describe(amongThree)}`)
-  console.log(`beside ${ROUNDS} floods of ${FLOOD}: ${describe(beside)} of ${beside.length}`)
+  console.log(`during ${ROUNDS} floods of ${FLOOD}: ${describe(flooded)} of ${flooded.length}`)
   console.log(
     `p95 ${p95.toFixed(2)} times (goal ${MAX_P95}), worst ${worst.toFixed(2)} times (goal ${MAX_WORST})`,
   )

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
 import { type Attack, openAttacks } from './neighbour-attacks.ts'
 import { CUT, HELD } from './neighbour-tools.ts'
-import { startPlatform } from './platform.ts'
+import { percentile, startPlatform } from './platform.ts'
 import { isOnce } from './rounds.ts'
 
 // Warm inference of a quiet account while another account, or a stranger, attacks: its p99 during each attack beside
@@ -86,8 +86,6 @@ async function run(phase: Phase, perSecond: number, act: (nth: number) => Promis
   await Promise.all(asked)
 }
 
-const percentile = (times: readonly number[], part: number): number =>
-  times.toSorted((a, b) => a - b)[Math.min(times.length - 1, Math.floor(times.length * part))] ?? Number.NaN
 const ms = (figure: number): string => figure.toFixed(1)
 
 const WORDS = new Map([

@@ -144,7 +144,10 @@ export function listeningSocket(pid: number): string | undefined {
   return tableOf(pid, 'unix').find((fields) => fields[3] === ACCEPTS && sockets.has(fields[6] ?? ''))?.[7]
 }
 
+/** Returns the figure that this share of a list is not above. */
+export const percentile = (figures: readonly number[], share: number): number =>
+  figures.toSorted((a, b) => a - b)[Math.min(figures.length - 1, Math.floor(figures.length * share))] ??
+  Number.NaN
+
 /** Returns the middle of a list of figures. */
-export function median(figures: readonly number[]): number {
-  return figures.toSorted((a, b) => a - b)[Math.floor(figures.length / 2)] ?? Number.NaN
-}
+export const median = (figures: readonly number[]): number => percentile(figures, 0.5)

@@ -53,6 +53,11 @@ export class FairQueue<T> {
     return this.#tickets.size
   }
 
+  /** The number of requests that have started and not ended. */
+  get running(): number {
+    return this.#running
+  }
+
   /** True when no request waits and none runs. */
   get isIdle(): boolean {
     return this.#running === 0 && this.#tickets.size === 0

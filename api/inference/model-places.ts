@@ -94,13 +94,14 @@ export class ModelPlaces implements Disposable {
    */
   take(request: PlaceRequest): ModelPlace | Promise<ModelPlace | undefined> | undefined {
     const queue = this.#queueOf(request)
-    const nodeId = this.#freeNode(queue, request)
+    const nodes = this.#loadedOn(request)
+    if (nodes.length === 0) return undefined
+    const nodeId = this.#freeNode(queue, request, nodes)
     if (nodeId !== undefined) {
       const ticket = queue.waiting.start(requesterOf(request), queue.cost)
       return this.#enter(queue, nodeId, ticket)
     }
-    if (this.#loadedOn(request).length === 0) return undefined
-    this.#checkShare(queue, request)
+    this.#checkShare(queue, request.account_id, nodes)
     return this.#wait(queue, request)
   }
 
@@ -130,11 +131,10 @@ export class ModelPlaces implements Disposable {
     })
   }
 
-  #checkShare(queue: ModelQueue, request: PlaceRequest): void {
+  #checkShare(queue: ModelQueue, accountId: string, nodes: readonly PlacedNode[]): void {
     let places = 0
-    for (const node of this.#loadedOn(request)) places += this.#budget(node, queue)
-    const { account_id } = request
-    const waiting = queue.waiting.waitingOf(account_id) + queue.waiting.waitingOf(flexOf(account_id))
+    for (const node of nodes) places += this.#budget(node, queue)
+    const waiting = queue.waiting.waitingOf(accountId) + queue.waiting.waitingOf(flexOf(accountId))
     const limit = MAX_WAITING_PER_PLACE * places
     if (waiting < limit) return
     const waitMs = (queue.serviceMs * (queue.waiting.size + 1)) / places
@@ -204,7 +204,7 @@ export class ModelPlaces implements Disposable {
       let nodeId: string | undefined
       const canRun = ({ request }: Waiter) => {
         if (full.has(request.account_id)) return false
-        nodeId = this.#freeNode(queue, request)
+        nodeId = this.#freeNode(queue, request, this.#loadedOn(request))
         if (nodeId === undefined && !request.exclude?.size) full.add(request.account_id)
         return nodeId !== undefined
       }
@@ -232,8 +232,7 @@ export class ModelPlaces implements Disposable {
   }
 
   /** Returns a node with room for the request: the one of its affinity, else the one whose copy is the least busy. */
-  #freeNode(queue: ModelQueue, request: PlaceRequest): string | undefined {
-    const nodes = this.#loadedOn(request)
+  #freeNode(queue: ModelQueue, request: PlaceRequest, nodes: readonly PlacedNode[]): string | undefined {
     const free = nodes.filter((node) => this.#shareOf(node, queue) < 1)
     if (free.length < 2) return free[0]?.snapshot.node_id
     return this.#preferredNode(queue, request, nodes) ?? this.#leastBusy(free, queue).snapshot.node_id
@@ -261,11 +260,11 @@ export class ModelPlaces implements Disposable {
     const ids = nodes.map(({ snapshot }) => snapshot.node_id)
     const nodeId = preferredNode(ids, request.account_id, request.affinity())
     const node = nodes.find(({ snapshot }) => snapshot.node_id === nodeId)
-    if (!node || nodeId === undefined || this.#shareOf(node, queue) >= 1) return undefined
+    if (!node || this.#shareOf(node, queue) >= 1) return undefined
     let total = 1
     for (const id of ids) total += queue.inFlight.get(id) ?? 0
     const limit = Math.ceil((MAX_AFFINITY_LOAD * total) / ids.length)
-    return (queue.inFlight.get(nodeId) ?? 0) < limit ? nodeId : undefined
+    return (queue.inFlight.get(node.snapshot.node_id) ?? 0) < limit ? nodeId : undefined
   }
 
   /** Returns the nodes that have the model loaded and can take the request. */

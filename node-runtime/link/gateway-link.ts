@@ -52,7 +52,7 @@ const HANDSHAKE_MS = 10_000
 const BRIEF_MS = 10_000
 /**
  * Gateways keep to the concurrency of a model, so few of their requests wait here: where more than one gateway begins at the
- * same time, and beside durable work. Earlier versions of gateways send any number.
+ * same time, and next to durable work. Earlier versions of gateways send any number.
  */
 const MAX_WAITING = 32
 /** Of a frame's body, without what surrounds the lines. */

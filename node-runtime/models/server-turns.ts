@@ -22,8 +22,7 @@ const always = () => true
 /** Keeps a model server at its concurrency, and gives the requests of gateways and those of tasks their turns. */
 export class ServerTurns {
   readonly #most: number
-  readonly #waiting = new FairQueue<Waiting>()
-  #running = 0
+  readonly #queue = new FairQueue<Waiting>()
 
   constructor(most: number) {
     this.#most = most
@@ -31,7 +30,7 @@ export class ServerTurns {
 
   /** The number of requests of gateways that wait. */
   get waitingFromGateways(): number {
-    return this.#waiting.waitingOf(FROM_GATEWAYS.accountId)
+    return this.#queue.waitingOf(FROM_GATEWAYS.accountId)
   }
 
   /** Makes a turn, which occupies the server from `begin` until it is disposed. */
@@ -46,15 +45,14 @@ export class ServerTurns {
     }
     return {
       enter: () => {
-        this.#waiting.push(waiting, requester)
+        this.#queue.push(waiting, requester)
         this.#serve()
       },
       [Symbol.dispose]: () => {
         if (isOver) return
         isOver = true
-        if (!ticket) return this.#waiting.remove(waiting)
-        this.#running -= 1
-        this.#waiting.end(ticket)
+        if (!ticket) return this.#queue.remove(waiting)
+        this.#queue.end(ticket)
         this.#serve()
       },
     }
@@ -80,10 +78,9 @@ export class ServerTurns {
   }
 
   #serve(): void {
-    while (this.#running < this.#most) {
-      const next = this.#waiting.next(always, COST)
+    while (this.#queue.running < this.#most) {
+      const next = this.#queue.next(always, COST)
       if (!next) return
-      this.#running += 1
       next.request.start(next.ticket)
     }
   }
