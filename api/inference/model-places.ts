@@ -48,6 +48,7 @@ interface ModelQueue {
   readonly inFlight: Map<string, number>
   /** Moving averages over its requests. */
   cost: number
+  /** 0 until its first request has ended. */
   serviceMs: number
   usedAt: number
 }
@@ -60,7 +61,6 @@ const FLEX_WEIGHT = 0.25
 const PRIORITY_WEIGHT = 4
 /** A request costs this much until the model has reported tokens. */
 const UNKNOWN_COST = 1
-const UNKNOWN_SERVICE_MS = 1_000
 const AVERAGED = 16
 const MAX_RETRY_AFTER_S = 60
 /** Reports and the list of gateways may change the budget of a node without an event. */
@@ -168,10 +168,10 @@ export class ModelPlaces implements Disposable {
       else queue.inFlight.delete(nodeId)
       const tookMs = performance.now() - began
       const cost = tokens && costOf(tokens)
+      queue.serviceMs += (tookMs - queue.serviceMs) / (queue.serviceMs ? AVERAGED : 1)
       // A request that leaves before its usage has cost the model about as much as its time.
       const estimate = Math.max(ticket.charged, (queue.cost * tookMs) / queue.serviceMs)
       queue.waiting.end(ticket, cost ?? estimate)
-      queue.serviceMs += (tookMs - queue.serviceMs) / AVERAGED
       if (cost) queue.cost += (cost - queue.cost) / AVERAGED
       this.#dispatchTo(queue, nodeId)
     }
@@ -303,7 +303,7 @@ export class ModelPlaces implements Disposable {
         waiting: new FairQueue(),
         inFlight: new Map(),
         cost: UNKNOWN_COST,
-        serviceMs: UNKNOWN_SERVICE_MS,
+        serviceMs: 0,
       }
       this.#queues.set(modelKey, queue)
     }

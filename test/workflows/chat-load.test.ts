@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 
@@ -15,11 +16,16 @@ describe('a chat with a cold model', () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'popular', load_s: 1 }, { task_type: 'chat' })
-    const ask = () =>
-      world.api.call('POST', '/v1/chat/completions', {
-        key: world.key,
-        body: { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }] },
-      })
+    const ask = async () => {
+      for (;;) {
+        const answer = await world.api.call('POST', '/v1/chat/completions', {
+          key: world.key,
+          body: { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }] },
+        })
+        if (answer.status !== 429) return answer
+        await sleep(1_000 * Number(answer.headers['retry-after']))
+      }
+    }
 
     const answers = await Promise.all(Array.from({ length: CLIENTS }, ask))
 

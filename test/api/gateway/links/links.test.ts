@@ -28,8 +28,14 @@ describe('links', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  const ask = (body: unknown, options: { deadlineMs?: number; signal?: AbortSignal; path?: string } = {}) =>
-    api.services.links.ask(node.nodeId, {
+  const ask = (
+    body: unknown,
+    {
+      nodeId = node.nodeId,
+      ...options
+    }: { nodeId?: string; deadlineMs?: number; signal?: AbortSignal; path?: string } = {},
+  ) =>
+    api.services.links.ask(nodeId, {
       accountId: newId(),
       modelKey: model,
       path: '/infer',
@@ -67,7 +73,13 @@ describe('links', () => {
   })
 
   it('carries hundreds of requests at once', async () => {
-    const answers = await Promise.all(Array.from({ length: 300 }, (_, i) => ask({ instances: [i] })))
+    const count = 300
+    await using wide = await startNode(api, { concurrency: count })
+    await wide.parts.models.load(model)
+
+    const answers = await Promise.all(
+      Array.from({ length: count }, (_, i) => ask({ instances: [i] }, { nodeId: wide.nodeId })),
+    )
 
     assert.deepEqual(
       answers.map((answer) => json(answer)['predictions']),
