@@ -34,6 +34,7 @@ export const accountFields = (account: AccountRow): Fields => ({
   training_quota: account.training_quota,
   task_quota: account.task_quota,
   storage_quota_bytes: account.storage_quota_bytes,
+  copy_quota: account.copy_quota,
   hub_repos: account.hub_repos,
 })
 

@@ -124,7 +124,17 @@ export const emit = defineEvents({
   'model.load_time_failed': warn('a load time was not recorded', { err: 'error', model_key: 'string' }),
   'model.mark_failed': warn('a model was not marked unusable', { err: 'error', model_key: 'string' }),
   'model.pins_failed': warn('could not see to the models that are to be kept warm', { err: 'error' }),
-  'model.pins_planned': info('decided which nodes keep which models loaded', { add: 'json', drop: 'json' }),
+  'model.pins_planned': info('decided which nodes keep which models loaded', {
+    add: 'json',
+    drop: 'json',
+    retire: 'json',
+  }),
+  'model.scaled': info('decided how many copies of a model are loaded', {
+    model_key: 'string',
+    before: 'number',
+    copies: 'number',
+    reason: 'string',
+  }),
   'version.test_cancel_failed': debug('the test of a deleted version was not told', { err: 'error' }),
 
   'task.hand_over_failed': warn('a task could not be handed over yet', { err: 'error', task_id: 'string' }),

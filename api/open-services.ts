@@ -18,6 +18,7 @@ import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { openTemporal } from '../platform/temporal.ts'
 import { Planner } from './cohorts/planner/planner.ts'
+import { CopyPlanner } from './gateway/background/copy-planner.ts'
 import { DeletedModels } from './gateway/background/deleted-models.ts'
 import { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import { Followers } from './gateway/background/followers.ts'
@@ -27,7 +28,6 @@ import { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
 import { RoomWatch } from './gateway/background/room-watch.ts'
 import { TaskWaiters } from './gateway/background/task-waiters.ts'
 import { TaskWaker } from './gateway/background/task-waker.ts'
-import { WarmPins } from './gateway/background/warm-pins.ts'
 import { openWorkflowOutbox } from './gateway/background/workflow-outbox.ts'
 import { EndpointCache } from './gateway/caches/endpoint-cache.ts'
 import { Estimates } from './gateway/caches/estimates.ts'
@@ -115,7 +115,20 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
   const places = stack.use(new ModelPlaces({ links, catalog, baseUrl }))
-  const warmPins = stack.use(new WarmPins({ db, outbox, log }))
+  const estimates = new Estimates(db)
+  const copyPlanner = stack.use(
+    new CopyPlanner({
+      db,
+      outbox,
+      log,
+      gatewayId: gateway.id,
+      defaultIdleS: config.HEARTH_IDLE_UNLOAD_S,
+      catalog,
+      places,
+      loads,
+      estimates,
+    }),
+  )
   stack.use(new DeletedModels({ db, links, watch, log }))
 
   const withoutMemory: Omit<Services, 'memory' | 'operations'> = {
@@ -145,10 +158,10 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     links,
     loads,
     places,
-    warmPins,
+    copyPlanner,
     endpoints,
     tools,
-    estimates: new Estimates(db),
+    estimates,
     schemaChecks,
     inputChecks: new InputChecks(schemaChecks),
     planner: stack.use(new Planner()),

@@ -13,6 +13,7 @@ import type { ObjectStore } from '../platform/object-store/store.ts'
 import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import type { SecretBox } from '../platform/secret-box.ts'
 import type { Planner } from './cohorts/planner/planner.ts'
+import type { CopyPlanner } from './gateway/background/copy-planner.ts'
 import type { EdgeWaiters } from './gateway/background/edge-waiters.ts'
 import type { Followers } from './gateway/background/followers.ts'
 import type { GatewayLease } from './gateway/background/gateway-lease.ts'
@@ -20,7 +21,6 @@ import type { HealthProbe } from './gateway/background/health-probe.ts'
 import type { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
 import type { RoomWatch } from './gateway/background/room-watch.ts'
 import type { TaskWaiters } from './gateway/background/task-waiters.ts'
-import type { WarmPins } from './gateway/background/warm-pins.ts'
 import type { WorkflowOutbox } from './gateway/background/workflow-outbox.ts'
 import type { EndpointCache } from './gateway/caches/endpoint-cache.ts'
 import type { Estimates } from './gateway/caches/estimates.ts'
@@ -123,5 +123,5 @@ export interface Services {
   /** What operators see of the platform as a whole. */
   readonly operations: Operations
   /** The pins of models on nodes. */
-  readonly warmPins: WarmPins
+  readonly copyPlanner: CopyPlanner
 }

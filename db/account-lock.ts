@@ -10,7 +10,7 @@ const LONGEST_MS = 10_000
  */
 export async function lockAccount(
   trx: Transaction<Database>,
-  purpose: 'memory' | 'storage' | 'task-quota' | 'unread',
+  purpose: 'copies' | 'memory' | 'storage' | 'task-quota' | 'unread',
   accountId: string,
 ): Promise<void> {
   await sql`select set_config('lock_timeout', ${String(LONGEST_MS)}, true)`.execute(trx)

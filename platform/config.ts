@@ -127,6 +127,11 @@ export const SETTINGS = {
     undefined,
     'Gigabytes (of 10^9 bytes) that an account may store in the object store, uploads in progress included; 0 is no limit. Absent it is 100, but at most half of the disk of HEARTH_OBJECT_DIR. Results of admitted work are stored in any case and count. `hearth quotas set --storage` sets it for one account.',
   ),
+  HEARTH_ACCOUNT_COPIES: setting(
+    'integer',
+    '4',
+    'Copies of models that an account may reserve for its endpoints with PUT /endpoints/{id}/scaling; beyond it 409. `hearth quotas set --copies` sets it for one account.',
+  ),
   HEARTH_ACCOUNT_ITEMS: setting(
     'count',
     '10000',

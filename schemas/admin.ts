@@ -14,6 +14,11 @@ export const Account = Type.Object({
       description: 'Bytes that it may store; null is the default of the platform, 0 is no limit',
     }),
   ),
+  copy_quota: Nullable(
+    Type.Integer({
+      description: 'Copies of models that its endpoints may reserve; null is the default of the platform',
+    }),
+  ),
   hub_repos: Type.Array(Type.String(), {
     description:
       'Private and gated hub repositories that the account may use with the access of the platform',
@@ -59,6 +64,15 @@ const StorageQuota = Nullable(
   }),
 )
 
+const CopyQuota = Nullable(
+  Type.Integer({
+    minimum: 0,
+    maximum: 100_000,
+    description:
+      'Copies of models that its endpoints may reserve; null is the default of the platform (HEARTH_ACCOUNT_COPIES)',
+  }),
+)
+
 export const CreateAccount = Type.Object(
   {
     name: Name,
@@ -81,6 +95,7 @@ export const UpdateAccount = Type.Object(
     training_quota: Type.Optional(Quota),
     task_quota: Type.Optional(TaskQuota),
     storage_quota_bytes: Type.Optional(StorageQuota),
+    copy_quota: Type.Optional(CopyQuota),
     hub_repos: Type.Optional(Type.Array(RepoPattern, { maxItems: 1_000, uniqueItems: true })),
   },
   { additionalProperties: false, minProperties: 1 },

@@ -4,7 +4,8 @@ import { TEST_EVENT, VERIFICATION_EVENT, WebhookEventType } from './webhook.ts'
 
 /** Tasks that succeed are listed among the tasks alone. */
 const fed = valuesOf(WebhookEventType).filter((type) => type !== 'inference.task.succeeded')
-const FeedType = Vocabulary(...fed, VERIFICATION_EVENT, TEST_EVENT)
+const SCALED_EVENT = 'endpoint.scaled'
+const FeedType = Vocabulary(...fed, SCALED_EVENT, VERIFICATION_EVENT, TEST_EVENT)
 
 /** An event with the body that webhooks get. */
 const FeedEvent = Type.Object(

@@ -55,7 +55,7 @@ export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
  * Sent by a node once after it connects. Sent by a gateway whenever one of these changes: whether the node drains,
- * which accounts it serves, which models are pinned on it, and the list of gateways.
+ * which accounts it serves, which models are pinned on it or leave it, how long models stay idle, and the list of gateways.
  */
 export const HelloMeta = Type.Object({
   link_version: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -65,6 +65,10 @@ export const HelloMeta = Type.Object({
   sharing: Type.Optional(NodeSharing),
   /** Keys of all models that the platform pins on this node. */
   pinned: Type.Optional(Type.Array(Type.String())),
+  /** Keys of all models that the node unloads once no request uses them. Nodes that ignore it unload them when they are idle. */
+  retiring: Type.Optional(Type.Array(Type.String())),
+  /** Seconds by model after which the node unloads it when idle, in place of its own setting; 0 is never. */
+  idle_timeouts: Type.Optional(Type.Record(Type.String(), Type.Integer({ minimum: 0 }))),
   /**
    * Keys of models that the platform has deleted and the node has reported: it frees their files. Nodes that ignore it keep
    * them until their disk quota removes them.

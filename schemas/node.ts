@@ -99,6 +99,8 @@ export const NodeModel = Type.Object({
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
   /** True when the platform pinned the model, so that it is never evicted. */
   pinned: Type.Optional(Type.Boolean()),
+  /** True while it is loaded and the node unloads it once no request uses it. */
+  retiring: Type.Optional(Type.Boolean()),
   /** True for a loaded model whose queue this node does not poll; its work is placed on the node's own queue. */
   unpolled: Type.Optional(Type.Boolean()),
   /** True while the server of a loading model runs its first inference. */

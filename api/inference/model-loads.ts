@@ -108,6 +108,17 @@ export class ModelLoads implements Disposable {
     return this.#waiting
   }
 
+  /** Returns the number of requests that wait for each model. */
+  waitingByModel(): Map<string, number> {
+    const waiting = new Map<string, number>()
+    for (const [modelKey, loads] of this.#loads) {
+      let count = 0
+      for (const { waiters } of loads.values()) count += waiters.size
+      if (count > 0) waiting.set(modelKey, count)
+    }
+    return waiting
+  }
+
   /** Returns the milliseconds that a request may wait for a model before it is refused with `Retry-After`. */
   async ceilingMs({ model_key, account_id }: Pick<LoadNeed, 'model_key' | 'account_id'>): Promise<number> {
     const { db, links } = this.#options

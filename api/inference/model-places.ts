@@ -2,6 +2,7 @@ import { preferredNode } from '../../domain/chat/affinity.ts'
 import type { TokenCounts } from '../../domain/chat/chat.ts'
 import { ApiError, temporaryError } from '../../domain/errors.ts'
 import { FairQueue, type Requester, type Ticket } from '../../domain/fair-queue.ts'
+import type { CopyDemand } from '../../domain/placement/copies.ts'
 import { type PlacedNode, type PlacementNeed, rejectReason } from '../../domain/placement/placement.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { ServiceTier } from '../../schemas/api-key.ts'
@@ -51,6 +52,16 @@ interface ModelQueue {
   /** 0 until its first request has ended. */
   serviceMs: number
   usedAt: number
+  /** Sums over the samples since the demand was last taken. */
+  samples: number
+  inFlightSum: number
+  waitingSum: number
+  isUsed: boolean
+}
+
+/** The use of a model since its last measurement; see `CopyDemand`. */
+export interface ModelDemand extends CopyDemand {
+  readonly modelKey: string
 }
 
 /** An account may have this many requests waiting per request that the loaded copies serve at once. */
@@ -65,6 +76,7 @@ const AVERAGED = 16
 const MAX_RETRY_AFTER_S = 60
 /** Reports and the list of gateways may change the budget of a node without an event. */
 const POLL_INTERVAL_MS = 250
+const LEAST_USE = 0.01
 /** The averages of a model are kept for this long after its last request. */
 const FORGET_AFTER_MS = 10 * 60_000
 
@@ -108,6 +120,25 @@ export class ModelPlaces implements Disposable {
   /** Returns the number of requests that wait for a place at a model. */
   waiting(modelKey: string): number {
     return this.#queues.get(modelKey)?.waiting.size ?? 0
+  }
+
+  /** Returns the use of models since the last call. */
+  takeDemand(): ModelDemand[] {
+    const taken: ModelDemand[] = []
+    for (const queue of this.#queues.values()) {
+      if (!queue.isUsed) continue
+      const samples = Math.max(1, queue.samples)
+      taken.push({
+        modelKey: queue.modelKey,
+        // Requests that fell between two samples are some use, however little.
+        inFlight: Math.max(queue.inFlightSum / samples, LEAST_USE),
+        waiting: queue.waitingSum / samples,
+        serviceMs: queue.serviceMs,
+      })
+      queue.samples = queue.inFlightSum = queue.waitingSum = 0
+      queue.isUsed = !queue.waiting.isIdle
+    }
+    return taken
   }
 
   [Symbol.dispose](): void {
@@ -183,6 +214,7 @@ export class ModelPlaces implements Disposable {
     const node = this.#options.links.placement.node(nodeId)
     const now = Date.now()
     const unserved = new Set<string>()
+    if (node?.models.get(queue.modelKey)?.retiring) return
     const canRun = ({ request }: Waiter) => {
       if (!node || unserved.has(request.account_id)) return false
       if (rejectReason(node, { ...request, atLeast: 'warm', now }) === undefined) return true
@@ -225,6 +257,9 @@ export class ModelPlaces implements Disposable {
 
   #poll(): void {
     for (const [modelKey, queue] of this.#queues) {
+      queue.samples += 1
+      queue.waitingSum += queue.waiting.size
+      for (const count of queue.inFlight.values()) queue.inFlightSum += count
       if (queue.waiting.size > 0) this.#dispatch(queue)
       else if (queue.waiting.isIdle && performance.now() - queue.usedAt > FORGET_AFTER_MS)
         this.#queues.delete(modelKey)
@@ -269,9 +304,14 @@ export class ModelPlaces implements Disposable {
 
   /** Returns the nodes that have the model loaded and can take the request. */
   #loadedOn(request: PlaceRequest): PlacedNode[] {
-    const nodes = this.#options.links.placement.loadedOn(request.model_key, request.account_id)
+    const { model_key, account_id } = request
     const need: PlacementNeed = { ...request, atLeast: 'warm', now: Date.now() }
-    return nodes.filter((node) => rejectReason(node, need) === undefined)
+    const nodes = this.#options.links.placement
+      .loadedOn(model_key, account_id)
+      .filter((node) => rejectReason(node, need) === undefined)
+    // A copy that is to be unloaded gets requests only as the last one.
+    const staying = nodes.filter((node) => !node.models.get(model_key)?.retiring)
+    return staying.length > 0 ? staying : nodes
   }
 
   /** Returns the share of a node's budget that is in use, 1 or more when it has no room. */
@@ -300,6 +340,10 @@ export class ModelPlaces implements Disposable {
         modelKey,
         runtimeProfile,
         usedAt: 0,
+        samples: 0,
+        inFlightSum: 0,
+        waitingSum: 0,
+        isUsed: true,
         waiting: new FairQueue(),
         inFlight: new Map(),
         cost: UNKNOWN_COST,
@@ -308,6 +352,7 @@ export class ModelPlaces implements Disposable {
       this.#queues.set(modelKey, queue)
     }
     queue.usedAt = performance.now()
+    queue.isUsed = true
     return queue
   }
 }

@@ -9,9 +9,9 @@ import type { Config } from '../../platform/config.ts'
 import { VERSION } from '../../platform/version.ts'
 import type { Overview, Queues } from '../../schemas/operations.ts'
 import type { Workers } from '../../schemas/platform-views.ts'
+import type { CopyPlanner } from '../gateway/background/copy-planner.ts'
 import type { HealthProbe } from '../gateway/background/health-probe.ts'
 import type { RoomWatch } from '../gateway/background/room-watch.ts'
-import type { WarmPins } from '../gateway/background/warm-pins.ts'
 import { HeldAnswer } from '../gateway/caches/held-answer.ts'
 import { describeQueues } from './task-queues.ts'
 import { listPollers } from './workers.ts'
@@ -27,7 +27,7 @@ interface Needs {
   readonly config: Pick<Config, 'TEMPORAL_NAMESPACE'>
   readonly health: HealthProbe
   readonly room: Pick<RoomWatch, 'read'>
-  readonly warmPins: Pick<WarmPins, 'preview'>
+  readonly copyPlanner: Pick<CopyPlanner, 'preview'>
   readonly now: () => Date
 }
 
@@ -78,7 +78,7 @@ export class Operations {
   }
 
   async #readOverview(): Promise<Overview> {
-    const { db, health, room, warmPins, now } = this.#services
+    const { db, health, room, copyPlanner, now } = this.#services
     const at = now()
     const checked = health.check()
     const silent = silentSince(at)
@@ -96,7 +96,7 @@ export class Operations {
     const reviews = await operationsRepository.countReviews(db)
     const gateways = await operationsRepository.listGateways(db, silent)
     const killSwitch = await killSwitchRepository.readKillSwitch(db)
-    const { short } = await warmPins.preview()
+    const { short } = await copyPlanner.preview()
     const { database, temporal, storage } = await checked
     const { room: disk } = await room.read()
     const freeMb = disk && Math.floor(disk.freeBytes / 1024 ** 2)

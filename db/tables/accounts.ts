@@ -11,6 +11,8 @@ export interface AccountTable {
   task_quota: Defaulted<number>
   /** The bytes that it may store: null is the platform's default, 0 is no limit. */
   storage_quota_bytes: Optional<number>
+  /** The copies that its endpoints may reserve together; null is the platform's default. */
+  copy_quota: Optional<number>
   /** Private and gated repositories of the hub that the account may use: ids, `owner/*` or `*`. */
   hub_repos: Defaulted<string[]>
   created_at: CreatedAt

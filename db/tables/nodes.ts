@@ -1,4 +1,5 @@
 import type { Selectable } from 'kysely'
+import type { ScheduleEntry } from '../../domain/placement/copy-schedule.ts'
 import type { NodeInventory, NodeSharing } from '../../schemas/node.ts'
 import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
 
@@ -79,7 +80,49 @@ export interface WarmPinTable {
   model_key: string
   node_id: string
   missing_since: Optional<Date>
+  /** The time since which its node is to unload the copy. */
+  retiring_since: Optional<Date>
   created_at: CreatedAt
+}
+
+export interface EndpointScalingTable {
+  endpoint_id: string
+  max_copies: number
+  target_in_flight: number | null
+  target_wait_ms: number | null
+  /** Seconds; 0 is never, null the default of each node. */
+  idle_timeout_s: number | null
+  schedule: Json<ScheduleEntry[]>
+  /** The copies that count for the quota of the account. */
+  reserved: number
+  updated_at: Defaulted<Date>
+}
+
+export interface ModelScaleTable {
+  model_key: string
+  copies: number
+  waited_s: number
+  low_since: Date | null
+  low_peak: number
+  decided_at: Date
+}
+
+export interface ModelDemandTable {
+  gateway_id: string
+  model_key: string
+  in_flight: number
+  waiting: number
+  service_ms: number
+  measured_at: Date
+}
+
+export interface ScalingChangeTable {
+  id: string
+  model_key: string
+  copies_before: number
+  copies: number
+  reason: string
+  created_at: Date
 }
 
 export interface LeaseTable {
@@ -108,5 +151,9 @@ export interface NodeTables {
   node_model_grant: NodeModelGrantTable
   node_dispatch: NodeDispatchTable
   warm_pin: WarmPinTable
+  endpoint_scaling: EndpointScalingTable
+  model_scale: ModelScaleTable
+  model_demand: ModelDemandTable
+  scaling_change: ScalingChangeTable
   lease: LeaseTable
 }

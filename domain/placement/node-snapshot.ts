@@ -88,3 +88,15 @@ export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
  */
 export const stageOf = (model: Pick<NodeModel, 'state'> | undefined): Warmth =>
   model?.state === 'downloading_model' ? 'cold' : warmthOf(model)
+
+/** Returns on how many nodes a model is loaded, and on how many it is being downloaded or loaded. */
+export function copiesOn(
+  snapshots: readonly Pick<NodeSnapshot, 'models'>[],
+  modelKey: string,
+): { loaded: number; loading: number } {
+  const models = snapshots.flatMap(({ models: all }) => all.filter(({ model_key }) => model_key === modelKey))
+  return {
+    loaded: models.filter((model) => warmthOf(model) === 'warm').length,
+    loading: models.filter(({ state }) => state === 'downloading_model' || state === 'loading_model').length,
+  }
+}

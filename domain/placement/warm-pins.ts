@@ -4,7 +4,7 @@ import type { NodeSnapshot } from './node-snapshot.ts'
 import { warmthOf } from './node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, WARMTH_SCORE } from './placement.ts'
 
-/** A model that must be loaded on this many nodes at all times. */
+/** A model that must be loaded on this many nodes. */
 export interface WarmWant {
   readonly model_key: string
   /** The only account that may call the model; null when others may too. */
@@ -12,6 +12,10 @@ export interface WarmWant {
   readonly runtime_profile: string
   readonly memory_mb: number
   readonly nodes: number
+  /** The number of copies that stay loaded: `nodes`, or one more that is not pinned. */
+  readonly copies: number
+  /** True when copies beyond that number are unloaded, and not left to be evicted when others need their memory. */
+  readonly isScaled: boolean
 }
 
 /** A node on which a model is pinned. */
@@ -31,6 +35,9 @@ export interface PinPlan {
   /** Pins whose node has lost its link, and pins whose node is linked again. */
   readonly missing: readonly PinPlace[]
   readonly back: readonly PinPlace[]
+  /** Pins whose copy is to be unloaded, and those of copies that are gone. */
+  readonly retire: readonly PinPlace[]
+  readonly gone: readonly PinPlace[]
   /** By model, the reason why it is pinned on fewer nodes than wanted. */
   readonly short: ReadonlyMap<string, string>
 }
@@ -38,6 +45,8 @@ export interface PinPlan {
 export interface PinSituation {
   readonly wants: readonly WarmWant[]
   readonly pins: readonly WarmPin[]
+  /** Copies that are to be unloaded. */
+  readonly retiring: readonly PinPlace[]
   /** The nodes that have a link. */
   readonly snapshots: readonly NodeSnapshot[]
   readonly now: Date
@@ -54,7 +63,7 @@ const samePlace = (a: PinPlace) => (b: PinPlace) => a.model_key === b.model_key 
  * of all pins reserved. A node that drains, is lost or cannot load the model is replaced.
  */
 export function planPins(situation: PinSituation): PinPlan {
-  const { wants, pins } = situation
+  const { wants, pins, retiring } = situation
   const wanted = new Set(wants.map(({ model_key }) => model_key))
   const drop: PinPlace[] = pins.filter(({ model_key }) => !wanted.has(model_key))
   const plan = {
@@ -62,6 +71,8 @@ export function planPins(situation: PinSituation): PinPlan {
     drop,
     missing: [] as PinPlace[],
     back: [] as PinPlace[],
+    retire: [] as PinPlace[],
+    gone: [] as PinPlace[],
     short: new Map<string, string>(),
   }
   const board = new Board(situation)
@@ -73,6 +84,9 @@ export function planPins(situation: PinSituation): PinPlan {
     plan.back.push(...demand.back)
     fill(demand, situation, board, plan)
   }
+  const scaled = new Set(wants.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key))
+  const isGone = (place: PinPlace) => !scaled.has(place.model_key) || !board.isLoaded(place)
+  plan.gone.push(...retiring.filter((place) => isGone(place) && !plan.add.some(samePlace(place))))
   return plan
 }
 
@@ -110,6 +124,7 @@ function demandOf(want: WarmWant, { pins, now }: PinSituation, board: Board): Pi
 interface Decisions {
   readonly add: PinPlace[]
   readonly drop: PinPlace[]
+  readonly retire: PinPlace[]
   readonly short: Map<string, string>
 }
 
@@ -118,7 +133,7 @@ function fill(
   { want, own, stay, failing }: PinDemand,
   { now, random }: PinSituation,
   board: Board,
-  { add, drop, short }: Decisions,
+  { add, drop, retire, short }: Decisions,
 ): void {
   const { model_key, nodes } = want
   const need: PlacementNeed = { ...want, now: now.getTime() }
@@ -137,7 +152,11 @@ function fill(
   }
   // A node that may yet load the model is better than none.
   stay.push(...failing.slice(0, nodes - stay.length))
-  drop.push(...own.filter((pin) => !stay.some(samePlace(pin))))
+  const surplus = own.filter((pin) => !stay.some(samePlace(pin)))
+  const loaded = want.isScaled ? surplus.filter((pin) => board.isLoaded(pin)) : []
+  const unloaded = loaded.slice(Math.max(0, want.copies - stay.length))
+  retire.push(...unloaded)
+  drop.push(...surplus.filter((pin) => !unloaded.includes(pin)))
 }
 
 /** The expected state of the nodes after the decisions so far. */
@@ -158,6 +177,12 @@ class Board {
 
   has(nodeId: string): boolean {
     return this.#nodes.has(nodeId)
+  }
+
+  /** Whether a node that does not drain has a model loaded. */
+  isLoaded({ node_id, model_key }: PinPlace): boolean {
+    if (!this.has(node_id) || this.isDraining(node_id)) return false
+    return warmthOf(this.index.model(node_id, model_key)) === 'warm'
   }
 
   isDraining(nodeId: string): boolean {

@@ -10,7 +10,8 @@ export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'
   onGateways: (gateways: readonly string[]) => void
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
-  onPinned: (modelKeys: readonly string[]) => void
+  /** Called with the members of a hello that say how long models stay loaded. */
+  onStay: (stay: Pick<HelloMeta, 'pinned' | 'retiring' | 'idle_timeouts'>) => void
   /** Called with models that the platform has deleted. */
   onForget: (modelKeys: readonly string[]) => void
   /** The time without any link after which `home` is tried as well. */
@@ -94,10 +95,10 @@ export class Links {
     this.#open(this.#home)
   }
 
-  #hello({ gateways, draining, sharing, pinned, forget }: HelloMeta): void {
+  #hello({ gateways, draining, sharing, forget, ...stay }: HelloMeta): void {
     if (draining !== undefined) this.#options.onDraining(draining)
     if (sharing) this.#options.onSharing(sharing)
-    if (pinned) this.#options.onPinned(pinned)
+    if (stay.pinned ?? stay.retiring ?? stay.idle_timeouts) this.#options.onStay(stay)
     if (forget?.length) this.#options.onForget(forget)
     // An empty list means that the sender does not know the gateways, not that there are none.
     if (!gateways?.length) return

@@ -40,9 +40,9 @@ export class LoadedModel {
   retryAt = 0
   #state: NodeModelState
   #failures = 0
-  readonly #pins: Pick<Pins, 'has'>
+  readonly #pins: Pick<Pins, 'has' | 'isRetiring'>
 
-  constructor(modelKey: string, state: NodeModelState, pins: Pick<Pins, 'has'>) {
+  constructor(modelKey: string, state: NodeModelState, pins: Pick<Pins, 'has' | 'isRetiring'>) {
     this.modelKey = modelKey
     this.#pins = pins
     this.#state = state
@@ -101,6 +101,7 @@ export class LoadedModel {
       memory_mb: this.memoryMb,
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),
       ...(this.#isPinned && { pinned: true }),
+      ...(this.server && this.#pins.isRetiring(this.modelKey) && { retiring: true }),
       ...(this.isUnpolled && this.server && { unpolled: true }),
       ...(this.isWarmingUp && { warming_up: true }),
       ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),

@@ -78,18 +78,17 @@ export class ModelManager implements AsyncDisposable {
       onGone: (model) => this.#move(model, 'cold'),
       unload,
     })
-    const idleMs = options.idleUnloadS > 0 ? options.idleUnloadS * 1_000 : undefined
+    const { pins, idleUnloadS } = options
     this.#upkeep = new Upkeep({
       models: () => this.#models.values(),
-      // An endpoint's own setting would come with the model's specification.
-      idleMsOf: () => idleMs,
+      idleMsOf: (modelKey) => pins.idleMs(modelKey),
       keepPinned: () => this.keepPinned(),
       syncDisk: () => this.disk.sync(),
       measure: (model, server) => this.#measure(model, server),
       unload,
       noteUse: ({ modelKey, lastUsed }) => options.cache.touch(modelKey, new Date(lastUsed)),
       log: options.log,
-      ...(idleMs !== undefined && { everyMs: Math.min(ROUND_MS, idleMs) }),
+      ...(idleUnloadS > 0 && { everyMs: Math.min(ROUND_MS, idleUnloadS * 1_000) }),
     })
   }
 

@@ -1,13 +1,18 @@
 /**
  * Models that are always loaded on this node and never evicted: those of its configuration, and those
- * that the platform assigned.
+ * that the platform assigned. Also how long the others stay loaded without a request.
  */
 export class Pins {
   readonly #own: ReadonlySet<string>
+  readonly #defaultIdleMs: number | undefined
   #assigned: ReadonlySet<string> = new Set()
+  #retiring: ReadonlySet<string> = new Set()
+  #idleTimeouts: Readonly<Record<string, number>> = {}
 
-  constructor(own: Iterable<string> = []) {
+  /** `idleUnloadS` is the idle timeout in seconds of models that have none of their own; 0 is never. */
+  constructor(own: Iterable<string> = [], idleUnloadS = 0) {
     this.#own = new Set(own)
+    this.#defaultIdleMs = inMs(idleUnloadS)
   }
 
   get keys(): readonly string[] {
@@ -18,8 +23,32 @@ export class Pins {
     return this.#own.has(modelKey) || this.#assigned.has(modelKey)
   }
 
+  /** Returns whether the platform wants a model unloaded once no request uses it. */
+  isRetiring(modelKey: string): boolean {
+    return this.#retiring.has(modelKey) && !this.has(modelKey)
+  }
+
+  /** Returns the milliseconds without a request after which a model is unloaded; undefined for one that stays. */
+  idleMs(modelKey: string): number | undefined {
+    if (this.isRetiring(modelKey)) return 0
+    const own = this.#idleTimeouts[modelKey]
+    return own === undefined ? this.#defaultIdleMs : inMs(own)
+  }
+
   /** Replaces the models that the platform assigned. */
   setAssigned(modelKeys: readonly string[]): void {
     this.#assigned = new Set(modelKeys)
   }
+
+  /** Replaces the models that the platform wants unloaded. */
+  setRetiring(modelKeys: readonly string[]): void {
+    this.#retiring = new Set(modelKeys)
+  }
+
+  /** Replaces the idle timeouts of models, in seconds. */
+  setIdleTimeouts(seconds: Readonly<Record<string, number>>): void {
+    this.#idleTimeouts = seconds
+  }
 }
+
+const inMs = (seconds: number): number | undefined => (seconds > 0 ? seconds * 1_000 : undefined)

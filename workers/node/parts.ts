@@ -177,7 +177,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     mb: config.HEARTH_NODE_CACHE_MB,
   })
   const weights = new WeightsCache({ dir: weightsDir, quotaMb })
-  const pins = new Pins(config.HEARTH_NODE_PINNED)
+  const pins = new Pins(config.HEARTH_NODE_PINNED, config.HEARTH_IDLE_UNLOAD_S)
   const gpuHealth = new GpuHealth({
     probe:
       devices.length > 0 ? async () => probeCuda(driver, await launcherPython(), { devices }) : undefined,
@@ -257,8 +257,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     onNoLink,
     onDraining,
     onSharing,
-    onPinned: (modelKeys) => {
-      pins.setAssigned(modelKeys)
+    onStay: ({ pinned, retiring, idle_timeouts }) => {
+      if (retiring) pins.setRetiring(retiring)
+      if (idle_timeouts) pins.setIdleTimeouts(idle_timeouts)
+      if (pinned) pins.setAssigned(pinned)
       models.keepPinned()
     },
     onForget: (modelKeys) => void models.disk.forget(modelKeys),

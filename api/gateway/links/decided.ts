@@ -1,4 +1,5 @@
 import type { NodeDecision } from '../../../db/repositories/nodes/nodes.ts'
+import type { HelloMeta } from '../../../schemas/link.ts'
 import type { NodeSharing } from '../../../schemas/node.ts'
 
 /** The decisions of operators and the platform about a linked node. */
@@ -7,13 +8,28 @@ export interface Decided {
   readonly sharing: NodeSharing
   /** Models that are pinned on the node. */
   readonly pinned: readonly string[]
+  /** Models that the node unloads once no request uses them. */
+  readonly retiring: readonly string[]
+  /** Seconds by model. */
+  readonly idleTimeouts: Readonly<Record<string, number>>
   /** Models whose load the platform ordered. The node's reports about other models do not count. */
   readonly ordered: ReadonlySet<string>
 }
 
-export const decidedIn = ({ status, sharing, pinned, ordered }: NodeDecision): Decided => ({
-  draining: status === 'draining',
+export const decidedIn = (row: NodeDecision): Decided => ({
+  draining: row.status === 'draining',
+  sharing: row.sharing,
+  pinned: row.pinned,
+  retiring: row.retiring,
+  idleTimeouts: row.idle_timeouts,
+  ordered: new Set(row.ordered),
+})
+
+/** Returns the members of a hello that tell a node the decisions about it. */
+export const helloOf = ({ draining, sharing, pinned, retiring, idleTimeouts }: Decided): HelloMeta => ({
+  draining,
   sharing,
-  pinned,
-  ordered: new Set(ordered),
+  pinned: [...pinned],
+  retiring: [...retiring],
+  idle_timeouts: { ...idleTimeouts },
 })

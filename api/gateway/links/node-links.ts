@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { WebSocket } from 'ws'
@@ -19,7 +20,7 @@ import { emit } from '../../events.ts'
 import { AnswerMemory } from './answer-memory.ts'
 import { type LinkAnswer, BufferedResponse } from './buffered-response.ts'
 import { type Connected, connected, snapshotOf } from './connected.ts'
-import { type Decided, decidedIn } from './decided.ts'
+import { type Decided, decidedIn, helloOf } from './decided.ts'
 import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, isModelKey, MAX_MODELS } from './reports.ts'
@@ -218,9 +219,8 @@ export class NodeLinks implements AsyncDisposable {
         if (!row) return node.link.close('this node has been removed')
         recorded = inventory
         const decided = decidedIn(row)
-        const { draining, sharing, pinned } = decided
         node.decided = decided
-        node.link.hello({ gateways: [...this.gateways], draining, sharing, pinned: [...pinned] })
+        node.link.hello({ gateways: [...this.gateways], ...helloOf(decided) })
         if (node.report) this.#report(node, node.report)
       }
     } catch (err) {
@@ -250,12 +250,11 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   #decide(node: Connected, before: Decided, decided: Decided): void {
-    const { draining, sharing, pinned, ordered } = decided
+    const { draining, sharing, ordered } = decided
     node.decided = decided
     const isTold = before.draining === draining && before.sharing === sharing
-    if (!isTold || before.pinned.join() !== pinned.join()) {
-      node.link.hello({ draining, sharing, pinned: [...pinned] })
-    }
+    const hello = helloOf(decided)
+    if (!isDeepStrictEqual(helloOf(before), hello)) node.link.hello(hello)
     const added = ordered.difference(before.ordered)
     if (isTold && added.size === 0 && before.ordered.size === ordered.size) return
     if (!node.report) return

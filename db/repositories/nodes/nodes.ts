@@ -153,25 +153,44 @@ export async function forgetSignatures(db: Kysely<Database>): Promise<void> {
 /** Keys of the models that the platform pins on a node. */
 export const pinned = sql<
   string[]
->`array(select model_key from warm_pin where node_id = node.id order by model_key)`.as('pinned')
+>`array(select model_key from warm_pin where node_id = node.id and retiring_since is null order by model_key)`.as(
+  'pinned',
+)
+
+/** Keys of the models that a node is to unload. */
+const retiring = sql<
+  string[]
+>`array(select model_key from warm_pin where node_id = node.id and retiring_since is not null order by model_key)`.as(
+  'retiring',
+)
+
+/** The idle timeouts in seconds of models whose load on a node the platform ordered; 0 is never, and the longest. */
+const idleTimeouts = sql<Record<string, number>>`coalesce((
+  select jsonb_object_agg(model_key, seconds) from (
+    select o.model_key, case when min(s.idle_timeout_s) = 0 then 0 else max(s.idle_timeout_s) end as seconds
+    from node_model_order o
+    join endpoint e on e.model_key = o.model_key and e.deleted_at is null
+    join endpoint_scaling s on s.endpoint_id = e.id and s.idle_timeout_s is not null
+    where o.node_id = node.id group by o.model_key
+  ) as timeouts), '{}')`.as('idle_timeouts')
 
 /** Keys of the models whose load on a node the platform ordered or joined. */
 export const ordered = sql<
   string[]
 >`array(select model_key from node_model_order where node_id = node.id order by model_key)`.as('ordered')
 
+const DECISIONS = ['id', 'status', 'sharing', pinned, ordered, retiring, idleTimeouts] as const
+
 /** Returns the decisions of operators and the platform about these nodes. */
 export function nodeDecisions(db: Kysely<Database>, nodeIds: readonly string[]): Promise<NodeDecision[]> {
-  return db
-    .selectFrom('node')
-    .select(['id', 'status', 'sharing', pinned, ordered])
-    .where('id', 'in', nodeIds)
-    .execute()
+  return db.selectFrom('node').select(DECISIONS).where('id', 'in', nodeIds).execute()
 }
 
 export type NodeDecision = Pick<NodeRow, 'id' | 'status' | 'sharing'> & {
   pinned: string[]
   ordered: string[]
+  retiring: string[]
+  idle_timeouts: Record<string, number>
 }
 
 /** Finds a node and locks its row until the transaction ends. */
@@ -237,7 +256,7 @@ export function recordHello(
     })
     .where('id', '=', nodeId)
     .where('status', '!=', 'removed')
-    .returning(['id', 'status', 'sharing', pinned, ordered])
+    .returning(DECISIONS)
     .executeTakeFirst()
 }
 

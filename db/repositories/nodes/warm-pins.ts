@@ -1,10 +1,11 @@
 import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
-import type { PinPlace, PinPlan, WarmPin, WarmWant } from '../../../domain/placement/warm-pins.ts'
+import type { EndpointCopies } from '../../../domain/placement/copy-wants.ts'
+import type { PinPlace, PinPlan, WarmPin } from '../../../domain/placement/warm-pins.ts'
 import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** Sets on how many nodes an endpoint's model is pinned, and ends the pins of its previous version. */
+/** Sets the least number of copies of an endpoint's model. */
 export async function setMinWarm(
   db: Kysely<Database>,
   endpointId: string,
@@ -19,25 +20,21 @@ export async function setMinWarm(
     .executeTakeFirst()
 }
 
-/** Lists the models to pin: for active endpoints, each with the largest number that one of them asks for. */
-export function listWarmWants(db: Kysely<Database>): Promise<WarmWant[]> {
+/** Lists the active endpoints that ask for copies of their model. */
+export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies[]> {
   return db
     .selectFrom('endpoint')
     .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
-    .select(['endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
-    .select((eb) => eb.fn.max<number>('endpoint.min_warm').as('nodes'))
-    .select(
-      sql<
-        string | null
-      >`case when bool_or(endpoint.visibility = 'public') or count(distinct endpoint.account_id) > 1
-        then null else (array_agg(endpoint.account_id))[1] end`.as('account_id'),
-    )
-    .where('endpoint.min_warm', '>', 0)
+    .leftJoin('endpoint_scaling as scaling', 'scaling.endpoint_id', 'endpoint.id')
+    .select(['endpoint.id', 'endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
+    .select(['endpoint.account_id', 'endpoint.min_warm', 'scaling.max_copies', 'scaling.target_in_flight'])
+    .select(['scaling.target_wait_ms', 'scaling.idle_timeout_s', 'scaling.schedule'])
+    .select(sql<boolean>`endpoint.visibility = 'public'`.as('is_public'))
+    .where((eb) => eb.or([eb('endpoint.min_warm', '>', 0), eb('scaling.endpoint_id', 'is not', null)]))
     .where('endpoint.deleted_at', 'is', null)
     .where('endpoint.status', 'in', ['active', 'deprecated'])
     .where('model_version.lifecycle_status', '!=', 'disabled')
     .where((eb) => eb.not(disabledByOwner()))
-    .groupBy(['endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
     .orderBy('endpoint.model_key')
     .execute()
 }
@@ -47,8 +44,18 @@ export function listWarmPins(db: Kysely<Database>): Promise<WarmPin[]> {
   return db
     .selectFrom('warm_pin')
     .select(['model_key', 'node_id', 'missing_since'])
+    .where('retiring_since', 'is', null)
     .orderBy('model_key')
     .orderBy('node_id')
+    .execute()
+}
+
+/** Lists the copies that nodes are to unload. */
+export function listRetiring(db: Kysely<Database>): Promise<PinPlace[]> {
+  return db
+    .selectFrom('warm_pin')
+    .select(['model_key', 'node_id'])
+    .where('retiring_since', 'is not', null)
     .execute()
 }
 
@@ -72,7 +79,7 @@ export async function lockWarmPins(
 /** Stores a plan, and makes the gateways send their nodes the changes. */
 export async function applyPinPlan(
   trx: Transaction<Database>,
-  { add, drop, missing, back }: PinPlan,
+  { add, drop, missing, back, retire, gone }: PinPlan,
   now: Date,
 ): Promise<void> {
   if (missing.length > 0) {
@@ -81,13 +88,21 @@ export async function applyPinPlan(
   if (back.length > 0) {
     await trx.updateTable('warm_pin').set({ missing_since: null }).where(isOneOf(back)).execute()
   }
-  if (drop.length > 0) await trx.deleteFrom('warm_pin').where(isOneOf(drop)).execute()
+  if (retire.length > 0) {
+    await trx.updateTable('warm_pin').set({ retiring_since: now }).where(isOneOf(retire)).execute()
+  }
+  const ended = [...drop, ...gone]
+  if (ended.length > 0) await trx.deleteFrom('warm_pin').where(isOneOf(ended)).execute()
   if (add.length > 0)
     await trx
       .insertInto('warm_pin')
       .values([...add])
+      // The copy was to be unloaded and is needed again.
+      .onConflict((oc) =>
+        oc.columns(['model_key', 'node_id']).doUpdateSet({ retiring_since: null, missing_since: null }),
+      )
       .execute()
-  if (add.length > 0 || drop.length > 0) await bumpCache(trx, 'node')
+  if (add.length + ended.length + retire.length > 0) await bumpCache(trx, 'node')
 }
 
 function isOneOf(places: readonly PinPlace[]): RawBuilder<boolean> {

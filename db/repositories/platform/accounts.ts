@@ -9,6 +9,8 @@ interface Settings {
   taskQuota: number
   /** Bytes; null is the platform's default, 0 is no limit. */
   storageQuotaBytes: number | null
+  /** Null is the platform's default. */
+  copyQuota: number | null
   hubRepos: string[]
 }
 
@@ -55,6 +57,7 @@ export function updateAccount(
     trainingQuota,
     taskQuota,
     storageQuotaBytes,
+    copyQuota,
     hubRepos,
   }: { [K in keyof Settings]: Settings[K] | undefined },
 ): Promise<AccountRow | undefined> {
@@ -66,6 +69,7 @@ export function updateAccount(
       task_quota: taskQuota ?? eb.ref('task_quota'),
       storage_quota_bytes:
         storageQuotaBytes === undefined ? eb.ref('storage_quota_bytes') : storageQuotaBytes,
+      copy_quota: copyQuota === undefined ? eb.ref('copy_quota') : copyQuota,
       hub_repos: hubRepos ?? eb.ref('hub_repos'),
     }))
     .where('id', '=', id)

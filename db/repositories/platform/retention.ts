@@ -17,6 +17,8 @@ const BY_AGE = {
   cohort_plan: { column: 'expires_at', keep: '24 hours' },
   cohort_event: { column: 'created_at', keep: '30 days' },
   event: { column: 'created_at', keep: '30 days' },
+  scaling_change: { column: 'created_at', keep: '30 days' },
+  model_demand: { column: 'measured_at', keep: '1 hour' },
   node_event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '30 days' },

@@ -122,11 +122,18 @@ describe('room on the GPUs of a node', () => {
   })
 
   it('kept for a pinned model is kept on one GPU, the smallest that has it', () => {
-    const want = (model_key: string, gb: number) => ({ ...need(gb), model_key, nodes: 1 })
+    const want = (model_key: string, gb: number) => ({
+      ...need(gb),
+      model_key,
+      nodes: 1,
+      copies: 1,
+      isScaled: false,
+    })
     const plan = (...sizes: number[]) =>
       planPins({
         wants: sizes.map((gb, nr) => want(`m${nr}`, gb)),
         pins: [],
+        retiring: [],
         snapshots: [nodeWith([24, 8])],
         now: new Date(0),
         random: Math.random,

@@ -32,6 +32,8 @@ const buildWant = (overrides: Partial<WarmWant> = {}): WarmWant => ({
   runtime_profile: 'tabular',
   memory_mb: 100,
   nodes: 1,
+  copies: overrides.nodes ?? 1,
+  isScaled: false,
   ...overrides,
 })
 const pin = (node_id: string, overrides: Partial<WarmPin> = {}): WarmPin => ({
@@ -41,7 +43,7 @@ const pin = (node_id: string, overrides: Partial<WarmPin> = {}): WarmPin => ({
   ...overrides,
 })
 const plan = (wants: WarmWant[], pins: WarmPin[], snapshots: NodeSnapshot[]) =>
-  planPins({ wants, pins, snapshots, now: NOW, random: () => 0.5 })
+  planPins({ wants, pins, retiring: [], snapshots, now: NOW, random: () => 0.5 })
 const nodesOf = (places: readonly { node_id: string }[]) => places.map(({ node_id }) => node_id)
 
 describe('planning which nodes keep models warm', () => {

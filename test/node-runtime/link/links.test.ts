@@ -82,7 +82,7 @@ describe('links of a node', () => {
       onGateways: (list) => told.push([...list]),
       onDraining: () => {},
       onSharing: () => {},
-      onPinned: () => {},
+      onStay: () => {},
       onForget: () => {},
     })
     return { links, told, [Symbol.dispose]: () => links.close() }

@@ -8,6 +8,7 @@ export const presentAccount = (row: AccountRow): Account => ({
   training_quota: row.training_quota,
   task_quota: row.task_quota,
   storage_quota_bytes: row.storage_quota_bytes,
+  copy_quota: row.copy_quota,
   hub_repos: row.hub_repos,
   created_at: row.created_at.toISOString(),
 })

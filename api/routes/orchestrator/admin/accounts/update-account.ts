@@ -22,6 +22,7 @@ export const updateAccount = route({
       trainingQuota: body.training_quota,
       taskQuota: body.task_quota,
       storageQuotaBytes: body.storage_quota_bytes,
+      copyQuota: body.copy_quota,
       hubRepos: body.hub_repos,
     }
     const row = await db.transaction().execute(async (trx) => {

@@ -1,0 +1,192 @@
+import type { Kysely, Transaction } from 'kysely'
+import * as copyRepository from '../../../db/repositories/nodes/copies.ts'
+import type { StoredScale } from '../../../db/repositories/nodes/copies.ts'
+import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
+import * as warmPinRepository from '../../../db/repositories/nodes/warm-pins.ts'
+import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
+import type { Database } from '../../../db/tables.ts'
+import { type CopySupply, decideCopies, NO_COPIES } from '../../../domain/placement/copies.ts'
+import { copiesByModel, type ModelCopies, warmWantOf } from '../../../domain/placement/copy-wants.ts'
+import { type NodeSnapshot, warmthOf } from '../../../domain/placement/node-snapshot.ts'
+import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
+import type { Catalog } from '../../../platform/catalog.ts'
+import type { Logger } from '../../../platform/log.ts'
+import { modelLoadStart } from '../../../workflows/contract/starts.ts'
+import { emit } from '../../events.ts'
+import type { ModelLoads } from '../../inference/model-loads.ts'
+import type { ModelPlaces } from '../../inference/model-places.ts'
+import type { Estimates } from '../caches/estimates.ts'
+
+export interface CopyPlannerOptions {
+  db: Kysely<Database>
+  outbox: { poke(): void }
+  log: Logger
+  gatewayId: string
+  /** The idle timeout in seconds of models without their own. */
+  defaultIdleS: number
+  catalog: Pick<Catalog, 'profile'>
+  places: Pick<ModelPlaces, 'takeDemand'>
+  loads: Pick<ModelLoads, 'waitingByModel'>
+  estimates: Pick<Estimates, 'loadS'>
+}
+
+const EVERY_MS = 2_000
+/** A decision counts at most this much time since the one before, which another gateway may have made. */
+const MAX_ELAPSED_S = 5
+
+/**
+ * Plans how many copies of a model are loaded and on which nodes: as many as endpoints ask for at least, and for those with a
+ * scaling as many as the requests need. Every gateway measures and checks, and one plans at a time. Nodes get the plan over their
+ * links and load missing models; the enqueued `modelLoad` workflow shows a load to operators.
+ */
+export class CopyPlanner implements AsyncDisposable {
+  readonly #options: CopyPlannerOptions
+  readonly #loop: BackgroundLoop
+
+  constructor(options: CopyPlannerOptions) {
+    this.#options = options
+    this.#loop = new BackgroundLoop(() => this.#refresh(), {
+      everyMs: EVERY_MS,
+      onError: (err) => emit(options.log, 'model.pins_failed', { err }),
+    }).start()
+  }
+
+  /** Plans by the current state and applies the plan; undefined when another gateway is planning and `wait` is false. */
+  async keep({ wait }: { wait: boolean }): Promise<PinPlan | undefined> {
+    const { db, outbox } = this.#options
+    const now = new Date()
+    const plan = await db.transaction().execute(async (trx) => {
+      if (!(await warmPinRepository.lockWarmPins(trx, { wait }))) return undefined
+      const models = await this.#models(trx, now)
+      const snapshots = await nodeLoadRepository.readSnapshots(trx)
+      await this.#decide(trx, { models, snapshots, now })
+      const decided = await this.#plan(trx, { models, snapshots, now })
+      await warmPinRepository.applyPinPlan(trx, decided, now)
+      for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
+        await modelOrderRepository.orderModel(trx, { nodeId, modelKey })
+        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart({ modelKey, nodeId }))
+      }
+      return decided
+    })
+    if (plan && plan.add.length > 0) outbox.poke()
+    return plan
+  }
+
+  /** Returns the plan for the current state without applying it. */
+  async preview(): Promise<PinPlan> {
+    const { db } = this.#options
+    const now = new Date()
+    const [models, snapshots] = [await this.#models(db, now), await nodeLoadRepository.readSnapshots(db)]
+    return this.#plan(db, { models, snapshots, now })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#loop[Symbol.asyncDispose]()
+  }
+
+  async #refresh(): Promise<void> {
+    const { db, log } = this.#options
+    const models = await this.#models(db, new Date())
+    const scaled = new Set(models.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key))
+    await this.#measure(scaled)
+    if (models.length === 0) {
+      const [pins, retiring] = await Promise.all([
+        warmPinRepository.listWarmPins(db),
+        warmPinRepository.listRetiring(db),
+      ])
+      if (pins.length + retiring.length === 0) return
+    }
+    const plan = await this.keep({ wait: false })
+    if (plan && plan.add.length + plan.drop.length + plan.retire.length > 0) {
+      emit(log, 'model.pins_planned', { add: plan.add, drop: plan.drop, retire: plan.retire })
+    }
+  }
+
+  /** Stores the use of models at this gateway since the last time. */
+  async #measure(scaled: ReadonlySet<string>): Promise<void> {
+    const { db, gatewayId, places, loads } = this.#options
+    const byModel = new Map(places.takeDemand().map((demand) => [demand.modelKey, demand]))
+    for (const [modelKey, waiting] of loads.waitingByModel()) {
+      const { inFlight = 0, waiting: queued = 0, serviceMs = 0 } = byModel.get(modelKey) ?? {}
+      byModel.set(modelKey, { modelKey, inFlight, waiting: queued + waiting, serviceMs })
+    }
+    const measured = [...byModel.values()].filter(({ modelKey }) => scaled.has(modelKey))
+    await copyRepository.recordDemand(db, gatewayId, measured)
+  }
+
+  async #models(db: Kysely<Database>, now: Date): Promise<ModelCopies[]> {
+    const { defaultIdleS } = this.#options
+    return copiesByModel(await warmPinRepository.listEndpointCopies(db), { now, defaultIdleS })
+  }
+
+  /** Decides about the models with a scaling, and records each change. */
+  async #decide(trx: Transaction<Database>, { models, snapshots, now }: Situation): Promise<void> {
+    const { log } = this.#options
+    const scaled = models.filter(({ isScaled }) => isScaled)
+    const keys = scaled.map(({ model_key }) => model_key)
+    const scales = await copyRepository.readScales(trx)
+    if (scales.size > 0) await copyRepository.dropOtherScales(trx, keys)
+    if (keys.length === 0) return
+    const demands = await copyRepository.readDemand(trx, keys)
+    for (const model of scaled) {
+      const { model_key: modelKey } = model
+      const before = scales.get(modelKey) ?? NO_COPIES
+      const supply = await this.#supply(model, snapshots)
+      const used = demands.get(modelKey) ?? { inFlight: 0, waiting: 0, serviceMs: 0 }
+      // Tasks do not pass through a gateway.
+      const demand = { ...used, inFlight: Math.max(used.inFlight, supply.inFlight) }
+      const elapsedS = elapsedSince(scales.get(modelKey), now)
+      const { scale, reason } = decideCopies(model.want, supply, { demand, before, now, elapsedS })
+      const isSame = scale.waitedS === 0 && before.waitedS === 0 && sameLow(scale, before)
+      if (reason === undefined && isSame) continue
+      await copyRepository.writeScale(trx, modelKey, scale, now)
+      if (reason === undefined) continue
+      const change = { modelKey, before: before.copies, copies: scale.copies, reason }
+      await copyRepository.recordChange(trx, change, now)
+      emit(log, 'model.scaled', { model_key: modelKey, before: before.copies, copies: scale.copies, reason })
+    }
+  }
+
+  async #supply(
+    { model_key, runtime_profile }: ModelCopies,
+    snapshots: readonly NodeSnapshot[],
+  ): Promise<CopySupply & { inFlight: number }> {
+    const { catalog, estimates } = this.#options
+    const held = snapshots.flatMap(({ models }) => models.filter((model) => model.model_key === model_key))
+    const loaded = held.filter((model) => warmthOf(model) === 'warm')
+    const own = loaded.map(({ max_concurrency }) => max_concurrency).filter((most) => most !== undefined)
+    return {
+      loaded: loaded.filter(({ retiring }) => !retiring).length,
+      inFlight: loaded.reduce((sum, { in_flight }) => sum + in_flight, 0),
+      concurrency:
+        own.length > 0 ? Math.min(...own) : (catalog.profile(runtime_profile)?.max_concurrency ?? 1),
+      loadS: await estimates.loadS(model_key, held.length > loaded.length ? 'cached' : 'cold'),
+    }
+  }
+
+  async #plan(db: Kysely<Database>, { models, snapshots, now }: Situation): Promise<PinPlan> {
+    const scales = await copyRepository.readScales(db)
+    const wants = models.map((model) => warmWantOf(model, scales.get(model.model_key)))
+    const [pins, retiring] = [
+      await warmPinRepository.listWarmPins(db),
+      await warmPinRepository.listRetiring(db),
+    ]
+    return planPins({ wants, pins, retiring, snapshots, now, random: Math.random })
+  }
+}
+
+interface Situation {
+  models: readonly ModelCopies[]
+  snapshots: readonly NodeSnapshot[]
+  now: Date
+}
+
+const elapsedSince = (scale: StoredScale | undefined, now: Date): number =>
+  scale ? Math.min(MAX_ELAPSED_S, (now.getTime() - scale.decidedAt.getTime()) / 1_000) : EVERY_MS / 1_000
+
+const sameLow = (
+  a: { lowSince: Date | null; lowPeak: number },
+  b: { lowSince: Date | null; lowPeak: number },
+): boolean => a.lowSince?.getTime() === b.lowSince?.getTime() && a.lowPeak === b.lowPeak

@@ -1,0 +1,53 @@
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
+import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import { copiesOn } from '../../../../domain/placement/node-snapshot.ts'
+import type { PinPlan } from '../../../../domain/placement/warm-pins.ts'
+import type { Scaling } from '../../../../schemas/scaling.ts'
+import type { Services } from '../../../services.ts'
+import { endpointNotFound } from './access.ts'
+
+const MAX_CHANGES = 20
+const MAX_MISSING = 1_000
+
+/** Presents the copies of an endpoint's model; `plan` is the current one, undefined where another gateway has just made it. */
+export async function presentScaling(
+  { db, config }: Pick<Services, 'db' | 'config'>,
+  endpointId: string,
+  plan: PinPlan | undefined,
+): Promise<Scaling> {
+  const endpoint = await endpointRepository.findEndpointFacts(db, endpointId)
+  if (!endpoint) throw endpointNotFound()
+  const { id, name, model_key, min_warm, account_id } = endpoint
+  const [scaling, scales, changes, snapshots, quota] = await Promise.all([
+    copyRepository.findScaling(db, id),
+    copyRepository.readScales(db),
+    copyRepository.listChanges(db, model_key, MAX_CHANGES),
+    nodeLoadRepository.readSnapshots(db),
+    copyRepository.copyQuota(db, {
+      accountId: account_id,
+      exceptId: null,
+      defaultCopies: config.HEARTH_ACCOUNT_COPIES,
+    }),
+  ])
+  return {
+    endpoint_id: id,
+    name,
+    model_key,
+    min: min_warm,
+    max: Math.max(scaling?.max_copies ?? 1, min_warm),
+    target_in_flight: scaling?.target_in_flight ?? null,
+    target_wait_ms: scaling?.target_wait_ms ?? null,
+    idle_timeout_s: scaling?.idle_timeout_s ?? null,
+    schedule: scaling?.schedule ?? [],
+    copies: { wanted: scales.get(model_key)?.copies ?? min_warm, ...copiesOn(snapshots, model_key) },
+    missing: plan?.short.get(model_key)?.slice(0, MAX_MISSING) ?? null,
+    changes: changes.map(({ created_at, copies_before, copies, reason }) => ({
+      at: created_at.toISOString(),
+      from: copies_before,
+      to: copies,
+      reason,
+    })),
+    quota,
+  }
+}

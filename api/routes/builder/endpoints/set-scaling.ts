@@ -1,0 +1,109 @@
+import { lockAccount } from '../../../../db/account-lock.ts'
+import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
+import * as warmPinRepository from '../../../../db/repositories/nodes/warm-pins.ts'
+import { ApiError, invalid } from '../../../../domain/errors.ts'
+import { faultOf, type ScheduleEntry } from '../../../../domain/placement/copy-schedule.ts'
+import { TOOL_PROFILE } from '../../../../domain/tools/catalog.ts'
+import { Scaling, SetScaling } from '../../../../schemas/scaling.ts'
+import { audit } from '../../../audit.ts'
+import { route } from '../../../http/route.ts'
+import { assertOwn, endpointNotFound, usableEndpointFacts } from './access.ts'
+import { EndpointParams } from './params.ts'
+import { presentScaling } from './present-scaling.ts'
+
+export const setScaling = route({
+  operationId: 'setScaling',
+  summary: 'Set how many copies of its model an endpoint has, and when copies come and go',
+  method: 'PUT',
+  path: '/endpoints/{endpoint_id}/scaling',
+  auth: 'api-key',
+  role: 'admin',
+  params: EndpointParams,
+  body: SetScaling,
+  success: { status: 200, schema: Scaling },
+  errors: ['not_found', 'forbidden', 'conflict'],
+
+  async handler({ caller, params: { endpoint_id }, body }, services) {
+    const { db, config, now, copyPlanner } = services
+    const { accountId } = caller
+    const endpoint = await usableEndpointFacts(db, accountId, endpoint_id)
+    assertOwn(endpoint, accountId)
+    if (endpoint.runtime_profile === TOOL_PROFILE)
+      throw invalid(['body'], 'a tool starts anew for each request, so it has no copies')
+    const { min = 0, max = 1 } = body
+    const schedule = (body.schedule ?? []).map(({ timezone = 'UTC', ...entry }) => ({ timezone, ...entry }))
+    assertConsistent({ ...body, min, max }, schedule)
+    const isReserved = max > 1 || min > 0 || schedule.some((entry) => entry.min > 0)
+    const reserved = isReserved ? max : 0
+    await db.transaction().execute(async (trx) => {
+      await lockAccount(trx, 'copies', accountId)
+      const before = await copyRepository.findScaling(trx, endpoint.id)
+      const quota = await copyRepository.copyQuota(trx, {
+        accountId,
+        exceptId: endpoint.id,
+        defaultCopies: config.HEARTH_ACCOUNT_COPIES,
+      })
+      if (reserved > (before?.reserved ?? 0)) assertQuota(quota, reserved)
+      if (!(await warmPinRepository.setMinWarm(trx, endpoint.id, min))) throw endpointNotFound()
+      const after = {
+        endpoint_id: endpoint.id,
+        max_copies: max,
+        target_in_flight: body.target_in_flight ?? null,
+        target_wait_ms: body.target_wait_ms ?? null,
+        idle_timeout_s: body.idle_timeout_s ?? null,
+        schedule,
+        reserved,
+      }
+      await copyRepository.writeScaling(trx, after, now())
+      await audit(trx, {
+        action: 'setScaling',
+        subject: { kind: 'endpoint', id: endpoint.id },
+        accountId,
+        before: before && { ...fieldsOf(before), min: endpoint.min_warm },
+        after: { ...fieldsOf(after), min },
+        caller,
+      })
+    })
+    return presentScaling(services, endpoint.id, await copyPlanner.keep({ wait: true }))
+  },
+})
+
+function assertConsistent(
+  { min, max, target_in_flight, target_wait_ms }: SetScaling & { min: number; max: number },
+  schedule: readonly ScheduleEntry[],
+): void {
+  if (min > max) throw invalid(['body', 'min'], `must be at most max, which is ${max}`)
+  if (target_in_flight != null && target_wait_ms != null)
+    throw invalid(
+      ['body', 'target_wait_ms'],
+      'must be absent where target_in_flight is given; choose one of them',
+    )
+  for (const [i, entry] of schedule.entries()) {
+    const fault = faultOf(entry)
+    if (fault) throw invalid(['body', 'schedule', i, fault.field], fault.message)
+    if (entry.min > max) throw invalid(['body', 'schedule', i, 'min'], `must be at most max, which is ${max}`)
+  }
+}
+
+function assertQuota(
+  { copies, reserved: others }: { copies: number; reserved: number },
+  reserved: number,
+): void {
+  if (others + reserved <= copies) return
+  throw new ApiError(
+    'conflict',
+    `the account may reserve ${copies} copies, and its other endpoints reserve ${others}; lower max here or there, or ask an operator to raise the quota`,
+    { details: { quota: copies, reserved: others } },
+  )
+}
+
+const fieldsOf = ({
+  max_copies,
+  target_in_flight,
+  target_wait_ms,
+  idle_timeout_s,
+  schedule,
+}: Pick<
+  copyRepository.ScalingRow,
+  'max_copies' | 'target_in_flight' | 'target_wait_ms' | 'idle_timeout_s' | 'schedule'
+>) => ({ max: max_copies, target_in_flight, target_wait_ms, idle_timeout_s, schedule })

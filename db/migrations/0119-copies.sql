@@ -1,0 +1,51 @@
+-- How many copies of its model an endpoint has; their least number is endpoint.min_warm.
+create table endpoint_scaling (
+  endpoint_id uuid primary key references endpoint,
+  max_copies integer not null check (max_copies >= 1),
+  target_in_flight integer check (target_in_flight >= 1),
+  target_wait_ms integer check (target_wait_ms >= 1),
+  -- Seconds; 0 is never, null the default of each node.
+  idle_timeout_s integer check (idle_timeout_s >= 0),
+  schedule jsonb not null,
+  -- The copies that count for the quota of the account.
+  reserved integer not null check (reserved >= 0),
+  updated_at timestamptz not null default now(),
+  check (target_in_flight is null or target_wait_ms is null)
+);
+
+-- The copies that an account may reserve for its endpoints; null is the platform's default.
+alter table account add column copy_quota integer check (copy_quota >= 0);
+
+-- The decision about each model whose endpoints have a scaling.
+create table model_scale (
+  model_key text primary key,
+  copies integer not null check (copies >= 0),
+  waited_s double precision not null,
+  low_since timestamptz,
+  low_peak integer not null,
+  decided_at timestamptz not null
+);
+
+-- What a gateway has measured of a model since it last wrote here. Lost in a crash, and measured again at once.
+create unlogged table model_demand (
+  gateway_id uuid not null,
+  model_key text not null,
+  in_flight double precision not null,
+  waiting double precision not null,
+  service_ms double precision not null,
+  measured_at timestamptz not null,
+  primary key (model_key, gateway_id)
+);
+
+create table scaling_change (
+  id uuid primary key,
+  model_key text not null,
+  copies_before integer not null,
+  copies integer not null,
+  reason text not null,
+  created_at timestamptz not null
+);
+create index scaling_change_model on scaling_change (model_key, id desc);
+
+-- The time since which the copy is not needed: the node unloads it once no request uses it.
+alter table warm_pin add column retiring_since timestamptz;

@@ -1,0 +1,206 @@
+import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import { newId } from '../../../domain/ids.ts'
+import type { CopyDemand, CopyScale } from '../../../domain/placement/copies.ts'
+import type { Database } from '../../tables.ts'
+import type { EndpointScalingTable } from '../../tables/nodes.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
+import { insertEvents } from '../webhooks/events.ts'
+
+/** What gateways measured longer ago no longer counts. */
+const DEMAND_FRESH_S = 6
+/** Of more queued tasks than this, the rest would not change a decision. */
+const MAX_QUEUED = 2_000
+
+/** Stores what a gateway has measured of models. */
+export async function recordDemand(
+  db: Kysely<Database>,
+  gatewayId: string,
+  demand: readonly (CopyDemand & { modelKey: string })[],
+): Promise<void> {
+  if (demand.length === 0) return
+  await db
+    .insertInto('model_demand')
+    .values(
+      demand.map(({ modelKey, inFlight, waiting, serviceMs }) => ({
+        gateway_id: gatewayId,
+        model_key: modelKey,
+        in_flight: inFlight,
+        waiting,
+        service_ms: serviceMs,
+        measured_at: sql<Date>`now()`,
+      })),
+    )
+    .onConflict((oc) =>
+      oc.columns(['model_key', 'gateway_id']).doUpdateSet((eb) => ({
+        in_flight: eb.ref('excluded.in_flight'),
+        waiting: eb.ref('excluded.waiting'),
+        service_ms: eb.ref('excluded.service_ms'),
+        measured_at: eb.ref('excluded.measured_at'),
+      })),
+    )
+    .execute()
+}
+
+/** Returns the demand for each of these models, added up over gateways; tasks that are queued wait. */
+export async function readDemand(
+  db: Kysely<Database>,
+  modelKeys: readonly string[],
+): Promise<Map<string, CopyDemand>> {
+  const { rows } = await sql<{ model_key: string; in_flight: number; waiting: number; service_ms: number }>`
+    select key as model_key, coalesce(sum(d.in_flight), 0) as in_flight,
+      coalesce(sum(d.waiting), 0) + (select count(*) from (
+        select 1 from task t join endpoint e on e.id = t.endpoint_id
+        where t.status not in ('succeeded', 'failed', 'running') and e.model_key = key limit ${MAX_QUEUED}
+      ) as queued)::float8 as waiting,
+      coalesce(sum(d.service_ms * d.in_flight) / nullif(sum(d.in_flight), 0), 0) as service_ms
+    from unnest(${modelKeys}::text[]) as key
+    left join model_demand d on d.model_key = key and d.measured_at > now() - make_interval(secs => ${DEMAND_FRESH_S})
+    group by key`.execute(db)
+  return new Map(
+    rows.map(({ model_key, in_flight, waiting, service_ms }) => [
+      model_key,
+      { inFlight: in_flight, waiting, serviceMs: service_ms },
+    ]),
+  )
+}
+
+/** The last decision about a model, with its time. */
+export interface StoredScale extends CopyScale {
+  readonly decidedAt: Date
+}
+
+/** Returns the last decisions, by model. */
+export async function readScales(db: Kysely<Database>): Promise<Map<string, StoredScale>> {
+  const rows = await db.selectFrom('model_scale').selectAll().execute()
+  return new Map(
+    rows.map(({ model_key, copies, waited_s, low_since, low_peak, decided_at }) => [
+      model_key,
+      { copies, waitedS: waited_s, lowSince: low_since, lowPeak: low_peak, decidedAt: decided_at },
+    ]),
+  )
+}
+
+/** Stores a decision. */
+export async function writeScale(
+  trx: Transaction<Database>,
+  modelKey: string,
+  { copies, waitedS, lowSince, lowPeak }: CopyScale,
+  now: Date,
+): Promise<void> {
+  const values = {
+    copies,
+    waited_s: waitedS,
+    low_since: lowSince,
+    low_peak: lowPeak,
+    decided_at: now,
+  }
+  await trx
+    .insertInto('model_scale')
+    .values({ model_key: modelKey, ...values })
+    .onConflict((oc) => oc.column('model_key').doUpdateSet(values))
+    .execute()
+}
+
+/** Forgets the decisions about all models but these. */
+export async function dropOtherScales(
+  trx: Transaction<Database>,
+  modelKeys: readonly string[],
+): Promise<void> {
+  await trx
+    .deleteFrom('model_scale')
+    .where(sql<boolean>`model_key <> all(${modelKeys}::text[])`)
+    .execute()
+}
+
+/** A change of the number of copies of a model. */
+export interface CopyChange {
+  readonly modelKey: string
+  readonly before: number
+  readonly copies: number
+  readonly reason: string
+}
+
+/** Records a change, with an event for each account whose endpoints scale the model. */
+export async function recordChange(
+  trx: Transaction<Database>,
+  { modelKey, before, copies, reason }: CopyChange,
+  now: Date,
+): Promise<void> {
+  await trx
+    .insertInto('scaling_change')
+    .values({ id: newId(), model_key: modelKey, copies_before: before, copies, reason, created_at: now })
+    .execute()
+  const endpoints = await trx
+    .selectFrom('endpoint')
+    .innerJoin('endpoint_scaling', 'endpoint_scaling.endpoint_id', 'endpoint.id')
+    .select(['endpoint.id', 'endpoint.account_id'])
+    .where('endpoint.model_key', '=', modelKey)
+    .where('endpoint.deleted_at', 'is', null)
+    .execute()
+  const status = copies > before ? 'scaled_up' : 'scaled_down'
+  await insertEvents(
+    trx,
+    endpoints.map(({ id, account_id }) => ({
+      accountId: account_id,
+      type: 'endpoint.scaled',
+      resource: { id: newId(), object: 'scaling_change', status },
+      resourceUrl: `/api/builder/v1/endpoints/${id}/scaling`,
+    })),
+    now,
+  )
+}
+
+/** Lists the last changes of a model's copies, newest first. */
+export function listChanges(db: Kysely<Database>, modelKey: string, limit: number) {
+  return db
+    .selectFrom('scaling_change')
+    .select(['copies_before', 'copies', 'reason', 'created_at'])
+    .where('model_key', '=', modelKey)
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute()
+}
+
+/** The settings of an endpoint's copies; its least number is `endpoint.min_warm`. */
+export type ScalingRow = Selectable<EndpointScalingTable>
+
+export function findScaling(db: Kysely<Database>, endpointId: string): Promise<ScalingRow | undefined> {
+  return db
+    .selectFrom('endpoint_scaling')
+    .selectAll()
+    .where('endpoint_id', '=', endpointId)
+    .executeTakeFirst()
+}
+
+/** Stores the settings, and makes gateways send nodes a changed idle timeout. */
+export async function writeScaling(
+  trx: Transaction<Database>,
+  { schedule, ...fields }: Omit<ScalingRow, 'updated_at'>,
+  now: Date,
+): Promise<void> {
+  const values = { ...fields, schedule: JSON.stringify(schedule), updated_at: now }
+  await trx
+    .insertInto('endpoint_scaling')
+    .values(values)
+    .onConflict((oc) => oc.column('endpoint_id').doUpdateSet(values))
+    .execute()
+  await bumpCache(trx, 'node')
+}
+
+/** Returns the quota of an account, and the copies that its endpoints other than `exceptId` reserve. */
+export async function copyQuota(
+  db: Kysely<Database>,
+  {
+    accountId,
+    exceptId,
+    defaultCopies,
+  }: { accountId: string; exceptId: string | null; defaultCopies: number },
+): Promise<{ copies: number; reserved: number }> {
+  const { rows } = await sql<{ copies: number; reserved: number }>`
+    select coalesce(account.copy_quota, ${defaultCopies}) as copies, coalesce((
+      select sum(s.reserved) from endpoint_scaling s join endpoint e on e.id = s.endpoint_id
+      where e.account_id = account.id and e.deleted_at is null and e.id is distinct from ${exceptId}::uuid
+    ), 0)::int as reserved
+    from account where account.id = ${accountId}`.execute(db)
+  return rows[0] ?? { copies: defaultCopies, reserved: 0 }
+}

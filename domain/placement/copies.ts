@@ -1,0 +1,125 @@
+/** The number of loaded copies that the endpoints of a model ask for. */
+export interface CopyWant {
+  readonly min: number
+  readonly max: number
+  /** Requests in flight and waiting per copy; the concurrency of a copy when neither target is given. */
+  readonly targetInFlight?: number | undefined
+  /** Milliseconds that a request may wait for a copy. */
+  readonly targetWaitMs?: number | undefined
+  /** Seconds for which a copy must have been unnecessary before it is unloaded; 0 is never. */
+  readonly idleTimeoutS: number
+}
+
+/** The use of a model since the last decision, over all gateways. */
+export interface CopyDemand {
+  /** The mean number of requests in flight. */
+  readonly inFlight: number
+  /** The mean number of requests that waited, queued tasks included. */
+  readonly waiting: number
+  /** The mean time of a request at the model in milliseconds; 0 when unknown. */
+  readonly serviceMs: number
+}
+
+/** The copies of a model on nodes. */
+export interface CopySupply {
+  readonly loaded: number
+  /** Requests that a copy serves at once. */
+  readonly concurrency: number
+  /** The time that a further copy takes to load. */
+  readonly loadS: number
+}
+
+/** What is remembered of a model between decisions. */
+export interface CopyScale {
+  /** The number of copies that should be loaded. */
+  readonly copies: number
+  /** Seconds that requests have waited because of missing copies, added up over all requests. */
+  readonly waitedS: number
+  /** The time since which fewer copies have sufficed, and the largest number that was needed since; null while none is idle. */
+  readonly lowSince: Date | null
+  readonly lowPeak: number
+}
+
+export interface CopyDecision {
+  readonly scale: CopyScale
+  /** Why the number of copies has changed; undefined when it has not. */
+  readonly reason?: string
+}
+
+/** Copies are given up only when the rest would be used at most to this share, so that the next request does not bring one back. */
+const MAX_SHARE_AFTER = 0.8
+
+const NO_LOW = { lowSince: null, lowPeak: 0 }
+
+/** The scale of a model before the first decision. */
+export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, ...NO_LOW }
+
+/**
+ * Decides how many copies of a model should be loaded. A copy is added once requests have waited for longer, taken together, than
+ * its load takes, and is given up once it has not been needed for the idle timeout. While copies are being loaded none is added,
+ * because requests that wait for them would call for more than are needed. The number at most doubles at once.
+ */
+export function decideCopies(
+  want: CopyWant,
+  supply: CopySupply,
+  { demand, before, now, elapsedS }: { demand: CopyDemand; before: CopyScale; now: Date; elapsedS: number },
+): CopyDecision {
+  const { min, max } = want
+  const wanted = demand.inFlight + demand.waiting
+  const perCopy = capacityOf(want, supply, demand.serviceMs)
+  const kept = Math.min(Math.max(before.copies, min), max)
+  if (kept !== before.copies) {
+    const reason =
+      kept < before.copies ? `at most ${max} copies are allowed` : `at least ${min} copies are wanted`
+    return { scale: { copies: kept, waitedS: 0, ...NO_LOW }, reason }
+  }
+  if (kept === 0) {
+    if (wanted === 0) return { scale: { ...before, waitedS: 0, ...NO_LOW } }
+    return { scale: { copies: 1, waitedS: 0, ...NO_LOW }, reason: 'requests arrive' }
+  }
+  const excess = wanted - kept * perCopy
+  if (excess > 0) {
+    const scale = { copies: kept, waitedS: before.waitedS, ...NO_LOW }
+    if (supply.loaded < kept || kept === max) return { scale: { ...scale, waitedS: 0 } }
+    const waitedS = before.waitedS + excess * elapsedS
+    if (waitedS < supply.loadS) return { scale: { ...scale, waitedS } }
+    const copies = Math.min(max, 2 * kept, Math.ceil(wanted / perCopy))
+    const seconds = `${round(waitedS)} s of waiting cost more than a load of ${round(supply.loadS)} s`
+    return { scale: { copies, waitedS: 0, ...NO_LOW }, reason: `${inWords(demand)} for ${kept}: ${seconds}` }
+  }
+  return giveUp(want, supply, { needed: Math.ceil(wanted / (perCopy * MAX_SHARE_AFTER)), kept, before, now })
+}
+
+/** Gives up copies that have not been needed for long enough. */
+function giveUp(
+  { min, idleTimeoutS }: CopyWant,
+  { loadS }: CopySupply,
+  { needed, kept, before, now }: { needed: number; kept: number; before: CopyScale; now: Date },
+): CopyDecision {
+  const target = Math.max(needed, min)
+  if (target >= kept) return { scale: { copies: kept, waitedS: 0, ...NO_LOW } }
+  const lowSince = before.lowSince ?? now
+  const lowPeak = Math.max(target, before.lowSince ? before.lowPeak : 0)
+  const idleS = (now.getTime() - lowSince.getTime()) / 1_000
+  if (idleTimeoutS === 0 || idleS < Math.max(idleTimeoutS, loadS))
+    return { scale: { copies: kept, waitedS: 0, lowSince, lowPeak } }
+  const reason =
+    lowPeak === 0 ? `no request for ${round(idleS)} s` : `${lowPeak} have sufficed for ${round(idleS)} s`
+  return { scale: { copies: lowPeak, waitedS: 0, ...NO_LOW }, reason }
+}
+
+/** Returns the number of requests, in flight and waiting, that one copy should have. */
+function capacityOf(
+  { targetInFlight, targetWaitMs }: CopyWant,
+  { concurrency }: CopySupply,
+  serviceMs: number,
+): number {
+  if (targetInFlight !== undefined) return targetInFlight
+  if (targetWaitMs === undefined || serviceMs === 0) return concurrency
+  return concurrency * (1 + targetWaitMs / serviceMs)
+}
+
+const inWords = ({ inFlight, waiting }: CopyDemand): string =>
+  `${round(inFlight)} requests in flight and ${round(waiting)} waiting`
+
+const round = (value: number): number => (value < 10 ? Math.round(value * 10) / 10 : Math.round(value))

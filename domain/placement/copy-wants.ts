@@ -1,0 +1,67 @@
+import type { CopyScale, CopyWant } from './copies.ts'
+import { type ScheduleEntry, scheduledMin } from './copy-schedule.ts'
+import type { WarmWant } from './warm-pins.ts'
+
+/** What an endpoint asks for, with the needs of its model. */
+export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_profile' | 'memory_mb'> {
+  readonly account_id: string
+  readonly is_public: boolean
+  readonly min_warm: number
+  /** Null for an endpoint without a scaling, as the fields below. */
+  readonly max_copies: number | null
+  readonly target_in_flight: number | null
+  readonly target_wait_ms: number | null
+  readonly idle_timeout_s: number | null
+  readonly schedule: readonly ScheduleEntry[] | null
+}
+
+/** What the endpoints of one model ask for together. */
+export interface ModelCopies extends Omit<WarmWant, 'nodes' | 'copies'> {
+  readonly want: CopyWant
+  /** True when the number of copies follows the requests. */
+  readonly isScaled: boolean
+}
+
+/** Returns the most that the endpoints of each model ask for. */
+export function copiesByModel(
+  endpoints: readonly EndpointCopies[],
+  { now, defaultIdleS }: { now: Date; defaultIdleS: number },
+): ModelCopies[] {
+  return [...Map.groupBy(endpoints, ({ model_key }) => model_key).values()].map((rows) => {
+    const [{ model_key, runtime_profile, memory_mb, account_id }] = rows as [EndpointCopies]
+    const isOpen = rows.some((row) => row.is_public || row.account_id !== account_id)
+    const scaled = rows.filter(({ max_copies }) => max_copies !== null)
+    const min = Math.max(...rows.map((row) => scheduledMin(row.schedule ?? [], row.min_warm, now)))
+    const max = Math.max(1, min, ...rows.map(({ max_copies }) => max_copies ?? 1))
+    const idles = scaled.map(({ idle_timeout_s }) => idle_timeout_s ?? defaultIdleS)
+    return {
+      model_key,
+      runtime_profile,
+      memory_mb,
+      account_id: isOpen ? null : account_id,
+      isScaled: scaled.length > 0,
+      want: {
+        min,
+        max,
+        targetInFlight: least(rows.map(({ target_in_flight }) => target_in_flight)),
+        targetWaitMs: least(rows.map(({ target_wait_ms }) => target_wait_ms)),
+        idleTimeoutS: idles.includes(0) ? 0 : Math.max(0, ...idles),
+      },
+    }
+  })
+}
+
+/**
+ * Returns how many copies are pinned and how many stay. A single copy that no endpoint asks for at all times is not pinned:
+ * requests load it, and other models may take its memory while it is idle.
+ */
+export function warmWantOf(model: ModelCopies, scale: Pick<CopyScale, 'copies'> | undefined): WarmWant {
+  const { want, isScaled, ...needs } = model
+  const copies = isScaled ? Math.min(Math.max(scale?.copies ?? 0, want.min), want.max) : want.min
+  return { ...needs, copies, isScaled, nodes: copies > 1 || want.min > 0 ? copies : 0 }
+}
+
+function least(values: readonly (number | null)[]): number | undefined {
+  const given = values.filter((value) => value !== null)
+  return given.length > 0 ? Math.min(...given) : undefined
+}

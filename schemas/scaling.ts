@@ -1,0 +1,100 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid } from './common.ts'
+
+const MAX_COPIES = 1_000
+const Min = Type.Integer({
+  minimum: 0,
+  maximum: MAX_COPIES,
+  description: 'Copies that are loaded at all times; 0 lets requests load the first',
+})
+const Max = Type.Integer({ minimum: 1, maximum: MAX_COPIES, description: 'The most copies that are loaded' })
+const TargetInFlight = Type.Integer({
+  minimum: 1,
+  maximum: 100_000,
+  description:
+    'Requests in flight and waiting for each copy, beyond which a copy is added. Without a target it is what the model serves at once',
+})
+const TargetWait = Type.Integer({
+  minimum: 1,
+  maximum: 3_600_000,
+  description: 'Milliseconds that requests may wait for a copy, beyond which a copy is added',
+})
+const IdleTimeout = Type.Integer({
+  minimum: 0,
+  maximum: 30 * 86_400,
+  description:
+    'Seconds without need after which a copy is unloaded; 0 is never. Null is HEARTH_IDLE_UNLOAD_S of each node',
+})
+
+const ScheduleEntry = Type.Object(
+  {
+    cron: Type.String({
+      minLength: 9,
+      maxLength: 100,
+      description: 'When it begins: minute, hour, day of the month, month, day of the week',
+    }),
+    timezone: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 100, default: 'UTC', description: 'Such as Europe/Berlin' }),
+    ),
+    min: Type.Integer({
+      minimum: 0,
+      maximum: MAX_COPIES,
+      description: 'In place of `min`, until another entry begins',
+    }),
+  },
+  { additionalProperties: false },
+)
+
+export const SetScaling = Type.Object(
+  {
+    min: Type.Optional({ ...Min, default: 0 }),
+    max: Type.Optional({ ...Max, default: 1 }),
+    target_in_flight: Type.Optional(Nullable(TargetInFlight)),
+    target_wait_ms: Type.Optional(Nullable(TargetWait)),
+    idle_timeout_s: Type.Optional(Nullable(IdleTimeout)),
+    schedule: Type.Optional(Type.Array(ScheduleEntry, { maxItems: 50, default: [] })),
+  },
+  { $id: 'SetScaling', additionalProperties: false },
+)
+export type SetScaling = Static<typeof SetScaling>
+
+/** How many copies of its model an endpoint has, and why. */
+export const Scaling = Type.Object(
+  {
+    endpoint_id: Uuid,
+    name: Type.String(),
+    model_key: Type.String(),
+    min: Min,
+    max: Max,
+    target_in_flight: Nullable(TargetInFlight),
+    target_wait_ms: Nullable(TargetWait),
+    idle_timeout_s: Nullable(IdleTimeout),
+    schedule: Type.Array(Type.Object({ cron: Type.String(), timezone: Type.String(), min: Type.Integer() })),
+    copies: Type.Object({
+      wanted: Type.Integer({
+        description:
+          'Of the model, which other endpoints may share. A single copy that `min` does not ask for is loaded by requests',
+      }),
+      loaded: Type.Integer(),
+      loading: Type.Integer(),
+    }),
+    missing: Nullable(Type.String({ description: 'Why fewer copies are loaded than wanted' })),
+    changes: Type.Array(
+      Type.Object({
+        at: Timestamp,
+        from: Type.Integer(),
+        to: Type.Integer(),
+        reason: Type.String(),
+      }),
+      { description: 'The last changes of `wanted`, newest first' },
+    ),
+    quota: Type.Object({
+      copies: Type.Integer({ description: 'Copies that the account may reserve for its endpoints' }),
+      reserved: Type.Integer({
+        description: 'The sum of `max` over its endpoints that have more than one copy or keep one loaded',
+      }),
+    }),
+  },
+  { $id: 'Scaling' },
+)
+export type Scaling = Static<typeof Scaling>
