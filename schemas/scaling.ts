@@ -52,7 +52,7 @@ export const SetScaling = Type.Object(
     target_in_flight: Type.Optional(Nullable(TargetInFlight)),
     target_wait_ms: Type.Optional(Nullable(TargetWait)),
     idle_timeout_s: Type.Optional(Nullable(IdleTimeout)),
-    schedule: Type.Optional(Type.Array(ScheduleEntry, { maxItems: 50, default: [] })),
+    schedule: Type.Optional(Type.Array(ScheduleEntry, { maxItems: 20, default: [] })),
   },
   { $id: 'SetScaling', additionalProperties: false },
 )
@@ -91,7 +91,8 @@ export const Scaling = Type.Object(
     quota: Type.Object({
       copies: Type.Integer({ description: 'Copies that the account may reserve for its endpoints' }),
       reserved: Type.Integer({
-        description: 'The sum of `max` over its endpoints that have more than one copy or keep one loaded',
+        description:
+          'The sum of `max` over its endpoints that may have several copies, keep one loaded, or have a schedule',
       }),
     }),
   },

@@ -57,6 +57,8 @@ interface ModelQueue {
   inFlightSum: number
   waitingSum: number
   isUsed: boolean
+  /** True when the use that was last taken was not zero. */
+  isReported: boolean
 }
 
 /** The use of a model since its last measurement; see `CopyDemand`. */
@@ -126,12 +128,13 @@ export class ModelPlaces implements Disposable {
   takeDemand(): ModelDemand[] {
     const taken: ModelDemand[] = []
     for (const queue of this.#queues.values()) {
-      if (!queue.isUsed) continue
+      if (!queue.isUsed && !queue.isReported) continue
+      queue.isReported = queue.isUsed
       const samples = Math.max(1, queue.samples)
       taken.push({
         modelKey: queue.modelKey,
         // Requests that fell between two samples are some use, however little.
-        inFlight: Math.max(queue.inFlightSum / samples, LEAST_USE),
+        inFlight: Math.max(queue.inFlightSum / samples, queue.isUsed ? LEAST_USE : 0),
         waiting: queue.waitingSum / samples,
         serviceMs: queue.serviceMs,
       })
@@ -344,6 +347,7 @@ export class ModelPlaces implements Disposable {
         inFlightSum: 0,
         waitingSum: 0,
         isUsed: true,
+        isReported: false,
         waiting: new FairQueue(),
         inFlight: new Map(),
         cost: UNKNOWN_COST,

@@ -21,8 +21,8 @@ create table model_scale (
   model_key text primary key,
   copies integer not null check (copies >= 0),
   waited_s double precision not null,
-  low_since timestamptz,
-  low_peak integer not null,
+  -- For each copy the time at which that many were last needed.
+  needed_at timestamptz[] not null,
   decided_at timestamptz not null
 );
 

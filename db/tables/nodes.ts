@@ -102,8 +102,8 @@ export interface ModelScaleTable {
   model_key: string
   copies: number
   waited_s: number
-  low_since: Date | null
-  low_peak: number
+  /** For each copy the time at which that many were last needed. */
+  needed_at: Date[]
   decided_at: Date
 }
 

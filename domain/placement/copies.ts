@@ -35,9 +35,8 @@ export interface CopyScale {
   readonly copies: number
   /** Seconds that requests have waited because of missing copies, added up over all requests. */
   readonly waitedS: number
-  /** The time since which fewer copies have sufficed, and the largest number that was needed since; null while none is idle. */
-  readonly lowSince: Date | null
-  readonly lowPeak: number
+  /** For each copy the time at which that many were last needed, in milliseconds since 1970. */
+  readonly neededAt: readonly number[]
 }
 
 export interface CopyDecision {
@@ -49,10 +48,8 @@ export interface CopyDecision {
 /** Copies are given up only when the rest would be used at most to this share, so that the next request does not bring one back. */
 const MAX_SHARE_AFTER = 0.8
 
-const NO_LOW = { lowSince: null, lowPeak: 0 }
-
 /** The scale of a model before the first decision. */
-export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, ...NO_LOW }
+export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, neededAt: [] }
 
 /**
  * Decides how many copies of a model should be loaded. A copy is added once requests have waited for longer, taken together, than
@@ -62,50 +59,56 @@ export const NO_COPIES: CopyScale = { copies: 0, waitedS: 0, ...NO_LOW }
 export function decideCopies(
   want: CopyWant,
   supply: CopySupply,
-  { demand, before, now, elapsedS }: { demand: CopyDemand; before: CopyScale; now: Date; elapsedS: number },
+  { demand, before, now, elapsedS }: { demand: CopyDemand; before: CopyScale; now: number; elapsedS: number },
 ): CopyDecision {
   const { min, max } = want
   const wanted = demand.inFlight + demand.waiting
   const perCopy = capacityOf(want, supply, demand.serviceMs)
   const kept = Math.min(Math.max(before.copies, min), max)
+  const scaleTo = (copies: number, waitedS = 0): CopyScale => ({
+    copies,
+    waitedS,
+    neededAt: Array(copies).fill(now),
+  })
   if (kept !== before.copies) {
     const reason =
       kept < before.copies ? `at most ${max} copies are allowed` : `at least ${min} copies are wanted`
-    return { scale: { copies: kept, waitedS: 0, ...NO_LOW }, reason }
+    return { scale: scaleTo(kept), reason }
   }
-  if (kept === 0) {
-    if (wanted === 0) return { scale: { ...before, waitedS: 0, ...NO_LOW } }
-    return { scale: { copies: 1, waitedS: 0, ...NO_LOW }, reason: 'requests arrive' }
-  }
+  if (kept === 0)
+    return wanted === 0 ? { scale: NO_COPIES } : { scale: scaleTo(1), reason: 'requests arrive' }
   const excess = wanted - kept * perCopy
-  if (excess > 0) {
-    const scale = { copies: kept, waitedS: before.waitedS, ...NO_LOW }
-    if (supply.loaded < kept || kept === max) return { scale: { ...scale, waitedS: 0 } }
-    const waitedS = before.waitedS + excess * elapsedS
-    if (waitedS < supply.loadS) return { scale: { ...scale, waitedS } }
-    const copies = Math.min(max, 2 * kept, Math.ceil(wanted / perCopy))
-    const seconds = `${round(waitedS)} s of waiting cost more than a load of ${round(supply.loadS)} s`
-    return { scale: { copies, waitedS: 0, ...NO_LOW }, reason: `${inWords(demand)} for ${kept}: ${seconds}` }
-  }
-  return giveUp(want, supply, { needed: Math.ceil(wanted / (perCopy * MAX_SHARE_AFTER)), kept, before, now })
+  if (excess <= 0)
+    return giveUp(want, supply, { needed: Math.ceil(wanted / (perCopy * MAX_SHARE_AFTER)), before, now })
+  if (supply.loaded < kept || kept === max) return { scale: scaleTo(kept) }
+  const waitedS = before.waitedS + excess * elapsedS
+  if (waitedS < supply.loadS) return { scale: scaleTo(kept, waitedS) }
+  const copies = Math.min(max, 2 * kept, Math.ceil(wanted / perCopy))
+  const cost = `${round(waitedS)} s of waiting cost more than a load of ${round(supply.loadS)} s`
+  return { scale: scaleTo(copies), reason: `${inWords(demand)} for ${kept}: ${cost}` }
 }
 
-/** Gives up copies that have not been needed for long enough. */
+/** Gives up the copies that have not been needed for long enough. */
 function giveUp(
   { min, idleTimeoutS }: CopyWant,
   { loadS }: CopySupply,
-  { needed, kept, before, now }: { needed: number; kept: number; before: CopyScale; now: Date },
+  { needed, before, now }: { needed: number; before: CopyScale; now: number },
 ): CopyDecision {
-  const target = Math.max(needed, min)
-  if (target >= kept) return { scale: { copies: kept, waitedS: 0, ...NO_LOW } }
-  const lowSince = before.lowSince ?? now
-  const lowPeak = Math.max(target, before.lowSince ? before.lowPeak : 0)
-  const idleS = (now.getTime() - lowSince.getTime()) / 1_000
-  if (idleTimeoutS === 0 || idleS < Math.max(idleTimeoutS, loadS))
-    return { scale: { copies: kept, waitedS: 0, lowSince, lowPeak } }
-  const reason =
-    lowPeak === 0 ? `no request for ${round(idleS)} s` : `${lowPeak} have sufficed for ${round(idleS)} s`
-  return { scale: { copies: lowPeak, waitedS: 0, ...NO_LOW }, reason }
+  const least = Math.min(before.copies, Math.max(needed, min))
+  const neededAt = Array.from({ length: before.copies }, (_, i) =>
+    i < least ? now : (before.neededAt[i] ?? now),
+  )
+  const idleS = (copy: number) => (now - neededAt[copy - 1]!) / 1_000
+  const timeoutS = idleTimeoutS === 0 ? Number.POSITIVE_INFINITY : Math.max(idleTimeoutS, loadS)
+  let { copies } = before
+  while (copies > least && idleS(copies) >= timeoutS) copies -= 1
+  const scale = { copies, waitedS: 0, neededAt: neededAt.slice(0, copies) }
+  if (copies === before.copies) return { scale }
+  const seconds = round(idleS(copies + 1))
+  return {
+    scale,
+    reason: copies === 0 ? `no request for ${seconds} s` : `${copies} have sufficed for ${seconds} s`,
+  }
 }
 
 /** Returns the number of requests, in flight and waiting, that one copy should have. */

@@ -1,4 +1,5 @@
 import { Cron } from 'croner'
+import { LRUCache } from 'lru-cache'
 
 /** From each time of the expression on, at least this many copies are wanted, until another entry has its time. */
 export interface ScheduleEntry {
@@ -19,15 +20,17 @@ export function faultOf({
   } catch {
     return { field: 'timezone', message: 'must be a time zone such as Europe/Berlin' }
   }
+  const badCron = {
+    field: 'cron',
+    message: 'must be five fields such as `0 8 * * 1-5`: minute, hour, day, month, day of the week',
+  } as const
+  if (cron.trim().split(/\s+/).length !== 5) return badCron
   try {
     if (cronOf({ cron, timezone }).nextRun() === null)
       return { field: 'cron', message: 'has no time in the future' }
     return undefined
   } catch {
-    return {
-      field: 'cron',
-      message: 'must be five fields such as `0 8 * * 1-5`: minute, hour, day, month, day of the week',
-    }
+    return badCron
   }
 }
 
@@ -35,10 +38,30 @@ export function faultOf({
 export function scheduledMin(schedule: readonly ScheduleEntry[], min: number, now: Date): number {
   let last = { at: Number.NEGATIVE_INFINITY, min }
   for (const entry of schedule) {
-    const [at] = cronOf(entry).previousRuns(1, now)
-    if (at && at.getTime() >= last.at) last = { at: at.getTime(), min: entry.min }
+    const at = lastTime(entry, now.getTime())
+    if (at !== undefined && at >= last.at) last = { at, min: entry.min }
   }
   return last.min
+}
+
+/** The last and the next time of expressions. Finding them takes up to milliseconds, and every gateway asks every two seconds. */
+const times = new LRUCache<string, { last: number | undefined; next: number }>({ max: 10_000 })
+
+/** Returns the last time of an entry; undefined for one that has none, or that a later version of the library refuses. */
+function lastTime({ cron, timezone }: ScheduleEntry, now: number): number | undefined {
+  const key = `${timezone} ${cron}`
+  const known = times.get(key)
+  if (known && now < known.next && now >= (known.last ?? 0)) return known.last
+  try {
+    const pattern = cronOf({ cron, timezone })
+    // The library leaves out a time that is the second it is asked for.
+    const last = pattern.previousRuns(1, new Date(now + 1_000))[0]?.getTime()
+    const next = pattern.nextRun(new Date(now))?.getTime() ?? Number.POSITIVE_INFINITY
+    times.set(key, { last, next })
+    return last
+  } catch {
+    return undefined
+  }
 }
 
 const cronOf = ({ cron, timezone }: Pick<ScheduleEntry, 'cron' | 'timezone'>): Cron =>

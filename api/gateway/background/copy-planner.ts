@@ -6,7 +6,7 @@ import * as modelOrderRepository from '../../../db/repositories/nodes/model-orde
 import * as warmPinRepository from '../../../db/repositories/nodes/warm-pins.ts'
 import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
-import { type CopySupply, decideCopies, NO_COPIES } from '../../../domain/placement/copies.ts'
+import { type CopyScale, type CopySupply, decideCopies, NO_COPIES } from '../../../domain/placement/copies.ts'
 import { copiesByModel, type ModelCopies, warmWantOf } from '../../../domain/placement/copy-wants.ts'
 import { type NodeSnapshot, warmthOf } from '../../../domain/placement/node-snapshot.ts'
 import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
@@ -138,9 +138,13 @@ export class CopyPlanner implements AsyncDisposable {
       // Tasks do not pass through a gateway.
       const demand = { ...used, inFlight: Math.max(used.inFlight, supply.inFlight) }
       const elapsedS = elapsedSince(scales.get(modelKey), now)
-      const { scale, reason } = decideCopies(model.want, supply, { demand, before, now, elapsedS })
-      const isSame = scale.waitedS === 0 && before.waitedS === 0 && sameLow(scale, before)
-      if (reason === undefined && isSame) continue
+      const { scale, reason } = decideCopies(model.want, supply, {
+        demand,
+        before,
+        now: now.getTime(),
+        elapsedS,
+      })
+      if (isSame(scale, before)) continue
       await copyRepository.writeScale(trx, modelKey, scale, now)
       if (reason === undefined) continue
       const change = { modelKey, before: before.copies, copies: scale.copies, reason }
@@ -186,7 +190,5 @@ interface Situation {
 const elapsedSince = (scale: StoredScale | undefined, now: Date): number =>
   scale ? Math.min(MAX_ELAPSED_S, (now.getTime() - scale.decidedAt.getTime()) / 1_000) : EVERY_MS / 1_000
 
-const sameLow = (
-  a: { lowSince: Date | null; lowPeak: number },
-  b: { lowSince: Date | null; lowPeak: number },
-): boolean => a.lowSince?.getTime() === b.lowSince?.getTime() && a.lowPeak === b.lowPeak
+const isSame = (a: CopyScale, b: CopyScale): boolean =>
+  a.copies === b.copies && a.waitedS === b.waitedS && a.neededAt.every((at, i) => at === b.neededAt[i])

@@ -73,9 +73,9 @@ export interface StoredScale extends CopyScale {
 export async function readScales(db: Kysely<Database>): Promise<Map<string, StoredScale>> {
   const rows = await db.selectFrom('model_scale').selectAll().execute()
   return new Map(
-    rows.map(({ model_key, copies, waited_s, low_since, low_peak, decided_at }) => [
+    rows.map(({ model_key, copies, waited_s, needed_at, decided_at }) => [
       model_key,
-      { copies, waitedS: waited_s, lowSince: low_since, lowPeak: low_peak, decidedAt: decided_at },
+      { copies, waitedS: waited_s, neededAt: needed_at.map(Number), decidedAt: decided_at },
     ]),
   )
 }
@@ -84,14 +84,13 @@ export async function readScales(db: Kysely<Database>): Promise<Map<string, Stor
 export async function writeScale(
   trx: Transaction<Database>,
   modelKey: string,
-  { copies, waitedS, lowSince, lowPeak }: CopyScale,
+  { copies, waitedS, neededAt }: CopyScale,
   now: Date,
 ): Promise<void> {
   const values = {
     copies,
     waited_s: waitedS,
-    low_since: lowSince,
-    low_peak: lowPeak,
+    needed_at: neededAt.map((at) => new Date(at)),
     decided_at: now,
   }
   await trx

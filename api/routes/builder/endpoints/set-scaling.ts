@@ -33,7 +33,7 @@ export const setScaling = route({
     const { min = 0, max = 1 } = body
     const schedule = (body.schedule ?? []).map(({ timezone = 'UTC', ...entry }) => ({ timezone, ...entry }))
     assertConsistent({ ...body, min, max }, schedule)
-    const isReserved = max > 1 || min > 0 || schedule.some((entry) => entry.min > 0)
+    const isReserved = max > 1 || min > 0 || schedule.length > 0
     const reserved = isReserved ? max : 0
     await db.transaction().execute(async (trx) => {
       await lockAccount(trx, 'copies', accountId)

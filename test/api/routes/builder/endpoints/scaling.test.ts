@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict'
+import { sql } from 'kysely'
+import type { SetScaling } from '../../../../../schemas/scaling.ts'
+import { until } from '../../../../support/assertions/until.ts'
+import { OPERATIONS_KEY } from '../../../../support/servers/api.ts'
+import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
+
+describe('PUT /endpoints/{endpoint_id}/scaling', function () {
+  this.timeout(60_000)
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start({ env: { HEARTH_ACCOUNT_COPIES: '5' } })
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const path = ({ id }: { id: string }) => `/api/builder/v1/endpoints/${id}/scaling`
+  const set = (endpoint: { id: string }, body: SetScaling | object, key = chat.caller.key) =>
+    chat.api.call('PUT', path(endpoint), { key, body })
+  const get = (endpoint: { id: string }, key = chat.caller.key) =>
+    chat.api.call('GET', path(endpoint), { key })
+  const fault = async (endpoint: { id: string }, body: object) => {
+    const { status, body: answer } = await set(endpoint, body)
+    assert.equal(status, 422, JSON.stringify(answer))
+    return answer.error.details.issues[0].loc.slice(1).join('.')
+  }
+
+  it('is that of an endpoint without one until it is set, and is replaced as a whole', async () => {
+    const endpoint = await chat.cold({ name: 'plain' })
+    const { body: plain } = await get(endpoint)
+
+    assert.deepEqual(
+      { ...plain, quota: undefined },
+      {
+        endpoint_id: endpoint.id,
+        name: endpoint.name,
+        model_key: endpoint.model_key,
+        min: 0,
+        max: 1,
+        target_in_flight: null,
+        target_wait_ms: null,
+        idle_timeout_s: null,
+        schedule: [],
+        copies: { wanted: 0, loaded: 0, loading: 0 },
+        missing: null,
+        changes: [],
+        quota: undefined,
+      },
+    )
+    const schedule = [{ cron: '0 8 * * 1-5', timezone: 'Europe/Berlin', min: 0 }]
+    const first = await set(endpoint, { max: 2, target_wait_ms: 500, idle_timeout_s: 60, schedule })
+    assert.equal(first.status, 200)
+    assert.deepEqual([first.body.max, first.body.target_wait_ms, first.body.schedule], [2, 500, schedule])
+    assert.deepEqual(first.body.quota, { copies: 5, reserved: 2 })
+    const second = await set(endpoint, { target_in_flight: 3 })
+    const { max, target_in_flight, target_wait_ms, idle_timeout_s, quota } = second.body
+    assert.deepEqual([max, target_in_flight, target_wait_ms, idle_timeout_s], [1, 3, null, null])
+    assert.equal(quota.reserved, 0)
+    assert.deepEqual((await get(endpoint)).body, second.body)
+  })
+
+  it('loads min copies at once, unloads what is more when it is lowered, and says what is missing', async () => {
+    await using second = await startChatNode(chat.api)
+    const nodes = [chat.node, second]
+    const endpoint = await chat.cold({ name: 'kept' })
+    const loaded = () =>
+      nodes.filter(({ parts }) => parts.models.startState(endpoint.model_key) === 'resident')
+
+    const { body } = await set(endpoint, { min: 3, max: 3, idle_timeout_s: 1 })
+
+    assert.deepEqual([body.copies.wanted, body.changes[0].reason], [3, 'at least 3 copies are wanted'])
+    assert.match(body.missing, /no other node is connected/)
+    await until(() => loaded().length === 2)
+    const { status } = await set(endpoint, { min: 1, max: 1, idle_timeout_s: 1 })
+    assert.equal(status, 200)
+    // The node that gives its copy up does so after its next round of upkeep.
+    await until(() => loaded().length === 1, 20_000)
+    const { db } = chat.api.database
+    const rows = () =>
+      sql<{ node_id: string }>`select node_id from warm_pin where model_key = ${endpoint.model_key}`.execute(
+        db,
+      )
+    await until(async () => (await rows()).rows.length === 1)
+    assert.equal((await chat.chat(endpoint.id)).status, 200)
+    assert.deepEqual((await get(endpoint)).body.copies, { wanted: 1, loaded: 1, loading: 0 })
+  })
+
+  it('holds the account to its quota of copies, also when endpoints are set at the same time', async () => {
+    const { account_id } = { account_id: chat.caller.accountId }
+    const endpoints = await Promise.all([1, 2, 3].map((nr) => chat.cold({ name: `quota-${nr}` })))
+    await chat.api.database.db.deleteFrom('endpoint_scaling').execute()
+
+    const answers = await Promise.all(endpoints.map((endpoint) => set(endpoint, { max: 2 })))
+
+    assert.deepEqual(answers.map(({ status }) => status).toSorted(), [200, 200, 409])
+    const refused = answers.find(({ status }) => status === 409)!
+    assert.match(refused.body.error.message, /may reserve 5 copies, and its other endpoints reserve 4/)
+    const raised = await chat.api.call('PATCH', `/api/v1/admin/accounts/${account_id}`, {
+      key: OPERATIONS_KEY,
+      body: { copy_quota: 6 },
+    })
+    assert.equal(raised.body.copy_quota, 6)
+    const again = await Promise.all(endpoints.map((endpoint) => set(endpoint, { max: 2 })))
+    assert.deepEqual(
+      again.map(({ status }) => status),
+      [200, 200, 200],
+    )
+  })
+
+  it('names the field that cannot be', async () => {
+    const endpoint = await chat.cold({ name: 'faults' })
+    const entry = { cron: '0 8 * * *', timezone: 'UTC', min: 1 }
+
+    assert.equal(await fault(endpoint, { min: 2, max: 1 }), 'min')
+    assert.equal(await fault(endpoint, { max: 0 }), 'max')
+    assert.equal(await fault(endpoint, { copies: 2 }), 'copies')
+    assert.equal(await fault(endpoint, { target_in_flight: 1, target_wait_ms: 1 }), 'target_wait_ms')
+    assert.equal(await fault(endpoint, { idle_timeout_s: -1 }), 'idle_timeout_s')
+    assert.equal(await fault(endpoint, { schedule: [{ ...entry, cron: '99 8 * * *' }] }), 'schedule.0.cron')
+    assert.equal(
+      await fault(endpoint, { schedule: [entry, { ...entry, timezone: 'X' }] }),
+      'schedule.1.timezone',
+    )
+    assert.equal(await fault(endpoint, { schedule: [{ ...entry, min: 2 }] }), 'schedule.0.min')
+    assert.deepEqual((await get(endpoint)).body.schedule, [])
+  })
+
+  it('belongs to the owner, and to admins of its account', async () => {
+    const endpoint = await chat.cold({ name: 'own' }, { visibility: 'public', review_status: 'approved' })
+    const other = await chat.api.account()
+    const viewer = await chat.api.call('POST', '/api/builder/v1/keys', {
+      key: chat.caller.key,
+      body: { name: 'viewer', role: 'viewer' },
+    })
+
+    assert.equal((await set(endpoint, { max: 1 }, other.key)).status, 403)
+    assert.equal((await get(endpoint, other.key)).status, 403)
+    assert.equal((await set(endpoint, { max: 1 }, viewer.body.api_key)).status, 403)
+    assert.equal((await get(endpoint, viewer.body.api_key)).status, 200)
+  })
+})

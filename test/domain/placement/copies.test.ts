@@ -1,0 +1,182 @@
+import assert from 'node:assert/strict'
+import {
+  type CopyDemand,
+  type CopyScale,
+  type CopyWant,
+  decideCopies,
+  NO_COPIES,
+} from '../../../domain/placement/copies.ts'
+
+const TICK_S = 2
+const CONCURRENCY = 4
+
+const buildWant = (overrides: Partial<CopyWant> = {}): CopyWant => ({
+  min: 0,
+  max: 8,
+  idleTimeoutS: 60,
+  ...overrides,
+})
+
+interface Step {
+  /** Seconds since the beginning. */
+  readonly at: number
+  readonly copies: number
+  readonly reason: string
+}
+
+/**
+ * Simulates nodes that load a copy in `loadS` seconds and clients of which `clientsAt` have a request each at a time; returns the
+ * changes and the largest number of copies that were loaded.
+ */
+function simulate(
+  clientsAt: (s: number) => number,
+  { want = buildWant(), forS = 3_600, loadS = 10, serviceMs = 500 } = {},
+): { steps: Step[]; most: number; requestSeconds: number } {
+  const steps: Step[] = []
+  let scale: CopyScale = NO_COPIES
+  let loaded: number[] = []
+  let most = 0
+  let requestSeconds = 0
+  for (let s = 0; s < forS; s += TICK_S) {
+    const ready = loaded.filter((at) => at <= s).length
+    const clients = clientsAt(s)
+    const inFlight = Math.min(clients, ready * CONCURRENCY)
+    const demand: CopyDemand = { inFlight, waiting: clients - inFlight, serviceMs }
+    requestSeconds += clients * TICK_S
+    const { scale: next, reason } = decideCopies(
+      want,
+      { loaded: ready, concurrency: CONCURRENCY, loadS },
+      { demand, before: scale, now: s * 1_000, elapsedS: TICK_S },
+    )
+    scale = next
+    if (reason !== undefined) steps.push({ at: s, copies: scale.copies, reason })
+    while (loaded.length < scale.copies) loaded.push(s + loadS)
+    loaded = loaded.slice(0, scale.copies)
+    most = Math.max(most, scale.copies)
+  }
+  return { steps, most, requestSeconds }
+}
+const copiesOf = (steps: readonly Step[]) => steps.map(({ copies }) => copies)
+
+describe('deciding how many copies of a model are loaded', () => {
+  it('follows a load of 0, 24, 0 clients to the copies it needs and back, without an overshoot', () => {
+    const { steps } = simulate((s) => (s >= 100 && s < 1_000 ? 24 : 0))
+
+    assert.deepEqual(copiesOf(steps), [1, 2, 4, 6, 0])
+    assert.match(
+      steps[1]!.reason,
+      /^4 requests in flight and 20 waiting for 1: .* cost more than a load of 10 s$/,
+    )
+    const [last] = steps.slice(-1)
+    assert.ok(last!.at - 1_000 >= 58 && last!.at - 1_000 <= 64, String(last!.at))
+    assert.match(last!.reason, /^no request for 60 s$/)
+  })
+
+  it('adds nothing while waiting costs less than loading', () => {
+    // One request too many for a tenth of the time that a load takes.
+    const burst = (s: number) => (s % 60 < TICK_S ? CONCURRENCY + 1 : CONCURRENCY)
+
+    assert.deepEqual(copiesOf(simulate(burst, { loadS: 30 }).steps), [1])
+  })
+
+  it('adds a copy when one request too many has waited for as long as a load takes', () => {
+    const { steps } = simulate(() => CONCURRENCY + 1, { forS: 200, loadS: 30 })
+
+    assert.deepEqual(copiesOf(steps), [1, 2])
+    // The first copy loads for 30 s.
+    assert.equal(steps[1]!.at, 58)
+  })
+
+  it('does not flap when the load goes up and down faster than the idle timeout', () => {
+    const wave = (s: number) => (s % 100 < 50 ? 16 : 1)
+
+    const { steps } = simulate(wave, { want: buildWant({ idleTimeoutS: 120 }), forS: 36_000 })
+
+    assert.deepEqual(copiesOf(steps), [1, 2, 4])
+  })
+
+  it('gives up no copy whose absence the next request would notice', () => {
+    // Seven of the eight places of two copies are more than four fifths of one copy less.
+    assert.deepEqual(copiesOf(simulate((s) => (s < 300 ? 8 : 4)).steps), [1, 2])
+    assert.deepEqual(copiesOf(simulate((s) => (s < 300 ? 8 : 3)).steps), [1, 2, 1])
+  })
+
+  it('stays within min and max, whatever the load and the settings', () => {
+    for (let round = 0; round < 300; round++) {
+      const random = mulberry(round)
+      const min = Math.floor(random() * 4)
+      const max = Math.max(1, min) + Math.floor(random() * 5)
+      const idleTimeoutS = Math.floor(random() * 100)
+      const target = random()
+      const want = buildWant({
+        min,
+        max,
+        idleTimeoutS,
+        ...(target < 0.3 && { targetInFlight: 1 + Math.floor(random() * 10) }),
+        ...(target > 0.7 && { targetWaitMs: 1 + Math.floor(random() * 2_000) }),
+      })
+      const levels = Array.from({ length: 10 }, () => Math.floor(random() * random() * 100))
+      const loadS = 1 + Math.floor(random() * 60)
+      const { steps } = simulate((s) => levels[Math.floor(s / 200) % 10]!, { want, forS: 2_000, loadS })
+
+      for (const [i, { at, copies }] of steps.entries()) {
+        assert.ok(copies >= min && copies <= max, `round ${round}: ${copies} copies`)
+        const before = steps[i - 1]
+        if (!before || copies > before.copies) continue
+        assert.ok(
+          at - before.at >= Math.max(idleTimeoutS, loadS),
+          `round ${round}: given up after ${at - before.at} s`,
+        )
+      }
+      if (idleTimeoutS === 0)
+        for (const [i, { copies }] of steps.entries()) assert.ok(copies > (steps[i - 1]?.copies ?? -1))
+    }
+  })
+
+  it('aims at the requests, or at the wait, that an endpoint asks for', () => {
+    const most = (want: Partial<CopyWant>) => simulate(() => 12, { want: buildWant(want), forS: 400 }).most
+
+    assert.equal(most({}), 3)
+    assert.equal(most({ targetInFlight: 12 }), 1)
+    assert.equal(most({ targetInFlight: 2 }), 6)
+    // Each copy takes four at once for 0.5 s, so 12 in two copies wait for at most 0.25 s.
+    assert.equal(most({ targetWaitMs: 250 }), 2)
+    assert.equal(most({ targetWaitMs: 200 }), 3)
+  })
+
+  it('obeys new limits at once', () => {
+    const at = (want: CopyWant, copies: number, clients: number) =>
+      decideCopies(
+        want,
+        { loaded: copies, concurrency: CONCURRENCY, loadS: 10 },
+        {
+          demand: { inFlight: clients, waiting: 0, serviceMs: 100 },
+          before: { ...NO_COPIES, copies },
+          now: 0,
+          elapsedS: TICK_S,
+        },
+      )
+
+    assert.deepEqual(
+      [at(buildWant({ min: 3 }), 1, 0), at(buildWant({ max: 2 }), 5, 20)].map(({ scale, reason }) => [
+        scale.copies,
+        reason,
+      ]),
+      [
+        [3, 'at least 3 copies are wanted'],
+        [2, 'at most 2 copies are allowed'],
+      ],
+    )
+  })
+})
+
+/** A generator of the same numbers in every run (mulberry32). */
+function mulberry(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
+  }
+}

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import { faultOf, scheduledMin } from '../../../domain/placement/copy-schedule.ts'
+import { copiesByModel, type EndpointCopies, warmWantOf } from '../../../domain/placement/copy-wants.ts'
+
+const NOW = new Date('2026-03-04T12:00:00Z')
+const buildEndpoint = (overrides: Partial<EndpointCopies> = {}): EndpointCopies => ({
+  model_key: 'm',
+  runtime_profile: 'tiny',
+  memory_mb: 100,
+  account_id: 'a',
+  is_public: false,
+  min_warm: 0,
+  max_copies: null,
+  target_in_flight: null,
+  target_wait_ms: null,
+  idle_timeout_s: null,
+  schedule: null,
+  ...overrides,
+})
+const byModel = (...endpoints: EndpointCopies[]) =>
+  copiesByModel(endpoints, { now: NOW, defaultIdleS: 1_800 })
+
+describe('the copies that endpoints ask for', () => {
+  it('are the most that one of those with the same model asks for', () => {
+    const [model, ...others] = byModel(
+      buildEndpoint({ min_warm: 1, max_copies: 2, target_in_flight: 9, idle_timeout_s: 60 }),
+      buildEndpoint({ min_warm: 3, account_id: 'b' }),
+      buildEndpoint({ max_copies: 5, target_in_flight: 4 }),
+    )
+
+    assert.deepEqual(others, [])
+    assert.equal(model!.account_id, null)
+    assert.deepEqual(model!.want, {
+      min: 3,
+      max: 5,
+      targetInFlight: 4,
+      targetWaitMs: undefined,
+      idleTimeoutS: 1_800,
+    })
+    assert.equal(byModel(buildEndpoint({ max_copies: 1, idle_timeout_s: 0 }))[0]!.want.idleTimeoutS, 0)
+  })
+
+  it('are pinned, except for a single one that only requests ask for', () => {
+    const wants = (min_warm: number, copies: number, max_copies: number | null = 4) =>
+      warmWantOf(byModel(buildEndpoint({ min_warm, max_copies }))[0]!, { copies })
+    const [pinned, single, kept, plain] = [wants(0, 2), wants(0, 1), wants(1, 1), wants(2, 0, null)]
+
+    assert.deepEqual([pinned.nodes, pinned.copies, pinned.isScaled], [2, 2, true])
+    assert.deepEqual([single.nodes, single.copies], [0, 1])
+    assert.deepEqual([kept.nodes, kept.copies], [1, 1])
+    assert.deepEqual([plain.nodes, plain.copies, plain.isScaled], [2, 2, false])
+  })
+
+  it('are at least those of the schedule entry that began last, in its own time zone', () => {
+    const schedule = [
+      { cron: '0 8 * * 1-5', timezone: 'Europe/Berlin', min: 3 },
+      { cron: '0 18 * * 1-5', timezone: 'Europe/Berlin', min: 0 },
+    ]
+    const at = (time: string) => scheduledMin(schedule, 1, new Date(time))
+
+    assert.equal(at('2026-03-04T06:59:59Z'), 0)
+    assert.equal(at('2026-03-04T07:00:00Z'), 3)
+    // In summer the same hour comes earlier.
+    assert.equal(at('2026-06-03T06:00:00Z'), 3)
+    // Friday evening holds until Monday.
+    assert.equal(at('2026-03-08T12:00:00Z'), 0)
+    assert.equal(scheduledMin([], 1, NOW), 1)
+  })
+
+  it('say which entry of a schedule cannot be', () => {
+    const field = (cron: string, timezone = 'UTC') => faultOf({ cron, timezone, min: 0 })?.field
+
+    assert.equal(field('0 8 * * 1-5'), undefined)
+    assert.equal(field('@daily'), 'cron')
+    assert.equal(field('0 0 8 * * 1'), 'cron')
+    assert.equal(field('61 8 * * 1'), 'cron')
+    assert.equal(field('0 8 31 2 *'), 'cron')
+    assert.equal(field('0 8 * * 1', 'Mars/Olympus'), 'timezone')
+  })
+})
