@@ -223,7 +223,7 @@ export const SETTINGS = {
   HEARTH_IDLE_UNLOAD_S: setting(
     'integer',
     '1800',
-    'Node: seconds without a request after which a loaded model is unloaded; 0 never. Pinned models and those that operators keep warm stay loaded.',
+    'Node: seconds without a request after which a loaded model is unloaded; 0 never. `idle_timeout_s` of an endpoint comes first. Pinned models and those that operators keep warm stay loaded.',
   ),
   HEARTH_NODE_EDGE_MB: setting(
     'integer',

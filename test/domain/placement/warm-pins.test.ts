@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import { LOST_AFTER_MS, planPins, type WarmPin, type WarmWant } from '../../../domain/placement/warm-pins.ts'
+import {
+  LOST_AFTER_MS,
+  type PinPlace,
+  planPins,
+  type WarmPin,
+  type WarmWant,
+} from '../../../domain/placement/warm-pins.ts'
 import type { NodeModel } from '../../../schemas/node.ts'
 
 const NOW = new Date('2026-01-01T12:00:00Z')
@@ -42,8 +48,8 @@ const pin = (node_id: string, overrides: Partial<WarmPin> = {}): WarmPin => ({
   missing_since: null,
   ...overrides,
 })
-const plan = (wants: WarmWant[], pins: WarmPin[], snapshots: NodeSnapshot[]) =>
-  planPins({ wants, pins, retiring: [], snapshots, now: NOW, random: () => 0.5 })
+const plan = (wants: WarmWant[], pins: WarmPin[], snapshots: NodeSnapshot[], retiring: PinPlace[] = []) =>
+  planPins({ wants, pins, retiring, snapshots, now: NOW, random: () => 0.5 })
 const nodesOf = (places: readonly { node_id: string }[]) => places.map(({ node_id }) => node_id)
 
 describe('planning which nodes keep models warm', () => {
@@ -118,5 +124,41 @@ describe('planning which nodes keep models warm', () => {
 
     assert.deepEqual(nodesOf(plan([buildWant()], [pin('a'), pin('b')], snapshots).drop), ['a'])
     assert.deepEqual(nodesOf(plan([], [pin('a'), pin('b')], snapshots).drop), ['a', 'b'])
+  })
+
+  it('unloads the copies that a scaled model does not need, and leaves one loaded where requests need it', () => {
+    const snapshots = ['a', 'b', 'c'].map((id) => buildNode(id, { models: [buildModel()] }))
+    const pins = [pin('a'), pin('b'), pin('c')]
+    const want = (nodes: number, copies = nodes) => buildWant({ nodes, copies, isScaled: true })
+    const ending = (wants: WarmWant[]) => {
+      const { drop, retire } = plan(wants, pins, snapshots)
+      return [drop.length, retire.length]
+    }
+
+    assert.deepEqual(ending([want(2)]), [0, 1])
+    assert.deepEqual(ending([want(0, 1)]), [1, 2])
+    assert.deepEqual(ending([want(0)]), [0, 3])
+    // Without a scaling, others may evict them.
+    assert.deepEqual(ending([buildWant({ nodes: 1 })]), [2, 0])
+    assert.deepEqual(ending([]), [3, 0])
+  })
+
+  it('takes back a copy that is to be unloaded, and forgets those that are gone', () => {
+    const snapshots = [
+      buildNode('a', { models: [buildModel()] }),
+      buildNode('b', { models: [buildModel()] }),
+      buildNode('c'),
+    ]
+    const want = (nodes: number) => buildWant({ nodes, isScaled: true })
+    const place = (node_id: string): PinPlace => ({ model_key: 'm', node_id })
+    const retiring = [place('b'), place('c'), place('lost')]
+
+    const lower = plan([want(1)], [pin('a')], snapshots, retiring)
+    const higher = plan([want(2)], [pin('a')], snapshots, retiring)
+    const unwanted = plan([], [], snapshots, [place('b')])
+
+    assert.deepEqual([nodesOf(lower.add), nodesOf(lower.gone)], [[], ['c', 'lost']])
+    assert.deepEqual([nodesOf(higher.add), nodesOf(higher.gone)], [['b'], ['c', 'lost']])
+    assert.deepEqual(nodesOf(unwanted.gone), ['b'])
   })
 })
