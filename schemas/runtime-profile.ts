@@ -7,6 +7,19 @@ const RuntimeDriver = Vocabulary('process', 'container')
  * A runtime profile says how a node runs a model (catalog/runtime-profiles). node-runtime/servers/README.md lists the
  * placeholders of `command`.
  */
+/** Where an engine says how many requests it runs and has waiting. */
+const EngineCounts = Type.Object(
+  {
+    /** The path of its metrics in Prometheus' text format. */
+    path: Type.String({ pattern: '^/' }),
+    /** The names of the two gauges. */
+    running: Type.String({ minLength: 1 }),
+    waiting: Type.String({ minLength: 1 }),
+  },
+  { additionalProperties: false },
+)
+export type EngineCounts = Static<typeof EngineCounts>
+
 export const RuntimeProfile = Type.Object(
   {
     profile_id: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
@@ -103,8 +116,10 @@ export const RuntimeProfile = Type.Object(
     shared_mb: Type.Optional(Type.Integer({ minimum: 1 })),
     /** The threads of one inference, at most the number of cores; 0 means half of the cores. */
     threads: Type.Integer({ minimum: 0 }),
-    /** The number of requests that one loaded model serves at a time; further requests queue on the node. */
+    /** The number of requests that one loaded model serves at a time; further requests queue at the gateways. */
     max_concurrency: Type.Integer({ minimum: 1 }),
+    /** With it, the number of requests follows what the engine runs, up to `max_concurrency`. */
+    engine_counts: Type.Optional(EngineCounts),
     /** A load that makes no progress for this long is aborted. */
     start_timeout_s: Type.Integer({ minimum: 1 }),
     stop_grace_s: Type.Number({ minimum: 0 }),

@@ -97,7 +97,7 @@ export class LoadedModel {
       model_key: this.modelKey,
       state: this.state,
       in_flight: this.inFlight,
-      ...(this.server && { max_concurrency: this.server.profile.max_concurrency }),
+      ...(this.server && { max_concurrency: this.server.concurrency }),
       memory_mb: this.memoryMb,
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),
       ...(this.#isPinned && { pinned: true }),

@@ -21,7 +21,7 @@ const always = () => true
 
 /** Keeps a model server at its concurrency, and gives the requests of gateways and those of tasks their turns. */
 export class ServerTurns {
-  readonly #most: number
+  #most: number
   readonly #queue = new FairQueue<Waiting>()
 
   constructor(most: number) {
@@ -31,6 +31,12 @@ export class ServerTurns {
   /** The number of requests of gateways that wait. */
   get waitingFromGateways(): number {
     return this.#queue.waitingOf(FROM_GATEWAYS.accountId)
+  }
+
+  /** Changes the concurrency; requests that are with the server stay there. */
+  setMost(most: number): void {
+    this.#most = most
+    this.#serve()
   }
 
   /** Makes a turn, which occupies the server from `begin` until it is disposed. */

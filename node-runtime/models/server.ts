@@ -4,9 +4,10 @@ import { faultInOneLine } from '../../domain/models/answer.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { OUTPUT_TYPE, OutputError } from '../../platform/model-output.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
-import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import type { EngineCounts, RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import { readLines } from '../processes/output-lines.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
+import { EngineBudget, followCounts } from './engine-budget.ts'
 import {
   type Drivers,
   launch,
@@ -70,6 +71,7 @@ export class ModelServer {
   /** Health checks have a connection of their own: requests that wait would hold up those in the pool. */
   readonly #healthPool: WatchedPool
   readonly #lastLines: string[]
+  readonly #budget: EngineBudget
   #probeInput: unknown
   #endedFor: string | undefined
 
@@ -86,6 +88,8 @@ export class ModelServer {
     this.pool = poolOf(address, profile.max_concurrency)
     this.turns = new ServerTurns(profile.max_concurrency)
     this.#healthPool = poolOf(address, 1)
+    this.#budget = new EngineBudget(profile.max_concurrency)
+    if (profile.engine_counts) this.#follow(profile.engine_counts)
   }
 
   /** Starts the server and waits until it is ready or the deadline aborts. */
@@ -116,6 +120,11 @@ export class ModelServer {
       await process.stop({ graceMs: 0 })
       throw err
     }
+  }
+
+  /** The number of requests that it is given at once. */
+  get concurrency(): number {
+    return this.#budget.requests
   }
 
   get exited(): Promise<ProcessExit> {
@@ -200,6 +209,16 @@ export class ModelServer {
   async end(reason: string): Promise<void> {
     this.#endedFor = reason
     await this.stop({ graceMs: 0 })
+  }
+
+  #follow(counts: EngineCounts): void {
+    const ended = new AbortController()
+    void this.exited.finally(() => ended.abort())
+    const onCounts = (read: { running: number; waiting: number }) => {
+      this.#budget.observe(read)
+      this.turns.setMost(this.#budget.requests)
+    }
+    void followCounts(this.#healthPool, counts, { onCounts, signal: ended.signal })
   }
 
   /** Resolves when the process tree has exited. */

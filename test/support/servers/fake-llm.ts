@@ -46,6 +46,15 @@ interface Asked {
 
 /** `remembered` counts the requests with memory of an account. */
 const stats = { requests: 0, in_flight: 0, aborted: 0, remembered: 0, last: '' }
+/** The requests that it runs and has waiting. */
+const engine = { running: 0, waiting: 0 }
+const metrics = () =>
+  [
+    '# TYPE fake:running gauge',
+    `fake:running{engine="0"} ${engine.running}.0`,
+    `fake:running_total 7`,
+    `fake:waiting{engine="0"} ${engine.waiting}`,
+  ].join('\n')
 const usage = (tokens: number) => ({
   prompt_tokens: 12,
   completion_tokens: tokens,
@@ -78,6 +87,7 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
     setInterval(() => {}, 60_000)
     res.setHeader('connection', 'close')
   }
+  await using _turn = await turn()
   if (fake.delay_ms) await sleep(fake.delay_ms)
   if (messages.length > (fake.most_messages ?? Infinity))
     return answer(res, { error: { message: 'too many messages' } }, 400)
@@ -99,6 +109,19 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
     choices: [{ index: 0, message, finish_reason: 'stop' }],
     ...(!fake.no_usage && { usage: usage(tokens) }),
   })
+}
+
+/** Waits until the engine runs fewer requests than its weights allow. */
+async function turn(): Promise<AsyncDisposable> {
+  engine.waiting += 1
+  while (engine.running >= (weights.runs ?? Infinity)) await sleep(5)
+  engine.waiting -= 1
+  engine.running += 1
+  return {
+    [Symbol.asyncDispose]: async () => {
+      engine.running -= 1
+    },
+  }
 }
 
 async function pieces(
@@ -171,6 +194,8 @@ const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.js
   unusable?: boolean
   /** The only model name that it accepts, and under which it responds. */
   served?: string
+  /** How many requests it runs at once. */
+  runs?: number
   /** True to respond under the name in the request. */
   echo?: boolean
   /** True for a model of embeddings that takes lists of texts. */
@@ -185,6 +210,7 @@ if (weights.broken) throw new Error('these weights are broken')
 const server = createServer((req, res) => {
   if (req.method === 'POST' && req.url === '/infer') void embed(req, res)
   else if (req.method === 'POST') void chat(req, res)
+  else if (req.url === '/metrics') res.end(metrics())
   else answer(res, req.url === '/health' ? { status: 'ok' } : stats)
 })
 server.listen(0, '127.0.0.1', () => {

@@ -11,6 +11,7 @@ import { readConfig } from '../../../platform/config.ts'
 import { createLogger } from '../../../platform/log.ts'
 import type { JobClaim } from '../../../schemas/lease.ts'
 import type { NodeSharing } from '../../../schemas/node.ts'
+import type { EngineCounts } from '../../../schemas/runtime-profile.ts'
 import { closeNode, type NodeParts, openNode } from '../../../workers/node/parts.ts'
 import { until } from '../assertions/until.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
@@ -64,6 +65,7 @@ export interface TestNodeOptions {
     warmupInput?: object
     servedModel?: string
     pythonEnv?: string
+    engineCounts?: EngineCounts
   }
   /** The room for what stages hand over. */
   edgeMb?: number
@@ -162,6 +164,7 @@ function tinyCatalog(
     health_path: '/health',
     infer_path: server?.inferPath ?? '/infer',
     ...(server?.warmupInput && { warmup_input: server.warmupInput }),
+    ...(server?.engineCounts && { engine_counts: server.engineCounts }),
     ...(server?.servedModel && { served_model: server.servedModel }),
     task_types: ['echo'],
     requires_gpu: false,
@@ -192,6 +195,8 @@ export async function addModel(
     /** For fake language models: the only name that they accept, or that they respond under the caller's. */
     served?: string
     echo?: boolean
+    /** For fake language models: how many requests they run at once; the others wait in them. */
+    runs?: number
     /** For fake models of embeddings: whether they take lists of texts. */
     batches?: boolean
   },

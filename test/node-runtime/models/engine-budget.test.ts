@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { EngineBudget, sumOf } from '../../../node-runtime/models/engine-budget.ts'
+import { until } from '../../support/assertions/until.ts'
+import { startApi } from '../../support/servers/api.ts'
+import { ChatApi, FAKE_LLM_SERVER, startChatNode } from '../../support/servers/chat-api.ts'
+
+const RUNS = 3
+const COUNTS = { path: '/metrics', running: 'fake:running', waiting: 'fake:waiting' }
+
+describe('the budget of an engine', () => {
+  it('falls to what the engine runs when requests wait in it, and grows while it is used', () => {
+    const budget = new EngineBudget(16)
+    const after = (running: number, waiting: number) => {
+      budget.observe({ running, waiting })
+      return budget.requests
+    }
+
+    // A burst that it takes in step by step.
+    assert.deepEqual([after(2, 14), after(6, 10), after(9, 7)], [16, 16, 16])
+    assert.deepEqual([after(9, 7), after(5, 11)], [16, 6])
+    assert.equal(after(5, 1), 8)
+    assert.equal(after(2, 0), 8)
+    assert.equal(after(8, 0), 10)
+    assert.deepEqual([after(0, 3), after(0, 3)], [10, 1])
+    assert.deepEqual(Array.from({ length: 20 }, () => after(100, 0)).at(-1), 16)
+  })
+
+  it('is read from the gauges of a metrics page, over all of their labels', () => {
+    const page = '# HELP g x\ng{a="1 2"} 3.0\ng{a="b"} 4 1700000000\ng_total 9\nh 1e1\n'
+
+    assert.equal(sumOf(page, 'g'), 7)
+    assert.equal(sumOf(page, 'h'), 10)
+    assert.ok(Number.isNaN(sumOf(page, 'i')))
+  })
+
+  it('keeps requests at the gateway that an engine would only queue', async () => {
+    const api = await startApi()
+    const node = await startChatNode(api, {
+      concurrency: 32,
+      server: { ...FAKE_LLM_SERVER, engineCounts: COUNTS },
+    })
+    await using chat = new ChatApi(api, node, await api.account())
+    const endpoint = await chat.warm({}, [node], { runs: RUNS })
+    let isOver = false
+    const clients = Array.from({ length: 20 }, async () => {
+      const statuses = new Set<number>()
+      while (!isOver) statuses.add((await chat.chat(endpoint.id, { fake: { delay_ms: 100 } })).status)
+      return statuses
+    })
+
+    await until(() => chat.api.services.places.waiting(endpoint.model_key) >= 12, 10_000)
+    assert.ok((await chat.stats(endpoint)).in_flight <= RUNS + 3)
+    const [model] = node.parts.models.report()
+    assert.ok(model!.max_concurrency! >= RUNS && model!.max_concurrency! <= RUNS + 3)
+    isOver = true
+    assert.deepEqual(
+      (await Promise.all(clients)).map((statuses) => [...statuses]),
+      clients.map(() => [200]),
+    )
+  })
+})
