@@ -8,6 +8,7 @@ import type {
   UpdateEndpoint,
 } from '../../schemas/endpoint.ts'
 import type { InferAccepted, InferBody, InferResponse, UploadedInput } from '../../schemas/inference-task.ts'
+import type { Scaling, SetScaling } from '../../schemas/scaling.ts'
 import type { FormFile, Operations } from '../operations.ts'
 
 type EndpointId = [endpoint_id: string]
@@ -47,6 +48,19 @@ export function endpoints(on: Operations) {
       id: 'deleteEndpoint',
       method: 'DELETE',
       path: '/endpoints/{endpoint_id}',
+    }),
+    /** Returns how many copies of its model an endpoint has, and why; only its account may read it. */
+    scaling: on.call<EndpointId, Scaling>({
+      id: 'getScaling',
+      method: 'GET',
+      path: '/endpoints/{endpoint_id}/scaling',
+    }),
+    /** Replaces the whole setting: a field that the body omits gets its default. */
+    setScaling: on.send<EndpointId, SetScaling, Scaling>({
+      id: 'setScaling',
+      method: 'PUT',
+      path: '/endpoints/{endpoint_id}/scaling',
+      repeatable: true,
     }),
     /** A task that outlasts its time is still open in the answer: `tasks.wait` follows it. Aborting cancels the work. */
     infer: on.send<EndpointId, InferBody, InferResponse>({

@@ -85,6 +85,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getEndpoint: 'viewer',
   updateEndpoint: 'admin',
   deleteEndpoint: 'admin',
+  getScaling: 'viewer',
+  setScaling: 'admin',
   infer: 'operator',
   inferAsync: 'operator',
   uploadInput: 'operator',

@@ -165,6 +165,7 @@ export class ParallelWorld implements AsyncDisposable {
         const endpoint_id = await endpoint()
         return tagged({ endpoint_id }, `/api/builder/v1/endpoints/${endpoint_id}`)
       },
+      setScaling: async () => ({ ...own, params: { endpoint_id: await endpoint() }, body: { max: 2 } }),
       registerForInference: async () => {
         const job = await buildRun(db, accountId)
         await buildVersion(db, accountId, { job_id: job.id })
