@@ -6,6 +6,13 @@ export function wholeNumber(text: string): number {
   throw new InvalidArgumentError('It has to be a whole number of at least 0.')
 }
 
+/** Parses an option that is a count, or `default` to clear it (commander takes null for a missing value). */
+export function countOrDefault(text: string): number | 'default' {
+  if (text === 'default') return text
+  if (/^\d{1,9}$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('It has to be a whole number of at least 0, or default.')
+}
+
 const GB = 1e9
 
 /** Parses an option that is a storage quota in gigabytes; returns bytes, or `default` for that of the platform (commander takes null for a missing value). */

@@ -90,15 +90,17 @@ export const NOUNS: readonly Noun[] = [
   },
   {
     name: 'endpoints',
-    about: 'put models behind names, price, pause and remove them; review public ones',
+    about: 'put models behind names, price, scale, pause and remove them; review public ones',
     group: ASK,
     load: async () => {
-      const [{ endpointCommands }, { reviewCommands }] = await Promise.all([
+      const [{ endpointCommands }, { scaleCommand }, { reviewCommands }] = await Promise.all([
         import('./commands/endpoints.ts'),
+        import('./commands/endpoint-scaling.ts'),
         import('./commands/endpoint-reviews.ts'),
       ])
       return (endpoints) => {
         endpointCommands(endpoints)
+        scaleCommand(endpoints)
         reviewCommands(endpoints)
       }
     },
