@@ -82,6 +82,10 @@ describe('hearth', () => {
       (await run(['quotas', 'set', account.account_id, '--storage', limit])).out
     assert.match(await storage('0.5'), /storage quota 0\.5 GB/)
     assert.match(await storage('default'), /storage quota as the platform has it/)
+    const copies = async (quota: string) =>
+      (await run(['quotas', 'set', account.account_id, '--copies', quota])).out
+    assert.match(await copies('12'), /copy quota 12\.\n$/)
+    assert.match(await copies('default'), /copy quota as the platform has it/)
     assert.match((await run(['accounts', 'list'])).out, /Acme\s+7/)
 
     const [{ key_id }] = await json(['keys', 'list', account.account_id])
@@ -231,6 +235,7 @@ describe('hearth', () => {
     [['quotas', 'set', ID], /--training or --tasks or --storage/],
     [['quotas', 'set', ID, '--storage', 'plenty'], /gigabytes/],
     [['quotas', 'set', ID, '--tasks', '999999999'], /at most/],
+    [['quotas', 'set', ID, '--copies', 'many'], /whole number .* or default/],
     [['keys', 'create', ID, '--role', 'king'], /viewer, operator, admin/],
     [['keys', 'create', ID, '--tools', 'a,,b'], /empty names/],
     [['keys', 'create', ID, '--tools', 'kind:king'], /tools/],
