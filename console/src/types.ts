@@ -25,6 +25,7 @@ export type { Lineage, Model, ModelUsage, ModelVersion, RegistryEntry } from '..
 export type { HyperparameterSchema } from '../../schemas/model-config.ts'
 export type { NodeDetail, NodeView } from '../../schemas/node.ts'
 export type { Attention, OpenWork, Overview, Queues, WorkItem } from '../../schemas/operations.ts'
+export type { Scaling, SetScaling } from '../../schemas/scaling.ts'
 export type {
   ArtifactList,
   DataWarning,

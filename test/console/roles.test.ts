@@ -29,6 +29,7 @@ const OF_ADMINS = [
   'Prefer',
   'Remove mine',
   'Revoke',
+  'Set copies',
   'Switch mine off',
 ]
 
@@ -139,7 +140,9 @@ describe('roles in the console', function () {
     await using tab = await on.open('/webhooks')
     const seen: string[] = []
     const dataset = paths.find((path) => path.startsWith('datasets/')) ?? ''
-    for (const [path, part] of [['webhooks'], ['account'], [dataset], ['models', 'Registry']] as const) {
+    const endpoint = paths.find((path) => path.startsWith('endpoints/')) ?? ''
+    const pages = [['webhooks'], ['account'], [dataset], [endpoint], ['models', 'Registry']] as const
+    for (const [path, part] of pages) {
       await visit(tab, 'admin', path, part)
       seen.push(...(await names(tab)))
     }

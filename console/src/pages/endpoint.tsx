@@ -4,6 +4,7 @@ import { lazy, Suspense, useState } from 'react'
 import { BUILDER } from '../api.ts'
 import { number } from '../format.ts'
 import { CodeText, Json } from '../parts/code.tsx'
+import { Copies } from '../parts/copies.tsx'
 import { Facts } from '../parts/facts.tsx'
 import { PageLink } from '../parts/link.tsx'
 import { Loading, Page, Panel } from '../parts/page.tsx'
@@ -49,6 +50,9 @@ export function EndpointPage() {
           }}
         />
       </Panel>
+      {data.owned && data.task_type !== 'tool' && (
+        <Copies key={data.endpoint_id} endpointId={data.endpoint_id} />
+      )}
     </Page>
   )
 }
