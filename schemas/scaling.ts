@@ -65,6 +65,10 @@ export const Scaling = Type.Object(
     name: Type.String(),
     model_key: Type.String(),
     min: Min,
+    effective_min: Type.Integer({
+      description:
+        'The least number now: `min` or that of the schedule, and no fewer than operators keep loaded',
+    }),
     max: Max,
     target_in_flight: Nullable(TargetInFlight),
     target_wait_ms: Nullable(TargetWait),
@@ -81,6 +85,7 @@ export const Scaling = Type.Object(
     missing: Nullable(Type.String({ description: 'Why fewer copies are loaded than wanted' })),
     changes: Type.Array(
       Type.Object({
+        id: Uuid,
         at: Timestamp,
         from: Type.Integer(),
         to: Type.Integer(),

@@ -1,7 +1,8 @@
--- How many copies of its model an endpoint has; their least number is endpoint.min_warm.
+-- How many copies of its model an endpoint has, as its owner wants; operators want at least endpoint.min_warm.
 create table endpoint_scaling (
   endpoint_id uuid primary key references endpoint,
-  max_copies integer not null check (max_copies >= 1),
+  min_copies integer not null check (min_copies >= 0),
+  max_copies integer not null check (max_copies >= min_copies and max_copies >= 1),
   target_in_flight integer check (target_in_flight >= 1),
   target_wait_ms integer check (target_wait_ms >= 1),
   -- Seconds; 0 is never, null the default of each node.
@@ -39,13 +40,15 @@ create unlogged table model_demand (
 
 create table scaling_change (
   id uuid primary key,
+  endpoint_id uuid not null references endpoint,
   model_key text not null,
   copies_before integer not null,
   copies integer not null,
   reason text not null,
   created_at timestamptz not null
 );
-create index scaling_change_model on scaling_change (model_key, id desc);
+create index scaling_change_endpoint on scaling_change (endpoint_id, id desc);
+create index scaling_change_created on scaling_change (created_at);
 
 -- The time since which the copy is not needed: the node unloads it once no request uses it.
 alter table warm_pin add column retiring_since timestamptz;

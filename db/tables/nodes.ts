@@ -87,6 +87,7 @@ export interface WarmPinTable {
 
 export interface EndpointScalingTable {
   endpoint_id: string
+  min_copies: number
   max_copies: number
   target_in_flight: number | null
   target_wait_ms: number | null
@@ -118,6 +119,7 @@ export interface ModelDemandTable {
 
 export interface ScalingChangeTable {
   id: string
+  endpoint_id: string
   model_key: string
   copies_before: number
   copies: number

@@ -71,8 +71,7 @@ export function decideCopies(
     neededAt: Array(copies).fill(now),
   })
   if (kept !== before.copies) {
-    const reason =
-      kept < before.copies ? `at most ${max} copies are allowed` : `at least ${min} copies are wanted`
+    const reason = kept < before.copies ? `at most ${copiesOf(max)}` : `at least ${copiesOf(min)}`
     return { scale: scaleTo(kept), reason }
   }
   if (kept === 0)
@@ -121,6 +120,8 @@ function capacityOf(
   if (targetWaitMs === undefined || serviceMs === 0) return concurrency
   return concurrency * (1 + targetWaitMs / serviceMs)
 }
+
+const copiesOf = (count: number): string => (count === 1 ? '1 copy is wanted' : `${count} copies are wanted`)
 
 const inWords = ({ inFlight, waiting }: CopyDemand): string =>
   `${round(inFlight)} requests in flight and ${round(waiting)} waiting`

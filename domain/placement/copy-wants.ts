@@ -6,8 +6,10 @@ import type { WarmWant } from './warm-pins.ts'
 export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_profile' | 'memory_mb'> {
   readonly account_id: string
   readonly is_public: boolean
+  /** The least number that operators want, whatever the owner does. */
   readonly min_warm: number
   /** Null for an endpoint without a scaling, as the fields below. */
+  readonly min_copies: number | null
   readonly max_copies: number | null
   readonly target_in_flight: number | null
   readonly target_wait_ms: number | null
@@ -31,7 +33,7 @@ export function copiesByModel(
     const [{ model_key, runtime_profile, memory_mb, account_id }] = rows as [EndpointCopies]
     const isOpen = rows.some((row) => row.is_public || row.account_id !== account_id)
     const scaled = rows.filter(({ max_copies }) => max_copies !== null)
-    const min = Math.max(...rows.map((row) => scheduledMin(row.schedule ?? [], row.min_warm, now)))
+    const min = Math.max(...rows.map((row) => leastCopies(row, now)))
     const max = Math.max(1, min, ...rows.map(({ max_copies }) => max_copies ?? 1))
     const idles = scaled.map(({ idle_timeout_s }) => idle_timeout_s ?? defaultIdleS)
     return {
@@ -59,6 +61,14 @@ export function warmWantOf(model: ModelCopies, scale: Pick<CopyScale, 'copies'> 
   const { want, isScaled, ...needs } = model
   const copies = isScaled ? Math.min(Math.max(scale?.copies ?? 0, want.min), want.max) : want.min
   return { ...needs, copies, isScaled, nodes: copies > 1 || want.min > 0 ? copies : 0 }
+}
+
+/** Returns the least number of copies that an endpoint asks for at a time. */
+export function leastCopies(
+  { min_warm, min_copies, schedule }: Pick<EndpointCopies, 'min_warm' | 'min_copies' | 'schedule'>,
+  now: Date,
+): number {
+  return Math.max(min_warm, scheduledMin(schedule ?? [], min_copies ?? 0, now))
 }
 
 function least(values: readonly (number | null)[]): number | undefined {

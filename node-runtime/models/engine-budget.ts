@@ -63,7 +63,10 @@ async function readCounts(
 ): Promise<{ running: number; waiting: number } | undefined> {
   const ends = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)])
   const { statusCode, body } = await pool.request({ method: 'GET', path, signal: ends })
-  if (statusCode !== 200) return void (await body.dump())
+  if (statusCode !== 200) {
+    await body.dump()
+    return undefined
+  }
   let text = ''
   for await (const chunk of body.setEncoding('utf8') as AsyncIterable<string>) {
     text += chunk

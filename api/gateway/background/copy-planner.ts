@@ -18,6 +18,7 @@ import { emit } from '../../events.ts'
 import type { ModelLoads } from '../../inference/model-loads.ts'
 import type { ModelPlaces } from '../../inference/model-places.ts'
 import type { Estimates } from '../caches/estimates.ts'
+import { HeldAnswer } from '../caches/held-answer.ts'
 
 export interface CopyPlannerOptions {
   db: Kysely<Database>
@@ -33,6 +34,7 @@ export interface CopyPlannerOptions {
 }
 
 const EVERY_MS = 2_000
+const PREVIEW_MS = 1_000
 /** A decision counts at most this much time since the one before, which another gateway may have made. */
 const MAX_ELAPSED_S = 5
 
@@ -44,6 +46,7 @@ const MAX_ELAPSED_S = 5
 export class CopyPlanner implements AsyncDisposable {
   readonly #options: CopyPlannerOptions
   readonly #loop: BackgroundLoop
+  readonly #preview = new HeldAnswer(() => this.#planNow(), PREVIEW_MS)
 
   constructor(options: CopyPlannerOptions) {
     this.#options = options
@@ -74,8 +77,12 @@ export class CopyPlanner implements AsyncDisposable {
     return plan
   }
 
-  /** Returns the plan for the current state without applying it. */
-  async preview(): Promise<PinPlan> {
+  /** Returns the plan for the state of the last second without applying it. */
+  preview(): Promise<PinPlan> {
+    return this.#preview.get()
+  }
+
+  async #planNow(): Promise<PinPlan> {
     const { db } = this.#options
     const now = new Date()
     const [models, snapshots] = [await this.#models(db, now), await nodeLoadRepository.readSnapshots(db)]

@@ -69,6 +69,16 @@ export interface StoredScale extends CopyScale {
   readonly decidedAt: Date
 }
 
+/** Returns how many copies of a model should be loaded; undefined before the first decision about it. */
+export async function decidedCopies(db: Kysely<Database>, modelKey: string): Promise<number | undefined> {
+  const row = await db
+    .selectFrom('model_scale')
+    .select('copies')
+    .where('model_key', '=', modelKey)
+    .executeTakeFirst()
+  return row?.copies
+}
+
 /** Returns the last decisions, by model. */
 export async function readScales(db: Kysely<Database>): Promise<Map<string, StoredScale>> {
   const rows = await db.selectFrom('model_scale').selectAll().execute()
@@ -119,16 +129,12 @@ export interface CopyChange {
   readonly reason: string
 }
 
-/** Records a change, with an event for each account whose endpoints scale the model. */
+/** Records a change for each endpoint that scales the model, with an event. */
 export async function recordChange(
   trx: Transaction<Database>,
   { modelKey, before, copies, reason }: CopyChange,
   now: Date,
 ): Promise<void> {
-  await trx
-    .insertInto('scaling_change')
-    .values({ id: newId(), model_key: modelKey, copies_before: before, copies, reason, created_at: now })
-    .execute()
   const endpoints = await trx
     .selectFrom('endpoint')
     .innerJoin('endpoint_scaling', 'endpoint_scaling.endpoint_id', 'endpoint.id')
@@ -136,31 +142,47 @@ export async function recordChange(
     .where('endpoint.model_key', '=', modelKey)
     .where('endpoint.deleted_at', 'is', null)
     .execute()
+  if (endpoints.length === 0) return
+  const changes = endpoints.map(({ id, account_id }) => ({ id: newId(), endpoint_id: id, account_id }))
+  await trx
+    .insertInto('scaling_change')
+    .values(
+      changes.map(({ id, endpoint_id }) => ({
+        id,
+        endpoint_id,
+        model_key: modelKey,
+        copies_before: before,
+        copies,
+        reason,
+        created_at: now,
+      })),
+    )
+    .execute()
   const status = copies > before ? 'scaled_up' : 'scaled_down'
   await insertEvents(
     trx,
-    endpoints.map(({ id, account_id }) => ({
+    changes.map(({ id, endpoint_id, account_id }) => ({
       accountId: account_id,
       type: 'endpoint.scaled',
-      resource: { id: newId(), object: 'scaling_change', status },
-      resourceUrl: `/api/builder/v1/endpoints/${id}/scaling`,
+      resource: { id, object: 'scaling_change', status },
+      resourceUrl: `/api/builder/v1/endpoints/${endpoint_id}/scaling`,
     })),
     now,
   )
 }
 
-/** Lists the last changes of a model's copies, newest first. */
-export function listChanges(db: Kysely<Database>, modelKey: string, limit: number) {
+/** Lists the last changes of an endpoint's copies, newest first. */
+export function listChanges(db: Kysely<Database>, endpointId: string, limit: number) {
   return db
     .selectFrom('scaling_change')
-    .select(['copies_before', 'copies', 'reason', 'created_at'])
-    .where('model_key', '=', modelKey)
+    .select(['id', 'copies_before', 'copies', 'reason', 'created_at'])
+    .where('endpoint_id', '=', endpointId)
     .orderBy('id', 'desc')
     .limit(limit)
     .execute()
 }
 
-/** The settings of an endpoint's copies; its least number is `endpoint.min_warm`. */
+/** The settings of an endpoint's copies. */
 export type ScalingRow = Selectable<EndpointScalingTable>
 
 export function findScaling(db: Kysely<Database>, endpointId: string): Promise<ScalingRow | undefined> {

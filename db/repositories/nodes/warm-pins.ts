@@ -27,7 +27,13 @@ export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies
     .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
     .leftJoin('endpoint_scaling as scaling', 'scaling.endpoint_id', 'endpoint.id')
     .select(['endpoint.id', 'endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
-    .select(['endpoint.account_id', 'endpoint.min_warm', 'scaling.max_copies', 'scaling.target_in_flight'])
+    .select([
+      'endpoint.account_id',
+      'endpoint.min_warm',
+      'scaling.min_copies',
+      'scaling.max_copies',
+      'scaling.target_in_flight',
+    ])
     .select(['scaling.target_wait_ms', 'scaling.idle_timeout_s', 'scaling.schedule'])
     .select(sql<boolean>`endpoint.visibility = 'public'`.as('is_public'))
     .where((eb) => eb.or([eb('endpoint.min_warm', '>', 0), eb('scaling.endpoint_id', 'is not', null)]))

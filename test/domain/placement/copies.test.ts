@@ -164,7 +164,7 @@ describe('deciding how many copies of a model are loaded', () => {
       ]),
       [
         [3, 'at least 3 copies are wanted'],
-        [2, 'at most 2 copies are allowed'],
+        [2, 'at most 2 copies are wanted'],
       ],
     )
   })

@@ -10,6 +10,7 @@ const buildEndpoint = (overrides: Partial<EndpointCopies> = {}): EndpointCopies 
   account_id: 'a',
   is_public: false,
   min_warm: 0,
+  min_copies: null,
   max_copies: null,
   target_in_flight: null,
   target_wait_ms: null,
@@ -23,7 +24,7 @@ const byModel = (...endpoints: EndpointCopies[]) =>
 describe('the copies that endpoints ask for', () => {
   it('are the most that one of those with the same model asks for', () => {
     const [model, ...others] = byModel(
-      buildEndpoint({ min_warm: 1, max_copies: 2, target_in_flight: 9, idle_timeout_s: 60 }),
+      buildEndpoint({ min_copies: 1, max_copies: 2, target_in_flight: 9, idle_timeout_s: 60 }),
       buildEndpoint({ min_warm: 3, account_id: 'b' }),
       buildEndpoint({ max_copies: 5, target_in_flight: 4 }),
     )
@@ -37,13 +38,21 @@ describe('the copies that endpoints ask for', () => {
       targetWaitMs: undefined,
       idleTimeoutS: 1_800,
     })
-    assert.equal(byModel(buildEndpoint({ max_copies: 1, idle_timeout_s: 0 }))[0]!.want.idleTimeoutS, 0)
+    assert.equal(
+      byModel(buildEndpoint({ min_copies: 0, max_copies: 1, idle_timeout_s: 0 }))[0]!.want.idleTimeoutS,
+      0,
+    )
   })
 
   it('are pinned, except for a single one that only requests ask for', () => {
-    const wants = (min_warm: number, copies: number, max_copies: number | null = 4) =>
-      warmWantOf(byModel(buildEndpoint({ min_warm, max_copies }))[0]!, { copies })
-    const [pinned, single, kept, plain] = [wants(0, 2), wants(0, 1), wants(1, 1), wants(2, 0, null)]
+    const wants = (min: number, copies: number, max_copies = 4) =>
+      warmWantOf(byModel(buildEndpoint({ min_copies: min, max_copies }))[0]!, { copies })
+    const [pinned, single, kept, plain] = [
+      wants(0, 2),
+      wants(0, 1),
+      wants(1, 1),
+      warmWantOf(byModel(buildEndpoint({ min_warm: 2 }))[0]!, undefined),
+    ]
 
     assert.deepEqual([pinned.nodes, pinned.copies, pinned.isScaled], [2, 2, true])
     assert.deepEqual([single.nodes, single.copies], [0, 1])

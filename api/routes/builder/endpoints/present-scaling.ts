@@ -1,6 +1,7 @@
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import { leastCopies } from '../../../../domain/placement/copy-wants.ts'
 import { copiesOn } from '../../../../domain/placement/node-snapshot.ts'
 import type { PinPlan } from '../../../../domain/placement/warm-pins.ts'
 import type { Scaling } from '../../../../schemas/scaling.ts'
@@ -12,17 +13,17 @@ const MAX_MISSING = 1_000
 
 /** Presents the copies of an endpoint's model; `plan` is the current one, undefined where another gateway has just made it. */
 export async function presentScaling(
-  { db, config }: Pick<Services, 'db' | 'config'>,
+  { db, config, now }: Pick<Services, 'db' | 'config' | 'now'>,
   endpointId: string,
   plan: PinPlan | undefined,
 ): Promise<Scaling> {
   const endpoint = await endpointRepository.findEndpointFacts(db, endpointId)
   if (!endpoint) throw endpointNotFound()
   const { id, name, model_key, min_warm, account_id } = endpoint
-  const [scaling, scales, changes, snapshots, quota] = await Promise.all([
+  const [scaling, decided, changes, snapshots, quota] = await Promise.all([
     copyRepository.findScaling(db, id),
-    copyRepository.readScales(db),
-    copyRepository.listChanges(db, model_key, MAX_CHANGES),
+    copyRepository.decidedCopies(db, model_key),
+    copyRepository.listChanges(db, id, MAX_CHANGES),
     nodeLoadRepository.readSnapshots(db),
     copyRepository.copyQuota(db, {
       accountId: account_id,
@@ -30,19 +31,23 @@ export async function presentScaling(
       defaultCopies: config.HEARTH_ACCOUNT_COPIES,
     }),
   ])
+  const { min_copies = null, schedule = [] } = scaling ?? {}
+  const effectiveMin = leastCopies({ min_warm, min_copies, schedule }, now())
   return {
     endpoint_id: id,
     name,
     model_key,
-    min: min_warm,
-    max: Math.max(scaling?.max_copies ?? 1, min_warm),
+    min: scaling?.min_copies ?? 0,
+    effective_min: effectiveMin,
+    max: scaling?.max_copies ?? 1,
     target_in_flight: scaling?.target_in_flight ?? null,
     target_wait_ms: scaling?.target_wait_ms ?? null,
     idle_timeout_s: scaling?.idle_timeout_s ?? null,
-    schedule: scaling?.schedule ?? [],
-    copies: { wanted: scales.get(model_key)?.copies ?? min_warm, ...copiesOn(snapshots, model_key) },
+    schedule,
+    copies: { wanted: (scaling && decided) ?? effectiveMin, ...copiesOn(snapshots, model_key) },
     missing: plan?.short.get(model_key)?.slice(0, MAX_MISSING) ?? null,
-    changes: changes.map(({ created_at, copies_before, copies, reason }) => ({
+    changes: changes.map(({ id: changeId, created_at, copies_before, copies, reason }) => ({
+      id: changeId,
       at: created_at.toISOString(),
       from: copies_before,
       to: copies,

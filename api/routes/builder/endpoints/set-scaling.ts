@@ -1,6 +1,6 @@
 import { lockAccount } from '../../../../db/account-lock.ts'
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
-import * as warmPinRepository from '../../../../db/repositories/nodes/warm-pins.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { faultOf, type ScheduleEntry } from '../../../../domain/placement/copy-schedule.ts'
 import { TOOL_PROFILE } from '../../../../domain/tools/catalog.ts'
@@ -29,7 +29,7 @@ export const setScaling = route({
     const endpoint = await usableEndpointFacts(db, accountId, endpoint_id)
     assertOwn(endpoint, accountId)
     if (endpoint.runtime_profile === TOOL_PROFILE)
-      throw invalid(['body'], 'a tool starts anew for each request, so it has no copies')
+      throw invalid(['body'], 'each request starts a tool, so it has no copies')
     const { min = 0, max = 1 } = body
     const schedule = (body.schedule ?? []).map(({ timezone = 'UTC', ...entry }) => ({ timezone, ...entry }))
     assertConsistent({ ...body, min, max }, schedule)
@@ -44,9 +44,10 @@ export const setScaling = route({
         defaultCopies: config.HEARTH_ACCOUNT_COPIES,
       })
       if (reserved > (before?.reserved ?? 0)) assertQuota(quota, reserved)
-      if (!(await warmPinRepository.setMinWarm(trx, endpoint.id, min))) throw endpointNotFound()
+      if (!(await endpointRepository.shareLockEndpoint(trx, endpoint.id))) throw endpointNotFound()
       const after = {
         endpoint_id: endpoint.id,
+        min_copies: min,
         max_copies: max,
         target_in_flight: body.target_in_flight ?? null,
         target_wait_ms: body.target_wait_ms ?? null,
@@ -59,8 +60,8 @@ export const setScaling = route({
         action: 'setScaling',
         subject: { kind: 'endpoint', id: endpoint.id },
         accountId,
-        before: before && { ...fieldsOf(before), min: endpoint.min_warm },
-        after: { ...fieldsOf(after), min },
+        before: before && fieldsOf(before),
+        after: fieldsOf(after),
         caller,
       })
     })
@@ -97,13 +98,9 @@ function assertQuota(
   )
 }
 
+/** The fields that the audit log shows. */
 const fieldsOf = ({
-  max_copies,
-  target_in_flight,
-  target_wait_ms,
-  idle_timeout_s,
-  schedule,
-}: Pick<
-  copyRepository.ScalingRow,
-  'max_copies' | 'target_in_flight' | 'target_wait_ms' | 'idle_timeout_s' | 'schedule'
->) => ({ max: max_copies, target_in_flight, target_wait_ms, idle_timeout_s, schedule })
+  endpoint_id: _id,
+  reserved: _reserved,
+  ...fields
+}: Omit<copyRepository.ScalingRow, 'updated_at'>) => fields

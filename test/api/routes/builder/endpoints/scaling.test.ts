@@ -35,6 +35,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
         name: endpoint.name,
         model_key: endpoint.model_key,
         min: 0,
+        effective_min: 0,
         max: 1,
         target_in_flight: null,
         target_wait_ms: null,
@@ -91,7 +92,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
 
     const answers = await Promise.all(endpoints.map((endpoint) => set(endpoint, { max: 2 })))
 
-    assert.deepEqual(answers.map(({ status }) => status).toSorted(), [200, 200, 409])
+    assert.equal(answers.filter(({ status }) => status === 200).length, 2)
     const refused = answers.find(({ status }) => status === 409)!
     assert.match(refused.body.error.message, /may reserve 5 copies, and its other endpoints reserve 4/)
     const raised = await chat.api.call('PATCH', `/api/v1/admin/accounts/${account_id}`, {
