@@ -44,6 +44,11 @@ export const emit = defineEvents({
     memory_mb: 'number',
     s: 'number',
   }),
+  'memory.awaited': info('waiting before evicting models that were loaded a moment ago', {
+    holder: 'string',
+    model_keys: 'string[]',
+    wait_ms: 'number',
+  }),
   'memory.unmeasured': error(
     'nobody can tell whether the memory of a stopped model is back: it counts as free',
     { model_key: 'string', pids: 'number[]', memory_mb: 'number', s: 'number' },

@@ -3,7 +3,7 @@ import { roomOn } from '../../domain/placement/gpu-room.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
-import type { LoadedModel } from '../models/loaded-model.ts'
+import { type LoadedModel, MAX_PROTECTED_MS } from '../models/loaded-model.ts'
 import { planRoom, type PooledModel, type RoomPlan } from './eviction.ts'
 import type { MemoryLedger } from './ledger.ts'
 import type { MemoryMeter } from './meter.ts'
@@ -39,7 +39,27 @@ export class NoRoomError extends Error {
   override readonly name = 'NoRoomError'
 }
 
+interface Room {
+  readonly neededMb: number
+  /** The number of pools that hold equal parts. */
+  readonly count: number
+}
+
+export interface ReserveOptions {
+  /** The number of GPUs that share the memory in equal parts. */
+  count?: number
+  /** Ends the wait for models that were loaded a moment ago. */
+  signal?: AbortSignal
+}
+
 type Evictable = PooledModel & { readonly model: LoadedModel }
+
+interface NextPlan {
+  readonly plan: RoomPlan<Evictable>
+  readonly at: number
+}
+
+const TOO_RECENT = 'models that were loaded a moment ago hold the memory it needs'
 
 const TIMEOUTS: MemoryTimeouts = { pollMs: 250, alarmMs: 10_000, unknownMs: 30_000, waitMs: 60_000 }
 
@@ -55,14 +75,35 @@ export class MemoryAllocator {
 
   /**
    * Reserves memory for a holder, on one GPU or in equal parts on several, and returns the indexes of those GPUs.
-   * Resolves once every evicted model has freed its memory. Throws a `NoRoomError` when there is not enough memory,
-   * without evicting anything, or when evicted memory is not freed in time.
+   * Resolves once every evicted model has freed its memory. Models that were loaded a moment ago are evicted only when the
+   * others do not suffice, and it waits until they have been loaded for as long as their load took. Throws a `NoRoomError`
+   * when there is not enough memory, without evicting anything, or when evicted memory is not freed in time.
    */
-  async reserve(holder: string, neededMb: number, count = 1): Promise<readonly number[]> {
-    const { memory } = this.#options
-    const idle = this.#evictable()
-    const plan = planRoom({ neededMb, count }, memory.freeByPool, idle)
-    if (!plan) throw new NoRoomError(shortage({ neededMb, count }, reachOf(memory, idle), memory.gpus.length))
+  async reserve(
+    holder: string,
+    neededMb: number,
+    { count = 1, signal }: ReserveOptions = {},
+  ): Promise<readonly number[]> {
+    const { memory, log } = this.#options
+    const room = { neededMb, count }
+    const beganAt = performance.now()
+    let next = this.#nextPlan(room)
+    // Nothing is reserved during the wait, so callers that wait cannot block each other.
+    for (let until = beganAt; !next || next.at > performance.now(); next = this.#nextPlan(room)) {
+      if (next && next.at <= beganAt + MAX_PROTECTED_MS) {
+        const model_keys = next.plan.victims.map(({ modelKey }) => modelKey)
+        const wait_ms = Math.ceil(next.at - beganAt)
+        if (until === beganAt) emit(log, 'memory.awaited', { holder, model_keys, wait_ms })
+        until = next.at
+      } else if (performance.now() >= until) {
+        // A model may be busy for a moment, so the lack of a plan is final only at the end of the wait.
+        throw new NoRoomError(next ? TOO_RECENT : this.#shortage(room))
+      }
+      const pauseMs = Math.max(1, Math.min(this.#timeouts.pollMs, until - performance.now()))
+      await sleep(pauseMs, undefined, { ref: false, signal }).catch(() => {})
+      signal?.throwIfAborted()
+    }
+    const { plan } = next
     // The reservation precedes the evictions, so that no other caller counts the same memory.
     memory.reserve(holder, neededMb, plan.pools)
     try {
@@ -139,6 +180,35 @@ export class MemoryAllocator {
     await this.whenGone(model)
   }
 
+  /**
+   * Returns the first plan that evicts no protected model, and the time of `performance.now` from which none of its models is
+   * protected. Undefined when all evictable models together do not suffice.
+   */
+  #nextPlan(room: Room): NextPlan | undefined {
+    const { freeByPool } = this.#options.memory
+    const idle = this.#evictable()
+    const now = performance.now()
+    const times = new Set(idle.map(({ model }) => Math.max(now, model.protectedUntil)).concat(now))
+    for (const at of [...times].toSorted((a, b) => a - b)) {
+      const plan = planRoom(
+        room,
+        freeByPool,
+        idle.filter(({ model }) => model.protectedUntil <= at),
+      )
+      if (plan) return { plan, at }
+    }
+    return undefined
+  }
+
+  #shortage({ neededMb, count }: Room): string {
+    const { memory } = this.#options
+    const gpus = memory.gpus.length
+    const most = Math.floor(roomOn(reachOf(memory, this.#evictable()), count))
+    if (gpus < 2) return `needs ${neededMb} MB; at most ${most} MB can be freed on this node`
+    const where = count === 1 ? 'one GPU' : `${count} GPUs in equal parts`
+    return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed so on the ${gpus} GPUs of this node`
+  }
+
   #evictable(): Evictable[] {
     const { memory, models } = this.#options
     return [...models()]
@@ -206,15 +276,4 @@ function mostRoom(count: number, reach: readonly number[], idle: readonly Evicta
     pools: pools.toSorted((a, b) => a - b),
     victims: idle.filter(({ heldByPool }) => pools.some((pool) => (heldByPool[pool] ?? 0) > 0)),
   }
-}
-
-function shortage(
-  { neededMb, count }: { neededMb: number; count: number },
-  reach: readonly number[],
-  gpus: number,
-): string {
-  const most = Math.floor(roomOn(reach, count))
-  if (gpus < 2) return `needs ${neededMb} MB; at most ${most} MB can be freed on this node`
-  const where = count === 1 ? 'one GPU' : `${count} GPUs in equal parts`
-  return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed so on the ${gpus} GPUs of this node`
 }

@@ -6,6 +6,8 @@ import type { ModelServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
 const PAUSES_MS = { first: 1_000, longest: 300_000 }
+/** The longest time for which a model that has just been loaded is protected from the loads of others. */
+export const MAX_PROTECTED_MS = 300_000
 /** Programs end with texts of any length, which would make a report larger than gateways accept. */
 const MAX_ERROR = 2_000
 
@@ -40,6 +42,7 @@ export class LoadedModel {
   retryAt = 0
   #state: NodeModelState
   #failures = 0
+  #protectedUntil = 0
   readonly #pins: Pick<Pins, 'has' | 'isRetiring'>
 
   constructor(modelKey: string, state: NodeModelState, pins: Pick<Pins, 'has' | 'isRetiring'>) {
@@ -64,6 +67,19 @@ export class LoadedModel {
   /** True for a loaded model without requests and without a pin. */
   get isEvictable(): boolean {
     return this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned
+  }
+
+  /** The time of `performance.now` from which the loads of other models may evict it. */
+  get protectedUntil(): number {
+    return this.#pins.isRetiring(this.modelKey) ? 0 : this.#protectedUntil
+  }
+
+  /**
+   * Protects a model that has just been loaded for as long as its load took. Otherwise two models that take turns in
+   * the memory of one would load most of the time.
+   */
+  protect(loadMs: number): void {
+    this.#protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTED_MS)
   }
 
   get #isPinned(): boolean {

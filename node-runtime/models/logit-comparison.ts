@@ -75,7 +75,7 @@ export async function compareLogits(
   const dir = join(tools.workDir, name)
   // The environment comes first: without it no model needs to be evicted.
   const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
-  await tools.models.memoryAllocator.reserve(name, memoryMb)
+  await tools.models.memoryAllocator.reserve(name, memoryMb, { signal })
   const gpus = tools.memory.devicesOf(name)
   try {
     await mkdir(dir, { recursive: true })

@@ -49,7 +49,7 @@ const STOP_GRACE_MS = 500
 /**
  * Manages the models of this node through the states cold -> downloading_model -> loading_model -> warm -> running ->
  * idle -> evicted. There is one load per model at a time. A model is evicted for a concrete load, the least recently used
- * idle one first, or once it has been idle for `idleUnloadS`.
+ * idle one first, or once it has been idle for too long. No load evicts a model that was loaded only a moment ago.
  */
 export class ModelManager implements AsyncDisposable {
   /** The memory of this node, for models and all other work. */
@@ -290,7 +290,7 @@ export class ModelManager implements AsyncDisposable {
     model.loadPercent = 0
     this.#move(model, 'loading_model')
     try {
-      await this.#getRoom(this.memoryAllocator.reserve(holder, needed))
+      await this.#getRoom(this.memoryAllocator.reserve(holder, needed, { signal: this.#stopping.signal }))
       return await this.#loader.convert(prepared, pending, {
         ramMb: meter.ramLimitMb(cached.spec, program, needed),
         keep: () => this.inUse(),
@@ -315,8 +315,8 @@ export class ModelManager implements AsyncDisposable {
     const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
     model.memoryMb = needed
     try {
-      const count = profile.tensor_parallel ?? 1
-      model.gpus = await this.#getRoom(this.memoryAllocator.reserve(model.modelKey, needed, count))
+      const options = { count: profile.tensor_parallel ?? 1, signal: this.#stopping.signal }
+      model.gpus = await this.#getRoom(this.memoryAllocator.reserve(model.modelKey, needed, options))
     } catch (err) {
       model.memoryMb = 0
       throw err
@@ -334,6 +334,7 @@ export class ModelManager implements AsyncDisposable {
     model.loadPercent = 0
     this.#move(model, 'loading_model')
     model.pids = []
+    const startedAt = performance.now()
     try {
       const server = await this.#loader.start(prepared, {
         ramMb: this.#options.meter.ramLimitMb(prepared.cached.spec, prepared.profile, model.memoryMb),
@@ -349,6 +350,7 @@ export class ModelManager implements AsyncDisposable {
       await this.#measure(model, server)
       model.server = server
       model.lastUsed = Date.now()
+      model.protect(performance.now() - startedAt)
       void server.exited.then((exit) => this.#died(model, server, exit))
     } catch (err) {
       this.memoryAllocator.releaseWhenFree(model)

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { newId } from '../../../domain/ids.ts'
 import { gpuBudgets, onlyGpus } from '../../../node-runtime/hardware/nvidia.ts'
 import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
@@ -52,8 +53,10 @@ describe('a node with several GPUs', function () {
     )
     const large = await addModel(api, { name: 'large' }, { memoryMb: 800 })
 
+    const startedAt = performance.now()
     await models.load(first)
     await models.load(second)
+    const loadsMs = performance.now() - startedAt
     assert.deepEqual([told(node, first)?.gpus, told(node, second)?.gpus], [[0], [1]])
     assert.deepEqual(memory.freeByPool, [200, 200])
     const seen = await Promise.all(
@@ -64,6 +67,8 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(new Set(seen), new Set(['GPU-aa', 'GPU-bb']))
     await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
 
+    // Neither is protected from the next load any more, so the least recently used one is evicted.
+    await sleep(loadsMs)
     await models.load(third)
     assert.deepEqual([told(node, first)?.state, told(node, third)?.gpus], ['evicted', [0]])
     assert.equal(models.startState(second), 'resident')

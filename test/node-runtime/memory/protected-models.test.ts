@@ -1,0 +1,162 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { MemoryAllocator, NoRoomError } from '../../../node-runtime/memory/allocator.ts'
+import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
+import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
+import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
+import { Pins } from '../../../node-runtime/models/pins.ts'
+import type { ModelServer } from '../../../node-runtime/models/server.ts'
+
+/** Returns an allocator of 100 MB in which each of these models uses its megabytes and has just been loaded in its time. */
+function nodeWith(loads: Record<string, { mb: number; loadMs: number }>) {
+  const memory = new MemoryLedger(100)
+  const pins = new Pins()
+  const evicted: string[] = []
+  const add = (key: string, { mb, loadMs }: { mb: number; loadMs: number }) => {
+    const model = new LoadedModel(key, 'idle', pins)
+    model.server = {
+      pids: async () => [],
+      stop: async () => void evicted.push(key),
+    } as unknown as ModelServer
+    model.memoryMb = mb
+    model.protect(loadMs)
+    memory.reserve(key, mb)
+    return model
+  }
+  const models = new Map(Object.entries(loads).map(([key, load]) => [key, add(key, load)]))
+  const waits: { holder: string; model_keys: string[]; wait_ms: number }[] = []
+  const allocator = new MemoryAllocator({
+    memory,
+    meter: memoryMeter({ hardware: 'cpu', gpus: [] }),
+    log: pino({ level: 'info' }, { write: (line: string) => void waits.push(JSON.parse(line)) }),
+    models: () => models.values(),
+    onMove: (model, state) => (model.state = state),
+    timeouts: { pollMs: 5, alarmMs: 60_000, unknownMs: 60_000, waitMs: 60_000 },
+  })
+  const modelOf = (key: string) => models.get(key)!
+  return { allocator, memory, pins, models, modelOf, add, evicted, waits }
+}
+
+/** Returns the milliseconds until a promise has settled. */
+async function timeOf(work: Promise<unknown>): Promise<number> {
+  const startedAt = performance.now()
+  await work
+  return performance.now() - startedAt
+}
+
+describe('protection of a model that was loaded a moment ago', () => {
+  it('spares the model when evicting older ones suffices, even if they were used later', async () => {
+    const { allocator, modelOf, evicted, waits } = nodeWith({
+      old: { mb: 40, loadMs: 0 },
+      young: { mb: 40, loadMs: 60_000 },
+    })
+    modelOf('old').lastUsed = modelOf('young').lastUsed + 1_000
+
+    await allocator.reserve('new', 60)
+
+    assert.deepEqual([evicted, waits], [['old'], []])
+  })
+
+  it('ends once the model has been loaded for as long as its load took, and a waiting load is logged once', async () => {
+    const { allocator, memory, evicted, waits } = nodeWith({
+      first: { mb: 40, loadMs: 600 },
+      second: { mb: 40, loadMs: 60_000 },
+    })
+
+    const reserved = timeOf(allocator.reserve('new', 60))
+    await sleep(50)
+
+    assert.deepEqual([evicted, memory.heldBy('new'), memory.freeMb], [[], 0, 20])
+    const ms = await reserved
+    assert.ok(ms >= 550 && ms < 10_000, `${ms} ms`)
+    assert.deepEqual([evicted, memory.heldBy('new'), waits.length], [['first'], 60, 1])
+    const [{ holder, model_keys, wait_ms }] = waits as [(typeof waits)[0]]
+    assert.deepEqual([holder, model_keys], ['new', ['first']])
+    assert.ok(wait_ms > 500 && wait_ms <= 600, `${wait_ms} ms`)
+  })
+
+  it('lasts five minutes at most', () => {
+    const { modelOf } = nodeWith({ huge: { mb: 80, loadMs: 3_600_000 } })
+
+    const leftMs = modelOf('huge').protectedUntil - performance.now()
+
+    assert.ok(leftMs > 295_000 && leftMs <= 300_000, `${leftMs} ms`)
+  })
+
+  it('delays a load only until other memory is free, also while the model is busy', async () => {
+    const { allocator, memory, modelOf, evicted } = nodeWith({ young: { mb: 40, loadMs: 60_000 } })
+    memory.reserve('job', 40)
+    modelOf('young').inFlight = 1
+
+    const denied = assert.rejects(allocator.reserve('early', 60), NoRoomError)
+    modelOf('young').inFlight = 0
+    await denied
+    const reserved = timeOf(allocator.reserve('new', 60))
+    modelOf('young').inFlight = 1
+    await sleep(30)
+    memory.release('job')
+
+    assert.ok((await reserved) < 5_000)
+    assert.deepEqual(evicted, [])
+  })
+
+  it('denies memory to a load when the model is busy at the end of the wait', async () => {
+    const { allocator, modelOf, memory, evicted } = nodeWith({ young: { mb: 80, loadMs: 200 } })
+
+    const reserved = allocator.reserve('new', 60)
+    modelOf('young').inFlight = 1
+    const ms = await timeOf(assert.rejects(reserved, /needs 60 MB; at most 20 MB can be freed/))
+
+    assert.ok(ms >= 150 && ms < 10_000, `${ms} ms`)
+    assert.deepEqual([evicted, memory.freeMb], [[], 20])
+  })
+
+  it('lets one of two waiting loads have the memory and denies it to the other', async () => {
+    const { allocator, memory, models, add, evicted, waits } = nodeWith({ young: { mb: 80, loadMs: 200 } })
+
+    const reserve = (holder: string) => allocator.reserve(holder, 60).then(() => holder)
+    const outcomes = await Promise.allSettled(['one', 'two'].map(reserve))
+    const [winner = ''] = outcomes.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+    const [reason] = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+    assert.ok(reason instanceof NoRoomError)
+    assert.deepEqual([evicted, memory.heldBy(winner), memory.freeMb], [['young'], 60, 40])
+
+    models.set(winner, add(winner, { mb: 60, loadMs: 200 }))
+    await Promise.all([reserve('large'), allocator.reserve('small', 40)])
+
+    assert.deepEqual([memory.heldBy('large'), memory.heldBy('small')], [60, 40])
+    assert.deepEqual(
+      waits.map(({ holder }) => holder),
+      ['one', 'two', 'large'],
+    )
+  })
+
+  it('keeps the model loaded when the waiting load is aborted', async () => {
+    const { allocator, memory, evicted } = nodeWith({ young: { mb: 80, loadMs: 60_000 } })
+    const stopping = new AbortController()
+    const reason = new Error('this node is stopping')
+
+    const reserved = allocator.reserve('new', 60, { signal: stopping.signal })
+    setTimeout(() => stopping.abort(reason), 20)
+    const ms = await timeOf(assert.rejects(reserved, reason))
+
+    assert.ok(ms < 5_000, `${ms} ms`)
+    assert.deepEqual([evicted, memory.heldBy('new')], [[], 0])
+  })
+
+  it('does not apply to jobs, orders and retired models', async () => {
+    const load = { mb: 80, loadMs: 60_000 }
+    const [forJob, byOrder, retired] = [1, 2, 3].map(() => nodeWith({ young: load }))
+
+    assert.equal(await forJob!.allocator.reserveUpTo('job', 60), 0)
+    await byOrder!.allocator.evict(byOrder!.modelOf('young'))
+    const reserved = timeOf(retired!.allocator.reserve('new', 60))
+    await sleep(20)
+    assert.deepEqual(retired!.evicted, [])
+    retired!.pins.setRetiring(['young'])
+
+    assert.ok((await reserved) < 5_000)
+    for (const { evicted } of [forJob!, byOrder!, retired!]) assert.deepEqual(evicted, ['young'])
+  })
+})
