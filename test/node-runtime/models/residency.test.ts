@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import * as copyRepository from '../../../db/repositories/nodes/copies.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
+import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { ROUND_MS } from '../../../node-runtime/models/upkeep.ts'
+import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+
+describe('residency of models', function () {
+  this.timeout(60_000)
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+
+  /** Adds a model with an endpoint that has a scaling. */
+  async function scaled(name: string, idle_timeout_s: number | null): Promise<string> {
+    const { db } = api.database
+    const key = await addModel(api, { name })
+    const { id, account_id } = await db
+      .selectFrom('model_version')
+      .select(['id', 'account_id'])
+      .where('model_key', '=', key)
+      .executeTakeFirstOrThrow()
+    const endpoint = await buildEndpoint(db, account_id, {
+      version_id: id,
+      model_key: key,
+      runtime_profile: 'tiny',
+    })
+    const scaling = {
+      endpoint_id: endpoint.id,
+      max_copies: 1,
+      target_in_flight: null,
+      target_wait_ms: null,
+      idle_timeout_s,
+      schedule: [],
+      reserved: 0,
+    }
+    await db.transaction().execute((trx) => copyRepository.writeScaling(trx, scaling, new Date()))
+    return key
+  }
+  const reported = ({ nodeId }: TestNode, key: string) => api.services.links.placement.model(nodeId, key)
+  async function post({ parts }: TestNode, key: string, body: object): Promise<number | undefined> {
+    using use = parts.models.use(key)
+    const options = { method: 'POST', path: '/infer', body: JSON.stringify(body) } as const
+    const answer = await use?.server.pool.request(options)
+    await answer?.body.dump()
+    return answer?.statusCode
+  }
+  const startState = ({ parts }: TestNode, key: string) => parts.models.startState(key)
+
+  it('unloads a retired model after its last request, and reports it as retiring until then', async () => {
+    const { db } = api.database
+    const [key, other] = [await scaled('retired', null), await addModel(api, { name: 'other' })]
+    await using node = await startNode(api)
+    const { models } = node.parts
+    await Promise.all([key, other].map((one) => models.load(one)))
+    await until(() => reported(node, key)?.state === 'warm')
+    const use = models.use(key)!
+    const waitS = (ROUND_MS + 1_500) / 1_000
+    const body = JSON.stringify({ wait_s: waitS })
+    const request = use.server.pool.request({ method: 'POST', path: '/infer', body })
+
+    await db.transaction().execute(async (trx) => {
+      const pin = { model_key: key, node_id: node.nodeId, retiring_since: new Date() }
+      await trx.insertInto('warm_pin').values(pin).execute()
+      await bumpCache(trx, 'node')
+    })
+
+    await until(() => reported(node, key)?.retiring === true)
+    const answer = await request
+    assert.deepEqual(
+      [answer.statusCode, await answer.body.json(), startState(node, key)],
+      [200, { waited_s: waitS }, 'resident'],
+    )
+    use[Symbol.dispose]()
+    const doneAt = performance.now()
+    await until(() => startState(node, key) === 'cached')
+    assert.ok(performance.now() - doneAt < 2 * ROUND_MS)
+    assert.equal(startState(node, other), 'resident')
+    await until(() => reported(node, key)?.state === 'evicted' && !reported(node, key)?.retiring)
+    // The planner then removes the pin, and requests may load the model here again.
+    await until(async () => (await db.selectFrom('warm_pin').select('node_id').execute()).length === 0)
+    await models.load(key)
+    await until(() => reported(node, key)?.state === 'warm')
+    assert.equal(reported(node, key)?.retiring, undefined)
+  })
+
+  it('uses the idle timeout of an endpoint instead of the one of the node, whether longer or shorter', async () => {
+    const [always, ordinary] = [await scaled('always', 0), await scaled('ordinary', null)]
+    const [brief, unlimited] = [await scaled('brief', 1), await scaled('unlimited', null)]
+    await using impatient = await startNode(api, { idleUnloadS: 1 })
+    await using patient = await startNode(api)
+    const places = [
+      { node: impatient, keys: [always, ordinary] },
+      { node: patient, keys: [brief, unlimited] },
+    ]
+    // A node gets the timeouts only of models whose load on it the platform ordered.
+    for (const { node, keys } of places) {
+      for (const modelKey of keys) {
+        const place = { nodeId: node.nodeId, modelKey }
+        await api.database.db.transaction().execute((trx) => modelOrderRepository.orderModel(trx, place))
+      }
+    }
+
+    await Promise.all(places.flatMap(({ node, keys }) => keys.map((key) => node.parts.models.load(key))))
+    {
+      using _use = impatient.parts.models.use(always)!
+      await until(() => startState(impatient, ordinary) === 'cached')
+    }
+    await until(() => startState(patient, brief) === 'cached')
+    await sleep(2_500)
+
+    assert.deepEqual(
+      [startState(impatient, always), startState(patient, unlimited)],
+      ['resident', 'resident'],
+    )
+  })
+
+  it('replaces a model only after it has been loaded for as long as its load took, and serves it until then', async () => {
+    await using node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
+    const { models } = node.parts
+    const [first, second] = [
+      await addModel(api, { name: 'first', load_s: 1.5 }, { memoryMb: 120 }),
+      await addModel(api, { name: 'second', load_s: 0.5 }, { memoryMb: 120 }),
+    ]
+    await models.load(first)
+    const loadedAt = performance.now()
+    let evictedAt = 0
+    models.onChange(({ model_key, state: moved }) => {
+      if (model_key === first && moved === 'evicted') evictedAt ||= performance.now()
+    })
+
+    const load = models.load(second)
+    const statuses = [await post(node, first, { instances: [1] })]
+    await sleep(700)
+    statuses.push(await post(node, first, { instances: [2] }))
+    assert.equal(node.parts.memory.heldBy(second), 0)
+    await load
+
+    assert.deepEqual(statuses, [200, 200])
+    const stayedMs = evictedAt - loadedAt
+    assert.ok(stayedMs >= 1_400 && stayedMs < 10_000, `${stayedMs} ms`)
+    assert.equal(await post(node, second, { instances: [1] }), 200)
+    assert.equal(models.startState(first), 'cached')
+  })
+
+  it('stops without waiting for the memory of a protected model', async () => {
+    const node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
+    const { models } = node.parts
+    const [first, second] = [
+      await addModel(api, { name: 'first', load_s: 4 }, { memoryMb: 120 }),
+      await addModel(api, { name: 'second' }, { memoryMb: 120 }),
+    ]
+    await models.load(first)
+    const load = models.load(second)
+    await sleep(500)
+
+    const stopped = node[Symbol.asyncDispose]()
+
+    await assert.rejects(
+      load,
+      (err: unknown) => err instanceof ModelUnavailableError && err.code === 'stopping',
+    )
+    await stopped
+    assert.deepEqual([node.parts.driver.running.length, node.parts.memory.heldBy(second)], [0, 0])
+  })
+})
