@@ -66,11 +66,8 @@ interface Waiter {
   readonly reject: (err: unknown) => void
 }
 
-/**
- * The longest wait: this multiple of the mean load time, or a fixed time without samples. A node may first leave the model that
- * has the memory loaded for as long as its load took.
- */
-const CEILING_FACTOR = 2.5
+/** The longest wait: this multiple of the mean load time, or a fixed time without samples. */
+const CEILING_FACTOR = 1.5
 const UNMEASURED_CEILING_MS = 120_000
 /** Load times are taken on the node and leave out the delivery of the order, which matters for short loads. */
 const LEAST_CEILING_MS = 2_000

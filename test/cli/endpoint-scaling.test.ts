@@ -103,10 +103,10 @@ describe('hearth endpoints scale', () => {
       out,
       /\nTarget +250 ms of waiting\nIdle +never unloaded\nSchedule +0 8 \* \* \* UTC: at least 1\n/,
     )
-    assert.match(out, /\n\nCHANGED +COPIES +WHY\n\S+Z +0 -> 1 +at least 1 copies are wanted\n$/)
+    assert.match(out, /\n\nCHANGED +COPIES +WHY\n\S+Z +0 -> 1 +at least 1 copy is wanted\n$/)
     assert.deepEqual(
       [scaling.min, scaling.copies.wanted, scaling.changes[0].reason],
-      [1, 1, 'at least 1 copies are wanted'],
+      [1, 1, 'at least 1 copy is wanted'],
     )
   })
 

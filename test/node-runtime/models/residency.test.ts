@@ -33,6 +33,7 @@ describe('residency of models', function () {
     })
     const scaling = {
       endpoint_id: endpoint.id,
+      min_copies: 0,
       max_copies: 1,
       target_in_flight: null,
       target_wait_ms: null,
