@@ -7,9 +7,10 @@ import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
 import { openDatabase } from '../db/database.ts'
 import { writeTinyGguf } from '../embedded/demo/tiny-gguf.ts'
+import { judge } from './floors.ts'
 import { environmentOf } from './neighbour-tools.ts'
 import { percentile, startPlatform } from './platform.ts'
-import { endWith, unlessOnce } from './rounds.ts'
+import { unlessOnce } from './rounds.ts'
 
 // One account floods a language model with chats while another one chats with it: how long the second waits, compared
 // with its chats alone and where three others run, and what the first is refused.
@@ -93,11 +94,12 @@ try {
   console.log(`alone: ${describe(alone)} of ${alone.length}`)
   console.log(`as one of ${PLACES} chats at once, without a queue: ${describe(amongThree)}`)
   console.log(`during ${ROUNDS} floods of ${FLOOD}: ${describe(flooded)} of ${flooded.length}`)
-  console.log(
-    `p95 ${p95.toFixed(2)} times (goal ${MAX_P95}), worst ${worst.toFixed(2)} times (goal ${MAX_WORST})`,
-  )
   console.log(`the flood got ${[...statuses].map(([status, count]) => `${status} x${count}`).join(', ')}`)
-  endWith(p95 <= MAX_P95 && worst <= MAX_WORST && (statuses.get(429) ?? 0) > 0)
+  judge('flood', [
+    { what: 'p95, of alone', measured: p95, goal: MAX_P95 },
+    { what: 'worst, of alone', measured: worst, goal: MAX_WORST },
+    { what: 'refused of the flood', measured: statuses.get(429) ?? 0, goal: 1, isMost: true },
+  ])
 } finally {
   rmSync(folder, { recursive: true, force: true })
 }

@@ -1,14 +1,15 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { judge } from './floors.ts'
 import {
   type Closed,
   type Compared,
   CONNECTIONS,
+  figuresOf,
   RATE,
   type Rate,
   report,
-  reportGoals,
   Rounds,
   type Sse,
 } from './gateway-report.ts'
@@ -151,8 +152,7 @@ for (const rounds of all) {
   if (rounds.target.pid !== undefined) rounds.memoryMb = memoryMb(rounds.target.pid)
   report(rounds, measured)
 }
-reportGoals(measured)
-// Failed requests fail the bench; slow figures do not, because machines are noisy.
+judge('gateway', figuresOf(measured))
 const failed = all.reduce((sum, rounds) => sum + rounds.failed, 0)
 if (failed > 0) {
   console.log(`${failed} requests failed`)
