@@ -272,6 +272,8 @@ async function checkDeliveries({ db, customers, inbox, tally }: Evidence): Promi
       .select(['event.id', 'event.type'])
       .where('event.account_id', '=', platform.ready.account_id)
       .whereRef('event.created_at', '>', 'webhook_endpoint.active_since')
+      // Webhooks cannot subscribe to it.
+      .where('event.type', '!=', 'endpoint.scaled')
       .execute()
     const ids = new Set(events.map(({ id }) => id))
     for (const { id, type } of events) {

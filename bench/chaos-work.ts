@@ -10,6 +10,7 @@ import { callTool } from './chaos-tools.ts'
 
 const MAX_RUNS = 3
 const MAX_MODELS = 6
+const MAX_FLOOD = 150
 const ENDED = new Set(['completed', 'failed', 'cancelled'])
 const EPOCHS = { short: 20, medium: 1500, retrain: 60, doomed: 20 } as const
 
@@ -36,6 +37,7 @@ export async function work(customer: Customer, shift: Shift, seed: number, weigh
     lane(8, 1_500, (random) => callTool(customer, shift, random)),
     lane(9, 2_000, (random) => runCohort(customer, shift, random)),
     lane(10, 3_000, (random) => sendAtOnce(customer, shift, random)),
+    lane(11, 20_000, (random) => flood(customer, shift, random)),
   ])
 }
 
@@ -125,11 +127,26 @@ async function infer(
   if (task) tasks.push({ ...task, kind })
 }
 
-async function chat({ platform, chatModels, chats }: Customer, { tally }: Shift, random: Random) {
+/** Sends far more requests to loaded models than these serve at once, so that some wait and some are refused. */
+async function flood(customer: Customer, shift: Shift, random: Random): Promise<void> {
+  const { chatModels, models } = customer
+  const loaded = { ...customer, chatModels: chatModels.slice(0, 1), models: models.slice(0, 1) }
+  await Promise.all([
+    ...Array.from({ length: MAX_FLOOD }, () => chat(loaded, shift, random, 20)),
+    ...Array.from({ length: MAX_FLOOD }, () => infer(loaded, shift, random, 'now')),
+  ])
+}
+
+async function chat(
+  { platform, chatModels, chats }: Customer,
+  { tally }: Shift,
+  random: Random,
+  maxTokens = 300,
+): Promise<void> {
   const model = random() < 0.8 ? chatModels[0] : oneOf(random, chatModels)
   if (!model) return
   const kind = random() < 0.5 ? 'stream' : 'whole'
-  const tokens = Math.floor(5 + random() * 295)
+  const tokens = Math.floor(5 + random() * (maxTokens - 5))
   const fake = kind === 'stream' ? { tokens, gap_ms: 15 } : { tokens, delay_ms: tokens * 10 }
   const began = Date.now()
   const body = { stream: kind === 'stream', fake }

@@ -144,7 +144,10 @@ async function open(name: string, own: TestPlatform, number: number): Promise<Cu
     await importChatModel(own, `${name}-cold-llm`, { load_s: 2 }),
   ]
   const [warm] = chatModels
-  if (warm) await chatsAgain(own, warm)
+  if (warm) {
+    await chatsAgain(own, warm)
+    await own.h.endpoints.setScaling(warm.endpointId, { max: 2, idle_timeout_s: 30 })
+  }
   await verifiedEndpoint(own.api, inbox.url(`/${name}`), EVENT_TYPES)
   return {
     name,
