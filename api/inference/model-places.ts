@@ -217,9 +217,10 @@ export class ModelPlaces implements Disposable {
     const node = this.#options.links.placement.node(nodeId)
     const now = Date.now()
     const unserved = new Set<string>()
-    if (node?.models.get(queue.modelKey)?.retiring) return
+    const isRetiring = node?.models.get(queue.modelKey)?.retiring ?? false
     const canRun = ({ request }: Waiter) => {
       if (!node || unserved.has(request.account_id)) return false
+      if (isRetiring && !this.#loadedOn(request).includes(node)) return false
       if (rejectReason(node, { ...request, atLeast: 'warm', now }) === undefined) return true
       if (!request.exclude?.size) unserved.add(request.account_id)
       return false

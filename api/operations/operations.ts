@@ -96,7 +96,7 @@ export class Operations {
     const reviews = await operationsRepository.countReviews(db)
     const gateways = await operationsRepository.listGateways(db, silent)
     const killSwitch = await killSwitchRepository.readKillSwitch(db)
-    const { short } = await copyPlanner.preview()
+    const { short } = (await copyPlanner.preview()).plan
     const { database, temporal, storage } = await checked
     const { room: disk } = await room.read()
     const freeMb = disk && Math.floor(disk.freeBytes / 1024 ** 2)

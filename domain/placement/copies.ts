@@ -22,7 +22,10 @@ export interface CopyDemand {
 
 /** The copies of a model on nodes. */
 export interface CopySupply {
+  /** Copies that are loaded and stay. */
   readonly loaded: number
+  /** Copies that are being loaded. */
+  readonly loading: number
   /** Requests that a copy serves at once. */
   readonly concurrency: number
   /** The time that a further copy takes to load. */
@@ -90,12 +93,13 @@ export function decideCopies(
 /** Gives up the copies that have not been needed for long enough. */
 function giveUp(
   { min, idleTimeoutS }: CopyWant,
-  { loadS }: CopySupply,
+  { loading, loadS }: CopySupply,
   { needed, before, now }: { needed: number; before: CopyScale; now: number },
 ): CopyDecision {
   const least = Math.min(before.copies, Math.max(needed, min))
   const neededAt = Array.from({ length: before.copies }, (_, i) =>
-    i < least ? now : (before.neededAt[i] ?? now),
+    // A copy that is being loaded is needed until it has had time to be of use.
+    i < least || loading > 0 ? now : (before.neededAt[i] ?? now),
   )
   const idleS = (copy: number) => (now - neededAt[copy - 1]!) / 1_000
   const timeoutS = idleTimeoutS === 0 ? Number.POSITIVE_INFINITY : Math.max(idleTimeoutS, loadS)

@@ -76,7 +76,8 @@ export function planPins(situation: PinSituation): PinPlan {
     short: new Map<string, string>(),
   }
   const board = new Board(situation)
-  const demands = wants.map((want) => demandOf(want, situation, board))
+  const pinsOf = Map.groupBy(pins, ({ model_key }) => model_key)
+  const demands = wants.map((want) => demandOf(want, pinsOf.get(want.model_key) ?? [], situation, board))
   // Existing pins reserve their memory before any new pin is placed.
   for (const { want, stay } of demands) for (const { node_id } of stay) board.take(node_id, want)
   for (const demand of demands) {
@@ -85,9 +86,32 @@ export function planPins(situation: PinSituation): PinPlan {
     fill(demand, situation, board, plan)
   }
   const scaled = new Set(wants.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key))
-  const isGone = (place: PinPlace) => !scaled.has(place.model_key) || !board.isLoaded(place)
-  plan.gone.push(...retiring.filter((place) => isGone(place) && !plan.add.some(samePlace(place))))
+  // While a node is absent it may still have the copy.
+  const isGone = (place: PinPlace) =>
+    !scaled.has(place.model_key) || (board.has(place.node_id) && !board.isHeld(place))
+  const left = retiring.filter((place) => !plan.add.some(samePlace(place)))
+  plan.gone.push(
+    ...left.filter(isGone),
+    ...neededAgain(
+      demands,
+      left.filter((place) => !isGone(place)),
+      board,
+    ),
+  )
   return plan
+}
+
+/** Returns the copies that were to be unloaded and that requests need again. */
+function neededAgain(demands: readonly PinDemand[], retiring: readonly PinPlace[], board: Board): PinPlace[] {
+  const byModel = Map.groupBy(retiring, ({ model_key }) => model_key)
+  return demands.flatMap(({ want }) => {
+    const places = byModel.get(want.model_key) ?? []
+    if (places.length === 0) return []
+    const missing =
+      want.copies -
+      board.heldOn(want.model_key).filter((id) => !places.some(({ node_id }) => node_id === id)).length
+    return places.slice(0, Math.max(0, missing))
+  })
 }
 
 /** The present state of one want. */
@@ -101,8 +125,12 @@ interface PinDemand {
   readonly back: readonly PinPlace[]
 }
 
-function demandOf(want: WarmWant, { pins, now }: PinSituation, board: Board): PinDemand {
-  const own = pins.filter(({ model_key }) => model_key === want.model_key)
+function demandOf(
+  want: WarmWant,
+  own: readonly WarmPin[],
+  { now }: Pick<PinSituation, 'now'>,
+  board: Board,
+): PinDemand {
   const here = own.filter(({ node_id }) => board.has(node_id))
   const away = own.filter(({ node_id }) => !board.has(node_id))
   const isLost = ({ missing_since: since }: WarmPin) =>
@@ -153,11 +181,14 @@ function fill(
   // A node that may yet load the model is better than none.
   stay.push(...failing.slice(0, nodes - stay.length))
   const surplus = own.filter((pin) => !stay.some(samePlace(pin)))
-  const loaded = want.isScaled ? surplus.filter((pin) => board.isLoaded(pin)) : []
+  const loaded = want.isScaled ? surplus.filter((pin) => board.isHeld(pin)) : []
   const unloaded = loaded.slice(Math.max(0, want.copies - stay.length))
   retire.push(...unloaded)
   drop.push(...surplus.filter((pin) => !unloaded.includes(pin)))
 }
+
+const isHeld = (model: NodeModel | undefined): boolean =>
+  warmthOf(model) === 'warm' || model?.state === 'loading_model' || model?.state === 'downloading_model'
 
 /** The expected state of the nodes after the decisions so far. */
 class Board {
@@ -166,10 +197,11 @@ class Board {
 
   constructor({ snapshots, pins, wants }: PinSituation) {
     const wanted = new Set(wants.map(({ model_key }) => model_key))
-    const wantedPins = pins.filter(({ model_key }) => wanted.has(model_key))
+    const placeOf = ({ model_key, node_id }: PinPlace) => `${node_id} ${model_key}`
+    const wantedPins = new Set(pins.filter(({ model_key }) => wanted.has(model_key)).map(placeOf))
     for (const snapshot of snapshots) {
       const isPinned = ({ model_key }: NodeModel) =>
-        wantedPins.some((pin) => samePlace(pin)({ model_key, node_id: snapshot.node_id }))
+        wantedPins.has(placeOf({ model_key, node_id: snapshot.node_id }))
       const models = snapshot.models.map((model) => (isPinned(model) ? { ...model, pinned: true } : model))
       this.#put({ ...snapshot, models })
     }
@@ -179,10 +211,15 @@ class Board {
     return this.#nodes.has(nodeId)
   }
 
-  /** Whether a node that does not drain has a model loaded. */
-  isLoaded({ node_id, model_key }: PinPlace): boolean {
+  /** Whether a node that does not drain has a model loaded or is loading it. */
+  isHeld({ node_id, model_key }: PinPlace): boolean {
     if (!this.has(node_id) || this.isDraining(node_id)) return false
-    return warmthOf(this.index.model(node_id, model_key)) === 'warm'
+    return isHeld(this.index.model(node_id, model_key))
+  }
+
+  /** The nodes that have a model loaded or are loading it. */
+  heldOn(modelKey: string): string[] {
+    return [...this.#nodes.keys()].filter((node_id) => this.isHeld({ node_id, model_key: modelKey }))
   }
 
   isDraining(nodeId: string): boolean {

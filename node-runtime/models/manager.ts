@@ -102,9 +102,12 @@ export class ModelManager implements AsyncDisposable {
     return reportOf(this.#models.values())
   }
 
-  /** The keys of the loaded models, the most recently used first. */
-  loadedKeys(): string[] {
-    const loaded = [...this.#models.values()].filter(({ server }) => server !== undefined)
+  /** The keys of the loaded models that stay, the most recently used first. */
+  stayingKeys(): string[] {
+    const { pins } = this.#options
+    const loaded = [...this.#models.values()].filter(
+      (model) => model.server && !pins.isRetiring(model.modelKey),
+    )
     return loaded.toSorted((a, b) => b.lastUsed - a.lastUsed).map(({ modelKey }) => modelKey)
   }
 

@@ -25,7 +25,7 @@ export interface NodeAvailability {
 
 type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
   gpuHealth: Pick<NodeParts['gpuHealth'], 'isUnusable' | 'hasRuns'>
-  models: Pick<NodeParts['models'], 'loadedKeys'>
+  models: Pick<NodeParts['models'], 'stayingKeys'>
 }
 
 /**
@@ -51,7 +51,7 @@ export function wantedQueues(
   }
   // Inference for a dedicated node is placed on its own queue.
   if (sharing === 'dedicated') return queues
-  for (const modelKey of models.loadedKeys().slice(0, MAX_WARM_QUEUES)) {
+  for (const modelKey of models.stayingKeys().slice(0, MAX_WARM_QUEUES)) {
     queues.set(QUEUES.warm(modelKey), { slots: WARM_SLOTS, pollers: WARM_POLLERS })
   }
   return queues

@@ -1,4 +1,5 @@
 import type { Kysely, Transaction } from 'kysely'
+import { outsideAccounts } from '../../../db/account-share.ts'
 import * as copyRepository from '../../../db/repositories/nodes/copies.ts'
 import type { StoredScale } from '../../../db/repositories/nodes/copies.ts'
 import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
@@ -6,9 +7,15 @@ import * as modelOrderRepository from '../../../db/repositories/nodes/model-orde
 import * as warmPinRepository from '../../../db/repositories/nodes/warm-pins.ts'
 import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
-import { type CopyScale, type CopySupply, decideCopies, NO_COPIES } from '../../../domain/placement/copies.ts'
+import {
+  type CopyDemand,
+  type CopyScale,
+  type CopySupply,
+  decideCopies,
+  NO_COPIES,
+} from '../../../domain/placement/copies.ts'
 import { copiesByModel, type ModelCopies, warmWantOf } from '../../../domain/placement/copy-wants.ts'
-import { type NodeSnapshot, warmthOf } from '../../../domain/placement/node-snapshot.ts'
+import { type NodeSnapshot, serves, warmthOf } from '../../../domain/placement/node-snapshot.ts'
 import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
@@ -30,7 +37,7 @@ export interface CopyPlannerOptions {
   catalog: Pick<Catalog, 'profile'>
   places: Pick<ModelPlaces, 'takeDemand'>
   loads: Pick<ModelLoads, 'waitingByModel'>
-  estimates: Pick<Estimates, 'loadS'>
+  estimates: Pick<Estimates, 'of'>
 }
 
 const EVERY_MS = 2_000
@@ -46,6 +53,9 @@ const MAX_ELAPSED_S = 5
 export class CopyPlanner implements AsyncDisposable {
   readonly #options: CopyPlannerOptions
   readonly #loop: BackgroundLoop
+  /** The plan that runs, and the one that its callers wait for. */
+  #running: Promise<PinPlan | undefined> | undefined
+  #next: Promise<PinPlan | undefined> | undefined
   readonly #preview = new HeldAnswer(() => this.#planNow(), PREVIEW_MS)
 
   constructor(options: CopyPlannerOptions) {
@@ -56,41 +66,34 @@ export class CopyPlanner implements AsyncDisposable {
     }).start()
   }
 
-  /** Plans by the current state and applies the plan; undefined when another gateway is planning and `wait` is false. */
-  async keep({ wait }: { wait: boolean }): Promise<PinPlan | undefined> {
-    const { db, outbox } = this.#options
-    const now = new Date()
-    const plan = await db.transaction().execute(async (trx) => {
-      if (!(await warmPinRepository.lockWarmPins(trx, { wait }))) return undefined
-      const models = await this.#models(trx, now)
-      const snapshots = await nodeLoadRepository.readSnapshots(trx)
-      await this.#decide(trx, { models, snapshots, now })
-      const decided = await this.#plan(trx, { models, snapshots, now })
-      await warmPinRepository.applyPinPlan(trx, decided, now)
-      for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
-        await modelOrderRepository.orderModel(trx, { nodeId, modelKey })
-        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart({ modelKey, nodeId }))
-      }
-      return decided
-    })
-    if (plan && plan.add.length > 0) outbox.poke()
-    return plan
+  /**
+   * Plans by what is committed now and applies the plan. Callers at one time share one plan, so that they wait with one connection.
+   * Undefined when that fails: the next round plans again.
+   */
+  replan(): Promise<PinPlan | undefined> {
+    this.#next ??= this.#afterRunning()
+    return this.#next
   }
 
-  /** Returns the plan for the state of the last second without applying it. */
-  preview(): Promise<PinPlan> {
+  /** Returns the plan for the state of the last second without applying it, and the nodes. */
+  preview(): Promise<PlannedCopies> {
     return this.#preview.get()
-  }
-
-  async #planNow(): Promise<PinPlan> {
-    const { db } = this.#options
-    const now = new Date()
-    const [models, snapshots] = [await this.#models(db, now), await nodeLoadRepository.readSnapshots(db)]
-    return this.#plan(db, { models, snapshots, now })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#loop[Symbol.asyncDispose]()
+    await this.#running
+  }
+
+  async #afterRunning(): Promise<PinPlan | undefined> {
+    await this.#running
+    this.#next = undefined
+    const running = outsideAccounts(() => this.#keep({ wait: true })).catch((err: unknown) => {
+      emit(this.#options.log, 'model.pins_failed', { err })
+      return undefined
+    })
+    this.#running = running
+    return running
   }
 
   async #refresh(): Promise<void> {
@@ -105,10 +108,41 @@ export class CopyPlanner implements AsyncDisposable {
       ])
       if (pins.length + retiring.length === 0) return
     }
-    const plan = await this.keep({ wait: false })
+    const plan = await this.#keep({ wait: false })
     if (plan && plan.add.length + plan.drop.length + plan.retire.length > 0) {
       emit(log, 'model.pins_planned', { add: plan.add, drop: plan.drop, retire: plan.retire })
     }
+  }
+
+  /** Plans and applies the plan; undefined when another gateway is planning and `wait` is false. */
+  async #keep({ wait }: { wait: boolean }): Promise<PinPlan | undefined> {
+    const { db, outbox } = this.#options
+    // What takes long is read before the lock, which stops the plans of all gateways.
+    const facts = await this.#facts(await this.#models(db, new Date()))
+    const plan = await db.transaction().execute(async (trx) => {
+      if (!(await warmPinRepository.lockWarmPins(trx, { wait }))) return undefined
+      // The clock of the database, because gateways plan in turn.
+      const now = await copyRepository.databaseTime(trx)
+      const models = await this.#models(trx, now)
+      const snapshots = await nodeLoadRepository.readSnapshots(trx)
+      await this.#decide(trx, { models, snapshots, now }, facts)
+      const decided = await this.#plan(trx, { models, snapshots, now })
+      await warmPinRepository.applyPinPlan(trx, decided, now)
+      for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
+        await modelOrderRepository.orderModel(trx, { nodeId, modelKey })
+        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart({ modelKey, nodeId }))
+      }
+      return decided
+    })
+    if (plan && plan.add.length > 0) outbox.poke()
+    return plan
+  }
+
+  async #planNow(): Promise<PlannedCopies> {
+    const { db } = this.#options
+    const now = new Date()
+    const [models, snapshots] = [await this.#models(db, now), await nodeLoadRepository.readSnapshots(db)]
+    return { snapshots, plan: await this.#plan(db, { models, snapshots, now }) }
   }
 
   /** Stores the use of models at this gateway since the last time. */
@@ -128,52 +162,68 @@ export class CopyPlanner implements AsyncDisposable {
     return copiesByModel(await warmPinRepository.listEndpointCopies(db), { now, defaultIdleS })
   }
 
+  /** Reads the demand for the models with a scaling, and how long they take to load. */
+  async #facts(models: readonly ModelCopies[]): Promise<Facts> {
+    const { db, estimates } = this.#options
+    const keys = models.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key)
+    if (keys.length === 0) return { demands: new Map(), loadMs: () => 0 }
+    const [demands, loadMs] = await Promise.all([copyRepository.readDemand(db, keys), estimates.of(keys)])
+    return { demands, loadMs }
+  }
+
   /** Decides about the models with a scaling, and records each change. */
-  async #decide(trx: Transaction<Database>, { models, snapshots, now }: Situation): Promise<void> {
+  async #decide(
+    trx: Transaction<Database>,
+    { models, snapshots, now }: Situation,
+    { demands, loadMs }: Facts,
+  ): Promise<void> {
     const { log } = this.#options
     const scaled = models.filter(({ isScaled }) => isScaled)
-    const keys = scaled.map(({ model_key }) => model_key)
     const scales = await copyRepository.readScales(trx)
-    if (scales.size > 0) await copyRepository.dropOtherScales(trx, keys)
-    if (keys.length === 0) return
-    const demands = await copyRepository.readDemand(trx, keys)
+    if (scales.size > 0)
+      await copyRepository.dropOtherScales(
+        trx,
+        scaled.map(({ model_key }) => model_key),
+      )
+    const changed = new Map<string, CopyScale>()
     for (const model of scaled) {
-      const { model_key: modelKey } = model
+      const { model_key: modelKey, want } = model
       const before = scales.get(modelKey) ?? NO_COPIES
-      const supply = await this.#supply(model, snapshots)
+      const supply = this.#supply(model, snapshots, loadMs)
       const used = demands.get(modelKey) ?? { inFlight: 0, waiting: 0, serviceMs: 0 }
       // Tasks do not pass through a gateway.
       const demand = { ...used, inFlight: Math.max(used.inFlight, supply.inFlight) }
       const elapsedS = elapsedSince(scales.get(modelKey), now)
-      const { scale, reason } = decideCopies(model.want, supply, {
-        demand,
-        before,
-        now: now.getTime(),
-        elapsedS,
-      })
+      const { scale, reason } = decideCopies(want, supply, { demand, before, now: now.getTime(), elapsedS })
       if (isSame(scale, before)) continue
-      await copyRepository.writeScale(trx, modelKey, scale, now)
+      changed.set(modelKey, scale)
       if (reason === undefined) continue
       const change = { modelKey, before: before.copies, copies: scale.copies, reason }
       await copyRepository.recordChange(trx, change, now)
       emit(log, 'model.scaled', { model_key: modelKey, before: before.copies, copies: scale.copies, reason })
     }
+    await copyRepository.writeScales(trx, changed, now)
   }
 
-  async #supply(
-    { model_key, runtime_profile }: ModelCopies,
+  #supply(
+    { model_key, runtime_profile, account_id }: ModelCopies,
     snapshots: readonly NodeSnapshot[],
-  ): Promise<CopySupply & { inFlight: number }> {
-    const { catalog, estimates } = this.#options
-    const held = snapshots.flatMap(({ models }) => models.filter((model) => model.model_key === model_key))
+    loadMs: Facts['loadMs'],
+  ): CopySupply & { inFlight: number } {
+    const { catalog } = this.#options
+    const held = snapshots
+      .filter((node) => !node.draining && serves(node, account_id))
+      .flatMap(({ models }) => models.filter((model) => model.model_key === model_key))
     const loaded = held.filter((model) => warmthOf(model) === 'warm')
     const own = loaded.map(({ max_concurrency }) => max_concurrency).filter((most) => most !== undefined)
+    const mean = own.reduce((sum, most) => sum + most, 0) / own.length
+    const profiled = catalog.profile(runtime_profile)?.max_concurrency ?? 1
     return {
       loaded: loaded.filter(({ retiring }) => !retiring).length,
+      loading: held.filter(({ state }) => state === 'downloading_model' || state === 'loading_model').length,
       inFlight: loaded.reduce((sum, { in_flight }) => sum + in_flight, 0),
-      concurrency:
-        own.length > 0 ? Math.min(...own) : (catalog.profile(runtime_profile)?.max_concurrency ?? 1),
-      loadS: await estimates.loadS(model_key, held.length > loaded.length ? 'cached' : 'cold'),
+      concurrency: own.length > 0 ? mean : profiled,
+      loadS: loadMs(model_key, held.length > loaded.length ? 'cached' : 'cold') / 1_000,
     }
   }
 
@@ -188,6 +238,17 @@ export class CopyPlanner implements AsyncDisposable {
   }
 }
 
+/** The plan for the present state of the nodes. */
+export interface PlannedCopies {
+  readonly plan: PinPlan
+  readonly snapshots: readonly NodeSnapshot[]
+}
+
+interface Facts {
+  demands: ReadonlyMap<string, CopyDemand>
+  loadMs: (modelKey: string, state: 'cold' | 'cached') => number
+}
+
 interface Situation {
   models: readonly ModelCopies[]
   snapshots: readonly NodeSnapshot[]
@@ -195,7 +256,9 @@ interface Situation {
 }
 
 const elapsedSince = (scale: StoredScale | undefined, now: Date): number =>
-  scale ? Math.min(MAX_ELAPSED_S, (now.getTime() - scale.decidedAt.getTime()) / 1_000) : EVERY_MS / 1_000
+  scale
+    ? Math.max(0, Math.min(MAX_ELAPSED_S, (now.getTime() - scale.decidedAt.getTime()) / 1_000))
+    : EVERY_MS / 1_000
 
 const isSame = (a: CopyScale, b: CopyScale): boolean =>
   a.copies === b.copies && a.waitedS === b.waitedS && a.neededAt.every((at, i) => at === b.neededAt[i])

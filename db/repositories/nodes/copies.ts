@@ -47,15 +47,21 @@ export async function readDemand(
   modelKeys: readonly string[],
 ): Promise<Map<string, CopyDemand>> {
   const { rows } = await sql<{ model_key: string; in_flight: number; waiting: number; service_ms: number }>`
-    select key as model_key, coalesce(sum(d.in_flight), 0) as in_flight,
-      coalesce(sum(d.waiting), 0) + (select count(*) from (
-        select 1 from task t join endpoint e on e.id = t.endpoint_id
-        where t.status not in ('succeeded', 'failed', 'running') and e.model_key = key limit ${MAX_QUEUED}
-      ) as queued)::float8 as waiting,
-      coalesce(sum(d.service_ms * d.in_flight) / nullif(sum(d.in_flight), 0), 0) as service_ms
-    from unnest(${modelKeys}::text[]) as key
-    left join model_demand d on d.model_key = key and d.measured_at > now() - make_interval(secs => ${DEMAND_FRESH_S})
-    group by key`.execute(db)
+    with queued as (
+      select e.model_key, least(count(*), ${MAX_QUEUED})::float8 as tasks from task t join endpoint e on e.id = t.endpoint_id
+      where t.status not in ('succeeded', 'failed', 'running') and e.model_key = any(${modelKeys}::text[])
+        and e.deleted_at is null and e.status in ('active', 'deprecated')
+      group by e.model_key
+    ), asked as (
+      select model_key, sum(in_flight) as in_flight, sum(waiting) as waiting,
+        coalesce(sum(service_ms * in_flight) / nullif(sum(in_flight), 0), max(service_ms)) as service_ms
+      from model_demand where model_key = any(${modelKeys}::text[])
+        and measured_at > now() - make_interval(secs => ${DEMAND_FRESH_S})
+      group by model_key
+    )
+    select model_key, coalesce(in_flight, 0) as in_flight, coalesce(waiting, 0) + coalesce(tasks, 0) as waiting,
+      coalesce(service_ms, 0) as service_ms
+    from asked full join queued using (model_key)`.execute(db)
   return new Map(
     rows.map(({ model_key, in_flight, waiting, service_ms }) => [
       model_key,
@@ -90,24 +96,39 @@ export async function readScales(db: Kysely<Database>): Promise<Map<string, Stor
   )
 }
 
-/** Stores a decision. */
-export async function writeScale(
+/** Stores decisions, by model. */
+export async function writeScales(
   trx: Transaction<Database>,
-  modelKey: string,
-  { copies, waitedS, neededAt }: CopyScale,
+  scales: ReadonlyMap<string, CopyScale>,
   now: Date,
 ): Promise<void> {
-  const values = {
-    copies,
-    waited_s: waitedS,
-    needed_at: neededAt.map((at) => new Date(at)),
-    decided_at: now,
-  }
+  if (scales.size === 0) return
   await trx
     .insertInto('model_scale')
-    .values({ model_key: modelKey, ...values })
-    .onConflict((oc) => oc.column('model_key').doUpdateSet(values))
+    .values(
+      [...scales].map(([model_key, { copies, waitedS, neededAt }]) => ({
+        model_key,
+        copies,
+        waited_s: waitedS,
+        needed_at: neededAt.map((at) => new Date(at)),
+        decided_at: now,
+      })),
+    )
+    .onConflict((oc) =>
+      oc.column('model_key').doUpdateSet((eb) => ({
+        copies: eb.ref('excluded.copies'),
+        waited_s: eb.ref('excluded.waited_s'),
+        needed_at: eb.ref('excluded.needed_at'),
+        decided_at: eb.ref('excluded.decided_at'),
+      })),
+    )
     .execute()
+}
+
+/** Returns the time of the database. */
+export async function databaseTime(db: Kysely<Database>): Promise<Date> {
+  const { rows } = await sql<{ now: Date }>`select clock_timestamp() as now`.execute(db)
+  return rows[0]!.now
 }
 
 /** Forgets the decisions about all models but these. */

@@ -171,7 +171,7 @@ const idleTimeouts = sql<Record<string, number>>`coalesce((
     from node_model_order o
     join endpoint e on e.model_key = o.model_key and e.deleted_at is null
     join endpoint_scaling s on s.endpoint_id = e.id and s.idle_timeout_s is not null
-    where o.node_id = node.id group by o.model_key
+    where o.node_id = node.id and (node.sharing = 'shared' or e.account_id = node.account_id) group by o.model_key
   ) as timeouts), '{}')`.as('idle_timeouts')
 
 /** Keys of the models whose load on a node the platform ordered or joined. */

@@ -5,6 +5,9 @@ import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
+/** A plan takes milliseconds; one that takes this long is stuck. */
+const LOCK_TIMEOUT_MS = '10000'
+
 /** Sets the least number of copies of an endpoint's model. */
 export async function setMinWarm(
   db: Kysely<Database>,
@@ -36,7 +39,7 @@ export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies
     ])
     .select(['scaling.target_wait_ms', 'scaling.idle_timeout_s', 'scaling.schedule'])
     .select(sql<boolean>`endpoint.visibility = 'public'`.as('is_public'))
-    .where((eb) => eb.or([eb('endpoint.min_warm', '>', 0), eb('scaling.endpoint_id', 'is not', null)]))
+    .where((eb) => eb.or([eb('endpoint.min_warm', '>', 0), eb('scaling.reserved', '>', 0)]))
     .where('endpoint.deleted_at', 'is', null)
     .where('endpoint.status', 'in', ['active', 'deprecated'])
     .where('model_version.lifecycle_status', '!=', 'disabled')
@@ -74,6 +77,7 @@ export async function lockWarmPins(
   { wait }: { wait: boolean },
 ): Promise<boolean> {
   if (wait) {
+    await sql`select set_config('lock_timeout', ${LOCK_TIMEOUT_MS}, true)`.execute(trx)
     await sql`select pg_advisory_xact_lock(hashtextextended('warm-pins', 0))`.execute(trx)
     return true
   }

@@ -45,7 +45,7 @@ function simulate(
     requestSeconds += clients * TICK_S
     const { scale: next, reason } = decideCopies(
       want,
-      { loaded: ready, concurrency: CONCURRENCY, loadS },
+      { loaded: ready, loading: loaded.length - ready, concurrency: CONCURRENCY, loadS },
       { demand, before: scale, now: s * 1_000, elapsedS: TICK_S },
     )
     scale = next
@@ -93,6 +93,17 @@ describe('deciding how many copies of a model are loaded', () => {
     const { steps } = simulate(wave, { want: buildWant({ idleTimeoutS: 120 }), forS: 36_000 })
 
     assert.deepEqual(copiesOf(steps), [1, 2, 4])
+  })
+
+  it('gives up no copy before it has been loaded for as long as it may be idle', () => {
+    const { steps } = simulate((s) => (s < 100 ? 8 : 1), {
+      want: buildWant({ idleTimeoutS: 10 }),
+      loadS: 60,
+    })
+
+    assert.deepEqual(copiesOf(steps), [1, 2, 1])
+    const [, added, givenUp] = steps
+    assert.ok(givenUp!.at - added!.at >= 2 * 60 - 2 * TICK_S, `${givenUp!.at - added!.at} s`)
   })
 
   it('gives up no copy whose absence the next request would notice', () => {
@@ -148,7 +159,7 @@ describe('deciding how many copies of a model are loaded', () => {
     const at = (want: CopyWant, copies: number, clients: number) =>
       decideCopies(
         want,
-        { loaded: copies, concurrency: CONCURRENCY, loadS: 10 },
+        { loaded: copies, loading: 0, concurrency: CONCURRENCY, loadS: 10 },
         {
           demand: { inFlight: clients, waiting: 0, serviceMs: 100 },
           before: { ...NO_COPIES, copies },

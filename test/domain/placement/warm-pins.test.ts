@@ -143,22 +143,44 @@ describe('planning which nodes keep models warm', () => {
     assert.deepEqual(ending([]), [3, 0])
   })
 
-  it('takes back a copy that is to be unloaded, and forgets those that are gone', () => {
+  it('takes back a copy that is to be unloaded, and forgets those that are gone but not those of absent nodes', () => {
+    const loading = buildModel({ state: 'loading_model' })
     const snapshots = [
       buildNode('a', { models: [buildModel()] }),
       buildNode('b', { models: [buildModel()] }),
       buildNode('c'),
+      buildNode('d', { models: [loading] }),
     ]
-    const want = (nodes: number) => buildWant({ nodes, isScaled: true })
+    const want = (nodes: number, copies = nodes) => buildWant({ nodes, copies, isScaled: true })
     const place = (node_id: string): PinPlace => ({ model_key: 'm', node_id })
-    const retiring = [place('b'), place('c'), place('lost')]
+    const retiring = ['b', 'c', 'd', 'absent'].map(place)
 
     const lower = plan([want(1)], [pin('a')], snapshots, retiring)
     const higher = plan([want(2)], [pin('a')], snapshots, retiring)
     const unwanted = plan([], [], snapshots, [place('b')])
 
-    assert.deepEqual([nodesOf(lower.add), nodesOf(lower.gone)], [[], ['c', 'lost']])
-    assert.deepEqual([nodesOf(higher.add), nodesOf(higher.gone)], [['b'], ['c', 'lost']])
+    assert.deepEqual([nodesOf(lower.add), nodesOf(lower.gone)], [[], ['c']])
+    assert.deepEqual([nodesOf(higher.add), nodesOf(higher.gone)], [['b'], ['c']])
     assert.deepEqual(nodesOf(unwanted.gone), ['b'])
+  })
+
+  it('lets a copy stay that requests need again before it was unloaded', () => {
+    const snapshots = ['a', 'b'].map((id) => buildNode(id, { models: [buildModel()] }))
+    const retiring = ['a', 'b'].map((node_id): PinPlace => ({ model_key: 'm', node_id }))
+
+    const { add, gone } = plan([buildWant({ nodes: 0, copies: 1, isScaled: true })], [], snapshots, retiring)
+
+    assert.deepEqual([add, nodesOf(gone)], [[], ['a']])
+  })
+
+  it('unloads a copy that is still being loaded when it is given up', () => {
+    const snapshots = [
+      buildNode('a', { models: [buildModel()] }),
+      buildNode('b', { models: [buildModel({ state: 'loading_model' })] }),
+    ]
+
+    const { drop, retire } = plan([buildWant({ isScaled: true })], [pin('a'), pin('b')], snapshots)
+
+    assert.deepEqual([drop, nodesOf(retire)], [[], ['b']])
   })
 })

@@ -117,7 +117,7 @@ describe('task queues of a node', () => {
   it('keep a fixed number of polls open, those of the models used last, however many are loaded', () => {
     const polls = (loaded: number) => {
       const keys = Array.from({ length: loaded }, (_, i) => `model-${i}`)
-      const parts = { ...node.parts, models: { loadedKeys: () => keys } }
+      const parts = { ...node.parts, models: { stayingKeys: () => keys } }
       const queues = wantedQueues(parts, { draining: false, sharing: 'shared' })
       const warm = [...queues.keys()].filter((queue) => queue.startsWith('warm.'))
       return { warm, open: [...queues.values()].reduce((sum, { pollers }) => sum + pollers, 0) }
@@ -142,7 +142,7 @@ describe('task queues of a node', () => {
 
     assert.deepEqual(
       unpolled.map(({ model_key }) => model_key),
-      models.loadedKeys(),
+      models.stayingKeys(),
     )
     assert.equal(unpolled.length, 1)
     assert.ok(models.report().every((model) => !model.unpolled))

@@ -1,6 +1,5 @@
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
-import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import { leastCopies } from '../../../../domain/placement/copy-wants.ts'
 import { copiesOn } from '../../../../domain/placement/node-snapshot.ts'
 import type { PinPlan } from '../../../../domain/placement/warm-pins.ts'
@@ -9,22 +8,23 @@ import type { Services } from '../../../services.ts'
 import { endpointNotFound } from './access.ts'
 
 const MAX_CHANGES = 20
-const MAX_MISSING = 1_000
+/** What the plan says names nodes of other accounts. */
+const MISSING = 'no further node that works for this account has room for the model and can load it'
 
 /** Presents the copies of an endpoint's model; `plan` is the current one, undefined where another gateway has just made it. */
 export async function presentScaling(
-  { db, config, now }: Pick<Services, 'db' | 'config' | 'now'>,
+  { db, config, copyPlanner, now }: Pick<Services, 'db' | 'config' | 'copyPlanner' | 'now'>,
   endpointId: string,
   plan: PinPlan | undefined,
 ): Promise<Scaling> {
   const endpoint = await endpointRepository.findEndpointFacts(db, endpointId)
   if (!endpoint) throw endpointNotFound()
   const { id, name, model_key, min_warm, account_id } = endpoint
-  const [scaling, decided, changes, snapshots, quota] = await Promise.all([
+  const [scaling, decided, changes, { snapshots }, quota] = await Promise.all([
     copyRepository.findScaling(db, id),
     copyRepository.decidedCopies(db, model_key),
     copyRepository.listChanges(db, id, MAX_CHANGES),
-    nodeLoadRepository.readSnapshots(db),
+    copyPlanner.preview(),
     copyRepository.copyQuota(db, {
       accountId: account_id,
       exceptId: null,
@@ -45,7 +45,7 @@ export async function presentScaling(
     idle_timeout_s: scaling?.idle_timeout_s ?? null,
     schedule,
     copies: { wanted: (scaling && decided) ?? effectiveMin, ...copiesOn(snapshots, model_key) },
-    missing: plan?.short.get(model_key)?.slice(0, MAX_MISSING) ?? null,
+    missing: plan?.short.has(model_key) ? MISSING : null,
     changes: changes.map(({ id: changeId, created_at, copies_before, copies, reason }) => ({
       id: changeId,
       at: created_at.toISOString(),

@@ -65,7 +65,7 @@ export const setScaling = route({
         caller,
       })
     })
-    return presentScaling(services, endpoint.id, await copyPlanner.keep({ wait: true }))
+    return presentScaling(services, endpoint.id, await copyPlanner.replan())
   },
 })
 

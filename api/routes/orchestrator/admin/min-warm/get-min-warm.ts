@@ -13,5 +13,5 @@ export const getMinWarm = route({
   success: { status: 200, schema: KeptWarm },
   errors: ['not_found'],
   handler: async ({ params: { endpoint_id } }, services) =>
-    present(services, endpoint_id, await services.copyPlanner.preview()),
+    present(services, endpoint_id, (await services.copyPlanner.preview()).plan),
 })

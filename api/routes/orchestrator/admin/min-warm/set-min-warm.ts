@@ -34,6 +34,6 @@ export const setMinWarm = route({
         after: { min_warm },
       })
     })
-    return present(services, endpoint_id, await services.copyPlanner.keep({ wait: true }))
+    return present(services, endpoint_id, await services.copyPlanner.replan())
   },
 })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
+import * as copyRepository from '../../../../../db/repositories/nodes/copies.ts'
 import type { SetScaling } from '../../../../../schemas/scaling.ts'
 import { until } from '../../../../support/assertions/until.ts'
 import { OPERATIONS_KEY } from '../../../../support/servers/api.ts'
@@ -52,6 +53,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     assert.equal(first.status, 200)
     assert.deepEqual([first.body.max, first.body.target_wait_ms, first.body.schedule], [2, 500, schedule])
     assert.deepEqual(first.body.quota, { copies: 5, reserved: 2 })
+    assert.deepEqual((await set(endpoint, { idle_timeout_s: 60 })).body.quota, { copies: 5, reserved: 0 })
     const second = await set(endpoint, { target_in_flight: 3 })
     const { max, target_in_flight, target_wait_ms, idle_timeout_s, quota } = second.body
     assert.deepEqual([max, target_in_flight, target_wait_ms, idle_timeout_s], [1, 3, null, null])
@@ -69,7 +71,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     const { body } = await set(endpoint, { min: 3, max: 3, idle_timeout_s: 1 })
 
     assert.deepEqual([body.copies.wanted, body.changes[0].reason], [3, 'at least 3 copies are wanted'])
-    assert.match(body.missing, /no other node is connected/)
+    assert.match(body.missing, /^no further node that works for this account/)
     await until(() => loaded().length === 2)
     const { status } = await set(endpoint, { min: 1, max: 1, idle_timeout_s: 1 })
     assert.equal(status, 200)
@@ -105,6 +107,46 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
       again.map(({ status }) => status),
       [200, 200, 200],
     )
+  })
+
+  it('leaves other requests their database connections while many settings change', async () => {
+    const accounts = await Promise.all(Array.from({ length: 8 }, () => chat.api.account()))
+    const endpoints = await Promise.all(
+      accounts.map(async (account) => ({
+        key: account.key,
+        endpoint: await chat.cold({ name: 'many' }, { account_id: account.accountId }),
+      })),
+    )
+    const flood = endpoints.flatMap(({ key, endpoint }) =>
+      Array.from({ length: 12 }, () => set(endpoint, { max: 2, idle_timeout_s: 60 }, key)),
+    )
+    const began = performance.now()
+
+    const { status } = await chat.api.call('GET', '/api/builder/v1/endpoints', { key: chat.caller.key })
+
+    assert.equal(status, 200)
+    assert.ok(performance.now() - began < 5_000)
+    const statuses = (await Promise.all(flood)).map((answer) => answer.status)
+    assert.deepEqual(
+      statuses.filter((each) => each !== 200 && each !== 429),
+      [],
+    )
+  })
+
+  it('counts no task that waits for a paused endpoint', async () => {
+    const { db } = chat.api.database
+    const endpoint = await chat.cold({ name: 'paused' })
+    const waiting = async () =>
+      (await copyRepository.readDemand(db, [endpoint.model_key])).get(endpoint.model_key)?.waiting ?? 0
+    await chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer:async`, {
+      key: chat.caller.key,
+      body: { input: { messages: [{ role: 'user', content: 'hi' }] } },
+    })
+    assert.equal(await waiting(), 1)
+
+    await db.updateTable('endpoint').set({ status: 'paused' }).where('id', '=', endpoint.id).execute()
+
+    assert.equal(await waiting(), 0)
   })
 
   it('names the field that cannot be', async () => {
