@@ -7,6 +7,8 @@ const TIMEOUT_MS = 2_000
 const MAX_BYTES = 4 * 1024 * 1024
 /** A budget that is in use grows by this part of itself each time. */
 const GROWTH = 1 / 4
+/** The budget falls to this part of itself at most each time, because counts may be those of a moment. */
+const MAX_SHRINK = 1 / 2
 /** The engine is full when requests have waited in it this often in a row while it began no more; after a burst it takes in requests step by step. */
 const MIN_FULL = 2
 
@@ -28,11 +30,14 @@ export class EngineBudget {
 
   /** Takes the engine's own counts. One request may wait in it, so that it is never without work. */
   observe({ running, waiting }: { running: number; waiting: number }): void {
-    const isFull = waiting > 1 && running <= this.#ran
+    // An engine in its first prefill, or one that stalls, runs nothing and is not full.
+    const isFull = waiting > 1 && running > 0 && running <= this.#ran
     this.#timesFull = isFull ? this.#timesFull + 1 : 0
     this.#ran = running
-    if (this.#timesFull >= MIN_FULL) this.#requests = Math.max(1, Math.min(this.#most, running + 1))
-    else if (waiting <= 1 && running + waiting >= this.#requests)
+    if (this.#timesFull >= MIN_FULL) {
+      const floor = Math.ceil(this.#requests * MAX_SHRINK)
+      this.#requests = Math.max(floor, Math.min(this.#most, running + 1))
+    } else if (waiting <= 1 && running + waiting >= this.#requests)
       this.#requests = Math.min(this.#most, this.#requests + Math.ceil(this.#requests * GROWTH))
   }
 }

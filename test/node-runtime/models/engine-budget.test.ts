@@ -17,12 +17,27 @@ describe('the budget of an engine', () => {
 
     // A burst that it takes in step by step.
     assert.deepEqual([after(2, 14), after(6, 10), after(9, 7)], [16, 16, 16])
-    assert.deepEqual([after(9, 7), after(5, 11)], [16, 6])
+    assert.deepEqual([after(9, 7), after(5, 11)], [16, 8])
+    assert.equal(after(5, 11), 6)
     assert.equal(after(5, 1), 8)
     assert.equal(after(2, 0), 8)
     assert.equal(after(8, 0), 10)
-    assert.deepEqual([after(0, 3), after(0, 3)], [10, 1])
+    assert.deepEqual([after(1, 3), after(1, 3), after(1, 3), after(1, 3)], [10, 5, 3, 2])
     assert.deepEqual(Array.from({ length: 20 }, () => after(100, 0)).at(-1), 16)
+  })
+
+  it('stays while the engine runs nothing, and falls by at most half of itself at a time', () => {
+    const budget = new EngineBudget(256)
+    const after = (running: number, waiting: number) => {
+      budget.observe({ running, waiting })
+      return budget.requests
+    }
+
+    // The engine is in its first prefill, and later it stalls.
+    assert.deepEqual([after(0, 40), after(0, 60), after(0, 80)], [256, 256, 256])
+    assert.deepEqual([after(64, 20), after(0, 84), after(0, 84), after(64, 20)], [256, 256, 256, 256])
+    assert.deepEqual([after(8, 90), after(8, 90), after(8, 90), after(8, 90)], [256, 128, 64, 32])
+    assert.deepEqual([after(8, 90), after(8, 90), after(8, 90)], [16, 9, 9])
   })
 
   it('is read from the gauges of a metrics page, over all of their labels', () => {
@@ -48,6 +63,8 @@ describe('the budget of an engine', () => {
       return statuses
     })
 
+    // The budget falls by half of itself once a second.
+    await until(() => node.parts.models.report()[0]!.max_concurrency! <= RUNS + 3, 10_000)
     await until(() => chat.api.services.places.waiting(endpoint.model_key) >= 12, 10_000)
     assert.ok((await chat.stats(endpoint)).in_flight <= RUNS + 3)
     const [model] = node.parts.models.report()
