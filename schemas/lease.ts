@@ -267,7 +267,10 @@ export const CompleteTask = Type.Object(
     outputs: Type.Optional(Type.Array(TaskOutput, { minItems: 1, maxItems: 100 })),
     inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
     model_state: Vocabulary('resident', 'cached', 'cold'),
-    /** The time that the load waited for the installation of its environment. Nodes before 0.12 do not send it. */
+    /**
+     * The time that the load waited for the installation of its environment and for the memory of models that were
+     * loaded a moment ago. Nodes before 0.12 do not send it.
+     */
     environment_ms: Type.Optional(Type.Number({ minimum: 0 })),
   },
   { $id: 'CompleteTask' },

@@ -107,6 +107,11 @@ export const NodeModel = Type.Object({
   warming_up: Type.Optional(Type.Boolean()),
   /** The share of the weights that the server of a loading model has read. */
   load_progress_pct: Type.Optional(Type.Integer({ minimum: 0, maximum: 100 })),
+  /**
+   * Milliseconds, counted from this report, for which the load waits because the models in its way were loaded a moment
+   * ago; absent while it does not wait.
+   */
+  memory_in_ms: Type.Optional(Type.Integer({ minimum: 0 })),
   bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
   bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
   download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),

@@ -1,4 +1,5 @@
 import { ApiError } from '../../domain/errors.ts'
+import { missingEnvironment, type NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
 import type { NodeEnvironment } from '../../schemas/node.ts'
 
 /** The default of `Retry-After` in seconds. */
@@ -11,9 +12,33 @@ export const unavailable = (code: 'model_cold' | 'no_capacity', message: string,
     headers: { 'retry-after': String(Math.min(seconds, LONGEST_RETRY_AFTER_S)) },
   })
 
-export const installMs = (missing: NodeEnvironment | undefined): number => (missing?.eta_s ?? 0) * 1_000
+/** A wait of a node before it can load a model. It does not count against the waiting time of requests. */
+export interface LoadDelay {
+  readonly ms: number
+  readonly refusal: () => ApiError
+}
 
-export const unprepared = (missing: NodeEnvironment): ApiError => {
+/**
+ * Returns why a node cannot load a model yet: its environment is not installed, or the models in its way were loaded a
+ * moment ago.
+ */
+export function delayOn(
+  snapshot: Pick<NodeSnapshot, 'environments' | 'models'>,
+  need: { model_key: string; runtime_profile: string },
+): LoadDelay | undefined {
+  const missing = missingEnvironment(snapshot, need.runtime_profile)
+  if (missing) return { ms: (missing.eta_s ?? 0) * 1_000, refusal: () => unprepared(missing) }
+  const ms = snapshot.models.find(({ model_key }) => model_key === need.model_key)?.memory_in_ms
+  return ms === undefined ? undefined : { ms, refusal: () => memoryInUse(ms) }
+}
+
+function memoryInUse(ms: number): ApiError {
+  const seconds = Math.max(1, Math.ceil(ms / 1_000))
+  const message = `its node has just loaded other models and cannot evict them for ${seconds} s; try again then`
+  return unavailable('model_cold', message, seconds)
+}
+
+const unprepared = (missing: NodeEnvironment): ApiError => {
   const seconds = (missing.eta_s ?? RETRY_AFTER_S) + RETRY_AFTER_S
   if (missing.state === 'failed') {
     const why = `its node could not install the environment ${missing.name}, and tries again: ${missing.error ?? ''}`

@@ -9,11 +9,11 @@ import { ApiError, unusableModel } from '../../domain/errors.ts'
 import { missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
 import type { Chosen, PlacementNeed } from '../../domain/placement/placement.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { NodeEnvironment, NodeModel } from '../../schemas/node.ts'
+import type { NodeModel } from '../../schemas/node.ts'
 import { modelLoadStart } from '../../workflows/contract/starts.ts'
 import { emit } from '../events.ts'
 import type { NodeLinks } from '../gateway/links/node-links.ts'
-import { cold, installMs, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
+import { cold, delayOn, type LoadDelay, RETRY_AFTER_S, unavailable } from './load-refusals.ts'
 import { noNodeReason } from './no-node.ts'
 
 /** The requirements of a model. */
@@ -56,12 +56,13 @@ interface Load {
    * unset while a node loads it.
    */
   againAt: number
-  /** Milliseconds for which its node has been installing the environment; they do not count against the waiting time. */
-  installingMs: number
+  /** Milliseconds for which its node could not begin to load it; they do not count against the waiting time. */
+  delayedMs: number
 }
 
 interface Waiter {
   readonly bytes: number
+  readonly timeoutMs: number
   readonly resolve: () => void
   readonly reject: (err: unknown) => void
 }
@@ -143,10 +144,10 @@ export class ModelLoads implements Disposable {
     const account_id = this.#options.links.placement.hasOwnNode(need.account_id) ? need.account_id : null
     const load = this.#loads.get(need.model_key)?.get(account_id) ?? this.#begin({ ...need, account_id })
     // The load continues without a waiting request, so that a retry finds the model loaded.
-    const missing = this.#missing(load)
-    if (missing && installMs(missing) > timeoutMs) throw unprepared(missing)
+    const delay = this.#delay(load)
+    if (delay && delay.ms > timeoutMs) throw delay.refusal()
     const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const waiter = { bytes, resolve, reject }
+    const waiter = { bytes, timeoutMs, resolve, reject }
     load.waiters.add(waiter)
     this.#waiting += 1
     this.#bytes += bytes
@@ -184,7 +185,7 @@ export class ModelLoads implements Disposable {
       place: undefined,
       orderedAt: undefined,
       againAt: Number.POSITIVE_INFINITY,
-      installingMs: 0,
+      delayedMs: 0,
     }
     const loads = this.#loads.get(need.model_key)
     if (loads) loads.set(need.account_id, load)
@@ -194,21 +195,19 @@ export class ModelLoads implements Disposable {
     return load
   }
 
-  /**
-   * Rejects a waiter after `timeoutMs`. The installation of an environment does not count, unless it takes
-   * far longer than expected.
-   */
+  /** Rejects a waiter after `timeoutMs`. Its node's delay does not count unless it is far longer than expected. */
   #lateness(load: Load, timeoutMs: number, reject: (err: unknown) => void): Disposable {
-    const before = load.installingMs
-    const longestMs = timeoutMs + 2 * installMs(this.#missing(load)) + UNMEASURED_CEILING_MS
+    const before = load.delayedMs
+    // A delay that begins later is at most `timeoutMs`; the waiter is rejected otherwise.
+    const longestMs = 2 * timeoutMs + 2 * (this.#delay(load)?.ms ?? 0) + UNMEASURED_CEILING_MS
     let counted = timeoutMs
     const look = () => {
-      const spared = load.installingMs - before
-      const missing = this.#missing(load)
+      const spared = load.delayedMs - before
+      const delay = this.#delay(load)
       const waited = counted
-      if (waited < timeoutMs + spared || missing) counted = Math.max(timeoutMs + spared, waited + LOOK_MS)
+      if (waited < timeoutMs + spared || delay) counted = Math.max(timeoutMs + spared, waited + LOOK_MS)
       if (counted === waited) return reject(cold(timeoutMs))
-      if (counted > longestMs) return reject(missing ? unprepared(missing) : cold(timeoutMs))
+      if (counted > longestMs) return reject(delay?.refusal() ?? cold(timeoutMs))
       timer = setTimeout(look, counted - waited)
     }
     let timer = setTimeout(look, timeoutMs)
@@ -216,24 +215,24 @@ export class ModelLoads implements Disposable {
   }
 
   /**
-   * Returns the environment that the load's node must install first; before a node is chosen, that of the node
-   * that will be ready first.
+   * Returns the delay of the load's node; before a node is chosen, the shortest one of all nodes that could load the
+   * model.
    */
-  #missing({ need, place, tried }: Load): NodeEnvironment | undefined {
+  #delay({ need, place, tried }: Load): LoadDelay | undefined {
     const { placement } = this.#options.links
     const now = Date.now()
-    let soonest: NodeEnvironment | undefined
+    let shortest: LoadDelay | undefined
     for (const snapshot of placement.snapshots()) {
       const { node_id } = snapshot
       if (
         place ? place.node_id !== node_id : placement.rejectReason(node_id, { ...need, exclude: tried, now })
       )
         continue
-      const missing = missingEnvironment(snapshot, need.runtime_profile)
-      if (!missing) return undefined
-      if (!soonest || installMs(missing) < installMs(soonest)) soonest = missing
+      const delay = delayOn(snapshot, need)
+      if (!delay) return undefined
+      if (!shortest || delay.ms < shortest.ms) shortest = delay
     }
-    return soonest
+    return shortest
   }
 
   /** Picks a node and enqueues the load there; a load in progress is joined. */
@@ -356,8 +355,11 @@ export class ModelLoads implements Disposable {
     this.#lookedAt = now
     for (const load of this.#all()) {
       const { model_key, account_id } = load.need
-      if (this.#missing(load)) load.installingMs += sinceLookMs
-      else if (load.waiters.size === 0 && now - load.beganAt > UNATTENDED_MS) this.#forget(load)
+      const delay = this.#delay(load)
+      if (delay) {
+        load.delayedMs += sinceLookMs
+        for (const { timeoutMs, reject } of load.waiters) if (delay.ms > timeoutMs) reject(delay.refusal())
+      } else if (load.waiters.size === 0 && now - load.beganAt > UNATTENDED_MS) this.#forget(load)
       if (this.#options.links.placement.count(model_key, account_id).warm > 0) this.#loaded(load, undefined)
       else if (performance.now() > load.againAt) this.#start(load)
     }
@@ -382,11 +384,11 @@ export class ModelLoads implements Disposable {
     if (loads.size === 0) this.#loads.delete(model_key)
   }
 
-  async #record({ need, orderedAt, installingMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
+  async #record({ need, orderedAt, delayedMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
     const { db, links, log } = this.#options
     const hardware = links.placement.hardware(node_id)
-    // A load that installed an environment is not recorded, because the next one will not have to.
-    if (warmth === 'warm' || !hardware || installingMs > 0 || orderedAt === undefined) return
+    // A load that had to wait for its node is not recorded, because the next one may not have to.
+    if (warmth === 'warm' || !hardware || delayedMs > 0 || orderedAt === undefined) return
     const mean_ms = performance.now() - orderedAt
     await nodeLoadRepository
       .recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms })

@@ -15,10 +15,10 @@ export interface MemoryAllocatorOptions {
   /** Every model of this node. */
   models: () => Iterable<LoadedModel>
   /**
-   * Called with `evicted` when a model's server is stopping and its memory is not free yet, and with `idle` when the
-   * server could not be stopped.
+   * Called with `evicted` when a model's server is stopping and its memory is not free yet, with `idle` when the server
+   * could not be stopped, and with `loading_model` when a load waits for protected models.
    */
-  onMove: (model: LoadedModel, state: 'evicted' | 'idle') => void
+  onMove: (model: LoadedModel, state: 'evicted' | 'idle' | 'loading_model') => void
   timeouts?: MemoryTimeouts
 }
 
@@ -50,6 +50,8 @@ export interface ReserveOptions {
   count?: number
   /** Ends the wait for models that were loaded a moment ago. */
   signal?: AbortSignal
+  /** The model whose load needs the memory. */
+  model?: LoadedModel
 }
 
 type Evictable = PooledModel & { readonly model: LoadedModel }
@@ -82,26 +84,34 @@ export class MemoryAllocator {
   async reserve(
     holder: string,
     neededMb: number,
-    { count = 1, signal }: ReserveOptions = {},
+    { count = 1, signal, model }: ReserveOptions = {},
   ): Promise<readonly number[]> {
     const { memory, log } = this.#options
     const room = { neededMb, count }
     const beganAt = performance.now()
     let next = this.#nextPlan(room)
     // Nothing is reserved during the wait, so callers that wait cannot block each other.
-    for (let until = beganAt; !next || next.at > performance.now(); next = this.#nextPlan(room)) {
-      if (next && next.at <= beganAt + MAX_PROTECTED_MS) {
-        const model_keys = next.plan.victims.map(({ modelKey }) => modelKey)
-        const wait_ms = Math.ceil(next.at - beganAt)
-        if (until === beganAt) emit(log, 'memory.awaited', { holder, model_keys, wait_ms })
-        until = next.at
-      } else if (performance.now() >= until) {
-        // A model may be busy for a moment, so the lack of a plan is final only at the end of the wait.
-        throw new NoRoomError(next ? TOO_RECENT : this.#shortage(room))
+    try {
+      for (let until = beganAt; !next || next.at > performance.now(); next = this.#nextPlan(room)) {
+        if (next && next.at <= beganAt + MAX_PROTECTED_MS) {
+          const model_keys = next.plan.victims.map(({ modelKey }) => modelKey)
+          const wait_ms = Math.ceil(next.at - beganAt)
+          if (until === beganAt) emit(log, 'memory.awaited', { holder, model_keys, wait_ms })
+          until = next.at
+          if (model) this.#reportWait(model, until)
+        } else if (performance.now() >= until) {
+          // A model may be busy for a moment, so the lack of a plan is final only at the end of the wait.
+          throw new NoRoomError(next ? TOO_RECENT : this.#shortage(room))
+        }
+        const pauseMs = Math.max(1, Math.min(this.#timeouts.pollMs, until - performance.now()))
+        await sleep(pauseMs, undefined, { ref: false, signal }).catch(() => {})
+        signal?.throwIfAborted()
       }
-      const pauseMs = Math.max(1, Math.min(this.#timeouts.pollMs, until - performance.now()))
-      await sleep(pauseMs, undefined, { ref: false, signal }).catch(() => {})
-      signal?.throwIfAborted()
+    } finally {
+      if (model?.memoryAt !== undefined) {
+        model.delayMs += performance.now() - beganAt
+        model.memoryAt = undefined
+      }
     }
     const { plan } = next
     // The reservation precedes the evictions, so that no other caller counts the same memory.
@@ -198,6 +208,14 @@ export class MemoryAllocator {
       if (plan) return { plan, at }
     }
     return undefined
+  }
+
+  /** Reports a model as loading, so that gateways can see until when its load waits. */
+  #reportWait(model: LoadedModel, until: number): void {
+    if (model.memoryAt === until) return
+    model.memoryAt = until
+    model.loadPercent = 0
+    this.#options.onMove(model, 'loading_model')
   }
 
   #shortage({ neededMb, count }: Room): string {

@@ -30,8 +30,10 @@ export class LoadedModel {
   progress: DownloadProgress | undefined
   /** The percentage of the weights that its starting server has read. */
   loadPercent = 0
-  /** The time that its last load waited for the installation of its environment. */
-  environmentMs = 0
+  /** The time that its last load waited for the installation of its environment and for the memory of protected models. */
+  delayMs = 0
+  /** The time of `performance.now` until which its load waits for protected models; undefined while it does not. */
+  memoryAt: number | undefined
   /** True when it is loaded and this node polls no queue for it. */
   isUnpolled = false
   /** True while its new server runs the first inference. */
@@ -121,9 +123,12 @@ export class LoadedModel {
       ...(this.isUnpolled && this.server && { unpolled: true }),
       ...(this.isWarmingUp && { warming_up: true }),
       ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),
+      ...(this.memoryAt !== undefined && { memory_in_ms: remainingMs(this.memoryAt) }),
       ...this.progress,
       ...(this.error !== undefined && this.isUnusable && { unusable: true }),
       ...(this.error !== undefined && { error: withoutPaths(this.error), retry_at: this.retryAt }),
     }
   }
 }
+
+const remainingMs = (at: number): number => Math.max(0, Math.ceil(at - performance.now()))

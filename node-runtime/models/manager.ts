@@ -144,9 +144,9 @@ export class ModelManager implements AsyncDisposable {
     return model?.state === 'evicted' || model?.state === 'loading_model' ? 'cached' : 'cold'
   }
 
-  /** Returns the time that the last load of a model waited for the installation of its environment. */
-  environmentMs(modelKey: string): number {
-    return Math.round(this.#models.get(modelKey)?.environmentMs ?? 0)
+  /** Returns the time that the last load of a model waited for its environment and for the memory of protected models. */
+  delayMs(modelKey: string): number {
+    return Math.round(this.#models.get(modelKey)?.delayMs ?? 0)
   }
 
   /** Loads a model unless it is loaded. Concurrent callers share one load, and a caller that leaves does not stop it. */
@@ -246,7 +246,7 @@ export class ModelManager implements AsyncDisposable {
     const { modelKey } = model
     try {
       const prepared = await this.#prepare(model)
-      model.environmentMs = prepared.environmentMs
+      model.delayMs = prepared.environmentMs
       const convertedDir = await this.#convert(model, prepared)
       await this.#makeRoom(model, prepared)
       await this.#start(model, { ...prepared, convertedDir })
@@ -293,7 +293,8 @@ export class ModelManager implements AsyncDisposable {
     model.loadPercent = 0
     this.#move(model, 'loading_model')
     try {
-      await this.#getRoom(this.memoryAllocator.reserve(holder, needed, { signal: this.#stopping.signal }))
+      const options = { signal: this.#stopping.signal, model }
+      await this.#getRoom(this.memoryAllocator.reserve(holder, needed, options))
       return await this.#loader.convert(prepared, pending, {
         ramMb: meter.ramLimitMb(cached.spec, program, needed),
         keep: () => this.inUse(),
@@ -318,7 +319,7 @@ export class ModelManager implements AsyncDisposable {
     const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
     model.memoryMb = needed
     try {
-      const options = { count: profile.tensor_parallel ?? 1, signal: this.#stopping.signal }
+      const options = { count: profile.tensor_parallel ?? 1, signal: this.#stopping.signal, model }
       model.gpus = await this.#getRoom(this.memoryAllocator.reserve(model.modelKey, needed, options))
     } catch (err) {
       model.memoryMb = 0

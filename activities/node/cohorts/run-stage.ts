@@ -104,7 +104,7 @@ async function workOn(
     ...(outputs && { outputs }),
     inference_time_ms: Math.round((endedAt - startedAt) * 100) / 100,
     model_state,
-    ...(model_state !== 'resident' && { environment_ms: models.environmentMs(claim.model_key) }),
+    ...(model_state !== 'resident' && { environment_ms: models.delayMs(claim.model_key) }),
   }
 }
 

@@ -112,7 +112,7 @@ async function infer(deps: NodeDeps, { claim, turn, held, signal }: ClaimedTask)
   }
   const answered = await readAnswer(deps, held, answer, signal)
   const inference_time_ms = Math.round((answered.endedAt - startedAt) * 100) / 100
-  const environment_ms = models.environmentMs(claim.model_key)
+  const environment_ms = models.delayMs(claim.model_key)
   const { result, outputs } = answered
   return {
     result,

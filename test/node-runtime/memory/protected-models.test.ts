@@ -25,17 +25,21 @@ function nodeWith(loads: Record<string, { mb: number; loadMs: number }>) {
     return model
   }
   const models = new Map(Object.entries(loads).map(([key, load]) => [key, add(key, load)]))
+  const moves: string[] = []
   const waits: { holder: string; model_keys: string[]; wait_ms: number }[] = []
   const allocator = new MemoryAllocator({
     memory,
     meter: memoryMeter({ hardware: 'cpu', gpus: [] }),
     log: pino({ level: 'info' }, { write: (line: string) => void waits.push(JSON.parse(line)) }),
     models: () => models.values(),
-    onMove: (model, state) => (model.state = state),
+    onMove: (model, state) => {
+      model.state = state
+      moves.push(`${model.modelKey} ${state}`)
+    },
     timeouts: { pollMs: 5, alarmMs: 60_000, unknownMs: 60_000, waitMs: 60_000 },
   })
   const modelOf = (key: string) => models.get(key)!
-  return { allocator, memory, pins, models, modelOf, add, evicted, waits }
+  return { allocator, memory, pins, models, modelOf, add, evicted, moves, waits }
 }
 
 /** Returns the milliseconds until a promise has settled. */
@@ -158,5 +162,20 @@ describe('protection of a model that was loaded a moment ago', () => {
 
     assert.ok((await reserved) < 5_000)
     for (const { evicted } of [forJob!, byOrder!, retired!]) assert.deepEqual(evicted, ['young'])
+  })
+
+  it('is reported with the waiting model while its load waits', async () => {
+    const { allocator, pins, moves } = nodeWith({ young: { mb: 80, loadMs: 400 } })
+    const model = new LoadedModel('new', 'evicted', pins)
+
+    const reserved = allocator.reserve('new', 60, { model })
+    const { state, memory_in_ms = 0 } = model.report()
+
+    assert.equal(state, 'loading_model')
+    assert.ok(memory_in_ms > 200 && memory_in_ms <= 400, `${memory_in_ms} ms`)
+    await reserved
+    assert.equal(model.report().memory_in_ms, undefined)
+    assert.ok(model.delayMs >= 350 && model.delayMs < 10_000, `${model.delayMs} ms`)
+    assert.deepEqual(moves, ['new loading_model', 'young evicted'])
   })
 })

@@ -99,7 +99,7 @@ export const taskWork = {
     ])
     if (task.key_id !== null && tokens !== NO_TOKENS)
       await keyMeterRepository.addTokens(trx, task.key_id, { tokens: tokens.in + tokens.out, now })
-    // A load that installed an environment is not recorded, because the next one will not have to.
+    // A load that had to wait for its node is not recorded, because the next one may not have to.
     if (model_state === 'resident' || !node || environment_ms > LONGEST_CHECK_MS) return
     await nodeLoadRepository.recordLoad(trx, {
       model_key: task.model_key,

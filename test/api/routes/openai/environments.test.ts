@@ -131,7 +131,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
       /^installing the environment slow for this model, .* about \d+ minutes? left$/,
     )
     await loading
-    assert.ok(chat.node.parts.models.environmentMs(endpoint.model_key) > 1_000)
+    assert.ok(chat.node.parts.models.delayMs(endpoint.model_key) > 1_000)
     await until(async () => (await task()).status_detail?.status === 'running')
   })
 
