@@ -32,6 +32,8 @@ export class LoadedModel {
   loadPercent = 0
   /** The time that its last load waited for the installation of its environment and for the memory of protected models. */
   delayMs = 0
+  /** The time of `performance.now` from which loads of other models, or an idle timeout, may evict it. */
+  protectedUntil = 0
   /** The time of `performance.now` until which its load waits for protected models; undefined while it does not. */
   memoryAt: number | undefined
   /** True when it is loaded and this node polls no queue for it. */
@@ -44,7 +46,6 @@ export class LoadedModel {
   retryAt = 0
   #state: NodeModelState
   #failures = 0
-  #protectedUntil = 0
   readonly #pins: Pick<Pins, 'has' | 'isRetiring'>
 
   constructor(modelKey: string, state: NodeModelState, pins: Pick<Pins, 'has' | 'isRetiring'>) {
@@ -71,17 +72,12 @@ export class LoadedModel {
     return this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned
   }
 
-  /** The time of `performance.now` from which the loads of other models may evict it. */
-  get protectedUntil(): number {
-    return this.#pins.isRetiring(this.modelKey) ? 0 : this.#protectedUntil
-  }
-
   /**
-   * Protects a model that has just been loaded for as long as its load took. Otherwise two models that take turns in
+   * Protects a model that has just been loaded for as long as its load took, also when it is retired. Otherwise two models that take turns in
    * the memory of one would load most of the time.
    */
   protect(loadMs: number): void {
-    this.#protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTED_MS)
+    this.protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTED_MS)
   }
 
   get #isPinned(): boolean {

@@ -100,7 +100,8 @@ export class Upkeep implements Disposable {
 
   #isIdle(model: LoadedModel): boolean {
     const idleMs = this.#options.idleMsOf(model.modelKey)
-    return idleMs !== undefined && model.isEvictable && Date.now() - model.lastUsed >= idleMs
+    if (idleMs === undefined || !model.isEvictable || performance.now() < model.protectedUntil) return false
+    return Date.now() - model.lastUsed >= idleMs
   }
 
   async #noteUse(model: LoadedModel): Promise<void> {

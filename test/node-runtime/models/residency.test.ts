@@ -18,9 +18,9 @@ describe('residency of models', function () {
   after(() => api?.[Symbol.asyncDispose]())
 
   /** Adds a model with an endpoint that has a scaling. */
-  async function scaled(name: string, idle_timeout_s: number | null): Promise<string> {
+  async function scaled(name: string, idle_timeout_s: number | null, load_s = 0): Promise<string> {
     const { db } = api.database
-    const key = await addModel(api, { name })
+    const key = await addModel(api, { name, load_s })
     const { id, account_id } = await db
       .selectFrom('model_version')
       .select(['id', 'account_id'])
@@ -52,6 +52,13 @@ describe('residency of models', function () {
     await answer?.body.dump()
     return answer?.statusCode
   }
+  async function retire({ nodeId: node_id }: TestNode, model_key: string): Promise<void> {
+    await api.database.db.transaction().execute(async (trx) => {
+      await trx.insertInto('warm_pin').values({ model_key, node_id, retiring_since: new Date() }).execute()
+      await bumpCache(trx, 'node')
+    })
+    await until(() => api.services.links.placement.model(node_id, model_key)?.retiring === true)
+  }
   const startState = ({ parts }: TestNode, key: string) => parts.models.startState(key)
 
   it('unloads a retired model after its last request, and reports it as retiring until then', async () => {
@@ -66,13 +73,8 @@ describe('residency of models', function () {
     const body = JSON.stringify({ wait_s: waitS })
     const request = use.server.pool.request({ method: 'POST', path: '/infer', body })
 
-    await db.transaction().execute(async (trx) => {
-      const pin = { model_key: key, node_id: node.nodeId, retiring_since: new Date() }
-      await trx.insertInto('warm_pin').values(pin).execute()
-      await bumpCache(trx, 'node')
-    })
+    await retire(node, key)
 
-    await until(() => reported(node, key)?.retiring === true)
     const answer = await request
     assert.deepEqual(
       [answer.statusCode, await answer.body.json(), startState(node, key)],
@@ -149,6 +151,28 @@ describe('residency of models', function () {
     assert.equal(await post(node, second, { instances: [1] }), 200)
     assert.equal(models.startState(first), 'cached')
   })
+
+  for (const isRetired of [false, true]) {
+    const title = isRetired ? 'the platform retires it' : 'its idle timeout is shorter'
+    it(`keeps a model loaded for as long as its load took, although ${title}`, async () => {
+      // An idle timeout makes the rounds of the node short.
+      await using node = await startNode(api, { idleUnloadS: 1 })
+      const { models } = node.parts
+      const key = await scaled('young', null, 4)
+      let evictedAt = 0
+      models.onChange(({ model_key, state }) => {
+        if (model_key === key && state === 'evicted') evictedAt ||= performance.now()
+      })
+      await models.load(key)
+      const loadedAt = performance.now()
+      if (isRetired) await retire(node, key)
+
+      await until(() => startState(node, key) === 'cached', 20_000)
+
+      const stayedMs = evictedAt - loadedAt
+      assert.ok(stayedMs >= 3_900, `${stayedMs} ms`)
+    })
+  }
 
   it('stops without waiting for the memory of a protected model', async () => {
     const node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
