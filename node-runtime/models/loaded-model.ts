@@ -67,6 +67,11 @@ export class LoadedModel {
     this.#state = state
   }
 
+  /** True for a loaded model that the platform does not want unloaded. */
+  get isStaying(): boolean {
+    return this.server !== undefined && !this.#pins.isRetiring(this.modelKey)
+  }
+
   /** True for a loaded model without requests and without a pin. */
   get isEvictable(): boolean {
     return this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned

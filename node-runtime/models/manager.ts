@@ -104,10 +104,7 @@ export class ModelManager implements AsyncDisposable {
 
   /** The keys of the loaded models that stay, the most recently used first. */
   stayingKeys(): string[] {
-    const { pins } = this.#options
-    const loaded = [...this.#models.values()].filter(
-      (model) => model.server && !pins.isRetiring(model.modelKey),
-    )
+    const loaded = [...this.#models.values()].filter(({ isStaying }) => isStaying)
     return loaded.toSorted((a, b) => b.lastUsed - a.lastUsed).map(({ modelKey }) => modelKey)
   }
 
