@@ -34,12 +34,12 @@ describe('residency of models', function () {
     const scaling = {
       endpoint_id: endpoint.id,
       min_copies: 0,
-      max_copies: 1,
+      max_copies: 2,
       target_in_flight: null,
       target_wait_ms: null,
       idle_timeout_s,
       schedule: [],
-      reserved: 0,
+      reserved: 2,
     }
     await db.transaction().execute((trx) => copyRepository.writeScaling(trx, scaling, new Date()))
     return key
@@ -65,9 +65,11 @@ describe('residency of models', function () {
     const { db } = api.database
     const [key, other] = [await scaled('retired', null), await addModel(api, { name: 'other' })]
     await using node = await startNode(api)
+    // Requests need one copy, which this node keeps.
+    await using keeper = await startNode(api)
     const { models } = node.parts
-    await Promise.all([key, other].map((one) => models.load(one)))
-    await until(() => reported(node, key)?.state === 'warm')
+    await Promise.all([...[key, other].map((one) => models.load(one)), keeper.parts.models.load(key)])
+    await until(() => [node, keeper].every((each) => reported(each, key)?.state === 'warm'))
     const use = models.use(key)!
     const waitS = (ROUND_MS + 1_500) / 1_000
     const body = JSON.stringify({ wait_s: waitS })
@@ -84,7 +86,7 @@ describe('residency of models', function () {
     const doneAt = performance.now()
     await until(() => startState(node, key) === 'cached')
     assert.ok(performance.now() - doneAt < 2 * ROUND_MS)
-    assert.equal(startState(node, other), 'resident')
+    assert.deepEqual([startState(node, other), startState(keeper, key)], ['resident', 'resident'])
     await until(() => reported(node, key)?.state === 'evicted' && !reported(node, key)?.retiring)
     // The planner then removes the pin, and requests may load the model here again.
     await until(async () => (await db.selectFrom('warm_pin').select('node_id').execute()).length === 0)
