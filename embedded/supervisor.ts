@@ -88,7 +88,8 @@ export const GATEWAY_FLAGS = ['--max-semi-space-size=32']
 export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
 /** A worker has a heap for each workflow thread. A small young heap keeps it below 350 MB (bench/webhooks). */
 const WORKER_FLAGS = ['--max-semi-space-size=8', '--optimize-for-size']
-const NODE_FLAGS = ['--max-semi-space-size=4', '--optimize-for-size']
+/** Half of this young heap, and code that is optimized for size, cost a warm inference half as much again (bench/warm) and save 6 MB. */
+const NODE_FLAGS = ['--max-semi-space-size=8']
 /** The gate only passes bytes on and stores nothing. */
 const GATE_FLAGS = ['--max-semi-space-size=2', '--optimize-for-size']
 const GATE_HOST = '127.0.0.1'
