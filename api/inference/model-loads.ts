@@ -6,7 +6,7 @@ import * as modelOrderRepository from '../../db/repositories/nodes/model-orders.
 import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'
-import { missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
+import { isLoading, missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
 import type { Chosen, PlacementNeed } from '../../domain/placement/placement.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/node.ts'
@@ -261,8 +261,7 @@ export class ModelLoads implements Disposable {
   #isUnderWay(nodeId: string, modelKey: string): boolean {
     const { placement } = this.#options.links
     const node = placement.snapshots().find(({ node_id }) => node_id === nodeId)
-    const state = node?.models.find(({ model_key }) => model_key === modelKey)?.state
-    return state === 'downloading_model' || state === 'loading_model'
+    return isLoading(node?.models.find(({ model_key }) => model_key === modelKey))
   }
 
   /** Prefers a node that has the environment over one that must install it. */

@@ -78,7 +78,7 @@ const AVERAGED = 16
 const MAX_RETRY_AFTER_S = 60
 /** Reports and the list of gateways may change the budget of a node without an event. */
 const POLL_INTERVAL_MS = 250
-const LEAST_USE = 0.01
+const MIN_USE = 0.01
 /** The averages of a model are kept for this long after its last request. */
 const FORGET_AFTER_MS = 10 * 60_000
 
@@ -134,7 +134,7 @@ export class ModelPlaces implements Disposable {
       taken.push({
         modelKey: queue.modelKey,
         // Requests that fell between two samples are some use, however little.
-        inFlight: Math.max(queue.inFlightSum / samples, queue.isUsed ? LEAST_USE : 0),
+        inFlight: Math.max(queue.inFlightSum / samples, queue.isUsed ? MIN_USE : 0),
         waiting: queue.waitingSum / samples,
         serviceMs: queue.serviceMs,
       })

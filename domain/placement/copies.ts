@@ -32,7 +32,7 @@ export interface CopySupply {
   readonly loadS: number
 }
 
-/** What is remembered of a model between decisions. */
+/** The state of a model between two decisions. */
 export interface CopyScale {
   /** The number of copies that should be loaded. */
   readonly copies: number

@@ -2,7 +2,7 @@ import type { CopyScale, CopyWant } from './copies.ts'
 import { type ScheduleEntry, scheduledMin } from './copy-schedule.ts'
 import type { WarmWant } from './warm-pins.ts'
 
-/** What an endpoint asks for, with the needs of its model. */
+/** The copies that an endpoint asks for, with the needs of its model. */
 export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_profile' | 'memory_mb'> {
   readonly account_id: string
   readonly is_public: boolean
@@ -17,7 +17,7 @@ export interface EndpointCopies extends Pick<WarmWant, 'model_key' | 'runtime_pr
   readonly schedule: readonly ScheduleEntry[] | null
 }
 
-/** What the endpoints of one model ask for together. */
+/** The copies that the endpoints of one model ask for together. */
 export interface ModelCopies extends Omit<WarmWant, 'nodes' | 'copies'> {
   readonly want: CopyWant
   /** True when the number of copies follows the requests. */

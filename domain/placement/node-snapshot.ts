@@ -89,6 +89,10 @@ export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
 export const stageOf = (model: Pick<NodeModel, 'state'> | undefined): Warmth =>
   model?.state === 'downloading_model' ? 'cold' : warmthOf(model)
 
+/** Returns whether a node is downloading or loading a model. */
+export const isLoading = (model: Pick<NodeModel, 'state'> | undefined): boolean =>
+  model?.state === 'downloading_model' || model?.state === 'loading_model'
+
 /** Returns on how many nodes a model is loaded, and on how many it is being downloaded or loaded. */
 export function copiesOn(
   snapshots: readonly Pick<NodeSnapshot, 'models'>[],
@@ -97,6 +101,6 @@ export function copiesOn(
   const models = snapshots.flatMap(({ models: all }) => all.filter(({ model_key }) => model_key === modelKey))
   return {
     loaded: models.filter((model) => warmthOf(model) === 'warm').length,
-    loading: models.filter(({ state }) => state === 'downloading_model' || state === 'loading_model').length,
+    loading: models.filter(isLoading).length,
   }
 }

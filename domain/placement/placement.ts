@@ -2,7 +2,7 @@ import type { NodeEnvironment, NodeModel } from '../../schemas/node.ts'
 import { drawBest, ScoreBuckets } from '../score-buckets.ts'
 import { reachableMemory, roomFault } from './gpu-room.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
-import { serves, stageOf, warmthOf } from './node-snapshot.ts'
+import { isLoading, serves, stageOf, warmthOf } from './node-snapshot.ts'
 
 /** The requirements of a request. */
 export interface PlacementNeed {
@@ -94,7 +94,7 @@ export function rejectReason(node: PlacedNode, need: PlacementNeed): string | un
     return `failed to load it: ${model.error ?? 'unknown'}`
   if (snapshot.gpu_fault?.takes_no_runs && snapshot.gpus && need.memory_mb > 0) return 'cannot use its GPUs'
   // The memory of a model that is loading is already reserved.
-  if (model?.state === 'loading_model' || model?.state === 'downloading_model') return undefined
+  if (isLoading(model)) return undefined
   return roomFault(snapshot, node.reach, need)
 }
 

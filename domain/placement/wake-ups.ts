@@ -1,7 +1,7 @@
 import type { NodeModel } from '../../schemas/node.ts'
 import { withoutRoom } from './gpu-room.ts'
 import { type AccountNeed, HeldTasks, type HeldTasksOf } from './held-tasks.ts'
-import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
+import { isLoading, type NodeSnapshot, warmthOf } from './node-snapshot.ts'
 import { PlacementIndex } from './placement.ts'
 
 interface RunnableModel {
@@ -104,7 +104,7 @@ class Board {
     const put = (after: NodeSnapshot, busy: NodeModel) =>
       this.#put({ ...after, models: [...others, { ...busy, in_flight: 1 }] })
     if (model && warmthOf(model) === 'warm') return put(snapshot, { ...model, state: 'running' })
-    if (model?.state === 'loading_model' || model?.state === 'downloading_model') return put(snapshot, model)
+    if (model && isLoading(model)) return put(snapshot, model)
     const { model_key, memory_mb } = need
     const { snapshot: after, gpus } = withoutRoom(snapshot, need)
     put(after, { model_key, state: 'loading_model', in_flight: 1, memory_mb, gpus })

@@ -1,7 +1,7 @@
 import type { NodeModel } from '../../schemas/node.ts'
 import { withoutRoom } from './gpu-room.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
-import { warmthOf } from './node-snapshot.ts'
+import { isLoading, warmthOf } from './node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, WARMTH_SCORE } from './placement.ts'
 
 /** A model that must be loaded on this many nodes. */
@@ -35,8 +35,9 @@ export interface PinPlan {
   /** Pins whose node has lost its link, and pins whose node is linked again. */
   readonly missing: readonly PinPlace[]
   readonly back: readonly PinPlace[]
-  /** Pins whose copy is to be unloaded, and those of copies that are gone. */
+  /** Pins whose copy is to be unloaded. */
   readonly retire: readonly PinPlace[]
+  /** Copies that were to be unloaded and are gone or needed again. */
   readonly gone: readonly PinPlace[]
   /** By model, the reason why it is pinned on fewer nodes than wanted. */
   readonly short: ReadonlyMap<string, string>
@@ -90,14 +91,8 @@ export function planPins(situation: PinSituation): PinPlan {
   const isGone = (place: PinPlace) =>
     !scaled.has(place.model_key) || (board.has(place.node_id) && !board.isHeld(place))
   const left = retiring.filter((place) => !plan.add.some(samePlace(place)))
-  plan.gone.push(
-    ...left.filter(isGone),
-    ...neededAgain(
-      demands,
-      left.filter((place) => !isGone(place)),
-      board,
-    ),
-  )
+  const [gone, there] = [left.filter(isGone), left.filter((place) => !isGone(place))]
+  plan.gone.push(...gone, ...neededAgain(demands, there, board))
   return plan
 }
 
@@ -187,9 +182,6 @@ function fill(
   drop.push(...surplus.filter((pin) => !unloaded.includes(pin)))
 }
 
-const isHeld = (model: NodeModel | undefined): boolean =>
-  warmthOf(model) === 'warm' || model?.state === 'loading_model' || model?.state === 'downloading_model'
-
 /** The expected state of the nodes after the decisions so far. */
 class Board {
   readonly index = new PlacementIndex()
@@ -211,13 +203,14 @@ class Board {
     return this.#nodes.has(nodeId)
   }
 
-  /** Whether a node that does not drain has a model loaded or is loading it. */
+  /** Returns whether a node that does not drain has a model loaded or is loading it. */
   isHeld({ node_id, model_key }: PinPlace): boolean {
     if (!this.has(node_id) || this.isDraining(node_id)) return false
-    return isHeld(this.index.model(node_id, model_key))
+    const model = this.index.model(node_id, model_key)
+    return warmthOf(model) === 'warm' || isLoading(model)
   }
 
-  /** The nodes that have a model loaded or are loading it. */
+  /** Returns the nodes that have a model loaded or are loading it. */
   heldOn(modelKey: string): string[] {
     return [...this.#nodes.keys()].filter((node_id) => this.isHeld({ node_id, model_key: modelKey }))
   }

@@ -15,7 +15,7 @@ import {
   NO_COPIES,
 } from '../../../domain/placement/copies.ts'
 import { copiesByModel, type ModelCopies, warmWantOf } from '../../../domain/placement/copy-wants.ts'
-import { type NodeSnapshot, serves, warmthOf } from '../../../domain/placement/node-snapshot.ts'
+import { isLoading, type NodeSnapshot, serves, warmthOf } from '../../../domain/placement/node-snapshot.ts'
 import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
@@ -108,25 +108,34 @@ export class CopyPlanner implements AsyncDisposable {
       ])
       if (pins.length + retiring.length === 0) return
     }
-    const plan = await this.#keep({ wait: false })
+    const plan = await this.#keep({ wait: false, models })
     if (plan && plan.add.length + plan.drop.length + plan.retire.length > 0) {
       emit(log, 'model.pins_planned', { add: plan.add, drop: plan.drop, retire: plan.retire })
     }
   }
 
   /** Plans and applies the plan; undefined when another gateway is planning and `wait` is false. */
-  async #keep({ wait }: { wait: boolean }): Promise<PinPlan | undefined> {
+  async #keep({
+    wait,
+    models,
+  }: {
+    wait: boolean
+    models?: readonly ModelCopies[]
+  }): Promise<PinPlan | undefined> {
     const { db, outbox } = this.#options
-    // What takes long is read before the lock, which stops the plans of all gateways.
-    const facts = await this.#facts(await this.#models(db, new Date()))
+    // The lock stops the plans of all gateways, so the costly reads come before it.
+    const facts = await this.#facts(models ?? (await this.#models(db, new Date())))
     const plan = await db.transaction().execute(async (trx) => {
       if (!(await warmPinRepository.lockWarmPins(trx, { wait }))) return undefined
       // The clock of the database, because gateways plan in turn.
       const now = await copyRepository.databaseTime(trx)
-      const models = await this.#models(trx, now)
-      const snapshots = await nodeLoadRepository.readSnapshots(trx)
-      await this.#decide(trx, { models, snapshots, now }, facts)
-      const decided = await this.#plan(trx, { models, snapshots, now })
+      const situation = {
+        models: await this.#models(trx, now),
+        snapshots: await nodeLoadRepository.readSnapshots(trx),
+        now,
+      }
+      const scales = await this.#decide(trx, situation, facts)
+      const decided = await this.#plan(trx, situation, scales)
       await warmPinRepository.applyPinPlan(trx, decided, now)
       for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
         await modelOrderRepository.orderModel(trx, { nodeId, modelKey })
@@ -142,7 +151,8 @@ export class CopyPlanner implements AsyncDisposable {
     const { db } = this.#options
     const now = new Date()
     const [models, snapshots] = [await this.#models(db, now), await nodeLoadRepository.readSnapshots(db)]
-    return { snapshots, plan: await this.#plan(db, { models, snapshots, now }) }
+    const scales = await copyRepository.readScales(db)
+    return { snapshots, plan: await this.#plan(db, { models, snapshots, now }, scales) }
   }
 
   /** Stores the use of models at this gateway since the last time. */
@@ -171,12 +181,12 @@ export class CopyPlanner implements AsyncDisposable {
     return { demands, loadMs }
   }
 
-  /** Decides about the models with a scaling, and records each change. */
+  /** Decides about the models with a scaling, records each change, and returns the scales of all. */
   async #decide(
     trx: Transaction<Database>,
     { models, snapshots, now }: Situation,
     { demands, loadMs }: Facts,
-  ): Promise<void> {
+  ): Promise<ReadonlyMap<string, CopyScale>> {
     const { log } = this.#options
     const scaled = models.filter(({ isScaled }) => isScaled)
     const scales = await copyRepository.readScales(trx)
@@ -203,6 +213,7 @@ export class CopyPlanner implements AsyncDisposable {
       emit(log, 'model.scaled', { model_key: modelKey, before: before.copies, copies: scale.copies, reason })
     }
     await copyRepository.writeScales(trx, changed, now)
+    return new Map<string, CopyScale>([...scales, ...changed])
   }
 
   #supply(
@@ -220,15 +231,18 @@ export class CopyPlanner implements AsyncDisposable {
     const profiled = catalog.profile(runtime_profile)?.max_concurrency ?? 1
     return {
       loaded: loaded.filter(({ retiring }) => !retiring).length,
-      loading: held.filter(({ state }) => state === 'downloading_model' || state === 'loading_model').length,
+      loading: held.filter(isLoading).length,
       inFlight: loaded.reduce((sum, { in_flight }) => sum + in_flight, 0),
       concurrency: own.length > 0 ? mean : profiled,
       loadS: loadMs(model_key, held.length > loaded.length ? 'cached' : 'cold') / 1_000,
     }
   }
 
-  async #plan(db: Kysely<Database>, { models, snapshots, now }: Situation): Promise<PinPlan> {
-    const scales = await copyRepository.readScales(db)
+  async #plan(
+    db: Kysely<Database>,
+    { models, snapshots, now }: Situation,
+    scales: ReadonlyMap<string, CopyScale>,
+  ): Promise<PinPlan> {
     const wants = models.map((model) => warmWantOf(model, scales.get(model.model_key)))
     const [pins, retiring] = [
       await warmPinRepository.listWarmPins(db),

@@ -6,7 +6,7 @@ import type { EndpointScalingTable } from '../../tables/nodes.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 import { insertEvents } from '../webhooks/events.ts'
 
-/** What gateways measured longer ago no longer counts. */
+/** Measurements older than this do not count. */
 const DEMAND_FRESH_S = 6
 /** Of more queued tasks than this, the rest would not change a decision. */
 const MAX_QUEUED = 2_000

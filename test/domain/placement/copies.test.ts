@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomNumbers } from '../../../bench/random-numbers.ts'
 import {
   type CopyDemand,
   type CopyScale,
@@ -114,7 +115,7 @@ describe('deciding how many copies of a model are loaded', () => {
 
   it('stays within min and max, whatever the load and the settings', () => {
     for (let round = 0; round < 300; round++) {
-      const random = mulberry(round)
+      const random = randomNumbers(round)
       const min = Math.floor(random() * 4)
       const max = Math.max(1, min) + Math.floor(random() * 5)
       const idleTimeoutS = Math.floor(random() * 100)
@@ -180,14 +181,3 @@ describe('deciding how many copies of a model are loaded', () => {
     )
   })
 })
-
-/** A generator of the same numbers in every run (mulberry32). */
-function mulberry(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
-  }
-}

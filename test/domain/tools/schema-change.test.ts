@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import { randomNumbers } from '../../../bench/random-numbers.ts'
 import { schemaChange } from '../../../domain/tools/schema-change.ts'
 import { type ChangeWeight, nextVersion } from '../../../domain/tools/version.ts'
 
@@ -92,7 +93,7 @@ describe('the weight of a change of a schema (9.3)', () => {
   }
 
   it('never calls a change harmless that refuses a value, over 1,000 random changes', () => {
-    const random = mulberry(20_261_123)
+    const random = randomNumbers(20_261_123)
     const ajv = new Ajv2020({ strict: false })
     let [refused, accepted] = [0, 0]
     for (let round = 0; round < 1_000; round++) {
@@ -132,16 +133,6 @@ describe('the next version', () => {
     assert.equal(nextVersion('1.2.3', 'patch'), '1.2.4')
   })
 })
-
-function mulberry(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
-  }
-}
 
 type Random = () => number
 const pick = <T>(random: Random, list: readonly T[]): T => list[Math.floor(random() * list.length)] as T

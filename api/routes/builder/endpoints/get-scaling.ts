@@ -17,6 +17,6 @@ export const getScaling = route({
   async handler({ caller: { accountId }, params: { endpoint_id } }, services) {
     const endpoint = await usableEndpointFacts(services.db, accountId, endpoint_id)
     assertOwn(endpoint, accountId)
-    return presentScaling(services, endpoint.id, (await services.copyPlanner.preview()).plan)
+    return presentScaling(services, endpoint.id)
   },
 })

@@ -8,19 +8,19 @@ import type { Services } from '../../../services.ts'
 import { endpointNotFound } from './access.ts'
 
 const MAX_CHANGES = 20
-/** What the plan says names nodes of other accounts. */
+/** The reasons in the plan name nodes of other accounts, so they stay with operators. */
 const MISSING = 'no further node that works for this account has room for the model and can load it'
 
-/** Presents the copies of an endpoint's model; `plan` is the current one, undefined where another gateway has just made it. */
+/** Presents the copies of an endpoint's model, by `plan` if it is given and else by the plan of the last second. */
 export async function presentScaling(
   { db, config, copyPlanner, now }: Pick<Services, 'db' | 'config' | 'copyPlanner' | 'now'>,
   endpointId: string,
-  plan: PinPlan | undefined,
+  plan?: PinPlan,
 ): Promise<Scaling> {
   const endpoint = await endpointRepository.findEndpointFacts(db, endpointId)
   if (!endpoint) throw endpointNotFound()
   const { id, name, model_key, min_warm, account_id } = endpoint
-  const [scaling, decided, changes, { snapshots }, quota] = await Promise.all([
+  const [scaling, decided, changes, planned, quota] = await Promise.all([
     copyRepository.findScaling(db, id),
     copyRepository.decidedCopies(db, model_key),
     copyRepository.listChanges(db, id, MAX_CHANGES),
@@ -44,8 +44,8 @@ export async function presentScaling(
     target_wait_ms: scaling?.target_wait_ms ?? null,
     idle_timeout_s: scaling?.idle_timeout_s ?? null,
     schedule,
-    copies: { wanted: (scaling && decided) ?? effectiveMin, ...copiesOn(snapshots, model_key) },
-    missing: plan?.short.has(model_key) ? MISSING : null,
+    copies: { wanted: (scaling && decided) ?? effectiveMin, ...copiesOn(planned.snapshots, model_key) },
+    missing: (plan ?? planned.plan).short.has(model_key) ? MISSING : null,
     changes: changes.map(({ id: changeId, created_at, copies_before, copies, reason }) => ({
       id: changeId,
       at: created_at.toISOString(),
