@@ -63,12 +63,13 @@ describe('the budget of an engine', () => {
       return statuses
     })
 
-    // The budget falls by half of itself once a second.
-    await until(() => node.parts.models.report()[0]!.max_concurrency! <= RUNS + 3, 10_000)
-    await until(() => chat.api.services.places.waiting(endpoint.model_key) >= 12, 10_000)
-    assert.ok((await chat.stats(endpoint)).in_flight <= RUNS + 3)
-    const [model] = node.parts.models.report()
-    assert.ok(model!.max_concurrency! >= RUNS && model!.max_concurrency! <= RUNS + 3)
+    // The budget falls by half of itself once a second, and swings by a request or two where it fits.
+    await until(async () => {
+      const { in_flight: inFlight } = await chat.stats(endpoint)
+      const budget = node.parts.models.report()[0]!.max_concurrency!
+      const waiting = chat.api.services.places.waiting(endpoint.model_key)
+      return budget >= RUNS && budget <= RUNS + 3 && inFlight <= RUNS + 3 && waiting >= 12
+    }, 30_000)
     isOver = true
     assert.deepEqual(
       (await Promise.all(clients)).map((statuses) => [...statuses]),
