@@ -15,6 +15,7 @@ const TIMEOUT_MS = 20 * 60_000
 
 /** Arguments of one short round, for benches that have smaller inputs than `HEARTH_BENCH_ONCE` gives them. */
 const SHORT: Readonly<Record<string, readonly string[]>> = {
+  copies: ['--clients', '40', '--seconds', '10', '--idle', '5'],
   console: ['--minutes', '0.2', '--seconds', '5'],
   generation: ['--rounds', '1', '--steps', '2'],
   gpu: ['--rehearse'],
