@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import pg from 'pg'
 import { sharedPool } from './account-share.ts'
+import { PreparingClient } from './preparing-client.ts'
 import type { Database } from './tables.ts'
 
 const INT8 = 20
@@ -34,6 +35,7 @@ function poolOf(url: string, options: DatabaseOptions): PostgresPool {
 /** Opens only the pool of connections. */
 export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOptions): pg.Pool {
   const pool = new pg.Pool({
+    Client: PreparingClient,
     connectionString: url,
     max,
     keepAlive: true,

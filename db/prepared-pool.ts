@@ -1,7 +1,7 @@
-import { hash } from 'node:crypto'
 import type { CompiledQuery, QueryResult } from 'kysely'
 import type pg from 'pg'
 import { openPool } from './database.ts'
+import { nameOf } from './preparing-client.ts'
 
 /** Runs statements that are known in advance: a pool of prepared statements, a database, or a transaction. */
 export interface Executor {
@@ -9,13 +9,6 @@ export interface Executor {
 }
 
 const names = new Map<string, string>()
-
-/** Returns the name of a statement, by which each connection parses and plans it once. */
-function nameOf(text: string): string {
-  let name = names.get(text)
-  if (!name) names.set(text, (name = hash('sha1', text, 'hex')))
-  return name
-}
 
 /**
  * Connections for a few large statements, each prepared under a name. That saves a third of the time of a small
@@ -33,7 +26,9 @@ export class PreparedPool implements Executor, AsyncDisposable {
     const client = await this.#pool.connect()
     try {
       const values = parameters as unknown[]
-      return await client.query<R & pg.QueryResultRow>({ name: nameOf(sql), text: sql, values })
+      const name = names.get(sql) ?? nameOf(sql)
+      names.set(sql, name)
+      return await client.query<R & pg.QueryResultRow>({ name, text: sql, values })
     } finally {
       // If it were passed the error, the pool would close the connection, even after a bad row.
       client.release()
