@@ -86,10 +86,10 @@ describe('listener', () => {
    * this side contains `mark`.
    */
   async function wayUntil(mark: string) {
-    const { hostname, port } = new URL(database.url)
+    const { port } = new URL(database.url)
     const sockets: Socket[] = []
     const proxy = createServer({ allowHalfOpen: true }, (socket) => {
-      const upstream = connect(Number(port), hostname)
+      const upstream = connect(Number(port), '127.0.0.1')
       upstream.pipe(socket).on('error', () => {})
       socket.on('data', (data) => {
         if (!data.includes(mark)) upstream.write(data)
@@ -98,7 +98,7 @@ describe('listener', () => {
     }).listen(0, '127.0.0.1')
     await once(proxy, 'listening')
     const way = new URL(database.url)
-    way.port = String((proxy.address() as AddressInfo).port)
+    way.host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`
     const close = () => {
       for (const socket of sockets) socket.destroy()
       proxy.close()

@@ -2,18 +2,21 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer as createHttp2Server } from 'node:http2'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { join } from 'node:path'
 import { ensureDatabase } from '../../embedded/postgres.ts'
 import { localPlace, queueIsPolled, temporalReady } from '../../embedded/temporal/server.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
 const GRPC_UNIMPLEMENTED = '12'
 
-async function listening(server: Server): Promise<AsyncDisposable & { port: number }> {
+async function listening(server: Server, socket?: string): Promise<AsyncDisposable & { port: number }> {
   const sockets = new Set<Socket>()
   server.on('connection', (socket: Socket) => sockets.add(socket))
-  server.listen(0, '127.0.0.1')
+  if (socket === undefined) server.listen(0, '127.0.0.1')
+  else server.listen(socket)
   await once(server, 'listening')
   return {
-    port: (server.address() as AddressInfo).port,
+    port: (server.address() as Partial<AddressInfo>).port ?? 0,
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy()
       server.close()
@@ -37,10 +40,20 @@ function silentTemporal(): Promise<AsyncDisposable & { port: number }> {
 
 describe('a start whose servers say nothing', () => {
   it('does not wait for PostgreSQL longer than it was told to', async () => {
-    await using server = await listening(createServer())
-    const cluster = { dataDir: '/nowhere', port: server.port, password: 'x' }
+    using folder = temporaryFolder()
+    const reached: string[] = []
+    const over = (what: string) => createServer(() => reached.push(what))
+    await using _socket = await listening(over('socket'), join(folder.path, '.s.PGSQL.5432'))
+    await using server = await listening(over('TCP'))
+    // The path of a socket in the second folder would be too long.
+    const clusters = [
+      { dataDir: folder.path, port: 5_432, password: 'x' },
+      { dataDir: `/${'nowhere'.repeat(20)}`, port: server.port, password: 'x' },
+    ]
 
-    await assert.rejects(ensureDatabase(cluster, 300), /PostgreSQL did not start/)
+    for (const cluster of clusters)
+      await assert.rejects(ensureDatabase(cluster, 300), /PostgreSQL did not start/)
+    assert.deepEqual([...new Set(reached)], ['socket', 'TCP'])
   })
 
   it('does not wait for an answer of Temporal longer than it was told to', async () => {

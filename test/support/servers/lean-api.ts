@@ -18,7 +18,7 @@ export async function startLeanApi(): Promise<LeanApi> {
   const database = stack.use(await startDatabase())
   const url = new URL(database.url)
   const proxy = stack.use(await startTcpProxy(Number(url.port)))
-  url.port = String(proxy.port)
+  url.host = `127.0.0.1:${proxy.port}`
   const api = stack.use(await startApi({ database, env: { DATABASE_URL: url.href } }))
   const opened = stack.move()
   return {
