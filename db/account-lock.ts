@@ -13,6 +13,7 @@ export async function lockAccount(
   purpose: 'copies' | 'memory' | 'storage' | 'task-quota' | 'unread',
   accountId: string,
 ): Promise<void> {
-  await sql`select set_config('lock_timeout', ${String(LONGEST_MS)}, true)`.execute(trx)
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`${purpose}/${accountId}`}, 0))`.execute(trx)
+  // PostgreSQL evaluates a list from left to right, so the time limit is there before the lock.
+  await sql`select set_config('lock_timeout', ${String(LONGEST_MS)}, true),
+    pg_advisory_xact_lock(hashtextextended(${`${purpose}/${accountId}`}, 0))`.execute(trx)
 }

@@ -20,11 +20,11 @@ interface HotEntry {
 }
 
 /**
- * Serves chats, inferences, invocations and agents without Koa and its router, with the same middlewares in the same order. A gateway
- * answers thousands of them a second, and Koa would add to each its context, the search through a hundred patterns and a
- * promise per middleware: `bench/gateway` shows 1.55 of a bare proxy's CPU per chat through Koa, and 1.16 and 1.32 by
- * this path. Every other request goes through Koa, including unusual ones to these routes: other methods, a query, an
- * encoded path, no Host. For those the function returns false.
+ * Serves chats, inferences, invocations, agents and looks at tasks without Koa and its router, with the same middlewares
+ * in the same order. A gateway answers thousands of them a second, and Koa would add to each its context, the search
+ * through a hundred patterns and a promise per middleware: `bench/gateway` shows 1.55 of a bare proxy's CPU per chat
+ * through Koa, and 1.16 and 1.32 by this path. Every other request goes through Koa, including unusual ones to these
+ * routes: other methods, a query, an encoded path, no Host. For those the function returns false.
  */
 export function hotPath(
   routes: readonly MountedRoute[],

@@ -48,7 +48,8 @@ const isCounted = ({ auth, isFree = false }: AnyRoute): boolean =>
 
 /** Warm inference takes no connection of this pool, and must not pay for the count. */
 const sharesDatabase = ({ route, family }: Operation): boolean =>
-  (route.auth === 'api-key' || route.auth === 'cohort') && (!route.isHot || family.name === 'mcp')
+  (route.auth === 'api-key' || route.auth === 'cohort') &&
+  (!route.isHot || route.sharesDatabase || family.name === 'mcp')
 
 /** Returns the middlewares of a route in order. */
 export function pipelineOf(

@@ -150,6 +150,8 @@ export interface Route<
   loggedCall?: (body: unknown) => LoggedCall | undefined
   /** Called so often that it bypasses Koa and its router (`hot-path.ts`). */
   isHot?: boolean
+  /** A hot route that takes connections of the database all the same, of which an account has a share. */
+  sharesDatabase?: boolean
   /** Excludes the route from the description: an inner route that clients reach by a URL from a response. */
   internal?: boolean
   // A method rather than a property, so that a table of routes may forget each route's own types.

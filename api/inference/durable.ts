@@ -2,78 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
 import type { MeasuredTask } from '../../db/repositories/tasks/shown.ts'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
-import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../db/tables.ts'
-import { type ApiError, temporaryError } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
-import { FairTurns } from '../../platform/async/fair-turns.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { coldInferenceStart } from '../../workflows/contract/starts.ts'
 import { emit } from '../events.ts'
-import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
 import { findShownTask } from './long-results.ts'
-import { queuedEntry, type TaskDraft } from './rows.ts'
-
-const startOf = ({ taskId, accountId, endpoint }: TaskDraft) =>
-  coldInferenceStart({ taskId, accountId, modelKey: endpoint.model_key })
-
-const RETRY_AFTER_S = 10
-
-/**
- * A gateway writes one task of an account at a time, so that only one connection waits for the
- * lock of the account's quota.
- */
-const turns = new FairTurns({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: 10_000 })
-const LONGEST_TURN_MS = 30_000
-
-type Reserve = (trx: Transaction<Database>) => Promise<void>
-
-/**
- * Writes the task, its hold and the start of its workflow in one transaction, after `reserve`. Throws
- * `task_quota_exceeded` when too many of the account's tasks wait, and `operator_kill_switch` when the switch was
- * activated meanwhile.
- */
-export async function queueTask(
-  { db, outbox, memory }: Pick<Services, 'db' | 'outbox' | 'memory'>,
-  draft: TaskDraft,
-  reserve?: Reserve,
-): Promise<void> {
-  using _turn = await takeTurn(draft.accountId)
-  await writeQueued({ db, memory }, draft, reserve)
-  draft.budgetHold?.book()
-  outbox.poke()
-}
-
-/** The wait for the turn is bounded like the wait for the database, in case the request before hangs on it. */
-const takeTurn = (accountId: string): Promise<Disposable> =>
-  turns.take(accountId, AbortSignal.timeout(LONGEST_TURN_MS)).catch((cause: unknown) => {
-    const message = 'too many tasks of this account wait to be written; try again'
-    throw temporaryError('unavailable', message, RETRY_AFTER_S, { cause })
-  })
-
-const writeQueued = (
-  { db, memory }: Pick<Services, 'db' | 'memory'>,
-  draft: TaskDraft,
-  reserve: Reserve | undefined,
-): Promise<void> =>
-  db.transaction().execute(async (trx) => {
-    await reserve?.(trx)
-    const { quota, waiting } = await taskRepository.lockTaskQuota(trx, draft.accountId)
-    if (waiting >= quota) throw quotaExceeded(quota, waiting)
-    await taskWriteRepository.insertTasks(trx, [queuedEntry(draft)], startOf(draft))
-    await memory.attach(trx, draft)
-    await passKillSwitchIn(trx)
-  })
-
-export const quotaExceeded = (quota: number, waiting: number): ApiError =>
-  temporaryError(
-    'task_quota_exceeded',
-    `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,
-    RETRY_AFTER_S,
-    { details: { quota, waiting } },
-  )
+import { startOf } from './queue-task.ts'
+import type { TaskDraft } from './rows.ts'
 
 /** The time for which a task waits in memory while the database is away, and the interval of the retries. */
 const KEEP_MS = 10 * 60_000

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely'
+import { CompiledQuery, type Kysely } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
 
@@ -25,22 +25,20 @@ export type ShownTask = Pick<TaskRow, (typeof SHOWN)[number] | 'result'>
 /** A task and the bytes of its result, which may have been left out. */
 export type MeasuredTask = ShownTask & { result_bytes: number }
 
+/** Those who wait for a task ask for it again and again, so the statement is not built anew each time. */
+const FIND_SHOWN = `select ${SHOWN.join(', ')}, coalesce(octet_length(result), 0) as result_bytes,
+    case when octet_length(result) <= $3 then result end as result
+  from task where id = $1 and account_id = $2`
+
 /** Finds a task of an account, and the bytes of its result; the result itself is left out beyond `maxResultBytes`. */
-export function findShownTask(
+export async function findShownTask(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },
   maxResultBytes: number,
 ): Promise<MeasuredTask | undefined> {
-  return db
-    .selectFrom('task')
-    .select(SHOWN)
-    .select([
-      sql<number>`coalesce(octet_length(result), 0)`.as('result_bytes'),
-      sql<Buffer | null>`case when octet_length(result) <= ${maxResultBytes} then result end`.as('result'),
-    ])
-    .where('id', '=', id)
-    .where('account_id', '=', accountId)
-    .executeTakeFirst()
+  const found = CompiledQuery.raw(FIND_SHOWN, [id, accountId, maxResultBytes])
+  const { rows } = await db.executeQuery<MeasuredTask>(found)
+  return rows[0]
 }
 
 /** Returns the result of a task. */

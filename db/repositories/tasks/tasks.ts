@@ -182,6 +182,16 @@ export async function lockTaskQuota(
   return rows[0] ?? { quota: 0, waiting: 0 }
 }
 
+/** Returns which of these tasks there are. */
+export async function findExisting(db: Kysely<Database>, ids: readonly string[]): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('task')
+    .select('id')
+    .where('id', '=', sql<string>`any(${ids}::uuid[])`)
+    .execute()
+  return new Set(rows.map(({ id }) => id))
+}
+
 /** Records the node that a task was sent to. */
 export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: string): Promise<void> {
   await db

@@ -84,10 +84,12 @@ const INVOCATIONS = `, invocations as (
   ), invocation_events as (${insertInvocationEvents('ended_invocations')})`
 const WRITTEN = ' select count(*) as written from written'
 
-/** The parameters of the start follow those of the statement before it, of which there are `count`. */
+/** The parameters of the starts follow those of the statement before them, of which there are `count`. */
 const enqueuing = (count: number) => `, enqueued as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
-    values ($${count + 1}, $${count + 2}, $${count + 3}, $${count + 4}::jsonb, $${count + 5}::jsonb)
+    select workflow_id, workflow, task_queue, args, options
+    from unnest($${count + 1}::text[], $${count + 2}::text[], $${count + 3}::text[], $${count + 4}::jsonb[], $${count + 5}::jsonb[])
+      as start(workflow_id, workflow, task_queue, args, options)
     on conflict (workflow_id) do update set ${DUE_AGAIN}
   )`
 
@@ -105,11 +107,11 @@ const INSERTS = {
 export async function insertTasks(
   db: Executor,
   entries: readonly TaskEntry[],
-  start?: WorkflowStart,
+  starts: readonly WorkflowStart[] = [],
 ): Promise<number> {
   const { list: templates, numbers } = distinct(entries.map(({ template }) => template))
   const invoked = entries.filter(({ invocation }) => invocation)
-  if (templates.length === 1 && !start && invoked.length === 0)
+  if (templates.length === 1 && starts.length === 0 && invoked.length === 0)
     return insertUniformBatch(db, templates[0]!, entries)
   const ofTemplates = (name: Shared) => templates.map((template) => template[name])
   const parameters = [
@@ -128,9 +130,15 @@ export async function insertTasks(
     ofTemplates('key_id'),
   ]
   if (invoked.length > 0) parameters.push(...invocationParameters(invoked))
-  if (!start) return runWrite(db, invoked.length > 0 ? INSERTS.invoked : INSERTS.plain, parameters)
-  const { workflowId, workflow, taskQueue, args, options = {} } = start
-  const enqueued = [workflowId, workflow, taskQueue, JSON.stringify(args), JSON.stringify(options)]
+  if (starts.length === 0)
+    return runWrite(db, invoked.length > 0 ? INSERTS.invoked : INSERTS.plain, parameters)
+  const enqueued = [
+    starts.map(({ workflowId }) => workflowId),
+    starts.map(({ workflow }) => workflow),
+    starts.map(({ taskQueue }) => taskQueue),
+    starts.map(({ args }) => JSON.stringify(args)),
+    starts.map(({ options = {} }) => JSON.stringify(options)),
+  ]
   const statement = invoked.length > 0 ? INSERTS.invokedAndStarted : INSERTS.started
   return runWrite(db, statement, [...parameters, ...enqueued])
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import type { ControlDeps } from '../../../activities/control/deps.ts'
 import { createInferenceActivities } from '../../../activities/control/tasks/tasks.ts'
 import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
@@ -82,6 +83,30 @@ describe('tasks that wait for a node', () => {
 
     const count = (wanted: number) => answers.filter(({ status }) => status === wanted).length
     assert.deepEqual([count(202), count(429)], [7, 33])
+  })
+
+  it('that come at the same moment are written together, and one that cannot be written keeps back no other', async () => {
+    const mine = await tenant(100)
+    const { db } = api.database
+    const isBad = sql`input is distinct from '{"bad":1}'::bytea`
+    await sql`alter table task add constraint none_is_bad check (${isBad}) not valid`.execute(db)
+
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, i) => mine.infer({ input: i === 20 ? { bad: 1 } : { n: i } })),
+    )
+    await sql`alter table task drop constraint none_is_bad`.execute(db)
+
+    assert.deepEqual(
+      answers.flatMap(({ status }, i) => (status === 202 ? [] : [[i, status]])),
+      [[20, 500]],
+    )
+    const { rows } = await sql<{ tasks: number; transactions: number; starts: number }>`
+      select count(*)::int as tasks, count(distinct task.xmin::text)::int as transactions,
+        count(workflow_id)::int as starts
+      from task left join workflow_start on workflow_id = 'task/' || task.id
+      where task.account_id = ${mine.accountId}`.execute(db)
+    assert.deepEqual([rows[0]!.tasks, rows[0]!.starts], [39, 39])
+    assert.ok(rows[0]!.transactions < 20, `${rows[0]!.transactions} transactions`)
   })
 
   it('are refused for now, and not kept waiting, while a lost gateway holds the lock of the quota', async () => {

@@ -2,8 +2,8 @@ import { InferAccepted, InferBody } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
 import { admit, inferRequest, MAX_INFER_BYTES } from '../../../inference/admit.ts'
-import { queueTask } from '../../../inference/durable.ts'
 import { pollNote } from '../../../inference/infer-sync.ts'
+import { queueTask } from '../../../inference/queue-task.ts'
 import { newDraft } from '../../../inference/rows.ts'
 import { InferParams } from './params.ts'
 
@@ -14,6 +14,8 @@ export const inferAsync = route({
   path: '/endpoints/{endpoint_id}/infer:async',
   auth: 'api-key',
   admitsWork: true,
+  isHot: true,
+  sharesDatabase: true,
   params: InferParams,
   body: InferBody,
   maxBodyBytes: MAX_INFER_BYTES,

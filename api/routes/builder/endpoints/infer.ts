@@ -2,8 +2,9 @@ import { InferBody, InferResponse, SYNC_TIMEOUT_S } from '../../../../schemas/in
 import { route } from '../../../http/route.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
 import { admit, inferRequest, MAX_INFER_BYTES } from '../../../inference/admit.ts'
-import { loadEstimate, queueTask } from '../../../inference/durable.ts'
+import { loadEstimate } from '../../../inference/durable.ts'
 import { inferSync, pollNote } from '../../../inference/infer-sync.ts'
+import { queueTask } from '../../../inference/queue-task.ts'
 import { newDraft } from '../../../inference/rows.ts'
 import { InferParams } from './params.ts'
 

@@ -16,6 +16,8 @@ export const getTask = route({
   success: { status: 200, schema: InferenceTask },
   errors: ['not_found'],
   forLimitedKeys: true,
+  isHot: true,
+  sharesDatabase: true,
 
   async handler({ caller, params, res, signal, surface }, { db, links, objects, longAnswers }) {
     const row = await findShownTask(db, { id: params.task_id, accountId: caller.accountId })

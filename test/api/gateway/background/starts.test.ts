@@ -90,7 +90,10 @@ describe('starts', () => {
 
   for (const [name, again] of [
     ['by itself', promise],
-    ['together with its task', (id: string) => taskWriteRepository.insertTasks(database.db, [], startOf(id))],
+    [
+      'together with its task',
+      (id: string) => taskWriteRepository.insertTasks(database.db, [], [startOf(id)]),
+    ],
   ] as const) {
     it(`keeps a start that is enqueued again, ${name}, while the earlier one is being performed`, async () => {
       const id = `task/${newId()}`
