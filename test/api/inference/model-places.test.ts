@@ -27,7 +27,7 @@ describe('a model that more requests want than it serves at once', function () {
   const timed = async (call: Promise<Answer<AnyBody>>) => {
     const began = performance.now()
     const { status, headers } = await call
-    return { status, headers, ms: performance.now() - began }
+    return { status, headers, began, endedAt: performance.now() }
   }
 
   it('answers another account next, and refuses what one account sends beyond its share', async () => {
@@ -39,7 +39,9 @@ describe('a model that more requests want than it serves at once', function () {
     const ended = await Promise.all(flood)
 
     assert.equal(quiet.status, 200)
-    assert(quiet.ms < 500, `${quiet.ms} ms`)
+    const before = ended.filter(({ endedAt }) => endedAt > quiet.began && endedAt < quiet.endedAt)
+    const served = before.filter(({ status }) => status === 200).length
+    assert(served <= 3 * PLACES, `${served} of the flood before it`)
     const refused = ended.filter(({ status }) => status === ERROR_STATUS.rate_limited)
     assert(refused.length > 50 && refused.length <= 150 - MAX_WAITING, `${refused.length} refused`)
     const limits = { limit: String(MAX_WAITING), remaining: '0' }
