@@ -158,6 +158,10 @@ export const emit = defineEvents({
     err: 'error',
     cohort_id: 'string',
   }),
+  'cohort.end_failed': debug('a complete cohort was left to its workflow', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
   'cohort.signal_failed': debug('a cohort was not told that a stage has begun', {
     err: 'error',
     cohort_id: 'string',

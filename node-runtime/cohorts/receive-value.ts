@@ -14,13 +14,19 @@ export interface Received {
   value: { edge: IncomingEdge; value: unknown } | undefined
   /** True when the stage needs no further hand-over. */
   mayRun: boolean
+  /** Resolves once the platform has recorded that the value is consumed; undefined when it has done so already. */
+  consumption?: Promise<unknown>
 }
 
-/** Waits for the value of a hand-over, in the row or from the object store, checks its digest, and consumes it. */
+/**
+ * Waits for the value of a hand-over, in the row or from the object store, checks its digest, and consumes it. With
+ * `isEarly` a value of a row is returned while its consumption is recorded, which takes milliseconds: a large one may have been
+ * replaced while it was fetched, and is then fetched again.
+ */
 export async function receiveValue(
   caller: Receiver,
   edge: IncomingEdge,
-  signal: AbortSignal,
+  { signal, isEarly = false }: { signal: AbortSignal; isEarly?: boolean },
 ): Promise<Received> {
   const end = new EdgeEnd(caller, 'consumer', edge)
   const offer = offerOf(edge)
@@ -29,7 +35,7 @@ export async function receiveValue(
     throwIfFailed(answer)
     if (answer.release) return { value: undefined, mayRun: false }
     try {
-      const taken = await take(end, answer, edge, { caller, offer, signal })
+      const taken = await take(end, answer, edge, { caller, offer, signal, isEarly })
       if (taken) return taken
     } catch (err) {
       if (!end.hasMovedOn(err)) throw err
@@ -44,21 +50,28 @@ async function take(
   end: EdgeEnd,
   answer: EdgeNegotiated,
   edge: IncomingEdge,
-  receiving: Receiving,
+  receiving: Receiving & { isEarly: boolean },
 ): Promise<Received | undefined> {
   const bytes = await bytesOf(end, answer, receiving)
   if (bytes === undefined) return undefined
   const sha256 = hash('sha256', bytes, 'hex')
   const isWhole = sha256 === answer.sha256
   const taken = { bytes: bytes.length, sha256, space_fingerprint: edge.space_fingerprint }
-  const { stage_may_run } = await end.consume(
+  const consumption = end.consume(
     isWhole
       ? { outcome: 'consumed', ...taken }
       : { outcome: 'refused', ...taken, failure: 'digest_mismatch' },
     receiving.signal,
   )
+  const value = () => ({ edge, value: JSON.parse(bytes.toString()) as unknown })
+  if (isWhole && receiving.isEarly && answer.inline !== null) {
+    // Its receiver may wait for other hand-overs first.
+    consumption.catch(() => {})
+    return { value: value(), mayRun: false, consumption }
+  }
+  const { stage_may_run } = await consumption
   if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over has another digest')
-  return { value: { edge, value: JSON.parse(bytes.toString()) }, mayRun: stage_may_run }
+  return { value: value(), mayRun: stage_may_run }
 }
 
 const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge): EdgeOffer => ({

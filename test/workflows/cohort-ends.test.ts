@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ControlError } from '../../node-runtime/control/client.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import type { AnyBody } from '../support/servers/api.ts'
@@ -79,6 +81,62 @@ describe('the ends of cohortRun', () => {
     const { events } = await handle.fetchHistory()
     assert.ok((events?.length ?? 0) < 80, String(events?.length))
   })
+
+  it('comes with its last stage, also while no worker runs its workflow, which ends as well once one does', async () => {
+    const control = await world.control()
+    await using _node = await world.node()
+    const { id } = await world.endpoint({ name: 'alone' }, { price_micro: PRICE })
+    const accepted = await accept({ stages: [waits('a', id, 1)], edges: [] })
+    await until(async () => states(await summary(accepted))['a'] === 'running')
+    await control[Symbol.asyncDispose]()
+    const seen = await ended(accepted)
+
+    assert.deepEqual([seen.status, seen.cost_credits > 0], ['succeeded', true], JSON.stringify(seen))
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(accepted.cohort_id))
+    assert.equal((await handle.describe()).status.name, 'RUNNING')
+    await using _control = await world.control()
+    await until(async () => (await handle.describe()).status.name === 'COMPLETED')
+    assert.deepEqual(await summary(accepted), seen)
+  })
+
+  const REFUSED = {
+    'ends the work on it at once': [],
+    'does not wait for its other producers': ['slow'],
+  }
+  for (const [what, others] of Object.entries(REFUSED)) {
+    it(`starts over where the platform does not record that a value was consumed, and ${what}`, async () => {
+      await using _control = await world.control()
+      await using _node = await world.node()
+      const { control } = _node.parts
+      const edge = control.edge.bind(control)
+      let refusals = 0
+      control.edge = (async (verb: 'consume', ...rest: [never, never]) => {
+        if (verb !== 'consume' || refusals > 0) return edge(verb, ...rest)
+        refusals += 1
+        // The stage goes on meanwhile.
+        await sleep(500)
+        throw new ControlError(409, 'conflict', 'the edge is failed', { attempt: 1, state: 'failed' })
+      }) as typeof control.edge
+      const { id } = await world.endpoint({ name: 'early' })
+      const accepted = await accept({
+        stages: [
+          waits('a', id, 0),
+          ...others.map((name) => waits(name, id, 5)),
+          { stage_id: 'b', endpoint_id: id, input: { wait_s: others.length > 0 ? 0 : 5 } },
+        ],
+        edges: [value('a', 'b', '/text'), ...others.map((name) => value(name, 'b', '/other'))],
+      })
+      const seen = await ended(accepted)
+
+      assert.deepEqual([seen.status, refusals], ['succeeded', 1], JSON.stringify(seen))
+      const { events } = (await call(`/tasks/${accepted.task_id}/cohort/events?limit=100`)).body
+      const at = (type: string) =>
+        Date.parse(
+          events.find((one: AnyBody) => one.type === type && one.stage_id === 'b')?.created_at ?? 'never',
+        )
+      assert.ok(at('stage.retried') - at('stage.called') < 3_000, JSON.stringify(events))
+    })
+  }
 
   it('lets a producer end whose result is an output, though the quorum needs it not', async () => {
     await using _control = await world.control()

@@ -72,7 +72,8 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
       stage.isWaiting = true
       await condition(() => false)
     }
-    const place = await callStage({ cohortId, stageId: stage.id, avoid })
+    const place = stage.called ?? (await callStage({ cohortId, stageId: stage.id, avoid }))
+    stage.called = undefined
     if (place.verdict === 'over') return
     if (place.verdict === 'waits') {
       Object.assign(stage, { waitsFor: place.why, isWaiting: true })

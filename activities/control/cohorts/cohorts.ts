@@ -11,7 +11,7 @@ import { isToolKey } from '../../../domain/tools/catalog.ts'
 import { turnOf } from '../../../platform/turn-of-account.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeCohortFiles } from './cohort-files.ts'
-import { choosePlace, type Place, readLook } from './places.ts'
+import { choosePlace, type Look, noteCall, type Place, readLook } from './places.ts'
 import { putBack } from './put-back.ts'
 import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
 
@@ -27,6 +27,8 @@ export interface StageOutline {
   isDone: boolean
   /** True when it has ended without a result. */
   isOff?: boolean
+  /** Its first call, where it waits for no other stage. Absent from histories of before. */
+  called?: CallResult | undefined
 }
 
 /** A cohort as its workflow begins. */
@@ -60,30 +62,88 @@ export interface PutBack {
 }
 
 /**
- * A look that takes longer returns what it has found by then. The activity has ten seconds, and whatever else its cohort
+ * A look that takes longer returns what it has found by then, and first calls that take longer are left to the workflow. The
+ * activity has ten seconds, and whatever else its cohort
  * does waits for it.
  */
 const MAX_LOOK_MS = 4_000
+/** The workflow calls further first stages one by one. */
+const MAX_FIRST_CALLS = 8
+
+const ENDED: OpenedCohort = { ended: true, accountId: '', deadlineAt: 0, stages: [] }
+
+/** Chooses a node for a stage by a look, and calls it there. */
+async function callByLook(
+  db: ControlDeps['db'],
+  look: Look | undefined,
+  { stageId, avoid }: { stageId: string; avoid: readonly string[] },
+): Promise<CallResult> {
+  const place: Place = look ? choosePlace(look, { stageId, avoid }) : { verdict: 'over' }
+  if (place.verdict === 'waits') await cohortStartRepository.noteWaiting(db, [{ stageId, why: place.why }])
+  if (place.verdict !== 'place') return place
+  const { nodeId } = place
+  if (place.isMoved)
+    await db.transaction().execute((trx) => cohortStartRepository.recordReplan(trx, place.stage, nodeId))
+  return db.transaction().execute(async (trx): Promise<CallResult> => {
+    const locked = await cohortStageRepository.lockStage(trx, stageId)
+    const cohort = locked && (await cohortRepository.readCohort(trx, locked.stage.cohort_id))
+    if (!locked || !isOpenStage(locked.stage) || !cohort || !cohortRepository.isOpenCohort(cohort))
+      return { verdict: 'over' }
+    const { stage } = locked
+    if (!isToolKey(stage.model_key))
+      await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
+    const isFirst = cohort.status === 'preparing'
+    const calledAt = await cohortStageRepository.callStage(trx, stage, { nodeId, isFirst })
+    const name = await nodeLoadRepository.nodeName(trx, nodeId)
+    return {
+      verdict: 'called',
+      nodeId,
+      nodeName: name ?? nodeId,
+      attempt: stage.attempt,
+      ...(calledAt && { calledAt: calledAt.getTime() }),
+      turn: turnOf(stage.account_id),
+    }
+  })
+}
 
 export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
-  /** Starts a cohort, and returns its graph. Safe to repeat because the row moves once. */
+  /**
+   * Starts a cohort, calls the stages that wait for no other, and returns its graph. Safe to repeat because the row moves
+   * once, and a call may be repeated.
+   */
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
-    if (!cohort) return { ended: true, accountId: '', deadlineAt: 0, stages: [] }
+    if (!cohort) return ENDED
     const { edges, outputs } = cohort.outline
-    const rows = await cohortRepository.readStages(db, cohortId)
+    const producersOf = (name: string) => {
+      const from = edges.filter(({ to }) => to.stage_id === name).map((edge) => edge.from.stage_id)
+      return [...new Set(from.filter((producer) => producer !== RUN_INPUT))]
+    }
+    const isFirst = ({ name }: { name: string }) => producersOf(name).length === 0
+    const began = now()
+    const look = await readLook(db, { cohortId, isAsked: isFirst, now: began })
+    if (!look) return ENDED
+    const called = new Map<string, CallResult>()
+    for (const { id } of look.stages.filter((row) => isOpenStage(row) && isFirst(row))) {
+      if (called.size >= MAX_FIRST_CALLS || now().getTime() - began.getTime() > MAX_LOOK_MS) break
+      const place = await callByLook(db, look, { stageId: id, avoid: [] })
+      called.set(id, place)
+      // Stages may have to be on one node, or on several.
+      if (place.verdict === 'called') noteCall(look, id, place.nodeId)
+    }
     return {
       ended: false,
       accountId: cohort.account_id,
       taskId: cohort.task_id,
       deadlineAt: cohort.deadline_at.getTime(),
-      stages: rows.map((row) => {
+      stages: look.stages.map((row) => {
         const { quorum } = row.outline
-        const from = edges.filter(({ to }) => to.stage_id === row.name).map((edge) => edge.from.stage_id)
+        const first = called.get(row.id)
         return {
           id: row.id,
           name: row.name,
-          producers: [...new Set(from.filter((name) => name !== RUN_INPUT))],
+          producers: producersOf(row.name),
+          ...(first && { called: first }),
           ...(quorum !== undefined && { quorum }),
           isOutput: outputs.some(({ stage_id }) => stage_id === row.name),
           isDone: !isOpenStage(row),
@@ -106,33 +166,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     stageId: string
     avoid: readonly string[]
   }): Promise<CallResult> {
-    const look = await readLook(db, { cohortId, stageIds: [stageId], now: now() })
-    const place: Place = look ? choosePlace(look, { stageId, avoid }) : { verdict: 'over' }
-    if (place.verdict === 'waits') await cohortStartRepository.noteWaiting(db, [{ stageId, why: place.why }])
-    if (place.verdict !== 'place') return place
-    const { nodeId } = place
-    if (place.isMoved)
-      await db.transaction().execute((trx) => cohortStartRepository.recordReplan(trx, place.stage, nodeId))
-    return db.transaction().execute(async (trx): Promise<CallResult> => {
-      const locked = await cohortStageRepository.lockStage(trx, stageId)
-      const cohort = await cohortRepository.readCohort(trx, cohortId)
-      if (!locked || !isOpenStage(locked.stage) || !cohort || !cohortRepository.isOpenCohort(cohort))
-        return { verdict: 'over' }
-      const { stage } = locked
-      if (!isToolKey(stage.model_key))
-        await modelOrderRepository.orderModel(trx, { nodeId, modelKey: stage.model_key })
-      const isFirst = cohort.status === 'preparing'
-      const calledAt = await cohortStageRepository.callStage(trx, stage, { nodeId, isFirst })
-      const name = await nodeLoadRepository.nodeName(trx, nodeId)
-      return {
-        verdict: 'called',
-        nodeId,
-        nodeName: name ?? nodeId,
-        attempt: stage.attempt,
-        ...(calledAt && { calledAt: calledAt.getTime() }),
-        turn: turnOf(stage.account_id),
-      }
-    })
+    const look = await readLook(db, { cohortId, isAsked: ({ id }) => id === stageId, now: now() })
+    return callByLook(db, look, { stageId, avoid })
   },
 
   /**
@@ -148,7 +183,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   }): Promise<string[]> {
     const ids = stages.map(({ stageId }) => stageId)
     const began = now()
-    const look = await readLook(db, { cohortId, stageIds: ids, now: began })
+    const asked = new Set(ids)
+    const look = await readLook(db, { cohortId, isAsked: ({ id }) => asked.has(id), now: began })
     if (!look) return ids
     const found = new Set<string>()
     const notes: cohortStartRepository.WaitingNote[] = []

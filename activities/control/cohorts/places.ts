@@ -38,14 +38,17 @@ export type Place =
  */
 export async function readLook(
   db: Kysely<Database>,
-  { cohortId, stageIds, now }: { cohortId: string; stageIds: readonly string[]; now: Date },
+  {
+    cohortId,
+    isAsked,
+    now,
+  }: { cohortId: string; isAsked: (stage: Pick<StageFacts, 'id' | 'name'>) => boolean; now: Date },
 ): Promise<Look | undefined> {
   const cohort = await cohortRepository.readCohort(db, cohortId)
   if (!cohort || !cohortRepository.isOpenCohort(cohort)) return undefined
   const stages = await cohortRepository.readStages(db, cohortId)
-  const asked = new Set(stageIds)
   const outlines = stages
-    .filter((stage) => asked.has(stage.id) && isOpenStage(stage))
+    .filter((stage) => isAsked(stage) && isOpenStage(stage))
     .map(({ outline, endpoint_id }) => ({ ...outline, endpoint_id, fallbacks: [] }))
   const named = outlines.flatMap(({ placement }) => placement?.node_ids ?? [])
   return {
@@ -56,6 +59,13 @@ export async function readLook(
     nodeNames: await visibleNames(db, cohort.account_id, [...new Set(named)]),
     now,
   }
+}
+
+/** Notes in a look that a stage was called, for the stages that are placed after it. */
+export function noteCall({ stages }: Look, stageId: string, nodeId: string): void {
+  const index = stages.findIndex(({ id }) => id === stageId)
+  const stage = stages[index]
+  if (stage) stages[index] = { ...stage, status: 'called', node_id: nodeId }
 }
 
 /** The endpoint of an attempt may be a fallback, so what the graph names in its place does not count. */

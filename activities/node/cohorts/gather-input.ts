@@ -17,16 +17,19 @@ import type { StageSteps } from './stage-steps.ts'
 export interface Gathered extends Disposable {
   readonly input: Record<string, unknown>
   readonly payloads: readonly ReceivedPayload[]
+  /** Resolves once the platform has recorded what was consumed. */
+  readonly consumption: Promise<unknown>
 }
 
 /**
  * Waits for the hand-overs of a stage, as many as it needs, and writes their values into its input. Throws a `QuorumError`
- * when so many were closed that its quorum cannot be met.
+ * when so many were closed that its quorum cannot be met. With `isEarly` the input is returned while the platform records
+ * that its values are consumed.
  */
 export async function gatherInput(
   deps: Pick<NodeDeps, 'control' | 'edges'>,
   { cohort_id: cohortId, lease_token: leaseToken, turn, input, incoming, quorum = 0 }: StageClaim,
-  { steps, signal }: { steps: StageSteps; signal: AbortSignal },
+  { steps, signal, isEarly = false }: { steps: StageSteps; signal: AbortSignal; isEarly?: boolean },
 ): Promise<Gathered> {
   using stack = new DisposableStack()
   const payloads: ReceivedPayload[] = []
@@ -41,12 +44,25 @@ export async function gatherInput(
     waitsForRoom: (isWaiting: boolean) => steps.waitForRoom(isWaiting),
   }
   const enough = new AbortController()
-  const until = AbortSignal.any([signal, enough.signal])
+  // Without a quorum each of them is needed, so none is left when the last one is consumed.
+  const until = quorum === 0 ? signal : AbortSignal.any([signal, enough.signal])
+  const noteConsumed = (mayRun: boolean) => {
+    if (mayRun && quorum > 0) enough.abort()
+  }
   let consumed = 0
+  const consumptions: Promise<unknown>[] = []
+  const refused = Promise.withResolvers<never>()
+  refused.promise.catch(() => {})
 
   const receive = async (edge: IncomingEdge) => {
     if (isByValue(edge.kind)) {
-      const { value, mayRun } = await receiveValue(caller, edge, until)
+      // Whether a quorum is met is known once the platform has recorded each consumption.
+      const options = { signal: until, isEarly: isEarly && quorum === 0 }
+      const { value, mayRun, consumption } = await receiveValue(caller, edge, options)
+      if (consumption) {
+        consumption.catch(refused.reject)
+        consumptions.push(consumption)
+      }
       if (enough.signal.aborted) return
       if (value) {
         const fault = faultOfValue(edge.kind, value.value)
@@ -54,7 +70,7 @@ export async function gatherInput(
         consumed += 1
         writes.set(edge, (known) => withCarried(known, { to_path: edge.path }, value.value))
       }
-      if (mayRun) enough.abort()
+      noteConsumed(mayRun)
       return
     }
     const { received, mayRun } = await receivePayload(caller, edge, until)
@@ -66,10 +82,10 @@ export async function gatherInput(
         writes.set(edge, (known) => filled(known, edge.path, vectors))
       } else payloads.push(received)
     }
-    if (mayRun) enough.abort()
+    noteConsumed(mayRun)
   }
   try {
-    await Promise.all(incoming.map(receive))
+    await Promise.race([Promise.all(incoming.map(receive)), refused.promise])
   } catch (err) {
     if (!enough.signal.aborted || signal.aborted) throw nameOf(err)
   }
@@ -78,8 +94,13 @@ export async function gatherInput(
   const known: unknown = incoming.reduce((gathered, edge) => writes.get(edge)?.(gathered) ?? gathered, input)
   if (!isInput(known))
     throw new InferenceError('what is handed over makes the whole input, and is no object', false)
+  const consumption = Promise.all(consumptions).catch((err: unknown) => {
+    throw nameOf(err)
+  })
+  // It is awaited with the work; an earlier rejection must not count as unhandled.
+  consumption.catch(() => {})
   const opened = stack.move()
-  return { input: known, payloads, [Symbol.dispose]: () => opened.dispose() }
+  return { input: known, payloads, consumption, [Symbol.dispose]: () => opened.dispose() }
 }
 
 const isInput = (value: unknown): value is Gathered['input'] =>

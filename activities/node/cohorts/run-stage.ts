@@ -83,7 +83,8 @@ async function workOn(
   const { models } = deps
   const model_state = models.startState(claim.model_key)
   const steps = new StageSteps(held.lease)
-  const gathering = gatherInput(deps, claim, { steps, signal })
+  const isEarly = claim.operation === 'infer'
+  const gathering = gatherInput(deps, claim, { steps, signal, isEarly })
   using gathered = await loadMeanwhile(gathering, async () => {
     await unlessAborted(models.load(claim.model_key), signal)
     steps.tell('waiting')
@@ -95,10 +96,12 @@ async function workOn(
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
   steps.tell('running')
   const startedAt = performance.now()
-  const { result, outputs, endedAt } = await withinTime(claim, signal, (limited) => {
-    const work = { deps, claim, held, steps, server: use.server, signal: limited }
-    return runModel(work, gathered, (input) => fetchFiles(deps, claim, input, limited))
-  })
+  const { result, outputs, endedAt } = await unlessRefused(gathered.consumption, signal, (accepted) =>
+    withinTime(claim, accepted, (limited) => {
+      const work = { deps, claim, held, steps, server: use.server, signal: limited }
+      return runModel(work, gathered, (input) => fetchFiles(deps, claim, input, limited))
+    }),
+  )
   return {
     result,
     ...(outputs && { outputs }),
@@ -118,6 +121,23 @@ async function loadMeanwhile(gathering: Promise<Gathered>, load: () => Promise<v
   } catch (err) {
     gathering.then((gathered) => gathered[Symbol.dispose]()).catch(() => {})
     throw err
+  }
+}
+
+/** Runs work while the platform records its inputs; when that fails, the work is aborted and throws the failure. */
+async function unlessRefused<T>(
+  consumption: Promise<unknown>,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const refused = new AbortController()
+  consumption.catch((err: unknown) => refused.abort(err))
+  try {
+    const done = await work(AbortSignal.any([signal, refused.signal]))
+    await consumption
+    return done
+  } catch (err) {
+    throw refused.signal.aborted ? refused.signal.reason : err
   }
 }
 

@@ -7,6 +7,7 @@ import type { Database } from '../../tables.ts'
 import type {
   CohortFacts,
   CohortRow,
+  CohortEdgeRow,
   CohortStageRow,
   EdgeFacts,
   NewCohort,
@@ -170,6 +171,7 @@ export async function readSpecifications(
   db: Kysely<Database>,
   ids: readonly string[],
 ): Promise<Map<string, GraphStage>> {
+  if (ids.length === 0) return new Map()
   const rows = await db
     .selectFrom('cohort_stage')
     .select(['id', 'specification'])
@@ -325,6 +327,7 @@ export function readEdges(db: Kysely<Database>, cohortId: string): Promise<Shown
 export interface LockedCohort {
   cohort: CohortFacts
   stages: (StageFacts & Pick<CohortStageRow, 'outputs'>)[]
+  edges: Pick<CohortEdgeRow, 'id' | 'attempt' | 'state'>[]
 }
 
 /**
@@ -332,9 +335,9 @@ export interface LockedCohort {
  * Returns the cohort; undefined when it is absent.
  */
 export async function lockCohort(trx: Transaction<Database>, id: string): Promise<LockedCohort | undefined> {
-  await trx
+  const edges = await trx
     .selectFrom('cohort_edge')
-    .select('id')
+    .select(['id', 'attempt', 'state'])
     .where('cohort_id', '=', id)
     .orderBy('id')
     .forUpdate()
@@ -356,5 +359,5 @@ export async function lockCohort(trx: Transaction<Database>, id: string): Promis
     .where('id', '=', id)
     .forUpdate()
     .executeTakeFirst()
-  return cohort && { cohort, stages }
+  return cohort && { cohort, stages, edges }
 }

@@ -4,7 +4,7 @@ import { EDGE_TRANSITIONS, moveEdge } from '../../../domain/cohorts/edges/transi
 import type { EdgeFailure, EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { EdgeFacts } from '../../tables/cohorts.ts'
-import { EDGE_FACTS } from './cohorts.ts'
+import { EDGE_FACTS, type LockedCohort } from './cohorts.ts'
 import { appendCohortEvents, type NewCohortEvent } from './events.ts'
 
 /** What the platform needs to know of an edge to end or repeat its attempt. */
@@ -182,44 +182,40 @@ export async function endAttempt(
 }
 
 /**
- * Ends the edges of a cohort that ends, with the attempts at them that go on; nothing is handed over any more. Returns the
- * events of those attempts: an edge that nobody had come to has none. Safe to repeat: an edge that has ended stays as it is.
+ * Ends the locked edges of a cohort that ends, with the attempts at them that go on; nothing is handed over any more.
+ * Returns the events of those attempts: an edge that nobody had come to has none. Safe to repeat: an edge that has ended
+ * stays as it is.
  */
-export async function cancelEdges(trx: Transaction<Database>, cohortId: string): Promise<NewCohortEvent[]> {
+export async function cancelEdges(
+  trx: Transaction<Database>,
+  cohortId: string,
+  locked: LockedCohort['edges'],
+): Promise<NewCohortEvent[]> {
+  if (locked.length === 0) return []
   const { from, to } = EDGE_TRANSITIONS.fail
   const failure: EdgeFailure = 'cancelled'
   const ended = { state: to, failure }
-  await trx
-    .updateTable('cohort_edge_attempt as tried')
-    .from('cohort_edge as edge')
-    .set(ended)
-    .whereRef('edge.id', '=', 'tried.edge_id')
-    .whereRef('edge.attempt', '=', 'tried.attempt')
-    .where('edge.cohort_id', '=', cohortId)
-    .where('edge.state', 'in', from)
-    .execute()
-  const edges = await trx
-    .updateTable('cohort_edge as edge')
-    .from('cohort_edge as was')
-    .set(ended)
-    .whereRef('was.id', '=', 'edge.id')
-    .where('edge.cohort_id', '=', cohortId)
-    .where('edge.state', 'in', from)
-    .returning(['edge.id', 'edge.attempt', 'was.state'])
-    .execute()
+  const atWork = locked.filter(({ state }) => from.includes(state))
+  if (atWork.length > 0) {
+    const ids = sql<string>`any(${atWork.map(({ id }) => id)}::uuid[])`
+    await trx
+      .updateTable('cohort_edge_attempt as tried')
+      .from('cohort_edge as edge')
+      .set(ended)
+      .whereRef('edge.id', '=', 'tried.edge_id')
+      .whereRef('edge.attempt', '=', 'tried.attempt')
+      .where('edge.id', '=', ids)
+      .execute()
+    await trx.updateTable('cohort_edge').set(ended).where('id', '=', ids).execute()
+  }
   await trx
     .updateTable('cohort_edge')
     .set({ closed: true, payload: null })
     .where('cohort_id', '=', cohortId)
     .execute()
-  return edges
+  return atWork
     .filter(({ state }) => state !== 'planned')
-    .map(({ id, attempt }) => ({
-      type: 'edge.failed',
-      edgeId: id,
-      attempt,
-      data: { failure },
-    }))
+    .map(({ id, attempt }) => ({ type: 'edge.failed', edgeId: id, attempt, data: { failure } }))
 }
 
 /** Returns the state after a step of the platform, which the table allows. */

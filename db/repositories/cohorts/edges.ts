@@ -5,7 +5,7 @@ import type { CohortState } from '../../../schemas/cohort-vocabulary.ts'
 import type { Database } from '../../tables.ts'
 import type { CohortEdgeAttemptRow, CohortEdgeAttemptUpdate } from '../../tables/cohort-edges.ts'
 import type { CohortEdgeRow, CohortEdgeTable, StageFacts } from '../../tables/cohorts.ts'
-import { SPEC_OUTLINE } from './cohorts.ts'
+import { EDGE_FACTS, SPEC_OUTLINE } from './cohorts.ts'
 
 /** Notified with an edge's id by triggers, whenever its row changes, its consumer has succeeded or its cohort has ended. */
 export const EDGE_CHANNEL = 'hearth_edge'
@@ -14,6 +14,38 @@ export const EDGE_CHANNEL = 'hearth_edge'
  * Whoever locks several of these rows does so in this order: spaces, evidence, edges, stages, leases, the cohort, which is only
  * locked to number events. Several edges are locked in the order of their ids, and several stages by position.
  */
+
+/** Every column, by name: a statement with `*` is not prepared. */
+const EDGE_COLUMNS = ([...EDGE_FACTS, 'payload', 'template'] as const).map(
+  (name) => `cohort_edge.${name}` as const,
+)
+const ATTEMPT_COLUMNS = [
+  'edge_id',
+  'attempt',
+  'state',
+  'producer_node_id',
+  'consumer_node_id',
+  'producer_offer',
+  'consumer_offer',
+  'agreed',
+  'candidates',
+  'spki_sha256',
+  'ticket_sha256',
+  'ticket_expires_at',
+  'probes',
+  'selected',
+  'session_id',
+  'acknowledged',
+  'bytes',
+  'failure',
+  'hold_until',
+  'called_at',
+  'alone_since',
+  'opened_at',
+  'progress_at',
+  'progress_events',
+  'created_at',
+] as const satisfies (keyof CohortEdgeAttemptRow)[]
 
 export interface LockedEdge extends CohortEdgeRow {
   account_id: string
@@ -54,7 +86,7 @@ export function lockEdge(
   return trx
     .selectFrom('cohort_edge')
     .innerJoin('cohort', 'cohort.id', 'cohort_edge.cohort_id')
-    .selectAll('cohort_edge')
+    .select(EDGE_COLUMNS)
     .select([
       'cohort.account_id',
       'cohort.status as cohort_status',
@@ -69,7 +101,7 @@ export function lockEdge(
 
 /** Reads a locked edge again. */
 export const readEdge = (trx: Transaction<Database>, edgeId: string): Promise<CohortEdgeRow> =>
-  trx.selectFrom('cohort_edge').selectAll().where('id', '=', edgeId).executeTakeFirstOrThrow()
+  trx.selectFrom('cohort_edge').select(EDGE_COLUMNS).where('id', '=', edgeId).executeTakeFirstOrThrow()
 
 interface Holder {
   stageId: string
@@ -115,18 +147,20 @@ export async function lockSides(
   { from_stage_id, to_stage_id }: CohortEdgeRow,
   { decides = false } = {},
 ): Promise<EdgeSides> {
-  const stage = (id: string) =>
+  const stages = (ids: readonly (string | null)[]) =>
     trx
       .selectFrom('cohort_stage')
       .select(['id', 'name', 'status', SPEC_OUTLINE, 'loaded_at', 'completed_at'])
-      .where('id', '=', id)
-  const producer =
-    from_stage_id === null ? undefined : await stage(from_stage_id).forShare().executeTakeFirst()
-  const consumer = stage(to_stage_id)
-  return {
-    producer,
-    consumer: await (decides ? consumer.forNoKeyUpdate() : consumer.forShare()).executeTakeFirstOrThrow(),
-  }
+      .where('id', '=', sql<string>`any(${ids}::uuid[])`)
+      .orderBy('position')
+  const shared = await stages([from_stage_id, ...(decides ? [] : [to_stage_id])])
+    .forShare()
+    .execute()
+  const consumer = decides
+    ? await stages([to_stage_id]).forNoKeyUpdate().executeTakeFirst()
+    : shared.find(({ id }) => id === to_stage_id)
+  if (!consumer) throw new Error(`there is no stage ${to_stage_id}`)
+  return { producer: shared.find(({ id }) => id === from_stage_id), consumer }
 }
 
 /** An attempt at an edge, as a call finds it. */
@@ -162,7 +196,7 @@ export async function callAttempt(
         when ${role === 'producer'}::boolean then null
         when cohort_edge_attempt.called_at < excluded.called_at - make_interval(secs => ${EDGE_SECONDS.pause}) then excluded.called_at
         else coalesce(cohort_edge_attempt.alone_since, excluded.called_at) end
-    returning *, (select called_at from before) as was_called_at,
+    returning ${sql.raw(ATTEMPT_COLUMNS.join(', '))}, (select called_at from before) as was_called_at,
       coalesce((select hold_until > clock_timestamp() from before), true) as was_held`.execute(trx)
   const [row] = rows
   if (!row) throw new Error('an upsert returns its row')
@@ -190,14 +224,14 @@ export async function changeEdge(
     .where('id', '=', was.id)
     .where('attempt', '=', was.attempt)
     .where('state', '=', was.state)
-    .returningAll()
+    .returning(EDGE_COLUMNS)
     .executeTakeFirstOrThrow()
   const tried = await trx
     .updateTable('cohort_edge_attempt')
     .set({ ...attempt, state, ...(edge.failure !== undefined && { failure: edge.failure }) })
     .where('edge_id', '=', was.id)
     .where('attempt', '=', was.attempt)
-    .returningAll()
+    .returning(ATTEMPT_COLUMNS)
     .executeTakeFirstOrThrow()
   return { edge: changed, attempt: tried }
 }

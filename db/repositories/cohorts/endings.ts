@@ -55,32 +55,35 @@ function fullEnding(ending: CohortEnding, stages: readonly EndedStage[]): FullEn
 
 /**
  * Ends a cohort with its task, its stages, its hand-overs, its ledger entries and its events in one transaction. Every
- * finished stage is paid for when the run succeeds; otherwise every hold is refunded. `isRecalled` tells its nodes at once.
- * Safe to repeat: returns false for a cohort that has ended.
+ * finished stage is paid for when the run succeeds; otherwise every hold is refunded. `isRecalled` tells its nodes at once;
+ * `onlyComplete` leaves a cohort open unless each of its stages has succeeded. Safe to repeat: returns false for a cohort
+ * that has ended or is left open.
  */
 export async function endCohort(
   trx: Transaction<Database>,
   cohortId: string,
   wanted: CohortEnding,
   now: Date,
-  { isRecalled = false }: { isRecalled?: boolean } = {},
+  { isRecalled = false, onlyComplete = false }: { isRecalled?: boolean; onlyComplete?: boolean } = {},
 ): Promise<boolean> {
   const locked = await lockCohort(trx, cohortId)
   if (!locked || !isOpenCohort(locked.cohort)) return false
-  const { cohort, stages } = locked
+  const { cohort, stages, edges } = locked
+  if (onlyComplete && !stages.every(({ status }) => status === 'succeeded')) return false
   const { ending, result } = await withResult(trx, locked, fullEnding(wanted, stages))
   const isDone = ending.status === 'succeeded'
   const atWork = stages.filter(isOpenStage)
   const ids = stages.map(({ id }) => id)
   if (isRecalled) await recallStages(trx, ids)
   else await revokeStages(trx, ids)
-  await trx
-    .updateTable('cohort_stage')
-    .set({ status: 'cancelled', completed_at: now })
-    .where('cohort_id', '=', cohortId)
-    .where('status', 'not in', ['succeeded', 'failed', 'skipped', 'cancelled'])
-    .execute()
-  const edgeEvents = await cancelEdges(trx, cohortId)
+  if (atWork.length > 0)
+    await trx
+      .updateTable('cohort_stage')
+      .set({ status: 'cancelled', completed_at: now })
+      .where('cohort_id', '=', cohortId)
+      .where('status', 'not in', ['succeeded', 'failed', 'skipped', 'cancelled'])
+      .execute()
+  const edgeEvents = await cancelEdges(trx, cohortId, edges)
   await settleMoney(trx, cohort, stages, isDone)
   if (isDone && !cohort.keep_outputs)
     await trx
@@ -216,6 +219,7 @@ async function settleMoney(
   const held = new Map(holds.map(({ task_id, amount_micro }) => [task_id, Number(amount_micro)]))
   const owners = await ownersOf(trx, stages)
   const paid = isDone ? await paidMeanwhile(trx, stages) : new Set()
+  const paidTo = new Map<string, string>()
   for (const { id, status, price_micro, node_id, taken_from } of stages) {
     const amount = held.get(id) ?? 0
     const isPaid =
@@ -227,11 +231,14 @@ async function settleMoney(
       ...refund({ accountId, priceMicro: amount - price }),
     ]
     await bookTransfers(trx, id, transfers)
-    if (isPaid && owner !== undefined)
-      await trx.updateTable('cohort_stage').set({ paid_to: owner }).where('id', '=', id).execute()
+    if (isPaid && owner !== undefined) paidTo.set(id, owner)
     if (paid.has(taken_from))
       await trx.updateTable('cohort_stage').set({ price_micro: 0 }).where('id', '=', id).execute()
   }
+  if (paidTo.size > 0)
+    await sql`update cohort_stage set paid_to = paid.owner
+      from unnest(${[...paidTo.keys()]}::uuid[], ${[...paidTo.values()]}::uuid[]) as paid (id, owner)
+      where cohort_stage.id = paid.id`.execute(trx)
 }
 
 /**

@@ -29,33 +29,30 @@ export async function appendCohortEvents(
   if (events.length === 0) return
   const isLasting = ({ type }: NewCohortEvent) => type !== 'edge.progress'
   const isOptional = !events.every(isLasting)
-  const cohort = await trx
-    .updateTable('cohort')
-    .set({ event_sequence: sql<number>`event_sequence + ${events.length}` })
-    .where('id', '=', cohortId)
-    .$if(isOptional, (query) => query.where('event_sequence', '<', PROGRESS_LIMIT))
-    .returning('event_sequence')
-    .executeTakeFirst()
-  if (!cohort && isOptional) return appendCohortEvents(trx, cohortId, events.filter(isLasting))
-  if (!cohort) throw new Error(`there is no cohort ${cohortId}`)
-
-  const last = cohort.event_sequence - events.length
-  await trx
-    .insertInto('cohort_event')
-    .values(
-      events.map(({ type, stageName, edgeId, nodeId, attempt, data = {} }, i) => ({
-        id: newId(),
-        cohort_id: cohortId,
-        sequence: last + i + 1,
-        type,
-        stage_name: stageName ?? null,
-        edge_id: edgeId ?? null,
-        node_id: nodeId ?? null,
-        attempt: attempt ?? null,
-        data: JSON.stringify(data),
-        // The time at which the lock is held, so that times follow the numbers.
-        created_at: sql<Date>`clock_timestamp()`,
-      })),
-    )
-    .execute()
+  const columns = events.map(({ stageName, edgeId, nodeId, attempt, ...event }) => [
+    newId(),
+    event.type,
+    stageName ?? null,
+    edgeId ?? null,
+    nodeId ?? null,
+    attempt ?? null,
+    JSON.stringify(event.data ?? {}),
+  ])
+  const column = (index: number) => columns.map((row) => row[index])
+  // The time is that at which the lock is held, so that times follow the numbers.
+  const { numAffectedRows } = await sql`
+    with numbered as (
+      update cohort set event_sequence = event_sequence + ${events.length}
+      where id = ${cohortId} ${isOptional ? sql`and event_sequence < ${PROGRESS_LIMIT}` : sql``}
+      returning event_sequence - ${events.length}::int as before)
+    insert into cohort_event
+      (id, cohort_id, sequence, type, stage_name, edge_id, node_id, attempt, data, created_at)
+    select event.id, ${cohortId}, numbered.before + event.position, event.type, event.stage_name, event.edge_id,
+      event.node_id, event.attempt, event.data::jsonb, clock_timestamp()
+    from numbered, unnest(${column(0)}::uuid[], ${column(1)}::text[], ${column(2)}::text[], ${column(3)}::uuid[],
+      ${column(4)}::uuid[], ${column(5)}::int[], ${column(6)}::text[])
+      with ordinality as event (id, type, stage_name, edge_id, node_id, attempt, data, position)`.execute(trx)
+  if (numAffectedRows === BigInt(events.length)) return
+  if (!isOptional) throw new Error(`there is no cohort ${cohortId}`)
+  await appendCohortEvents(trx, cohortId, events.filter(isLasting))
 }

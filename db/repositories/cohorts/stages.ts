@@ -292,6 +292,21 @@ export async function completeStage(
   ])
 }
 
+/**
+ * Returns whether each stage of a cohort has succeeded. Ask after `completeStage`: it locks the cohort's row, so that the later
+ * of two last stages sees the other one.
+ */
+export async function haveAllSucceeded(trx: Transaction<Database>, cohortId: string): Promise<boolean> {
+  const other = await trx
+    .selectFrom('cohort_stage')
+    .select('id')
+    .where('cohort_id', '=', cohortId)
+    .where('status', '!=', 'succeeded')
+    .limit(1)
+    .executeTakeFirst()
+  return other === undefined
+}
+
 /** Notes the error of an attempt, which the workflow reads when it decides what comes next. */
 export async function noteStageError(
   trx: Transaction<Database>,

@@ -3,6 +3,22 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { LeaseRow } from '../../tables/nodes.ts'
 
+/** Every column, by name: a statement with `*` is not prepared. */
+const LEASE_COLUMNS = [
+  'token',
+  'kind',
+  'subject_id',
+  'account_id',
+  'node_id',
+  'attempt',
+  'state',
+  'lease_s',
+  'expires_at',
+  'created_at',
+  'closed_at',
+  'released_at',
+] as const satisfies (keyof LeaseRow)[]
+
 export type LeaseKind = LeaseRow['kind']
 
 /** A request for a lease. */
@@ -52,7 +68,7 @@ export async function openLease(
       expires_at: inSeconds(leaseS),
     })
     .onConflict((oc) => oc.doNothing())
-    .returningAll()
+    .returning(LEASE_COLUMNS)
     .executeTakeFirst()
 }
 
@@ -63,7 +79,7 @@ export function findLease(
 ): Promise<LeaseRow | undefined> {
   return db
     .selectFrom('lease')
-    .selectAll()
+    .select(LEASE_COLUMNS)
     .where('token', '=', token)
     .where('node_id', '=', nodeId)
     .executeTakeFirst()
@@ -77,7 +93,7 @@ export function findLastLease(
 ): Promise<LeaseRow | undefined> {
   return db
     .selectFrom('lease')
-    .selectAll()
+    .select(LEASE_COLUMNS)
     .where('kind', '=', kind)
     .where('subject_id', '=', subjectId)
     .orderBy('attempt', 'desc')
@@ -112,7 +128,7 @@ export function renewLease(
     .where('token', '=', token)
     .where('node_id', '=', nodeId)
     .where('state', '=', 'active')
-    .returningAll()
+    .returning(LEASE_COLUMNS)
     .executeTakeFirst()
 }
 
@@ -123,7 +139,7 @@ export function lockActiveLease(
 ): Promise<LeaseRow | undefined> {
   return trx
     .selectFrom('lease')
-    .selectAll()
+    .select(LEASE_COLUMNS)
     .where('token', '=', token)
     .where('node_id', '=', nodeId)
     .where('state', '=', 'active')
@@ -144,7 +160,7 @@ export function closeLease(
     .where('token', '=', token)
     .where('node_id', '=', nodeId)
     .where('state', '=', 'active')
-    .returningAll()
+    .returning(LEASE_COLUMNS)
     .executeTakeFirst()
 }
 
@@ -174,6 +190,6 @@ export function takeLease(
     .where('kind', '=', kind)
     .where('subject_id', '=', subjectId)
     .where('state', '=', 'active')
-    .returningAll()
+    .returning(LEASE_COLUMNS)
     .executeTakeFirst()
 }

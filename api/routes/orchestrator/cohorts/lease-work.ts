@@ -21,6 +21,7 @@ import { isByValue } from '../../../../domain/cohorts/values.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import type { CompleteLease } from '../../../../schemas/lease.ts'
+import { endCompleteCohort } from '../../../cohorts/end-complete-cohort.ts'
 import { tellStageStarted } from '../../../cohorts/tell-started.ts'
 import { assertStored } from '../jobs/stored-file.ts'
 import type { LeaseWork } from '../leases/work.ts'
@@ -82,7 +83,7 @@ function refused(message: string): ApiError {
   return new ApiError('validation_failed', message, { details: { issues: [issue] } })
 }
 
-/** The rules of a lease on a stage. Completing it ends the stage and hands its values over; the workflow ends the cohort. */
+/** The rules of a lease on a stage. Completing it ends the stage and hands its values over, and the last one ends the cohort. */
 export const stageWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
     `${taskFolder({ accountId: account_id, taskId: subject_id })}${leaseFileKey(attempt, file)}`,
@@ -90,9 +91,7 @@ export const stageWork = {
   noteSigned: (db, { subject_id, account_id }, until) =>
     taskUploadRepository.noteTaskUpload(db, { taskId: subject_id, accountId: account_id, until }),
 
-  async lock(trx, lease) {
-    await cohortStageRepository.lockStage(trx, lease.subject_id)
-  },
+  lock: (trx, lease) => cohortStageRepository.lockStage(trx, lease.subject_id),
 
   async progress(services, lease, { status, metadata }) {
     const step = STEPS.get(status)
@@ -115,13 +114,16 @@ export const stageWork = {
     await Promise.all((taskResult(body).outputs ?? []).map((file) => assertStored(objects, keyOf, file)))
     const checked = stageResult(lease, body)
     const payloads = new ResultPayloads(checked.result)
-    const outgoing = await cohortStageRepository.outgoingOf(db, lease.subject_id)
+    const [outgoing, outputs] = await Promise.all([
+      cohortStageRepository.outgoingOf(db, lease.subject_id),
+      cohortStageRepository.outputsFrom(db, lease.subject_id),
+    ])
     for (const edge of outgoing) {
       const value = handedOver(payloads, edge)
       if (!value && isByValue(edge.kind) && !edge.has_quorum)
         throw nothingAt(`edge "${edge.name}"`, edge.from_path, checked.result)
     }
-    for (const { name, path } of await cohortStageRepository.outputsFrom(db, lease.subject_id))
+    for (const { name, path } of outputs)
       if (valueAt(checked.result, path) === undefined)
         throw nothingAt(`output "${name}"`, path, checked.result)
     for (const edge of outgoing) {
@@ -133,9 +135,8 @@ export const stageWork = {
     return { ...checked, payloads }
   },
 
-  async complete({ trx, lease, body, services }, checked) {
+  async complete({ trx, locked, body, services, afterCommit }, checked) {
     const { inference_time_ms, model_state } = taskResult(body)
-    const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
     if (!locked || !isOpenStage(locked.stage)) return
     const { account_id: accountId, cohort_id: cohortId, endpoint_id: endpointId } = locked.stage
     const { operation } = locked.stage.outline
@@ -156,10 +157,11 @@ export const stageWork = {
     // A part of an inference tells nothing of a whole one.
     if (operation === 'infer')
       await usageRepository.noteLatency(trx, { accountId, endpointId, ms: inference_time_ms })
+    if (locked.outgoing.length === 0 && (await cohortStageRepository.haveAllSucceeded(trx, cohortId)))
+      afterCommit(() => void endCompleteCohort(services, cohortId))
   },
 
-  async fail({ trx, lease, body: { code, message, retryable } }) {
-    const locked = await cohortStageRepository.lockStage(trx, lease.subject_id)
+  async fail({ trx, locked, lease, body: { code, message, retryable } }) {
     if (!locked) return
     const { id, name, model_key } = locked.stage
     const isUnusable =
@@ -178,4 +180,4 @@ export const stageWork = {
       retryable: mayRetry,
     })
   },
-} satisfies LeaseWork<CheckedResult>
+} satisfies LeaseWork<CheckedResult, cohortStageRepository.LockedStage | undefined>

@@ -6,13 +6,13 @@ import type { LeaseStep } from './work.ts'
  * that the step puts off run once that transaction has committed, and not at all when it is rolled back.
  */
 export async function settleLease<B, R>(
-  { lease, body, services, afterCommit }: Omit<LeaseStep<B>, 'trx'>,
+  { lease, body, services, afterCommit }: Omit<LeaseStep<B>, 'trx' | 'locked'>,
   step: (step: LeaseStep<B>) => Promise<R>,
 ): Promise<R> {
   const actions: (() => void)[] = []
   const result = await services.db.transaction().execute(async (trx) => {
-    await workOf(lease).lock(trx, lease)
-    return step({ trx, lease, body, services, afterCommit: (action) => actions.push(action) })
+    const locked = await workOf(lease).lock(trx, lease)
+    return step({ trx, locked, lease, body, services, afterCommit: (action) => actions.push(action) })
   })
   for (const action of actions) afterCommit(action)
   return result

@@ -8,22 +8,24 @@ import type { CompleteLease, FailLease, RoomWait } from '../../../../schemas/lea
 import type { Services } from '../../../services.ts'
 
 /** The input of a step on the work behind a lease, within the transaction that also closes the lease. */
-export interface LeaseStep<B> {
+export interface LeaseStep<B, Locked = unknown> {
   trx: Transaction<Database>
+  /** What `lock` has returned. */
+  locked: Locked
   lease: LeaseRow
   body: B
   services: Services
   /** Runs an action once the transaction is committed. */
-  afterCommit(action: () => void): void
+  afterCommit: (action: () => void) => void
 }
 
 /**
  * The rules of a kind of work. A step locks the row of its subject; the lease itself is checked
  * and closed around the step. `Checked` is what the check of a completion has made for it.
  */
-export interface LeaseWork<Checked = void> {
+export interface LeaseWork<Checked = void, Locked = unknown> {
   /** Locks the row behind the lease, always before the lease itself. */
-  lock(trx: Transaction<Database>, lease: LeaseRow): Promise<void>
+  lock(trx: Transaction<Database>, lease: LeaseRow): Promise<Locked>
   /** Returns the key of a file that is PUT under this lease. */
   fileKey: (lease: LeaseRow, file: LeaseFile) => string
   /** Records that files can be PUT under this lease until a time. */
@@ -35,9 +37,9 @@ export interface LeaseWork<Checked = void> {
   /** Tells whether the work is paused, so that its node is to stop it after a checkpoint. */
   isPaused?: (services: Services, lease: LeaseRow) => Promise<boolean>
   /** Checks the stored files, before anything is locked. */
-  check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<Checked>
-  complete(step: LeaseStep<CompleteLease>, checked: Checked): Promise<void>
-  fail(step: LeaseStep<FailLease>): Promise<void>
+  check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'locked' | 'afterCommit'>): Promise<Checked>
+  complete(step: LeaseStep<CompleteLease, Locked>, checked: Checked): Promise<void>
+  fail(step: LeaseStep<FailLease, Locked>): Promise<void>
 }
 
 const WHY: Record<LeaseRow['state'], string> = {
