@@ -3,21 +3,28 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
+import { AdminClient } from '../cli/admin-client.ts'
 import { infer } from '../embedded/demo/steps.ts'
 import { BARE_QUEUE } from './bare/activities.ts'
 import { judge } from './floors.ts'
-import { median, startPlatform } from './platform.ts'
+import { cpuSeconds, median, startPlatform } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
 // The time that the platform adds to a task on the durable path (row, start intent, placement, claim under a lease,
 // result, ledger, event), beside the same Temporal steps without content: a workflow, a local activity, an activity of
-// another process. Each side is timed from the request to the result that the caller gets, less the time in the model.
+// another process. Each side is timed from the request to the result that the caller gets, less the time in the model. And the
+// gateway's CPU for each task that is queued, and for each look at one.
 
 const WARM_UP = 10
 const TASKS = unlessOnce(60, 5)
 const ROUNDS = unlessOnce(3)
 const POLL_MS = 4
 const GOAL = 1.3
+/** Tasks that wait for a node while the gateway's CPU is measured. */
+const WAITING = unlessOnce(500, 20)
+const AT_ONCE = 8
+const SETTLE_MS = unlessOnce(10_000, 500)
+const GOAL_CPU = 150
 
 await using platform = await startPlatform()
 const { h, endpoint } = platform
@@ -76,5 +83,42 @@ for (let round = 1; round <= ROUNDS; round++) {
   )
 }
 await connection.close()
-const ratio = median(ratios)
-judge('durable', [{ what: 'median, of bare Temporal steps', measured: ratio, goal: GOAL }])
+
+const api = platform.pidOf('api')
+/** Returns the gateway's CPU per request, with several at once. */
+async function cpuOf(count: number, ask: (index: number) => Promise<unknown>): Promise<number> {
+  const before = cpuSeconds(api)
+  let next = 0
+  const send = async () => {
+    while (next < count) await ask(next++)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, send))
+  return ((cpuSeconds(api) - before) / count) * 1e6
+}
+
+// The tasks wait meanwhile, so that the gateway does nothing else for them than to start their workflows.
+const admin = new AdminClient(platform.baseUrl, platform.operationsKey)
+await admin.call('PATCH', `/accounts/${platform.accountId}`, { task_quota: 10_000 })
+const [node] = (await admin.call<{ nodes: { node_id: string }[] }>('GET', '/nodes')).nodes
+await admin.call('POST', `/nodes/${node!.node_id}/drain`)
+const ids: string[] = []
+const queue = async () => {
+  const { task_id } = await h.endpoints.inferAsync(endpoint.endpoint_id, { input: endpoint.example_input })
+  ids.push(task_id)
+}
+await cpuOf(WAITING, queue)
+const queued = await cpuOf(WAITING, queue)
+await sleep(SETTLE_MS)
+const idle = await cpuOf(1, () => sleep(SETTLE_MS))
+const polled = await cpuOf(10 * WAITING, (i) => h.tasks.get(ids[i % ids.length]!))
+console.log(
+  `gateway, ${AT_ONCE} at once: ${queued.toFixed(0)} µs CPU for each infer:async, ${polled.toFixed(0)} µs for each GET of a task; ${ids.length} waiting tasks take ${((idle / SETTLE_MS) * 1e-1).toFixed(1)} % of a core`,
+)
+await admin.call('POST', `/nodes/${node!.node_id}/resume`)
+while ((await h.tasks.get(ids.at(-1)!)).status !== 'succeeded') await sleep(100)
+
+judge('durable', [
+  { what: 'median, of bare Temporal steps', measured: median(ratios), goal: GOAL },
+  { what: 'CPU of infer:async, µs', measured: queued, goal: GOAL_CPU },
+  { what: 'CPU of GET of a task, µs', measured: polled, goal: GOAL_CPU },
+])
