@@ -78,19 +78,17 @@ async function ask(isOver: () => boolean = () => false): Promise<void> {
 }
 
 const began = performance.now()
-const timeline: [seconds: number, copies: number][] = []
 const watching = new AbortController()
 const watch = (async () => {
-  while (!watching.signal.aborted) {
+  for (let shown = -1; !watching.signal.aborted; await sleep(LOOK_MS)) {
     const copies = loaded()
-    if (timeline.at(-1)?.[1] !== copies) {
+    if (shown !== copies) {
       const at = (performance.now() - began) / 1_000
-      timeline.push([at, copies])
+      shown = copies
       console.log(
         `${at.toFixed(1).padStart(6)} s  ${copies} loaded, ${answered} answered, ${refused} refused`,
       )
     }
-    await sleep(LOOK_MS)
   }
 })()
 

@@ -10,7 +10,7 @@ import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
 import { queuedEntry, type TaskDraft } from './rows.ts'
 
-/** What writing a task needs of the gateway. */
+/** The services that write a task. */
 type Deps = Pick<Services, 'db' | 'outbox' | 'memory'>
 type Reserve = (trx: Transaction<Database>) => Promise<void>
 

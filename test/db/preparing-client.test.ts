@@ -33,7 +33,7 @@ describe('a connection that prepares its frequent statements', () => {
     assert.deepEqual((await run(db, often, 2, 2)).rows, [{ sum: 4 }])
   })
 
-  it('goes on where a migration adds columns that it reads meanwhile', async () => {
+  it('continues where a migration adds columns that it reads meanwhile', async () => {
     await using db = openDatabase(database.url, { max: 1 })
     await run(db, 'create table grown (id int, name text)')
     await run(db, "insert into grown values (1, 'a')")

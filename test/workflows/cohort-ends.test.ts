@@ -113,7 +113,7 @@ describe('the ends of cohortRun', () => {
       control.edge = (async (verb: 'consume', ...rest: [never, never]) => {
         if (verb !== 'consume' || refusals > 0) return edge(verb, ...rest)
         refusals += 1
-        // The stage goes on meanwhile.
+        // The stage continues meanwhile.
         await sleep(500)
         throw new ControlError(409, 'conflict', 'the edge is failed', { attempt: 1, state: 'failed' })
       }) as typeof control.edge

@@ -62,9 +62,8 @@ export interface PutBack {
 }
 
 /**
- * A look that takes longer returns what it has found by then, and first calls that take longer are left to the workflow. The
- * activity has ten seconds, and whatever else its cohort
- * does waits for it.
+ * A look that takes longer returns what it has found by then, and first calls that take longer are left to the workflow.
+ * The activity has ten seconds, and all other work of its cohort waits for it.
  */
 const MAX_LOOK_MS = 4_000
 /** The workflow calls further first stages one by one. */
@@ -115,11 +114,11 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
     if (!cohort) return ENDED
     const { edges, outputs } = cohort.outline
-    const producersOf = (name: string) => {
-      const from = edges.filter(({ to }) => to.stage_id === name).map((edge) => edge.from.stage_id)
-      return [...new Set(from.filter((producer) => producer !== RUN_INPUT))]
-    }
-    const isFirst = ({ name }: { name: string }) => producersOf(name).length === 0
+    const incoming = Map.groupBy(
+      edges.filter(({ from }) => from.stage_id !== RUN_INPUT),
+      ({ to }) => to.stage_id,
+    )
+    const isFirst = ({ name }: { name: string }) => !incoming.has(name)
     const began = now()
     const look = await readLook(db, { cohortId, isAsked: isFirst, now: began })
     if (!look) return ENDED
@@ -142,7 +141,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
         return {
           id: row.id,
           name: row.name,
-          producers: producersOf(row.name),
+          producers: [...new Set((incoming.get(row.name) ?? []).map(({ from }) => from.stage_id))],
           ...(first && { called: first }),
           ...(quorum !== undefined && { quorum }),
           isOutput: outputs.some(({ stage_id }) => stage_id === row.name),

@@ -56,7 +56,7 @@ export async function gatherInput(
 
   const receive = async (edge: IncomingEdge) => {
     if (isByValue(edge.kind)) {
-      // Whether a quorum is met is known once the platform has recorded each consumption.
+      // The platform knows that a quorum is met once it has recorded each consumption.
       const options = { signal: until, isEarly: isEarly && quorum === 0 }
       const { value, mayRun, consumption } = await receiveValue(caller, edge, options)
       if (consumption) {

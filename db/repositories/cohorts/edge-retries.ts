@@ -183,7 +183,7 @@ export async function endAttempt(
 
 /**
  * Ends the locked edges of a cohort that ends, with the attempts at them that go on; nothing is handed over any more.
- * Returns the events of those attempts: an edge that nobody had come to has none. Safe to repeat: an edge that has ended
+ * Returns the events of those attempts: an edge without a call has none. Safe to repeat: an edge that has ended
  * stays as it is.
  */
 export async function cancelEdges(

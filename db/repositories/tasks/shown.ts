@@ -25,7 +25,7 @@ export type ShownTask = Pick<TaskRow, (typeof SHOWN)[number] | 'result'>
 /** A task and the bytes of its result, which may have been left out. */
 export type MeasuredTask = ShownTask & { result_bytes: number }
 
-/** Those who wait for a task ask for it again and again, so the statement is not built anew each time. */
+/** Clients poll tasks, so the statement is built once. */
 const FIND_SHOWN = `select ${SHOWN.join(', ')}, coalesce(octet_length(result), 0) as result_bytes,
     case when octet_length(result) <= $3 then result end as result
   from task where id = $1 and account_id = $2`

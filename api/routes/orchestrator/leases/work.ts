@@ -10,7 +10,7 @@ import type { Services } from '../../../services.ts'
 /** The input of a step on the work behind a lease, within the transaction that also closes the lease. */
 export interface LeaseStep<B, Locked = unknown> {
   trx: Transaction<Database>
-  /** What `lock` has returned. */
+  /** The result of `lock`. */
   locked: Locked
   lease: LeaseRow
   body: B
