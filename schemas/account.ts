@@ -17,6 +17,7 @@ export const Me = Type.Object(
     quotas: Type.Object({
       training: Type.Integer({ description: 'Training runs and merges that may be open at once' }),
       tasks: Type.Integer({ description: 'Inference tasks that may wait for a node at once' }),
+      copies: Type.Integer({ description: 'Copies of models that may be reserved for endpoints' }),
     }),
     storage: Type.Optional(
       Type.Object({

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, Timestamp, Uuid } from './common.ts'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 
 const MAX_COPIES = 1_000
 const Min = Type.Integer({
@@ -29,7 +29,7 @@ const IdleTimeout = Type.Integer({
 const ScheduleEntry = Type.Object(
   {
     cron: Type.String({
-      minLength: 9,
+      minLength: 1,
       maxLength: 100,
       description: 'When it begins: minute, hour, day of the month, month, day of the week',
     }),
@@ -67,8 +67,12 @@ export const Scaling = Type.Object(
     min: Min,
     effective_min: Type.Integer({
       description:
-        'The least number now: `min` or that of the schedule, and no fewer than operators keep loaded',
+        'The least number now: `min` or that of the schedule, and no fewer than operators keep loaded; 0 while the endpoint is paused',
     }),
+    effective_min_by: {
+      ...Vocabulary('min', 'schedule', 'operators'),
+      description: 'What sets `effective_min`',
+    },
     max: Max,
     target_in_flight: Nullable(TargetInFlight),
     target_wait_ms: Nullable(TargetWait),

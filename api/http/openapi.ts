@@ -156,9 +156,10 @@ function fieldsOf(schema: TSchema | undefined, place: 'query' | 'header', compon
 
 const BINARY = { type: 'string', format: 'binary' }
 
-function requestBodyOf({ body, stream }: AnyRoute, components: Components): Json | undefined {
+function requestBodyOf({ method, body, stream }: AnyRoute, components: Components): Json | undefined {
   if (body) {
-    const required = ((body as { required?: string[] }).required ?? []).length > 0
+    const { required: fields = [] } = body as { required?: string[] }
+    const required = method === 'PUT' || fields.length > 0
     return { required, content: { 'application/json': { schema: components.place(body) } } }
   }
   if (!stream) return undefined

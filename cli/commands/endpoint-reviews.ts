@@ -64,7 +64,9 @@ export function reviewCommands(endpoints: Command): void {
         ? context.client.call<KeptWarm>('GET', path)
         : context.client.call<KeptWarm>('PUT', path, { min_warm: nodes }))
       const where = kept.nodes.length > 0 ? `: ${kept.nodes.join(', ')}` : ''
-      const lines = [`${kept.name} is kept by ${kept.nodes.length} of ${kept.min_warm} nodes${where}.`]
+      const lines = [
+        `Operators keep ${kept.name} on ${kept.min_warm} nodes; its model is pinned on ${kept.nodes.length}${where}.`,
+      ]
       if (kept.missing !== null) lines.push(`Why no more: ${kept.missing}.`)
       print(context, kept, lines.join('\n'))
     })

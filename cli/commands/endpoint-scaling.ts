@@ -28,7 +28,7 @@ export function scaleCommand(endpoints: Command): void {
     .addOption(
       new Option(
         '--target-in-flight <n>',
-        'requests for each copy beyond which one is added; default is what the model serves at once',
+        'requests for each copy beyond which one is added; the word default is what the model serves at once',
       )
         .argParser(countOrDefault)
         .conflicts('targetWaitMs'),
@@ -36,12 +36,12 @@ export function scaleCommand(endpoints: Command): void {
     .option('--target-wait-ms <n>', 'milliseconds of waiting beyond which a copy is added', wholeNumber)
     .option(
       '--idle-timeout <seconds>',
-      'seconds without need after which a copy is unloaded; 0 is never, default that of each node',
+      'seconds without need after which a copy is unloaded; 0 is never, the word default that of each node',
       countOrDefault,
     )
     .option(
       '--schedule <entry>',
-      "'<cron> <timezone> <min>': the min from these times on; repeat it for several entries, which replace the current ones",
+      "'<cron> <timezone> <min>': the min from these times on, until those of another entry; the last time counts at once. Repeat it for several entries, which replace the current ones",
       scheduleEntry,
     )
     .option('--no-schedule', 'remove the schedule')
@@ -94,12 +94,12 @@ const numberOf = (option: number | 'default' | undefined): number | null =>
   typeof option === 'number' ? option : null
 
 function inWords(scaling: Scaling): string {
-  const { name, model_key, min, max, schedule, copies, missing, changes, quota } = scaling
+  const { name, model_key, max, schedule, copies, missing, changes, quota } = scaling
   const rows = [
     ['Endpoint', `${name}, model ${model_key}`],
     ['Copies', `${copies.wanted} wanted, ${copies.loaded} loaded, ${copies.loading} loading`],
     ['Why fewer', missing],
-    ['Min', String(min)],
+    ['Min', minOf(scaling)],
     ['Max', String(max)],
     ['Target', targetOf(scaling)],
     ['Idle', idleOf(scaling)],
@@ -110,6 +110,12 @@ function inWords(scaling: Scaling): string {
   if (changes.length === 0) return lines.join('\n')
   const rowsOfChanges = changes.map(({ at, from, to, reason }) => [at, `${from} -> ${to}`, reason])
   return [...lines, '', table(['CHANGED', 'COPIES', 'WHY'], rowsOfChanges)].join('\n')
+}
+
+function minOf({ min, effective_min, effective_min_by }: Scaling): string {
+  if (effective_min === min) return String(min)
+  const by = { min: 'because the endpoint is paused', schedule: 'by the schedule', operators: 'by operators' }
+  return `${min}, now ${effective_min} ${by[effective_min_by]}`
 }
 
 function targetOf({ target_in_flight, target_wait_ms }: Scaling): string {

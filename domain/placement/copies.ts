@@ -1,6 +1,13 @@
+/** The least number of copies, and what sets it: `min`, the schedule in its place, or operators, who may want more. */
+export interface LeastCopies {
+  readonly copies: number
+  readonly by: 'min' | 'schedule' | 'operators'
+}
+
 /** The number of loaded copies that the endpoints of a model ask for. */
 export interface CopyWant {
   readonly min: number
+  readonly minBy: LeastCopies['by']
   readonly max: number
   /** Requests in flight and waiting per copy; the concurrency of a copy when neither target is given. */
   readonly targetInFlight?: number | undefined
@@ -64,7 +71,7 @@ export function decideCopies(
   supply: CopySupply,
   { demand, before, now, elapsedS }: { demand: CopyDemand; before: CopyScale; now: number; elapsedS: number },
 ): CopyDecision {
-  const { min, max } = want
+  const { min, minBy, max } = want
   const wanted = demand.inFlight + demand.waiting
   const perCopy = capacityOf(want, supply, demand.serviceMs)
   const kept = Math.min(Math.max(before.copies, min), max)
@@ -74,7 +81,10 @@ export function decideCopies(
     neededAt: Array(copies).fill(now),
   })
   if (kept !== before.copies) {
-    const reason = kept < before.copies ? `at most ${copiesOf(max)}` : `at least ${copiesOf(min)}`
+    const reason =
+      kept < before.copies
+        ? `at most ${wantedCopies(max)}`
+        : `at least ${wantedCopies(min)}${BY_WORDS[minBy]}`
     return { scale: scaleTo(kept), reason }
   }
   if (kept === 0)
@@ -87,7 +97,8 @@ export function decideCopies(
   if (waitedS < supply.loadS) return { scale: scaleTo(kept, waitedS) }
   const copies = Math.min(max, 2 * kept, Math.ceil(wanted / perCopy))
   const cost = `${round(waitedS)} s of waiting cost more than a load of ${round(supply.loadS)} s`
-  return { scale: scaleTo(copies), reason: `${inWords(demand)} for ${kept}: ${cost}` }
+  const there = `${copiesOf(kept)} with up to ${round(perCopy)} each`
+  return { scale: scaleTo(copies), reason: `${inWords(demand)} for ${there}: ${cost}` }
 }
 
 /** Gives up the copies that have not been needed for long enough. */
@@ -110,7 +121,10 @@ function giveUp(
   const seconds = round(idleS(copies + 1))
   return {
     scale,
-    reason: copies === 0 ? `no request for ${seconds} s` : `${copies} have sufficed for ${seconds} s`,
+    reason:
+      copies === 0
+        ? `no request for ${seconds} s`
+        : `${copies === 1 ? '1 copy has' : `${copies} copies have`} sufficed for ${seconds} s`,
   }
 }
 
@@ -125,7 +139,11 @@ function capacityOf(
   return concurrency * (1 + targetWaitMs / serviceMs)
 }
 
-const copiesOf = (count: number): string => (count === 1 ? '1 copy is wanted' : `${count} copies are wanted`)
+const BY_WORDS = { min: '', schedule: ' by the schedule', operators: ' by operators' } as const
+
+const copiesOf = (count: number): string => (count === 1 ? '1 copy' : `${count} copies`)
+
+const wantedCopies = (count: number): string => `${copiesOf(count)} ${count === 1 ? 'is' : 'are'} wanted`
 
 const inWords = ({ inFlight, waiting }: CopyDemand): string =>
   `${round(inFlight)} requests in flight and ${round(waiting)} waiting`

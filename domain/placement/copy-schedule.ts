@@ -20,28 +20,39 @@ export function faultOf({
   } catch {
     return { field: 'timezone', message: 'must be a time zone such as Europe/Berlin' }
   }
-  const badCron = {
-    field: 'cron',
-    message: 'must be five fields such as `0 8 * * 1-5`: minute, hour, day, month, day of the week',
-  } as const
-  if (cron.trim().split(/\s+/).length !== 5) return badCron
+  const fields = cron.trim().split(/\s+/)
+  if (fields.length !== FIELDS.length) return { field: 'cron', message: FIVE_FIELDS }
+  for (const [i, field] of fields.entries()) {
+    const alone = FIELDS.map((_, at) => (at === i ? field : '*')).join(' ')
+    if (!isCron({ cron: alone, timezone }))
+      return { field: 'cron', message: `the ${FIELDS[i]} is not valid: ${field}` }
+  }
+  if (cronOf({ cron, timezone }).nextRun() === null)
+    return { field: 'cron', message: 'has no time in the future' }
+  return undefined
+}
+
+const FIELDS = ['minute', 'hour', 'day of the month', 'month', 'day of the week']
+const FIVE_FIELDS =
+  'must be five fields such as `0 8 * * 1-5`: minute, hour, day of the month, month, day of the week'
+
+function isCron(entry: Pick<ScheduleEntry, 'cron' | 'timezone'>): boolean {
   try {
-    if (cronOf({ cron, timezone }).nextRun() === null)
-      return { field: 'cron', message: 'has no time in the future' }
-    return undefined
+    cronOf(entry)
+    return true
   } catch {
-    return badCron
+    return false
   }
 }
 
-/** Returns the least number of copies at a time: that of the entry whose time was last, `min` before the first. */
-export function scheduledMin(schedule: readonly ScheduleEntry[], min: number, now: Date): number {
-  let last = { at: Number.NEGATIVE_INFINITY, min }
+/** Returns the least number of copies at a time: that of the entry whose time was last; undefined before the first. */
+export function scheduledMin(schedule: readonly ScheduleEntry[], now: Date): number | undefined {
+  let last: { at: number; min: number } | undefined
   for (const entry of schedule) {
     const at = lastTime(entry, now.getTime())
-    if (at !== undefined && at >= last.at) last = { at, min: entry.min }
+    if (at !== undefined && (!last || at >= last.at)) last = { at, min: entry.min }
   }
-  return last.min
+  return last?.min
 }
 
 /** The last and the next time of expressions. Finding them takes up to milliseconds, and every gateway asks every two seconds. */

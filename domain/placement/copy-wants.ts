@@ -1,4 +1,4 @@
-import type { CopyScale, CopyWant } from './copies.ts'
+import type { CopyScale, CopyWant, LeastCopies } from './copies.ts'
 import { type ScheduleEntry, scheduledMin } from './copy-schedule.ts'
 import type { WarmWant } from './warm-pins.ts'
 
@@ -33,7 +33,9 @@ export function copiesByModel(
     const [{ model_key, runtime_profile, memory_mb, account_id }] = rows as [EndpointCopies]
     const isOpen = rows.some((row) => row.is_public || row.account_id !== account_id)
     const scaled = rows.filter(({ max_copies }) => max_copies !== null)
-    const min = Math.max(...rows.map((row) => leastCopies(row, now)))
+    const { copies: min, by: minBy } = rows
+      .map((row) => leastCopies(row, now))
+      .reduce((most, one) => (one.copies > most.copies ? one : most))
     const max = Math.max(1, min, ...rows.map(({ max_copies }) => max_copies ?? 1))
     const idles = scaled.map(({ idle_timeout_s }) => idle_timeout_s ?? defaultIdleS)
     return {
@@ -44,6 +46,7 @@ export function copiesByModel(
       isScaled: scaled.length > 0,
       want: {
         min,
+        minBy,
         max,
         targetInFlight: least(rows.map(({ target_in_flight }) => target_in_flight)),
         targetWaitMs: least(rows.map(({ target_wait_ms }) => target_wait_ms)),
@@ -63,12 +66,15 @@ export function warmWantOf(model: ModelCopies, scale: Pick<CopyScale, 'copies'> 
   return { ...needs, copies, isScaled, nodes: copies > 1 || want.min > 0 ? copies : 0 }
 }
 
-/** Returns the least number of copies that an endpoint asks for at a time. */
+/** Returns the least number of copies that are wanted for an endpoint at a time. */
 export function leastCopies(
   { min_warm, min_copies, schedule }: Pick<EndpointCopies, 'min_warm' | 'min_copies' | 'schedule'>,
   now: Date,
-): number {
-  return Math.max(min_warm, scheduledMin(schedule ?? [], min_copies ?? 0, now))
+): LeastCopies {
+  const scheduled = scheduledMin(schedule ?? [], now)
+  const own = scheduled ?? min_copies ?? 0
+  if (min_warm > own) return { copies: min_warm, by: 'operators' }
+  return { copies: own, by: scheduled === undefined ? 'min' : 'schedule' }
 }
 
 function least(values: readonly (number | null)[]): number | undefined {

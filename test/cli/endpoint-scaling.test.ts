@@ -103,10 +103,10 @@ describe('hearth endpoints scale', () => {
       out,
       /\nTarget +250 ms of waiting\nIdle +never unloaded\nSchedule +0 8 \* \* \* UTC: at least 1\n/,
     )
-    assert.match(out, /\n\nCHANGED +COPIES +WHY\n\S+Z +0 -> 1 +at least 1 copy is wanted\n$/)
+    assert.match(out, /\n\nCHANGED +COPIES +WHY\n\S+Z +0 -> 1 +at least 1 copy is wanted by the schedule\n$/)
     assert.deepEqual(
       [scaling.min, scaling.copies.wanted, scaling.changes[0].reason],
-      [1, 1, 'at least 1 copy is wanted'],
+      [1, 1, 'at least 1 copy is wanted by the schedule'],
     )
   })
 
@@ -115,7 +115,11 @@ describe('hearth endpoints scale', () => {
     ['an idle timeout in words', ['--idle-timeout', '5m'], /--idle-timeout .* whole number .* or default/],
     ['two targets', ['--target-in-flight', '8', '--target-wait-ms', '500'], /cannot be used with/],
     ['a schedule without a time zone', ['--schedule', '0 8 * * 1-5 2'], /five cron fields, a time zone/],
-    ['a cron expression that is none', ['--schedule', '0 99 * * * UTC 1'], /schedule.*cron.* five fields/],
+    [
+      'a cron expression that is none',
+      ['--schedule', '0 99 * * * UTC 1'],
+      /schedule.*cron: the hour is not valid: 99/,
+    ],
     ['an unknown time zone', ['--schedule', '0 8 * * * Nowhere 1'], /timezone.* such as Europe\/Berlin/],
     [
       'more copies at least than at most',

@@ -44,6 +44,7 @@ const EVERY_MS = 2_000
 const PREVIEW_MS = 1_000
 /** A decision counts at most this much time since the one before, which another gateway may have made. */
 const MAX_ELAPSED_S = 5
+const NOT_CALLED = 'no endpoint of the model may be called'
 
 /**
  * Plans how many copies of a model are loaded and on which nodes: as many as endpoints ask for at least, and for those with a
@@ -190,11 +191,16 @@ export class CopyPlanner implements AsyncDisposable {
     const { log } = this.#options
     const scaled = models.filter(({ isScaled }) => isScaled)
     const scales = await copyRepository.readScales(trx)
-    if (scales.size > 0)
-      await copyRepository.dropOtherScales(
-        trx,
-        scaled.map(({ model_key }) => model_key),
-      )
+    const record = async (change: copyRepository.CopyChange) => {
+      await copyRepository.recordChange(trx, change, now)
+      const { modelKey: model_key, before, copies, reason } = change
+      emit(log, 'model.scaled', { model_key, before, copies, reason })
+    }
+    const keys = new Set(scaled.map(({ model_key }) => model_key))
+    const ended = [...scales].filter(([modelKey]) => !keys.has(modelKey))
+    for (const [modelKey, { copies: before }] of ended)
+      if (before > 0) await record({ modelKey, before, copies: 0, reason: NOT_CALLED })
+    if (ended.length > 0) await copyRepository.dropOtherScales(trx, [...keys])
     const changed = new Map<string, CopyScale>()
     for (const model of scaled) {
       const { model_key: modelKey, want } = model
@@ -208,9 +214,7 @@ export class CopyPlanner implements AsyncDisposable {
       if (isSame(scale, before)) continue
       changed.set(modelKey, scale)
       if (reason === undefined) continue
-      const change = { modelKey, before: before.copies, copies: scale.copies, reason }
-      await copyRepository.recordChange(trx, change, now)
-      emit(log, 'model.scaled', { model_key: modelKey, before: before.copies, copies: scale.copies, reason })
+      await record({ modelKey, before: before.copies, copies: scale.copies, reason })
     }
     await copyRepository.writeScales(trx, changed, now)
     return new Map<string, CopyScale>([...scales, ...changed])

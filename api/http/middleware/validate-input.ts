@@ -1,5 +1,5 @@
 import { parse as parseQuery } from 'node:querystring'
-import { ApiError } from '../../../domain/errors.ts'
+import { ApiError, invalid } from '../../../domain/errors.ts'
 import type { BodyBudget } from '../body-budget.ts'
 import type { BodyTurns } from '../body-turns.ts'
 import { parseJson } from '../body.ts'
@@ -46,6 +46,8 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget, turns: BodyTu
       }
     }
     yield
+    // What a request replaces is not reset by a body that its client has failed to send.
+    if (rawBody.length === 0 && route.method === 'PUT') throw invalid(['body'], 'Field required')
     const value = rawBody.length === 0 ? {} : parseJson(rawBody)
     yield
     if (!weight?.isPlain) checkShape(value)

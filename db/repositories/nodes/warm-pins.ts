@@ -39,7 +39,7 @@ export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies
     ])
     .select(['scaling.target_wait_ms', 'scaling.idle_timeout_s', 'scaling.schedule'])
     .select(sql<boolean>`endpoint.visibility = 'public'`.as('is_public'))
-    .where((eb) => eb.or([eb('endpoint.min_warm', '>', 0), eb('scaling.reserved', '>', 0)]))
+    .where((eb) => eb.or([eb('endpoint.min_warm', '>', 0), eb('scaling.endpoint_id', 'is not', null)]))
     .where('endpoint.deleted_at', 'is', null)
     .where('endpoint.status', 'in', ['active', 'deprecated'])
     .where('model_version.lifecycle_status', '!=', 'disabled')

@@ -13,6 +13,7 @@ const CONCURRENCY = 4
 
 const buildWant = (overrides: Partial<CopyWant> = {}): CopyWant => ({
   min: 0,
+  minBy: 'min',
   max: 8,
   idleTimeoutS: 60,
   ...overrides,
@@ -66,7 +67,7 @@ describe('deciding how many copies of a model are loaded', () => {
     assert.deepEqual(copiesOf(steps), [1, 2, 4, 6, 0])
     assert.match(
       steps[1]!.reason,
-      /^4 requests in flight and 20 waiting for 1: .* cost more than a load of 10 s$/,
+      /^4 requests in flight and 20 waiting for 1 copy with up to 4 each: .* cost more than a load of 10 s$/,
     )
     const [last] = steps.slice(-1)
     assert.ok(last!.at - 1_000 >= 58 && last!.at - 1_000 <= 64, String(last!.at))
@@ -170,12 +171,14 @@ describe('deciding how many copies of a model are loaded', () => {
       )
 
     assert.deepEqual(
-      [at(buildWant({ min: 3 }), 1, 0), at(buildWant({ max: 2 }), 5, 20)].map(({ scale, reason }) => [
-        scale.copies,
-        reason,
-      ]),
+      [
+        at(buildWant({ min: 3 }), 1, 0),
+        at(buildWant({ min: 3, minBy: 'schedule' }), 1, 0),
+        at(buildWant({ max: 2 }), 5, 20),
+      ].map(({ scale, reason }) => [scale.copies, reason]),
       [
         [3, 'at least 3 copies are wanted'],
+        [3, 'at least 3 copies are wanted by the schedule'],
         [2, 'at most 2 copies are wanted'],
       ],
     )

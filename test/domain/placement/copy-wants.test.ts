@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict'
 import { faultOf, scheduledMin } from '../../../domain/placement/copy-schedule.ts'
-import { copiesByModel, type EndpointCopies, warmWantOf } from '../../../domain/placement/copy-wants.ts'
+import {
+  copiesByModel,
+  type EndpointCopies,
+  leastCopies,
+  warmWantOf,
+} from '../../../domain/placement/copy-wants.ts'
 
 const NOW = new Date('2026-03-04T12:00:00Z')
 const buildEndpoint = (overrides: Partial<EndpointCopies> = {}): EndpointCopies => ({
@@ -33,6 +38,7 @@ describe('the copies that endpoints ask for', () => {
     assert.equal(model!.account_id, null)
     assert.deepEqual(model!.want, {
       min: 3,
+      minBy: 'operators',
       max: 5,
       targetInFlight: 4,
       targetWaitMs: undefined,
@@ -65,7 +71,7 @@ describe('the copies that endpoints ask for', () => {
       { cron: '0 8 * * 1-5', timezone: 'Europe/Berlin', min: 3 },
       { cron: '0 18 * * 1-5', timezone: 'Europe/Berlin', min: 0 },
     ]
-    const at = (time: string) => scheduledMin(schedule, 1, new Date(time))
+    const at = (time: string) => scheduledMin(schedule, new Date(time))
 
     assert.equal(at('2026-03-04T06:59:59Z'), 0)
     assert.equal(at('2026-03-04T07:00:00Z'), 3)
@@ -73,16 +79,31 @@ describe('the copies that endpoints ask for', () => {
     assert.equal(at('2026-06-03T06:00:00Z'), 3)
     // Friday evening holds until Monday.
     assert.equal(at('2026-03-08T12:00:00Z'), 0)
-    assert.equal(scheduledMin([], 1, NOW), 1)
+    assert.equal(scheduledMin([], NOW), undefined)
+  })
+
+  it('say what sets the least number', () => {
+    const schedule = [{ cron: '0 8 * * *', timezone: 'UTC', min: 2 }]
+    const least = (overrides: Partial<EndpointCopies>) =>
+      leastCopies(buildEndpoint({ min_copies: 1, ...overrides }), NOW)
+
+    assert.deepEqual(least({}), { copies: 1, by: 'min' })
+    assert.deepEqual(least({ schedule }), { copies: 2, by: 'schedule' })
+    assert.deepEqual(least({ schedule, min_warm: 2 }), { copies: 2, by: 'schedule' })
+    assert.deepEqual(least({ schedule, min_warm: 3 }), { copies: 3, by: 'operators' })
   })
 
   it('say which entry of a schedule cannot be', () => {
-    const field = (cron: string, timezone = 'UTC') => faultOf({ cron, timezone, min: 0 })?.field
+    const fault = (cron: string, timezone = 'UTC') => faultOf({ cron, timezone, min: 0 })
+    const field = (cron: string, timezone?: string) => fault(cron, timezone)?.field
 
     assert.equal(field('0 8 * * 1-5'), undefined)
     assert.equal(field('@daily'), 'cron')
     assert.equal(field('0 0 8 * * 1'), 'cron')
-    assert.equal(field('61 8 * * 1'), 'cron')
+    assert.match(fault('61 8 * * 1')!.message, /^the minute is not valid: 61$/)
+    assert.match(fault('0 8 * * 8')!.message, /^the day of the week is not valid: 8$/)
+    assert.match(fault('*/0 8 * * *')!.message, /minute/)
+    assert.match(fault('0 8 * *')!.message, /five fields/)
     assert.equal(field('0 8 31 2 *'), 'cron')
     assert.equal(field('0 8 * * 1', 'Mars/Olympus'), 'timezone')
   })

@@ -34,7 +34,11 @@ export const getMe = route({
         expires_at: key.expires_at?.toISOString() ?? null,
         limits: key.limits,
       },
-      quotas: { training: account.training_quota, tasks: account.task_quota },
+      quotas: {
+        training: account.training_quota,
+        tasks: account.task_quota,
+        copies: account.copy_quota ?? config.HEARTH_ACCOUNT_COPIES,
+      },
       storage: {
         limit_bytes: storage.limitBytes,
         stored_bytes: storage.storedBytes,

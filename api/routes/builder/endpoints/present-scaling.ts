@@ -19,7 +19,7 @@ export async function presentScaling(
 ): Promise<Scaling> {
   const endpoint = await endpointRepository.findEndpointFacts(db, endpointId)
   if (!endpoint) throw endpointNotFound()
-  const { id, name, model_key, min_warm, account_id } = endpoint
+  const { id, name, model_key, min_warm, account_id, status } = endpoint
   const [scaling, decided, changes, planned, quota] = await Promise.all([
     copyRepository.findScaling(db, id),
     copyRepository.decidedCopies(db, model_key),
@@ -32,20 +32,28 @@ export async function presentScaling(
     }),
   ])
   const { min_copies = null, schedule = [] } = scaling ?? {}
-  const effectiveMin = leastCopies({ min_warm, min_copies, schedule }, now())
+  const isServed = status === 'active' || status === 'deprecated'
+  const least = leastCopies({ min_warm, min_copies, schedule }, now())
+  const effectiveMin = isServed ? least.copies : 0
+  const isShort = (plan ?? planned.plan).short.has(model_key)
   return {
     endpoint_id: id,
     name,
     model_key,
     min: scaling?.min_copies ?? 0,
     effective_min: effectiveMin,
+    effective_min_by: least.by,
     max: scaling?.max_copies ?? 1,
     target_in_flight: scaling?.target_in_flight ?? null,
     target_wait_ms: scaling?.target_wait_ms ?? null,
     idle_timeout_s: scaling?.idle_timeout_s ?? null,
     schedule,
     copies: { wanted: (scaling && decided) ?? effectiveMin, ...copiesOn(planned.snapshots, model_key) },
-    missing: (plan ?? planned.plan).short.has(model_key) ? MISSING : null,
+    missing: isServed
+      ? isShort
+        ? MISSING
+        : null
+      : `the endpoint is ${status}, so no copies are kept for it`,
     changes: changes.map(({ id: changeId, created_at, copies_before, copies, reason }) => ({
       id: changeId,
       at: created_at.toISOString(),

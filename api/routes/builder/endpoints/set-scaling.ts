@@ -93,7 +93,7 @@ function assertQuota(
   if (others + reserved <= copies) return
   throw new ApiError(
     'conflict',
-    `the account may reserve ${copies} copies, and its other endpoints reserve ${others}; lower max here or there, or ask an operator to raise the quota`,
+    `the account may reserve ${copies === 1 ? '1 copy' : `${copies} copies`}, and its other endpoints reserve ${others}; lower max here or there, or ask an operator to raise the quota`,
     { details: { quota: copies, reserved: others } },
   )
 }

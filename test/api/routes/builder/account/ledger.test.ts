@@ -33,7 +33,7 @@ describe('the ledger of an account', () => {
     assert.equal(me.role, 'operator')
     assert.equal(me.key.name, 'operator')
     assert.equal(me.key.hint, key.slice(-4))
-    assert.deepEqual(me.quotas, { training: 4, tasks: 1_000 })
+    assert.deepEqual(me.quotas, { training: 4, tasks: 1_000, copies: 4 })
     assert.equal(me.balance_credits, -0.001)
     assert.equal(me.base_url, on.api.services.gateway.baseUrl)
   })

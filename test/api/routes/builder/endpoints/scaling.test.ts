@@ -37,6 +37,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
         model_key: endpoint.model_key,
         min: 0,
         effective_min: 0,
+        effective_min_by: 'min',
         max: 1,
         target_in_flight: null,
         target_wait_ms: null,
@@ -85,6 +86,53 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     await until(async () => (await rows()).rows.length === 1)
     assert.equal((await chat.chat(endpoint.id)).status, 200)
     assert.deepEqual((await get(endpoint)).body.copies, { wanted: 1, loaded: 1, loading: 0 })
+  })
+
+  it('unloads what is more than a lower max at once, also where requests load the only copy', async () => {
+    await using second = await startChatNode(chat.api)
+    const endpoint = await chat.cold({ name: 'lowered' })
+    const loaded = () =>
+      [chat.node, second].filter(({ parts }) => parts.models.startState(endpoint.model_key) === 'resident')
+    await set(endpoint, { min: 2, max: 2 })
+    await until(() => loaded().length === 2)
+
+    const { body } = await set(endpoint, { max: 1 })
+
+    assert.equal(body.copies.wanted, 1)
+    assert.deepEqual(body.changes[0].reason, 'at most 1 copy is wanted')
+    await until(() => loaded().length === 1, 20_000)
+  })
+
+  it('keeps no copy for a paused endpoint, and says so', async () => {
+    const endpoint = await chat.cold({ name: 'resting' })
+    await set(endpoint, { min: 1, max: 1 })
+    await until(async () => (await get(endpoint)).body.copies.loaded === 1)
+
+    const pause = { key: chat.caller.key, body: { status: 'paused' } }
+    assert.equal(
+      (await chat.api.call('PATCH', `/api/builder/v1/endpoints/${endpoint.id}`, pause)).status,
+      200,
+    )
+
+    const { body } = await set(endpoint, { min: 1, max: 1 })
+    assert.equal(body.copies.wanted, 0)
+    assert.deepEqual([body.min, body.effective_min], [1, 0])
+    assert.equal(body.missing, 'the endpoint is paused, so no copies are kept for it')
+    assert.deepEqual(
+      [body.changes[0].from, body.changes[0].to, body.changes[0].reason],
+      [1, 0, 'no endpoint of the model may be called'],
+    )
+  })
+
+  it('is not reset by a request without a body', async () => {
+    const endpoint = await chat.cold({ name: 'bodiless' })
+    await set(endpoint, { max: 1, idle_timeout_s: 7 })
+
+    const { status, body } = await chat.api.call('PUT', path(endpoint), { key: chat.caller.key })
+
+    assert.equal(status, 422)
+    assert.match(body.error.message, /^body: Field required/)
+    assert.equal((await get(endpoint)).body.idle_timeout_s, 7)
   })
 
   it('holds the account to its quota of copies, also when endpoints are set at the same time', async () => {
