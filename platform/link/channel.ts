@@ -192,13 +192,15 @@ export class LinkChannel {
   #take(frame: Frame): number {
     const { type } = frame
     if (type === FRAME.chunk) return this.#takeChunk(frame)
+    // A stream that is expected ends once, so the bytes with which it does are bounded like those of its chunks.
+    const units = unitsOf(frame, type === FRAME.end && this.#receiving.get(frame.stream) !== undefined)
     if (type > LAST_TYPE) this.#options.onUnknown(type)
     else if (type === FRAME.ack && frame.stream !== 0) this.#credit(frame)
     else if (type !== FRAME.ping) {
       if (type === FRAME.end && frame.body.length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)
       this.#options.onFrame(frame)
     }
-    return unitsOf(frame, false)
+    return units
   }
 
   /** An empty chunk is ignored, and so is one of a stream that ended while the chunk was in flight. */

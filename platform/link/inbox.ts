@@ -26,16 +26,16 @@ const UNITS: Readonly<Record<number, number>> = {
   [FRAME.hello]: 5_000,
 }
 const UNKNOWN_UNITS = 50
-/** One unit for each 64 bytes without credit. */
+/** One unit for each 64 bytes of JSON, and of a body that is not expected. */
 const BYTES_SHIFT = 6
 /** The units of one turn of the event loop, after which other sockets get theirs. */
 const TURN_UNITS = 2_000
 const SHORTEST_WAIT_MS = 5
 
-/** @param isGranted true when the bytes of the frame are bounded by the credit of their stream. */
-export function unitsOf({ type, meta, body }: Frame, isGranted: boolean): number {
-  const units = UNITS[type] ?? UNKNOWN_UNITS
-  return isGranted ? units : units + ((meta.length + body.length) >> BYTES_SHIFT)
+/** @param isExpected true when the body is bounded otherwise: by the credit of its stream, or because it ends one. */
+export function unitsOf({ type, meta, body }: Frame, isExpected: boolean): number {
+  const bytes = meta.length + (isExpected ? 0 : body.length)
+  return (UNITS[type] ?? UNKNOWN_UNITS) + (bytes >> BYTES_SHIFT)
 }
 
 export interface InboxEvents {

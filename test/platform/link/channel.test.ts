@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { WebSocket, WebSocketServer } from 'ws'
@@ -189,6 +190,28 @@ describe('link channel', () => {
     await until(() => bytesOf(reader, 100) === STREAM_CREDIT)
     assert.equal(bytesOf(reader, 401), 'after them'.length)
     assert.equal(bytesOf(reader, 150), 0)
+  })
+
+  it('counts the bytes of an end towards the pace only when its stream is not expected', async () => {
+    const { near, far } = await sockets()
+    using sender = end(near)
+    const ends: number[] = []
+    using reader = end(far, {
+      pace: { perSecond: 1, burst: 100 },
+      onFrame: ({ stream }) => {
+        ends.push(stream)
+        reader.channel.forget(stream)
+      },
+    })
+    const streams = Array.from({ length: 20 }, (_, i) => i + 1)
+    for (const stream of streams) reader.channel.expect(stream)
+
+    for (const stream of streams) sender.channel.end(stream, '{}', Buffer.alloc(16_384))
+    await until(() => ends.length === streams.length)
+    for (const stream of streams) sender.channel.end(stream, '{}', Buffer.alloc(16_384))
+
+    await sleep(500)
+    assert.ok(ends.length <= streams.length + 2, `${ends.length} ends`)
   })
 
   it('notices that the other side has gone silent', async () => {
