@@ -1,5 +1,6 @@
 import type { Figure } from './floors.ts'
 import type { Target } from './gateway-world.ts'
+import type { Loaded } from './loads.ts'
 import { median } from './platform.ts'
 
 // The results of the rounds of `bench/gateway.ts`, with their goals.
@@ -13,14 +14,6 @@ export interface Closed {
   cpuUs: number
   nodeCpuUs: number
   bad: number
-}
-
-/** One run of rateload. */
-export interface Rate {
-  p50_ms: number
-  p99_ms: number
-  non2xx: number
-  errors: number
 }
 
 /** One run of sse.mjs. */
@@ -39,7 +32,7 @@ export class Rounds {
   readonly warm: Closed[] = []
   readonly closed: Closed[] = []
   readonly alone: Closed[] = []
-  readonly rate: Rate[] = []
+  readonly rate: Loaded[] = []
   readonly paced: Sse[] = []
   readonly flat: Sse[] = []
   /** After load. */

@@ -8,12 +8,12 @@ import {
   CONNECTIONS,
   figuresOf,
   RATE,
-  type Rate,
   report,
   Rounds,
   type Sse,
 } from './gateway-report.ts'
 import { MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
+import { type Loaded, rateload } from './loads.ts'
 import { needPrograms } from './needs.ts'
 import { cpuSeconds } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
@@ -92,17 +92,16 @@ function wrkFailures(text: string): number {
   return [refused, connects, reads, writes].reduce<number>((sum, count) => sum + Number(count), 0)
 }
 
-async function openLoop({ url, key, model }: Target): Promise<Rate> {
-  const args = ['-url', url, '-rate', String(RATE), '-c', '64', '-d', `${SECONDS}s`, '-warm', '300ms']
-  const text = await run(join(world.folder, 'rateload'), [
-    ...args,
-    '-body',
-    chat(model),
-    '-H',
-    `Authorization: Bearer ${key}`,
-  ])
-  return JSON.parse(text) as Rate
-}
+const openLoop = ({ url, key, model }: Target): Promise<Loaded> =>
+  rateload(
+    world.folder,
+    {
+      url,
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: chat(model),
+    },
+    { seconds: SECONDS, rate: RATE },
+  )
 
 async function stream({ url, key, model }: Target, clients: number, shape: string): Promise<Sse> {
   const args = ['--url', url, '--c', String(clients), '--d', String(SECONDS), '--warm', '0.3']

@@ -1,61 +1,164 @@
-import { Pool } from 'undici'
-import { cpuSeconds, median, startPlatform } from './platform.ts'
+import { join, resolve } from 'node:path'
+import { sql } from 'kysely'
+import { openDatabase } from '../db/database.ts'
+import { newId } from '../domain/ids.ts'
+import { judge } from './floors.ts'
+import { startWorld, type World } from './gateway-world.ts'
+import { type Load, rateload } from './loads.ts'
+import { needPrograms } from './needs.ts'
+import { cpuSeconds, median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// The gateway's CPU per request of `:invoke` and of `GET /actions`, beside `infer` of the same loaded model in the same
-// run. An invocation adds one row to what `infer` writes.
+// The gateway's CPU per request of each way to a loaded model, and of a manifest that has not changed, beside the bare
+// proxy in the same rounds. With the folder of an older checkout and its packages as an argument, a second platform runs
+// from there, in turn: `node bench/surfaces.ts ../hearth-0.12`. Needs go.
 
-const COUNT = unlessOnce(3_000, 100)
-const CONNECTIONS = 16
-const ROUNDS = unlessOnce(5)
+needPrograms('go', 'taskset')
+const SECONDS = unlessOnce(3)
+const ROUNDS = unlessOnce(7)
+/** Rows that every version has had. */
+const OLD_ROWS = new Set(['chat', 'infer'])
+/** The time until hot code has been compiled. */
+const WARM_S = unlessOnce(12, 1)
+const ROOT = '/api/builder/v1'
+const MCP_REVISION = '2025-11-25'
 
-interface Target {
-  name: string
-  method: 'GET' | 'POST'
-  path: string
-  body?: string
+/** Copies the chat endpoint as one for embeddings of the same model, and returns its name. */
+async function addEmbeddings({ databaseUrl }: World): Promise<string> {
+  const db = openDatabase(databaseUrl, { max: 1 })
+  const name = 'fake-embeddings'
+  await sql`
+    insert into endpoint (id, account_id, name, visibility, review_status, source, task_type, version_id, model_key,
+      runtime_profile, input_schema, output_schema, example_input, example_output, price_micro)
+    select ${newId()}, account_id, ${name}, visibility, review_status, source, 'embeddings', version_id, model_key,
+      runtime_profile, input_schema, output_schema, example_input, example_output, price_micro
+    from endpoint where name = 'fake'`.execute(db)
+  await db.destroy()
+  return name
 }
 
-await using platform = await startPlatform()
-const { endpoint, pidOf, baseUrl, apiKey } = platform
-const pool = new Pool(baseUrl, { connections: CONNECTIONS })
-const root = '/api/builder/v1'
-const body = JSON.stringify({ input: endpoint.example_input })
-const targets: Target[] = [
-  { name: 'infer', method: 'POST', path: `${root}/endpoints/${endpoint.endpoint_id}/infer`, body },
-  { name: ':invoke', method: 'POST', path: `${root}/actions/${endpoint.name}:invoke`, body },
-  { name: 'GET /actions', method: 'GET', path: `${root}/actions` },
-]
-
-async function ask({ method, path, body: sent }: Target): Promise<void> {
-  const headers = { 'x-api-key': apiKey, 'content-type': 'application/json' }
-  const answer = await pool.request({ method, path, headers, ...(sent !== undefined && { body: sent }) })
-  const text = await answer.body.text()
-  if (answer.statusCode !== 200 || text.includes('"failed"'))
-    throw new Error(`${path} answered ${answer.statusCode}: ${text}`)
-}
-
-/** Sends requests, several at once; returns the gateway's CPU time per request in microseconds. */
-async function measure(target: Target): Promise<number> {
-  const before = cpuSeconds(pidOf('api'))
-  let left = COUNT
-  const lane = async () => {
-    while (left-- > 0) await ask(target)
+/** Returns the requests of a platform by the names of their rows. */
+async function requestsOf({ targets: { gateway } }: World): Promise<Record<string, Load>> {
+  const { origin } = new URL(gateway.url)
+  const headers = { 'x-api-key': gateway.key, 'content-type': 'application/json' }
+  const messages = [{ role: 'user', content: 'Say hello in one short sentence, please.' }]
+  const input = { messages, max_tokens: 64, temperature: 0.7 }
+  const post = (path: string, body: unknown, more: Record<string, string> = {}): Load => ({
+    url: origin + path,
+    headers: { ...headers, ...more },
+    body: JSON.stringify(body),
+  })
+  const manifest = { url: `${origin}${ROOT}/mcp/manifest`, method: 'GET' as const, headers, body: '' }
+  const { headers: answered } = await fetch(manifest.url, { headers })
+  const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'fake', arguments: input } }
+  return {
+    chat: post('/v1/chat/completions', { model: gateway.model, ...input }),
+    infer: post(`${ROOT}/endpoints/${gateway.model}/infer`, { input }),
+    ':invoke': post(`${ROOT}/actions/fake:invoke`, { input }),
+    'MCP call': post('/mcp', call, {
+      'mcp-protocol-version': MCP_REVISION,
+      accept: 'application/json, text/event-stream',
+    }),
+    manifest: { ...manifest, headers: { ...headers, 'if-none-match': answered.get('etag') ?? '' } },
   }
-  await Promise.all(Array.from({ length: CONNECTIONS }, lane))
-  return ((cpuSeconds(pidOf('api')) - before) / COUNT) * 1e6
 }
 
-const rounds: number[][] = []
-for (let round = 0; round <= ROUNDS; round++) {
-  const times: number[] = []
-  for (const target of targets) times.push(await measure(target))
-  // The first round warms the code up.
-  if (round > 0) rounds.push(times)
+/** A row of the table: one request to one process. */
+interface Row {
+  name: string
+  load: Load
+  pid: number
+  /** Microseconds of CPU per request, by round. */
+  used: number[]
 }
-const medians = targets.map((_, i) => median(rounds.map((times) => times[i]!)))
-for (const [i, { name }] of targets.entries())
-  console.log(
-    `${name.padEnd(14)} ${medians[i]!.toFixed(0)} µs of CPU per request, ${(medians[i]! / medians[0]!).toFixed(2)} of infer`,
-  )
-await pool.close()
+
+async function startRows(world: World): Promise<Row[]> {
+  const { pid = 0 } = world.targets.gateway
+  return Object.entries(await requestsOf(world)).map(([name, load]) => ({
+    name,
+    load,
+    pid,
+    used: [],
+  }))
+}
+
+/** Starts the platform of an older checkout, which finds its programs by the working folder. */
+async function startOlder(folder: string): Promise<World> {
+  const own = process.cwd()
+  process.chdir(folder)
+  const older = (await import(join(folder, 'bench', 'gateway-world.ts'))) as { startWorld: typeof startWorld }
+  const world = await older.startWorld()
+  process.chdir(own)
+  return world
+}
+
+await using stack = new AsyncDisposableStack()
+const world = stack.use(await startWorld())
+const rows = await startRows(world)
+const [chat] = rows as [Row]
+const embeddings = { model: await addEmbeddings(world), input: ['Say hello in one short sentence, please.'] }
+const at = new URL('/v1/embeddings', chat.load.url).href
+rows.push({
+  ...chat,
+  name: 'embeddings',
+  load: { ...chat.load, url: at, body: JSON.stringify(embeddings) },
+  used: [],
+})
+const { bare } = world.targets
+const proxy: Row = {
+  name: 'bare proxy',
+  load: {
+    ...chat.load,
+    url: bare.url,
+    headers: { ...chat.load.headers, authorization: `Bearer ${bare.key}` },
+  },
+  pid: bare.pid ?? 0,
+  used: [],
+}
+rows.push(proxy)
+const [, , older] = process.argv
+if (older !== undefined) {
+  const old = await startRows(stack.use(await startOlder(resolve(older))))
+  for (const row of old) if (OLD_ROWS.has(row.name)) rows.push({ ...row, name: `${row.name}, before` })
+}
+
+/** Throws unless the request succeeds; a task that fails may be answered 200. */
+async function answers({ name, load: { url, ...init } }: Row): Promise<void> {
+  const answer = await fetch(url, init.body === '' ? { headers: init.headers } : { method: 'POST', ...init })
+  const text = await answer.text()
+  const isGood = answer.status === 304 || (answer.ok && !/"failed"|"isError":true|"error":[^n]/.test(text))
+  if (!isGood) throw new Error(`${name} is answered ${answer.status}: ${text.slice(0, 500)}`)
+}
+
+/** Returns the microseconds of CPU that a request takes. */
+async function measure({ name, load, pid }: Row, seconds: number): Promise<number> {
+  const before = cpuSeconds(pid)
+  const { sent, non2xx, errors } = await rateload(world.folder, load, { seconds })
+  if (non2xx + errors > 0) throw new Error(`${name}: ${non2xx + errors} of ${sent} requests failed`)
+  return ((cpuSeconds(pid) - before) / sent) * 1e6
+}
+
+for (const row of rows) {
+  await answers(row)
+  await measure(row, WARM_S)
+}
+for (let round = 0; round < ROUNDS; round++) {
+  for (const row of rows) row.used.push(await measure(row, SECONDS))
+}
+/** The median of the ratios of the same rounds. */
+const ofRow = ({ used }: Row, other: Row) => median(used.map((us, i) => us / (other.used[i] ?? Number.NaN)))
+for (const row of rows) {
+  const ratios = `${ofRow(row, chat).toFixed(2)} of a chat, ${ofRow(row, proxy).toFixed(2)} of the bare proxy`
+  console.log(`${row.name.padEnd(20)}${median(row.used).toFixed(0).padStart(5)} µs, ${ratios}`)
+}
+const named = (name: string) => rows.find((row) => row.name === name) ?? chat
+// An MCP call has the protocol's own server package in it (bench/mcp).
+const GOALS = { infer: 1.3, ':invoke': 1.6, 'MCP call': 8, manifest: 0.7, embeddings: 1.3 }
+judge(
+  'surfaces',
+  Object.entries(GOALS).map(([name, goal]) => ({
+    what: `${name}, of a chat`,
+    measured: ofRow(named(name), chat),
+    goal,
+  })),
+)

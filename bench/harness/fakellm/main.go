@@ -3,6 +3,7 @@
 //
 //	POST /v1/chat/completions  body without "stream":true -> one fixed JSON answer (about 500 bytes)
 //	                           body with    "stream":true -> SSE: role chunk, N token chunks, finish chunk, [DONE]
+//	POST /v1/embeddings        one fixed vector
 //	GET  /v1/models, /health, / -> fixed small answers
 //	GET  /stats -> what SIGUSR1 prints, chats in flight, and the watched requests, as JSON
 //
@@ -60,6 +61,20 @@ func buildSync() {
 	text := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. "), pad/45+1)[:pad]
 	body := mk(string(text))
 	syncReply = []byte(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+}
+
+// one vector of 384 numbers
+var embeddings []byte
+
+func buildEmbeddings() {
+	numbers := make([]float64, 384)
+	for i := range numbers {
+		numbers[i] = float64(i%97)/97 - 0.5
+	}
+	body, _ := json.Marshal(map[string]any{
+		"object": "list", "model": *model, "data": []any{map[string]any{"object": "embedding", "index": 0, "embedding": numbers}},
+		"usage": map[string]any{"prompt_tokens": 9, "total_tokens": 9}})
+	embeddings = small("200 OK", "application/json", string(body))
 }
 
 func small(status, ctype, body string) []byte {
@@ -127,6 +142,7 @@ func serve(c net.Conn) {
 		}
 		isGet := bytes.HasPrefix(line, []byte("GET "))
 		isModels := isGet && bytes.Contains(line, []byte("/models"))
+		isEmbeddings := bytes.Contains(line, []byte("/embeddings"))
 		isStats := isGet && bytes.Contains(line, []byte("/stats"))
 		n, length, chunked, closeIt := *tokens, 0, false, false
 		gap, delay := *gapMS, *delayMS
@@ -207,6 +223,8 @@ func serve(c net.Conn) {
 			w.Write(small("200 OK", "application/json", string(stats())))
 		case isModels:
 			w.Write(small("200 OK", "application/json", `{"object":"list","data":[{"id":"`+*model+`","object":"model","created":1700000000,"owned_by":"fake"}]}`))
+		case isEmbeddings:
+			w.Write(embeddings)
 		case isGet:
 			w.Write(small("200 OK", "application/json", `{"status":"ok","model_path":"`+*model+`","max_total_num_tokens":4096}`))
 		default:
@@ -235,6 +253,7 @@ func serve(c net.Conn) {
 func main() {
 	flag.Parse()
 	buildSync()
+	buildEmbeddings()
 	host, _, err := net.SplitHostPort(*addr)
 	if err != nil || !net.ParseIP(host).IsLoopback() {
 		log.Fatal("fakellm listens on loopback only")
