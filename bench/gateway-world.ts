@@ -39,6 +39,7 @@ const HARNESS = join(import.meta.dirname, 'harness')
 /** The measured processes have one core; the model server and the clients share the other. */
 export const MEASURED_CORE = '0'
 export const OTHER_CORE = '1'
+const COMPILE_CACHE = join(import.meta.dirname, '..', 'node_modules', '.cache', 'compile')
 const CONNECTIONS = 256
 const PRICE = 1_000
 
@@ -75,6 +76,8 @@ export async function startWorld(): Promise<World> {
     HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
     HEARTH_OBJECT_DIR: join(folder, 'objects'),
     HEARTH_LOG_LEVEL: 'info',
+    // As scripts/bootstrap.mjs sets it.
+    NODE_COMPILE_CACHE: COMPILE_CACHE,
   })
   await answers(`${baseUrl}/api/builder/v1/health`)
   const nodePid = run(OTHER_CORE, 'node', ['bench/gateway-node.ts', catalog(folder), seeded.modelKey], {

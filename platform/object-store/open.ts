@@ -1,7 +1,6 @@
 import { type Config, required } from '../config.ts'
 import { usableFolder } from '../config/folder.ts'
 import { openLocalObjectStore } from './local.ts'
-import { openS3ObjectStore } from './s3.ts'
 import type { ObjectStore } from './store.ts'
 
 /** Opens the configured store: the bucket of `S3_BUCKET`, otherwise the directory `HEARTH_OBJECT_DIR`. */
@@ -17,6 +16,8 @@ export async function openObjectStore(
       reserveBytes: config.HEARTH_OBJECT_RESERVE_MB * 1024 * 1024,
     })
   }
+  // The client of S3 takes 9 MB, so it is loaded only where it is used.
+  const { openS3ObjectStore } = await import('./s3.ts')
   return openS3ObjectStore({
     bucket: config.S3_BUCKET,
     region: config.S3_REGION,
