@@ -1,4 +1,5 @@
 import * as shownTaskRepository from '../../db/repositories/tasks/shown.ts'
+import { GatheredReads } from '../../platform/async/gathered-reads.ts'
 import type { LongAnswers } from '../http/long-answers.ts'
 import type { AnyRequest } from '../http/route.ts'
 import type { Services } from '../services.ts'
@@ -9,21 +10,38 @@ export const LONG_RESULT_BYTES = 256 * 1024
 /** The request that a result is read for. */
 type Reader = Pick<AnyRequest, 'signal' | 'res' | 'surface'>
 
-/** Finds a task of an account for its caller, without its result where that is long: `completeResult` adds it. */
-export const findShownTask = (
-  db: Services['db'],
-  of: { id: string; accountId: string },
-): Promise<shownTaskRepository.MeasuredTask | undefined> =>
-  shownTaskRepository.findShownTask(db, of, LONG_RESULT_BYTES)
+/** The reads of tasks under way, for each database of this process. */
+const reads = new WeakMap<Services['db'], GatheredReads<shownTaskRepository.MeasuredTask>>()
 
-/** Returns a task with its result, which is read in a turn of its account where it is long. */
+/**
+ * Finds a task of an account for its caller, without its result where that is long, or where many tasks are read at once:
+ * `completeResult` adds it.
+ */
+export function findShownTask(
+  db: Services['db'],
+  { id, accountId }: { id: string; accountId: string },
+): Promise<shownTaskRepository.MeasuredTask | undefined> {
+  const known = reads.get(db)
+  if (known) return known.get(accountId, id)
+  const opened = new GatheredReads<shownTaskRepository.MeasuredTask>((ownerId, ids) =>
+    shownTaskRepository.findShownTasks(
+      db,
+      { ids, accountId: ownerId },
+      Math.floor(LONG_RESULT_BYTES / ids.length),
+    ),
+  )
+  reads.set(db, opened)
+  return opened.get(accountId, id)
+}
+
+/** Returns a task with its result, which is read now if `findShownTask` left it out, in a turn of its account where it is long. */
 export async function completeResult(
   { db, longAnswers }: Pick<Services, 'db' | 'longAnswers'>,
   task: shownTaskRepository.MeasuredTask,
   { signal, res, surface }: Reader,
 ): Promise<shownTaskRepository.ShownTask> {
   const { id, account_id: accountId, result_bytes: bytes } = task
-  if (bytes <= LONG_RESULT_BYTES) return task
+  if (task.result !== null || bytes === 0) return task
   const read = () => shownTaskRepository.findResult(db, id)
   return {
     ...task,

@@ -28,17 +28,17 @@ export type MeasuredTask = ShownTask & { result_bytes: number }
 /** Clients poll tasks, so the statement is built once. */
 const FIND_SHOWN = `select ${SHOWN.join(', ')}, coalesce(octet_length(result), 0) as result_bytes,
     case when octet_length(result) <= $3 then result end as result
-  from task where id = $1 and account_id = $2`
+  from task where id = any($1::uuid[]) and account_id = $2`
 
-/** Finds a task of an account, and the bytes of its result; the result itself is left out beyond `maxResultBytes`. */
-export async function findShownTask(
+/** Finds tasks of an account, by id, and the bytes of their results; a result itself is left out beyond `maxResultBytes`. */
+export async function findShownTasks(
   db: Kysely<Database>,
-  { id, accountId }: { id: string; accountId: string },
+  { ids, accountId }: { ids: readonly string[]; accountId: string },
   maxResultBytes: number,
-): Promise<MeasuredTask | undefined> {
-  const found = CompiledQuery.raw(FIND_SHOWN, [id, accountId, maxResultBytes])
+): Promise<Map<string, MeasuredTask>> {
+  const found = CompiledQuery.raw(FIND_SHOWN, [ids, accountId, maxResultBytes])
   const { rows } = await db.executeQuery<MeasuredTask>(found)
-  return rows[0]
+  return new Map(rows.map((row) => [row.id, row]))
 }
 
 /** Returns the result of a task. */

@@ -36,6 +36,26 @@ describe('a long result', () => {
     return text.length
   }
 
+  it('and short ones are each that of their own task, when many are read at once', async () => {
+    const other = await api.account()
+    const lengths = [0, 100, 10_000, 100_000, 300_000]
+    const tasks = await Promise.all(lengths.map((length) => ended({ text: 'x'.repeat(length) })))
+    const asked = Array.from({ length: 60 }, (_, i) => i % lengths.length)
+
+    const answers = await Promise.all(
+      asked.map((i) => api.call('GET', `${BUILDER}/tasks/${tasks[i]}`, { key: caller.key })),
+    )
+    const refused = await Promise.all(
+      asked.map((i) => api.call('GET', `${BUILDER}/tasks/${tasks[i]}`, { key: other.key })),
+    )
+
+    assert.deepEqual(
+      answers.map(({ body }) => body.result.text.length),
+      asked.map((i) => lengths[i]),
+    )
+    assert.deepEqual([...new Set(refused.map(({ status }) => status))], [404])
+  })
+
   it('is read in turns of its account, while its other tasks are read at once', async () => {
     const [long, short] = [await ended({ text: 'x'.repeat(LONG_BYTES) }), await ended({ text: 'x' })]
     const invocation = newId()
