@@ -34,17 +34,20 @@ export const outsideAccounts = <T>(run: () => T): T => requests.exit(run)
 export function sharedPool(pool: pg.Pool, share: number): PostgresPool {
   const turns = new FairTurns({ most: Infinity, mostPerKey: share, mostWaiting: MAX_WAITING })
 
-  async function connect(): Promise<PostgresPoolClient> {
-    const request = requests.getStore()
-    // A request that holds a connection could wait for itself, so its next one does not wait for a turn.
-    if (!request || request.held > 0) return pool.connect() as Promise<PostgresPoolClient>
-    const turn = await turns.take(request.accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch(() => {
+  const waitForTurn = (accountId: string): Promise<Disposable> =>
+    turns.take(accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch(() => {
       throw temporaryError(
         'rate_limited',
         'too many requests of this account wait for the database; send fewer at once',
         RETRY_AFTER_S,
       )
     })
+
+  async function connect(): Promise<PostgresPoolClient> {
+    const request = requests.getStore()
+    // A request that holds a connection could wait for itself, so its next one does not wait for a turn.
+    if (!request || request.held > 0) return pool.connect() as Promise<PostgresPoolClient>
+    const turn = turns.takeFree(request.accountId) ?? (await waitForTurn(request.accountId))
     try {
       request.held += 1
       const client = await pool.connect()

@@ -126,10 +126,11 @@ async function failUnwritten({ db }: Deps, group: readonly Waiting[], err: unkno
 }
 
 /** The wait for the turn is bounded like the wait for the database, in case the request before hangs on it. */
-const takeTurn = (accountId: string): Promise<Disposable> =>
-  turns.take(accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch((cause: unknown) => {
+const takeTurn = async (accountId: string): Promise<Disposable> =>
+  turns.takeFree(accountId) ??
+  (await turns.take(accountId, AbortSignal.timeout(MAX_WAIT_MS)).catch((cause: unknown) => {
     throw tooManyWait({ cause })
-  })
+  }))
 
 const tooManyWait = (options?: { cause: unknown }): ApiError =>
   temporaryError(

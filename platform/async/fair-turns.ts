@@ -58,6 +58,24 @@ export class FairTurns {
     } finally {
       signal.removeEventListener('abort', leave)
     }
+    return this.#held(key, line)
+  }
+
+  /**
+   * Takes a turn if one is free at once. A caller that would make a signal only for the wait saves it: one of
+   * `AbortSignal.timeout` lives until its time is over.
+   */
+  takeFree(key: string): Disposable | undefined {
+    const { most, mostPerKey } = this.#options
+    const line = this.#lines.get(key) ?? { atWork: 0, waiting: [], servedAt: 0 }
+    // No caller of a key waits while the key has a free turn.
+    if (this.#atWork >= most || line.atWork >= mostPerKey) return undefined
+    this.#lines.set(key, line)
+    this.#begin(line)
+    return this.#held(key, line)
+  }
+
+  #held(key: string, line: Line): Disposable {
     let isHeld = true
     return {
       [Symbol.dispose]: () => {
@@ -67,15 +85,19 @@ export class FairTurns {
     }
   }
 
+  #begin(line: Line): void {
+    this.#atWork += 1
+    line.atWork += 1
+    line.servedAt = ++this.#clock
+  }
+
   #serve(): void {
     while (this.#atWork < this.#options.most) {
       const line = this.#next()
       const first = line?.waiting.shift()
       if (!line || !first) return
       this.#waiting -= 1
-      this.#atWork += 1
-      line.atWork += 1
-      line.servedAt = ++this.#clock
+      this.#begin(line)
       first.begin()
     }
   }

@@ -80,6 +80,22 @@ describe('turns', () => {
     assert.deepEqual(takers.refused, ['i1 full', 'a2 full'])
   })
 
+  it('are taken at once where one is free, and count as any other', async () => {
+    const turns = new FairTurns(LIMITS)
+    const never = new AbortController().signal
+    const [first, second] = [turns.takeFree('a')!, turns.takeFree('a')!]
+    const waiting = turns.take('a', never)
+
+    assert.equal(turns.takeFree('a'), undefined)
+    const other = turns.takeFree('b')!
+    assert.equal(turns.takeFree('c'), undefined)
+    first[Symbol.dispose]()
+    const third = await waiting
+    assert.equal(turns.takeFree('a'), undefined)
+    for (const turn of [first, second, third, other]) turn[Symbol.dispose]()
+    assert.ok(turns.takeFree('a'))
+  })
+
   it('are not given to who has stopped waiting, nor ended twice', async () => {
     const takers = new Takers()
     const leaves = new AbortController()
