@@ -70,7 +70,7 @@ export const Scaling = Type.Object(
         'The least number now: `min` or that of the schedule, and no fewer than operators keep loaded; 0 while the endpoint is paused',
     }),
     effective_min_by: {
-      ...Vocabulary('min', 'schedule', 'operators'),
+      ...Vocabulary('min', 'schedule', 'operators', 'paused'),
       description: 'What sets `effective_min`',
     },
     max: Max,

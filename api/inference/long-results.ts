@@ -10,17 +10,26 @@ export const LONG_RESULT_BYTES = 256 * 1024
 /** The request that a result is read for. */
 type Reader = Pick<AnyRequest, 'signal' | 'res' | 'surface'>
 
-/** The reads of tasks under way, for each database of this process. */
-const reads = new WeakMap<Services['db'], GatheredReads<shownTaskRepository.MeasuredTask>>()
+type Found = Promise<shownTaskRepository.MeasuredTask | undefined>
+interface TaskOfAccount {
+  readonly id: string
+  readonly accountId: string
+}
 
-/**
- * Finds a task of an account for its caller, without its result where that is long, or where many tasks are read at once:
- * `completeResult` adds it.
- */
-export function findShownTask(
-  db: Services['db'],
-  { id, accountId }: { id: string; accountId: string },
-): Promise<shownTaskRepository.MeasuredTask | undefined> {
+/** Finds a task of an account, without its result where that is long: `completeResult` adds it. */
+export async function findShownTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
+  const found = await shownTaskRepository.findShownTasks(db, { ids: [id], accountId }, LONG_RESULT_BYTES)
+  return [...found.values()][0]
+}
+
+/** The reads of tasks, for each database of this process. */
+const reads = new WeakMap<Services['db'], GatheredReads<shownTaskRepository.MeasuredTask>>()
+/** An id as PostgreSQL writes it. In other spellings, which it reads as well, a task is found by a read of its own. */
+const CANONICAL = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
+
+/** Does the same for requests of an account that poll: those that come at once share a statement, which leaves out more results. */
+export function findPolledTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
+  if (!CANONICAL.test(id)) return findShownTask(db, { id, accountId })
   const known = reads.get(db)
   if (known) return known.get(accountId, id)
   const opened = new GatheredReads<shownTaskRepository.MeasuredTask>((ownerId, ids) =>
@@ -34,7 +43,7 @@ export function findShownTask(
   return opened.get(accountId, id)
 }
 
-/** Returns a task with its result, which is read now if `findShownTask` left it out, in a turn of its account where it is long. */
+/** Returns a task with its result, which is read now if it was left out, in a turn of its account where it is long. */
 export async function completeResult(
   { db, longAnswers }: Pick<Services, 'db' | 'longAnswers'>,
   task: shownTaskRepository.MeasuredTask,

@@ -114,8 +114,8 @@ function inWords(scaling: Scaling): string {
 
 function minOf({ min, effective_min, effective_min_by }: Scaling): string {
   if (effective_min === min) return String(min)
-  const by = { min: 'because the endpoint is paused', schedule: 'by the schedule', operators: 'by operators' }
-  return `${min}, now ${effective_min} ${by[effective_min_by]}`
+  const by = { min: '', schedule: ' by the schedule', operators: ' by operators', paused: ', paused' }
+  return `${min}, now ${effective_min}${by[effective_min_by]}`
 }
 
 function targetOf({ target_in_flight, target_wait_ms }: Scaling): string {

@@ -37,7 +37,10 @@ export function copiesByModel(
       .map((row) => leastCopies(row, now))
       .reduce((most, one) => (one.copies > most.copies ? one : most))
     const max = Math.max(1, min, ...rows.map(({ max_copies }) => max_copies ?? 1))
-    const idles = scaled.map(({ idle_timeout_s }) => idle_timeout_s ?? defaultIdleS)
+    const reserving = scaled.filter(reservesCopies)
+    // What the others ask for costs their accounts nothing, so it does not change what is reserved.
+    const asking = reserving.length > 0 ? reserving : scaled
+    const idles = asking.map(({ idle_timeout_s }) => idle_timeout_s ?? defaultIdleS)
     return {
       model_key,
       runtime_profile,
@@ -48,13 +51,21 @@ export function copiesByModel(
         min,
         minBy,
         max,
-        targetInFlight: least(rows.map(({ target_in_flight }) => target_in_flight)),
-        targetWaitMs: least(rows.map(({ target_wait_ms }) => target_wait_ms)),
+        targetInFlight: least(asking.map(({ target_in_flight }) => target_in_flight)),
+        targetWaitMs: least(asking.map(({ target_wait_ms }) => target_wait_ms)),
         idleTimeoutS: idles.includes(0) ? 0 : Math.max(0, ...idles),
       },
     }
   })
 }
+
+/** Returns whether an endpoint with a scaling reserves its `max` of the account's quota: it may have several copies, keeps one, or has a schedule. */
+export const reservesCopies = ({
+  min_copies,
+  max_copies,
+  schedule,
+}: Pick<EndpointCopies, 'min_copies' | 'max_copies' | 'schedule'>): boolean =>
+  (max_copies ?? 0) > 1 || (min_copies ?? 0) > 0 || (schedule ?? []).length > 0
 
 /**
  * Returns how many copies are pinned and how many stay. A single copy that no endpoint asks for at all times is not pinned:

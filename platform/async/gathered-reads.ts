@@ -7,12 +7,12 @@ interface Waiting<T> {
 }
 
 /**
- * Reads rows by id, one read of an owner at a time: ids that are asked for meanwhile share the next one. A single read is not
- * delayed, and many at once cost one round trip for each group instead of one each.
+ * Reads rows by id: the ids of an owner that are asked for in one turn of the event loop share a read, which costs one round trip
+ * for all of them. A read that hangs delays no later one.
  */
 export class GatheredReads<T> {
   readonly #read: (ownerId: string, ids: readonly string[]) => Promise<ReadonlyMap<string, T>>
-  /** The reads that wait, by owner; an owner without a read in flight has no entry. */
+  /** The reads of this turn of the event loop, by owner. */
   readonly #waiting = new Map<string, Waiting<T>[]>()
 
   /** @param read returns the rows that an owner has, by id. */
@@ -25,24 +25,23 @@ export class GatheredReads<T> {
     return new Promise((resolve, reject) => {
       const one = { id, resolve, reject }
       const waiting = this.#waiting.get(ownerId)
-      if (waiting) return void waiting.push(one)
-      const first = [one]
-      this.#waiting.set(ownerId, first)
-      void this.#readGroups(ownerId, first)
+      if (waiting && waiting.length < MAX_GROUP) return void waiting.push(one)
+      const group = [one]
+      this.#waiting.set(ownerId, group)
+      setImmediate(() => {
+        if (this.#waiting.get(ownerId) === group) this.#waiting.delete(ownerId)
+        void this.#readGroup(ownerId, group)
+      })
     })
   }
 
   /** Never rejects. */
-  async #readGroups(ownerId: string, waiting: Waiting<T>[]): Promise<void> {
-    while (waiting.length > 0) {
-      const group = waiting.splice(0, MAX_GROUP)
-      try {
-        const found = await this.#read(ownerId, [...new Set(group.map(({ id }) => id))])
-        for (const { id, resolve } of group) resolve(found.get(id))
-      } catch (err) {
-        for (const { reject } of group) reject(err)
-      }
+  async #readGroup(ownerId: string, group: readonly Waiting<T>[]): Promise<void> {
+    try {
+      const found = await this.#read(ownerId, [...new Set(group.map(({ id }) => id))])
+      for (const { id, resolve } of group) resolve(found.get(id))
+    } catch (err) {
+      for (const { reject } of group) reject(err)
     }
-    this.#waiting.delete(ownerId)
   }
 }

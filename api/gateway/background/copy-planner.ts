@@ -44,7 +44,7 @@ const EVERY_MS = 2_000
 const PREVIEW_MS = 1_000
 /** A decision counts at most this much time since the one before, which another gateway may have made. */
 const MAX_ELAPSED_S = 5
-const NOT_CALLED = 'no endpoint of the model may be called'
+const NOT_ACTIVE = 'no endpoint that reserves copies is active'
 
 /**
  * Plans how many copies of a model are loaded and on which nodes: as many as endpoints ask for at least, and for those with a
@@ -197,10 +197,14 @@ export class CopyPlanner implements AsyncDisposable {
       emit(log, 'model.scaled', { model_key, before, copies, reason })
     }
     const keys = new Set(scaled.map(({ model_key }) => model_key))
-    const ended = [...scales].filter(([modelKey]) => !keys.has(modelKey))
-    for (const [modelKey, { copies: before }] of ended)
-      if (before > 0) await record({ modelKey, before, copies: 0, reason: NOT_CALLED })
-    if (ended.length > 0) await copyRepository.dropOtherScales(trx, [...keys])
+    const ended = [...scales.keys()].filter((modelKey) => !keys.has(modelKey))
+    if (ended.length > 0) {
+      for (const modelKey of await copyRepository.reservedModels(trx, ended)) {
+        const { copies: before } = scales.get(modelKey) ?? NO_COPIES
+        if (before > 0) await record({ modelKey, before, copies: 0, reason: NOT_ACTIVE })
+      }
+      await copyRepository.dropOtherScales(trx, [...keys])
+    }
     const changed = new Map<string, CopyScale>()
     for (const model of scaled) {
       const { model_key: modelKey, want } = model

@@ -142,6 +142,23 @@ export async function dropOtherScales(
     .execute()
 }
 
+/** Returns those models whose copies an endpoint reserves, although it may be paused. */
+export async function reservedModels(
+  trx: Transaction<Database>,
+  modelKeys: readonly string[],
+): Promise<Set<string>> {
+  const rows = await trx
+    .selectFrom('endpoint')
+    .innerJoin('endpoint_scaling', 'endpoint_scaling.endpoint_id', 'endpoint.id')
+    .select('endpoint.model_key')
+    .distinct()
+    .where('endpoint.model_key', 'in', [...modelKeys])
+    .where('endpoint.deleted_at', 'is', null)
+    .where('endpoint_scaling.reserved', '>', 0)
+    .execute()
+  return new Set(rows.map(({ model_key }) => model_key))
+}
+
 /** A change of the number of copies of a model. */
 export interface CopyChange {
   readonly modelKey: string
@@ -150,7 +167,10 @@ export interface CopyChange {
   readonly reason: string
 }
 
-/** Records a change for each endpoint that scales the model, with an event. */
+/** Many endpoints may share a model; of those that reserve nothing only some learn of a change. */
+const MAX_TOLD = 100
+
+/** Records a change for the endpoints that scale the model, with an event. */
 export async function recordChange(
   trx: Transaction<Database>,
   { modelKey, before, copies, reason }: CopyChange,
@@ -162,6 +182,9 @@ export async function recordChange(
     .select(['endpoint.id', 'endpoint.account_id'])
     .where('endpoint.model_key', '=', modelKey)
     .where('endpoint.deleted_at', 'is', null)
+    .orderBy('endpoint_scaling.reserved', 'desc')
+    .orderBy('endpoint_scaling.updated_at', 'desc')
+    .limit(MAX_TOLD)
     .execute()
   if (endpoints.length === 0) return
   const changes = endpoints.map(({ id, account_id }) => ({ id: newId(), endpoint_id: id, account_id }))

@@ -23,7 +23,10 @@ export async function setMinWarm(
     .executeTakeFirst()
 }
 
-/** Lists the active endpoints that ask for copies of their model. */
+/**
+ * Lists the active endpoints that ask for copies of their model, and those with a scaling whose model is pinned yet: what is above a
+ * lower `max` is unloaded.
+ */
 export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies[]> {
   return db
     .selectFrom('endpoint')
@@ -39,7 +42,16 @@ export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies
     ])
     .select(['scaling.target_wait_ms', 'scaling.idle_timeout_s', 'scaling.schedule'])
     .select(sql<boolean>`endpoint.visibility = 'public'`.as('is_public'))
-    .where((eb) => eb.or([eb('endpoint.min_warm', '>', 0), eb('scaling.endpoint_id', 'is not', null)]))
+    .where((eb) => {
+      const isPinned = eb.exists(
+        eb.selectFrom('warm_pin').select('node_id').whereRef('warm_pin.model_key', '=', 'endpoint.model_key'),
+      )
+      return eb.or([
+        eb('endpoint.min_warm', '>', 0),
+        eb('scaling.reserved', '>', 0),
+        eb.and([eb('scaling.endpoint_id', 'is not', null), isPinned]),
+      ])
+    })
     .where('endpoint.deleted_at', 'is', null)
     .where('endpoint.status', 'in', ['active', 'deprecated'])
     .where('model_version.lifecycle_status', '!=', 'disabled')

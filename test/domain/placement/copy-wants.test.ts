@@ -50,6 +50,16 @@ describe('the copies that endpoints ask for', () => {
     )
   })
 
+  it('of a shared model follow the targets of endpoints that reserve copies', () => {
+    const [model] = byModel(
+      buildEndpoint({ max_copies: 4, idle_timeout_s: 60 }),
+      buildEndpoint({ account_id: 'b', max_copies: 1, target_in_flight: 1, idle_timeout_s: 0 }),
+    )
+
+    const { max, targetInFlight, idleTimeoutS } = model!.want
+    assert.deepEqual([max, targetInFlight, idleTimeoutS], [4, undefined, 60])
+  })
+
   it('are pinned, except for a single one that only requests ask for', () => {
     const wants = (min: number, copies: number, max_copies = 4) =>
       warmWantOf(byModel(buildEndpoint({ min_copies: min, max_copies }))[0]!, { copies })

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
 import { GatheredReads } from '../../../platform/async/gathered-reads.ts'
 
 /** Reads that end when they are told to, with the ids of each. */
@@ -13,61 +14,61 @@ class Store {
 }
 
 describe('gathered reads', () => {
-  it('read the first id at once, and together those that come meanwhile', async () => {
+  it('share one read when they are asked for in one turn of the event loop', async () => {
     const { reads, asked } = new Store()
-    const first = reads.get('a', '1')
-    const rest = ['2', '3', 'none', '2'].map((id) => reads.get('a', id))
-    assert.equal(asked.length, 1)
+    const all = ['1', '2', 'none', '2'].map((id) => reads.get('a', id))
+    await setImmediate()
 
     asked[0]!.end()
-    assert.equal(await first, 'a 1')
-    asked[1]!.end()
 
-    assert.deepEqual(await Promise.all(rest), ['a 2', 'a 3', undefined, 'a 2'])
+    assert.deepEqual(await Promise.all(all), ['a 1', 'a 2', undefined, 'a 2'])
     assert.deepEqual(
       asked.map(({ ids }) => ids),
-      [['1'], ['2', '3', 'none']],
+      [['1', '2', 'none']],
     )
   })
 
-  it('do not let one owner wait for another', async () => {
+  it('wait neither for other owners nor for a read that hangs', async () => {
     const { reads, asked } = new Store()
     void reads.get('a', '1')
-    const other = reads.get('b', '1')
+    await setImmediate()
+    const [own, other] = [reads.get('a', '2'), reads.get('b', '1')]
+    await setImmediate()
 
-    asked[1]!.end()
+    for (const { end } of asked.slice(1)) end()
 
-    assert.equal(await other, 'b 1')
+    assert.deepEqual(await Promise.all([own, other]), ['a 2', 'b 1'])
   })
 
-  it('fail all ids of a read, and none of the next one', async () => {
+  it('fail together, and fail no other read', async () => {
     const { reads, asked } = new Store()
-    const first = reads.get('a', '1')
-    const second = reads.get('a', '2')
+    const [first, second] = [reads.get('a', '1'), reads.get('a', '2')]
+    await setImmediate()
+    const third = reads.get('a', '3')
+    await setImmediate()
 
     asked[0]!.end(new Error('the database is gone'))
-    await assert.rejects(first, /is gone/)
     asked[1]!.end()
 
-    assert.equal(await second, 'a 2')
-    const third = reads.get('a', '3')
-    asked[2]!.end()
+    await assert.rejects(first, /is gone/)
+    await assert.rejects(second, /is gone/)
     assert.equal(await third, 'a 3')
   })
 
   it('are bounded in their size', async () => {
     const { reads, asked } = new Store()
     const all = Array.from({ length: 100 }, (_, i) => reads.get('a', String(i)))
+    await setImmediate()
 
-    for (let i = 0; i < 3; i++) {
-      asked[i]!.end()
-      await new Promise(setImmediate)
-    }
+    for (const { end } of asked) end()
 
-    await Promise.all(all)
+    assert.deepEqual(
+      await Promise.all(all),
+      Array.from({ length: 100 }, (_, i) => `a ${i}`),
+    )
     assert.deepEqual(
       asked.map(({ ids }) => ids.length),
-      [1, 64, 35],
+      [64, 36],
     )
   })
 })

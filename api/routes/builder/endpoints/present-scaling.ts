@@ -42,7 +42,7 @@ export async function presentScaling(
     model_key,
     min: scaling?.min_copies ?? 0,
     effective_min: effectiveMin,
-    effective_min_by: least.by,
+    effective_min_by: isServed ? least.by : 'paused',
     max: scaling?.max_copies ?? 1,
     target_in_flight: scaling?.target_in_flight ?? null,
     target_wait_ms: scaling?.target_wait_ms ?? null,

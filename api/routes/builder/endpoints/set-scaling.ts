@@ -3,6 +3,7 @@ import * as endpointRepository from '../../../../db/repositories/endpoints/endpo
 import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { faultOf, type ScheduleEntry } from '../../../../domain/placement/copy-schedule.ts'
+import { reservesCopies } from '../../../../domain/placement/copy-wants.ts'
 import { TOOL_PROFILE } from '../../../../domain/tools/catalog.ts'
 import { Scaling, SetScaling } from '../../../../schemas/scaling.ts'
 import { audit } from '../../../audit.ts'
@@ -33,8 +34,7 @@ export const setScaling = route({
     const { min = 0, max = 1 } = body
     const schedule = (body.schedule ?? []).map(({ timezone = 'UTC', ...entry }) => ({ timezone, ...entry }))
     assertConsistent({ ...body, min, max }, schedule)
-    const isReserved = max > 1 || min > 0 || schedule.length > 0
-    const reserved = isReserved ? max : 0
+    const reserved = reservesCopies({ min_copies: min, max_copies: max, schedule }) ? max : 0
     await db.transaction().execute(async (trx) => {
       await lockAccount(trx, 'copies', accountId)
       const before = await copyRepository.findScaling(trx, endpoint.id)

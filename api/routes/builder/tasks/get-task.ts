@@ -2,7 +2,7 @@ import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { InferenceTask, TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
-import { completeResult, findShownTask } from '../../../inference/long-results.ts'
+import { completeResult, findPolledTask } from '../../../inference/long-results.ts'
 import { maySeeTask } from '../../../manifest/may-see-task.ts'
 import { hasUnreadyNode, presentTask } from './present.ts'
 
@@ -20,7 +20,7 @@ export const getTask = route({
   sharesDatabase: true,
 
   async handler({ caller, params, res, signal, surface }, { db, links, objects, longAnswers }) {
-    const row = await findShownTask(db, { id: params.task_id, accountId: caller.accountId })
+    const row = await findPolledTask(db, { id: params.task_id, accountId: caller.accountId })
     if (!row || !(await maySeeTask(db, caller, row)))
       throw new ApiError('not_found', 'there is no task with this id')
     const task = await completeResult({ db, longAnswers }, row, { signal, res, surface })

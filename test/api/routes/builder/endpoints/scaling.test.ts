@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import * as copyRepository from '../../../../../db/repositories/nodes/copies.ts'
+import * as warmPinRepository from '../../../../../db/repositories/nodes/warm-pins.ts'
 import type { SetScaling } from '../../../../../schemas/scaling.ts'
 import { until } from '../../../../support/assertions/until.ts'
 import { OPERATIONS_KEY } from '../../../../support/servers/api.ts'
@@ -120,7 +121,7 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
     assert.equal(body.missing, 'the endpoint is paused, so no copies are kept for it')
     assert.deepEqual(
       [body.changes[0].from, body.changes[0].to, body.changes[0].reason],
-      [1, 0, 'no endpoint of the model may be called'],
+      [1, 0, 'no endpoint that reserves copies is active'],
     )
   })
 
@@ -179,6 +180,41 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
       statuses.filter((each) => each !== 200 && each !== 429),
       [],
     )
+  })
+
+  it('costs the planner nothing, and few events, where an endpoint reserves no copies', async () => {
+    const { db } = chat.api.database
+    const [free, reserving] = [await chat.cold({ name: 'free' }), await chat.cold({ name: 'reserving' })]
+    await db.deleteFrom('endpoint_scaling').execute()
+    await set(free, { max: 1, idle_timeout_s: 1 })
+    await set(reserving, { max: 2 })
+    const planned = await warmPinRepository.listEndpointCopies(db)
+    await sql`
+      with copied as (
+        insert into endpoint (id, account_id, name, visibility, review_status, source, task_type, version_id, model_key,
+          runtime_profile, input_schema, output_schema, example_input, example_output)
+        select uuidv7(), account_id, name || n, visibility, review_status, source, task_type, version_id, ${reserving.model_key},
+          runtime_profile, input_schema, output_schema, example_input, example_output
+        from endpoint, generate_series(1, 10000) n where id = ${free.id}
+        returning id
+      )
+      insert into endpoint_scaling (endpoint_id, min_copies, max_copies, schedule, reserved, updated_at)
+      select id, 0, 1, '[]', 0, now() from copied`.execute(db)
+    const change = { modelKey: reserving.model_key, before: 0, copies: 1, reason: 'requests arrive' }
+
+    await db.transaction().execute((trx) => copyRepository.recordChange(trx, change, new Date()))
+
+    const keys = planned.map(({ model_key }) => model_key)
+    assert.deepEqual([keys.includes(free.model_key), keys.includes(reserving.model_key)], [false, true])
+    const told = await db
+      .selectFrom('scaling_change')
+      .select('endpoint_id')
+      .where('reason', '=', change.reason)
+      .where('model_key', '=', reserving.model_key)
+      .execute()
+    assert.equal(told.length, 100)
+    assert.ok(told.some(({ endpoint_id }) => endpoint_id === reserving.id))
+    await sql`delete from endpoint_scaling where reserved = 0`.execute(db)
   })
 
   it('counts no task that waits for a paused endpoint', async () => {

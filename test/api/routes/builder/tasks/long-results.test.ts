@@ -56,6 +56,20 @@ describe('a long result', () => {
     assert.deepEqual([...new Set(refused.map(({ status }) => status))], [404])
   })
 
+  it('is that of its task in every spelling of the id, and one that is refused fails no other', async () => {
+    const task = await ended({ text: 'x' })
+    const spellings = [task, task.toUpperCase(), `urn:uuid:${task}`, 'x', task]
+
+    const answers = await Promise.all(
+      spellings.map((id) => api.call('GET', `${BUILDER}/tasks/${id}`, { key: caller.key })),
+    )
+
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [200, 200, 422, 422, 200],
+    )
+  })
+
   it('is read in turns of its account, while its other tasks are read at once', async () => {
     const [long, short] = [await ended({ text: 'x'.repeat(LONG_BYTES) }), await ended({ text: 'x' })]
     const invocation = newId()
