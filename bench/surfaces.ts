@@ -9,7 +9,7 @@ import { needPrograms } from './needs.ts'
 import { cpuSeconds, median } from './platform.ts'
 import { unlessOnce } from './rounds.ts'
 
-// The gateway's CPU per request of each way to a loaded model, and of a manifest that has not changed, beside the bare
+// The gateway's CPU per request of each way to a loaded model, and of a manifest that has not changed, next to the bare
 // proxy in the same rounds. With the folder of an older checkout and its packages as an argument, a second platform runs
 // from there, in turn: `node bench/surfaces.ts ../hearth-0.12`. Needs go.
 

@@ -17,6 +17,9 @@ export function accessTo(endpoint: Owned, accountId: string): EndpointAccess {
   return endpoint.review_status === 'approved' ? 'use' : 'known'
 }
 
+/** Returns whether an endpoint with this status answers requests. */
+export const isAnswering = (status: string): boolean => status === 'active' || status === 'deprecated'
+
 /** The listing fields that a public endpoint must fill. */
 export interface PublicListing {
   description?: string | undefined

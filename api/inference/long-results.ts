@@ -1,4 +1,5 @@
 import * as shownTaskRepository from '../../db/repositories/tasks/shown.ts'
+import { isCanonicalUuid } from '../../domain/uuid.ts'
 import { GatheredReads } from '../../platform/async/gathered-reads.ts'
 import type { LongAnswers } from '../http/long-answers.ts'
 import type { AnyRequest } from '../http/route.ts'
@@ -24,12 +25,11 @@ export async function findShownTask(db: Services['db'], { id, accountId }: TaskO
 
 /** The reads of tasks, for each database of this process. */
 const reads = new WeakMap<Services['db'], GatheredReads<shownTaskRepository.MeasuredTask>>()
-/** An id as PostgreSQL writes it. In other spellings, which it reads as well, a task is found by a read of its own. */
-const CANONICAL = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
 
 /** Does the same for requests of an account that poll: those that come at once share a statement, which leaves out more results. */
 export function findPolledTask(db: Services['db'], { id, accountId }: TaskOfAccount): Found {
-  if (!CANONICAL.test(id)) return findShownTask(db, { id, accountId })
+  // A read of several returns ids as PostgreSQL writes them, and fails for all where one is none.
+  if (!isCanonicalUuid(id)) return findShownTask(db, { id, accountId })
   const known = reads.get(db)
   if (known) return known.get(accountId, id)
   const opened = new GatheredReads<shownTaskRepository.MeasuredTask>((ownerId, ids) =>

@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely'
 import * as toolSourceRepository from '../../db/repositories/tools/sources.ts'
 import type { SourcePage, ToolSourceRow } from '../../db/repositories/tools/sources.ts'
 import type { Database } from '../../db/tables.ts'
-import { accessTo } from '../../domain/endpoint.ts'
+import { accessTo, isAnswering } from '../../domain/endpoint.ts'
 import { describeTool } from '../../domain/tools/manifest.ts'
 import type { ToolManifest } from '../../schemas/tool.ts'
 import { PageSize } from './page-size.ts'
@@ -136,10 +136,7 @@ export class ToolReader {
 
 /** Returns whether an endpoint may be called by those who have access to it. */
 const takesRequests = ({ deleted_at, status, lifecycle_status, unusable }: ToolSourceRow): boolean =>
-  deleted_at === null &&
-  (status === 'active' || status === 'deprecated') &&
-  lifecycle_status !== 'disabled' &&
-  unusable === null
+  deleted_at === null && isAnswering(status) && lifecycle_status !== 'disabled' && unusable === null
 
 const withoutTool = ({ id, account_id }: ToolSourceRow): ReadTool => ({
   endpointId: id,

@@ -124,7 +124,7 @@ function giveUp(
     reason:
       copies === 0
         ? `no request for ${seconds} s`
-        : `${copies === 1 ? '1 copy has' : `${copies} copies have`} sufficed for ${seconds} s`,
+        : `${copiesOf(copies)} ${copies === 1 ? 'has' : 'have'} sufficed for ${seconds} s`,
   }
 }
 
@@ -141,7 +141,8 @@ function capacityOf(
 
 const BY_WORDS = { min: '', schedule: ' by the schedule', operators: ' by operators' } as const
 
-const copiesOf = (count: number): string => (count === 1 ? '1 copy' : `${count} copies`)
+/** Returns a number of copies in words. */
+export const copiesOf = (count: number): string => (count === 1 ? '1 copy' : `${count} copies`)
 
 const wantedCopies = (count: number): string => `${copiesOf(count)} ${count === 1 ? 'is' : 'are'} wanted`
 

@@ -43,7 +43,7 @@ export class FairTurns {
   /** Waits for a turn and holds it until disposed. Throws `LineFull`, or the signal's reason. */
   async take(key: string, signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted()
-    const line = this.#lines.get(key) ?? { atWork: 0, waiting: [], servedAt: 0 }
+    const line = this.#lines.get(key) ?? newLine()
     this.#lines.set(key, line)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const own: Waiting = { since: ++this.#clock, begin: resolve, leave: reject }
@@ -67,7 +67,7 @@ export class FairTurns {
    */
   takeFree(key: string): Disposable | undefined {
     const { most, mostPerKey } = this.#options
-    const line = this.#lines.get(key) ?? { atWork: 0, waiting: [], servedAt: 0 }
+    const line = this.#lines.get(key) ?? newLine()
     // No caller of a key waits while the key has a free turn.
     if (this.#atWork >= most || line.atWork >= mostPerKey) return undefined
     this.#lines.set(key, line)
@@ -139,6 +139,8 @@ export class FairTurns {
     if (atWork === 0 && waiting.length === 0) this.#lines.delete(key)
   }
 }
+
+const newLine = (): Line => ({ atWork: 0, waiting: [], servedAt: 0 })
 
 const idleSince = ({ servedAt, waiting }: Line): number => Math.max(servedAt, waiting[0]?.since ?? 0)
 

@@ -167,8 +167,8 @@ export interface CopyChange {
   readonly reason: string
 }
 
-/** Many endpoints may share a model; of those that reserve nothing only some learn of a change. */
-const MAX_TOLD = 100
+/** Many endpoints may share a model; a change is recorded for those that reserve copies first. */
+const MAX_RECORDED = 100
 
 /** Records a change for the endpoints that scale the model, with an event. */
 export async function recordChange(
@@ -184,7 +184,7 @@ export async function recordChange(
     .where('endpoint.deleted_at', 'is', null)
     .orderBy('endpoint_scaling.reserved', 'desc')
     .orderBy('endpoint_scaling.updated_at', 'desc')
-    .limit(MAX_TOLD)
+    .limit(MAX_RECORDED)
     .execute()
   if (endpoints.length === 0) return
   const changes = endpoints.map(({ id, account_id }) => ({ id: newId(), endpoint_id: id, account_id }))

@@ -1,5 +1,6 @@
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
+import { isAnswering } from '../../../../domain/endpoint.ts'
 import { leastCopies } from '../../../../domain/placement/copy-wants.ts'
 import { copiesOn } from '../../../../domain/placement/node-snapshot.ts'
 import type { PinPlan } from '../../../../domain/placement/warm-pins.ts'
@@ -32,7 +33,7 @@ export async function presentScaling(
     }),
   ])
   const { min_copies = null, schedule = [] } = scaling ?? {}
-  const isServed = status === 'active' || status === 'deprecated'
+  const isServed = isAnswering(status)
   const least = leastCopies({ min_warm, min_copies, schedule }, now())
   const effectiveMin = isServed ? least.copies : 0
   const isShort = (plan ?? planned.plan).short.has(model_key)

@@ -2,6 +2,7 @@ import { lockAccount } from '../../../../db/account-lock.ts'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as copyRepository from '../../../../db/repositories/nodes/copies.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
+import { copiesOf } from '../../../../domain/placement/copies.ts'
 import { faultOf, type ScheduleEntry } from '../../../../domain/placement/copy-schedule.ts'
 import { reservesCopies } from '../../../../domain/placement/copy-wants.ts'
 import { TOOL_PROFILE } from '../../../../domain/tools/catalog.ts'
@@ -93,7 +94,7 @@ function assertQuota(
   if (others + reserved <= copies) return
   throw new ApiError(
     'conflict',
-    `the account may reserve ${copies === 1 ? '1 copy' : `${copies} copies`}, and its other endpoints reserve ${others}; lower max here or there, or ask an operator to raise the quota`,
+    `the account may reserve ${copiesOf(copies)}, and its other endpoints reserve ${others}; lower max here or there, or ask an operator to raise the quota`,
     { details: { quota: copies, reserved: others } },
   )
 }

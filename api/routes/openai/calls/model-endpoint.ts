@@ -1,5 +1,5 @@
 import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
-import { accessTo } from '../../../../domain/endpoint.ts'
+import { accessTo, isAnswering } from '../../../../domain/endpoint.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
 import { checkCallable } from '../../../inference/admission.ts'
@@ -12,8 +12,6 @@ export interface Purpose {
   /** Ends the sentence "the endpoint x is not …", for example `for chat`. */
   words: string
 }
-
-const ANSWERING: ReadonlySet<string> = new Set(['active', 'deprecated'])
 
 /** A caller's account and the model that it names. */
 interface Wanted {
@@ -47,7 +45,7 @@ function check(
   }
   // A name resolves only while its endpoint answers, so a paused model of another account looks absent (4.7).
   if (endpoint.account_id !== accountId && !isUuid(model)) {
-    if (!ANSWERING.has(endpoint.status) || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
+    if (!isAnswering(endpoint.status) || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
   }
   return checkCallable(endpoint, accountId)
 }

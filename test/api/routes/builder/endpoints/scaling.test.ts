@@ -206,14 +206,14 @@ describe('PUT /endpoints/{endpoint_id}/scaling', function () {
 
     const keys = planned.map(({ model_key }) => model_key)
     assert.deepEqual([keys.includes(free.model_key), keys.includes(reserving.model_key)], [false, true])
-    const told = await db
+    const recorded = await db
       .selectFrom('scaling_change')
       .select('endpoint_id')
       .where('reason', '=', change.reason)
       .where('model_key', '=', reserving.model_key)
       .execute()
-    assert.equal(told.length, 100)
-    assert.ok(told.some(({ endpoint_id }) => endpoint_id === reserving.id))
+    assert.equal(recorded.length, 100)
+    assert.ok(recorded.some(({ endpoint_id }) => endpoint_id === reserving.id))
     await sql`delete from endpoint_scaling where reserved = 0`.execute(db)
   })
 
