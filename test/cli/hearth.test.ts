@@ -131,7 +131,7 @@ describe('hearth', () => {
 
     assert.match(
       set.out,
-      new RegExp(`${endpoint.name} is kept by 0 of 2 nodes.\\nWhy no more: no other node`),
+      new RegExp(`${endpoint.name} on 2 nodes; its model is pinned on 0.\\nWhy no more: no other node`),
     )
     assert.deepEqual([shown.min_warm, shown.nodes], [2, []])
   })
