@@ -7,7 +7,7 @@ import { type Gateway, startGateway } from './server.ts'
 import { registerTools } from './tools/register.ts'
 
 /** The process exits when stopping takes longer, so that it never delays a restart. */
-const STOP_DEADLINE_MS = 9_000
+const STOP_TIMEOUT_MS = 9_000
 
 /**
  * With a slow database the garbage of requests survives young collections. Growing the heap by tenths rather than by
@@ -47,7 +47,7 @@ function stopOnSignals(gateway: Gateway, log: Logger): void {
       () => emit(log, 'gateway.stopped'),
       (err: unknown) => emit(log, 'gateway.stop_failed', { err }),
     )
-    setTimeout(() => process.exit(), STOP_DEADLINE_MS).unref()
+    setTimeout(() => process.exit(), STOP_TIMEOUT_MS).unref()
   }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal))
 

@@ -14,7 +14,7 @@ import type { OpenServices } from './open-services.ts'
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
 
 const DRAIN_MS = 5_000
-const IDLE_MS = 50
+const IDLE_TIMEOUT_MS = 50
 const HEADERS_TIMEOUT_MS = 30_000
 
 export interface Gateway {
@@ -116,7 +116,7 @@ async function stop(server: Server, services: OpenServices, connections: IdleCon
   const idle = setInterval(() => {
     server.closeIdleConnections()
     connections.closeUnused()
-  }, IDLE_MS)
+  }, IDLE_TIMEOUT_MS)
   await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })])
   clearInterval(idle)
   server.closeAllConnections()

@@ -15,7 +15,7 @@ import { unlessOnce } from './rounds.ts'
 
 needPrograms('go', 'taskset')
 const CLIENTS = unlessOnce(60, 5)
-const MOST_MS = 1_000
+const MAX_MS = 1_000
 /** In a flood some clients leave before the gateway has read their request, so the model server never gets it. */
 const FLOOD = 'sync_flood_drop'
 /** The time until ended requests are closed and their rows written. */
@@ -82,7 +82,7 @@ function report({ before, phases }: Probed, { watched }: Stats): void {
       `${name}: ${seen.length - tookMs.length} requests were not cancelled`,
     )
     expect(name === FLOOD || seen.length === CLIENTS, `${name}: only ${seen.length} requests arrived`)
-    expect(mostMs <= MOST_MS, `${name}: one was cancelled only after ${mostMs.toFixed(0)} ms`)
+    expect(mostMs <= MAX_MS, `${name}: one was cancelled only after ${mostMs.toFixed(0)} ms`)
     expect(alive === 200, `${name}: the gateway then answered ${alive}`)
   }
 }
@@ -119,7 +119,7 @@ try {
     const before = socketsOf(pid)
     console.log(`${time} time, ${CLIENTS} clients in each phase`)
     const probed = await probe(gateway)
-    const inFlight = await falls(async () => (await statsOf(direct)).in_flight, 0, MOST_MS)
+    const inFlight = await falls(async () => (await statsOf(direct)).in_flight, 0, MAX_MS)
     report(probed, await statsOf(direct))
 
     const openRows = await falls(

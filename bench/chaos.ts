@@ -32,7 +32,7 @@ const minutes = unlessOnce(Number(process.argv[2] ?? 20))
 const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
 /** The time for which open work may make no progress after the last kill, and the time for all of it. */
 const STILL_MS = 4 * 60_000
-const PATIENCE_MS = 30 * 60_000
+const TIMEOUT_MS = 30 * 60_000
 const EVENT_TYPES = [
   ...['succeeded', 'failed'].map((end) => `inference.task.${end}`),
   ...['completed', 'failed', 'cancelled'].map((end) => `training.run.${end}`),
@@ -61,7 +61,7 @@ await using db = openDatabase(databaseUrl(platform), { max: 4 })
 say('at work')
 
 const until = Date.now() + minutes * 60_000
-const shift = { tally, until, patience: until + PATIENCE_MS }
+const shift = { tally, until, patience: until + TIMEOUT_MS }
 const working = Promise.all(
   customers.map((customer, index) => work(customer, shift, seed + index * 104_729, index === 0 ? 1 : 0.5)),
 )

@@ -14,7 +14,7 @@ const { values } = parseArgs({ options: { runs: { type: 'string', default: '40' 
 const RUNS = unlessOnce(Number(values.runs), 3)
 const WARM_UP = 5
 const WAIT_S = 0.05
-const POLL_MS = 10
+const POLL_INTERVAL_MS = 10
 const STAGES = ['one', 'two', 'three'] as const
 /** Twice the time of the stages alone. */
 const GOAL_MS = 300
@@ -60,7 +60,7 @@ async function runCohort(): Promise<Run> {
     const task = await call<{ status: string }>('GET', `/api/builder/v1/tasks/${taskId}`)
     if (task.status === 'failed') throw new Error('a run has failed')
     if (task.status === 'succeeded') break
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS))
+    await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS))
   }
   const ms = performance.now() - began
   return { ms, cohort: await call('GET', `/api/v1/tasks/${taskId}/cohort`) }

@@ -26,8 +26,8 @@ import { endWith, unlessOnce } from './rounds.ts'
 
 const ROUNDS = unlessOnce(3)
 const WAITERS = unlessOnce(1_000, 50)
-const MOST_RATIO = 1.1
-const MOST_MORE_S = 1
+const MAX_RATIO = 1.1
+const MAX_MORE_S = 1
 
 interface Runtime {
   name: string
@@ -129,7 +129,7 @@ async function measure(platform: BenchPlatform, runtime: Runtime, folder: string
     )
   }
   const [platformS, handS] = [median(through), median(direct)]
-  const most = handS * MOST_RATIO + MOST_MORE_S
+  const most = handS * MAX_RATIO + MAX_MORE_S
   console.log(
     `${runtime.name}: first token of a cold model ${seconds(platformS)}   by hand ${seconds(handS)}   ` +
       `ratio ${(platformS / handS).toFixed(2)}   at most ${seconds(most)}`,

@@ -22,7 +22,7 @@ const { values } = parseArgs({
 })
 const [clients, seconds, idleS] = [Number(values.clients), Number(values.seconds), Number(values.idle)]
 const PIECES = Array.from({ length: 60 }, (_, i) => (i ? ` piece${i}` : 'piece0'))
-const LOOK_MS = 250
+const POLL_INTERVAL_MS = 250
 /** Copies may leave one after the other, each after its idle timeout. */
 const MAX_IDLE_MS = 2_000 * idleS + 60_000
 
@@ -80,7 +80,7 @@ async function ask(isOver: () => boolean = () => false): Promise<void> {
 const began = performance.now()
 const watching = new AbortController()
 const watch = (async () => {
-  for (let shown = -1; !watching.signal.aborted; await sleep(LOOK_MS)) {
+  for (let shown = -1; !watching.signal.aborted; await sleep(POLL_INTERVAL_MS)) {
     const copies = loaded()
     if (shown !== copies) {
       const at = (performance.now() - began) / 1_000
@@ -105,7 +105,7 @@ isOver = true
 await work
 console.log('no clients')
 const overAt = performance.now()
-while (loaded() > 0 && performance.now() - overAt < MAX_IDLE_MS) await sleep(LOOK_MS)
+while (loaded() > 0 && performance.now() - overAt < MAX_IDLE_MS) await sleep(POLL_INTERVAL_MS)
 const emptyAfterMs = performance.now() - overAt
 const isEmpty = loaded() === 0
 const { changes } = (await scaling('GET')).body

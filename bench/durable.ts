@@ -18,7 +18,7 @@ import { unlessOnce } from './rounds.ts'
 const WARM_UP = 10
 const TASKS = unlessOnce(60, 5)
 const ROUNDS = unlessOnce(3)
-const POLL_MS = 4
+const POLL_INTERVAL_MS = 4
 const GOAL = 1.3
 /** Tasks that wait for a node while the gateway's CPU is measured. */
 const WAITING = unlessOnce(500, 20)
@@ -49,7 +49,7 @@ async function platformTask(): Promise<number> {
     const task = await h.tasks.get(task_id)
     if (task.status === 'failed') throw new Error(task.error ?? '')
     if (task.status === 'succeeded') return performance.now() - began - (task.inference_time_ms ?? 0)
-    await sleep(POLL_MS)
+    await sleep(POLL_INTERVAL_MS)
   }
 }
 

@@ -17,10 +17,10 @@ import { endWith, unlessOnce } from './rounds.ts'
 // account that sees 1,000 of 1,000,000 beside one that sees 1,000 of 1,000. Over HTTP, both sides in turn.
 
 const MANY = unlessOnce(1_000_000, 10_000)
-const FEW = 1_000
+const SMALL = 1_000
 const ROUNDS = unlessOnce(40)
 const PER_ROUND = 6
-const MOST_TIMES = 1.5
+const MAX_TIMES = 1.5
 
 interface Target {
   pool: Pool
@@ -110,7 +110,7 @@ const ENDPOINT_LISTS = [
 ]
 
 console.log(
-  `filling two databases: ${MANY.toLocaleString('en')} rows a table beside ${FEW.toLocaleString('en')} ...`,
+  `filling two databases: ${MANY.toLocaleString('en')} rows a table beside ${SMALL.toLocaleString('en')} ...`,
 )
 const began = performance.now()
 await using server = await startServer()
@@ -123,13 +123,13 @@ const [many, few, busy] = [
 ]
 for (const fill of [fillDatasets, fillRuns]) {
   await fill(large.db, many.id, MANY)
-  await fill(large.db, few.id, FEW)
+  await fill(large.db, few.id, SMALL)
   // These rows are newer than all others, and a page must not have to skip them.
   await fill(large.db, busy.id, MANY / 10)
 }
 const seers: { side: Side; account: BenchAccount }[] = []
 for (const [side, hidden] of [
-  [large, MANY - FEW],
+  [large, MANY - SMALL],
   [small, 0],
 ] as const) {
   const [seer, offering, other] = [
@@ -137,8 +137,8 @@ for (const [side, hidden] of [
     await createAccount(side.db),
     await createAccount(side.db),
   ]
-  await fillEndpoints(side.db, { account: seer.id, rows: FEW / 2, prefix: 'own' })
-  await fillEndpoints(side.db, { account: offering.id, rows: FEW / 2, prefix: 'offered', offered: true })
+  await fillEndpoints(side.db, { account: seer.id, rows: SMALL / 2, prefix: 'own' })
+  await fillEndpoints(side.db, { account: offering.id, rows: SMALL / 2, prefix: 'offered', offered: true })
   if (hidden) await fillEndpoints(side.db, { account: other.id, rows: hidden, prefix: 'hidden' })
   seers.push({ side, account: seer })
 }
@@ -161,5 +161,5 @@ for (const query of ENDPOINT_LISTS) {
 }
 await Promise.all(pools.map((pool) => pool.close()))
 
-console.log(`\nworst ratio: ${worst.toFixed(2)} (at most ${MOST_TIMES})`)
-endWith(worst <= MOST_TIMES)
+console.log(`\nworst ratio: ${worst.toFixed(2)} (at most ${MAX_TIMES})`)
+endWith(worst <= MAX_TIMES)

@@ -42,7 +42,7 @@ const BUILDER = '/api/builder/v1'
 /** More webhook endpoints than an account may have. */
 const DESTINATIONS = 40
 const WAIT_MS = 20_000
-const MOST_TRIES = 60
+const MAX_TRIES = 60
 /** The number of lines that one read returns. */
 const LOG_LINES = 5_000
 /** The rows of one inference that keeps a tabular model busy. */
@@ -59,7 +59,7 @@ function ladder(depth: number, step: (next: Json) => Json): Json {
 const byDepth = ladder(34, (next) => ({ anyOf: [{ properties: { a: next } }, { properties: { a: next } }] }))
 /** Retries each second, for a while. */
 const patiently = <T>(ask: () => Promise<T>): Promise<T> =>
-  pRetry(ask, { retries: MOST_TRIES - 1, minTimeout: 1_000, factor: 1 })
+  pRetry(ask, { retries: MAX_TRIES - 1, minTimeout: 1_000, factor: 1 })
 
 const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : { a: nested(levels - 1) })
 

@@ -18,7 +18,7 @@ const REST_MS = isShort ? 500 : 1_000
 const QUIET_PER_S = 40
 const WARM_UP = 100
 /** Requests without a response by then count as such, because an attacker does not wait forever. */
-const MOST_OPEN = 400
+const MAX_OPEN = 400
 const DEADLINE_MS = 10 * 60_000
 
 /** Calls `send` at a steady rate, without waiting for responses, until the time is over. */
@@ -72,7 +72,7 @@ async function run(phase: Phase, perSecond: number, act: (nth: number) => Promis
   const asked: Promise<void>[] = []
   await Promise.all([
     atRate(perSecond, PHASE_MS, (nth) => {
-      if (open >= MOST_OPEN) return
+      if (open >= MAX_OPEN) return
       open += 1
       void act(nth)
         .catch(() => CUT)

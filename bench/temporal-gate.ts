@@ -19,7 +19,7 @@ const CEILING = 0.02
 /** Temporal answers an idle poll after a minute, so within this time each poller has finished at least one poll. */
 const MEASURED_S = unlessOnce(Math.max(60, Number(process.argv[2] ?? 70)), 5)
 const SETTLE_MS = 5_000
-const POLL_MS = 70_000
+const POLL_INTERVAL_MS = 70_000
 
 interface Poller {
   connection: Connection
@@ -122,7 +122,9 @@ async function poll({ connection, queue }: Poller, over: AbortSignal): Promise<v
   const asked = { namespace: 'default', taskQueue: { name: queue, kind: 1 }, identity: 'bench' }
   while (!over.aborted) {
     await connection
-      .withDeadline(Date.now() + POLL_MS, () => connection.workflowService.pollActivityTaskQueue(asked))
+      .withDeadline(Date.now() + POLL_INTERVAL_MS, () =>
+        connection.workflowService.pollActivityTaskQueue(asked),
+      )
       .catch((err: unknown) => {
         if (!over.aborted) console.error(`a poll failed: ${String(err)}`)
         return sleep(1_000)

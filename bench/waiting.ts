@@ -13,7 +13,7 @@ const CROWDS = isOnce ? [20] : [400, 1_000]
 const MEASURED_S = unlessOnce(Number(process.argv[2] ?? 60), 5)
 /** The first tries of a task follow each other closely; the bench measures the steady state. */
 const SETTLE_MS = 240_000
-const POLL_MS = 500
+const POLL_INTERVAL_MS = 500
 const AT_ONCE = 8
 const PROCESSES = ['temporal', 'control', 'postgres', 'api'] as const
 
@@ -91,6 +91,6 @@ async function resume() {
       .executeTakeFirstOrThrow()
     const after = (at: Date | null) => ((at?.getTime() ?? Number.NaN) - began.getTime()) / 1_000
     if (open === 0) return { 'first at a node': after(first), 'all ended': after(last), failed }
-    await sleep(POLL_MS)
+    await sleep(POLL_INTERVAL_MS)
   }
 }

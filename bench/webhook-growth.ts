@@ -5,7 +5,7 @@ import type { Database } from '../db/tables.ts'
 import { median } from './platform.ts'
 import { call, publish, type Subscriber, type WebhookWorld } from './webhook-world.ts'
 
-const FEW = 1_000
+const SMALL = 1_000
 const STEP = 10_000
 const DELIVERIES = 100_000
 const CALLS = 100
@@ -18,7 +18,7 @@ export async function measureGrowth(
   feed: string,
 ): Promise<void> {
   const worker = platform.pidOf('control')
-  await load(publish(feed, FEW - (await deliveries(db))))
+  await load(publish(feed, SMALL - (await deliveries(db))))
   const few = await listTimes(platform.baseUrl, key)
   const begun = { count: await deliveries(db), bytes: await bytes(db) }
   console.log(`worker at the start: ${megabytes(worker)} MB`)

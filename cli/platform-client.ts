@@ -23,7 +23,7 @@ const WRONG_REQUESTS: ReadonlySet<number> = new Set([401, 413, 422])
 /** Answers of proxies that have lost the platform, and of a platform that is busy or on its way down. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
-const ANSWER_MS = 30_000
+const RESPONSE_TIMEOUT_MS = 30_000
 
 /** Sends requests to a platform; every failure has a message that says what to do. */
 export class PlatformClient {
@@ -32,7 +32,7 @@ export class PlatformClient {
   readonly #answerMs: number
 
   /** @param options `answerMs` is for tests: the time for the answer once the body is sent. */
-  constructor(baseUrl: string, reach: Reach, { answerMs = ANSWER_MS }: { answerMs?: number } = {}) {
+  constructor(baseUrl: string, reach: Reach, { answerMs = RESPONSE_TIMEOUT_MS }: { answerMs?: number } = {}) {
     this.#answerMs = answerMs
     this.baseUrl = baseUrl.replace(/\/$/, '')
     this.#reach = reach

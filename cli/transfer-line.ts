@@ -1,7 +1,7 @@
 import { seconds, size } from './amounts.ts'
 import { isDrawable, type Screen } from './screen.ts'
 
-const AGAIN_MS = 150
+const REDRAW_INTERVAL_MS = 150
 const PLAIN_STEP = 25
 
 interface Moved {
@@ -18,7 +18,7 @@ export function transferLine(name: string, screen: Screen = process.stderr): (mo
   return ({ sent, total }) => {
     const pct = total === 0 ? 100 : Math.floor((100 * sent) / total)
     const isEnd = sent >= total
-    if (isDrawn ? !isEnd && Date.now() - drawnAt < AGAIN_MS : pct < told + PLAIN_STEP) return
+    if (isDrawn ? !isEnd && Date.now() - drawnAt < REDRAW_INTERVAL_MS : pct < told + PLAIN_STEP) return
     drawnAt = Date.now()
     told = pct - (pct % PLAIN_STEP)
     const pace = (sent / Math.max(1, drawnAt - began)) * 1000

@@ -13,7 +13,7 @@ export interface EventStreamOptions {
 }
 
 const STREAM: Operation = { id: 'streamEvents', method: 'GET', path: '/events/stream' }
-const COME_BACK_MS = 2_000
+const RECONNECT_DELAY_MS = 2_000
 /** A stream that is opened again repeats the last seconds; these many ids tell what was yielded. */
 const REMEMBERED = 5_000
 
@@ -48,7 +48,7 @@ export function accountStream(transport: Transport): Stream {
         signal?.throwIfAborted()
         if (err instanceof HearthError) throw err
       }
-      await pause(COME_BACK_MS, signal)
+      await pause(RECONNECT_DELAY_MS, signal)
     }
   }
   return Object.assign(follow, { operation: STREAM })

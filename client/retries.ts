@@ -1,8 +1,8 @@
 import { HearthError } from './errors.ts'
 
 /** A longer `Retry-After` is left to the caller, who may have something better to do. */
-const LONGEST_WAIT_S = 60
-const FIRST_WAIT_MS = 250
+const MAX_WAIT_S = 60
+const FIRST_DELAY_MS = 250
 /** Answers of proxies that have lost the platform, and of a platform that is busy or on its way down. */
 const PASSING = [502, 503, 504]
 
@@ -13,13 +13,13 @@ const PASSING = [502, 503, 504]
 export function waitBefore(error: unknown, tried: number, repeatable: boolean): number | undefined {
   if (!(error instanceof HearthError)) return undefined
   const { status, code, retryAfter } = error
-  if (retryAfter !== undefined && retryAfter > LONGEST_WAIT_S) return undefined
+  if (retryAfter !== undefined && retryAfter > MAX_WAIT_S) return undefined
   if (status === 429)
     return code === 'rate_limited' && retryAfter !== undefined ? retryAfter * 1000 : undefined
   if (!repeatable || code === 'operator_kill_switch') return undefined
   if (status !== 0 && !PASSING.includes(status)) return undefined
   // Clients that failed together do not come back together.
   return retryAfter === undefined
-    ? FIRST_WAIT_MS * 2 ** (tried - 1) * (0.5 + Math.random())
+    ? FIRST_DELAY_MS * 2 ** (tried - 1) * (0.5 + Math.random())
     : retryAfter * 1000
 }

@@ -23,7 +23,7 @@ export interface RunStreamQuery {
 }
 
 const STREAM: Operation = { id: 'streamTrainingRun', method: 'GET', path: '/training/runs/{run_id}/stream' }
-const COME_BACK_MS = 2_000
+const RECONNECT_DELAY_MS = 2_000
 
 type Stream = Described &
   ((run_id: string, query?: RunStreamQuery, options?: CallOptions) => AsyncGenerator<RunEvent, void>)
@@ -52,7 +52,7 @@ export function runStream(transport: Transport): Stream {
         signal?.throwIfAborted()
         if (err instanceof HearthError) throw err
       }
-      await pause(COME_BACK_MS, signal)
+      await pause(RECONNECT_DELAY_MS, signal)
     }
   }
   return Object.assign(follow, { operation: STREAM })

@@ -11,7 +11,7 @@ import type { CacheVersionTable } from './tables/accounts.ts'
 export type CacheName = CacheVersionTable['name']
 type OnChange = () => void
 
-const POLL_MS = 800
+const POLL_INTERVAL_MS = 800
 /** Cached data may be outdated when the versions have not been read for this long. */
 const STALE_MS = 2_000
 
@@ -30,7 +30,7 @@ export class CacheWatch implements AsyncDisposable {
   constructor(db: Kysely<Database>, url: string, log: Logger) {
     this.#db = db
     this.#loop = new BackgroundLoop(() => this.#poll(), {
-      everyMs: POLL_MS,
+      everyMs: POLL_INTERVAL_MS,
       onError: (err) => emit(log, 'cache.poll_failed', { err }),
     })
     this.#listener = new Listener(url, {

@@ -10,7 +10,7 @@ export async function databaseNow(db: Kysely<Database>): Promise<Date> {
   return rows[0]?.now ?? new Date(0)
 }
 
-const REFRESH_MS = 5_000
+const REFRESH_INTERVAL_MS = 5_000
 
 /**
  * The time of PostgreSQL, for callers that need it too often for a query each: the last answer plus the time since on a
@@ -24,7 +24,7 @@ export class DatabaseClock implements Disposable {
   private constructor(db: Kysely<Database>, offsetMs: number) {
     this.#db = db
     this.#offsetMs = offsetMs
-    this.#timer = setInterval(() => void this.#refresh(), REFRESH_MS).unref()
+    this.#timer = setInterval(() => void this.#refresh(), REFRESH_INTERVAL_MS).unref()
   }
 
   static async open(db: Kysely<Database>): Promise<DatabaseClock> {

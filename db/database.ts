@@ -21,7 +21,7 @@ export interface DatabaseOptions {
  * Idle connections stay open for loops that poll every few seconds, because a new login costs ten milliseconds of CPU;
  * those of a burst are closed, because each costs 3 MB of PostgreSQL's memory.
  */
-const IDLE_MS = 20_000
+const IDLE_TIMEOUT_MS = 20_000
 
 /** A pool of connections to the platform's database; `destroy()` closes it. */
 export const openDatabase = (url: string, options: DatabaseOptions = {}): Kysely<Database> =>
@@ -40,7 +40,7 @@ export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOpt
     max,
     keepAlive: true,
     connectionTimeoutMillis: waitMs,
-    idleTimeoutMillis: IDLE_MS,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
   })
   // A connection that breaks while idle is replaced. One that breaks between two statements of a transaction has no
   // error listener and would end the process. In both cases the next query reports the error.

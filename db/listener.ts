@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { backoff } from '../platform/async/retry.ts'
 
-const ANSWER_MS = 5_000
+const RESPONSE_TIMEOUT_MS = 5_000
 const CLOSE_MS = 1_000
-const AGAIN_MS = { first: 100, longest: 2_000 }
+const RETRY_DELAY_MS = { first: 100, longest: 2_000 }
 
 /** The channel of a listener, and its callbacks. */
 export interface Hearing {
@@ -58,12 +58,12 @@ export class Listener implements AsyncDisposable {
         if (!signal.aborted) this.#hearing.onError(err)
         tried()
       }
-      await sleep(backoff(failures, AGAIN_MS), undefined, { signal, ref: false }).catch(() => {})
+      await sleep(backoff(failures, RETRY_DELAY_MS), undefined, { signal, ref: false }).catch(() => {})
     }
   }
 
   async #connect(onLost: () => void): Promise<void> {
-    const { channel, onNotify, answerMs = ANSWER_MS } = this.#hearing
+    const { channel, onNotify, answerMs = RESPONSE_TIMEOUT_MS } = this.#hearing
     const client = new pg.Client({
       connectionString: this.#url,
       keepAlive: true,

@@ -23,7 +23,7 @@ export interface AttentionFacts {
 }
 
 const SEVERITIES = ['critical', 'warning', 'notice'] as const
-const LONGEST_TEXT = 300
+const MAX_TEXT = 300
 /** Starts are taken within moments, and due deliveries within seconds. */
 const STARTS_LATE_S = 30
 const DELIVERIES_LATE_S = 120
@@ -176,4 +176,4 @@ const late = (work: readonly OpenWork[], kind: OpenWork['kind'], seconds: number
 const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`
 
-const cut = (text: string): string => text.slice(0, LONGEST_TEXT)
+const cut = (text: string): string => text.slice(0, MAX_TEXT)

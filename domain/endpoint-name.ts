@@ -3,14 +3,14 @@ import { isHubName } from './hub/names.ts'
 import { slugOf } from './slug.ts'
 import { isUuid } from './uuid.ts'
 
-const LONGEST = 80
+const MAX_LENGTH = 80
 
 /**
  * Returns names for the endpoint of a job, in the order in which they are to be tried: a slug of the job's name, and
  * the same with the end of its id, which nobody else has.
  */
 export function endpointNamesOf(jobName: string, jobId: string): [string, string] {
-  const slug = slugOf(jobName, LONGEST)
+  const slug = slugOf(jobName, MAX_LENGTH)
   const isFree = slug !== '' && !isUuid(slug) && !isHubName(slug) && !isReserved(slug)
   const name = isFree ? slug : `model-${slug}`.replace(/-$/, '')
   // The last digits of a UUIDv7 are random.

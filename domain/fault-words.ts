@@ -9,8 +9,8 @@ export interface SchemaFault {
 }
 
 /** Limits in characters. Schemas that callers wrote may have longer lists of allowed values, and longer names. */
-const LONGEST_LIST = 2_000
-const LONGEST_NAME = 200
+const MAX_LIST = 2_000
+const MAX_NAME = 200
 /** The message for a `pattern` or `format` that only schemas of callers use. */
 const ANOTHER_FORM = 'has not the form that the schema gives'
 
@@ -117,7 +117,7 @@ const namesOf = (schema: unknown): string[] =>
 
 /** Lists the allowed values, up to the length limit. */
 export const oneOf = (values: readonly unknown[]): string =>
-  `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`.slice(0, LONGEST_LIST)
+  `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`.slice(0, MAX_LIST)
 
 /** Names come from the caller and may be as long as the request body. */
-export const short = (name: unknown): string => String(name).slice(0, LONGEST_NAME)
+export const short = (name: unknown): string => String(name).slice(0, MAX_NAME)

@@ -1,19 +1,19 @@
 /** No name that a person mistypes is longer; longer ones would only cost time. */
-const LONGEST = 64
+const MAX_LENGTH = 64
 /** So many names of a list are compared. */
-const MOST_NAMES = 1_000
-const MOST_EDITS = 3
+const MAX_NAMES = 1_000
+const MAX_EDITS = 3
 /** The share of the longer name that may differ. */
-const MOST_SHARE = 0.4
+const MAX_SHARE = 0.4
 /** So many mistyped names of one request are compared: each is compared with all names, while nothing else is done. */
-const MOST_TYPED = 20
+const MAX_TYPED = 20
 
 /** Returns a function that asks what was meant by the mistyped names of one request; by the first of them, if there are many. */
 export function asker(names: readonly string[]): (typed: string) => string {
   const asked = new Map<string, string>()
   return (typed) => {
     const before = asked.get(typed)
-    if (before !== undefined || asked.size >= MOST_TYPED) return before ?? ''
+    if (before !== undefined || asked.size >= MAX_TYPED) return before ?? ''
     const question = didYouMean(typed, names)
     asked.set(typed, question)
     return question
@@ -28,15 +28,15 @@ export function didYouMean(typed: string, names: Iterable<string>): string {
 
 /** Returns the name that is the fewest edits away, the first of several; undefined when none is near. */
 function nearestName(typed: string, names: Iterable<string>): string | undefined {
-  if (typed.length > LONGEST) return undefined
+  if (typed.length > MAX_LENGTH) return undefined
   let nearest: string | undefined
-  let fewest = MOST_EDITS + 1
+  let fewest = MAX_EDITS + 1
   let compared = 0
   for (const name of names) {
-    if (compared++ === MOST_NAMES) break
+    if (compared++ === MAX_NAMES) break
     const longer = Math.max(name.length, typed.length)
-    if (longer > LONGEST || Math.abs(name.length - typed.length) >= fewest) continue
-    const most = Math.min(fewest - 1, Math.floor(MOST_SHARE * longer))
+    if (longer > MAX_LENGTH || Math.abs(name.length - typed.length) >= fewest) continue
+    const most = Math.min(fewest - 1, Math.floor(MAX_SHARE * longer))
     const edits = editsBetween(typed.toLowerCase(), name.toLowerCase(), most)
     if (edits > most) continue
     nearest = name

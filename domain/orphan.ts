@@ -1,5 +1,5 @@
 /** A candidate fails when this many tests have ended without a verdict. */
-const MOST_TESTS = 2
+const MAX_TESTS = 2
 
 /** The action for a row whose workflow has ended without finishing it. */
 export type OrphanAction = 'restart' | { status: 'failed' | 'cancelled'; reason: string }
@@ -37,6 +37,6 @@ export function orphanedTest(workflow: string, tests: number): OrphanAction | un
   if (orphan !== 'restart' && orphan.status === 'cancelled') {
     return { status: 'cancelled', reason: 'its test was cancelled' }
   }
-  if (tests < MOST_TESTS) return 'restart'
-  return { status: 'failed', reason: `its test ended ${MOST_TESTS} times without a verdict` }
+  if (tests < MAX_TESTS) return 'restart'
+  return { status: 'failed', reason: `its test ended ${MAX_TESTS} times without a verdict` }
 }

@@ -9,9 +9,9 @@ export interface SchemaWeight {
 }
 
 /** The number of visited schemas after which the search for a bound ends. */
-const MOST_STEPS = 20_000
+const MAX_STEPS = 20_000
 /** A larger weight is treated as unbounded. */
-const LARGEST = 1e9
+const MAX_WEIGHT = 1e9
 
 const BRANCHES = ['allOf', 'anyOf', 'oneOf'] as const
 const SINGLES = ['not', 'if', 'then', 'else'] as const
@@ -33,7 +33,7 @@ type Counts = Map<Schema, number>
  * counts how often each schema applies at one location, then at the location of its members, until it finds no new
  * combination. A schema whose counts grow with the depth of the value has no bound.
  */
-export function weighSchema(root: Schema, mostSteps = MOST_STEPS): SchemaWeight {
+export function weighSchema(root: Schema, mostSteps = MAX_STEPS): SchemaWeight {
   return new Scale(root, mostSteps).weigh()
 }
 
@@ -58,7 +58,7 @@ class Scale {
 
   weigh(): SchemaWeight {
     const atOnce = this.#mostAtOnce()
-    if (atOnce > LARGEST) return { perPlace: Infinity, atOnce }
+    if (atOnce > MAX_WEIGHT) return { perPlace: Infinity, atOnce }
     const waiting: Counts[] = [new Map([[this.#root, 1]])]
     for (let given = waiting.pop(); given; given = waiting.pop()) {
       const key = this.#keyOf(given)
@@ -70,7 +70,7 @@ class Scale {
       for (const [schema, count] of closed) weight += count * this.#weightOf(schema)
       this.#heaviest = Math.max(this.#heaviest, weight)
       for (const members of this.#membersOf(closed)) if (members.size > 0) waiting.push(members)
-      if (weight > LARGEST || this.#steps > this.#mostSteps) return { perPlace: Infinity, atOnce }
+      if (weight > MAX_WEIGHT || this.#steps > this.#mostSteps) return { perPlace: Infinity, atOnce }
     }
     return { perPlace: this.#heaviest, atOnce }
   }
@@ -114,7 +114,7 @@ class Scale {
     const counts: Counts = new Map(given)
     for (const schema of order.toReversed()) {
       const count = counts.get(schema) ?? 0
-      if (count > LARGEST || DYNAMIC.some((name) => name in schema)) return undefined
+      if (count > MAX_WEIGHT || DYNAMIC.some((name) => name in schema)) return undefined
       for (const next of this.#branchesOf(schema)) add(counts, next, count)
     }
     return counts

@@ -131,11 +131,11 @@ export const postgresUrl = ({ dataDir, password, port }: PostgresCluster, databa
   `postgres://hearth:${password}@${encodeURIComponent(socketDir(dataDir) ?? '127.0.0.1')}:${port}/${database}`
 
 /** A server that is starting may accept a connection and never respond on it. */
-const ANSWER_MS = 10_000
+const RESPONSE_TIMEOUT_MS = 10_000
 
 /** Waits until the server accepts connections and the platform's database exists. */
 export async function ensureDatabase(cluster: PostgresCluster, timeoutMs = 120_000): Promise<string> {
-  const answerMs = Math.min(ANSWER_MS, timeoutMs)
+  const answerMs = Math.min(RESPONSE_TIMEOUT_MS, timeoutMs)
   const ensureOnce = async () => {
     const client = new pg.Client({
       connectionString: postgresUrl(cluster, 'postgres'),

@@ -75,7 +75,7 @@ const STOP_ORDER = [
   ['temporal-schema', 1500],
   ['postgres', 0],
 ] as const
-const STOP_WITHIN_MS = 9500
+const STOP_TIMEOUT_MS = 9500
 const PROGRAM_EXIT_TIMEOUT_MS = 2000
 /** The time that our own Temporal has to respond, which depends only on this machine, however busy it is. */
 const OWN_SERVER_MS = 120_000
@@ -327,7 +327,7 @@ const nodeEnv = (common: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(common).filter(([name]) => !OF_CONTROL.test(name)))
 
 async function stopInOrder({ children, programs, output }: Context): Promise<void> {
-  const deadline = Date.now() + STOP_WITHIN_MS
+  const deadline = Date.now() + STOP_TIMEOUT_MS
   await Promise.race([
     Promise.allSettled(programs),
     sleep(PROGRAM_EXIT_TIMEOUT_MS, undefined, { ref: false }),

@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { MOST_PATIENCE_S } from '../schemas/lease.ts'
+import { MAX_TIMEOUT_S } from '../schemas/lease.ts'
 import { type Kind, type KindName, KINDS, type ValueOf } from './config/kinds.ts'
 
 interface Setting {
@@ -243,7 +243,7 @@ export const SETTINGS = {
   HEARTH_NODE_RETRY_S: setting(
     'patience',
     '60',
-    `Node: seconds, at most ${MOST_PATIENCE_S}, for which it repeats a call that no gateway can answer, as while the database is away; after that the stage or task fails, and is tried anew.`,
+    `Node: seconds, at most ${MAX_TIMEOUT_S}, for which it repeats a call that no gateway can answer, as while the database is away; after that the stage or task fails, and is tried anew.`,
   ),
   HEARTH_NODE_PINNED: setting(
     'list',

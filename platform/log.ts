@@ -54,7 +54,7 @@ function told(onLine: (line: string) => void): DestinationStream {
 const BLOCK_BYTES = 32 * 1024
 /** The largest UTF-8 size of one UTF-16 unit. */
 const MAX_BYTES = 3
-const LONGEST_MS = 100
+const MAX_DELAY_MS = 100
 
 /** Lines are encoded as they arrive. As strings they would survive young collections and be copied by each. */
 function blocksOfLines(): DestinationStream & { flushSync(): void } {
@@ -82,7 +82,7 @@ function blocksOfLines(): DestinationStream & { flushSync(): void } {
       if (length + longest > BLOCK_BYTES) pass()
       if (longest > BLOCK_BYTES) return write(Buffer.from(line))
       length += block.write(line, length)
-      timer ??= setTimeout(pass, LONGEST_MS).unref()
+      timer ??= setTimeout(pass, MAX_DELAY_MS).unref()
     },
     flushSync() {
       pass()

@@ -3,9 +3,9 @@ import type { Modality } from '../schemas/lease.ts'
 /** The type of an answer that comes as steps and files (node-runtime/servers/README.md). */
 export const OUTPUT_TYPE = 'application/x-hearth-output'
 
-const LONGEST_LINE = 1024 * 1024
-const LARGEST_FILE = 4 * 1024 ** 3
-const MOST_FILES = 100
+const MAX_LINE = 1024 * 1024
+const MAX_FILE = 4 * 1024 ** 3
+const MAX_FILES = 100
 const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$/
 const LINE_END = 10
 
@@ -74,7 +74,7 @@ export async function readOutput<F>(
 
 function checkFile({ filename, size_bytes }: OutputFile, names: ReadonlySet<string>): void {
   const isFine = PLAIN_NAME.test(filename) && !names.has(filename)
-  if (isFine && size_bytes <= LARGEST_FILE && names.size < MOST_FILES) return
+  if (isFine && size_bytes <= MAX_FILE && names.size < MAX_FILES) return
   throw new OutputError('the model server made files that are too many, too large or oddly named', {
     retryable: false,
   })
@@ -98,7 +98,7 @@ class ByteReader {
         this.#rest = this.#rest.subarray(end + 1)
         return text
       }
-      if (this.#rest.length > LONGEST_LINE || !(await this.#more())) return undefined
+      if (this.#rest.length > MAX_LINE || !(await this.#more())) return undefined
     }
   }
 

@@ -4,7 +4,7 @@ import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Sha256 } from './forms.ts'
 
 /** The longest that a request waits for news of its edge. */
-const LONGEST_WAIT_MS = 10_000
+const MAX_WAIT_MS = 10_000
 /** The largest payload of a row, before base64. */
 export const INLINE_BYTES = 64 * 1024
 /** The largest payload of an edge. */
@@ -70,7 +70,7 @@ export const EdgeNegotiateRequest = Type.Object(
   {
     ...Call,
     role: EdgeRole,
-    wait_ms: Type.Optional(Type.Integer({ minimum: 0, maximum: LONGEST_WAIT_MS, default: 0 })),
+    wait_ms: Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_WAIT_MS, default: 0 })),
     offer: EdgeOffer,
   },
   { $id: 'EdgeNegotiateRequest', additionalProperties: false },

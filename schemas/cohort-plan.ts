@@ -34,7 +34,7 @@ export const StageOperation = Vocabulary('infer', 'embed', 'prefill', 'decode', 
 export type StageOperation = Static<typeof StageOperation>
 
 /** The longest time that a run may be given. */
-export const MOST_DEADLINE_S = 86_400
+export const MAX_DEADLINE_S = 86_400
 
 const Hardware = Vocabulary('cpu', 'gpu', 'xpu')
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
@@ -102,7 +102,7 @@ export type Edge = Static<typeof Edge>
 const Constraints = Type.Object(
   {
     objective: Type.Optional(Vocabulary('latency', 'cost')),
-    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_DEADLINE_S })),
+    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_DEADLINE_S })),
     max_cost_credits: Type.Optional(Type.Number({ minimum: 0, maximum: 1e9 })),
     min_score: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
     allow_relay: Type.Optional(Type.Boolean()),

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { MOST_DEADLINE_S, PlanRequest, Pointer } from './cohort-plan.ts'
+import { MAX_DEADLINE_S, PlanRequest, Pointer } from './cohort-plan.ts'
 import {
   CohortEventType,
   CohortState,
@@ -27,7 +27,7 @@ export const RunRequest = Type.Object(
     plan_id: Type.Optional(Uuid),
     plan: Type.Optional(PlanRequest),
     input: JsonObject,
-    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_DEADLINE_S })),
+    deadline_s: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_DEADLINE_S })),
     resume_of: Type.Optional({
       ...Uuid,
       description: 'A cohort, by its id or that of its task, whose finished stages are taken over',

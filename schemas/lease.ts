@@ -14,7 +14,7 @@ const SizeBytes = Type.Integer({ minimum: 0, maximum: 2 ** 50 })
 /** A number of epochs or steps. */
 const Position = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
 /** The bound is longer than any inference can run: a task's work ends after six hours. */
-export const MOST_INFERENCE_MS = 24 * 3_600_000
+export const MAX_INFERENCE_MS = 24 * 3_600_000
 
 /** Seconds a lease lasts unless it is renewed. */
 export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
@@ -22,7 +22,7 @@ export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
 /** A lease is renewed after a third of its term, and then outlives a call under it that is repeated for all of its patience. */
 export const TERM_PER_PATIENCE = 1.5
 /** The longest time in seconds for which calls are repeated under a lease of the longest term. */
-export const MOST_PATIENCE_S = LEASE_SECONDS.maximum / TERM_PER_PATIENCE
+export const MAX_TIMEOUT_S = LEASE_SECONDS.maximum / TERM_PER_PATIENCE
 
 const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
 
@@ -265,7 +265,7 @@ export const CompleteTask = Type.Object(
     result: JsonObject,
     /** The files of the result, which the platform adds to it with their URLs. Nodes before 0.13 do not send them. */
     outputs: Type.Optional(Type.Array(TaskOutput, { minItems: 1, maxItems: 100 })),
-    inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
+    inference_time_ms: Type.Number({ minimum: 0, maximum: MAX_INFERENCE_MS }),
     model_state: Vocabulary('resident', 'cached', 'cold'),
     /**
      * The time that the load waited for the installation of its environment and for the memory of models that were

@@ -3,9 +3,9 @@ import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
 
 /** The largest number of characters of one entry. */
-export const LONGEST_MEMORY = 8_000
+export const MAX_MEMORY = 8_000
 /** The largest number of entries of one import request. */
-export const MOST_IMPORTED = 500
+export const MAX_IMPORTED = 500
 
 export const MemoryAccess = Vocabulary('read', 'write')
 export type MemoryAccess = Static<typeof MemoryAccess>
@@ -45,7 +45,7 @@ export const MemoryStatus = Type.Object(
 )
 export type MemoryStatus = Static<typeof MemoryStatus>
 
-const Text = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: LONGEST_MEMORY })
+const Text = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: MAX_MEMORY })
 
 export const MemoryEntry = Type.Object(
   {
@@ -101,7 +101,7 @@ export const ImportMemory = Type.Object(
         { text: Text, source: Type.Optional(Name), created_at: Type.Optional(Timestamp) },
         { additionalProperties: false },
       ),
-      { minItems: 1, maxItems: MOST_IMPORTED },
+      { minItems: 1, maxItems: MAX_IMPORTED },
     ),
   },
   { additionalProperties: false },

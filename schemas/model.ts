@@ -38,13 +38,13 @@ export const RegistryEntry = Type.Object(
 )
 export type RegistryEntry = Static<typeof RegistryEntry>
 
-export const LONGEST_REGISTRY_PAGE = 1_000
+export const MAX_REGISTRY_PAGE = 1_000
 export const RegistryQuery = Type.Object({
   limit: Type.Optional(
     Type.Integer({
       minimum: 1,
-      maximum: LONGEST_REGISTRY_PAGE,
-      default: LONGEST_REGISTRY_PAGE,
+      maximum: MAX_REGISTRY_PAGE,
+      default: MAX_REGISTRY_PAGE,
       description: 'Imports from the hub; the configs of the catalog come beside the last of them',
     }),
   ),

@@ -5,9 +5,9 @@ import { Vocabulary } from './common.ts'
 // server checks what a model can take, and answers in these shapes; fields that it does not know are left to it.
 
 const Model = Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' })
-const MOST_TEXTS = 2_048
+const MAX_TEXTS = 2_048
 /** Tokens of one text. */
-const MOST_TOKENS = 1_000_000
+const MAX_TOKENS = 1_000_000
 
 const Truncate = Type.Optional(
   Type.Boolean({
@@ -26,7 +26,7 @@ const Input = (description: string, items: TSchema | object) =>
   Type.Unsafe<string | unknown[]>({
     type: ['string', 'array'],
     minItems: 1,
-    maxItems: MOST_TOKENS,
+    maxItems: MAX_TOKENS,
     items,
     description,
   })
@@ -37,7 +37,7 @@ const TextOrTokens = {
   type: ['string', 'integer', 'array'],
   minimum: 0,
   minItems: 1,
-  maxItems: MOST_TOKENS,
+  maxItems: MAX_TOKENS,
   items: Token,
 }
 
@@ -45,7 +45,7 @@ export const CreateEmbedding = Type.Object(
   {
     model: Model,
     input: Input(
-      `A text, up to ${MOST_TEXTS} texts, the tokens of a text, or lists of tokens; tokens are those of the model itself`,
+      `A text, up to ${MAX_TEXTS} texts, the tokens of a text, or lists of tokens; tokens are those of the model itself`,
       TextOrTokens,
     ),
     encoding_format: Type.Optional({
@@ -88,7 +88,7 @@ export const CreateRerank = Type.Object(
   {
     model: Model,
     query: Type.String(),
-    documents: Type.Array(Document, { minItems: 1, maxItems: MOST_TEXTS }),
+    documents: Type.Array(Document, { minItems: 1, maxItems: MAX_TEXTS }),
     top_n: Type.Optional(
       Type.Integer({ minimum: 1, description: 'How many of the best to return; all by default' }),
     ),
@@ -122,7 +122,7 @@ const TextPart = Type.Object({ type: Type.Literal('text'), text: Type.String() }
 export const CreateModeration = Type.Object(
   {
     model: Model,
-    input: Input(`A text, or up to ${MOST_TEXTS} texts or parts of the type \`text\``, {
+    input: Input(`A text, or up to ${MAX_TEXTS} texts or parts of the type \`text\``, {
       anyOf: [{ type: 'string' }, TextPart],
     }),
     truncate: Truncate,

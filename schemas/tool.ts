@@ -60,7 +60,7 @@ export const CostHint = Vocabulary('free', 'low', 'medium', 'high', 'training_qu
 export type CostHint = Static<typeof CostHint>
 
 /** The longest `description` of a tool; a longer text is its `longDescription`. */
-export const MOST_DESCRIPTION = 200
+export const MAX_DESCRIPTION = 200
 
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())
 
@@ -83,7 +83,7 @@ export const ToolManifest = Type.Object(
     kind: ToolKind,
     category: Type.Optional(ToolCategory),
     tags: Type.Array(Type.String()),
-    description: Type.String({ maxLength: MOST_DESCRIPTION }),
+    description: Type.String({ maxLength: MAX_DESCRIPTION }),
     longDescription: Type.Optional(Type.String()),
     inputSchema: JsonSchema,
     /** Absent when nothing is known of the output. */

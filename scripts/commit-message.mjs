@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 
 const TYPES = 'feat fix refactor perf test docs build ci chore revert'.split(' ')
 const HEADER = new RegExp(`^(?:${TYPES.join('|')})(?:\\([^()\\s]+\\))?!?: \\S`)
-const LONGEST = 72
+const MAX_LENGTH = 72
 /** The subject that `git revert` writes. */
 const REVERT = /^(?:Revert|Reapply) "/
 /**
@@ -23,7 +23,7 @@ function faultsOf(message) {
   const hasBody = [second, ...rest].some((line) => line !== '')
   return [
     !HEADER.test(subject) && `"type(scope): subject" with a type among ${TYPES.join(', ')}; got "${subject}"`,
-    length > LONGEST && `a subject of at most ${LONGEST} characters, got ${length}`,
+    length > MAX_LENGTH && `a subject of at most ${MAX_LENGTH} characters, got ${length}`,
     subject.endsWith('.') && 'a subject without a period at its end',
     second !== '' && `a blank second line, got "${second}"`,
     !hasBody && !NEEDS_NO_BODY.test(subject) && 'a body after a blank line that says why',

@@ -72,7 +72,7 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
 const LINGERS = 'the process ends with its last test'
 
 /** With failures in more files than this, they are not accidental. */
-const MOST_FILES = 5
+const MAX_FILES = 5
 
 /**
  * Runs each file with failures again by itself, unless there are many such files. The new outcomes replace the earlier
@@ -84,7 +84,7 @@ export async function secondChance(
 ): Promise<{ endings: Ending[]; flaky: Ending[] }> {
   const failures = first.filter(({ file, outcome }) => outcome === 'failed' && file !== '')
   const byFile = Map.groupBy(failures, (failure) => failure.file)
-  if (byFile.size > MOST_FILES) return { endings: first, flaky: [] }
+  if (byFile.size > MAX_FILES) return { endings: first, flaky: [] }
   const flaky = first.filter(isLingering)
   let endings = first.filter((ending) => !isLingering(ending))
   for (const [file, before] of byFile) {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from '@temporalio/client'
 import { NativeConnection, Worker } from '@temporalio/worker'
-import { MOST_INGESTS } from '../activities/control/datasets/datasets.ts'
+import { MAX_INGESTS } from '../activities/control/datasets/datasets.ts'
 import { createControlActivities } from '../activities/control/index.ts'
 import { createWebhookActivities } from '../activities/control/webhooks/index.ts'
 import { DatabaseClock } from '../db/clock.ts'
@@ -35,10 +35,10 @@ const WORKER_OPTIONS = {
 } as const
 
 /** Files that wait for a reader are counted separately, so that they do not block other activities. */
-const MOST_ACTIVITIES = 100
+const MAX_ACTIVITIES = 100
 
 /** The interval for checking that the workflows without an end are running. */
-const CHECK_MS = 300_000
+const CHECK_INTERVAL_MS = 300_000
 
 /** Runs every workflow and the control-plane activities until it is stopped. */
 async function main(): Promise<void> {
@@ -60,7 +60,7 @@ async function main(): Promise<void> {
     if ((await ownNamespaces()).length === 0) emit(log, 'worker.readers_exposed')
     usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
     const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
-    const queue = (taskQueue: string, activities: object, mostAtOnce = MOST_ACTIVITIES) =>
+    const queue = (taskQueue: string, activities: object, mostAtOnce = MAX_ACTIVITIES) =>
       Worker.create({
         ...WORKER_OPTIONS,
         connection,
@@ -77,7 +77,7 @@ async function main(): Promise<void> {
       await queue(
         QUEUES.control,
         createControlActivities({ db, objects, temporal, catalog, config, log, now }),
-        MOST_ACTIVITIES + MOST_INGESTS,
+        MAX_ACTIVITIES + MAX_INGESTS,
       ),
       ...(hasWebhooks
         ? [
@@ -117,7 +117,7 @@ async function keepSchedules(
 ): Promise<never> {
   for (;;) {
     await retry('Temporal', () => ensureSchedules(temporal, life.log, features), life)
-    await sleep(CHECK_MS, undefined, { signal: life.signal })
+    await sleep(CHECK_INTERVAL_MS, undefined, { signal: life.signal })
   }
 }
 

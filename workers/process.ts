@@ -10,7 +10,7 @@ export function stopSignal(): AbortController {
   return controller
 }
 
-const PAUSES_MS = { first: 100, longest: 2_000 }
+const RETRY_DELAY_MS = { first: 100, longest: 2_000 }
 
 interface RetryOptions {
   log: Logger
@@ -26,7 +26,7 @@ export function retry<T>(
   { log, signal, isFinal = () => false }: RetryOptions,
 ): Promise<T> {
   return retryUntilAborted(attempt, {
-    ...PAUSES_MS,
+    ...RETRY_DELAY_MS,
     signal,
     onFailure(err, failuresBefore) {
       if (err instanceof ConfigError || isFinal(err)) throw err

@@ -27,7 +27,7 @@ export interface CandidateTestInput {
 const MAX_FAILED_LOADS = 3
 /** The time that a candidate waits for a node with room for it. */
 const WAIT_MS = 24 * 3_600_000
-const LONGEST_REASON = 300
+const MAX_REASON = 300
 /** A test that ends without a verdict so often, with nodes there to run it, will not have one. */
 const MAX_TRIES = 30
 
@@ -71,15 +71,15 @@ async function testUntil(
     const outcome = nodeId ? await testOn(nodeId, modelKey) : undefined
     if (outcome && 'passed' in outcome) return outcome
     if (outcome?.code === 'unusable') {
-      return { passed: false, reason: outcome.message.slice(0, LONGEST_REASON) }
+      return { passed: false, reason: outcome.message.slice(0, MAX_REASON) }
     }
     if (outcome?.code === 'load_failed' && ++failed >= MAX_FAILED_LOADS) {
-      return { passed: false, reason: `it could not be loaded: ${outcome.message}`.slice(0, LONGEST_REASON) }
+      return { passed: false, reason: `it could not be loaded: ${outcome.message}`.slice(0, MAX_REASON) }
     }
     // Evaluated once in a history, so that a replay of one that was past it takes the same way.
     if (outcome && ++tries === MAX_TRIES && patched('bounded-candidate-tests')) {
       const reason = `its test ended ${MAX_TRIES} times without a verdict: ${outcome.message}`
-      return { passed: false, reason: reason.slice(0, LONGEST_REASON) }
+      return { passed: false, reason: reason.slice(0, MAX_REASON) }
     }
     setCurrentDetails(
       outcome

@@ -28,7 +28,7 @@ import {
 import { Room } from './cohort/room.ts'
 import { noneInFlight, runInTurn, waitedFor } from './cohort/waited-for.ts'
 import { stageOverdue, stageStarted } from './contract/messages.ts'
-import { LOCAL, LONGEST_HISTORY } from './contract/policy.ts'
+import { LOCAL, MAX_HISTORY } from './contract/policy.ts'
 
 const record = proxyLocalActivities<ControlActivities>(LOCAL.record)
 const openCohort = waitedFor(record.openCohort)
@@ -105,7 +105,7 @@ async function runStages(
   { accountId, stages }: OpenedCohort,
   { shown, room }: { shown: Shown; room: Room },
 ): Promise<void> {
-  const { cohortId, mostEvents = LONGEST_HISTORY } = input
+  const { cohortId, mostEvents = MAX_HISTORY } = input
   // Their scopes are within that of the deadline.
   const run = begin(stages)
   shown.run = run

@@ -51,7 +51,7 @@ async function findRow({ db, longAnswers }: Needs, of: InvocationId, { signal, r
 
 const invocationNotFound = (): ApiError => new ApiError('not_found', 'there is no invocation with this id')
 
-const JOB_POLL_MS = 500
+const JOB_POLL_INTERVAL_MS = 500
 
 /** Waits until an invocation has ended, the time is up or the signal aborts, and returns it as it is then. */
 export async function awaitInvocation(
@@ -66,6 +66,6 @@ export async function awaitInvocation(
     const left = deadline - performance.now()
     if (isEnded(invocation) || left <= 0 || signal.aborted) return invocation
     if (invocation.task_id !== null) await services.taskWaiters.wait(invocation.task_id, left, signal)
-    else await sleep(Math.min(left, JOB_POLL_MS), undefined, { signal }).catch(() => {})
+    else await sleep(Math.min(left, JOB_POLL_INTERVAL_MS), undefined, { signal }).catch(() => {})
   }
 }

@@ -15,7 +15,7 @@ import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
 /** Larger ones are no configurations. */
-const MOST_BYTES = 1024 * 1024
+const MAX_BYTES = 1024 * 1024
 
 type Parts = Pick<Services, 'db' | 'objects' | 'hub' | 'catalog' | 'log'>
 
@@ -65,7 +65,7 @@ async function register(
   const { files } = found
   const configs = await Promise.all(
     files
-      .filter(({ path, size_bytes }) => isSpaceConfig(taskType, path) && size_bytes <= MOST_BYTES)
+      .filter(({ path, size_bytes }) => isSpaceConfig(taskType, path) && size_bytes <= MAX_BYTES)
       .map(async (file) => [file.path, await readJson(services, file)] as const),
   )
   const framework = catalog.profile(runtime_profile)?.framework
@@ -102,7 +102,7 @@ async function readHead(services: Parts, files: readonly VersionFileRow[]): Prom
 
 /** Reads a small file of a model; undefined when it is not JSON. */
 async function readJson(services: Parts, file: VersionFileRow): Promise<unknown> {
-  const text = (await readStart(services, file, MOST_BYTES)).toString()
+  const text = (await readStart(services, file, MAX_BYTES)).toString()
   try {
     return JSON.parse(text) as unknown
   } catch {

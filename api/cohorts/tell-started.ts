@@ -5,7 +5,7 @@ import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
-const RPC_MS = 3_000
+const RPC_TIMEOUT_MS = 3_000
 
 /**
  * Signals a cohort's workflow that a stage holds its slot, so that its consumers load their models meanwhile, or that it
@@ -17,7 +17,7 @@ export async function tellStageStarted(
   { isRunning = false } = {},
 ): Promise<void> {
   try {
-    await temporal.withDeadline(Date.now() + RPC_MS, () =>
+    await temporal.withDeadline(Date.now() + RPC_TIMEOUT_MS, () =>
       temporal.workflow.getHandle(WORKFLOW_ID.cohort(cohort_id)).signal(stageStarted, name, isRunning),
     )
   } catch (err) {

@@ -63,14 +63,14 @@ function openAiBody(error: ApiError): unknown {
   // Clients of this surface show only the message, so it lists all faults.
   const message =
     issues.length > 1
-      ? issues.slice(0, MOST_NAMED).map(inWords).join('; ') + (issues.length > MOST_NAMED ? '; ...' : '')
+      ? issues.slice(0, MAX_NAMED).map(inWords).join('; ') + (issues.length > MAX_NAMED ? '; ...' : '')
       : error.message
   return {
     error: { message, type: openAiType(code, status), code, param: first?.loc.slice(1).join('.') ?? null },
   }
 }
 
-const MOST_NAMED = 10
+const MAX_NAMED = 10
 const inWords = ({ loc, msg }: Issue): string => `${loc.join('.')}: ${msg}`
 
 function openAiType(code: string, status: number): string {

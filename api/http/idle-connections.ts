@@ -21,16 +21,16 @@ const KEEP_ALIVE_S = 65
 /** Announces the timeout to clients. */
 export const KEEP_ALIVE = `timeout=${KEEP_ALIVE_S}`
 /** The extra second is for a request that was sent at the last moment. */
-const IDLE_MS = (KEEP_ALIVE_S + 1) * 1_000
+const IDLE_TIMEOUT_MS = (KEEP_ALIVE_S + 1) * 1_000
 /** A body may be large and arrive slowly, but it must make progress. */
-const BODY_IDLE_MS = 30_000
+const BODY_IDLE_TIMEOUT_MS = 30_000
 /** A response must make progress too: a client that reads nothing holds its memory, and the file or the model behind it. */
-const ANSWER_IDLE_MS = 120_000
+const RESPONSE_IDLE_TIMEOUT_MS = 120_000
 /** The time after which a body's rate counts, and the bytes per millisecond that it must have averaged by then. */
 const SLOW_MS = 5 * 60_000
 const SLOWEST_BYTES_PER_MS = 1
 /** A connection is closed at most two sweeps late. */
-const SWEEP_MS = 5_000
+const SWEEP_INTERVAL_MS = 5_000
 
 const FRESH: Connection = {
   response: undefined,
@@ -55,11 +55,11 @@ export interface IdleLimits {
 }
 
 const LIMITS: Required<IdleLimits> = {
-  idleMs: IDLE_MS,
-  bodyIdleMs: BODY_IDLE_MS,
-  answerIdleMs: ANSWER_IDLE_MS,
+  idleMs: IDLE_TIMEOUT_MS,
+  bodyIdleMs: BODY_IDLE_TIMEOUT_MS,
+  answerIdleMs: RESPONSE_IDLE_TIMEOUT_MS,
   slowMs: SLOW_MS,
-  sweepMs: SWEEP_MS,
+  sweepMs: SWEEP_INTERVAL_MS,
 }
 
 /**

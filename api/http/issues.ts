@@ -7,17 +7,17 @@ import { belongsTo } from './known-places.ts'
 type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'parentSchema'>
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
-const MOST = 100
+const MAX_ISSUES = 100
 const UNKNOWN_FIELD = 'Unknown field'
 /** Each error is compared with all others, so no more than these are looked at. */
-const MOST_COMPARED = 1_000
+const MAX_COMPARED = 1_000
 
 /** Converts ajv's errors to the `detail` of a 422. In the whole schema a misplaced field may be found. */
 export function toIssues(where: Where, all: readonly ErrorObject[], schema?: object): Issue[] {
-  const errors = all.slice(0, MOST_COMPARED)
+  const errors = all.slice(0, MAX_COMPARED)
   const telling = errors.filter((error) => !isNoise(error, errors))
   const issues = (telling.length ? telling : errors)
-    .slice(0, MOST)
+    .slice(0, MAX_ISSUES)
     .map((error) => toIssue(where, error, schema))
   // A mistyped field explains the one that is missing, and the first fault is the message of the whole.
   return [...issues.filter(isTypo), ...issues.filter((issue) => !isTypo(issue))]

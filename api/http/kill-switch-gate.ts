@@ -12,7 +12,7 @@ const MAX_VIEW_AGE_MS = 2_000
  * a request then waits for.
  */
 const CATCH_UP_MS = 1_000
-const LOOK_MS = 20
+const POLL_INTERVAL_MS = 20
 
 const isStale = ({ seenAt }: KillSwitchView, now: number): boolean => now - seenAt > MAX_VIEW_AGE_MS
 
@@ -28,7 +28,7 @@ async function catchUp(view: KillSwitchView): Promise<void> {
     const until = performance.now() + CATCH_UP_MS;
     performance.now() < until && isStale(view, performance.now());
   ) {
-    await sleep(LOOK_MS)
+    await sleep(POLL_INTERVAL_MS)
   }
   checkKillSwitch(view)
 }

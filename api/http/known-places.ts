@@ -1,6 +1,6 @@
-const DEEPEST = 12
+const MAX_DEPTH = 12
 /** A name that more objects have than these tells nothing of where it was meant to be. */
-const MOST_PLACES = 3
+const MAX_PLACES = 3
 
 /**
  * Says which objects of a schema have a member of this name, such as `edges[]`; an empty text where none or many have.
@@ -10,7 +10,7 @@ export function belongsTo(schema: unknown, name: string, at: readonly (string | 
   const places = new Set<string>()
   collect(schema, { name, place: '', depth: 0, places })
   places.delete(at.reduce<string>((place, step) => inside(place, step), ''))
-  if (places.size === 0 || places.size > MOST_PLACES) return ''
+  if (places.size === 0 || places.size > MAX_PLACES) return ''
   return `it belongs to ${[...places].map((place) => place || 'the outermost object').join(' or ')}`
 }
 
@@ -27,7 +27,7 @@ interface Walk {
 }
 
 function collect(schema: unknown, walk: Walk): void {
-  if (typeof schema !== 'object' || schema === null || walk.depth > DEEPEST) return
+  if (typeof schema !== 'object' || schema === null || walk.depth > MAX_DEPTH) return
   const { properties, items, anyOf, oneOf, allOf } = schema as Record<string, unknown>
   const into = (inner: unknown, place: string) => collect(inner, { ...walk, place, depth: walk.depth + 1 })
   if (typeof properties === 'object' && properties !== null) {

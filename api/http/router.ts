@@ -33,7 +33,7 @@ export function createRouter(entries: readonly RouterEntry[]): ApiRouter {
 const patternOf = (path: string): string =>
   path.replaceAll(':', String.raw`\:`).replaceAll(/\{(\w+)\}/g, ':$1')
 
-const LONGEST_SUFFIX = 999
+const MAX_SUFFIX = 999
 
 /**
  * Returns a sort key: of two paths that match the same request, the one with the more specific first
@@ -44,7 +44,7 @@ const rankOf = (path: string): string =>
     .map((segment) => {
       if (!segment.startsWith('{')) return 'a'
       const suffix = suffixOf(segment)
-      return suffix ? `b${String(LONGEST_SUFFIX - suffix.length).padStart(3, '0')}` : 'c'
+      return suffix ? `b${String(MAX_SUFFIX - suffix.length).padStart(3, '0')}` : 'c'
     })
     .join('/')
 

@@ -8,14 +8,14 @@ import { type HubClient, HubError, type HubRepoInfo } from '../../platform/hub/c
 
 /** The time for which results of the hub are cached. */
 const REMEMBERED_MS = 60_000
-const MOST_REMEMBERED = 2_000
+const MAX_REMEMBERED = 2_000
 /**
  * The requests to the hub that one account may cause at this gateway, because the hub counts those
  * of all accounts together.
  */
 const BURST = 300
 const PER_SECOND = 2
-const MOST_ACCOUNTS = 10_000
+const MAX_ACCOUNTS = 10_000
 
 type Found = Awaited<ReturnType<HubClient['search']>>
 
@@ -34,9 +34,9 @@ export interface SeenRepo {
 export class HubReader {
   readonly #hub: HubClient
   readonly #db: Kysely<Database>
-  readonly #searches = new LRUCache<string, Promise<Found>>({ max: MOST_REMEMBERED, ttl: REMEMBERED_MS })
-  readonly #infos = new LRUCache<string, Promise<HubRepoInfo>>({ max: MOST_REMEMBERED, ttl: REMEMBERED_MS })
-  readonly #budgets = new LRUCache<string, { left: number; at: number }>({ max: MOST_ACCOUNTS })
+  readonly #searches = new LRUCache<string, Promise<Found>>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS })
+  readonly #infos = new LRUCache<string, Promise<HubRepoInfo>>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS })
+  readonly #budgets = new LRUCache<string, { left: number; at: number }>({ max: MAX_ACCOUNTS })
 
   constructor(hub: HubClient, db: Kysely<Database>) {
     this.#hub = hub

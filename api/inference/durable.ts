@@ -14,7 +14,7 @@ import type { TaskDraft } from './rows.ts'
 
 /** The time for which a task waits in memory while the database is away, and the interval of the retries. */
 const KEEP_MS = 10 * 60_000
-const AGAIN_MS = 1_000
+const RETRY_DELAY_MS = 1_000
 
 /**
  * Hands a task that this gateway cannot finish over to a workflow. Retries while the database is away,
@@ -24,7 +24,7 @@ export async function moveToWorkflow(
   { db, outbox, log }: Pick<Services, 'db' | 'outbox' | 'log'>,
   draft: TaskDraft,
 ): Promise<void> {
-  for (const since = performance.now(); ; await sleep(AGAIN_MS)) {
+  for (const since = performance.now(); ; await sleep(RETRY_DELAY_MS)) {
     try {
       await db.transaction().execute((trx) => taskRepository.handOverTask(trx, draft.taskId, startOf(draft)))
       return outbox.poke()

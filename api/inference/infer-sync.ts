@@ -19,7 +19,7 @@ import { presentResult } from './task-result.ts'
 import { askWarm, type WarmAnswer } from './warm.ts'
 
 const LATE: unique symbol = Symbol('late')
-const LONGEST_MS = 60 * 60 * 1000
+const MAX_DURATION_MS = 60 * 60 * 1000
 
 /** A request in flight to a loaded model, with a way to stop it. */
 interface Running {
@@ -147,7 +147,9 @@ async function answerRunning(
 async function finish(services: Services, draft: TaskDraft, { asked, work }: Running): Promise<void> {
   const over = new AbortController()
   // The task may be cancelled through any gateway.
-  void services.taskWaiters.wait(draft.taskId, LONGEST_MS, over.signal).then((ended) => ended && work.abort())
+  void services.taskWaiters
+    .wait(draft.taskId, MAX_DURATION_MS, over.signal)
+    .then((ended) => ended && work.abort())
   const answer = await asked.catch(() => undefined)
   over.abort()
   // Every node with the model is gone, so a workflow finds another; a cancelled task stays cancelled.

@@ -19,14 +19,14 @@ import { toIssues } from '../http/issues.ts'
  */
 const SMALL_BYTES = 2 * 1024
 const FEW_PATTERNS = 8
-const MOST_COMPILED_BYTES = 32 * 1024 * 1024
+const MAX_COMPILED_BYTES = 32 * 1024 * 1024
 /** A compiled schema occupies at least 16 to 60 KB, and about five times its text; the form that names all faults as well. */
 const COMPILED_BYTES = 64 * 1024
 const COMPILED_FACTOR = 12
 /** The cache entry of a large schema only records that it is large. */
 const KNOWN_BYTES = 512
 /** The limit for a schema's weight times the bytes of the value: a few milliseconds at most. */
-const MOST_WORK = 1_000_000
+const MAX_WORK = 1_000_000
 
 type Endpoint = Pick<CallableEndpointRow, 'schema_key' | 'input_schema'>
 
@@ -43,7 +43,7 @@ export interface GivenInput {
 export class InputChecks {
   readonly #checks: Pick<SchemaChecks, 'check'>
   // Keyed by the schema, so that entries survive changes of an endpoint's other fields.
-  readonly #compiled = new LRUCache<string, CompiledSchema | 'large'>({ maxSize: MOST_COMPILED_BYTES })
+  readonly #compiled = new LRUCache<string, CompiledSchema | 'large'>({ maxSize: MAX_COMPILED_BYTES })
 
   constructor(checks: Pick<SchemaChecks, 'check'>) {
     this.#checks = checks
@@ -57,7 +57,7 @@ export class InputChecks {
   /** Throws `validation_failed` for an input that breaks the endpoint's schema, or cannot be validated in time. */
   check(endpoint: Endpoint, accountId: string, input: GivenInput): Promise<void> | undefined {
     const compiled = this.#compiledOf(endpoint)
-    if (compiled === 'large' || compiled.perPlace * input.json.byteLength > MOST_WORK) {
+    if (compiled === 'large' || compiled.perPlace * input.json.byteLength > MAX_WORK) {
       return this.#checkAside(endpoint, accountId, input)
     }
     accept(input, checkWithoutNulls(compiled, input.value))

@@ -5,11 +5,11 @@ import type { NodeEnvironment } from '../../schemas/node.ts'
 /** The default of `Retry-After` in seconds. */
 export const RETRY_AFTER_S = 5
 /** The limit for a node's own estimate. */
-const LONGEST_RETRY_AFTER_S = 3_600
+const MAX_RETRY_AFTER_S = 3_600
 
 export const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>
   new ApiError(code, message, {
-    headers: { 'retry-after': String(Math.min(seconds, LONGEST_RETRY_AFTER_S)) },
+    headers: { 'retry-after': String(Math.min(seconds, MAX_RETRY_AFTER_S)) },
   })
 
 /** A wait of a node before it can load a model. It does not count against the waiting time of requests. */

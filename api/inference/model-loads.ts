@@ -71,15 +71,15 @@ interface Waiter {
 const CEILING_FACTOR = 1.5
 const UNMEASURED_CEILING_MS = 120_000
 /** Load times are taken on the node and leave out the delivery of the order, which matters for short loads. */
-const LEAST_CEILING_MS = 2_000
+const MIN_CEILING_MS = 2_000
 const MAX_WAITERS = 4_096
 const MAX_WAITING_BYTES = 256 * 1024 * 1024
 /** The interval for checking reports, which may show changes that no single frame announced. */
-const LOOK_MS = 250
+const POLL_INTERVAL_MS = 250
 /** A node whose back-off ends this soon is waited for: its model server has just died, or a load has just failed. */
-const NEAR_MS = 5_000
+const BACKOFF_WAIT_MS = 5_000
 /** A node that failed a load for lack of memory may have some after this time. */
-const AGAIN_MS = 1_000
+const RETRY_DELAY_MS = 1_000
 /** The time for which a load without waiting requests stays in the table. */
 const UNATTENDED_MS = 60_000
 
@@ -100,7 +100,7 @@ export class ModelLoads implements Disposable {
   constructor(options: ModelLoadsOptions) {
     this.#options = options
     this.#stopListening = options.links.onModel((nodeId, model) => this.#told(nodeId, model))
-    this.#timer = setInterval(() => this.#poll(), LOOK_MS)
+    this.#timer = setInterval(() => this.#poll(), POLL_INTERVAL_MS)
     this.#timer.unref()
   }
 
@@ -126,7 +126,7 @@ export class ModelLoads implements Disposable {
     const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
     const measured = await nodeLoadRepository.estimateLoadMs(db, model_key, state)
     if (measured === undefined) return UNMEASURED_CEILING_MS
-    return Math.max(LEAST_CEILING_MS, CEILING_FACTOR * measured)
+    return Math.max(MIN_CEILING_MS, CEILING_FACTOR * measured)
   }
 
   /**
@@ -205,7 +205,8 @@ export class ModelLoads implements Disposable {
       const spared = load.delayedMs - before
       const delay = this.#delay(load)
       const waited = counted
-      if (waited < timeoutMs + spared || delay) counted = Math.max(timeoutMs + spared, waited + LOOK_MS)
+      if (waited < timeoutMs + spared || delay)
+        counted = Math.max(timeoutMs + spared, waited + POLL_INTERVAL_MS)
       if (counted === waited) return reject(cold(timeoutMs))
       if (counted > longestMs) return reject(delay?.refusal() ?? cold(timeoutMs))
       timer = setTimeout(look, counted - waited)
@@ -241,7 +242,7 @@ export class ModelLoads implements Disposable {
     const { chosen, explain } = this.#place(need)
     if (!chosen) {
       const waitMs = this.#nextTryMs(need)
-      if (waitMs <= NEAR_MS) {
+      if (waitMs <= BACKOFF_WAIT_MS) {
         load.place = undefined
         load.againAt = performance.now() + waitMs
         return
@@ -315,7 +316,7 @@ export class ModelLoads implements Disposable {
     const isOver = model.state === 'cold' || model.state === 'evicted'
     if (!isOver || load.place?.node_id !== nodeId) return
     if (model.error === undefined) {
-      load.againAt = performance.now() + AGAIN_MS
+      load.againAt = performance.now() + RETRY_DELAY_MS
       return
     }
     if (model.unusable) void this.#condemn(load, nodeId, model, model.error)

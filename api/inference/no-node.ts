@@ -1,6 +1,6 @@
 import { OF_OTHERS, type Verdict } from '../../domain/placement/placement.ts'
 
-const LONGEST = 300
+const MAX_REASON_LENGTH = 300
 
 /** Explains to a caller why no node can run a request, without disclosing the owners and names of other accounts' nodes. */
 export function noNodeReason(verdicts: readonly Verdict[]): string {
@@ -11,5 +11,5 @@ export function noNodeReason(verdicts: readonly Verdict[]): string {
   return [...reasons]
     .map((reason) => `one ${reason}`)
     .join('; ')
-    .slice(0, LONGEST)
+    .slice(0, MAX_REASON_LENGTH)
 }

@@ -14,12 +14,12 @@ import type { ToolTexts } from './tool-texts.ts'
 import type { Tool } from './tool.ts'
 
 /** The memory for the tools of accounts; those that everybody may call come on top, once. Texts have their own. */
-const MOST_BYTES = 64 * 1024 * 1024
+const MAX_BYTES = 64 * 1024 * 1024
 /** The memory of a tool without its text. */
 const TOOL_BYTES = 600
 /** The memory of one entry of a merged list, and the number of lists of an account, one for each set of filters. */
 const ENTRY_BYTES = 8
-const MOST_LISTS = 32
+const MAX_LISTS = 32
 
 interface CatalogueOptions {
   db: Kysely<Database>
@@ -51,7 +51,7 @@ interface Merged {
 export class ToolCatalogue {
   readonly #options: CatalogueOptions
   readonly #owns = new LRUCache<string, ToolSet>({
-    maxSize: MOST_BYTES,
+    maxSize: MAX_BYTES,
     sizeCalculation: (set) => this.#sizeOf(set),
   })
   #publics: ToolSet | undefined
@@ -120,7 +120,7 @@ export class ToolCatalogue {
   #listsOf(own: ToolSet): LRUCache<string, Merged> {
     let lists = this.#merged.get(own)
     if (!lists) {
-      lists = new LRUCache({ max: MOST_LISTS })
+      lists = new LRUCache({ max: MAX_LISTS })
       this.#merged.set(own, lists)
     }
     return lists
@@ -129,7 +129,7 @@ export class ToolCatalogue {
   /** An account with more tools than the memory holds takes all of it, so that its tools are not read at each request. */
   #sizeOf(own: ToolSet): number {
     const entries = own.tools.length + (this.#publics?.tools.length ?? 0)
-    return Math.min(MOST_BYTES, 1 + own.tools.length * TOOL_BYTES + entries * ENTRY_BYTES)
+    return Math.min(MAX_BYTES, 1 + own.tools.length * TOOL_BYTES + entries * ENTRY_BYTES)
   }
 
   #refreshSoon(): void {

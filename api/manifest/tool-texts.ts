@@ -7,7 +7,7 @@ const MB = 1024 * 1024
 
 /** The memory for texts. A larger text than the second number is never held, so that it displaces no others. */
 const HELD_BYTES = 64 * MB
-const MOST_HELD_BYTES = 256 * 1024
+const MAX_HELD_BYTES = 256 * 1024
 /** The most that is read at once. */
 const READ_BYTES = 2 * MB
 const READ_TOOLS = 100
@@ -22,7 +22,7 @@ export type ReadTexts = (tools: readonly Tool[]) => Promise<ReadonlyMap<Tool, Bu
 export class ToolTexts {
   readonly #held = new LRUCache<string, Buffer>({
     maxSize: HELD_BYTES,
-    maxEntrySize: MOST_HELD_BYTES,
+    maxEntrySize: MAX_HELD_BYTES,
     sizeCalculation: ({ length }) => length,
   })
   readonly #read: ReadTexts

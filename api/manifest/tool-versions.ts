@@ -18,7 +18,7 @@ export interface VersionedSource {
 type Describe = (source: ToolSourceRow) => UnversionedManifest
 
 /** Two gateways may store the first version of a tool at once; the slower one reads it again. */
-const MOST_ATTEMPTS = 5
+const MAX_ATTEMPTS = 5
 
 /**
  * Returns endpoints with the versions of their manifests. Of a manifest that has changed the next version is stored
@@ -36,7 +36,7 @@ export async function withVersions(
     const changed: ToolSourceRow[] = []
     for (const source of open) {
       const { version } = source
-      if (version !== null && (attempt > MOST_ATTEMPTS || isCurrent(source, describe)))
+      if (version !== null && (attempt > MAX_ATTEMPTS || isCurrent(source, describe)))
         done.push({ source, version })
       else changed.push(source)
     }

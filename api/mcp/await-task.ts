@@ -7,9 +7,9 @@ import { readInferenceTask } from './tasks/inference-tasks.ts'
 import type { CallContext } from './tool.ts'
 
 /** Clients give up after 60 s, so a call is answered well before, with the task that goes on. */
-const PATIENCE_MS = 40_000
+const TIMEOUT_MS = 40_000
 /** After this time a client that takes progress or tasks gets the first. */
-const SILENT_MS = 2_000
+const FIRST_PROGRESS_DELAY_MS = 2_000
 
 /** The wait of one call for a model. */
 export class Patience {
@@ -23,7 +23,7 @@ export class Patience {
   /** The time for which the model is asked before anything else is answered or told. */
   get firstS(): number {
     const isBrisk = progressOf(this.#context.mcp) !== undefined || takesTasks(this.#context.mcp)
-    return (isBrisk ? SILENT_MS : PATIENCE_MS) / 1000
+    return (isBrisk ? FIRST_PROGRESS_DELAY_MS : TIMEOUT_MS) / 1000
   }
 
   get elapsedMs(): number {
@@ -36,10 +36,14 @@ export class Patience {
     const progress = progressOf(mcp)
     for (;;) {
       const task = await readInferenceTask(this.#context, taskId)
-      const left = PATIENCE_MS - this.elapsedMs
+      const left = TIMEOUT_MS - this.elapsedMs
       if (isTerminalTask(task.status) || left <= 0 || request.disconnect.aborted) return task
       await progress?.(Math.round(this.elapsedMs / 1000), stepInWords(task))
-      await services.taskWaiters.wait(taskId, progress ? Math.min(left, SILENT_MS) : left, request.signal)
+      await services.taskWaiters.wait(
+        taskId,
+        progress ? Math.min(left, FIRST_PROGRESS_DELAY_MS) : left,
+        request.signal,
+      )
     }
   }
 }

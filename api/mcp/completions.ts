@@ -4,7 +4,7 @@ import type { Offer } from './offer.ts'
 import type { RequestOfAccount } from './tool.ts'
 
 /** The most values that the protocol lets an answer have. */
-const MOST = 100
+const MAX_VALUES = 100
 
 /** Answers `completion/complete`: what the account has that begins like the text so far. */
 export function serveCompletions(server: Server, on: RequestOfAccount, { prompts, resources }: Offer): void {
@@ -19,9 +19,9 @@ export function serveCompletions(server: Server, on: RequestOfAccount, { prompts
       const values = known.filter((value) => value.toLowerCase().startsWith(text))
       return {
         completion: {
-          values: values.slice(0, MOST),
+          values: values.slice(0, MAX_VALUES),
           total: values.length,
-          hasMore: values.length > MOST,
+          hasMore: values.length > MAX_VALUES,
         },
       }
     }),

@@ -29,7 +29,7 @@ const member = (value: unknown, name: string): unknown =>
 export const claimedRevision = ({ params }: ClientMessage): unknown =>
   member(member(params, '_meta'), 'io.modelcontextprotocol/protocolVersion')
 
-const LONGEST = 100
+const MAX_LENGTH = 100
 
 /** Returns the method of a message and the tool that it calls, for the log; never its arguments. */
 export function loggedCall(body: unknown): { rpcMethod: string; tool?: string } | undefined {
@@ -38,7 +38,7 @@ export function loggedCall(body: unknown): { rpcMethod: string; tool?: string } 
   const { method, params } = message
   const name = method === 'tools/call' ? member(params, 'name') : undefined
   return {
-    rpcMethod: method.slice(0, LONGEST),
-    ...(typeof name === 'string' && { tool: name.slice(0, LONGEST) }),
+    rpcMethod: method.slice(0, MAX_LENGTH),
+    ...(typeof name === 'string' && { tool: name.slice(0, MAX_LENGTH) }),
   }
 }

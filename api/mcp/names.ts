@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-const LONGEST = 64
+const MAX_LENGTH = 64
 const SAFE = /^[A-Za-z0-9_-]{1,64}$/
 const TAIL = 8
 
@@ -22,4 +22,4 @@ export function safeNames(slugs: readonly string[]): Map<string, string> {
 }
 
 const withTail = (name: string, slug: string): string =>
-  `${name.slice(0, LONGEST - TAIL - 1)}_${createHash('sha256').update(slug).digest('hex').slice(0, TAIL)}`
+  `${name.slice(0, MAX_LENGTH - TAIL - 1)}_${createHash('sha256').update(slug).digest('hex').slice(0, TAIL)}`

@@ -65,10 +65,10 @@ function listFor(args: JsonObject = {}): string | undefined {
   return named && LISTED_BY[named]
 }
 
-const MOST_NAMED = 10
+const MAX_NAMED = 10
 
 function inWords(issues: readonly Issue[], wording: Wording): string {
-  const named = issues.slice(0, MOST_NAMED).map(({ loc, msg }) => `${placeOf(loc, wording)}: ${msg}`)
+  const named = issues.slice(0, MAX_NAMED).map(({ loc, msg }) => `${placeOf(loc, wording)}: ${msg}`)
   const more = issues.length - named.length
   return `${named.join('; ')}${more > 0 ? `; and ${more} more` : ''}.`
 }

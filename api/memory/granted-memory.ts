@@ -16,7 +16,7 @@ import { messagesOf, withMemory } from './with-memory.ts'
 /** The entries among which those are chosen that fit into the budget. */
 const CANDIDATES = 60
 /** A request waits no longer for its memory, and then goes without. */
-const LONGEST_MS = 2_000
+const MAX_WAIT_MS = 2_000
 
 /** The dependencies of the memory of a request. */
 export interface GrantedMemoryDeps {
@@ -53,7 +53,7 @@ export class GrantedMemory implements RequestMemory {
     if (this.#isRefused) return json
     const { promise: late, reject } = Promise.withResolvers<never>()
     const tooLate = new Error('memory took too long')
-    const timer = setTimeout(() => reject(tooLate), LONGEST_MS)
+    const timer = setTimeout(() => reject(tooLate), MAX_WAIT_MS)
     const taken = this.#take(json)
     try {
       const changed = await this.#deps.known.during(Promise.race([taken, late]))

@@ -15,9 +15,9 @@ export interface AccountMemoryView {
   readonly writers: ReadonlySet<string>
 }
 
-const POLL_MS = 5_000
+const POLL_INTERVAL_MS = 5_000
 /** Reads that began before a change of a grant are over long before; the revocation does not wait for longer. */
-const LONGEST_READ_MS = 2_000
+const MAX_READ_MS = 2_000
 const NOBODY: ReadonlyMap<string, AccountMemoryView> = new Map()
 
 export interface KnownMemoryOptions {
@@ -42,7 +42,7 @@ export class KnownMemory implements AsyncDisposable {
   constructor(options: KnownMemoryOptions) {
     this.#options = options
     this.#loop = new BackgroundLoop(() => this.#refresh(), {
-      everyMs: POLL_MS,
+      everyMs: POLL_INTERVAL_MS,
       onError: (err) => emit(options.log, 'memory.refresh_failed', { err }),
     })
     options.watch.on('memory', () => void this.#loop.run())
@@ -93,7 +93,7 @@ export class KnownMemory implements AsyncDisposable {
     )
     this.#tellChanges(before)
     if (this.#reads.size > 0) {
-      const late = sleep(LONGEST_READ_MS, undefined, { ref: false })
+      const late = sleep(MAX_READ_MS, undefined, { ref: false })
       await Promise.race([Promise.all(this.#reads), late])
     }
     await memoryAcknowledgementRepository.acknowledgeMemory(db, gatewayId, version)

@@ -11,18 +11,18 @@ import { emit } from '../events.ts'
 import type { Embeddings } from './embeddings.ts'
 import type { AccountMemoryView } from './known-memory.ts'
 
-const MOST_BYTES = 256 * 1024 * 1024
+const MAX_BYTES = 256 * 1024 * 1024
 /** A larger index would leave no room for those of others: its memory is read by recency. */
-const MOST_INDEX_BYTES = 96 * 1024 * 1024
+const MAX_INDEX_BYTES = 96 * 1024 * 1024
 const TOO_LARGE_MS = 10 * 60_000
 /** Indexes that are read at once; further requests are given the newest entries meanwhile. */
-const MOST_LOADS = 2
+const MAX_LOADS = 2
 /** Vectors that one query of the database fetches. */
 const PAGE = 2_000
 /** A request waits no longer for the vector of its query, and is then given the newest entries. */
-const QUERY_MS = 500
+const QUERY_TIMEOUT_MS = 500
 /** An index is looked at again after this time, because entries may have got vectors since. */
-const AGAIN_MS = 1_000
+const RETRY_DELAY_MS = 1_000
 
 interface Loaded {
   readonly index: VectorIndex
@@ -41,7 +41,7 @@ export interface NearnessOptions {
 /** Finds the entries of a memory that are nearest to a text, over vectors that this gateway keeps for a while. */
 export class Nearness {
   readonly #options: NearnessOptions
-  readonly #loaded = new LRUCache<string, Loaded>({ maxSize: MOST_BYTES })
+  readonly #loaded = new LRUCache<string, Loaded>({ maxSize: MAX_BYTES })
   readonly #loading = new Map<string, Promise<VectorIndex>>()
   readonly #tooLarge = new LRUCache<string, true>({ max: 10_000, ttl: TOO_LARGE_MS })
 
@@ -69,7 +69,7 @@ export class Nearness {
       if (index.size === 0) return undefined
       const [version, vectors] = await Promise.all([
         versionOf(),
-        embeddings.embed(accountId, [text], AbortSignal.timeout(QUERY_MS)),
+        embeddings.embed(accountId, [text], AbortSignal.timeout(QUERY_TIMEOUT_MS)),
       ])
       const [query] = vectors ?? []
       if (!vectors) embeddings.loadSoon(accountId)
@@ -90,10 +90,10 @@ export class Nearness {
   async #indexOf(accountId: string, view: AccountMemoryView, modelKey: string): Promise<VectorIndex> {
     const key = `${view.namespaceId} ${modelKey}`
     const known = this.#loaded.get(key)
-    if (known && performance.now() - known.readAt < AGAIN_MS) return known.index
+    if (known && performance.now() - known.readAt < RETRY_DELAY_MS) return known.index
     const loading = this.#loading.get(key)
     if (loading) return loading
-    if (this.#tooLarge.has(key) || (!known && this.#loading.size >= MOST_LOADS)) return new VectorIndex()
+    if (this.#tooLarge.has(key) || (!known && this.#loading.size >= MAX_LOADS)) return new VectorIndex()
     const read = outsideAccounts(() => this.#read(accountId, view, modelKey, known))
     this.#loading.set(key, read)
     return read.finally(() => this.#loading.delete(key))
@@ -121,7 +121,7 @@ export class Nearness {
         if (bytes) index.add({ id, version }, fromBytes(bytes))
         loaded.stored = stored
       }
-      if (index.bytes > MOST_INDEX_BYTES) {
+      if (index.bytes > MAX_INDEX_BYTES) {
         this.#tooLarge.set(key, true)
         this.#loaded.delete(key)
         return new VectorIndex()

@@ -15,7 +15,7 @@ import type { Embeddings } from './embeddings.ts'
 import { sealVector, vectorContext } from './nearness.ts'
 import { requestSnapshot } from './request-snapshot.ts'
 
-const EVERY_MS = 5_000
+const INTERVAL_MS = 5_000
 const BATCH = 32
 /** Vectors that are encrypted at once. */
 const SEAL_BATCH = 200
@@ -25,7 +25,7 @@ const BATCH_MS = 50_000
 /** A snapshot that was asked for this long ago, or is at work this long, has probably lost its workflow. */
 const WANTED_S = 60
 const BUILDING_S = 900
-const MOST = 100
+const MAX_ENTRIES = 100
 /** An account whose entries could not be embedded is tried again after this time; others are not delayed by it. */
 const ASIDE_MS = 60_000
 
@@ -54,7 +54,7 @@ export class MemoryUpkeep implements AsyncDisposable {
   constructor(options: MemoryUpkeepOptions) {
     this.#options = options
     this.#loop = new BackgroundLoop(() => this.#run(), {
-      everyMs: EVERY_MS,
+      everyMs: INTERVAL_MS,
       onError: (err) => emit(options.log, 'memory.upkeep_failed', { err }),
     }).start()
   }
@@ -82,7 +82,7 @@ export class MemoryUpkeep implements AsyncDisposable {
   /** Starts workflows whose execution was ended by hand; one that runs takes no notice. */
   async #restartStalled(modelKey: string | undefined): Promise<void> {
     const { db, outbox } = this.#options
-    const limits = { wantedS: WANTED_S, buildingS: BUILDING_S, limit: MOST }
+    const limits = { wantedS: WANTED_S, buildingS: BUILDING_S, limit: MAX_ENTRIES }
     const stalled = await memorySnapshotRepository.listStalledBuilds(db, limits)
     for (const { namespace_id: namespaceId, account_id: accountId, build } of stalled) {
       const start = memorySnapshotStart({ namespaceId, accountId, build, modelKey })
@@ -116,7 +116,7 @@ export class MemoryUpkeep implements AsyncDisposable {
 
   async #remake(modelKey: string): Promise<void> {
     const { db, outbox } = this.#options
-    const others = await memoryVectorRepository.listOtherModels(db, { modelKey, limit: MOST })
+    const others = await memoryVectorRepository.listOtherModels(db, { modelKey, limit: MAX_ENTRIES })
     for (const namespace of others) {
       await db.transaction().execute(async (trx) => {
         await memoryVectorRepository.dropOtherModels(trx, { namespaceId: namespace.id, modelKey })

@@ -3,7 +3,7 @@ import { NODE_QUEUES } from '../../domain/placement/node-queues.ts'
 import type { TaskQueue } from '../../schemas/operations.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 
-const PATIENCE_MS = 3_000
+const TIMEOUT_MS = 3_000
 /** As Temporal numbers them. */
 const TYPE = { workflow: 1, activity: 2 } as const
 
@@ -38,7 +38,7 @@ export function describeQueues(
     ...ALWAYS,
     ...more.filter((name) => !known.has(name)).map((name): Asked => ({ name, kind: 'activity' })),
   ]
-  return temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
+  return temporal.withDeadline(Date.now() + TIMEOUT_MS, () =>
     Promise.all(asked.map((queue) => describe(temporal, namespace, queue))),
   )
 }

@@ -2,13 +2,13 @@ import type { Client } from '@temporalio/client'
 import type { WorkerView } from '../../schemas/platform-views.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 
-const PATIENCE_MS = 3_000
+const TIMEOUT_MS = 3_000
 /** The queues of the control plane, each polled for workflows and for activities, as Temporal numbers them. */
 const POLLED = [QUEUES.control, QUEUES.webhooks].flatMap((name) => [1, 2].map((type) => ({ name, type })))
 
 /** Asks Temporal which processes polled the queues of the control plane in the last minutes; throws when it is away. */
 export async function listPollers(temporal: Client, namespace: string): Promise<WorkerView[]> {
-  const answers = await temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
+  const answers = await temporal.withDeadline(Date.now() + TIMEOUT_MS, () =>
     Promise.all(
       POLLED.map(async ({ name, type: taskQueueType }) => {
         const asked = { namespace, taskQueue: { name }, taskQueueType }

@@ -11,7 +11,7 @@ import { runProgram } from '../../platform/processes/run-program.ts'
 import { llmPython } from '../../test/support/builders/tiny-llm.ts'
 import { type LineProgram, startLineProgram } from '../line-program.ts'
 
-const INSTALL_MS = 900_000
+const INSTALL_TIMEOUT_MS = 900_000
 const START_MS = 180_000
 const SENTENCE_TRANSFORMERS = ['sentence-transformers==6.2.0', 'scikit-learn', 'scipy']
 /** It pins transformers 4.57, and the other packages are the newest that fit it. */
@@ -31,14 +31,14 @@ const INFINITY = [
 async function install(folder: string, name: string, packages: readonly string[]): Promise<string> {
   const below = await llmPython()
   const home = join(folder, name)
-  await runProgram(below, ['-m', 'venv', home], { timeout: INSTALL_MS })
+  await runProgram(below, ['-m', 'venv', home], { timeout: INSTALL_TIMEOUT_MS })
   const lib = join(home, 'lib')
   const [version = ''] = readdirSync(lib)
   const shared = join(dirname(dirname(below)), 'lib', version, 'site-packages')
   writeFileSync(join(lib, version, 'site-packages', 'below.pth'), `${shared}\n`)
   const python = join(home, 'bin', 'python')
   const pip = ['-m', 'pip', 'install', '-q', '--disable-pip-version-check', ...packages]
-  await runProgram(python, pip, { timeout: INSTALL_MS, env: pythonProcessEnv() })
+  await runProgram(python, pip, { timeout: INSTALL_TIMEOUT_MS, env: pythonProcessEnv() })
   return python
 }
 

@@ -5,12 +5,12 @@ import type { PlatformClient } from '../platform-client.ts'
 import { drawer, isDrawable, type Screen, writeLine } from '../screen.ts'
 import { addNames, cohortInWords, eventInWords, type Named, type Retries } from './words.ts'
 
-const LOOK_MS = 400
+const POLL_INTERVAL_MS = 400
 const EVENTS_A_PAGE = 500
 /** How often a reason to wait is told that stays the same. */
-const AGAIN_MS = 30_000
+const REMINDER_INTERVAL_MS = 30_000
 /** A platform that does not answer is asked again for so long. */
-const PATIENCE_MS = 60_000
+const TIMEOUT_MS = 60_000
 
 export const hasEnded = ({ status }: CohortSummary): boolean =>
   status === 'succeeded' || status === 'failed' || status === 'cancelled'
@@ -51,7 +51,7 @@ export async function follow(
   client: PlatformClient,
   taskId: string,
   screen: Screen | undefined,
-  { againMs = AGAIN_MS, patienceMs = PATIENCE_MS }: Times = {},
+  { againMs = REMINDER_INTERVAL_MS, patienceMs = TIMEOUT_MS }: Times = {},
 ): Promise<CohortSummary> {
   const view = screen && (isDrawable(screen) ? drawing(screen) : teller(screen, againMs))
   const retries = new Map<string, string>()
@@ -69,7 +69,7 @@ export async function follow(
     for (const [stage, why] of retriesIn(events)) retries.set(stage, why)
     view?.show(cohort, events, retries)
     if (hasEnded(cohort)) return cohort
-    await sleep(LOOK_MS)
+    await sleep(POLL_INTERVAL_MS)
   }
 }
 
@@ -97,7 +97,7 @@ async function patiently<T>(
       lostAt ??= Date.now()
       if (Date.now() - lostAt >= patienceMs) throw err
     }
-    await sleep(LOOK_MS)
+    await sleep(POLL_INTERVAL_MS)
   }
 }
 

@@ -2,12 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { Static } from 'typebox'
-import {
-  type AccountMemory,
-  type ImportedMemory,
-  LONGEST_MEMORY,
-  MOST_IMPORTED,
-} from '../../schemas/memory.ts'
+import { type AccountMemory, type ImportedMemory, MAX_MEMORY, MAX_IMPORTED } from '../../schemas/memory.ts'
 import { CliError, usageError } from '../cli-error.ts'
 import { open } from '../context.ts'
 import { account, id } from '../ids.ts'
@@ -30,8 +25,8 @@ export function memoryCommands(memory: Command): void {
         const entries = readEntries(file, options.source)
         const path = `/accounts/${account(context, accountId)}/memory/import`
         const total = { imported: 0, already_present: 0 }
-        for (let at = 0; at < entries.length; at += MOST_IMPORTED) {
-          const part = entries.slice(at, at + MOST_IMPORTED)
+        for (let at = 0; at < entries.length; at += MAX_IMPORTED) {
+          const part = entries.slice(at, at + MAX_IMPORTED)
           try {
             const body = { entries: part.map(({ entry }) => entry) }
             const done = await context.client.call<Imported>('POST', path, body)
@@ -169,8 +164,8 @@ function readEntries(file: string, source: string): ImportedEntry[] {
   const entries = content.split('\n').flatMap((line, i) => {
     if (line.trim() === '') return []
     const entry = line.trimStart().startsWith('{') ? parsed(line, i) : { text: line.trim() }
-    if (typeof entry.text !== 'string' || entry.text.trim() === '' || entry.text.length > LONGEST_MEMORY)
-      throw usageError(`${file}, line ${i + 1}: needs a text of 1 to ${LONGEST_MEMORY} characters`)
+    if (typeof entry.text !== 'string' || entry.text.trim() === '' || entry.text.length > MAX_MEMORY)
+      throw usageError(`${file}, line ${i + 1}: needs a text of 1 to ${MAX_MEMORY} characters`)
     if (CONTROL.test(entry.text)) throw usageError(`${file}, line ${i + 1}: holds control characters`)
     // An export names what was superseded; that is recalled no longer, so it is not imported.
     if (entry.superseded_by) return []

@@ -19,7 +19,7 @@ import {
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 
-const ANSWER_MS = 5_000
+const RESPONSE_TIMEOUT_MS = 5_000
 /** The `Date` of an answer has whole seconds, and the way there takes time. */
 const CLOCK_OFF_MS = 5_000
 
@@ -62,8 +62,8 @@ interface HealthAnswer {
 
 async function healthAt(baseUrl: string): Promise<HealthAnswer> {
   const { statusCode, headers, body } = await request(`${baseUrl}/api/builder/v1/health`, {
-    headersTimeout: ANSWER_MS,
-    bodyTimeout: ANSWER_MS,
+    headersTimeout: RESPONSE_TIMEOUT_MS,
+    bodyTimeout: RESPONSE_TIMEOUT_MS,
   })
   const text = await body.text()
   return {

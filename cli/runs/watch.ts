@@ -5,7 +5,7 @@ import { CliError } from '../cli-error.ts'
 import { drawer, isDrawable, type Screen, writeLine } from '../screen.ts'
 import { curve, type Series } from './curve.ts'
 
-const DRAW_MS = 100
+const DRAW_INTERVAL_MS = 100
 const CURVE_HEIGHT = 10
 const WIDEST = 100
 const BAR = 24
@@ -99,7 +99,7 @@ class Drawing {
     else if (event.event === 'status') this.#state = inOneLine(event) ?? stateOf(event.data)
     else if (event.event === 'done') return this.#end(event.data)
     // Many events come at once; a terminal is drawn to a few times a second.
-    this.#timer ??= setTimeout(() => this.#show(), DRAW_MS)
+    this.#timer ??= setTimeout(() => this.#show(), DRAW_INTERVAL_MS)
   }
 
   #measured(loss: EpochLoss): void {

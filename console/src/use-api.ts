@@ -4,12 +4,12 @@ import { call, HearthError, withQuery } from './api.ts'
 import { NEWEST } from './parts/data-table.tsx'
 
 /** How often lists load again while their page is visible. */
-const LIST_MS = 4_000
+const LIST_INTERVAL_MS = 4_000
 
 /** Reads an address again and again; `every: false` reads it once. */
 export function useApi<T>(
   path: string | null,
-  { every = LIST_MS, headers }: { every?: number | false; headers?: Record<string, string> } = {},
+  { every = LIST_INTERVAL_MS, headers }: { every?: number | false; headers?: Record<string, string> } = {},
 ) {
   return useQuery<T>({
     queryKey: [path],
@@ -44,7 +44,7 @@ export function usePages<K extends string, T>(
       call<Page>(withQuery(path, { limit: 50, ...query, cursor: pageParam }), { signal }),
     initialPageParam: null as string | null,
     getNextPageParam: (last: Page) => last.next_cursor,
-    refetchInterval: ({ state }) => LIST_MS * Math.max(1, state.data?.pages.length ?? 1),
+    refetchInterval: ({ state }) => LIST_INTERVAL_MS * Math.max(1, state.data?.pages.length ?? 1),
     retry: shouldRetry,
   })
   return { ...result, rows: result.data?.pages.flatMap((page) => page[name]) }

@@ -23,7 +23,7 @@ const NOTHING: RunFeed = { lines: [], epochs: [], events: [], progress: null, at
 /** A run that talks without pause must not fill the memory of the tab; "Earlier lines" has the rest. */
 const KEPT_LINES = 1_000
 /** The page is drawn anew this often at most. */
-const DRAW_MS = 250
+const DRAW_INTERVAL_MS = 250
 
 /**
  * Follows a run from a place in its log on; a change of its state loads what is known of it again. A run that ends is
@@ -52,7 +52,7 @@ export function useRunFeed(runId: string, after: string | null | undefined, isOp
     async function follow(after: string) {
       for await (const event of client().runs.stream(runId, { after }, { signal: control.signal })) {
         waiting.push(event)
-        timer ??= setTimeout(draw, DRAW_MS)
+        timer ??= setTimeout(draw, DRAW_INTERVAL_MS)
       }
     }
     // The page asks for the run itself as well, and says so when the gateway is gone.

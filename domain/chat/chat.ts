@@ -78,7 +78,7 @@ export function tokensOf(text: string): TokenCounts | undefined {
 type Counts = Partial<Record<'total_tokens' | 'prompt_tokens' | 'completion_tokens', unknown>>
 
 /** The bound is above the tokens of any real response. Counts beyond it are ignored, because counts are summed up. */
-export const MOST_TOKENS = 100_000_000
+export const MAX_TOKENS = 100_000_000
 
 export const isTokenCount = (value: unknown): value is number =>
-  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_TOKENS
+  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TOKENS

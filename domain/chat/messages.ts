@@ -5,7 +5,7 @@ import { invalidFor, type Issue } from '../errors.ts'
 const INSTEAD_OF_CONTENT = ['tool_calls', 'function_call', 'refusal', 'audio', 'reasoning_content'] as const
 
 /** The largest number of faults in one error. */
-const MOST = 100
+const MAX_ISSUES = 100
 
 /**
  * Refuses messages that are not `{role, content}` each, and reports every fault. The parts of a `content` and all other
@@ -18,7 +18,7 @@ export function checkMessages(messages: readonly unknown[], loc: readonly (strin
     if (!fault) continue
     const { member, msg, type } = fault
     issues.push({ loc: member ? [...loc, i, member] : [...loc, i], msg, type })
-    if (issues.length === MOST) break
+    if (issues.length === MAX_ISSUES) break
   }
   if (issues.length > 0) throw invalidFor(issues)
 }

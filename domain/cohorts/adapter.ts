@@ -1,9 +1,9 @@
 import type { Adapter } from '../../schemas/cohort-evaluator.ts'
 
 /** An adapter is held in memory while it is checked and while it is used: 4,096 x 4,096 numbers, with room for the rest. */
-export const MOST_ADAPTER_BYTES = 72 * 1024 * 1024
+export const MAX_ADAPTER_BYTES = 72 * 1024 * 1024
 const LENGTH_BYTES = 8
-const LONGEST_HEADER = 10_000
+const MAX_HEADER = 10_000
 const F32_BYTES = 4
 
 interface Entry {
@@ -38,7 +38,7 @@ export function faultOfAdapter(
 function headerOf(bytes: Buffer): { entries: Record<string, Entry>; data: Buffer } | undefined {
   if (bytes.length < LENGTH_BYTES) return undefined
   const length = Number(bytes.readBigUInt64LE())
-  if (length < 2 || length > LONGEST_HEADER || LENGTH_BYTES + length > bytes.length) return undefined
+  if (length < 2 || length > MAX_HEADER || LENGTH_BYTES + length > bytes.length) return undefined
   try {
     const entries: unknown = JSON.parse(bytes.toString('utf8', LENGTH_BYTES, LENGTH_BYTES + length))
     if (typeof entries !== 'object' || entries === null || Array.isArray(entries)) return undefined

@@ -1,5 +1,5 @@
 /** The data of an event has at most 2 KB, of which a list gets the most. */
-const MOST_LIST_BYTES = 1_500
+const MAX_LIST_BYTES = 1_500
 
 /** Returns as many items of a list as the data of an event has room for, and how many are left out. */
 export function listed<T>(items: readonly T[]): { shown: T[]; more?: number } {
@@ -7,7 +7,7 @@ export function listed<T>(items: readonly T[]): { shown: T[]; more?: number } {
   let bytes = 0
   for (const item of items) {
     bytes += new TextEncoder().encode(JSON.stringify(item)).length + 1
-    if (bytes > MOST_LIST_BYTES) return { shown, more: items.length - shown.length }
+    if (bytes > MAX_LIST_BYTES) return { shown, more: items.length - shown.length }
     shown.push(item)
   }
   return { shown }

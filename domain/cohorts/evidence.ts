@@ -2,11 +2,11 @@ import type { CompatibilityEvidenceRegistration, ModelSpace } from '../../schema
 import { MAPPED, takesEvidence } from './spaces.ts'
 
 /** Evidence may be valid for so long, because models and their use change. */
-export const LONGEST_VALID_MS = 180 * 24 * 3_600_000
+export const MAX_VALID_MS = 180 * 24 * 3_600_000
 /** A clock of an evaluator may be off by this much. */
 const CLOCK_MS = 60_000
 /** Above this p-value the metric says nothing: broken pairs reach it too. */
-const LARGEST_P = 0.05
+const MAX_P = 0.05
 
 /** A fault of a registration, with its place in the body. */
 export interface EvidenceFault {
@@ -30,14 +30,10 @@ export function faultsOfEvidence(
     ],
     [score !== interval.low, ['score'], `must be the lower end of the interval, ${interval.low}`],
     [estimate < interval.low || estimate > interval.high, ['estimate'], 'must lie in the interval'],
-    [
-      chance.p_value > LARGEST_P,
-      ['null_model', 'p_value'],
-      `must be at most ${LARGEST_P}: broken pairs do as well`,
-    ],
+    [chance.p_value > MAX_P, ['null_model', 'p_value'], `must be at most ${MAX_P}: broken pairs do as well`],
     [chance.upper_95 >= score, ['null_model', 'upper_95'], `must be below the score, ${score}`],
     [until <= 0, ['valid_until'], 'must be in the future'],
-    [until > LONGEST_VALID_MS + CLOCK_MS, ['valid_until'], 'must be within 180 days'],
+    [until > MAX_VALID_MS + CLOCK_MS, ['valid_until'], 'must be within 180 days'],
     ...adapterFaults(body, source, target),
   ]
   return faults.filter(([isFault]) => isFault).map(([, path, message]) => ({ path, message }))

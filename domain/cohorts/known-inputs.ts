@@ -13,7 +13,7 @@ export interface StageInput {
 }
 
 /** So many members of one input are told. */
-const MOST_TOLD = 20
+const MAX_REPORTED = 20
 
 /**
  * Members that stages are given and that their inputs, by `stage_id`, do not have: servers would ignore most of them. An
@@ -41,7 +41,7 @@ export function unknownInputs(
           ({ member = '', edge_id }) =>
             edge_id !== undefined || !isChatCapable(input.task_type) || meant(member),
         )
-        .slice(0, MOST_TOLD)
+        .slice(0, MAX_REPORTED)
         .map(({ member = '', edge_id }): PlanReason => {
           const whose =
             edge_id === undefined
@@ -117,8 +117,8 @@ function lackingIn({ input_schema }: StageInput, given: readonly Given[]): strin
 
 /** Tells the members that there are, the first of many. */
 export function listed(names: readonly string[]): string {
-  const more = names.length > MOST_TOLD ? ` and ${names.length - MOST_TOLD} more` : ''
-  return names.length === 0 ? 'nothing' : `${names.slice(0, MOST_TOLD).map(short).join(', ')}${more}`
+  const more = names.length > MAX_REPORTED ? ` and ${names.length - MAX_REPORTED} more` : ''
+  return names.length === 0 ? 'nothing' : `${names.slice(0, MAX_REPORTED).map(short).join(', ')}${more}`
 }
 
 /** Returns the members that a schema names. */

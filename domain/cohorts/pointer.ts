@@ -24,7 +24,7 @@ export function valueAt(value: unknown, pointer: string): unknown {
   return at
 }
 
-const MOST_MEMBERS_TOLD = 20
+const MAX_MEMBERS_REPORTED = 20
 
 /** Returns what a value has on the way to a place that it lacks: the length of a list or the members of an object, no values. */
 export function whereItEnds(value: unknown, pointer: string): string {
@@ -40,7 +40,7 @@ export function whereItEnds(value: unknown, pointer: string): string {
   if (Array.isArray(at)) return `${name} is a list of ${at.length}`
   if (typeof at !== 'object' || at === null) return `${name} is neither an object nor a list`
   const members = Object.keys(at)
-  const told = members.slice(0, MOST_MEMBERS_TOLD).map((member) => `"${short(member)}"`)
+  const told = members.slice(0, MAX_MEMBERS_REPORTED).map((member) => `"${short(member)}"`)
   const more = members.length > told.length ? ` and ${members.length - told.length} more` : ''
   return members.length === 0 ? `${name} is empty` : `${name} has ${told.join(', ')}${more}`
 }
@@ -48,7 +48,7 @@ export function whereItEnds(value: unknown, pointer: string): string {
 const escaped = (token: string): string => token.replaceAll('~', '~0').replaceAll('/', '~1')
 
 /** A place alone makes no more items than these, in all lists on its way together. */
-const MOST_ITEMS = 1_024
+const MAX_ITEMS = 1_024
 const INDEX = /^(?:0|[1-9]\d{0,5})$/
 const isIndex = (token: string): boolean => token === APPEND || INDEX.test(token)
 
@@ -62,7 +62,7 @@ export class PointerError extends Error {
  * whose items before it are null. Nothing that was given is changed.
  */
 export function withValueAt(value: unknown, pointer: string, put: unknown): unknown {
-  return write(value, tokensOf(pointer), put, { pointer, left: MOST_ITEMS })
+  return write(value, tokensOf(pointer), put, { pointer, left: MAX_ITEMS })
 }
 
 interface Writing {
@@ -78,7 +78,7 @@ function write(value: unknown, [token, ...rest]: readonly string[], put: unknown
   if (Array.isArray(value) || (value === undefined && isItem)) {
     const list: unknown[] = [...((value as unknown[] | undefined) ?? [])]
     const at = token === APPEND ? list.length : Number(token)
-    if (!isItem || at > Math.max(list.length, MOST_ITEMS) || at - list.length > writing.left)
+    if (!isItem || at > Math.max(list.length, MAX_ITEMS) || at - list.length > writing.left)
       throw new PointerError(`"${pointer}" names no place in a list of ${list.length}`)
     writing.left -= Math.max(0, at - list.length)
     while (list.length < at) list.push(null)

@@ -32,12 +32,12 @@ const BY_VALUE: readonly SpaceKind[] = ['text', 'json', 'media', 'tokens']
 export const isByValue = (kind: SpaceKind): boolean => BY_VALUE.includes(kind)
 
 /** Ids of tokens are of 32 bits. */
-const MOST_TOKEN_ID = 2 ** 31 - 1
+const MAX_TOKEN_ID = 2 ** 31 - 1
 
 /** Returns why a value cannot be what an edge of a kind carries; undefined when it can. */
 export function faultOfValue(kind: SpaceKind, value: unknown): string | undefined {
   if (kind !== 'tokens') return undefined
-  const isId = (one: unknown) => Number.isInteger(one) && Number(one) >= 0 && Number(one) <= MOST_TOKEN_ID
+  const isId = (one: unknown) => Number.isInteger(one) && Number(one) >= 0 && Number(one) <= MAX_TOKEN_ID
   const isList = Array.isArray(value) && value.length > 0
   return isList && value.every(isId)
     ? undefined

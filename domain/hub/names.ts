@@ -1,6 +1,6 @@
 /** Every name of a hub import begins with this prefix, and no other name does. */
 const PREFIX = 'hf-'
-const LONGEST = 80
+const MAX_LENGTH = 80
 
 export const isHubName = (name: string): boolean => name.startsWith(PREFIX)
 
@@ -11,12 +11,12 @@ export const isHubName = (name: string): boolean => name.startsWith(PREFIX)
  */
 export function hubModelName(repoId: string): string | null {
   const name = PREFIX + repoId.toLowerCase().replace('/', '--')
-  const isPlain = name.length <= LONGEST && !repoId.includes('--') && /[a-z0-9]$/.test(name)
+  const isPlain = name.length <= MAX_LENGTH && !repoId.includes('--') && /[a-z0-9]$/.test(name)
   return isPlain ? name : null
 }
 
 /** Makes a unique name: a slug of the repository's id, and the end of an id of ours. */
 export function distinctHubName(repoId: string, id: string): string {
   const slug = repoId.toLowerCase().replaceAll(/[^a-z0-9.]+/g, '-')
-  return `${PREFIX}${slug.slice(0, LONGEST - PREFIX.length).replace(/[-.]+$/, '')}--${id.slice(-8)}`
+  return `${PREFIX}${slug.slice(0, MAX_LENGTH - PREFIX.length).replace(/[-.]+$/, '')}--${id.slice(-8)}`
 }

@@ -152,7 +152,7 @@ interface PartSet {
 }
 
 /** The largest number of parts that are checked for absence, because a name may claim any number. */
-const MOST_PARTS = 1_000
+const MAX_PARTS = 1_000
 
 /** Groups weights by model: a single file, or all parts of one split. */
 function partSets(paths: readonly string[]): PartSet[] {
@@ -173,7 +173,7 @@ function partSets(paths: readonly string[]): PartSet[] {
 
 const partNames = ({ stem, count, format }: { stem: string; count: string; format: string }): string[] =>
   Array.from(
-    { length: Math.min(Number(count), MOST_PARTS) },
+    { length: Math.min(Number(count), MAX_PARTS) },
     (_, part) => `${stem}-${String(part + 1).padStart(5, '0')}-of-${count}.${format}`,
   )
 

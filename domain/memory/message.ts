@@ -57,16 +57,16 @@ export function leadingMessage(first: unknown, memory: string): { message: objec
 }
 
 /** A query beyond this length is cut, because the end of a long request says little more about its subject. */
-const LONGEST_QUERY = 2_000
+const MAX_QUERY = 2_000
 
 /** Returns the text of the user's last message, by which memory is searched; empty without one. */
 export function queryOf(messages: readonly unknown[]): string {
   const last = (messages as readonly Message[]).findLast(({ role }) => role === 'user')
   const { content } = last ?? {}
-  if (typeof content === 'string') return content.slice(0, LONGEST_QUERY)
+  if (typeof content === 'string') return content.slice(0, MAX_QUERY)
   if (!Array.isArray(content)) return ''
   const texts = (content as { text?: unknown }[]).flatMap(({ text }) =>
     typeof text === 'string' ? [text] : [],
   )
-  return texts.join('\n').slice(0, LONGEST_QUERY)
+  return texts.join('\n').slice(0, MAX_QUERY)
 }

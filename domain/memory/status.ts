@@ -1,7 +1,7 @@
 import type { MemoryStatus } from '../../schemas/memory.ts'
 
 /** A first snapshot takes seconds; one that is missing for this long needs an operator. */
-const LONGEST_FIRST_MS = 10 * 60_000
+const MAX_FIRST_MS = 10 * 60_000
 
 export interface MemoryState {
   enabled: boolean
@@ -16,7 +16,7 @@ export interface MemoryState {
 export function memoryStatus(state: MemoryState | undefined, now: Date): MemoryStatus {
   if (!state?.enabled) return { enabled: false, ready: false, detail: null }
   if (state.hasSnapshot) return { enabled: true, ready: true, detail: null }
-  if (now.getTime() - state.since.getTime() > LONGEST_FIRST_MS)
+  if (now.getTime() - state.since.getTime() > MAX_FIRST_MS)
     return { enabled: true, ready: false, detail: 'unavailable' }
   return { enabled: true, ready: false, detail: state.isBuilding ? 'snapshot_pending' : 'provisioning' }
 }

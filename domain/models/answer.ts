@@ -1,4 +1,4 @@
-const LONGEST = 2_000
+const MAX_LENGTH = 2_000
 const MAX_LINE = 300
 /** Control characters, and those that change the direction of text. */
 const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu
@@ -6,7 +6,7 @@ const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu
 /** Turns the error response of a model server into one sentence for the owner of the task. */
 export function modelFault(status: number, text: string): string {
   const said = messageIn(text) ?? text.trim()
-  return (said === '' ? `the model answered ${status} without a reason` : said).slice(0, LONGEST)
+  return (said === '' ? `the model answered ${status} without a reason` : said).slice(0, MAX_LENGTH)
 }
 
 /**
@@ -27,9 +27,9 @@ export function faultInOneLine(status: number, text: string): string {
  */
 export function faultField(text: string): string | undefined {
   const { param, path } = errorIn(text) ?? {}
-  if (typeof param === 'string') return param.slice(0, LONGEST)
+  if (typeof param === 'string') return param.slice(0, MAX_LENGTH)
   return typeof path === 'string' && path.startsWith('/')
-    ? path.slice(1, LONGEST).replaceAll('/', '.')
+    ? path.slice(1, MAX_LENGTH).replaceAll('/', '.')
     : undefined
 }
 

@@ -1,15 +1,15 @@
 /** The longest list of texts in one request, as the model servers take it. */
-const MOST_TEXTS = 2_048
+const MAX_TEXTS = 2_048
 
 const TEXT = { type: 'string' }
 
 /** One text, or a list of them. */
 export const TEXT_OR_TEXTS = {
   description: 'One text, or a list of them.',
-  anyOf: [TEXT, { type: 'array', minItems: 1, maxItems: MOST_TEXTS, items: TEXT }],
+  anyOf: [TEXT, { type: 'array', minItems: 1, maxItems: MAX_TEXTS, items: TEXT }],
 }
 
-export const TEXTS = { type: 'array', minItems: 1, maxItems: MOST_TEXTS, items: TEXT }
+export const TEXTS = { type: 'array', minItems: 1, maxItems: MAX_TEXTS, items: TEXT }
 
 export const TRUNCATE = {
   type: 'boolean',

@@ -58,7 +58,7 @@ export const unmeasuredLatencyClass = (kind: ToolKind, taskType: string): Measur
   isChatCapable(taskType) ? 'slow' : (UNMEASURED[kind] ?? 'slow')
 
 const FETCHED = /_url$/
-const MOST_LEVELS = 8
+const MAX_LEVELS = 8
 
 /** Returns the side effects of a request to an endpoint, as far as its declaration shows them. */
 export function sideEffectsOf({
@@ -80,7 +80,7 @@ export function sideEffectsOf({
 }
 
 function namesAddress(schema: unknown, level = 0): boolean {
-  if (typeof schema !== 'object' || schema === null || level > MOST_LEVELS) return false
+  if (typeof schema !== 'object' || schema === null || level > MAX_LEVELS) return false
   const { properties } = schema as { properties?: unknown }
   if (typeof properties === 'object' && properties !== null) {
     if (Object.keys(properties).some((name) => FETCHED.test(name) || name === 'url')) return true

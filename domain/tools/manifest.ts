@@ -1,5 +1,5 @@
 import type { MeasuredLatencyClass, ToolManifest, ToolStability } from '../../schemas/tool.ts'
-import { MOST_DESCRIPTION } from '../../schemas/tool.ts'
+import { MAX_DESCRIPTION } from '../../schemas/tool.ts'
 import { kindOf } from '../actions/kind.ts'
 import { microToUsd } from '../money.ts'
 import { examplesOf } from './examples.ts'
@@ -99,9 +99,9 @@ function describe({ description, task_type }: ToolSource): { description: string
   const text = description.trim()
   if (text === '')
     return {
-      description: `An endpoint for ${task_type}; its owner has not described it.`.slice(0, MOST_DESCRIPTION),
+      description: `An endpoint for ${task_type}; its owner has not described it.`.slice(0, MAX_DESCRIPTION),
     }
-  if (text.length <= MOST_DESCRIPTION) return { description: text }
+  if (text.length <= MAX_DESCRIPTION) return { description: text }
   return { description: shorten(text), longDescription: text }
 }
 
@@ -109,10 +109,10 @@ const ELLIPSIS = '...'
 
 /** Cuts a text after a word. */
 function shorten(text: string): string {
-  const cut = text.slice(0, MOST_DESCRIPTION - ELLIPSIS.length)
+  const cut = text.slice(0, MAX_DESCRIPTION - ELLIPSIS.length)
   const space = cut.lastIndexOf(' ')
   // A cut between the halves of a surrogate pair would leave half a character.
-  const whole = space > MOST_DESCRIPTION / 2 ? cut.slice(0, space) : cut.replace(/[\uD800-\uDBFF]$/, '')
+  const whole = space > MAX_DESCRIPTION / 2 ? cut.slice(0, space) : cut.replace(/[\uD800-\uDBFF]$/, '')
   return whole.trimEnd() + ELLIPSIS
 }
 

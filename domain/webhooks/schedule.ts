@@ -19,7 +19,7 @@ export const DELIVERY_DEADLINE_MS = 48 * HOUR
 /** The time for which an event can be redelivered. */
 export const EVENT_RETENTION_MS = 30 * 24 * HOUR
 /** Spreads out attempts that fell due during an outage. */
-const LEAST_GAP_MS = 30 * SECOND
+const MIN_GAP_MS = 30 * SECOND
 /** The largest random delay of the last attempt, so that deliveries that failed together do not all return together. */
 const FINAL_JITTER_MS = 10 * MINUTE
 
@@ -49,7 +49,7 @@ export function attemptDueAt(next: NextAttempt): number | undefined {
   if (offset === undefined) return undefined
 
   const jitter = attempt === MAX_ATTEMPTS ? random * FINAL_JITTER_MS : 0
-  const gap = attempt === 1 ? 0 : LEAST_GAP_MS
+  const gap = attempt === 1 ? 0 : MIN_GAP_MS
   const deadline = createdAt + DELIVERY_DEADLINE_MS
   const scheduled = Math.max(createdAt + offset + jitter, now + gap)
   if (scheduled > deadline) return undefined

@@ -5,7 +5,7 @@ import type { Endpoint } from '../../schemas/endpoint.ts'
 import type { InferenceTask, InferResponse } from '../../schemas/inference-task.ts'
 import type { EpochLoss, TrainingRun } from '../../schemas/training-run.ts'
 
-const POLL_MS = 50
+const POLL_INTERVAL_MS = 50
 
 type Say = (line: string) => void
 
@@ -103,7 +103,7 @@ export async function inferMany(h: Hearth, endpoint: Asked, count: number): Prom
 }
 
 async function succeeded(h: Hearth, taskId: string): Promise<InferenceTask> {
-  const task = await h.tasks.wait(taskId, { intervalMs: POLL_MS })
+  const task = await h.tasks.wait(taskId, { intervalMs: POLL_INTERVAL_MS })
   if (task.status === 'failed') throw new Error(`task ${taskId} failed: ${task.error ?? 'no reason given'}`)
   return task
 }

@@ -11,7 +11,7 @@ export interface WordVectors {
 }
 
 const UNKNOWN = '[unknown]'
-const LONGEST = 64
+const MAX_LENGTH = 64
 
 /**
  * Learns a vector for each word of these texts: how much more often than by chance it occurs together with every
@@ -58,7 +58,7 @@ export async function writeWordModel(folder: string, { words, width, vectors }: 
     model_type: 'word-vectors',
     hidden_size: width,
     vocab_size: words.length,
-    max_position_embeddings: LONGEST,
+    max_position_embeddings: MAX_LENGTH,
     pad_token_id: 0,
   }
   const tokenizer = {

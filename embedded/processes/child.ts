@@ -7,7 +7,7 @@ import { signalGroup } from '../../platform/processes/signals.ts'
 import type { Output } from '../output.ts'
 import { removePidFile, writePidFile } from './pid-files.ts'
 
-const PAUSES_MS = { first: 200, longest: 5_000 }
+const RETRY_DELAY_MS = { first: 200, longest: 5_000 }
 /** A child that ran this long is restarted without delay. */
 const SETTLED_MS = 20_000
 /** The exit code of our mains for a wrong setting. */
@@ -65,7 +65,7 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
         return output.say(`${spec.name} has ended for good; its log says why`)
 
       failures = Date.now() - startedAt > SETTLED_MS ? 1 : failures + 1
-      const delay = backoff(failures - 1, PAUSES_MS)
+      const delay = backoff(failures - 1, RETRY_DELAY_MS)
       output.say(`${spec.name} ended unexpectedly (${how}); starting it again in ${delay / 1000} s`)
       await sleep(delay, undefined, { signal: abort.signal }).catch(() => {})
       if (!stopping) await spec.beforeRestart?.()

@@ -105,7 +105,7 @@ export const localPlace = (address: string, namespace: string): TemporalPlace =>
 
 const NOT_FOUND = 5
 /** A server that is starting may accept a call and never answer it. */
-const ANSWER_MS = 10_000
+const RESPONSE_TIMEOUT_MS = 10_000
 
 /** The retention of closed workflows in a namespace that Hearth creates. */
 const NAMESPACE_DAYS = 3
@@ -131,7 +131,7 @@ export async function temporalReady(
   const describeOnce = async () => {
     const connection = await connect(access)
     try {
-      const answerBy = Date.now() + Math.min(ANSWER_MS, timeoutMs)
+      const answerBy = Date.now() + Math.min(RESPONSE_TIMEOUT_MS, timeoutMs)
       await connection.withDeadline(answerBy, () =>
         connection.workflowService.describeNamespace({ namespace }),
       )
@@ -192,7 +192,7 @@ async function registerNamespace({ namespace, ...access }: TemporalPlace): Promi
 export async function queueIsPolled(
   { namespace, ...access }: TemporalPlace,
   queue: string,
-  timeoutMs = ANSWER_MS,
+  timeoutMs = RESPONSE_TIMEOUT_MS,
 ): Promise<boolean> {
   const connection = await connect(access)
   try {

@@ -7,7 +7,7 @@ import { EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
 import { bringPayload, type Receiver, type Receiving } from './receive-payload.ts'
 
 /** A result has at most so many bytes, and a value is a part of one. */
-const MOST_BYTES = 64 * 1024 * 1024
+const MAX_BYTES = 64 * 1024 * 1024
 
 /** A value that has been consumed; undefined for a hand-over that was closed. */
 export interface Received {
@@ -80,7 +80,7 @@ const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge): EdgeOffer => (
   encodings: ['json'],
   digests: ['sha256'],
   space_fingerprint,
-  max_bytes: Math.min(max_bytes, MOST_BYTES),
+  max_bytes: Math.min(max_bytes, MAX_BYTES),
 })
 
 /** Returns the bytes of a value; undefined while they are still to come. */

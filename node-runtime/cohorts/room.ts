@@ -2,7 +2,7 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { PayloadStore } from '../edges/payload-store.ts'
 
 /** A stage waits so long on its node. After that it is called again, on another node where one can run it. */
-const PATIENCE_MS = 15_000
+const TIMEOUT_MS = 15_000
 /** The platform counts an attempt as lost of which it hears nothing for longer. */
 const SIGN_MS = 5_000
 
@@ -24,7 +24,7 @@ export async function waitForRoom(bytes: number, waiting: Waiting): Promise<bool
   const { store, tell, sign } = waiting
   if (await store.hasRoom(bytes)) return false
   tell(true)
-  const givesUpAt = performance.now() + PATIENCE_MS
+  const givesUpAt = performance.now() + TIMEOUT_MS
   while (!(await hasRoomSoon(bytes, waiting))) {
     if (performance.now() >= givesUpAt)
       throw new EdgeError('no_room', `this node had no room for a payload of ${bytes} bytes`)

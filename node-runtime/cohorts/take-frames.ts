@@ -13,7 +13,7 @@ export const PROGRESS_MS = 2_000
 export const HELD_MS = 5_000
 /** A broken session is left to the platform for so long while its producer makes the payload. */
 const WORKING_MS = 60_000
-const ASK_AGAIN_MS = 1_000
+const RETRY_DELAY_MS = 1_000
 
 /** The connection of a session has ended before its last frame. */
 export class BrokenSession extends Error {
@@ -89,6 +89,6 @@ export async function untilMovedOn(
       await end.fail(why, 'direct')
       throw why
     }
-    await sleep(ASK_AGAIN_MS, undefined, { signal })
+    await sleep(RETRY_DELAY_MS, undefined, { signal })
   }
 }

@@ -52,7 +52,7 @@ interface ControlClientOptions {
   /** Returns the gateways to call, in order. */
   gateways: () => readonly string[]
   patienceMs?: number
-  /** For tests: see `UPLOAD_IDLE_MS`. */
+  /** For tests: see `UPLOAD_IDLE_TIMEOUT_MS`. */
   uploadIdleMs?: number
 }
 
@@ -61,7 +61,7 @@ const CALL_TIMEOUT_MS = 20_000
 /** The same with the wait for a connection. */
 const CALL_LIMIT_MS = 30_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
-const PAUSES_MS = { first: 100, longest: 5_000 }
+const RETRY_DELAY_MS = { first: 100, longest: 5_000 }
 /** Claims and leases wait neither for hand-overs nor for inputs and results, so each has connections of its own. */
 const CONNECTIONS = { calls: 8, edges: null, downloads: 8, results: 12, uploads: 4 } as const
 type Use = keyof typeof CONNECTIONS
@@ -74,7 +74,7 @@ const DOWNLOADS = { most: CONNECTIONS.downloads, mostPerKey: 6, mostWaiting: Inf
 const RESULTS = { most: CONNECTIONS.results, mostPerKey: 9, mostWaiting: Infinity }
 const UPLOADS = { most: CONNECTIONS.uploads, mostPerKey: 3, mostWaiting: Infinity }
 /** The time in which an upload must send a chunk, and after the last one get its answer. The kernel buffers megabytes. */
-const UPLOAD_IDLE_MS = 45_000
+const UPLOAD_IDLE_TIMEOUT_MS = 45_000
 /** Calls of a node that wait at the platform for news of hand-overs, at once. */
 const MAX_LONG_POLLS = 48
 /** Those of one account. */
@@ -106,7 +106,7 @@ export class ControlClient {
   readonly #gone = new Set<string>()
 
   constructor(options: ControlClientOptions) {
-    const { identity, gateways, patienceMs = 60_000, uploadIdleMs = UPLOAD_IDLE_MS } = options
+    const { identity, gateways, patienceMs = 60_000, uploadIdleMs = UPLOAD_IDLE_TIMEOUT_MS } = options
     this.#identity = identity
     this.#gateways = gateways
     this.patienceMs = patienceMs
@@ -268,7 +268,7 @@ export class ControlClient {
         }
         // The first round over all gateways has no pause.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
-        await sleep(backoff(round, PAUSES_MS), undefined, signal && { signal })
+        await sleep(backoff(round, RETRY_DELAY_MS), undefined, signal && { signal })
       }
     }
   }

@@ -15,11 +15,11 @@ export interface KeptLease extends Disposable {
 }
 
 /** The shortest time between two reports. */
-const REPORT_MS = 200
+const REPORT_INTERVAL_MS = 200
 
 /**
  * Returns the term of a lease under which calls are repeated for so long. It does not end while one of them may still be
- * repeated, up to `MOST_PATIENCE_S`, beyond which no node is started.
+ * repeated, up to `MAX_TIMEOUT_S`, beyond which no node is started.
  */
 export const leaseSecondsFor = (patienceMs: number): number =>
   Math.min(
@@ -37,11 +37,11 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
   let untold: StatusDetail | undefined
   let wait: RoomWait | null | undefined
   let telling: NodeJS.Timeout | undefined
-  let toldAt = -REPORT_MS
+  let toldAt = -REPORT_INTERVAL_MS
 
   const tellSoon = () => {
     if (over.signal.aborted || busy || telling || (!untold && wait === undefined)) return
-    const pause = Math.max(0, toldAt + REPORT_MS - performance.now())
+    const pause = Math.max(0, toldAt + REPORT_INTERVAL_MS - performance.now())
     telling = setTimeout(() => {
       telling = undefined
       void renew()

@@ -6,7 +6,7 @@ import type { RoomWait } from '../../schemas/lease.ts'
 import { NoRoomError } from '../weights/transfer.ts'
 import { ControlError } from './client.ts'
 
-const PAUSES_MS = { first: 1_000, longest: 15_000 }
+const RETRY_DELAY_MS = { first: 1_000, longest: 15_000 }
 
 /** Returns what has no room: the storage of the platform or a disk of this node; undefined for any other error. */
 export function roomlessOf(err: unknown): RoomWait | undefined {
@@ -35,7 +35,7 @@ export async function untilRoom<T>(work: () => Promise<T>, { signal, onWait }: R
         if (kind === undefined) throw err
         if (kind !== waiting) onWait(kind)
         waiting = kind
-        await sleep(backoff(attempt, PAUSES_MS), undefined, { signal })
+        await sleep(backoff(attempt, RETRY_DELAY_MS), undefined, { signal })
       }
     }
   } finally {

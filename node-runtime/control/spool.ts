@@ -35,7 +35,7 @@ export interface JobReport {
 const MAX_MESSAGE = 8_000
 const SEGMENT_BYTES = 1024 * 1024
 const BATCH_ENTRIES = 500
-const DISK_RETRY_MS = 1_000
+const DISK_RETRY_DELAY_MS = 1_000
 
 /**
  * Logs and metrics on their way to a gateway. They are on disk until acknowledged, with one batch in flight at a
@@ -169,7 +169,7 @@ export class Spool {
     } catch {
       // The disk is retried after a while.
     }
-    this.#diskAt = performance.now() + DISK_RETRY_MS
+    this.#diskAt = performance.now() + DISK_RETRY_DELAY_MS
     this.#closeFile()
   }
 

@@ -7,7 +7,7 @@ export interface EdgeCandidate {
   scope: 'loopback' | 'private' | 'public'
 }
 
-const MOST = 8
+const MAX_CANDIDATES = 8
 const FAMILIES = { 4: 'ipv4', 6: 'ipv6' } as const
 
 const listOf = (...networks: readonly (readonly [string, number, 'ipv4' | 'ipv6'])[]): BlockList => {
@@ -35,7 +35,7 @@ export function candidatesAt({ address, port }: AddressInfo): EdgeCandidate[] {
   return addresses
     .filter((one) => address !== '0.0.0.0' || isIP(one) === 4)
     .flatMap((one) => candidateAt(one, port))
-    .slice(0, MOST)
+    .slice(0, MAX_CANDIDATES)
 }
 
 function candidateAt(address: string, port: number): EdgeCandidate[] {

@@ -5,18 +5,18 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { backoff } from '../../platform/async/retry.ts'
 import { EdgeSession, type SessionOptions } from './edge-session.ts'
 import { bearer, connectPinned, edgePath, type EdgePeer } from './pinned-client.ts'
-import { MOST_MESSAGE_BYTES } from './session-frames.ts'
+import { MAX_MESSAGE_BYTES } from './session-frames.ts'
 
-const PAUSES_MS = { first: 50, longest: 1_000 }
-const HANDSHAKE_MS = 5_000
+const RETRY_DELAY_MS = { first: 50, longest: 1_000 }
+const HANDSHAKE_TIMEOUT_MS = 5_000
 /** The time for the first connection, to a node that the probes have reached. */
-const CONNECT_MS = 10_000
+const CONNECT_TIMEOUT_MS = 10_000
 /** Nobody between the ends of TLS can see the bytes, so no mask has to hide them from caches (RFC 6455, 10.3). */
 const noMask = (mask: Buffer): void => void mask.fill(0)
 
 /** Opens a session with the producer's node, and connects again whenever the connection breaks. */
 export function dialSession(peer: EdgePeer, options: SessionOptions, signal: AbortSignal): EdgeSession {
-  const session = new EdgeSession({ beginMs: CONNECT_MS, ...options })
+  const session = new EdgeSession({ beginMs: CONNECT_TIMEOUT_MS, ...options })
   const cancel = () => session.destroy()
   if (signal.aborted) cancel()
   else signal.addEventListener('abort', cancel, { once: true })
@@ -36,7 +36,7 @@ async function keepConnected(session: EdgeSession, peer: EdgePeer, signal: Abort
       // What another try would meet again ends the session; otherwise it ends itself when it was silent for long.
       if (err instanceof EdgeError) return session.destroy(err)
     }
-    if (!session.isOver) await sleep(backoff(failures, PAUSES_MS))
+    if (!session.isOver) await sleep(backoff(failures, RETRY_DELAY_MS))
   }
 }
 
@@ -49,8 +49,8 @@ async function connect(peer: EdgePeer, signal: AbortSignal): Promise<WebSocket> 
     headers: bearer(peer),
     perMessageDeflate: false,
     followRedirects: false,
-    maxPayload: MOST_MESSAGE_BYTES,
-    handshakeTimeout: HANDSHAKE_MS,
+    maxPayload: MAX_MESSAGE_BYTES,
+    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
     generateMask: noMask,
   })
   try {

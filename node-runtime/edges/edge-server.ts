@@ -12,16 +12,16 @@ import type { EdgeSession } from './edge-session.ts'
 import type { PayloadStore } from './payload-store.ts'
 import type { EdgeAttempt, Payload } from './payload.ts'
 import { sendFile } from './send-file.ts'
-import { MOST_MESSAGE_BYTES } from './session-frames.ts'
+import { MAX_MESSAGE_BYTES } from './session-frames.ts'
 import { Tickets } from './tickets.ts'
 
 const PATH = /^\/edges\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/([1-9]\d{0,8})$/
 const BEARER = /^Bearer ([\x21-\x7e]{16,200})$/
-const MOST_CONNECTIONS = 512
-const MOST_HEADER_BYTES = 8_192
-const REQUEST_MS = 10_000
+const MAX_CONNECTIONS = 512
+const MAX_HEADER_BYTES = 8_192
+const REQUEST_TIMEOUT_MS = 10_000
 /** The time for which a reader may take nothing. */
-const IDLE_MS = 60_000
+const IDLE_TIMEOUT_MS = 60_000
 /** How often a consumer hears, before there is a payload, that it is still awaited. */
 const SIGN_OF_LIFE_MS = 2_000
 /** With more readers than this, each gets smaller buffers, so that memory stays bounded. */
@@ -48,7 +48,7 @@ export class EdgeServer implements AsyncDisposable {
     noServer: true,
     perMessageDeflate: false,
     clientTracking: false,
-    maxPayload: MOST_MESSAGE_BYTES,
+    maxPayload: MAX_MESSAGE_BYTES,
   })
   #readers = 0
 
@@ -60,13 +60,13 @@ export class EdgeServer implements AsyncDisposable {
       minVersion: 'TLSv1.3',
       // AES-128 takes a third less CPU than AES-256, the default, and nobody breaks it either.
       ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384',
-      maxHeaderSize: MOST_HEADER_BYTES,
-      requestTimeout: REQUEST_MS,
-      headersTimeout: REQUEST_MS,
-      handshakeTimeout: REQUEST_MS,
+      maxHeaderSize: MAX_HEADER_BYTES,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      headersTimeout: REQUEST_TIMEOUT_MS,
+      handshakeTimeout: REQUEST_TIMEOUT_MS,
     })
-    server.maxConnections = MOST_CONNECTIONS
-    server.timeout = IDLE_MS
+    server.maxConnections = MAX_CONNECTIONS
+    server.timeout = IDLE_TIMEOUT_MS
     server.listen(listen.port, listen.host)
     await once(server, 'listening')
     return new EdgeServer(store, server, spkiSha256)

@@ -4,14 +4,14 @@ import {
   decodeAnswer,
   decodeFrame,
   encodeFrame,
-  MOST_FRAME_BYTES,
+  MAX_FRAME_BYTES,
   type SessionAnswer,
   type SessionFrame,
 } from './session-frames.ts'
 
 const WINDOW_BYTES = 4 * 1024 * 1024
 /** The silence after which a connection counts as broken, and the time for which a session waits for the next one. */
-const SILENT_MS = 10_000
+const SILENCE_TIMEOUT_MS = 10_000
 /** As long as a ticket may be used first. */
 const BEGIN_MS = 60_000
 const CLOSING_MS = 500
@@ -59,7 +59,7 @@ export class EdgeSession {
   constructor({
     onFrame,
     windowBytes = WINDOW_BYTES,
-    silentMs = SILENT_MS,
+    silentMs = SILENCE_TIMEOUT_MS,
     beginMs = BEGIN_MS,
   }: SessionOptions) {
     this.#options = { onFrame, windowBytes, silentMs, beginMs }
@@ -104,8 +104,8 @@ export class EdgeSession {
 
   /** Sends bytes as one frame, and resolves when there is room for another. The last frame may be empty. */
   async send(bytes: Buffer, { isLast = false }: { isLast?: boolean } = {}): Promise<void> {
-    if (bytes.length > MOST_FRAME_BYTES)
-      throw new EdgeError('size_mismatch', `a frame holds at most ${MOST_FRAME_BYTES} bytes`)
+    if (bytes.length > MAX_FRAME_BYTES)
+      throw new EdgeError('size_mismatch', `a frame holds at most ${MAX_FRAME_BYTES} bytes`)
     this.#refuseIfFailed()
     if (this.#hasSentLast) throw new EdgeError('refused', 'this direction has ended')
     this.#hasSentLast = isLast
@@ -150,7 +150,7 @@ export class EdgeSession {
       throw new EdgeError('refused', `frame ${frame.sequence} came after frame ${this.#received}`)
     this.#received = frame.sequence
     this.#untakenBytes += frame.bytes.length
-    if (this.#untakenBytes > this.#options.windowBytes + MOST_FRAME_BYTES)
+    if (this.#untakenBytes > this.#options.windowBytes + MAX_FRAME_BYTES)
       throw new EdgeError('refused', 'more frames came than were granted')
     this.#taking = this.#taking.then(() => this.#take(frame))
   }

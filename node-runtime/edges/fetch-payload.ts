@@ -9,8 +9,8 @@ import { pinnedReader } from './pinned-reader.ts'
 import { type Expected, Reception } from './reception.ts'
 
 const MB = 1024 * 1024
-const PAUSES_MS = { first: 50, longest: 1_000 }
-const WATCH_MS = 1_000
+const RETRY_DELAY_MS = { first: 50, longest: 1_000 }
+const WATCH_INTERVAL_MS = 1_000
 
 /** When a transfer counts as stalled. */
 export interface StallLimits {
@@ -109,7 +109,7 @@ class Transfer implements Disposable {
     if (err instanceof EdgeError) throw err
     if (!this.#watch.hasBegun)
       throw new EdgeError('unreachable', `no connection: ${(err as Error).message}`, { cause: err })
-    await sleep(backoff(tries, PAUSES_MS), undefined, { signal: this.#over.signal }).catch(() => {
+    await sleep(backoff(tries, RETRY_DELAY_MS), undefined, { signal: this.#over.signal }).catch(() => {
       throw this.#over.signal.reason as Error
     })
   }
@@ -138,7 +138,7 @@ class StallWatch {
   constructor(limits: StallLimits, bytes: () => number) {
     this.#limits = limits
     this.#bytes = bytes
-    this.intervalMs = Math.min(WATCH_MS, limits.silentMs / 4)
+    this.intervalMs = Math.min(WATCH_INTERVAL_MS, limits.silentMs / 4)
   }
 
   sign(): void {

@@ -9,11 +9,11 @@ import type { EdgeAttempt, Payload } from './payload.ts'
 
 const MB = 1024 * 1024
 /** The limit when none is configured. */
-const MOST_BYTES = 10 * 1024 * MB
+const MAX_BYTES = 10 * 1024 * MB
 /** Room that payloads leave to everything else on the disk. */
 const HEADROOM_BYTES = 256 * MB
 const READ_BYTES = MB
-const LONGEST_HOLD_MS = 24 * 3_600_000
+const MAX_HOLD_MS = 24 * 3_600_000
 
 interface Hold {
   payload: Payload
@@ -43,7 +43,7 @@ export class PayloadStore implements AsyncDisposable {
     await mkdir(dir, { recursive: true, mode: 0o700 })
     if (limitMb > 0) return new PayloadStore(dir, limitMb * MB)
     const { bavail, bsize } = await statfs(dir)
-    return new PayloadStore(dir, Math.min(MOST_BYTES, Math.floor((bavail * bsize) / 4)))
+    return new PayloadStore(dir, Math.min(MAX_BYTES, Math.floor((bavail * bsize) / 4)))
   }
 
   private constructor(dir: string, limitBytes: number) {
@@ -199,7 +199,7 @@ export class PayloadStore implements AsyncDisposable {
   }
 
   #expiry(edgeId: string, holdMs: number): NodeJS.Timeout {
-    return setTimeout(() => this.#drop(edgeId), Math.min(holdMs, LONGEST_HOLD_MS)).unref()
+    return setTimeout(() => this.#drop(edgeId), Math.min(holdMs, MAX_HOLD_MS)).unref()
   }
 
   #keep(path: string, file: { sizeBytes: number; sha256: string }): Payload {

@@ -5,7 +5,7 @@ import type { Payload } from './payload.ts'
 
 const BLOCK_BYTES = 1024 * 1024
 /** With so many blocks that wait for the disk, the source is asked to wait too. */
-const MOST_WAITING = 3
+const MAX_WAITING = 3
 /** The room that a payload of unknown size takes in advance. */
 const ROOM_STEP = 64 * 1024 * 1024
 
@@ -94,7 +94,7 @@ export class PayloadWriter implements AsyncDisposable {
       at += fits.length
       if (this.#filled === BLOCK_BYTES) this.#passOn()
     }
-    return this.#waiting.length < MOST_WAITING
+    return this.#waiting.length < MAX_WAITING
   }
 
   /** Resolves when the disk can take more. */

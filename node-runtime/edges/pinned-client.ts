@@ -5,8 +5,8 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { spkiSha256Of } from './certificate.ts'
 import type { EdgeAttempt } from './payload.ts'
 
-const CONNECT_MS = 5_000
-const MOST_HEADER_BYTES = 8_192
+const CONNECT_TIMEOUT_MS = 5_000
+const MAX_HEADER_BYTES = 8_192
 
 /** The producer's end of an edge, as the platform names it. */
 export interface EdgePeer extends EdgeAttempt {
@@ -34,7 +34,7 @@ export function pinnedClient(peer: EdgePeer, connecting: Connecting): Client {
     // What counts as silence is decided by whoever reads.
     headersTimeout: 0,
     bodyTimeout: 0,
-    maxHeaderSize: MOST_HEADER_BYTES,
+    maxHeaderSize: MAX_HEADER_BYTES,
     connect: pinnedConnector(peer.spkiSha256, connecting),
   })
 }
@@ -52,7 +52,7 @@ export function connectPinned({ url, spkiSha256 }: EdgePeer, connecting: Connect
 
 function pinnedConnector(
   spkiSha256: string,
-  { timeout = CONNECT_MS, onread, signal }: Connecting,
+  { timeout = CONNECT_TIMEOUT_MS, onread, signal }: Connecting,
 ): buildConnector.connector {
   const connect = buildConnector({
     // No authority knows nodes: their key itself is what the platform told, and TLS proves that the peer has it.

@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { connectPinned, type EdgePeer } from './pinned-client.ts'
 
-const MOST_HEAD_BYTES = 16_384
+const MAX_HEAD_BYTES = 16_384
 const PIECE_BYTES = 64 * 1024
 const HEAD_END = '\r\n\r\n'
 const STATUS = /^HTTP\/1\.1 ([1-5]\d\d)(?: |$)/
@@ -109,7 +109,7 @@ class Answer implements Dispatcher.DispatchController {
     let rest = Buffer.concat([before, piece])
     for (;;) {
       const end = rest.indexOf(HEAD_END)
-      if ((end < 0 ? rest.length : end) > MOST_HEAD_BYTES) throw new EdgeError('refused', 'an endless answer')
+      if ((end < 0 ? rest.length : end) > MAX_HEAD_BYTES) throw new EdgeError('refused', 'an endless answer')
       if (end < 0) return void (this.#head = rest)
       const { status, headers } = parseHead(rest.toString('latin1', 0, end))
       rest = rest.subarray(end + HEAD_END.length)

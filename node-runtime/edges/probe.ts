@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import { bearer, edgePath, type EdgePeer, pinnedClient } from './pinned-client.ts'
 
-const PROBE_MS = 2_000
-const MOST = 8
+const PROBE_TIMEOUT_MS = 2_000
+const MAX_PROBES = 8
 /** The time for which a second candidate may answer after the first, to be found nearer. */
 const OTHERS_MS = 100
 
@@ -22,13 +22,13 @@ export interface Probe {
 export async function probeCandidates(
   peer: Omit<EdgePeer, 'url'>,
   urls: readonly string[],
-  { timeoutMs = PROBE_MS, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
+  { timeoutMs = PROBE_TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
 ): Promise<Probe[]> {
   const over = new AbortController()
   const either = signal ? AbortSignal.any([signal, over.signal]) : over.signal
   let rest: Promise<void> | undefined
   const probes = await Promise.all(
-    urls.slice(0, MOST).map(async (url): Promise<Probe> => {
+    urls.slice(0, MAX_PROBES).map(async (url): Promise<Probe> => {
       try {
         const rtt_ms = await roundTrip({ ...peer, url }, timeoutMs, either)
         rest ??= sleep(OTHERS_MS).then(() => over.abort())

@@ -6,8 +6,8 @@ const HEAD_BYTES = 4 + 4 + 8 + 32
 const DIGEST_AT = 16
 const LAST = 1
 /** A batch of hidden states is smaller; a larger one goes as several frames. */
-export const MOST_FRAME_BYTES = 4 * 1024 * 1024
-export const MOST_MESSAGE_BYTES = HEAD_BYTES + MOST_FRAME_BYTES
+export const MAX_FRAME_BYTES = 4 * 1024 * 1024
+export const MAX_MESSAGE_BYTES = HEAD_BYTES + MAX_FRAME_BYTES
 
 /** One frame of a session; sequences of each direction begin at 1. */
 export interface SessionFrame {

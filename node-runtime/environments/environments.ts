@@ -25,7 +25,7 @@ const OTHERS = { seconds: 120, diskMb: 2_000 }
  * at least the second value.
  */
 const OVERRUN = 0.5
-const LEAST_ETA_S = 2
+const MIN_ETA_S = 2
 const MEASURED = 'install-times.json'
 const MB = 1024 * 1024
 
@@ -117,7 +117,7 @@ export class Environments {
       const { name, profiles, state, startedAt, error } = environment
       const expected = this.#expectedS(environment)
       const spent = state === 'installing' ? (performance.now() - startedAt) / 1_000 : 0
-      const left = Math.max(LEAST_ETA_S, spent < expected ? expected - spent : spent * OVERRUN)
+      const left = Math.max(MIN_ETA_S, spent < expected ? expected - spent : spent * OVERRUN)
       return {
         name,
         profiles,

@@ -15,7 +15,7 @@ export interface PackagesOptions {
 }
 
 const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'npm')
-const INSTALL_MS = 600_000
+const INSTALL_TIMEOUT_MS = 600_000
 
 const underWay = new Map<string, Promise<string>>()
 
@@ -67,7 +67,7 @@ async function install(
     await withProgress(`installing the packages ${name}`, log, () =>
       runProgram('npm', args, {
         cwd: draft,
-        timeout: INSTALL_MS,
+        timeout: INSTALL_TIMEOUT_MS,
         env: { ...process.env, npm_config_prefix: '' },
       }),
     )

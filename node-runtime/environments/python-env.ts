@@ -36,7 +36,7 @@ const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'python')
 type Version = readonly [major: number, minor: number]
 const OLDEST: Version = [3, 10]
 const CANDIDATES = ['python3', 'python3.13', 'python3.12', 'python3.11', 'python3.10', 'python3.14', 'python']
-const BEAT_MS = 1_000
+const HEARTBEAT_INTERVAL_MS = 1_000
 const STALE_MS = 15_000
 
 const underWay = new Map<string, Promise<PythonEnv>>()
@@ -263,7 +263,10 @@ async function machineLock(
     told = true
     await sleep(250)
   }
-  const beat = setInterval(() => void utimes(file, new Date(), new Date()).catch(() => {}), BEAT_MS)
+  const beat = setInterval(
+    () => void utimes(file, new Date(), new Date()).catch(() => {}),
+    HEARTBEAT_INTERVAL_MS,
+  )
   return {
     async [Symbol.asyncDispose]() {
       clearInterval(beat)

@@ -5,7 +5,7 @@ import { EvaluationError } from './evaluation-error.ts'
 import type { EvaluationTools } from './workbench.ts'
 
 /** One answer may take this long. */
-const LONGEST_MS = 600_000
+const TIMEOUT_MS = 600_000
 
 /** Asks a model on this node, loading it when it is not loaded; a refusal ends the step for good. */
 export async function askModel(
@@ -22,7 +22,7 @@ export async function askModel(
     path: inferPathOf(use.server.profile.infer_path, taskType),
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
-    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_MS)]),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
   })
   const text = await answer.body.text()
   if (answer.statusCode === 200) return JSON.parse(text) as unknown

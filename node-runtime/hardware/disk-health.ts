@@ -14,7 +14,7 @@ const CHECK_INTERVAL_MS = 5_000
 const ADMISSION_TIMEOUT_MS = 20_000
 const ADMISSION_INTERVAL_MS = 1_000
 /** A job that filled the disk is tried again after this time even without more room: others may have used the disk. */
-const RETRY_MS = 10 * 60_000
+const RETRY_DELAY_MS = 10 * 60_000
 const MAX_FILLERS = 1_000
 
 export interface DiskHealthOptions {
@@ -95,7 +95,7 @@ export class DiskHealth implements Disposable {
     this.#fillers.delete(jobId)
     this.#fillers.set(jobId, {
       minFreeBytes: freeBytes + MIN_FREE_BYTES,
-      retryAt: performance.now() + RETRY_MS,
+      retryAt: performance.now() + RETRY_DELAY_MS,
     })
   }
 

@@ -38,7 +38,7 @@ import { ServeRequest, type Serving } from './serve-request.ts'
 import { ServeTool } from './serve-tool.ts'
 
 const LINK_PATH = '/api/v1/nodes/link'
-const PAUSES_MS = { first: 200, longest: 2_000 }
+const RETRY_DELAY_MS = { first: 200, longest: 2_000 }
 /**
  * Masking prevents a sender who chooses the bytes, such as the caller of a model, from addressing caches on the way
  * (RFC 6455, 10.3). Over TLS, or within this machine, there can be no cache, so the mask is all zeroes and neither end
@@ -47,7 +47,7 @@ const PAUSES_MS = { first: 200, longest: 2_000 }
 const noMask = (mask: Buffer): void => void mask.fill(0)
 const isSealed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
-const HANDSHAKE_MS = 10_000
+const HANDSHAKE_TIMEOUT_MS = 10_000
 /** A link that is down for less than this is not worth a warning: gateways restart, and announce when they close a link. */
 const BRIEF_MS = 10_000
 /**
@@ -56,7 +56,7 @@ const BRIEF_MS = 10_000
  */
 const MAX_WAITING = 32
 /** Of a frame's body, without what surrounds the lines. */
-const MOST_LINE_BYTES = MAX_CHUNK - 4_096
+const MAX_LINE_BYTES = MAX_CHUNK - 4_096
 
 export interface GatewayLinkOptions {
   url: string
@@ -138,7 +138,7 @@ export class GatewayLink {
       headers: { ...identity.sign('GET', path), [LINK_HEADER]: String(LINK_VERSION) },
       perMessageDeflate: false,
       ...(isSealed(url) && { generateMask: noMask }),
-      handshakeTimeout: HANDSHAKE_MS,
+      handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
     })
     this.#socket = socket
     const failed = (err: Error) => this.#again(err.message)
@@ -220,7 +220,7 @@ export class GatewayLink {
   #tellLines({ stream, body }: Frame): void {
     try {
       const { source, limit } = JSON.parse(body.toString()) as LinesWanted
-      const told: LinesTold = { lines: this.#options.lines.newest(source, limit, MOST_LINE_BYTES) }
+      const told: LinesTold = { lines: this.#options.lines.newest(source, limit, MAX_LINE_BYTES) }
       const meta = { status: 200, content_type: 'application/json' }
       this.#channel?.send(FRAME.end, stream, JSON.stringify(meta), Buffer.from(JSON.stringify(told)))
     } catch (err) {
@@ -320,7 +320,7 @@ export class GatewayLink {
 
   #again(reason: string): void {
     if (this.#closed) return
-    const delay = backoff(this.#failures, PAUSES_MS) * (0.5 + Math.random() / 2)
+    const delay = backoff(this.#failures, RETRY_DELAY_MS) * (0.5 + Math.random() / 2)
     this.#failures += 1
     this.#failingSince ??= performance.now()
     // A gateway that is starting, or has just closed the link, is usually back soon.

@@ -18,9 +18,9 @@ export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'
   homelessMs?: number
 }
 
-const REPORT_MS = 1_000
+const REPORT_INTERVAL_MS = 1_000
 /** A report is sent at least this often, changed or not, because it shows that the node is alive. */
-const LONGEST_SILENCE = 3
+const MAX_SILENCE = 3
 
 /** After this time without any link, the last list of gateways is no longer trusted. */
 const HOMELESS_MS = 15_000
@@ -44,7 +44,7 @@ export class Links {
     options.models.onChange((model) => {
       for (const link of this.#links.values()) link.tellModel(model)
     })
-    this.#timer = setInterval(() => this.#report(), REPORT_MS)
+    this.#timer = setInterval(() => this.#report(), REPORT_INTERVAL_MS)
   }
 
   /** The addresses of the gateways. */
@@ -78,7 +78,7 @@ export class Links {
     this.#stayInReach()
     const report: NodeReport = this.#options.report()
     const text = JSON.stringify({ report })
-    if (text === this.#lastReport && ++this.#silence < LONGEST_SILENCE) return
+    if (text === this.#lastReport && ++this.#silence < MAX_SILENCE) return
     this.#lastReport = text
     this.#silence = 0
     const body = Buffer.from(text)

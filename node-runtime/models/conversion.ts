@@ -38,7 +38,7 @@ export interface ConversionWatch {
 }
 
 /** The largest file that a conversion may write. */
-const LARGEST_FILE_MB = 65_536
+const MAX_FILE_MB = 65_536
 const LAST_LINES = 5
 
 /** Identifies what a conversion of a profile makes. */
@@ -90,7 +90,7 @@ async function runStep(
       memoryMb: memoryLimitMb(ramMb),
       hasGpu: false,
       oomScore: 600,
-      fileMb: LARGEST_FILE_MB,
+      fileMb: MAX_FILE_MB,
     },
   })
   const stop = () => void process.stop({ graceMs: 0 })

@@ -2,7 +2,7 @@ import { setInterval as every } from 'node:timers/promises'
 import type { Pool } from 'undici'
 import type { EngineCounts } from '../../schemas/runtime-profile.ts'
 
-const EVERY_MS = 1_000
+const INTERVAL_MS = 1_000
 const TIMEOUT_MS = 2_000
 const MAX_BYTES = 4 * 1024 * 1024
 /** A budget that is in use grows by this part of itself each time. */
@@ -52,7 +52,7 @@ export async function followCounts(
   }: { onCounts: (counts: { running: number; waiting: number }) => void; signal: AbortSignal },
 ): Promise<void> {
   try {
-    for await (const _ of every(EVERY_MS, undefined, { signal, ref: false })) {
+    for await (const _ of every(INTERVAL_MS, undefined, { signal, ref: false })) {
       const read = await readCounts(pool, counts, signal).catch(() => undefined)
       if (read) onCounts(read)
     }

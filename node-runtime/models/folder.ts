@@ -8,7 +8,7 @@ export class StrayFileError extends Error {
 
 /** Descriptions from which libraries read the names of further files. */
 const DESCRIPTION = /^(?:.*\.index\.json|tokenizer_config\.json|manifest\.json)$/
-const LARGEST_DESCRIPTION = 256 * 1024 * 1024
+const MAX_DESCRIPTION = 256 * 1024 * 1024
 
 /**
  * Refuses a model folder whose descriptions lead out of it. Libraries append such names to the folder unchecked, and a
@@ -26,7 +26,7 @@ export async function checkModelFolder(folder: string): Promise<void> {
 
 async function checkDescription(path: string): Promise<void> {
   const { size } = await lstat(path)
-  if (size > LARGEST_DESCRIPTION) throw new StrayFileError(`${basename(path)} is too large`)
+  if (size > MAX_DESCRIPTION) throw new StrayFileError(`${basename(path)} is too large`)
   let content: unknown
   try {
     content = JSON.parse(await readFile(path, 'utf8'))

@@ -70,7 +70,7 @@ export const addressesIn = (
   })
 
 /** A file is held twice at most, as it came and as base64, so this many take 700 MB in the worst case. */
-const MOST_REQUESTS = 4
+const MAX_REQUESTS = 4
 
 /** Fetches the files of inputs, because model servers have no network. */
 export class InputFiles {
@@ -86,7 +86,7 @@ export class InputFiles {
    * place goes as a task, which waits for a slot of the node.
    */
   enter(): Disposable | undefined {
-    if (this.#requests >= MOST_REQUESTS) return undefined
+    if (this.#requests >= MAX_REQUESTS) return undefined
     this.#requests += 1
     return { [Symbol.dispose]: () => void (this.#requests -= 1) }
   }

@@ -15,7 +15,7 @@ import { optionsOf } from './options.ts'
 
 const GPU_LIBRARIES_MB = 4_096
 /** The limit for one file: model servers write caches and compiled kernels. */
-const LARGEST_FILE_MB = 4_096
+const MAX_FILE_MB = 4_096
 const SERVERS_DIR = fileURLToPath(new URL('../servers', import.meta.url))
 
 /** The address at which a model server listens on this machine. */
@@ -99,7 +99,7 @@ async function launchProcess(
       memoryMb: memoryLimitMb(profile.vram_mb > 0 ? Math.max(ramMb, GPU_LIBRARIES_MB) : ramMb),
       hasGpu: profile.vram_mb > 0 && gpus.length > 0,
       oomScore: 300,
-      fileMb: LARGEST_FILE_MB,
+      fileMb: MAX_FILE_MB,
     },
   })
   return { process: child, address: hasSocket ? { socket } : port ? { port } : undefined, exchangeDir }

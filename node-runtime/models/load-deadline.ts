@@ -1,6 +1,6 @@
 import { bytesTaken } from '../processes/process-usage.ts'
 
-const LOOK_MS = 1_000
+const POLL_INTERVAL_MS = 1_000
 /** A smaller change between two checks does not count as progress. */
 const STEP_BYTES = 1024 * 1024
 /**
@@ -41,7 +41,7 @@ export class LoadDeadline implements Disposable {
 
   /** Begins to check a server whose process ids `pidsOf` returns. */
   watch(pidsOf: () => Promise<readonly number[]>): void {
-    this.#timer = setInterval(() => void this.#look(pidsOf), Math.min(LOOK_MS, this.#stallMs / 4))
+    this.#timer = setInterval(() => void this.#look(pidsOf), Math.min(POLL_INTERVAL_MS, this.#stallMs / 4))
     this.#timer.unref()
   }
 

@@ -5,7 +5,7 @@ import type { Pins } from './pins.ts'
 import type { ModelServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
-const PAUSES_MS = { first: 1_000, longest: 300_000 }
+const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
 /** The longest time for which a model that has just been loaded is protected from the loads of others. */
 export const MAX_PROTECTED_MS = 300_000
 /** Programs end with texts of any length, which would make a report larger than gateways accept. */
@@ -106,7 +106,7 @@ export class LoadedModel {
   fail(message: string, { isUnusable = false } = {}): void {
     this.error = message.slice(0, MAX_ERROR)
     this.isUnusable = isUnusable
-    this.retryAt = Date.now() + backoff(this.#failures, PAUSES_MS)
+    this.retryAt = Date.now() + backoff(this.#failures, RETRY_DELAY_MS)
     this.#failures += 1
     this.progress = undefined
   }

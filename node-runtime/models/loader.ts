@@ -81,9 +81,9 @@ export interface StartOptions {
 }
 
 /** A download without progress is aborted after this time. */
-const DOWNLOAD_STALL_MS = 60_000
+const DOWNLOAD_STALL_TIMEOUT_MS = 60_000
 /** Importing PyTorch from a cold disk prints nothing for long. */
-const CONVERSION_STALL_MS = 300_000
+const CONVERSION_STALL_TIMEOUT_MS = 300_000
 /** Weights in 16 bits are converted to 32. */
 const GROWTH = 2
 
@@ -134,7 +134,7 @@ export class ModelLoader {
       keep,
       bytes,
       build: async (outDir) => {
-        using deadline = new LoadDeadline({ stallMs: CONVERSION_STALL_MS })
+        using deadline = new LoadDeadline({ stallMs: CONVERSION_STALL_TIMEOUT_MS })
         const order = {
           name: `convert-${cached.spec.model_key}`,
           profile,
@@ -210,15 +210,16 @@ export class ModelLoader {
   async #download(spec: NodeModelSpec, { signal, keep, onDownload }: PrepareOptions): Promise<CachedModel> {
     onDownload()
     const stalled = new AbortController()
-    const stall = () => stalled.abort(new Error(`the download stood still for ${DOWNLOAD_STALL_MS / 1000} s`))
-    let timer = setTimeout(stall, DOWNLOAD_STALL_MS)
+    const stall = () =>
+      stalled.abort(new Error(`the download stood still for ${DOWNLOAD_STALL_TIMEOUT_MS / 1000} s`))
+    let timer = setTimeout(stall, DOWNLOAD_STALL_TIMEOUT_MS)
     try {
       return await this.#options.cache.fetch(spec, keep, {
         signal: AbortSignal.any([signal, stalled.signal]),
         renew: async () => (await this.#options.modelSpec(spec.model_key, { signal })).files,
         onProgress: (progress) => {
           clearTimeout(timer)
-          timer = setTimeout(stall, DOWNLOAD_STALL_MS)
+          timer = setTimeout(stall, DOWNLOAD_STALL_TIMEOUT_MS)
           onDownload(progress)
         },
       })

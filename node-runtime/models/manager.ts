@@ -15,7 +15,7 @@ import { ModelLoader, type ModelLoaderOptions, type Prepared } from './loader.ts
 import type { Pins } from './pins.ts'
 import { reportOf } from './report.ts'
 import { type ModelServer, ModelServerError } from './server.ts'
-import { ROUND_MS, Upkeep } from './upkeep.ts'
+import { ROUND_INTERVAL_MS, Upkeep } from './upkeep.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
   memory: MemoryLedger
@@ -88,7 +88,7 @@ export class ModelManager implements AsyncDisposable {
       unload,
       noteUse: ({ modelKey, lastUsed }) => options.cache.touch(modelKey, new Date(lastUsed)),
       log: options.log,
-      ...(idleUnloadS > 0 && { everyMs: Math.min(ROUND_MS, idleUnloadS * 1_000) }),
+      ...(idleUnloadS > 0 && { everyMs: Math.min(ROUND_INTERVAL_MS, idleUnloadS * 1_000) }),
     })
   }
 

@@ -32,7 +32,7 @@ const NO_GPU_LINE = 'it was placed on a GPU that it cannot use'
 /** The error of a chat server about the template of its model. */
 const TEMPLATE = /"the model's chat template refuses/
 const LAST_LINES = 20
-const HEALTH_POLL_MS = 200
+const HEALTH_POLL_INTERVAL_MS = 200
 
 /** A model that could not be loaded or has stopped answering; the message is for operators and waiting callers. */
 export class ModelServerError extends Error {
@@ -290,7 +290,7 @@ async function answersHealth(
         .then(async ({ statusCode, body }) => (await body.dump(), statusCode))
         .catch(() => 0)
       if (status === 200) return address
-      await sleep(HEALTH_POLL_MS)
+      await sleep(HEALTH_POLL_INTERVAL_MS)
     }
     throw signal.reason
   } finally {

@@ -21,9 +21,9 @@ export interface UpkeepOptions {
 }
 
 /** The interval of the rounds, unless another one is given. */
-export const ROUND_MS = 5_000
+export const ROUND_INTERVAL_MS = 5_000
 /** The time of the last use is stored at most this often: it orders the removal of models from the disk. */
-const NOTE_USE_MS = 60_000
+const NOTE_USE_INTERVAL_MS = 60_000
 const HEALTH_TIMEOUT_MS = 5_000
 /** A probe may wait for its turn behind long generations. */
 const PROBE_TIMEOUT_MS = 60_000
@@ -39,7 +39,7 @@ export class Upkeep implements Disposable {
 
   constructor(options: UpkeepOptions) {
     this.#options = options
-    this.#timer = setInterval(() => void this.#round(), options.everyMs ?? ROUND_MS)
+    this.#timer = setInterval(() => void this.#round(), options.everyMs ?? ROUND_INTERVAL_MS)
     this.#timer.unref()
   }
 
@@ -106,7 +106,7 @@ export class Upkeep implements Disposable {
 
   async #noteUse(model: LoadedModel): Promise<void> {
     const usedAt = model.inFlight > 0 ? Date.now() : model.lastUsed
-    if (usedAt - (this.#notedAt.get(model) ?? 0) < NOTE_USE_MS) return
+    if (usedAt - (this.#notedAt.get(model) ?? 0) < NOTE_USE_INTERVAL_MS) return
     this.#notedAt.set(model, usedAt)
     await this.#options.noteUse(model)
   }

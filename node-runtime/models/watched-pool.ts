@@ -4,7 +4,7 @@ import { backoff } from '../../platform/async/retry.ts'
 /** After this many failures without a success in between, a server is due for a probe. */
 const MIN_FAILURES = 5
 /** The pauses after probes that prove no fault: a model may fail every input of one caller for reasons of the input. */
-const PROBE_PAUSES_MS = { first: 10_000, longest: 300_000 }
+const PROBE_DELAY_MS = { first: 10_000, longest: 300_000 }
 /** A server that is too busy to take a request says so with this status. */
 const OVERLOADED = 503
 
@@ -51,7 +51,7 @@ export class WatchedPool extends Pool {
 
   /** Each time by twice as long. */
   #postpone(): void {
-    this.#nextProbeAt = performance.now() + backoff(this.#postponed++, PROBE_PAUSES_MS)
+    this.#nextProbeAt = performance.now() + backoff(this.#postponed++, PROBE_DELAY_MS)
   }
 
   /** A wrapper would have to pass on every event of undici's handlers, so the one event is replaced. */

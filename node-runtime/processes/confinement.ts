@@ -6,7 +6,7 @@ import { runProgram } from '../../platform/processes/run-program.ts'
 export const LAUNCHER = fileURLToPath(new URL('launcher.py', import.meta.url))
 const NODE_RUNTIME = fileURLToPath(new URL('..', import.meta.url))
 const PACKAGE = fileURLToPath(new URL('../../package.json', import.meta.url))
-const PROBE_MS = 20_000
+const PROBE_TIMEOUT_MS = 20_000
 
 /** The permissions of a child process; everything else on this machine is denied as far as the kernel supports it. */
 export interface Confinement {
@@ -61,7 +61,7 @@ export interface Order {
 export async function probeConfinement(python: string, network: Confinement['network']): Promise<Held> {
   const order: Order = { reads: [], writes: [], network, hidden: '', oom_score: 0, require: {} }
   const { stdout } = await runProgram(python, ['-I', '-S', LAUNCHER, JSON.stringify(order)], {
-    timeout: PROBE_MS,
+    timeout: PROBE_TIMEOUT_MS,
   })
   return JSON.parse(stdout) as Held
 }

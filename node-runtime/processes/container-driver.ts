@@ -8,7 +8,7 @@ import { containerOptions, type ContainerSpec, fixedImage } from './container-op
 import { ManagedContainer } from './managed-container.ts'
 import { OnceContainer } from './once-container.ts'
 
-const PROBE_MS = 3_000
+const PROBE_TIMEOUT_MS = 3_000
 const OWNER_LABEL = 'hearth.owner'
 
 interface Step {
@@ -38,7 +38,7 @@ export class ContainerDriver {
   }): Promise<ContainerDriver | undefined> {
     const docker = new Docker({ socketPath: options.socketPath })
     try {
-      await new Docker({ socketPath: options.socketPath, timeout: PROBE_MS }).ping()
+      await new Docker({ socketPath: options.socketPath, timeout: PROBE_TIMEOUT_MS }).ping()
       return new ContainerDriver(docker, options.stateDir)
     } catch {
       return undefined

@@ -29,7 +29,7 @@ export interface ContainerSpec {
 }
 
 const MB = 1024 * 1024
-const MOST_PROCESSES = 1_024
+const MAX_PROCESSES = 1_024
 const TEMPORARY_MB = 256
 /** The default of the engines. */
 const SHARED_MB = 64
@@ -75,7 +75,7 @@ export function containerOptions(
       // No swap beyond the memory itself.
       MemorySwap: spec.memoryMb * MB,
       NanoCpus: spec.cpus * 1e9,
-      PidsLimit: MOST_PROCESSES,
+      PidsLimit: MAX_PROCESSES,
       ReadonlyRootfs: true,
       CapDrop: ['ALL'],
       SecurityOpt: ['no-new-privileges'],

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
 import type { ProcessExit } from './process-driver.ts'
 
-const LOOK_MS = 500
+const POLL_INTERVAL_MS = 500
 
 interface Parts {
   name: string
@@ -73,7 +73,7 @@ export class ManagedContainer {
         break
       } catch (err) {
         if ((err as { statusCode?: number }).statusCode === 404) break
-        await sleep(LOOK_MS)
+        await sleep(POLL_INTERVAL_MS)
       }
     }
     output.stdout.end()
@@ -90,7 +90,7 @@ export class ManagedContainer {
         return StatusCode
       } catch (err) {
         if ((err as { statusCode?: number }).statusCode === 404) return 137
-        await sleep(LOOK_MS)
+        await sleep(POLL_INTERVAL_MS)
       }
     }
   }

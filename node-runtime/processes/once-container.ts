@@ -2,8 +2,8 @@ import type { PassThrough, Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type Docker from 'dockerode'
 
-const LOOK_MS = 10
-const AGAIN_MS = 500
+const POLL_INTERVAL_MS = 10
+const RETRY_DELAY_MS = 500
 /** An engine that has ended the output of a container and still calls it running is not believed for longer. */
 const ENDING_MS = 5_000
 const KILLED = 137
@@ -62,7 +62,7 @@ export class OnceContainer {
         return await this.#container.remove({ force: true, v: true })
       } catch (err) {
         if ((err as { statusCode?: number }).statusCode === 404) return
-        await sleep(AGAIN_MS)
+        await sleep(RETRY_DELAY_MS)
       }
     }
   }
@@ -79,7 +79,7 @@ export class OnceContainer {
         if ((err as { statusCode?: number }).statusCode === 404) return KILLED
       }
       if (performance.now() > deadline) return KILLED
-      await sleep(LOOK_MS)
+      await sleep(POLL_INTERVAL_MS)
     }
   }
 }

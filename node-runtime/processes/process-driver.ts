@@ -24,7 +24,7 @@ import { sandboxMb } from './sandbox-usage.ts'
 import { type Sandbox, sandboxOrder } from './sandbox.ts'
 
 /** The longest path of a Unix socket that every system accepts. */
-const LONGEST_SOCKET = 100
+const MAX_SOCKET = 100
 /** Code of callers fills memory faster than models do. */
 const SANDBOX_INTERVAL_MS = 100
 /** The kernel's memory grows slower, and counting it takes up to seconds. */
@@ -236,7 +236,7 @@ export class ProcessDriver {
     const own = join(this.#stateDir, 'own')
     await mkdir(own, { recursive: true, mode: 0o700 })
     const wanted = join(await realpath(own), randomUUID().slice(0, 8))
-    const isShort = Buffer.byteLength(join(wanted, 'server.sock')) <= LONGEST_SOCKET
+    const isShort = Buffer.byteLength(join(wanted, 'server.sock')) <= MAX_SOCKET
     const folder = isShort ? wanted : await mkdtemp(join(await realpath(tmpdir()), 'hearth-'))
     await mkdir(join(folder, 'tmp'), { recursive: true, mode: 0o700 })
     return folder

@@ -10,9 +10,9 @@ from typing import Any
 
 from answers import InputProblem
 
-MOST_BYTES = 50 << 20
+MAX_BYTES = 50 << 20
 # The body of a request: the largest file in base64, and room for the other fields.
-LARGEST_BODY = 72 << 20
+MAX_BODY = 72 << 20
 DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,", re.ASCII)
 
 
@@ -24,8 +24,8 @@ def data_of(fields: Mapping[str, Any], name: str) -> bytes:
     head = DATA_URL.match(value)
     if not head:
         raise InputProblem(f"{name} must be a data: URL in base64 here; the node fetches others", f"/{name}")
-    if len(value) > MOST_BYTES * 4 // 3 + len(head[0]) + 4:
-        raise InputProblem(f"{name} is larger than {MOST_BYTES >> 20} MB", f"/{name}")
+    if len(value) > MAX_BYTES * 4 // 3 + len(head[0]) + 4:
+        raise InputProblem(f"{name} is larger than {MAX_BYTES >> 20} MB", f"/{name}")
     try:
         return base64.b64decode(value[head.end() :], validate=True)
     except binascii.Error:

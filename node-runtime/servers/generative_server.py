@@ -19,9 +19,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import orjson
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments, until_gone
-from data_urls import LARGEST_BODY
+from data_urls import MAX_BODY
 from generative.base import BadModel, GenerativeModel, Made, Prepare
-from generative.fields import LARGEST_SEED, integer_of
+from generative.fields import MAX_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
 from generative.model import load_model
 from generative.openai_routes import ROUTES
@@ -31,7 +31,7 @@ from weight_faults import is_fault_of_weights, reason_of
 
 INFER = "/infer"
 OUTPUT_TYPE = b"application/x-hearth-output"
-LONGEST_REASON = 300
+MAX_REASON = 300
 CHUNK = 1 << 20
 
 Event = tuple[str, Any]
@@ -70,7 +70,7 @@ class GenerativeApp:
             served = " and ".join(self._model.tasks)
             return await send_json(send, 422, error(f"These weights serve {served}, and not {name}."))
         try:
-            fields = orjson.loads(await read_body(receive, LARGEST_BODY))
+            fields = orjson.loads(await read_body(receive, MAX_BODY))
             if not isinstance(fields, dict):
                 raise InputProblem("The body must be an object.", "")
             task = self._model.tasks[name]
@@ -80,7 +80,7 @@ class GenerativeApp:
         except orjson.JSONDecodeError as problem:
             await send_json(send, 400, error(f"The body is not JSON: {problem}"))
         except BodyTooLarge:
-            await send_json(send, 413, error(f"The body is larger than {LARGEST_BODY >> 20} MB."))
+            await send_json(send, 413, error(f"The body is larger than {MAX_BODY >> 20} MB."))
 
     async def _generate(self, task: str, prepare: Prepare, request: Request) -> None:
         fields, receive, send = request
@@ -90,7 +90,7 @@ class GenerativeApp:
         def put(kind: str, value: Any) -> None:
             loop.call_soon_threadsafe(events.put_nowait, (kind, value))
 
-        seed = integer_of(fields, "seed", 0, LARGEST_SEED)
+        seed = integer_of(fields, "seed", 0, MAX_SEED)
         job = Job(fields, secrets.randbelow(2**32) if seed is None else seed, lambda *step: put("step", step))
         leaving = asyncio.create_task(until_gone(receive, job.cancelled))
         try:
@@ -180,7 +180,7 @@ class _Answer:
 
 def _first_line(error: BaseException) -> str:
     [line, *_] = str(error).splitlines() or [""]
-    return line[:LONGEST_REASON]
+    return line[:MAX_REASON]
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from llm.text import CALL_MARKS, Answer, Detokenizer, Piece
 from llm.thoughts import THOUGHT_MARKS, Thoughts
 from weight_faults import is_fault_of_weights, reason_of
 
-LARGEST_BODY = 64 << 20
+MAX_BODY = 64 << 20
 SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
@@ -93,7 +93,7 @@ class ChatApp:
         work: Callable[[Task, Send], Awaitable[None]],
     ) -> None:
         try:
-            body = await read_body(receive, LARGEST_BODY)
+            body = await read_body(receive, MAX_BODY)
             task = await asyncio.get_running_loop().run_in_executor(None, lambda: prepare(orjson.loads(body)))
         except BadPayload as problem:
             return await send_json(send, 422, _payload_error(problem))
@@ -102,7 +102,7 @@ class ChatApp:
         except orjson.JSONDecodeError as error:
             return await send_json(send, 400, _error(f"the body is not JSON: {error}"))
         except BodyTooLarge:
-            return await send_json(send, 413, _error(f"the body is larger than {LARGEST_BODY >> 20} MB"))
+            return await send_json(send, 413, _error(f"the body is larger than {MAX_BODY >> 20} MB"))
         leaving = asyncio.create_task(until_gone(receive, task.generation.cancelled))
         self._in_flight += 1
         try:

@@ -12,8 +12,8 @@ from data_urls import data_of
 from PIL import ExifTags, Image, ImageOps
 
 FORMATS = ("PNG", "JPEG", "WEBP")
-SMALLEST_SIDE = 16
-MOST_PIXELS = 64_000_000
+MIN_SIDE = 16
+MAX_PIXELS = 64_000_000
 # A copy of a large picture takes hundreds of megabytes, so it is converted in strips of about so many pixels.
 STRIP_PIXELS = 1_000_000
 WHOLE = (1, 1)
@@ -24,7 +24,7 @@ Image.MAX_IMAGE_PIXELS = None
 def picture_of(
     fields: Mapping[str, Any],
     name: str,
-    smallest_side: int = SMALLEST_SIDE,
+    smallest_side: int = MIN_SIDE,
     factors_of: Callable[[int, int], tuple[int, int]] = lambda *_: WHOLE,
 ) -> Image.Image:
     """Returns the picture of a field as RGB, upright, on white where it is transparent. `factors_of` gives, for its width
@@ -79,8 +79,8 @@ def refuse_size(name: str, width: int, height: int, smallest_side: int) -> None:
     what = f"{name} is a picture of {width} x {height}"
     if min(width, height) < smallest_side:
         raise InputProblem(f"{what}; each side needs at least {smallest_side} pixels", f"/{name}")
-    if width * height > MOST_PIXELS:
-        raise InputProblem(f"{what}; at most {MOST_PIXELS // 1_000_000} million pixels are taken", f"/{name}")
+    if width * height > MAX_PIXELS:
+        raise InputProblem(f"{what}; at most {MAX_PIXELS // 1_000_000} million pixels are taken", f"/{name}")
 
 
 def fitted(picture: Image.Image, width: int | None, height: int | None, multiple: int, longest: int) -> Image.Image:

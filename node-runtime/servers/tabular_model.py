@@ -14,7 +14,7 @@ from lightgbm_native import NativeBooster
 from misspelt_columns import MisspeltColumns
 
 FORMAT = "hearth-tabular/1"
-MOST_INSTANCES = 10_000
+MAX_INSTANCES = 10_000
 
 
 class Model(Protocol):
@@ -54,8 +54,8 @@ def read_instances(body: Any) -> list[Mapping[str, Any]]:
     instances = body["instances"]
     if not isinstance(instances, list) or not instances:
         raise InputProblem("instances must be a list with at least one object.", "/instances")
-    if len(instances) > MOST_INSTANCES:
-        raise InputProblem(f"instances has {len(instances)} entries; at most {MOST_INSTANCES} are taken.", "/instances")
+    if len(instances) > MAX_INSTANCES:
+        raise InputProblem(f"instances has {len(instances)} entries; at most {MAX_INSTANCES} are taken.", "/instances")
     for index, instance in enumerate(instances):
         if not isinstance(instance, dict):
             raise InputProblem(
@@ -70,8 +70,8 @@ def read_texts(value: Any) -> tuple[list[str], bool]:
         return [value], True
     if not isinstance(value, list) or not value:
         raise InputProblem("text must be a text or a list of texts, at least one.", "/text")
-    if len(value) > MOST_INSTANCES:
-        raise InputProblem(f"text has {len(value)} entries; at most {MOST_INSTANCES} are taken.", "/text")
+    if len(value) > MAX_INSTANCES:
+        raise InputProblem(f"text has {len(value)} entries; at most {MAX_INSTANCES} are taken.", "/text")
     for index, text in enumerate(value):
         if not isinstance(text, str):
             raise InputProblem(f"text[{index}] must be a text.", f"/text/{index}")

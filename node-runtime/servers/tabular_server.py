@@ -20,7 +20,7 @@ from json_requests import JsonApp, answer_json, error
 from lightgbm_native import LightGBMError
 from tabular_model import Model, load_model, read_instances, read_texts
 
-LARGEST_BODY = 16 << 20
+MAX_BODY = 16 << 20
 # Messages of LightGBM about a file that is not a model. It uses other messages for memory and for
 # files that it cannot open.
 BAD_BOOSTER = re.compile(r"format error|model format|model file doesn't", re.IGNORECASE)
@@ -47,7 +47,7 @@ class TabularApp(JsonApp):
             return 200, self._health
         if route != ("POST", "/infer"):
             return 404, error(f"There is no {route[0]} {route[1]} here; ask GET /health or POST /infer.")
-        return await answer_json(receive, LARGEST_BODY, self._result)
+        return await answer_json(receive, MAX_BODY, self._result)
 
     async def _result(self, body: Any) -> dict[str, Any]:
         column = self._text_column

@@ -13,7 +13,7 @@ from json_requests import Busy, CallerLeft, JsonApp, answer_object, error
 
 INFER = "/infer"
 # Requests that wait for their turn; more are refused.
-MOST_WAITING = 256
+MAX_WAITING = 256
 
 
 class TurnModel(Protocol):
@@ -59,7 +59,7 @@ class TurnApp(JsonApp):
         return await answer_object(receive, self._largest_body, work)
 
     async def _run(self, route: Route, body: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             raise Busy
         left = threading.Event()
         leaving = asyncio.ensure_future(until_gone(receive, left))

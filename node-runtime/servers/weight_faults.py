@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 _MACHINE = re.compile(r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
 # Names of tensors, as safetensors files and their readers spell them. Any other missing key may be one of Python's own tables.
 _TENSOR = re.compile(r"^[\w-]+(\.[\w-]+)*\.\w*(weight|bias|scale|zero)\w*$")
-LONGEST_REASON = 300
+MAX_REASON = 300
 
 
 def is_fault_of_weights(error: BaseException) -> bool:
@@ -46,4 +46,4 @@ def _comes_from_import(error: BaseException) -> bool:
 def reason_of(error: BaseException) -> str:
     """Returns the first line of an error, for the line with which a server refuses its weights."""
     [why, *_] = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {why[:LONGEST_REASON]}"
+    return f"{type(error).__name__}: {why[:MAX_REASON]}"

@@ -11,7 +11,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from asgi import serve, server_arguments
-from data_urls import LARGEST_BODY
+from data_urls import MAX_BODY
 from speech.openai_speech import openai_routes
 from speech.whisper import SpeechModel
 from turns import TurnApp
@@ -27,7 +27,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(options.converted) if options.converted else options.model
     model = SpeechModel(folder, options.threads)
-    serve(TurnApp(model, LARGEST_BODY, openai_routes(model)), options)
+    serve(TurnApp(model, MAX_BODY, openai_routes(model)), options)
 
 
 if __name__ == "__main__":

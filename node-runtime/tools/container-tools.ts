@@ -17,7 +17,7 @@ const NOBODY = '65534:65534'
 const IN_IMAGE = { node: INSIDE.node, python: '/hearth/bin/python' }
 /** A runtime with a kernel of its own, used where the engine has it. */
 const GVISOR = 'runsc'
-const LEAST = { memory_mb: 64, temporary_mb: 1, cpus: 1, processes: 8 }
+const MIN_LIMITS = { memory_mb: 64, temporary_mb: 1, cpus: 1, processes: 8 }
 const MB = 1024 * 1024
 
 /** Runs each tool in a container of its own. */
@@ -42,9 +42,9 @@ export class ContainerTools implements ToolDriver {
         Entrypoint: ['/bin/sh'],
         Cmd: ['-c', ':'],
         User: NOBODY,
-        HostConfig: confined(LEAST, mounts, undefined),
+        HostConfig: confined(MIN_LIMITS, mounts, undefined),
       },
-      LEAST.memory_mb,
+      MIN_LIMITS.memory_mb,
     )
     const { code } = await probe.exited
     await probe.gone

@@ -6,9 +6,9 @@ import { Transform, type Duplex } from 'node:stream'
 import type { PublicConnections } from '../../platform/egress/public-connections.ts'
 import { SendError } from '../../platform/egress/public-sender.ts'
 
-const MOST_CONNECTIONS = 16
+const MAX_CONNECTIONS = 16
 /** The bytes that one run may receive. */
-const MOST_BYTES = 256 * 1024 * 1024
+const MAX_BYTES = 256 * 1024 * 1024
 
 /**
  * The only way out of a tool: a proxy at a Unix socket, which takes `CONNECT name:443` and applies the egress policy
@@ -55,7 +55,7 @@ export class EgressProxy implements AsyncDisposable {
   }
 
   async #connect(request: IncomingMessage, inner: Duplex, head: Buffer): Promise<void> {
-    if (this.#open.size > 2 * MOST_CONNECTIONS) return refuse(inner, 'too many connections at once')
+    if (this.#open.size > 2 * MAX_CONNECTIONS) return refuse(inner, 'too many connections at once')
     let outer: Socket
     try {
       outer = await this.#connections.open((request.url ?? '').replace(/:443$/, ''), this.#owner)
@@ -79,7 +79,7 @@ export class EgressProxy implements AsyncDisposable {
     return new Transform({
       transform: (chunk: Buffer, _encoding, done) => {
         this.#received += chunk.length
-        if (this.#received > MOST_BYTES) for (const socket of this.#open) socket.destroy()
+        if (this.#received > MAX_BYTES) for (const socket of this.#open) socket.destroy()
         done(null, chunk)
       },
     })

@@ -4,7 +4,7 @@ import type { ControlClient } from '../control/client.ts'
 import { emit } from '../events.ts'
 import type { Tools } from './tools.ts'
 
-const LOOK_MS = 10_000
+const POLL_INTERVAL_MS = 10_000
 
 /** Reads the tools of operators now and then, until the signal aborts. */
 export async function followTools(
@@ -17,6 +17,6 @@ export async function followTools(
     } catch (err) {
       if (!signal.aborted) emit(log, 'tool.list_failed', { err })
     }
-    await sleep(LOOK_MS, undefined, { signal }).catch(() => {})
+    await sleep(POLL_INTERVAL_MS, undefined, { signal }).catch(() => {})
   }
 }

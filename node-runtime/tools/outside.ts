@@ -15,13 +15,13 @@ export interface Outside {
   connections: PublicConnections
   /** Returns the beginnings of the addresses of the platform's own storage. */
   storage: () => readonly string[]
-  /** For tests: see `STORAGE_IDLE_MS`. */
+  /** For tests: see `STORAGE_IDLE_TIMEOUT_MS`. */
   storageIdleMs?: number
 }
 
 const MB = 2 ** 20
 /** The time for which the platform's storage may send nothing. A large file over a slow line takes longer. */
-const STORAGE_IDLE_MS = 120_000
+const STORAGE_IDLE_TIMEOUT_MS = 120_000
 
 /** Opens the proxy of a run, if its tool may reach public addresses. */
 export const openEgress = async (
@@ -48,7 +48,7 @@ export async function fetchFiles(outside: Outside, { tool, value, folder, signal
     if (typeof url !== 'string') continue
     const to = join(folder, field)
     const wanted = { to, maxBytes: max_mb * MB, signal }
-    const idleMs = outside.storageIdleMs ?? STORAGE_IDLE_MS
+    const idleMs = outside.storageIdleMs ?? STORAGE_IDLE_TIMEOUT_MS
     try {
       if (isOwn(url, outside.storage())) await downloadOwn(url, { ...wanted, idleMs })
       else await downloadPublic(outside.connections, url, { ...wanted, owner: `tool:${tool.slug}` })

@@ -5,8 +5,8 @@ import { inWords, readBounded, type Written } from './output.ts'
 import { ToolError } from './tool-error.ts'
 
 /** A program that writes more than this is ended: reading it costs the node. */
-const MOST_WRITTEN = 16 * 1024 * 1024
-const LONGEST_REASON = 1_000
+const MAX_WRITTEN = 16 * 1024 * 1024
+const MAX_REASON = 1_000
 /** The exit status of a program that says what is wrong with its input. */
 const INPUT_FAULT = 2
 const KILLED = 137
@@ -29,7 +29,7 @@ export async function resultOf(
   if (signal.aborted) abort()
   const most = tool.limits.output_kb * 1_024
   const onTotal = (bytes: number) =>
-    bytes > MOST_WRITTEN && end(`was ended because it wrote more than ${MOST_WRITTEN / 1_048_576} MB`)
+    bytes > MAX_WRITTEN && end(`was ended because it wrote more than ${MAX_WRITTEN / 1_048_576} MB`)
   try {
     const [stdout, stderr, { code }] = await Promise.all([
       readBounded(started.stdout, most, onTotal),
@@ -58,7 +58,7 @@ function jsonResult({ slug, limits }: CatalogTool, code: number, stdout: Written
   const value = parse(stdout.text)
   if (code === INPUT_FAULT && typeof value?.['error'] === 'object') {
     const { message } = value['error'] as { message?: unknown }
-    if (typeof message === 'string') throw new ToolError(message.slice(0, LONGEST_REASON))
+    if (typeof message === 'string') throw new ToolError(message.slice(0, MAX_REASON))
   }
   if (code !== 0) throw new ToolError(`the tool ${slug} failed: ${lastWords(stderr, code)}`)
   if (!value) throw new ToolError(`the tool ${slug} printed something else than a JSON object`)
@@ -73,7 +73,7 @@ const unconfined = ({ text }: Written): ToolError =>
 
 function lastWords({ text }: Written, code: number): string {
   const line = text.toString().trim().split('\n').at(-1)?.trim() ?? ''
-  if (line !== '') return withoutPaths(line).slice(0, LONGEST_REASON)
+  if (line !== '') return withoutPaths(line).slice(0, MAX_REASON)
   return code === KILLED
     ? 'it was killed, most likely because it used too much memory'
     : `it ended with ${code}`

@@ -11,8 +11,8 @@ import { fetchFiles, openEgress, type Outside } from './outside.ts'
 const SOCKET = 'egress.sock'
 const INPUT = 'input.json'
 /** The longest path of a Unix socket that every system accepts. */
-const LONGEST_SOCKET = 100
-const LOOK_MS = 2
+const MAX_SOCKET = 100
+const POLL_INTERVAL_MS = 2
 /** A tool that has not come to its input by then is started anew. */
 const COMING_MS = 2_000
 /** A tool that waits for its input does not know yet how long it may work on it. */
@@ -135,7 +135,7 @@ export class Stage implements AsyncDisposable {
         const isEarly = (err as { code?: string }).code === 'ENXIO'
         if (!isEarly || this.#isOver || performance.now() > deadline) throw err
       }
-      await sleep(LOOK_MS)
+      await sleep(POLL_INTERVAL_MS)
     }
   }
 }
@@ -145,6 +145,6 @@ const firstFile = ({ texts = {} }: CatalogTool): string => Object.values(texts)[
 
 async function makeFolder(workDir: string): Promise<string> {
   await mkdir(workDir, { recursive: true, mode: 0o700 })
-  const isShort = Buffer.byteLength(join(workDir, 'run-XXXXXX', SOCKET)) <= LONGEST_SOCKET
+  const isShort = Buffer.byteLength(join(workDir, 'run-XXXXXX', SOCKET)) <= MAX_SOCKET
   return mkdtemp(isShort ? join(workDir, 'run-') : join(await realpath(tmpdir()), 'hearth-'))
 }

@@ -12,7 +12,7 @@ export type Checkpoint = TrainerFile & { epoch: number }
 const CONTENT_TYPE = 'application/octet-stream'
 
 /** The pause before a checkpoint is offered again to a store without room. */
-const ROOM_RETRY_MS = 5_000
+const ROOM_RETRY_DELAY_MS = 5_000
 
 /**
  * Stores checkpoints while training continues: one at a time, and of several that wait only the newest. A store without
@@ -91,7 +91,7 @@ export class CheckpointUploader {
 
   #pause(): Promise<void> {
     const signal = AbortSignal.any([this.#signal, this.#patience.signal])
-    return sleep(ROOM_RETRY_MS, undefined, { signal }).catch(() => {})
+    return sleep(ROOM_RETRY_DELAY_MS, undefined, { signal }).catch(() => {})
   }
 
   #take(): Checkpoint | undefined {

@@ -49,7 +49,7 @@ export interface LeasedPlace {
   lease: Pick<KeptLease, 'report' | 'waitFor'>
 }
 
-const FAIL_PATIENCE_MS = 5_000
+const FAIL_TIMEOUT_MS = 5_000
 
 /**
  * Works on a claimed job in a folder of its own. In the end the lease is completed or failed,
@@ -82,7 +82,7 @@ export async function underLease(
     }
     // The platform would notice the failure later by itself; this call reports it now, with the reason.
     await control
-      .lease('fail', claim.lease_token, body, { patienceMs: FAIL_PATIENCE_MS })
+      .lease('fail', claim.lease_token, body, { patienceMs: FAIL_TIMEOUT_MS })
       .catch(() => undefined)
     throw error
   } finally {

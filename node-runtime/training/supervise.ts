@@ -40,7 +40,7 @@ const KILL_GRACE_MS = 500
 const STOP_GRACE_MS = 2_000
 const YIELD_GRACE_MS = 60_000
 /** A trainer without output for this long is considered stuck. */
-const STALL_MS = 3_600_000
+const STALL_TIMEOUT_MS = 3_600_000
 const TAIL = 12
 
 /** Runs a trainer to its end. When the promise settles, the process tree has exited. */
@@ -123,9 +123,9 @@ class Stops implements Disposable {
   alive(): void {
     clearTimeout(this.#stall)
     this.#stall = setTimeout(() => {
-      const message = `The trainer said nothing for ${STALL_MS / 60_000} minutes.`
+      const message = `The trainer said nothing for ${STALL_TIMEOUT_MS / 60_000} minutes.`
       this.gracefully('trainer_stalled', message, STOP_GRACE_MS)
-    }, STALL_MS)
+    }, STALL_TIMEOUT_MS)
   }
 
   [Symbol.dispose](): void {

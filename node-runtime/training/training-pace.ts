@@ -2,7 +2,7 @@ import type { StatusDetail } from '../../schemas/inference-task.ts'
 import type { TrainerLine } from './trainer-lines.ts'
 
 /** Each report renews the lease and writes the run's row, so there are few. */
-const REPORT_MS = 5_000
+const REPORT_INTERVAL_MS = 5_000
 /** The least time from which a pace is taken. */
 const MEASURED_MS = 2_000
 
@@ -20,7 +20,7 @@ export class TrainingPace {
 
   note({ epoch, epochs, fraction }: ProgressLine, now = performance.now()): void {
     this.#began ??= { at: now, fraction }
-    if (now - this.#reportedAt < REPORT_MS && fraction < 1) return
+    if (now - this.#reportedAt < REPORT_INTERVAL_MS && fraction < 1) return
     this.#reportedAt = now
     const elapsedMs = now - this.#began.at
     const done = fraction - this.#began.fraction

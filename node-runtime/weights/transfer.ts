@@ -13,7 +13,7 @@ import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
 import { proxyDispatcher } from '../../platform/proxy.ts'
 
 const TRIES = 5
-const FIRST_PAUSE_MS = 400
+const FIRST_DELAY_MS = 400
 const MAX_REDIRECTS = 5
 /** The wait after a 429 without `Retry-After`, and the longest wait whatever it says. */
 const LIMITED_S = { byDefault: 30, longest: 900 } as const
@@ -229,7 +229,7 @@ function retrying(
 ): Promise<void> {
   return pRetry(once, {
     retries: TRIES - 1,
-    minTimeout: FIRST_PAUSE_MS,
+    minTimeout: FIRST_DELAY_MS,
     ...(signal && { signal }),
     shouldRetry: ({ error }) =>
       !(error instanceof TransferError || error instanceof NoRoomError || isDiskFull(error)),

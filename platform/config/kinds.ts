@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { valuesOf } from '../../schemas/common.ts'
-import { MOST_PATIENCE_S } from '../../schemas/lease.ts'
+import { MAX_TIMEOUT_S } from '../../schemas/lease.ts'
 import { ToolKind, ToolStability } from '../../schemas/tool.ts'
 
 /** A kind of setting: it parses the text of an environment variable. */
@@ -32,7 +32,7 @@ const NETWORK = /^\[?([\da-f.:]+)\]?\/(\d{1,3}):(\d{1,5})$/i
 const DOMAIN = /^(?=.{1,253}$)[\p{L}\p{N}_-]{1,63}(\.[\p{L}\p{N}_-]{1,63})*\.?$/u
 const IMAGE = /^(?:[^@\s]+@)?sha256:[0-9a-f]{64}$/
 const ADDRESS = /^([\w.-]+|\[[\da-f:.]+\]):(\d{1,5})$/i
-const HIGHEST_PORT = 65_535
+const MAX_PORT = 65_535
 
 /** The kinds of settings, by the names that `docs/configuration.md` has for them. */
 export const KINDS = {
@@ -44,14 +44,14 @@ export const KINDS = {
   integer: { expected: 'a whole number of at least 0', read: numbers(/^\d{1,12}$/) },
   count: { expected: 'a whole number of at least 1', read: numbers(/^[1-9]\d{0,11}$/) },
   patience: {
-    expected: `a whole number from 1 to ${MOST_PATIENCE_S}`,
-    read: numbers(/^[1-9]\d{0,2}$/, MOST_PATIENCE_S),
+    expected: `a whole number from 1 to ${MAX_TIMEOUT_S}`,
+    read: numbers(/^[1-9]\d{0,2}$/, MAX_TIMEOUT_S),
   },
   amount: {
     expected: 'a number above 0, for example 0.01',
     read: numbers(/^(?=.*[1-9])\d{1,9}(\.\d{1,9})?$/),
   },
-  port: { expected: 'a port from 0 to 65535', read: numbers(/^\d{1,5}$/, HIGHEST_PORT) },
+  port: { expected: 'a port from 0 to 65535', read: numbers(/^\d{1,5}$/, MAX_PORT) },
 
   host: {
     expected: 'an IP address or a host name',
@@ -138,10 +138,10 @@ function hasScheme(text: string, scheme: RegExp): boolean {
 function isNetwork(text: string): boolean {
   const [, address = '', bits, port] = NETWORK.exec(text) ?? []
   const widest = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1
-  return Number(bits) <= widest && Number(port) <= HIGHEST_PORT
+  return Number(bits) <= widest && Number(port) <= MAX_PORT
 }
 
 function isAddress(text: string): boolean {
   const [, , port] = ADDRESS.exec(text) ?? []
-  return port !== undefined && Number(port) <= HIGHEST_PORT
+  return port !== undefined && Number(port) <= MAX_PORT
 }

@@ -8,7 +8,7 @@ export type Resolve = (hostname: string) => Promise<string[]>
 const resolveBySystem: Resolve = async (hostname) =>
   (await lookup(hostname, { all: true, order: 'verbatim' })).map(({ address }) => address)
 
-const MOST_NAMES = 10_000
+const MAX_NAMES = 10_000
 
 export const LOOKUP_LIMITS = {
   /** The time limit of a look-up. */
@@ -33,7 +33,7 @@ export class NameLookup {
   readonly #limits: typeof LOOKUP_LIMITS
   readonly #questions = new Map<string, Promise<string[]>>()
   /** The number of quick look-ups in a row that a name still needs to count as quick. */
-  readonly #toProve = new LRUCache<string, number>({ max: MOST_NAMES })
+  readonly #toProve = new LRUCache<string, number>({ max: MAX_NAMES })
   readonly #asking = new Map<string, { all: number; unproven: number }>()
   #unproven = 0
   #waiting: (() => void)[] = []

@@ -3,7 +3,7 @@ import { NameLookup, type Resolve } from './name-lookup.ts'
 import type { EgressPolicy } from './policy.ts'
 import { SendError, toSendError } from './public-sender.ts'
 
-const CONNECT_MS = 5_000
+const CONNECT_TIMEOUT_MS = 5_000
 
 /** Opens connections to user-supplied hosts under the egress policy; each is resolved and checked anew. */
 export class PublicConnections {
@@ -54,7 +54,7 @@ function connected(host: string, port: number): Promise<Socket> {
     const socket = connect({ host, port, family: isIP(host), noDelay: true })
     const timer = setTimeout(
       () => socket.destroy(new SendError('connect_timeout', 'no connection within 5 s')),
-      CONNECT_MS,
+      CONNECT_TIMEOUT_MS,
     )
     socket.once('error', reject)
     socket.once('connect', () => {

@@ -6,8 +6,8 @@ import { connect } from 'node:tls'
 import type { PublicConnections } from './public-connections.ts'
 import { SendError, toSendError } from './public-sender.ts'
 
-const MOST_REDIRECTS = 5
-const DOWNLOAD_MS = 120_000
+const MAX_REDIRECTS = 5
+const DOWNLOAD_TIMEOUT_MS = 120_000
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
 export interface Download {
@@ -29,7 +29,7 @@ export async function downloadPublic(
   url: string,
   { owner, to, maxBytes, signal }: Download,
 ): Promise<void> {
-  const ending = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_MS)])
+  const ending = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_TIMEOUT_MS)])
   try {
     const answer = await follow(connections, url, owner, ending)
     await pipeline(answer, atMost(maxBytes), createWriteStream(to), { signal: ending })
@@ -59,7 +59,7 @@ async function follow(
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
   let url = first
-  for (let hop = 0; hop <= MOST_REDIRECTS; hop++) {
+  for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
     const answer = await ask(connections, url, owner, signal)
     const { statusCode = 0, headers } = answer
     if (statusCode === 200) return answer
@@ -70,7 +70,7 @@ async function follow(
       throw new SendError('invalid_answer', 'the server redirects to no address')
     url = new URL(headers.location, url).href
   }
-  throw new SendError('invalid_answer', `it leads to more than ${MOST_REDIRECTS} redirects`)
+  throw new SendError('invalid_answer', `it leads to more than ${MAX_REDIRECTS} redirects`)
 }
 
 async function ask(

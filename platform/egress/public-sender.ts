@@ -6,11 +6,11 @@ import { type Destination, type EgressPolicy, EgressRefused, type EgressReason }
 import { type Answer, exchange, ExchangeAborted, type Outgoing, Deadline } from './public-exchange.ts'
 
 /** The time limit of an exchange, from the look-up of the name to the end of the response. */
-const EXCHANGE_MS = 15_000
-const CONNECT_MS = 5_000
+const EXCHANGE_TIMEOUT_MS = 15_000
+const CONNECT_TIMEOUT_MS = 5_000
 const MAX_POOLS = 1_000
 /** A pool that has been idle for this long is closed with its connections. */
-const POOL_IDLE_MS = 60_000
+const POOL_IDLE_TIMEOUT_MS = 60_000
 
 /** The reasons for a missing response: a closed vocabulary that the owner of the destination may see. */
 export type SendFailure =
@@ -46,7 +46,7 @@ export class PublicSender implements AsyncDisposable {
   readonly #exchangeMs: number
   readonly #pools = new LRUCache<string, Pool>({
     max: MAX_POOLS,
-    ttl: POOL_IDLE_MS,
+    ttl: POOL_IDLE_TIMEOUT_MS,
     ttlAutopurge: true,
     updateAgeOnGet: true,
     // Requests in flight end by their own deadline.
@@ -56,7 +56,10 @@ export class PublicSender implements AsyncDisposable {
   constructor(
     policy: EgressPolicy,
     resolve?: Resolve,
-    { exchangeMs = EXCHANGE_MS, ...limits }: Partial<typeof LOOKUP_LIMITS> & { exchangeMs?: number } = {},
+    {
+      exchangeMs = EXCHANGE_TIMEOUT_MS,
+      ...limits
+    }: Partial<typeof LOOKUP_LIMITS> & { exchangeMs?: number } = {},
   ) {
     this.#policy = policy
     this.#names = new NameLookup(resolve, limits)
@@ -117,7 +120,7 @@ export class PublicSender implements AsyncDisposable {
       headersTimeout: 0,
       bodyTimeout: 0,
       connect: {
-        timeout: CONNECT_MS,
+        timeout: CONNECT_TIMEOUT_MS,
         servername: destination.hostname,
         autoSelectFamily: false,
         lookup: (_hostname, options, callback) => {

@@ -13,8 +13,8 @@ import {
 
 export { HubError, type HubFailure, type HubFile, type HubRepoInfo } from './answers.ts'
 
-const JSON_MS = 15_000
-const FILE_MS = 60_000
+const JSON_TIMEOUT_MS = 15_000
+const FILE_TIMEOUT_MS = 60_000
 const MAX_JSON_BYTES = 16 * 1024 * 1024
 const MAX_REDIRECTS = 5
 /** The largest page of commits that a hub returns. */
@@ -141,7 +141,7 @@ export class HubClient {
     { range, signal }: { range?: string | undefined; signal?: AbortSignal } = {},
   ): Promise<Dispatcher.ResponseData> {
     return this.#follow(this.fileUrl(repoId, revision, path), 'GET', {
-      timeoutMs: FILE_MS,
+      timeoutMs: FILE_TIMEOUT_MS,
       ...(range !== undefined && { headers: { range } }),
       ...(signal && { signal }),
     })
@@ -150,7 +150,7 @@ export class HubClient {
   /** Throws `gated_no_token` or `gated_refused` when the platform may not read this file. */
   async checkAccess(repo: Pick<HubRepoInfo, 'repoId' | 'revision'>, path: string): Promise<void> {
     const answer = await this.#follow(this.fileUrl(repo.repoId, repo.revision, path), 'HEAD', {
-      timeoutMs: JSON_MS,
+      timeoutMs: JSON_TIMEOUT_MS,
     })
     await answer.body.dump()
   }
@@ -161,7 +161,7 @@ export class HubClient {
   }
 
   async #json(url: string): Promise<{ value: unknown; headers: Dispatcher.ResponseData['headers'] }> {
-    const answer = await this.#follow(url, 'GET', { timeoutMs: JSON_MS })
+    const answer = await this.#follow(url, 'GET', { timeoutMs: JSON_TIMEOUT_MS })
     const bytes = await readAll(answer, MAX_JSON_BYTES)
     try {
       return { value: JSON.parse(bytes.toString('utf8')) as unknown, headers: answer.headers }
@@ -221,7 +221,7 @@ export class HubClient {
         method,
         ...(dispatcher && { dispatcher }),
         headers: { 'user-agent': 'hearth', ...headers },
-        headersTimeout: JSON_MS,
+        headersTimeout: JSON_TIMEOUT_MS,
         bodyTimeout: timeoutMs,
         ...(signal && { signal }),
       })

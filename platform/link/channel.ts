@@ -15,7 +15,7 @@ const CLOSING_MS = 2_000
 const LAST_TYPE = Math.max(...Object.values(FRAME))
 const TOO_LONG = `a frame of a stream holds more than ${MAX_CHUNK} bytes`
 /** Below this number of queued streams, dropped ones are not searched for. */
-const FEW = 64
+const MIN_SEARCHED = 64
 
 export interface ChannelOptions {
   onFrame: (frame: Frame) => void
@@ -245,7 +245,7 @@ export class LinkChannel {
     sending.queue = []
     sending.last = undefined
     sending.onDrain = undefined
-    if (this.#isPumping || this.#line.length <= 2 * this.#sending.size + FEW) return
+    if (this.#isPumping || this.#line.length <= 2 * this.#sending.size + MIN_SEARCHED) return
     const known = this.#line.filter((one) => this.#sending.get(one.stream) === one)
     this.#line.splice(0, Infinity, ...known)
   }

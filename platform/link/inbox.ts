@@ -30,7 +30,7 @@ const UNKNOWN_UNITS = 50
 const BYTES_SHIFT = 6
 /** The units of one turn of the event loop, after which other sockets get theirs. */
 const TURN_UNITS = 2_000
-const SHORTEST_WAIT_MS = 5
+const MIN_WAIT_MS = 5
 
 /** @param isExpected true when the body is bounded otherwise: by the credit of its stream, or because it ends one. */
 export function unitsOf({ type, meta, body }: Frame, isExpected: boolean): number {
@@ -156,10 +156,7 @@ export class LinkInbox {
 
   #wait({ perSecond }: InboundPace): void {
     this.#pause()
-    const timer = setTimeout(
-      () => this.#goOn(),
-      Math.max(SHORTEST_WAIT_MS, (-this.#units / perSecond) * 1_000),
-    )
+    const timer = setTimeout(() => this.#goOn(), Math.max(MIN_WAIT_MS, (-this.#units / perSecond) * 1_000))
     this.#next = { cancel: () => clearTimeout(timer) }
   }
 

@@ -1,6 +1,6 @@
 import { runProgram } from './run-program.ts'
 
-const PROBE_MS = 5_000
+const PROBE_TIMEOUT_MS = 5_000
 
 /**
  * util-linux's `unshare`: in a user namespace of its own a process cannot inspect others of its user, in a pid
@@ -28,7 +28,7 @@ export function ownNamespaces(): Promise<readonly string[]> {
 async function probe(): Promise<readonly string[]> {
   const [program = '', ...options] = UNSHARE
   try {
-    await runProgram(program, [...options, process.execPath, '--version'], { timeout: PROBE_MS })
+    await runProgram(program, [...options, process.execPath, '--version'], { timeout: PROBE_TIMEOUT_MS })
     return UNSHARE
   } catch {
     return []

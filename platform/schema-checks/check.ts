@@ -7,12 +7,12 @@ import { compileUserSchema, prepareUserSchema, UserSchemaError } from './user-sc
  * The largest number of subschemas that may apply at one location through references and
  * branches, far above real schemas.
  */
-const MOST_AT_ONCE = 10_000
-const MOST_FAULTS = 100
+const MAX_AT_ONCE = 10_000
+const MAX_FAULTS = 100
 /** A removal may reveal further nulls, for example in another branch of the schema. */
 const MAX_ROUNDS = 8
 /** The part of a list of allowed values that is returned with each fault. */
-const MOST_ALLOWED = 50
+const MAX_ALLOWED = 50
 
 /** The serializable part of an ajv error. */
 export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'schemaPath' | 'params' | 'message'>
@@ -30,11 +30,11 @@ export interface CompiledSchema {
 export function compileWeighed(given: Readonly<Record<string, unknown>>): CompiledSchema {
   const schema = prepareUserSchema(given)
   const { perPlace, atOnce } = weighSchema(schema)
-  if (atOnce > MOST_AT_ONCE) {
+  if (atOnce > MAX_AT_ONCE) {
     throw new UserSchemaError(
       atOnce === Infinity
         ? 'refers to itself in a circle that never comes to a member or an item'
-        : `takes more than ${MOST_AT_ONCE} checks of one value: its references and branches (anyOf, allOf, ...) multiply`,
+        : `takes more than ${MAX_AT_ONCE} checks of one value: its references and branches (anyOf, allOf, ...) multiply`,
     )
   }
   let all: ValidateFunction | undefined
@@ -67,11 +67,11 @@ export function checkWithoutNulls({ validate, all }: CompiledSchema, value: unkn
 /** Returns the faults of a value; an empty list when it is valid. */
 export function faultsOf(validate: ValidateFunction, value: unknown): Fault[] {
   if (validate(value)) return []
-  return (validate.errors ?? []).slice(0, MOST_FAULTS).map(toFault)
+  return (validate.errors ?? []).slice(0, MAX_FAULTS).map(toFault)
 }
 
 function toFault({ keyword, instancePath, schemaPath, params, message }: ErrorObject): Fault {
   const allowed = (params as { allowedValues?: unknown }).allowedValues
-  const told = Array.isArray(allowed) ? { ...params, allowedValues: allowed.slice(0, MOST_ALLOWED) } : params
+  const told = Array.isArray(allowed) ? { ...params, allowedValues: allowed.slice(0, MAX_ALLOWED) } : params
   return { keyword, instancePath, schemaPath, params: told, ...(message !== undefined && { message }) }
 }

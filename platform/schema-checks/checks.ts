@@ -23,7 +23,7 @@ type Limits = typeof CHECK_LIMITS
 const KEPT_BYTES = 4 * 1024 * 1024
 /** A lower priority than that of processes that answer requests. */
 const PRIORITY = 10
-const SWEEP_MS = 500
+const SWEEP_INTERVAL_MS = 500
 
 export interface CheckRequest {
   /** The owner of the check; owners take turns. */
@@ -79,7 +79,7 @@ export class SchemaChecks implements AsyncDisposable {
     this.#queues.set(request.owner, queue)
     return new Promise((resolve, reject) => {
       queue.push({ ...request, since: performance.now(), resolve, reject })
-      this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS).unref()
+      this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_INTERVAL_MS).unref()
       this.#feed()
     })
   }
@@ -147,7 +147,7 @@ export class SchemaChecks implements AsyncDisposable {
     // The exit of a child is handled by its listener.
     checker.child.send(order, () => undefined)
     // The child stops a check by itself, unless it is busy collecting garbage.
-    checker.deadline = setTimeout(() => this.#end(checker, { stopped: true }), deadlineMs + SWEEP_MS)
+    checker.deadline = setTimeout(() => this.#end(checker, { stopped: true }), deadlineMs + SWEEP_INTERVAL_MS)
   }
 
   #freeChecker(): Checker | undefined {

@@ -3,8 +3,8 @@ import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import { RE2JS } from 're2js'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 
-const LARGEST_BYTES = 128 * 1024
-const DEEPEST = 64
+const MAX_BYTES = 128 * 1024
+const MAX_DEPTH = 64
 /** ajv nests its code as deeply as an object has properties; with 2,000 it overflows the stack. */
 const WIDEST = 500
 /** Formats that are cheap to check for any text. */
@@ -54,8 +54,8 @@ const OPTIONS: Options = {
  */
 export function prepareUserSchema(given: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const schema = withoutWideObjects(withoutLeftOut(given))
-  if (JSON.stringify(schema).length > LARGEST_BYTES) {
-    throw new UserSchemaError(`is larger than ${LARGEST_BYTES / 1024} KiB`)
+  if (JSON.stringify(schema).length > MAX_BYTES) {
+    throw new UserSchemaError(`is larger than ${MAX_BYTES / 1024} KiB`)
   }
   return schema
 }
@@ -105,7 +105,7 @@ function openCompiler(faults: 'first' | 'all'): { compiler: Ajv2020; compiled: n
 const LEFT_OUT = new Set(['$schema', '$id', '$async', 'x-order'])
 
 function withoutLeftOut(value: unknown, depth = 0): Record<string, unknown> {
-  if (depth > DEEPEST) throw new UserSchemaError(`is nested deeper than ${DEEPEST} levels`)
+  if (depth > MAX_DEPTH) throw new UserSchemaError(`is nested deeper than ${MAX_DEPTH} levels`)
   if (Array.isArray(value)) return value.map((item) => visit(item, depth)) as never
   const entries = Object.entries(value as object).filter(([name]) => !LEFT_OUT.has(name))
   return Object.fromEntries(entries.map(([name, member]) => [name, visit(member, depth)]))

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PlatformClient } from '../../cli/platform-client.ts'
 
-const ANSWER_MS = 2_000
+const RESPONSE_TIMEOUT_MS = 2_000
 const REACH = { prefix: '', headers: {}, credential: 'this key' }
 
 /** Reads bodies at this rate and answers with their length; with a rate of 0 it reads nothing. */
@@ -24,7 +24,7 @@ async function startSlow(bytesPerMs: number) {
   await once(server, 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   return {
-    client: new PlatformClient(url, REACH, { answerMs: ANSWER_MS }),
+    client: new PlatformClient(url, REACH, { answerMs: RESPONSE_TIMEOUT_MS }),
     [Symbol.dispose]() {
       server.closeAllConnections()
       server.close()
@@ -43,7 +43,7 @@ describe('requests of the CLI', () => {
 
     const bytes = Buffer.byteLength(JSON.stringify(body))
     assert.deepEqual(answer, { bytes, declared: bytes })
-    assert.ok(performance.now() - began > 1.8 * ANSWER_MS, 'the line was too fast for this test')
+    assert.ok(performance.now() - began > 1.8 * RESPONSE_TIMEOUT_MS, 'the line was too fast for this test')
   })
 
   it('fail when the platform takes nothing of the body, or does not answer', async () => {

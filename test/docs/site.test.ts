@@ -9,7 +9,7 @@ import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { skipBecause } from '../support/skip.ts'
 
 const PAGES = [...OUTSIDE, ...globSync('docs/**/*.md')]
-const MOST_PICTURE_BYTES = 150_000
+const MAX_PICTURE_BYTES = 150_000
 
 describe('the documentation site', () => {
   it('has a title for each page, and a page or file for each of its links', () => {
@@ -39,7 +39,7 @@ describe('the documentation site', () => {
     const shown = [...readFileSync('README.md', 'utf8').matchAll(/!\[[^\]]+\]\((docs\/pictures\/[^)]+)\)/g)]
 
     assert.equal(shown.length, 2)
-    for (const [, path = ''] of shown) assert.ok(statSync(path).size < MOST_PICTURE_BYTES, path)
+    for (const [, path = ''] of shown) assert.ok(statSync(path).size < MAX_PICTURE_BYTES, path)
   })
 
   it('is built with a page for each operation and without a dead link, and loads nothing from elsewhere', async function () {

@@ -15,8 +15,8 @@ type History = temporal.api.history.v1.IHistory
 
 const LAYERS = 5
 const WIDTH = 4
-const MOST_EVENTS = 500
-const MOST_EVENTS_A_STAGE = 12
+const MAX_EVENTS = 500
+const MAX_EVENTS_A_STAGE = 12
 
 /** Runs the workflow on its history, as a worker does that has not run it before. */
 const replay = async (history: History): Promise<void> =>
@@ -93,8 +93,8 @@ describe('the history of a cohort', function () {
     const attempts = retried.seen.stages.filter(({ attempt }: { attempt: number }) => attempt > 1).length
     assert.equal(attempts, 5)
     const each = (all.count - few.count) / (LAYERS * WIDTH - WIDTH)
-    assert.ok(each < MOST_EVENTS_A_STAGE, `${each.toFixed(1)} events for each further stage`)
-    assert.ok(retried.count < MOST_EVENTS, `${retried.count} events`)
+    assert.ok(each < MAX_EVENTS_A_STAGE, `${each.toFixed(1)} events for each further stage`)
+    assert.ok(retried.count < MAX_EVENTS, `${retried.count} events`)
   })
 
   it('shows a node again only where it is another', async () => {

@@ -87,7 +87,7 @@ describe('the stages of a cohort', () => {
   it('are put back when their history becomes too long, and are called again in the next execution', async () => {
     const cohortId = newId()
     const nodeId = newId()
-    const MOST = 60
+    const MAX_EVENTS = 60
     const handle = temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(cohortId))
     const done = new Set<string>()
     const putBack: (readonly string[])[] = []
@@ -133,12 +133,12 @@ describe('the stages of a cohort', () => {
     await temporal.client.workflow.execute(cohortRun, {
       workflowId: WORKFLOW_ID.cohort(cohortId),
       taskQueue: QUEUES.control,
-      args: [{ cohortId, mostEvents: MOST }],
+      args: [{ cohortId, mostEvents: MAX_EVENTS }],
     })
 
     assert.deepEqual([...done].toSorted(), ['flaky', 'slow'])
     assert.equal(putBack.length, 1)
     assert.ok(putBack[0]?.includes('slow'), 'what was at work was put back')
-    assert.ok(lengths[0]! >= MOST && lengths[0]! < MOST + 40, String(lengths[0]))
+    assert.ok(lengths[0]! >= MAX_EVENTS && lengths[0]! < MAX_EVENTS + 40, String(lengths[0]))
   })
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'mocha'
 import { attemptDueAt } from '../../domain/webhooks/schedule.ts'
-import { LONGEST_HISTORY } from '../../workflows/contract/policy.ts'
+import { MAX_HISTORY } from '../../workflows/contract/policy.ts'
 import { startSkippingTemporal } from '../support/servers/temporal-time.ts'
 import type { SkippingTemporal } from '../support/servers/temporal-time.ts'
 import { skipBecause } from '../support/skip.ts'
@@ -122,7 +122,7 @@ describe('waiting for hours', () => {
     // Each is called once in an execution, and nothing is at work, so that a long one begins anew.
     assert.equal(calls % STAGES, 0)
     // A look is a timer that is set and fires, a workflow task of three events and a marker.
-    assert.ok(looks > 1_000 && looks * 6 < LONGEST_HISTORY / 2, `${looks} looks`)
+    assert.ok(looks > 1_000 && looks * 6 < MAX_HISTORY / 2, `${looks} looks`)
   })
 })
 

@@ -37,11 +37,11 @@ type Handler = (call: Call, node: NodePermissions) => Promise<Buffer>
 const BEARER = /^Bearer (.+)$/i
 /** A node may poll a queue as soon as it is allowed to, which the gate may not know yet. */
 const HOLD_MS = 20_000
-const RECHECK_MS = 1_000
+const RECHECK_INTERVAL_MS = 1_000
 /** The streams of one connection; a node has one connection. */
 const MAX_STREAMS = 1_000
 /** Temporal answers polls within a minute, with or without work. */
-const LONGEST_CALL_MS = 90_000
+const MAX_CALL_MS = 90_000
 /** Nodes respond with ids and numbers only; their results go to the object store. */
 const MAX_REQUEST_BYTES = 1024 * 1024
 const HEALTH_CHECK = '/grpc.health.v1.Health/Check'
@@ -251,7 +251,7 @@ export class GateServer {
       if (call.cancelled || performance.now() > deadline) {
         throw denied(`this node may not take work from ${JSON.stringify(queue.slice(0, 200))}`)
       }
-      await changeWithin(permissions, call, Math.min(RECHECK_MS, holdMs))
+      await changeWithin(permissions, call, Math.min(RECHECK_INTERVAL_MS, holdMs))
     }
   }
 
@@ -271,7 +271,7 @@ const { DescribeNamespaceRequest, DescribeNamespaceResponse, PollActivityTaskQue
 const NORMAL = proto.temporal.api.enums.v1.TaskQueueKind.TASK_QUEUE_KIND_NORMAL
 
 /** Bounds a deadline that a node left out or set beyond that of its SDK, because Temporal refuses such calls. */
-const deadlineOf = (call: Call): number => Math.min(Number(call.getDeadline()), Date.now() + LONGEST_CALL_MS)
+const deadlineOf = (call: Call): number => Math.min(Number(call.getDeadline()), Date.now() + MAX_CALL_MS)
 
 const methodOf = (call: Call): string => call.getPath().slice(call.getPath().lastIndexOf('/') + 1)
 

@@ -14,8 +14,8 @@ const ANSWER = { taskToken: 1, workflowExecution: 4 } as const
 const EXECUTION = { workflowId: 1 } as const
 
 /** Shorter than the heartbeat timeout of 10 s, after which the activity is lost anyway. */
-const RECORD_WITHIN_MS = 5_000
-const AGAIN_MS = 200
+const RECORD_TIMEOUT_MS = 5_000
+const RETRY_DELAY_MS = 200
 
 /** A response to a poll with work in it, before the node gets it. */
 export interface HandOver {
@@ -59,7 +59,7 @@ export class HandOvers {
     dispatch: Parameters<typeof dispatchRepository.recordDispatch>[1],
     isWanted: () => boolean,
   ): Promise<boolean> {
-    const deadline = performance.now() + RECORD_WITHIN_MS
+    const deadline = performance.now() + RECORD_TIMEOUT_MS
     for (;;) {
       try {
         const left = Math.max(1, deadline - performance.now())
@@ -69,7 +69,7 @@ export class HandOvers {
       } catch (err) {
         emit(this.#log, 'hand_over.record_failed', { err, node_id: dispatch.nodeId })
         if (performance.now() > deadline || !isWanted()) return false
-        await sleep(AGAIN_MS)
+        await sleep(RETRY_DELAY_MS)
       }
     }
   }

@@ -13,7 +13,7 @@ import { Upstream } from './upstream.ts'
 
 const DATABASE_CONNECTIONS = 4
 /** Work waits for its record at the hand-over, so a missing connection must fail soon. */
-const CONNECTION_WITHIN_MS = 2_000
+const CONNECT_TIMEOUT_MS = 2_000
 
 /** A gate that listens. */
 export interface OpenGate extends AsyncDisposable {
@@ -30,7 +30,7 @@ export async function openGate(
   const tls = tlsToNodes(config)
   await using stack = new AsyncDisposableStack()
   const url = required(config, 'DATABASE_URL')
-  const db = openDatabase(url, { max: DATABASE_CONNECTIONS, waitMs: CONNECTION_WITHIN_MS })
+  const db = openDatabase(url, { max: DATABASE_CONNECTIONS, waitMs: CONNECT_TIMEOUT_MS })
   stack.defer(() => db.destroy())
   const upstream = new Upstream(config)
   stack.defer(() => upstream.close())

@@ -9,7 +9,7 @@ import { emit } from './events.ts'
 
 const MAX_CACHED = 10_000
 /** The interval at which the row of a node that polls a forbidden queue is read again. */
-const REFRESH_MS = 500
+const REFRESH_INTERVAL_MS = 500
 
 /**
  * Caches the status of nodes, so that polls cost no query. A decision about a node arrives by NOTIFY, or at the latest
@@ -45,9 +45,9 @@ export class NodePermissionCache {
   /** Reads the status of a node, unless it was read just now. */
   refresh(nodeId: string): Promise<NodePermissions | undefined> {
     const last = this.#refreshes.get(nodeId)
-    if (last && performance.now() - last.at < REFRESH_MS) return last.refresh
+    if (last && performance.now() - last.at < REFRESH_INTERVAL_MS) return last.refresh
     for (const [id, { at }] of this.#refreshes) {
-      if (performance.now() - at < REFRESH_MS) break
+      if (performance.now() - at < REFRESH_INTERVAL_MS) break
       this.#refreshes.delete(id)
     }
     const refresh = this.#read([nodeId]).then(() => this.#cached.get(nodeId))
@@ -79,7 +79,7 @@ export class NodePermissionCache {
       } catch (err) {
         emit(this.#log, 'gate.permissions_failed', { err })
         this.#isOutdated = true
-        await new Promise((resolve) => setTimeout(resolve, REFRESH_MS))
+        await new Promise((resolve) => setTimeout(resolve, REFRESH_INTERVAL_MS))
       }
     }
     // This must be in the same turn as the last check, so that every later decision causes a new query.

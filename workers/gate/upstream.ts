@@ -7,7 +7,7 @@ export const WORKFLOW_SERVICE = 'temporal.api.workflowservice.v1.WorkflowService
 
 /** Slightly more than Temporal's own limit for one message. */
 export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-const ANSWER_MS = 10_000
+const RESPONSE_TIMEOUT_MS = 10_000
 
 const OPTIONS: ClientOptions = {
   'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
@@ -39,7 +39,11 @@ export class Upstream {
   }
 
   /** Rejects with a `ServiceError`; never before it returns. */
-  call(method: string, request: Buffer, deadline: Date | number = Date.now() + ANSWER_MS): UpstreamCall {
+  call(
+    method: string,
+    request: Buffer,
+    deadline: Date | number = Date.now() + RESPONSE_TIMEOUT_MS,
+  ): UpstreamCall {
     const { promise: answer, resolve, reject } = Promise.withResolvers<Buffer>()
     const call = this.#client.makeUnaryRequest(
       `/${WORKFLOW_SERVICE}/${method}`,

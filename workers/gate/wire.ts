@@ -16,9 +16,9 @@ const VARINT = 0
 const FIXED64 = 1
 const DELIMITED = 2
 const FIXED32 = 5
-const LONGEST_VARINT = 10
+const MAX_VARINT = 10
 /** A larger length is not valid in any message here. */
-const MOST_BITS = 49
+const MAX_BITS = 49
 
 /**
  * The top-level fields of a protocol buffer, as bytes. Fields that the gate does not use are neither parsed nor copied,
@@ -91,12 +91,12 @@ function fieldsOf(bytes: Buffer): Field[] {
 
 function readVarint(bytes: Buffer, start: number): { value: number; end: number } {
   let value = 0
-  for (let index = 0; index < LONGEST_VARINT; index++) {
+  for (let index = 0; index < MAX_VARINT; index++) {
     const byte = bytes[start + index]
     if (byte === undefined) break
     // A larger value is a number that is skipped, never a tag or a length that is used.
     value +=
-      index * 7 <= MOST_BITS - 7 ? (byte & 0x7f) * 2 ** (index * 7) : (byte & 0x7f) * Number.MAX_SAFE_INTEGER
+      index * 7 <= MAX_BITS - 7 ? (byte & 0x7f) * 2 ** (index * 7) : (byte & 0x7f) * Number.MAX_SAFE_INTEGER
     if (byte < 0x80) return { value, end: start + index + 1 }
   }
   throw new WireError('the message is cut off')

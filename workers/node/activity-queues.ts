@@ -20,7 +20,7 @@ export interface QueueSize {
   pollers: number
 }
 
-const RETRY_MS = 1_000
+const RETRY_DELAY_MS = 1_000
 
 /** The task queues that this node polls, each with a small worker, opened and closed as models load and unload. */
 export class ActivityQueues implements AsyncDisposable {
@@ -84,7 +84,7 @@ export class ActivityQueues implements AsyncDisposable {
       if (!missing) break
       await this.#poll(...missing).catch(async (err: unknown) => {
         emit(this.#options.log, 'queue.poll_failed', { err, queue: missing[0] })
-        await sleep(RETRY_MS)
+        await sleep(RETRY_DELAY_MS)
       })
     }
     // This must be in the same turn as the last check, so that every later change settles again.
@@ -120,7 +120,7 @@ export class ActivityQueues implements AsyncDisposable {
         else {
           emit(log, 'queue.poll_ended', { err, queue })
           this.#open.delete(queue)
-          setTimeout(() => this.want(this.#wanted), RETRY_MS)
+          setTimeout(() => this.want(this.#wanted), RETRY_DELAY_MS)
         }
       })
       .finally(() => this.#workers.delete(worker))

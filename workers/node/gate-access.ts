@@ -10,7 +10,7 @@ import type { Logger } from '../../platform/log.ts'
 import { reasonOf } from '../../platform/reason.ts'
 import type { GateFault, TemporalCredential } from '../../schemas/node.ts'
 import { emit } from './events.ts'
-import { GateWatch, LONGEST_REASON } from './gate-watch.ts'
+import { GateWatch, MAX_REASON } from './gate-watch.ts'
 
 export interface GateAccessOptions {
   config: Config
@@ -25,19 +25,19 @@ export interface GateAccessOptions {
   onFault: (fault: GateFault | undefined) => void
 }
 
-const CONNECT_PAUSES_MS = { first: 100, longest: 2_000 }
+const CONNECT_DELAY_MS = { first: 100, longest: 2_000 }
 /** The bounds for the renewal of a credential, and the pause after a failure. */
-const RENEW_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
+const RENEW_INTERVAL_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
 /**
  * The shortest interval between requests for a credential after lost links; the response shows
  * whether the node may stay.
  */
-const RENEW_AGAIN_MS = 2_000
-const PATIENCE_MS = 10_000
+const RENEW_RETRY_DELAY_MS = 2_000
+const TIMEOUT_MS = 10_000
 /** The pauses between requests for the address of a gate that does not answer. */
 const ASK_WHERE_MS = { first: 2_000, longest: 20_000 }
 /** The interval for checking whether the machine was joined anew. */
-const IDENTITY_CHECK_MS = 2_000
+const IDENTITY_CHECK_INTERVAL_MS = 2_000
 
 /** A connection to a gate, and where it is. */
 interface Gate {
@@ -74,7 +74,7 @@ export class GateAccess implements AsyncDisposable {
     this.#options = options
     this.#instanceId = instanceId
     this.#gate = gate
-    this.#identityTimer = setInterval(() => void this.#checkIdentity(), IDENTITY_CHECK_MS)
+    this.#identityTimer = setInterval(() => void this.#checkIdentity(), IDENTITY_CHECK_INTERVAL_MS)
     this.namespace = credential.namespace
     this.#watch = new GateWatch({
       gate: () => this.#gate,
@@ -105,12 +105,12 @@ export class GateAccess implements AsyncDisposable {
     }
     const since = new Date().toISOString()
     return retryUntilAborted(connect, {
-      ...CONNECT_PAUSES_MS,
+      ...CONNECT_DELAY_MS,
       signal,
       onFailure(err, failuresBefore) {
         const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
         if (dismissal) throw dismissal
-        const reason = reasonOf(err).slice(0, LONGEST_REASON)
+        const reason = reasonOf(err).slice(0, MAX_REASON)
         onFault({ address, since, reason })
         if (failuresBefore % 10 === 0) emit(log, 'gate.awaited', { reason })
       },
@@ -130,7 +130,7 @@ export class GateAccess implements AsyncDisposable {
   /** Requests a new credential soon, and so finds out whether this node may stay; never twice at once. */
   renewSoon(): void {
     if (this.#isClosed || this.#renewal) return
-    const wait = Math.max(0, this.#renewedAt + RENEW_AGAIN_MS - performance.now())
+    const wait = Math.max(0, this.#renewedAt + RENEW_RETRY_DELAY_MS - performance.now())
     this.#schedule(wait)
   }
 
@@ -155,7 +155,7 @@ export class GateAccess implements AsyncDisposable {
     const { config, control, log, onDismissed } = this.#options
     try {
       const body = { instance_id: this.#instanceId, is_start: false }
-      const credential = await control.temporalCredential(body, { patienceMs: PATIENCE_MS })
+      const credential = await control.temporalCredential(body, { patienceMs: TIMEOUT_MS })
       if (this.#isClosed) return
       await this.connection.setMetadata(metadataOf(credential.token))
       const { address, tls } = credential
@@ -165,7 +165,7 @@ export class GateAccess implements AsyncDisposable {
       const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
       if (dismissal) return onDismissed(dismissal)
       emit(log, 'gate.credential_failed', { reason: reasonOf(err) })
-      this.#schedule(RENEW_MS.afterFailure)
+      this.#schedule(RENEW_INTERVAL_MS.afterFailure)
     }
   }
 
@@ -215,5 +215,5 @@ const metadataOf = (token: string) => ({ authorization: `Bearer ${token}` })
 /** Clocks may differ by minutes, so the result is bounded whatever this clock says. */
 function untilRenewal({ expires_at }: TemporalCredential): number {
   const half = (Date.parse(expires_at) - Date.now()) / 2
-  return Math.min(RENEW_MS.most, Math.max(RENEW_MS.least, half))
+  return Math.min(RENEW_INTERVAL_MS.most, Math.max(RENEW_INTERVAL_MS.least, half))
 }

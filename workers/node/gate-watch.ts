@@ -13,12 +13,12 @@ export interface GateWatchOptions {
   onFault: (fault: GateFault | undefined) => void
 }
 
-const LOOK_MS = 5_000
+const POLL_INTERVAL_MS = 5_000
 /** The SDK tries again for some 10 s where nothing listens. */
-const ANSWER_MS = 5_000
+const RESPONSE_TIMEOUT_MS = 5_000
 const SERVING = 1
 /** The longest reason that gateways take. */
-export const LONGEST_REASON = 300
+export const MAX_REASON = 300
 
 /**
  * Looks from time to time at whether the gate answers. The SDK repeats polls for ever and tells nobody, and links to
@@ -32,7 +32,7 @@ export class GateWatch {
 
   constructor(options: GateWatchOptions) {
     this.#options = options
-    this.#timer = setTimeout(() => void this.#look(), LOOK_MS)
+    this.#timer = setTimeout(() => void this.#look(), POLL_INTERVAL_MS)
   }
 
   lookNow(): void {
@@ -64,7 +64,7 @@ export class GateWatch {
     }
     if (was || this.#fault) onFault(this.#fault)
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => void this.#look(), LOOK_MS)
+    this.#timer = setTimeout(() => void this.#look(), POLL_INTERVAL_MS)
   }
 }
 
@@ -74,10 +74,10 @@ async function faultOf(
 ): Promise<Pick<GateFault, 'reason' | 'refused'> | undefined> {
   try {
     const ask = () => connection.healthService.check({})
-    const { status: health } = await connection.withDeadline(Date.now() + ANSWER_MS, ask)
+    const { status: health } = await connection.withDeadline(Date.now() + RESPONSE_TIMEOUT_MS, ask)
     return health === SERVING ? undefined : { reason: 'it answers, and cannot see the database' }
   } catch (err) {
-    const reason = reasonOf(err).slice(0, LONGEST_REASON)
+    const reason = reasonOf(err).slice(0, MAX_REASON)
     const { code } = err as { code?: number }
     return code === status.FAILED_PRECONDITION ? { reason, refused: true } : { reason }
   }

@@ -79,7 +79,7 @@ export interface NodeParts {
   workDir: string
 }
 
-const SPOOL_FLUSH_MS = 500
+const SPOOL_FLUSH_INTERVAL_MS = 500
 const STOP_GRACE_MS = 500
 
 export interface NodeOptions {
@@ -380,7 +380,7 @@ export async function closeNode(node: NodeParts): Promise<void> {
     driver.stopAll({ graceMs: STOP_GRACE_MS }),
     containers?.stopAll({ graceMs: STOP_GRACE_MS }),
   ])
-  await spool.flush({ timeoutMs: SPOOL_FLUSH_MS })
+  await spool.flush({ timeoutMs: SPOOL_FLUSH_INTERVAL_MS })
   links.close()
   spool.close()
   await control.close()

@@ -165,7 +165,7 @@ export const PAUSE = {
  * at most some hundreds into one that is about to begin anew. A call of a stage makes about 12, a look for nodes 6, so that
  * the looks of a day, 17,300, and every attempt of 64 stages with retries and fallbacks, 19,200, are together below it.
  */
-export const LONGEST_HISTORY = 40_000
+export const MAX_HISTORY = 40_000
 
 /** Short database steps of the control plane, which run in the workflow's own worker. */
 export const LOCAL = {

@@ -23,7 +23,7 @@ export interface WebhookDeliveryInput {
 
 const MAX_ATTEMPTS = 8
 /** The longest sleep, so that the workflow ends soon after its endpoint is disabled. */
-const LOOK_MS = 3_600_000
+const MAX_SLEEP_MS = 3_600_000
 
 /**
  * The second to eighth attempt of one delivery. The row is authoritative: this workflow sleeps until the attempt is
@@ -65,7 +65,10 @@ export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Pro
       const wait = step.at - Date.now()
       if (wait > 0 && !isHurried) {
         const due = `Attempt ${step.attempt} of ${MAX_ATTEMPTS} at ${new Date(step.at).toISOString()}.`
-        await waitFor(`${due} The one before: ${step.lastError ?? 'no answer'}.`, Math.min(wait, LOOK_MS))
+        await waitFor(
+          `${due} The one before: ${step.lastError ?? 'no answer'}.`,
+          Math.min(wait, MAX_SLEEP_MS),
+        )
         continue
       }
       isHurried = false

@@ -65,7 +65,7 @@ export interface PutBack {
  * A look that takes longer returns what it has found by then, and first calls that take longer are left to the workflow.
  * The activity has ten seconds, and all other work of its cohort waits for it.
  */
-const MAX_LOOK_MS = 4_000
+const MAX_LOOKUP_MS = 4_000
 /** The workflow calls further first stages one by one. */
 const MAX_FIRST_CALLS = 8
 
@@ -124,7 +124,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     if (!look) return ENDED
     const called = new Map<string, CallResult>()
     for (const { id } of look.stages.filter((row) => isOpenStage(row) && isFirst(row))) {
-      if (called.size >= MAX_FIRST_CALLS || now().getTime() - began.getTime() > MAX_LOOK_MS) break
+      if (called.size >= MAX_FIRST_CALLS || now().getTime() - began.getTime() > MAX_LOOKUP_MS) break
       const place = await callByLook(db, look, { stageId: id, avoid: [] })
       called.set(id, place)
       // Stages may have to be on one node, or on several.
@@ -195,7 +195,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       if (place.verdict === 'waits') notes.push({ stageId, why: place.why })
       else found.add(stageId)
       await nextTurn()
-      if (now().getTime() - began.getTime() > MAX_LOOK_MS) break
+      if (now().getTime() - began.getTime() > MAX_LOOKUP_MS) break
     }
     await cohortStartRepository.noteWaiting(db, notes)
     return ids.filter((id) => found.has(id))

@@ -10,7 +10,7 @@ import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
-const RPC_MS = 3_000
+const RPC_TIMEOUT_MS = 3_000
 
 export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => ({
   /**
@@ -36,7 +36,7 @@ export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => (
 async function tell(temporal: ControlDeps['temporal'], stage: OverdueStage): Promise<void> {
   const { cohort_id, name, attempt, called_at } = stage
   try {
-    await temporal.withDeadline(Date.now() + RPC_MS, () =>
+    await temporal.withDeadline(Date.now() + RPC_TIMEOUT_MS, () =>
       temporal.workflow
         .getHandle(WORKFLOW_ID.cohort(cohort_id))
         .signal(stageOverdue, name, attempt, called_at?.getTime()),

@@ -21,7 +21,7 @@ import type { DatasetPreview } from '../../../schemas/dataset.ts'
 import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
 import type { ControlDeps } from '../deps.ts'
 
-const HEARTBEAT_MS = 1_000
+const HEARTBEAT_INTERVAL_MS = 1_000
 /** A file that has crashed its reader this many times is refused. */
 const MAX_BROKEN_READS = 4
 /**
@@ -30,13 +30,13 @@ const MAX_BROKEN_READS = 4
  */
 const READERS = { most: 4, mostPerKey: 2, mostWaiting: 64 }
 /** The largest number of `ingestDataset` executions on one worker; nearly all of them wait for a reader. */
-export const MOST_INGESTS = READERS.most + READERS.mostWaiting
+export const MAX_INGESTS = READERS.most + READERS.mostWaiting
 /**
  * The delay before Temporal retries a file that found the queue full. It grows by this much with
  * each try, up to the longest.
  */
-const COME_BACK_MS = 2_000
-const LONGEST_COME_BACK_MS = 15_000
+const RECONNECT_DELAY_MS = 2_000
+const MAX_RECONNECT_DELAY_MS = 15_000
 const WAITS_FOR_ROOM =
   'the platform has no room on its disk; the file is stored and will be read as soon as an operator frees or adds space'
 const STALLED_AFTER_S = 120
@@ -71,7 +71,7 @@ export const createDatasetActivities = (
       brokenReads: 0,
       ...(activityInfo().heartbeatDetails as Progress | undefined),
     }
-    const beating = setInterval(() => heartbeat(progress), HEARTBEAT_MS)
+    const beating = setInterval(() => heartbeat(progress), HEARTBEAT_INTERVAL_MS)
     try {
       using _turn = await turns.take(upload.accountId, cancellationSignal())
       // The upload may have been closed while it waited.
@@ -194,7 +194,7 @@ const comeBack = (cause: LineFull): ApplicationFailure =>
   ApplicationFailure.create({
     message: 'as many files wait to be read here as may',
     type: 'unavailable',
-    nextRetryDelay: Math.min(LONGEST_COME_BACK_MS, COME_BACK_MS * activityInfo().attempt),
+    nextRetryDelay: Math.min(MAX_RECONNECT_DELAY_MS, RECONNECT_DELAY_MS * activityInfo().attempt),
     category: ApplicationFailureCategory.BENIGN,
     cause,
   })

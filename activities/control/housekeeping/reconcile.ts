@@ -38,7 +38,7 @@ import { emit } from '../events.ts'
 /** The number of rows that one step examines. */
 const BATCH = 100
 const AT_ONCE = 10
-const RPC_MS = 3_000
+const RPC_TIMEOUT_MS = 3_000
 
 /** The result of a step. `next` is the position of the following step, null at the end. */
 export interface Swept {
@@ -293,7 +293,7 @@ async function runningAmong(
 }
 
 const within = <T>(temporal: Client, call: () => Promise<T>): Promise<T> =>
-  temporal.withDeadline(Date.now() + RPC_MS, call)
+  temporal.withDeadline(Date.now() + RPC_TIMEOUT_MS, call)
 
 async function workflowStatus(
   temporal: Client,

@@ -2,7 +2,7 @@ import * as memorySnapshotRepository from '../../../db/repositories/memory/snaps
 import type { ControlDeps } from '../deps.ts'
 
 /** The old snapshots that one build removes; retention removes the rest. */
-const MOST_REMOVED = 100
+const MAX_REMOVED = 100
 
 /** A snapshot whose entries are frozen. The workflow's history stores it, so it has counts only. */
 export interface FrozenMemory {
@@ -56,7 +56,7 @@ export const createMemoryActivities = ({ db }: Pick<ControlDeps, 'db'>) => ({
     const isReady = await db
       .transaction()
       .execute((trx) => memorySnapshotRepository.publishSnapshot(trx, snapshotId))
-    await memorySnapshotRepository.removeOldSnapshots(db, { namespaceId, limit: MOST_REMOVED })
+    await memorySnapshotRepository.removeOldSnapshots(db, { namespaceId, limit: MAX_REMOVED })
     return isReady
   },
 })

@@ -55,7 +55,7 @@ const SENTENCES: Readonly<Record<GiveUp, string>> = {
   attempts: 'the task was tried on several nodes and none finished it',
   failed: 'the task could not be run',
 }
-const LONGEST_WHY = 300
+const MAX_WHY = 300
 /** The time for which the refusal of one task also holds for other tasks of the same model. */
 const FULL_MS = 1_000
 const MAX_FULL = 10_000
@@ -181,5 +181,5 @@ function decide(snapshots: readonly NodeSnapshot[], held: HeldTasks, need: Accou
 function inWords(verdicts: readonly Verdict[]): string {
   if (verdicts.length === 0) return 'no node is connected'
   const words = verdicts.map(({ node_id, reason }) => `node ${node_id} ${reason}`).join('; ')
-  return words.length <= LONGEST_WHY ? words : `${words.slice(0, LONGEST_WHY)}…`
+  return words.length <= MAX_WHY ? words : `${words.slice(0, MAX_WHY)}…`
 }

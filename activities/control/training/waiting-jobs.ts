@@ -7,7 +7,7 @@ import { emit } from '../events.ts'
 
 /** The number of jobs that one step examines. */
 const BATCH = 100
-const RPC_MS = 3_000
+const RPC_TIMEOUT_MS = 3_000
 
 export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps) => ({
   /**
@@ -38,7 +38,7 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
         emit(log, 'job.wait_note_failed', { err, job_id: job.id })
       }
     }
-    await temporal.withDeadline(Date.now() + RPC_MS, () =>
+    await temporal.withDeadline(Date.now() + RPC_TIMEOUT_MS, () =>
       Promise.all(
         changed.map(({ id, reason }) =>
           temporal.workflow

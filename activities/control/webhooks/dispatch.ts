@@ -11,8 +11,8 @@ import type { WebhookDeps } from './deps.ts'
 import type { Dispatcher } from './dispatcher.ts'
 import { settleInterrupted } from './settle.ts'
 
-const POLL_MS = 500
-const CLEAN_MS = 5_000
+const POLL_INTERVAL_MS = 500
+const CLEAN_INTERVAL_MS = 5_000
 /** The length of one shift. The workflow runs one activity per shift, so that its history stays short. */
 const SHIFT_MS = 5 * 60_000
 
@@ -41,11 +41,11 @@ export async function dispatchFor(
   for (let cleanAt = 0; performance.now() < end && !signal.aborted;) {
     heartbeat()
     if (performance.now() >= cleanAt) {
-      cleanAt = performance.now() + CLEAN_MS
+      cleanAt = performance.now() + CLEAN_INTERVAL_MS
       await clean(deps)
     }
     const fannedOut = await fanOutRepository.fanOutEvents(deps.db)
-    if ((await dispatcher.pick()) === 0 && fannedOut === 0) await dispatcher.woken(POLL_MS)
+    if ((await dispatcher.pick()) === 0 && fannedOut === 0) await dispatcher.woken(POLL_INTERVAL_MS)
   }
   if (isShutdown(signal)) await dispatcher.stop()
 }

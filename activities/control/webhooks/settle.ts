@@ -73,7 +73,7 @@ const closedAttempt = (
 
 /** The time for which results wait in memory while the database is away; after that their attempts count as interrupted. */
 const KEEP_MS = 20_000
-const AGAIN_MS = 500
+const RETRY_DELAY_MS = 500
 
 /** Retries `settleAttempts` while the database is away, so that delivered events are not sent twice. */
 export async function settlePatiently(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
@@ -84,7 +84,7 @@ export async function settlePatiently(deps: WebhookDeps, ended: readonly Ended[]
     } catch (err) {
       if (performance.now() - since > KEEP_MS) throw err
       emit(deps.log, 'webhook.settle_delayed', { err, attempts: ended.length })
-      await sleep(AGAIN_MS)
+      await sleep(RETRY_DELAY_MS)
     }
   }
 }

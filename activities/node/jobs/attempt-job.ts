@@ -24,7 +24,7 @@ export interface Attempt<Claim> {
 }
 
 /** The term is long, so that a job survives a short absence of all gateways. A lost node is detected by its heartbeat. */
-const SHORTEST_LEASE_S = 60
+const MIN_LEASE_S = 60
 
 /**
  * Claims a job and executes `run` under heartbeats. Every failure leaves as an `ApplicationFailure` whose type is a
@@ -46,7 +46,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
       throw new AttemptError(NO_CUDA, 'The GPUs of this node have not been proven usable since a failure.')
     if (!(await deps.diskHealth.admit(jobId, work.signal)))
       throw new AttemptError(DISK_FULL, 'The disk of this node is full.')
-    const leaseS = Math.max(SHORTEST_LEASE_S, leaseSecondsFor(deps.control.patienceMs))
+    const leaseS = Math.max(MIN_LEASE_S, leaseSecondsFor(deps.control.patienceMs))
     const claim = await deps.control.claimJob<Claim>(jobId, { lease_s: leaseS }, { signal: work.signal })
     isClaimed = true
     emit(deps.log, 'job.attempt_started', { job_id: jobId, attempt: claim.attempt })

@@ -22,7 +22,7 @@ import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
 /** The time limit of a loaded model for one input. The steps before end by themselves when they stall. */
-const LONGEST_INFERENCE_MS = 6 * 3_600_000
+const MAX_INFERENCE_MS = 6 * 3_600_000
 
 /** The model server refused the input or failed; the message is for the owner of the task. */
 export class InferenceError extends Error {
@@ -48,7 +48,7 @@ export async function askModel(
       path,
       headers: { 'content-type': 'application/json' },
       body,
-      signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(MAX_INFERENCE_MS)]),
     })
     answer.body.once('close', () => turn[Symbol.dispose]())
     return answer

@@ -7,7 +7,7 @@ import { sendHeartbeats } from '../heartbeats.ts'
 
 /** The first part of an error, which is the node's own text; the rest may quote a program or a stranger. */
 const OWN_WORDS = /^[^\n]*?(?=[.:]\s|\n|$)/
-const MOST_WORDS = 200
+const MAX_WORDS = 200
 
 /**
  * Converts the error of a model that this node cannot load for Temporal and the workflow; another node may succeed. The
@@ -19,7 +19,7 @@ export function toFailure(err: unknown): unknown {
   const why =
     code === 'backing_off' ? 'its last load failed here a moment ago' : OWN_WORDS.exec(err.message)?.[0]
   return ApplicationFailure.create({
-    message: (why || code).slice(0, MOST_WORDS),
+    message: (why || code).slice(0, MAX_WORDS),
     type: code,
     nonRetryable: code === 'no_capacity' || code === 'unusable',
   })

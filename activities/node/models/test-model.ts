@@ -20,8 +20,8 @@ export interface TestVerdict {
   reason?: string
 }
 
-const LONGEST_REASON = 400
-const LONGEST_TEST_MS = 3_600_000
+const MAX_REASON = 400
+const MAX_TEST_MS = 3_600_000
 
 export const createTestActivities = (deps: NodeDeps) => ({
   /**
@@ -55,7 +55,7 @@ async function inferOnce(
     path: inferPathOf(use.server.profile.infer_path, spec.task_type),
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
-    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_TEST_MS)]),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(MAX_TEST_MS)]),
   })
   return judge(schemaChecks, answer.statusCode, await answer.body.text(), spec)
 }
@@ -75,7 +75,7 @@ async function compare(
     if (err instanceof NoRoomError) throw new ModelUnavailableError('no_capacity', err.message, err)
     if (!(err instanceof ComparisonError || err instanceof AttemptError)) throw err
     emit(deps.log, 'model.comparison_failed', { err, model_key })
-    const message = err.message.slice(0, LONGEST_REASON)
+    const message = err.message.slice(0, MAX_REASON)
     const isFinal = err instanceof AttemptError ? !err.isRetryable : err.isFinal
     if (isFinal) return { passed: false, reason: message }
     throw ApplicationFailure.create({ message, type: 'load_failed' })

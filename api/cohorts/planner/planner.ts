@@ -17,7 +17,7 @@ const MAX_INLINE_WORK = 300
 const PLAN_TIMEOUT_MS = 10_000
 /** A run plans inside its transaction, which must not wait for long. */
 const MAX_WAIT_MS = 10_000
-const IDLE_MS = 60_000
+const IDLE_TIMEOUT_MS = 60_000
 const HEAP_MB = 256
 const MAX_WAITING = 128
 const RETRY_AFTER_S = 2
@@ -35,7 +35,7 @@ export class Planner implements AsyncDisposable {
   constructor({ timeoutMs = PLAN_TIMEOUT_MS } = {}) {
     this.#thread = new TaskThread(new URL('./start-thread.mjs', import.meta.url), {
       timeoutMs,
-      idleMs: IDLE_MS,
+      idleMs: IDLE_TIMEOUT_MS,
       heapMb: HEAP_MB,
       maxWaiting: MAX_WAITING,
     })

@@ -40,7 +40,7 @@ export interface CopyPlannerOptions {
   estimates: Pick<Estimates, 'of'>
 }
 
-const EVERY_MS = 2_000
+const INTERVAL_MS = 2_000
 const PREVIEW_MS = 1_000
 /** A decision counts at most this much time since the one before, which another gateway may have made. */
 const MAX_ELAPSED_S = 5
@@ -62,7 +62,7 @@ export class CopyPlanner implements AsyncDisposable {
   constructor(options: CopyPlannerOptions) {
     this.#options = options
     this.#loop = new BackgroundLoop(() => this.#refresh(), {
-      everyMs: EVERY_MS,
+      everyMs: INTERVAL_MS,
       onError: (err) => emit(options.log, 'model.pins_failed', { err }),
     }).start()
   }
@@ -280,7 +280,7 @@ interface Situation {
 const elapsedSince = (scale: StoredScale | undefined, now: Date): number =>
   scale
     ? Math.max(0, Math.min(MAX_ELAPSED_S, (now.getTime() - scale.decidedAt.getTime()) / 1_000))
-    : EVERY_MS / 1_000
+    : INTERVAL_MS / 1_000
 
 const isSame = (a: CopyScale, b: CopyScale): boolean =>
   a.copies === b.copies && a.waitedS === b.waitedS && a.neededAt.every((at, i) => at === b.neededAt[i])

@@ -16,9 +16,9 @@ export interface DeletedModelsOptions {
   everyMs?: number
 }
 
-const EVERY_MS = 30_000
+const INTERVAL_MS = 30_000
 /** Several endpoints are often deleted in a row. */
-const GATHER_MS = 1_000
+const GATHER_DELAY_MS = 1_000
 
 /**
  * Has linked nodes free the files of deleted models. It compares what nodes report with the database, so a node that
@@ -32,14 +32,14 @@ export class DeletedModels implements AsyncDisposable {
   constructor(options: DeletedModelsOptions) {
     this.#options = options
     this.#loop = new BackgroundLoop(() => this.#compare(), {
-      everyMs: options.everyMs ?? EVERY_MS,
+      everyMs: options.everyMs ?? INTERVAL_MS,
       onError: (err) => emit(options.log, 'node.deleted_models_failed', { err }),
     }).start()
     options.watch.on('endpoint', () => {
       this.#soon ??= setTimeout(() => {
         this.#soon = undefined
         void this.#loop.run()
-      }, GATHER_MS).unref()
+      }, GATHER_DELAY_MS).unref()
     })
   }
 

@@ -7,7 +7,7 @@ import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
 const LEASE_S = 10
-const RENEW_MS = 2_000
+const RENEW_INTERVAL_MS = 2_000
 
 /** Registers this process for other gateways: its address, and a lease on its open rows. */
 export class GatewayLease implements AsyncDisposable {
@@ -21,7 +21,7 @@ export class GatewayLease implements AsyncDisposable {
     this.#db = db
     this.baseUrl = baseUrl
     this.#loop = new BackgroundLoop(() => this.#take(), {
-      everyMs: RENEW_MS,
+      everyMs: RENEW_INTERVAL_MS,
       onError: (err) => emit(log, 'gateway.lease_failed', { err }),
     })
   }

@@ -8,7 +8,7 @@ import type { Health, SystemHealth } from '../../../schemas/health.ts'
 import { HeldAnswer } from '../caches/held-answer.ts'
 import type { RoomWatch, Storage } from './room-watch.ts'
 
-const PATIENCE_MS = 1_500
+const TIMEOUT_MS = 1_500
 /** More frequent callers get the previous result. */
 const FRESH_MS = 500
 
@@ -33,7 +33,7 @@ export class HealthProbe {
     const [database, temporal, { room: _room, ...storage }] = await Promise.all([
       timed(() => ping(this.#db)),
       timed(() =>
-        this.#temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
+        this.#temporal.withDeadline(Date.now() + TIMEOUT_MS, () =>
           this.#temporal.workflowService.getSystemInfo({}),
         ),
       ),
@@ -47,7 +47,7 @@ export class HealthProbe {
   /** A database that hangs says nothing of its room. */
   #storage(): Promise<Storage> {
     const unknown: Storage = { room: undefined, objects: 'ok', database: 'ok' }
-    return pTimeout(this.#room.read(), { milliseconds: PATIENCE_MS, fallback: () => unknown })
+    return pTimeout(this.#room.read(), { milliseconds: TIMEOUT_MS, fallback: () => unknown })
   }
 }
 
@@ -65,7 +65,7 @@ function* reasonsOf({
 async function timed(ask: () => Promise<unknown>): Promise<SystemHealth> {
   const startedAt = performance.now()
   try {
-    await pTimeout(ask(), { milliseconds: PATIENCE_MS })
+    await pTimeout(ask(), { milliseconds: TIMEOUT_MS })
     return { status: 'ok', latency_ms: Math.round((performance.now() - startedAt) * 10) / 10 }
   } catch {
     return { status: 'unreachable', latency_ms: null }

@@ -8,7 +8,7 @@ import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
-const POLL_MS = 1_000
+const POLL_INTERVAL_MS = 1_000
 
 /**
  * Wakes requests that wait for a task: by NOTIFY when it ends, and by a poll every second,
@@ -24,7 +24,7 @@ export class TaskWaiters implements AsyncDisposable {
   constructor(db: Kysely<Database>, url: string, log: Logger) {
     this.#db = db
     this.#loop = new BackgroundLoop(() => this.#poll(), {
-      everyMs: POLL_MS,
+      everyMs: POLL_INTERVAL_MS,
       onError: (err) => emit(log, 'task.ends_read_failed', { err }),
     })
     this.#listener = new Listener(url, {

@@ -18,16 +18,16 @@ export interface TaskWakerOptions {
 }
 
 /** The largest number of tasks that one pass wakes. */
-const MOST = 256
+const MAX_WOKEN = 256
 const AT_ONCE = 16
-const RPC_MS = 3_000
+const RPC_TIMEOUT_MS = 3_000
 /**
  * The pause between two passes, during which further triggers count as one. A pass that took long is followed by a
  * longer pause, up to the longest.
  */
-const REST_MS = { least: 200, times: 20, most: 2_000 }
+const IDLE_DELAY_MS = { least: 200, times: 20, most: 2_000 }
 /** The pause after a pass that woke tasks, or that another gateway had begun; the next pass sees what changed meanwhile. */
-const AGAIN_MS = 500
+const RETRY_DELAY_MS = 500
 
 /**
  * Signals tasks that wait for a node when nodes have room for them, in the order in which they began to wait. It runs
@@ -65,10 +65,10 @@ export class TaskWaker implements AsyncDisposable {
         return false
       })
       const rest = Math.min(
-        REST_MS.most,
-        Math.max(REST_MS.least, REST_MS.times * (performance.now() - began)),
+        IDLE_DELAY_MS.most,
+        Math.max(IDLE_DELAY_MS.least, IDLE_DELAY_MS.times * (performance.now() - began)),
       )
-      await sleep(isUnsettled ? Math.max(rest, AGAIN_MS) : rest, undefined, { signal }).catch(() => {})
+      await sleep(isUnsettled ? Math.max(rest, RETRY_DELAY_MS) : rest, undefined, { signal }).catch(() => {})
       if (isUnsettled) this.#isNews = true
     }
   }
@@ -83,7 +83,7 @@ export class TaskWaker implements AsyncDisposable {
       const held = await waitingTaskRepository.listHeldModels(trx)
       const snapshots = await nodeLoadRepository.readSnapshots(trx)
       const now = new Date()
-      const plan = planWakeUps({ waiting, held, snapshots, most: MOST, now, random: Math.random })
+      const plan = planWakeUps({ waiting, held, snapshots, most: MAX_WOKEN, now, random: Math.random })
       const chosen: string[] = []
       for (const waking of plan) chosen.push(...(await waitingTaskRepository.takeWaking(trx, waking)))
       return chosen
@@ -104,7 +104,7 @@ export class TaskWaker implements AsyncDisposable {
   async #tellOne(id: string): Promise<void> {
     const { temporal, log } = this.#options
     try {
-      await temporal.withDeadline(Date.now() + RPC_MS, () =>
+      await temporal.withDeadline(Date.now() + RPC_TIMEOUT_MS, () =>
         temporal.workflow.getHandle(WORKFLOW_ID.task(id)).signal(nodeHasRoom),
       )
     } catch (err) {

@@ -10,8 +10,8 @@ import { emit } from '../../events.ts'
 
 /** The number of rows that one sweep claims; a full sweep is followed by another at once. */
 const BATCH = 64
-const SWEEP_MS = 1_000
-const RPC_DEADLINE_MS = 4_000
+const SWEEP_INTERVAL_MS = 1_000
+const RPC_TIMEOUT_MS = 4_000
 
 export interface WorkflowOutbox extends AsyncDisposable {
   /** Starts enqueued workflows now rather than at the next sweep. Never throws. */
@@ -41,7 +41,7 @@ export function openWorkflowOutbox({ db, temporal, log }: WorkflowOutboxDeps): W
       isFull = (await startBatch({ db, temporal, log, signal: closing.signal })) === BATCH
   }
   const loop = new BackgroundLoop(sweep, {
-    everyMs: SWEEP_MS,
+    everyMs: SWEEP_INTERVAL_MS,
     onError: (err) => emit(log, 'outbox.read_failed', { err }),
   }).start()
 
@@ -85,7 +85,7 @@ async function startBatch(sweep: Sweep): Promise<number> {
 /** A closed workflow may be started again under its id; guards in SQL decide whether work is left. */
 async function start({ temporal, signal }: Sweep, row: WorkflowStartRow): Promise<void> {
   const { search, summary, priority, fairnessKey, signal: message } = row.options ?? {}
-  const limited = AbortSignal.any([signal, AbortSignal.timeout(RPC_DEADLINE_MS)])
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(RPC_TIMEOUT_MS)])
   const options = {
     workflowId: row.workflow_id,
     taskQueue: row.task_queue,

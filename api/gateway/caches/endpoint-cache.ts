@@ -9,7 +9,7 @@ import type { Database } from '../../../db/tables.ts'
  * The limit of the cache by size: a row counts half a kilobyte plus its schema, which may have a
  * megabyte for a wide table.
  */
-const MOST_BYTES = 16 * 1024 * 1024
+const MAX_BYTES = 16 * 1024 * 1024
 const ROW_BYTES = 512
 
 /**
@@ -19,7 +19,7 @@ const ROW_BYTES = 512
 export class EndpointCache {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
-  readonly #known = new LRUCache<string, CallableEndpointRow>({ maxSize: MOST_BYTES })
+  readonly #known = new LRUCache<string, CallableEndpointRow>({ maxSize: MAX_BYTES })
   #epoch = 0
 
   constructor(db: Kysely<Database>, watch: Pick<CacheWatch, 'on' | 'isFresh'>) {

@@ -12,13 +12,13 @@ import { emit } from '../../events.ts'
 import type { AccountCaller } from '../../http/caller.ts'
 import type { KeyMeters } from './key-meters.ts'
 
-const LONGEST_KEY = 200
-const MOST_UNKNOWN = 10_000
+const MAX_KEY = 200
+const MAX_UNKNOWN = 10_000
 /** Unknown keys can be cached: a key consists of random bits, so no request can have used it before its creation. */
 const UNKNOWN_MS = 10_000
 /** The pause between two queries, each of which looks up all keys requested by then. */
 const PAUSE_MS = 5
-const MOST_AT_ONCE = 500
+const MAX_AT_ONCE = 500
 /** How often it is recorded which keys were used. */
 const NOTE_MS = 60_000
 
@@ -38,7 +38,7 @@ export class KeyCache implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
   readonly #known = new LRUCache<string, Known>({ max: 50_000, dispose: (known) => this.#noteUse(known) })
-  readonly #unknown = new LRUCache<string, true>({ max: MOST_UNKNOWN, ttl: UNKNOWN_MS })
+  readonly #unknown = new LRUCache<string, true>({ max: MAX_UNKNOWN, ttl: UNKNOWN_MS })
   readonly #wanted = new Map<string, PromiseWithResolvers<AccountCaller | undefined>>()
   readonly #meters: Pick<KeyMeters, 'load'>
   /** Keys that were used and are no longer cached. */
@@ -63,7 +63,7 @@ export class KeyCache implements AsyncDisposable {
 
   /** Returns the caller of a key if it is cached; otherwise a function that queries the database when it is called. */
   find(key: string): AccountCaller | undefined | (() => Promise<AccountCaller | undefined>) {
-    if (key.length > LONGEST_KEY) return undefined
+    if (key.length > MAX_KEY) return undefined
     const keyHash = apiKeyRepository.hexHashOfApiKey(key)
     const known = this.#known.get(keyHash)
     if (known && this.#watch.isFresh()) {
@@ -86,7 +86,7 @@ export class KeyCache implements AsyncDisposable {
   async #fetchBatches(): Promise<void> {
     this.#isFetching = true
     while (this.#wanted.size > 0) {
-      const batch = [...this.#wanted].slice(0, MOST_AT_ONCE)
+      const batch = [...this.#wanted].slice(0, MAX_AT_ONCE)
       for (const [keyHash] of batch) this.#wanted.delete(keyHash)
       const hashes = batch.map(([keyHash]) => keyHash)
       await this.#read(hashes).then(

@@ -9,7 +9,7 @@ import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 import type { AccountCaller } from '../../http/caller.ts'
 
-const RETRY_MS = 500
+const RETRY_DELAY_MS = 500
 /** The longest delay of a timer of Node.js. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
@@ -87,7 +87,7 @@ export class KeyStreams implements Disposable {
       } catch (err) {
         emit(this.#log, 'keys.streams_unchecked', { err })
         for (const id of ids) this.#stale.add(id)
-        await sleep(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => {})
+        await sleep(RETRY_DELAY_MS, undefined, { signal: this.#closing.signal }).catch(() => {})
       }
     }
     this.#isReading = false

@@ -6,7 +6,7 @@ import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
-const POLL_MS = 800
+const POLL_INTERVAL_MS = 800
 
 /** The kill switch as this gateway last saw it. */
 export interface KillSwitchView {
@@ -38,7 +38,7 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
   constructor(deps: KillSwitchDeps) {
     this.#deps = deps
     this.#loop = new BackgroundLoop(() => this.#read(), {
-      everyMs: POLL_MS,
+      everyMs: POLL_INTERVAL_MS,
       onError: (err) => emit(deps.log, 'kill_switch.read_failed', { err }),
     })
     deps.watch.on('kill_switch', () => void this.refresh())

@@ -39,9 +39,9 @@ const MAX_GROUP = 256
 const MAX_GROUP_BYTES = 8 * 1024 * 1024
 const MAX_QUEUED = 8_192
 const MAX_QUEUED_BYTES = 128 * 1024 * 1024
-const PATIENCE_MS = 10_000
-const FIRST_PAUSE_MS = 20
-const LONGEST_PAUSE_MS = 1_000
+const TIMEOUT_MS = 10_000
+const FIRST_DELAY_MS = 20
+const MAX_DELAY_MS = 1_000
 const STOP_MS = 3_000
 
 /**
@@ -61,7 +61,7 @@ export class GroupWriter<T> implements AsyncDisposable {
   }
 
   get #patienceMs(): number {
-    return this.#options.patienceMs ?? PATIENCE_MS
+    return this.#options.patienceMs ?? TIMEOUT_MS
   }
 
   /** True when no further items should be admitted. Items of work that was admitted before are always accepted. */
@@ -139,7 +139,7 @@ export class GroupWriter<T> implements AsyncDisposable {
         this.#options.onFault?.(err)
         if (performance.now() > this.#stopAt) return this.#refuse(group, err)
         this.#losePatience(err)
-        await sleep(backoff(attempt, { first: FIRST_PAUSE_MS, longest: LONGEST_PAUSE_MS }))
+        await sleep(backoff(attempt, { first: FIRST_DELAY_MS, longest: MAX_DELAY_MS }))
       }
     }
   }
@@ -147,7 +147,7 @@ export class GroupWriter<T> implements AsyncDisposable {
   /** Makes one attempt. Callers wait for a database that hangs no longer than for one that refuses. */
   async #attempt(group: readonly Waiting<T>[]): Promise<void> {
     const silent = () => this.#losePatience(new Error('the database does not answer'))
-    const timer = setInterval(silent, Math.min(LONGEST_PAUSE_MS, this.#patienceMs))
+    const timer = setInterval(silent, Math.min(MAX_DELAY_MS, this.#patienceMs))
     try {
       await this.#options.write(group.map(({ item }) => item))
     } finally {

@@ -9,7 +9,7 @@ import { GroupWriter, type GroupWriterOptions } from './group-writer.ts'
  * The gathering time for ends of tasks, because no client waits for them: streams have delivered their last chunk,
  * and other tasks are polled.
  */
-const SETTLE_GATHER_MS = 10
+const SETTLE_DELAY_MS = 10
 /** The memory of a row in bytes, without its bodies. */
 const ROW_BYTES = 512
 
@@ -39,7 +39,7 @@ export class Journal implements AsyncDisposable {
     })
     this.#settled = new GroupWriter({
       ...options,
-      gatherMs: SETTLE_GATHER_MS,
+      gatherMs: SETTLE_DELAY_MS,
       write: (settlements) => taskWriteRepository.settleTasks(db, settlements),
       sizeOf: ({ result }) => ROW_BYTES + (result?.length ?? 0),
       log,

@@ -6,7 +6,7 @@ import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
-const EVERY_MS = 3_000
+const INTERVAL_MS = 3_000
 const BATCH = 200
 
 /** Fails and refunds the open tasks of gateways whose lease has expired, never those of `own`; returns their number. */
@@ -32,5 +32,5 @@ export const startReaper = (db: Kysely<Database>, log: Logger, own: string): Bac
       const count = await reapOrphans(db, new Date(), own)
       if (count > 0) emit(log, 'task.reaped', { count })
     },
-    { everyMs: EVERY_MS, onError: (err) => emit(log, 'task.reap_failed', { err }) },
+    { everyMs: INTERVAL_MS, onError: (err) => emit(log, 'task.reap_failed', { err }) },
   ).start()

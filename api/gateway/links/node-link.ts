@@ -73,9 +73,9 @@ const JSON_TYPE = 'application/json'
 const MAX_METAS = 1_000
 const MAX_HEADS = 1_000
 /** Longer heads in bytes are not cached and are parsed each time. */
-const LONGEST_KEPT = 200
+const MAX_KEPT_LENGTH = 200
 /** The largest part of a node's error text that is passed on. */
-const LONGEST_ERROR = 4_000
+const MAX_ERROR = 4_000
 const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
   'model_cold',
   'no_capacity',
@@ -282,7 +282,7 @@ export class NodeLink {
 
   /** The same short heads arrive repeatedly, so they are cached. */
   #headOf(frame: Frame): Head {
-    if (frame.meta.length > LONGEST_KEPT) return readHead(frame)
+    if (frame.meta.length > MAX_KEPT_LENGTH) return readHead(frame)
     const bytes = frame.meta.toString('latin1')
     let head = this.#heads.get(bytes)
     if (!head) {
@@ -329,10 +329,7 @@ export class NodeLink {
 function errorOf(frame: Frame): LinkError {
   const { code, message } = parseMeta<Partial<Record<keyof ErrorMeta, unknown>>>(frame)
   const fault = typeof code === 'string' && FAULTS.has(code) ? (code as LinkFault) : 'internal'
-  return new LinkError(
-    fault,
-    typeof message === 'string' ? message.slice(0, LONGEST_ERROR) : 'no reason given',
-  )
+  return new LinkError(fault, typeof message === 'string' ? message.slice(0, MAX_ERROR) : 'no reason given')
 }
 
 function readHead(frame: Frame): Head {

@@ -35,9 +35,9 @@ export interface NodeLinksOptions extends StateWriterOptions {
 
 export type ModelListener = (nodeId: string, model: NodeModel) => void
 
-const GATEWAY_LIST_MS = 5_000
+const GATEWAY_LIST_INTERVAL_MS = 5_000
 const FORGET_MS = 60_000
-const RETRY_MS = 500
+const RETRY_DELAY_MS = 500
 const LINKS = { perSecond: 0.5, burst: 30 }
 /** The largest number of models of one node that are compared with the deleted ones. */
 const MAX_REPORTED = 5_000
@@ -78,7 +78,7 @@ export class NodeLinks implements AsyncDisposable {
       this.#syncing = this.#syncing.then(() => this.#syncDecisions())
     })
     this.#timers = [
-      setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),
+      setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_INTERVAL_MS),
       setInterval(() => void nodeRepository.forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
     ]
     for (const timer of this.#timers) timer.unref()
@@ -238,7 +238,7 @@ export class NodeLinks implements AsyncDisposable {
         .nodeDecisions(this.#db, [...this.#nodes.keys()])
         .catch(async (err: unknown) => {
           emit(this.#log, 'node.decisions_read_failed', { err })
-          await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+          await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY_MS))
           return undefined
         })
     }
@@ -382,7 +382,7 @@ export class NodeLinks implements AsyncDisposable {
       } catch (err) {
         emit(this.#log, 'job.report_store_failed', { err, node_id: node.link.nodeId })
         if (isBadRow(err)) return node.link.acknowledge(ackedThrough)
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+        await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY_MS))
       }
     }
   }

@@ -29,10 +29,10 @@ const readerOf = <S extends TSchema>(schema: S) => {
 /** The largest number of models of one node that are passed on to placement, other gateways and workers. */
 export const MAX_MODELS = 1_000
 const MAX_ENTRIES = 2_000
-const LONGEST_NAME = 300
-const LONGEST_ERROR = 2_000
-const LONGEST_MESSAGE = 16 * 1024
-const LARGEST_INT4 = 2_147_483_647
+const MAX_NAME = 300
+const MAX_ERROR = 2_000
+const MAX_MESSAGE = 16 * 1024
+const MAX_INT4 = 2_147_483_647
 /** The largest line number of an attempt; lines of the platform come after it. */
 const MAX_LINES = jobRecordRepository.AFTER_NODE_SEQ - 1
 const CUT = ' [cut]'
@@ -52,7 +52,7 @@ export const readLogs = (frame: Pick<Frame, 'body'>): LogEntry[] =>
       (entry): entry is LogEntry =>
         isOfJob(entry) && isCount(entry.seq, MAX_LINES) && typeof entry.message === 'string',
     )
-    .map((entry) => ({ ...entry, message: cut(entry.message, LONGEST_MESSAGE) }))
+    .map((entry) => ({ ...entry, message: cut(entry.message, MAX_MESSAGE) }))
 
 /** Reads the valid losses of a `metric` frame. */
 export const readMetrics = (frame: Pick<Frame, 'body'>): MetricEntry[] =>
@@ -76,7 +76,7 @@ const isOfJob = ({ job_id, attempt, at }: Partial<Record<string, unknown>>): boo
   isCount(attempt) &&
   typeof at === 'string' &&
   isTime(at)
-const isCount = (value: unknown, most = LARGEST_INT4): boolean =>
+const isCount = (value: unknown, most = MAX_INT4): boolean =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
 const MEASURES = ['train_loss', 'val_loss', 'eval_loss', 'eval_perplexity'] as const
 const isLoss = (value: unknown): boolean => value === null || typeof value === 'number'
@@ -87,15 +87,15 @@ export function boundedInventory(inventory: NodeInventory): NodeInventory {
   const { gpus, profiles, platform, version, ...known } = pick(inventory, INVENTORY_MEMBERS)
   return {
     ...known,
-    gpus: gpus.map(({ name, memory_mb }) => ({ name: name.slice(0, LONGEST_NAME), memory_mb })),
-    profiles: profiles.filter(({ length }) => length <= LONGEST_NAME),
-    platform: platform.slice(0, LONGEST_NAME),
-    version: version.slice(0, LONGEST_NAME),
+    gpus: gpus.map(({ name, memory_mb }) => ({ name: name.slice(0, MAX_NAME), memory_mb })),
+    profiles: profiles.filter(({ length }) => length <= MAX_NAME),
+    platform: platform.slice(0, MAX_NAME),
+    version: version.slice(0, MAX_NAME),
   }
 }
 
 /** Returns whether a model can have this key: others end statements about the models of all nodes. */
-export const isModelKey = (key: string): boolean => key.length <= LONGEST_NAME && isStorable(key)
+export const isModelKey = (key: string): boolean => key.length <= MAX_NAME && isStorable(key)
 
 /**
  * Returns the models of a report that are passed on: beyond `MAX_MODELS`, models that are only on the
@@ -113,8 +113,8 @@ export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
 
 function boundedModel(model: NodeModel): NodeModel {
   const known = pick(model, MODEL_MEMBERS)
-  if (known.error === undefined || known.error.length <= LONGEST_ERROR / 4) return known
-  return { ...known, error: cut(known.error, LONGEST_ERROR) }
+  if (known.error === undefined || known.error.length <= MAX_ERROR / 4) return known
+  return { ...known, error: cut(known.error, MAX_ERROR) }
 }
 
 const INVENTORY_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeInventory.properties))

@@ -6,8 +6,8 @@ import { storableJson } from '../../../domain/storable-text.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
-const EVERY_MS = 500
-const SOON_MS = 20
+const INTERVAL_MS = 500
+const FLUSH_DELAY_MS = 20
 
 export interface StateWriterOptions {
   db: Kysely<Database>
@@ -40,14 +40,14 @@ export class StateWriter implements AsyncDisposable {
   note(snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
     this.#gone.delete(snapshot.node_id)
     this.#dirty.set(snapshot.node_id, snapshot)
-    this.#schedule(soon ? SOON_MS : EVERY_MS)
+    this.#schedule(soon ? FLUSH_DELAY_MS : INTERVAL_MS)
   }
 
   /** Records that a node's link has closed, unless the node is noted again before the next write. */
   drop(nodeId: string): void {
     this.#dirty.delete(nodeId)
     this.#gone.add(nodeId)
-    this.#schedule(SOON_MS)
+    this.#schedule(FLUSH_DELAY_MS)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -66,7 +66,7 @@ export class StateWriter implements AsyncDisposable {
       this.#dueAt = Number.POSITIVE_INFINITY
       this.#writing = this.#flush().finally(() => {
         this.#writing = undefined
-        if (this.#dirty.size || this.#gone.size) this.#schedule(SOON_MS)
+        if (this.#dirty.size || this.#gone.size) this.#schedule(FLUSH_DELAY_MS)
       })
     }, delay)
   }

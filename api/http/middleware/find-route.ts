@@ -9,7 +9,7 @@ type ApiMiddleware = RouterMiddleware<RequestContext>
 type Matched = NonNullable<RouterContext<RequestContext>['matched']>
 
 /** The longest part of a path that a response quotes. */
-const LONGEST_PATH = 200
+const MAX_PATH = 200
 
 export const requireHost: Middleware = ({ state: { req } }, next) => {
   if (req.headers.host !== undefined || req.httpVersion !== '1.1') return next()
@@ -54,7 +54,7 @@ function notFound(path: string, setting?: string): ApiError {
   const hint = setting
     ? `its feature is off; an operator turns it on with ${setting}`
     : '/docs shows what there is'
-  return new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}; ${hint}`)
+  return new ApiError('not_found', `there is no ${path.slice(0, MAX_PATH)}; ${hint}`)
 }
 
 function methodNotAllowed({ path }: RequestContext, matched: Matched): ApiError {

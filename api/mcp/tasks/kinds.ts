@@ -13,10 +13,10 @@ export interface TaskKind {
 }
 
 /** The time between two polls that clients are asked to keep. */
-const POLL_MS = 2_000
+const POLL_INTERVAL_MS = 2_000
 
 /** Returns the members of a task on the wire. Tasks are read for as long as the rows behind them exist. */
-export const taskFields = (state: TaskState) => ({ ...state, ttlMs: null, pollIntervalMs: POLL_MS })
+export const taskFields = (state: TaskState) => ({ ...state, ttlMs: null, pollIntervalMs: POLL_INTERVAL_MS })
 
 /** Answers `tasks/get`. */
 export const getTaskState = (

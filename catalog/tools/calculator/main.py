@@ -5,8 +5,8 @@ import operator
 import sys
 
 # Results beyond this many bits are refused before they are computed.
-MOST_BITS = 100_000
-MOST_FACTORIAL = 5_000
+MAX_BITS = 100_000
+MAX_FACTORIAL = 5_000
 sys.set_int_max_str_digits(0)
 
 OPERATORS = {
@@ -32,8 +32,8 @@ class Refused(Exception):
 
 
 def power(base, exponent):
-    if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * abs(exponent) > MOST_BITS:
-        raise Refused(f"the power has more than {MOST_BITS} bits")
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * abs(exponent) > MAX_BITS:
+        raise Refused(f"the power has more than {MAX_BITS} bits")
     result = base**exponent
     if isinstance(result, complex):
         raise Refused("the power of a negative number is not a real number")
@@ -41,20 +41,20 @@ def power(base, exponent):
 
 
 def product(left, right):
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > MOST_BITS:
-        raise Refused(f"the product has more than {MOST_BITS} bits")
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > MAX_BITS:
+        raise Refused(f"the product has more than {MAX_BITS} bits")
     return left * right
 
 
 def factorial(number):
-    if not isinstance(number, int) or not 0 <= number <= MOST_FACTORIAL:
-        raise Refused(f"factorial takes a whole number from 0 to {MOST_FACTORIAL}")
+    if not isinstance(number, int) or not 0 <= number <= MAX_FACTORIAL:
+        raise Refused(f"factorial takes a whole number from 0 to {MAX_FACTORIAL}")
     return math.factorial(number)
 
 
 def choose(number, chosen):
-    if not all(isinstance(one, int) and 0 <= one <= MOST_FACTORIAL for one in (number, chosen)):
-        raise Refused(f"comb takes two whole numbers from 0 to {MOST_FACTORIAL}")
+    if not all(isinstance(one, int) and 0 <= one <= MAX_FACTORIAL for one in (number, chosen)):
+        raise Refused(f"comb takes two whole numbers from 0 to {MAX_FACTORIAL}")
     return math.comb(number, chosen)
 
 

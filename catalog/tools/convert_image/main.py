@@ -6,13 +6,13 @@ import sys
 from PIL import Image, ImageOps
 
 FILE = "/hearth/input/image_url"
-MOST_PIXELS = 50_000_000
-MOST_BYTES = 10 << 20
+MAX_PIXELS = 50_000_000
+MAX_BYTES = 10 << 20
 CONTENT_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif"}
 # Of these formats all frames are kept in results that can move, each with the loop count that plays them once.
 ANIMATED = ("GIF", "WEBP", "PNG")
 MOVING = {"gif": None, "webp": 1}
-Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 UNREADABLE = (EOFError, OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
@@ -24,8 +24,8 @@ def load(given):
     """Returns the frames of the result, how they are played, and how many frames the file has."""
     try:
         image = Image.open(FILE)
-        if image.width * image.height > MOST_PIXELS:
-            raise Refused(f"image_url: the image has more than {MOST_PIXELS // 1_000_000} megapixels")
+        if image.width * image.height > MAX_PIXELS:
+            raise Refused(f"image_url: the image has more than {MAX_PIXELS // 1_000_000} megapixels")
         count = getattr(image, "n_frames", 1)
         kind = given["format"]
         if count == 1 or image.format not in ANIMATED or kind not in MOVING:
@@ -50,9 +50,9 @@ def frame_of(image, given, count=1):
     # Cameras store how the picture was held beside it.
     frame = ImageOps.exif_transpose(image)
     size = size_of(frame, given.get("width"), given.get("height"))
-    if size[0] * size[1] * count > MOST_PIXELS:
+    if size[0] * size[1] * count > MAX_PIXELS:
         frames = f" in its {count:,} frames" if count > 1 else ""
-        raise Refused(f"width: the result would have more than {MOST_PIXELS // 1_000_000} megapixels{frames}")
+        raise Refused(f"width: the result would have more than {MAX_PIXELS // 1_000_000} megapixels{frames}")
     if frame.mode.startswith("I"):
         # The library clips greys of 16 bits at 255 instead of scaling them.
         frame = frame.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
@@ -90,8 +90,8 @@ def convert(given):
     out = io.BytesIO()
     # Metadata of the file, such as camera and place, is not passed on.
     image.save(out, kind.upper(), **({"save_all": True, "append_images": more, **playing} if more else {}))
-    if out.tell() > MOST_BYTES:
-        raise Refused(f"format: the result is larger than {MOST_BYTES >> 20} MB; choose a smaller size or another format")
+    if out.tell() > MAX_BYTES:
+        raise Refused(f"format: the result is larger than {MAX_BYTES >> 20} MB; choose a smaller size or another format")
     return {
         "image_base64": base64.b64encode(out.getvalue()).decode(),
         "content_type": CONTENT_TYPES[kind],

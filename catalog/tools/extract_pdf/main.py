@@ -5,8 +5,8 @@ import sys
 from pypdf import PdfReader
 from pypdf.errors import PyPdfError
 
-MOST_CHARACTERS = 1_000_000
-MOST_PAGES = 2_000
+MAX_CHARACTERS = 1_000_000
+MAX_PAGES = 2_000
 # Damaged files make the library say so at length.
 logging.disable(logging.CRITICAL)
 
@@ -18,7 +18,7 @@ class Refused(Exception):
 def chosen(text, count):
     """Returns the page numbers of `1-3,7`, from 1 on."""
     if text is None:
-        return list(range(1, min(count, MOST_PAGES) + 1))
+        return list(range(1, min(count, MAX_PAGES) + 1))
     numbers = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
@@ -29,8 +29,8 @@ def chosen(text, count):
         if not 1 <= begin <= end <= count:
             raise Refused(f"pages: {part.strip()} is not within the {count} pages of the file")
         numbers += range(begin, end + 1)
-        if len(numbers) > MOST_PAGES:
-            raise Refused(f"pages: at most {MOST_PAGES} pages can be read at once")
+        if len(numbers) > MAX_PAGES:
+            raise Refused(f"pages: at most {MAX_PAGES} pages can be read at once")
     return list(dict.fromkeys(numbers))
 
 
@@ -43,14 +43,14 @@ def read(given):
         if reader.is_encrypted and not reader.decrypt(""):
             raise Refused("file_url: the PDF is protected by a password")
         count = len(reader.pages)
-        pages, left = [], MOST_CHARACTERS
+        pages, left = [], MAX_CHARACTERS
         for number in chosen(given.get("pages"), count):
             text = reader.pages[number - 1].extract_text()
             pages.append({"page": number, "text": text[:left]})
             if len(text) > left:
                 return result(reader, count, pages, True)
             left -= len(text)
-        return result(reader, count, pages, given.get("pages") is None and count > MOST_PAGES)
+        return result(reader, count, pages, given.get("pages") is None and count > MAX_PAGES)
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise Refused(f"file_url: the PDF cannot be read: {error or type(error).__name__}") from error
 

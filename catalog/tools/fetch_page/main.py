@@ -8,9 +8,9 @@ from urllib.parse import urljoin, urlsplit
 import trafilatura
 
 PROXY = "/hearth/egress.sock"
-MOST_REDIRECTS = 5
-MOST_BYTES = 10 << 20
-MOST_CHARACTERS = 400_000
+MAX_REDIRECTS = 5
+MAX_BYTES = 10 << 20
+MAX_CHARACTERS = 400_000
 TIMEOUT_S = 20
 HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Hearth fetch_page)",
@@ -57,7 +57,7 @@ def get(url):
 
 
 def fetch(url):
-    for _ in range(MOST_REDIRECTS + 1):
+    for _ in range(MAX_REDIRECTS + 1):
         url = urlsplit(url)._replace(fragment="").geturl()
         if url.startswith("http://"):
             url = "https://" + url[len("http://") :]
@@ -69,7 +69,7 @@ def fetch(url):
             break
         url = urljoin(url, target)
     else:
-        raise Refused(f"it leads to more than {MOST_REDIRECTS} redirects")
+        raise Refused(f"it leads to more than {MAX_REDIRECTS} redirects")
     if answer.status != 200:
         raise Refused(f"the server answered {answer.status} {answer.reason}")
     return url, answer
@@ -108,17 +108,17 @@ def page(given):
     content_type = answer.headers.get_content_type()
     if not content_type.startswith("text/") and content_type not in (*PAGES, "application/json", "application/xml"):
         raise Refused(f"it is no page but {content_type}")
-    body = answer.read(MOST_BYTES + 1)
-    if len(body) > MOST_BYTES:
-        raise Refused(f"the page is larger than {MOST_BYTES >> 20} MB")
+    body = answer.read(MAX_BYTES + 1)
+    if len(body) > MAX_BYTES:
+        raise Refused(f"the page is larger than {MAX_BYTES >> 20} MB")
     is_page = content_type in PAGES
     content = main_content(body, url, kind) if is_page and kind != "html" else text_of(body, answer)
     return {
         "url": url,
         "title": title_of(body) if is_page else None,
         "content_type": content_type,
-        "content": content[:MOST_CHARACTERS],
-        "truncated": len(content) > MOST_CHARACTERS,
+        "content": content[:MAX_CHARACTERS],
+        "truncated": len(content) > MAX_CHARACTERS,
     }
 
 

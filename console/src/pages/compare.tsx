@@ -11,7 +11,7 @@ import { Loading, Page, Panel } from '../parts/page.tsx'
 import { RunState } from '../parts/state.tsx'
 import { Wide } from '../parts/wide.tsx'
 import type { Epoch, Run } from '../types.ts'
-import { MOST_COMPARED } from './runs.tsx'
+import { MAX_COMPARED } from './runs.tsx'
 
 interface Compared {
   run: Run
@@ -22,7 +22,7 @@ interface Compared {
 /** Several runs beside each other: one loss of each in one chart, and where their settings differ. */
 export function Compare() {
   const { runs: wanted = '' } = useSearch({ from: '/compare' })
-  const ids = wanted.split(',').filter(Boolean).slice(0, MOST_COMPARED)
+  const ids = wanted.split(',').filter(Boolean).slice(0, MAX_COMPARED)
   const [loss, setLoss] = useState('train_loss')
   const results = useQueries({
     queries: ids.map((id) => ({

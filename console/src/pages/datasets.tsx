@@ -21,7 +21,7 @@ const FORMATS: Record<string, StorageFormat> = {
   zip: 'hf_dataset',
 }
 /** Larger files go to the object store itself, which has to let this page do so where it is elsewhere. */
-const MOST_IN_A_FORM = 100_000_000
+const MAX_IN_A_FORM = 100_000_000
 
 export function Datasets() {
   const mayUpload = useMay('operator')
@@ -99,7 +99,7 @@ function Upload() {
     setProblem(undefined)
     try {
       const { dataset_id } =
-        file.size <= MOST_IN_A_FORM
+        file.size <= MAX_IN_A_FORM
           ? await sendingClient(setSent).datasets.uploadForm({ name, storage_format: format, file })
           : await client().datasets.upload({
               dataset_name: name,

@@ -28,7 +28,7 @@ import { joined, useRunFeed } from '../use-run-feed.ts'
 const AgainForm = lazy(() => import('../parts/again-form.tsx'))
 
 /** The events of a stream that was cut off are read again this often. */
-const READ_AGAIN_MS = 10_000
+const REREAD_INTERVAL_MS = 10_000
 
 /** Each run has a page of its own, so that nothing of another one stays on it. */
 export function RunPage() {
@@ -40,7 +40,7 @@ function PageOfRun({ runId }: { runId: string }) {
   const path = `${BUILDER}/training/runs/${runId}`
   const [error, setError] = useState<Error>()
   const [isRepeated, setRepeated] = useState(false)
-  const run = useApi<Run>(path, { every: READ_AGAIN_MS })
+  const run = useApi<Run>(path, { every: REREAD_INTERVAL_MS })
   const mayChange = useMay('operator')
   const kind = run.data?.job_type === 'merge' ? 'merge' : 'run'
   const workflow = useWorkflow(run.data && { kind, id: runId })

@@ -9,7 +9,7 @@ import type { Run } from '../types.ts'
 import { useSortedPages } from '../use-api.ts'
 
 /** The chart has as many colours that one can tell apart. */
-export const MOST_COMPARED = 8
+export const MAX_COMPARED = 8
 
 export function Runs() {
   const [status, setStatus] = useState<string | null>(null)
@@ -30,11 +30,11 @@ export function Runs() {
           <StateChoice as="run" value={status} onChange={setStatus} />
           <Button
             variant="default"
-            disabled={chosen.size < 2 || chosen.size > MOST_COMPARED}
+            disabled={chosen.size < 2 || chosen.size > MAX_COMPARED}
             onClick={() => void navigate({ to: '/compare', search: { runs: [...chosen].join(',') } })}
           >
-            {chosen.size > MOST_COMPARED
-              ? `Compare at most ${MOST_COMPARED}`
+            {chosen.size > MAX_COMPARED
+              ? `Compare at most ${MAX_COMPARED}`
               : `Compare ${chosen.size > 0 ? chosen.size : ''}`}
           </Button>
         </>

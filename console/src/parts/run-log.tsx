@@ -8,7 +8,7 @@ import { Failure, Panel } from './page.tsx'
 /** The lines that are read at a time. */
 export const LINES = 500
 /** More lines than this are not kept on the page, for the sake of its memory. */
-const MOST = 5_000
+const MAX_LINES = 5_000
 
 interface RunLogProps {
   runId: string
@@ -38,7 +38,7 @@ export function RunLog({ runId, read, live, isOpen }: RunLogProps) {
     const page = await client().runs.logs(runId, { limit: LINES, cursor: before })
     setFollowing(false)
     setEarlier({
-      logs: [...page.logs, ...(earlier?.logs ?? [])].slice(0, MOST),
+      logs: [...page.logs, ...(earlier?.logs ?? [])].slice(0, MAX_LINES),
       next_cursor: page.next_cursor,
     })
   }
@@ -48,7 +48,7 @@ export function RunLog({ runId, read, live, isOpen }: RunLogProps) {
       title="Log"
       actions={
         <Group gap="sm">
-          {cursor && (earlier?.logs.length ?? 0) < MOST && (
+          {cursor && (earlier?.logs.length ?? 0) < MAX_LINES && (
             <Button
               size="compact-sm"
               variant="default"

@@ -12,7 +12,7 @@ interface Made {
   ms: number
 }
 /** The table has a column for each. */
-const MOST = 12
+const MAX_COLUMNS = 12
 
 /** Turns texts into vectors, and says how near they are to each other. */
 export default function Embedder({ endpoint }: { endpoint: Endpoint }) {
@@ -43,16 +43,20 @@ export default function Embedder({ endpoint }: { endpoint: Endpoint }) {
         <Stack gap="sm">
           <Textarea
             label="Texts"
-            description={`One in each line, at most ${MOST}`}
+            description={`One in each line, at most ${MAX_COLUMNS}`}
             value={text}
             onChange={(event) => setText(event.currentTarget.value)}
-            error={texts.length > MOST && `These are ${texts.length} texts.`}
+            error={texts.length > MAX_COLUMNS && `These are ${texts.length} texts.`}
             autosize
             minRows={3}
             maxRows={14}
           />
           <Group>
-            <Button type="submit" loading={isBusy} disabled={texts.length === 0 || texts.length > MOST}>
+            <Button
+              type="submit"
+              loading={isBusy}
+              disabled={texts.length === 0 || texts.length > MAX_COLUMNS}
+            >
               Compare
             </Button>
           </Group>

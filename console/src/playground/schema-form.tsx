@@ -12,7 +12,7 @@ import { Form } from './form.ts'
 import { Outputs } from './outputs.tsx'
 import { Predictions } from './predictions.tsx'
 import { type Row, rowSchemaOf, rowsIn, startOf } from './rows.ts'
-import { FromTable, ManyRows, MOST_FIELDS } from './table-rows.tsx'
+import { FromTable, ManyRows, MAX_FIELDS } from './table-rows.tsx'
 import { TEMPLATES } from './templates.tsx'
 import { uiOf } from './ui-of.ts'
 import validator from './validator.ts'
@@ -35,7 +35,7 @@ export default function SchemaForm({ endpoint, input: typed, onInput }: SchemaFo
   const [isBusy, setBusy] = useState(false)
   const rowSchema = rowSchemaOf(endpoint.input_schema)
   const rows = rowsIn(input)
-  const areMany = rowSchema !== undefined && rows.length > MOST_FIELDS
+  const areMany = rowSchema !== undefined && rows.length > MAX_FIELDS
 
   async function run(given: unknown) {
     setBusy(true)

@@ -54,7 +54,7 @@ export function FromTable({ of, onRows }: FromTableProps) {
 }
 
 /** More rows have no fields of their own: thousands of fields would hold up the page. */
-export const MOST_FIELDS = 20
+export const MAX_FIELDS = 20
 const SHOWN = 5
 
 /** The beginning of many rows, in place of their fields. */

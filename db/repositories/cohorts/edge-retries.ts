@@ -120,7 +120,7 @@ export const isReplaced = (
 ): boolean => TOLD.includes(state) && stated !== undefined && sha256 !== null && sha256 !== stated
 
 /** The payloads that one work on a stage may make in place of one that it had stated. */
-const MOST_REPLACED = 3
+const MAX_REPLACED = 3
 
 /**
  * Returns whether the work under a lease may replace the payload of an edge once more. One that never makes the same twice
@@ -134,7 +134,7 @@ export async function mayReplace(
     select count(*)::int as replaced from cohort_edge_attempt tried
     where edge_id = ${id}::uuid and failure = 'payload_gone'
       and created_at >= (select created_at from lease where token = ${leaseToken}::uuid)`.execute(trx)
-  return (rows[0]?.replaced ?? 0) < MOST_REPLACED
+  return (rows[0]?.replaced ?? 0) < MAX_REPLACED
 }
 
 type AttemptedEdge = Pick<EdgeFacts, 'id' | 'attempt' | 'state'>
@@ -242,7 +242,7 @@ const forgetPayload = (trx: Transaction<Database>, { id }: Pick<EdgeFacts, 'id'>
     .execute()
 
 /** The edges that are read at once; the others are found once these have failed. */
-const MOST_EDGES = 500
+const MAX_EDGES = 500
 
 /** Finds open cohorts with attempts whose time has run out and that nobody has ended yet. */
 export async function findOverdueCohorts(db: Kysely<Database>): Promise<string[]> {
@@ -262,7 +262,7 @@ export async function findOverdueCohorts(db: Kysely<Database>): Promise<string[]
           when 'open' then case when edge.sha256 is not null then ${before(EDGE_SECONDS.silence)} end
           when 'transferred' then ${before(EDGE_SECONDS.consume)}
           else ${before(EDGE_SECONDS.connect)} end end)`,
-    sql`limit ${MOST_EDGES}`,
+    sql`limit ${MAX_EDGES}`,
   )
   return [...new Set(edges.filter(failureOf).map(({ cohort_id }) => cohort_id))]
 }

@@ -12,7 +12,7 @@ interface Ends {
   side: 'source' | 'target'
 }
 
-const MOST = 50
+const MAX_NEIGHBOURS = 50
 
 /** Finds the endpoints of an account that an endpoint may hand a representation to, or take one from. */
 export async function findNeighbours(
@@ -45,7 +45,7 @@ export async function findNeighbours(
     join endpoint on endpoint.version_id = space.version_id and endpoint.deleted_at is null
     where endpoint.account_id = ${accountId}::uuid and endpoint.id <> ${endpointId}::uuid
     order by endpoint.id, reach.evidence_id nulls first
-    limit ${MOST}`.execute(db)
+    limit ${MAX_NEIGHBOURS}`.execute(db)
   return rows.map(({ endpoint_id, evidence_id, score, valid_until }) => ({
     endpoint_id,
     via: evidence_id === null ? 'equal' : 'evidence',

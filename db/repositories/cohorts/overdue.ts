@@ -18,7 +18,7 @@ export interface OverdueStage {
   failure: EdgeFailure | null
 }
 
-const MOST = 100
+const MAX_OVERDUE = 100
 /** A workflow that has not answered, because nobody runs it, is not told again sooner. */
 const TOLD_EVERY_S = 60
 
@@ -44,7 +44,7 @@ async function findOverdue(db: Kysely<Database>, id: string | null): Promise<Ove
       and (stage.overdue_at is null or stage.overdue_at < now() - make_interval(secs => ${TOLD_EVERY_S}))
       and (late.failure is not null or (stage.status = 'running' and stage.started_at
         < now() - make_interval(secs => ${STAGE_GRACE_S} + (coalesce(stage.outline, stage.specification)->>'timeout_s')::int)))
-    order by stage.overdue_at nulls first, stage.id limit ${MOST}`.execute(db)
+    order by stage.overdue_at nulls first, stage.id limit ${MAX_OVERDUE}`.execute(db)
   return rows
 }
 

@@ -13,7 +13,7 @@ import { type CallableEndpointRow, findCallableEndpoints } from '../endpoints/ca
 import { readMeasured, readModelFacts } from '../tasks/estimates.ts'
 
 /** The newest endpoints alone are compared with a name that none has. */
-const MOST_NAMES = 1_000
+const MAX_NAMES = 1_000
 
 /** The model of a fallback that can be called. */
 export interface FallbackModel extends StageModel, StageInput {
@@ -112,7 +112,7 @@ async function readNames(db: Kysely<Database>, accountId: string): Promise<strin
     .where('account_id', '=', accountId)
     .where('deleted_at', 'is', null)
     .orderBy('created_at', 'desc')
-    .limit(MOST_NAMES)
+    .limit(MAX_NAMES)
     .execute()
   return rows.map(({ name }) => name)
 }

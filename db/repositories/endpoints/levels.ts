@@ -3,7 +3,7 @@ import { latencyClassOf, PROVEN, provenLevel } from '../../../domain/tools/level
 import type { Database } from '../../tables.ts'
 import { noteEndpointChange } from './changes.ts'
 
-const MOST_AGED = 1_000
+const MAX_AGED = 1_000
 
 /**
  * Moves the levels of endpoints that were used, and of those that have reached the age of the highest level, and
@@ -22,7 +22,7 @@ export async function moveLevels(
     .where('created_at', '<=', new Date(now.getTime() - PROVEN.stable.ageMs))
     .where('succeeded_requests', '>=', PROVEN.stable.successes)
     .where((eb) => eb(eb.fn.coalesce('failure_share', eb.lit(0)), '<=', PROVEN.stable.failures))
-    .limit(MOST_AGED)
+    .limit(MAX_AGED)
     .forUpdate()
     .skipLocked()
     .execute()

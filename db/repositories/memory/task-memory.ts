@@ -47,7 +47,7 @@ interface Taken {
 }
 
 /** Entries without a vector that follow the nearest ones. */
-const MOST_WITHOUT_VECTOR = 20
+const MAX_WITHOUT_VECTOR = 20
 
 interface TakeOptions {
   /** The snapshot that was attached at admission; the newest one when absent. */
@@ -87,7 +87,7 @@ export async function takeMemory(
         ids
           ? sql`${entriesOf(sql`e.id = any(${ids}::uuid[])`)} union all (
         ${entriesOf(sql`e.embedded_with is null and not e.id = any(${ids}::uuid[])`)}
-        order by e.version desc limit ${MOST_WITHOUT_VECTOR})`
+        order by e.version desc limit ${MAX_WITHOUT_VECTOR})`
           : sql`${entriesOf(sql`true`)}
       order by e.created_at desc, e.id desc limit ${limit}`
       }

@@ -11,7 +11,7 @@ export interface Unusable {
   reason: string
 }
 
-const LONGEST_REASON = 1_000
+const MAX_REASON = 1_000
 const IS_BELIEVED = sql`(node.account_id = model_version.account_id or node.sharing = 'shared')`
 
 /**
@@ -24,7 +24,7 @@ export async function markUnusable(
   trx: Transaction<Database>,
   { modelKey, nodeId, reason }: Unusable,
 ): Promise<boolean> {
-  const said = storable(reason.slice(0, LONGEST_REASON))
+  const said = storable(reason.slice(0, MAX_REASON))
   const { numUpdatedRows } = await trx
     .updateTable('model_version')
     .set({

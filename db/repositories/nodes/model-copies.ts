@@ -3,7 +3,7 @@ import type { ModelCopies } from '../../../schemas/operations.ts'
 import type { Database } from '../../tables.ts'
 
 /** More models than this are not on the nodes of a pool that somebody looks through. */
-const MOST_MODELS = 1_000
+const MAX_MODELS = 1_000
 
 /** Lists the models on nodes that have reported since a time, those with most requests in flight first. */
 export async function listModelCopies(
@@ -22,7 +22,7 @@ export async function listModelCopies(
         jsonb_agg(jsonb_build_object('node_id', node_id, 'node', name, 'state', state, 'in_flight', in_flight,
           'pinned', pinned, 'error', error) order by name, node_id) as copies
       from copy where ${key ?? null}::text is null or position(lower(${key ?? null}) in lower(model_key)) > 0
-      group by model_key order by 2 desc, 1 limit ${MOST_MODELS}
+      group by model_key order by 2 desc, 1 limit ${MAX_MODELS}
     )
     select model.*, coalesce((
       select max(min_warm) from endpoint e where e.model_key = model.model_key and e.deleted_at is null

@@ -71,7 +71,7 @@ export type HeldWork = Pick<
   workflow_id: string
 }
 
-const MOST_HELD = 500
+const MAX_HELD = 500
 
 /** Lists what a node has at work, newest first. */
 export async function listHeldWork(db: Kysely<Database>, nodeId: string): Promise<HeldWork[]> {
@@ -81,7 +81,7 @@ export async function listHeldWork(db: Kysely<Database>, nodeId: string): Promis
         as workflow_id
     from lease left join cohort_stage on lease.kind = 'stage' and cohort_stage.id = subject_id
     where lease.state = 'active' and lease.node_id = ${nodeId}
-    order by lease.created_at desc limit ${MOST_HELD}`.execute(db)
+    order by lease.created_at desc limit ${MAX_HELD}`.execute(db)
   return rows
 }
 

@@ -15,7 +15,7 @@ export interface AccountActivity {
 export type ViewedAccount = AccountRow & AccountActivity
 
 /** Open tasks are counted up to this number. */
-const MOST_COUNTED = 10_000
+const MAX_COUNTED = 10_000
 
 /** Lists accounts with what they do, newest first; `name` is a part of their names, in capitals or not. */
 export async function listAccountViews(
@@ -49,7 +49,7 @@ const activityOfPage = sql`
       and r.status in ('pending', 'running') and r.deleted_at is null) as open_runs,
     -- The order binds the planner to the index of open tasks by account, although one account may have nearly all.
     (select count(*)::int from (select from task t where t.account_id = page.id
-      and t.status not in ('succeeded', 'failed') order by t.account_id, t.id desc limit ${MOST_COUNTED}) open) as open_tasks
+      and t.status not in ('succeeded', 'failed') order by t.account_id, t.id desc limit ${MAX_COUNTED}) open) as open_tasks
   from page
   left join owned on owned.account_id = page.id,
   lateral (

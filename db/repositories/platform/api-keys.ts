@@ -69,7 +69,7 @@ export async function createApiKey(
 export const listApiKeys = (db: Kysely<Database>, accountId: string): Promise<ApiKeyRow[]> =>
   db.selectFrom('api_key').selectAll().where('account_id', '=', accountId).orderBy('id', 'desc').execute()
 
-const MOST_FOUND = 100
+const MAX_FOUND = 100
 
 /** Finds keys of all accounts by their last four characters, newest first. */
 export const findKeysByHint = (db: Kysely<Database>, hint: string): Promise<ApiKeyRow[]> =>
@@ -78,7 +78,7 @@ export const findKeysByHint = (db: Kysely<Database>, hint: string): Promise<ApiK
     .selectAll()
     .where('key_hint', '=', hint)
     .orderBy('id', 'desc')
-    .limit(MOST_FOUND)
+    .limit(MAX_FOUND)
     .execute()
 
 /** Finds a key of any account, for operators. */

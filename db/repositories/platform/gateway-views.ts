@@ -13,7 +13,7 @@ export interface GatewayViewRow {
 }
 
 /** Counting stops here. */
-const MOST_TASKS = 10_000
+const MAX_TASKS = 10_000
 
 /** Returns a page of the gateways that have, or lately had, a lease, newest first. */
 export async function listGatewayViews(
@@ -29,7 +29,7 @@ export async function listGatewayViews(
       g.kill_switch_version = (select version from kill_switch) as kill_switch_acknowledged,
       (select count(*)::int from node_state s where s.gateway_id = g.id and s.updated_at > ${silentSince}) as nodes,
       (select count(*)::int from (
-        select from task where gateway_id = g.id and status not in ('succeeded', 'failed') limit ${MOST_TASKS}
+        select from task where gateway_id = g.id and status not in ('succeeded', 'failed') limit ${MAX_TASKS}
       ) open) as open_tasks
     from gateway g where ${before}::uuid is null or g.id < ${before}::uuid
     order by g.id desc limit ${limit}`.execute(db)

@@ -41,16 +41,16 @@ export async function countOpenWork(db: Kysely<Database>): Promise<OpenWork[]> {
 }
 
 /** The most requests that are looked at; under more load they cover less time. */
-const MOST_REQUESTS = 20_000
+const MAX_REQUESTS = 20_000
 
 /** Returns the counts and latencies of the newest requests of all accounts since a time. */
 export async function readRecentRequests(db: Kysely<Database>, since: Date): Promise<RecentRequests> {
   const { rows } = await sql<RecentRequests>`
     with recent as materialized (
       select status, created_at, extract(epoch from completed_at - created_at)::float8 * 1000 as ms
-      from task where id >= ${firstIdAt(since)} order by id desc limit ${MOST_REQUESTS}
+      from task where id >= ${firstIdAt(since)} order by id desc limit ${MAX_REQUESTS}
     )
-    select greatest(0, extract(epoch from now() - case when count(*) < ${MOST_REQUESTS} then ${since}::timestamptz
+    select greatest(0, extract(epoch from now() - case when count(*) < ${MAX_REQUESTS} then ${since}::timestamptz
         else min(created_at) end))::float8 as window_s,
       (count(*) filter (where status in ('succeeded', 'failed')))::int as requests,
       (count(*) filter (where status = 'failed'))::int as failed,
@@ -127,14 +127,14 @@ export async function countModels(db: Kysely<Database>, silentSince: Date): Prom
   return rows
 }
 
-const MOST_FAILING = 20
+const MAX_FAILING = 20
 
 /** Lists models whose last load failed on a node that is online. */
 export async function listFailingModels(db: Kysely<Database>, silentSince: Date): Promise<FailingModel[]> {
   const { rows } = await sql<FailingModel>`
     select distinct on (model ->> 'model_key') model ->> 'model_key' as model_key, node, model ->> 'error' as error
     from (${reported(silentSince)}) as reported where model ? 'error'
-    order by 1, 2 limit ${MOST_FAILING}`.execute(db)
+    order by 1, 2 limit ${MAX_FAILING}`.execute(db)
   return rows
 }
 
@@ -151,7 +151,7 @@ export async function listGpuFaults(db: Kysely<Database>, silentSince: Date): Pr
     select node.id as node_id, node.name, s.snapshot -> 'gpu_fault' ->> 'reason' as reason
     from node_state s join node on node.id = s.node_id
     where s.updated_at > ${silentSince} and node.status <> 'removed' and s.snapshot ? 'gpu_fault'
-    order by 2, 1 limit ${MOST_FAILING}`.execute(db)
+    order by 2, 1 limit ${MAX_FAILING}`.execute(db)
   return rows
 }
 
@@ -168,7 +168,7 @@ export async function listFullNodes(db: Kysely<Database>, silentSince: Date): Pr
     select node.id as node_id, node.name, (s.snapshot -> 'disk_fault' ->> 'free_mb')::int as free_mb
     from node_state s join node on node.id = s.node_id
     where s.updated_at > ${silentSince} and node.status <> 'removed' and s.snapshot ? 'disk_fault'
-    order by 2, 1 limit ${MOST_FAILING}`.execute(db)
+    order by 2, 1 limit ${MAX_FAILING}`.execute(db)
   return rows
 }
 

@@ -100,7 +100,7 @@ const PLATFORM_GROUPS: Record<PlatformUsageGroup, { key: string; name: string }>
   node: { key: 'node_id::text', name: '(select name from node where node.id::text = grouped.group)' },
 }
 
-const MOST_GROUPS = 1_000
+const MAX_GROUPS = 1_000
 
 /**
  * Returns the usage of all accounts in a period, counted as for one; the groups with the most requests. The node of a task
@@ -135,7 +135,7 @@ export async function readPlatformUsage(
         sum(tokens_in)::bigint as tokens_in, sum(tokens_out)::bigint as tokens_out,
         coalesce(sum(micro), 0)::bigint as cost_micro
       from work left join costs on costs.task_id = work.id
-      group by 1 having ${IS_USED} order by requests desc, "group" limit ${MOST_GROUPS}
+      group by 1 having ${IS_USED} order by requests desc, "group" limit ${MAX_GROUPS}
     )
     select grouped.*, ${sql.raw(name)} as name from grouped
     order by ${group === 'day' ? sql`"group" desc` : sql`requests desc, "group"`}`.execute(db)

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
-import { MOST_TOKENS } from '../../../domain/chat/chat.ts'
-import { MOST_INFERENCE_MS } from '../../../schemas/lease.ts'
+import { MAX_TOKENS } from '../../../domain/chat/chat.ts'
+import { MAX_INFERENCE_MS } from '../../../schemas/lease.ts'
 import type { Database } from '../../tables.ts'
 import { moveLevels } from '../endpoints/levels.ts'
 
@@ -11,7 +11,7 @@ const FOLD_LOCK = 7_301_112
 const STAGES = sql`(enqueued = 0 and succeeded = 0 and failed = 0 and expired = 0 and inference_ms > 0)::int`
 
 /** Totals stop here, below the range of a bigint. */
-const MOST_TOTAL = 9_000_000_000_000_000
+const MAX_TOTAL = 9_000_000_000_000_000
 /** The mean latency and the share of failures of an endpoint cover about this many of its last inferences. */
 const MEMORY = 100
 
@@ -51,10 +51,10 @@ export async function foldUsage(
       ), sound as (
         select account_id, endpoint_id, enqueued, succeeded, failed, expired, created_at, key_id, cost_micro,
           ${STAGES} as stages,
-          least(greatest(tokens, 0), greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint) as tokens,
-          least(greatest(inference_ms, 0), greatest(succeeded, 1) * ${MOST_INFERENCE_MS}::float8) as inference_ms,
-          not (tokens >= 0 and tokens <= greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint
-            and inference_ms >= 0 and inference_ms <= greatest(succeeded, 1) * ${MOST_INFERENCE_MS}::float8) as absurd
+          least(greatest(tokens, 0), greatest(enqueued + succeeded + failed, 1)::bigint * ${MAX_TOKENS}::bigint) as tokens,
+          least(greatest(inference_ms, 0), greatest(succeeded, 1) * ${MAX_INFERENCE_MS}::float8) as inference_ms,
+          not (tokens >= 0 and tokens <= greatest(enqueued + succeeded + failed, 1)::bigint * ${MAX_TOKENS}::bigint
+            and inference_ms >= 0 and inference_ms <= greatest(succeeded, 1) * ${MAX_INFERENCE_MS}::float8) as absurd
         from taken
       ), by_account as (
         select account_id, sum(enqueued) as enqueued, sum(succeeded) as succeeded, sum(failed) as failed,
@@ -79,7 +79,7 @@ export async function foldUsage(
         on conflict (key_id, month) do update set spent_micro = k.spent_micro + excluded.spent_micro
       ), endpoints as (
         update endpoint e set total_requests = e.total_requests + b.requests,
-          total_tokens_processed = least(e.total_tokens_processed + b.tokens, ${MOST_TOTAL}::bigint),
+          total_tokens_processed = least(e.total_tokens_processed + b.tokens, ${MAX_TOTAL}::bigint),
           last_used_at = greatest(e.last_used_at, b.used_at),
           latency_ms = coalesce(e.latency_ms + (b.mean_ms - e.latency_ms) * least(1, b.measured / ${MEMORY}::float8),
             b.mean_ms, e.latency_ms),
@@ -109,7 +109,7 @@ export interface UnfoldedUse {
 export async function readUnfolded(db: Kysely<Database>, endpointId: string): Promise<UnfoldedUse> {
   const { rows } = await sql<UnfoldedUse>`
     select coalesce(sum(enqueued + ${STAGES}), 0)::bigint as requests,
-      least(coalesce(sum(greatest(tokens, 0)), 0), ${MOST_TOTAL}::bigint)::bigint as tokens, max(created_at) as "usedAt"
+      least(coalesce(sum(greatest(tokens, 0)), 0), ${MAX_TOTAL}::bigint)::bigint as tokens, max(created_at) as "usedAt"
     from usage_delta where endpoint_id = ${endpointId}`.execute(db)
   const { requests, tokens, usedAt } = rows[0] ?? { requests: 0, tokens: 0, usedAt: null }
   return { requests: Number(requests), tokens: Number(tokens), usedAt }

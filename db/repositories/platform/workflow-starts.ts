@@ -34,7 +34,7 @@ export async function enqueueWorkflow(trx: Transaction<Database>, start: Workflo
 
 /** The time for which a claimed start belongs to its gateway, longer than one try can take. */
 const CLAIM_S = 10
-const LONGEST_WAIT_S = 4
+const MAX_WAIT_S = 4
 
 /** Claims due starts; other gateways do not see them until the claim expires. */
 export async function claimDueStarts(db: Kysely<Database>, limit: number): Promise<WorkflowStartRow[]> {
@@ -59,7 +59,7 @@ export async function claimDueStarts(db: Kysely<Database>, limit: number): Promi
 
 /** Postpones a start that failed, each time by twice as long. */
 export async function deferStart(db: Kysely<Database>, start: WorkflowStartRow): Promise<void> {
-  const wait = Math.min(LONGEST_WAIT_S, 0.25 * 2 ** Math.min(start.attempts, 10))
+  const wait = Math.min(MAX_WAIT_S, 0.25 * 2 ** Math.min(start.attempts, 10))
   await db
     .updateTable('workflow_start')
     .set({ next_attempt_at: sql<Date>`now() + make_interval(secs => ${wait})` })

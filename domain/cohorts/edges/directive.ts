@@ -21,7 +21,7 @@ export interface EdgeStanding {
 }
 
 /** The pause of a node that asks again without waiting. */
-const ASK_AGAIN_MS = 1_000
+const RETRY_DELAY_MS = 1_000
 
 const isAgreed = ({ state, isClosed }: EdgeStanding) =>
   !isClosed && state !== 'planned' && state !== 'negotiating' && state !== 'failed'
@@ -41,7 +41,7 @@ export function directiveOf(edge: EdgeStanding, role: EdgeRole): Directive {
     attempt: edge.attempt,
     proceed,
     release,
-    ...(isWaiting && { retry_after_ms: ASK_AGAIN_MS }),
+    ...(isWaiting && { retry_after_ms: RETRY_DELAY_MS }),
     ...(edge.holdUntil && { hold_until: edge.holdUntil.toISOString() }),
     deadline: edge.deadline.toISOString(),
     ...(edge.state === 'failed' && edge.failure && { failure: edge.failure }),

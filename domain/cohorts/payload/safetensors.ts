@@ -4,8 +4,8 @@ import { EdgeError } from '../edge-error.ts'
 /** Bytes of the header's own length, before the header. */
 export const LENGTH_BYTES = 8
 /** A header of this size names 10,000 tensors; the format itself has no limit. */
-const MOST_HEADER_BYTES = 1024 * 1024
-const MOST_DIMENSIONS = 8
+const MAX_HEADER_BYTES = 1024 * 1024
+const MAX_DIMENSIONS = 8
 const OPENING_BRACE = 0x7b
 
 /** The types that a payload may hold, by their names in safetensors, with the bytes of one element. */
@@ -37,7 +37,7 @@ export interface SafetensorsHeader {
 export function headerLengthOf(first: Uint8Array, fileBytes: number): number {
   if (first.length < LENGTH_BYTES) throw misshapen('it is shorter than a header')
   const length = Number(new DataView(first.buffer, first.byteOffset, LENGTH_BYTES).getBigUint64(0, true))
-  if (length < 2 || length > MOST_HEADER_BYTES || LENGTH_BYTES + length > fileBytes)
+  if (length < 2 || length > MAX_HEADER_BYTES || LENGTH_BYTES + length > fileBytes)
     throw misshapen(`a header of ${length} bytes cannot be`)
   return length
 }
@@ -76,7 +76,7 @@ function placeOf(name: string, entry: unknown): Tensor {
   const type = DTYPES.get(entry['dtype'])
   if (!type) throw misshapen(`${quoted(name)} has a type that payloads do not have`)
   const { shape, data_offsets: offsets } = entry
-  if (!isCounts(shape) || shape.length > MOST_DIMENSIONS) throw misshapen(`${quoted(name)} has no shape`)
+  if (!isCounts(shape) || shape.length > MAX_DIMENSIONS) throw misshapen(`${quoted(name)} has no shape`)
   if (!isCounts(offsets) || offsets.length !== 2) throw misshapen(`${quoted(name)} has no place in the data`)
   const [from = 0, to = 0] = offsets
   const bytes = shape.reduce((product, n) => product * n, type.bytes)

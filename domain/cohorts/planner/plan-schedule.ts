@@ -9,7 +9,7 @@ const ALTERNATIVES = 12
 const WHOLE_GRAPH = 8
 /** The nodes that are tried where two stages exchange theirs. */
 const EXCHANGES = 5
-const MOST_MOVES = 12
+const MAX_MOVES = 12
 
 export interface Planned {
   schedule: Schedule
@@ -40,7 +40,7 @@ export function planSchedule(problem: PlannerProblem): Planned | undefined {
   }
   if (!schedule) return undefined
   let moves = 0
-  while (moves < MOST_MOVES) {
+  while (moves < MAX_MOVES) {
     const better = improve(search, schedule)
     if (!better) break
     schedule = better

@@ -17,7 +17,7 @@ from .maps import LinearMap, Procrustes, Ridge
 NULL_ROWS = 256
 _CKA_ROWS = 2000
 # What p may be at most; the pairs must be broken so often that it can be reached.
-LARGEST_P = 0.01
+MAX_P = 0.01
 _R2_SLACK = 0.05
 _LEAST_TESTS = 200
 
@@ -76,7 +76,7 @@ def judge(
         code
         for code, is_reason in (
             ("below_threshold", interval.low < threshold),
-            ("p_value", chance["p_value"] > LARGEST_P),
+            ("p_value", chance["p_value"] > MAX_P),
             ("not_above_null", interval.low <= chance["upper_95"]),
             ("too_few_to_fit", fits < 4 * pairs.source_fit.shape[1] and gap > _R2_SLACK),
             ("too_few_tests", len(native) < _LEAST_TESTS),

@@ -8,12 +8,12 @@ from typing import Any
 
 from answers import InputProblem
 
-LONGEST_TEXT = 10_000
+MAX_TEXT = 10_000
 # JSON numbers are exact up to here in every language.
-LARGEST_SEED = 2**53 - 1
-SMALLEST_SIDE, LARGEST_SIDE = 16, 2_048
-MOST_STEPS = 1_000
-MOST_FRAMES = 1_000
+MAX_SEED = 2**53 - 1
+MIN_SIDE, MAX_SIDE = 16, 2_048
+MAX_STEPS = 1_000
+MAX_FRAMES = 1_000
 
 
 def text_of(fields: Mapping[str, Any], name: str) -> str:
@@ -31,8 +31,8 @@ def optional_text_of(fields: Mapping[str, Any], name: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise InputProblem(f"{name} must be a text", f"/{name}")
-    if len(value) > LONGEST_TEXT:
-        raise InputProblem(f"{name} has {len(value)} characters; at most {LONGEST_TEXT} are taken", f"/{name}")
+    if len(value) > MAX_TEXT:
+        raise InputProblem(f"{name} has {len(value)} characters; at most {MAX_TEXT} are taken", f"/{name}")
     return value
 
 
@@ -71,7 +71,7 @@ def choice_of(fields: Mapping[str, Any], name: str, choices: Sequence[str]) -> s
 
 def side_of(fields: Mapping[str, Any], name: str, multiple: int) -> int | None:
     """Returns a width or height that the pipeline can divide."""
-    value = integer_of(fields, name, SMALLEST_SIDE, LARGEST_SIDE)
+    value = integer_of(fields, name, MIN_SIDE, MAX_SIDE)
     if value is not None and value % multiple:
         raise InputProblem(f"{name} must be a multiple of {multiple} for this model, and {value} is none", f"/{name}")
     return value

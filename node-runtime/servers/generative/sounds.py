@@ -29,7 +29,7 @@ logging.disable_progress_bar()
 
 USUAL_MUSIC_S = 5.0
 # The memory that a model of speech takes grows with the square of the text.
-LONGEST_PIECE = 400
+MAX_PIECE = 400
 SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*(?=\s)|[。！？\n]""")
 SPACE = re.compile(r"\s")
 
@@ -79,10 +79,10 @@ def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
 
 def pieces_of(text: str) -> Iterator[str]:
     """Yields a text in pieces that end with a sentence, else with a word."""
-    while len(text) > LONGEST_PIECE:
-        beginning = text[: LONGEST_PIECE + 1]
+    while len(text) > MAX_PIECE:
+        beginning = text[: MAX_PIECE + 1]
         ends = [[found.end() for found in pattern.finditer(beginning)] for pattern in (SENTENCE_END, SPACE)]
-        end = min(next((some[-1] for some in ends if some), LONGEST_PIECE), LONGEST_PIECE)
+        end = min(next((some[-1] for some in ends if some), MAX_PIECE), MAX_PIECE)
         yield text[:end]
         text = text[end:]
     if text:

@@ -11,8 +11,8 @@ import torch
 from answers import InputProblem
 from generative.base import Made, Prepare
 from generative.fields import (
-    MOST_FRAMES,
-    MOST_STEPS,
+    MAX_FRAMES,
+    MAX_STEPS,
     choice_of,
     integer_of,
     number_of,
@@ -26,14 +26,14 @@ from generative.sound_files import made_sound
 from pictures import fitted, picture_of
 
 # The longest side of a picture whose size the request leaves open.
-LONGEST_SIDE = 1_024
-MOST_PICTURES = 10
+MAX_SIDE = 1_024
+MAX_PICTURES = 10
 # The pixels of all pictures of a request, which have to fit into one answer.
-MOST_PIXELS = 16_800_000
+MAX_PIXELS = 16_800_000
 # The pixels of all frames of a film.
-MOST_FILM_PIXELS = 128_000_000
+MAX_FILM_PIXELS = 128_000_000
 FPS = 8
-LONGEST_SOUND_S = 600.0
+MAX_SOUND_S = 600.0
 
 Fields = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ def arguments_of(pipeline: Any) -> Mapping[str, inspect.Parameter]:
 def most_steps(pipeline: Any) -> int:
     """Returns how many steps the scheduler of a pipeline can make."""
     config = pipeline.scheduler.config
-    return min(MOST_STEPS, config.get("num_train_timesteps", MOST_STEPS) - config.get("steps_offset", 0))
+    return min(MAX_STEPS, config.get("num_train_timesteps", MAX_STEPS) - config.get("steps_offset", 0))
 
 
 def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def given_picture(fields: Fields, multiple: int) -> Any:
     """Returns the picture of a request in the size that was asked for, or in its own."""
     sides = sides_of(fields, multiple)
     picture = picture_of(fields, "image_url")
-    return fitted(picture, sides.get("width"), sides.get("height"), multiple, LONGEST_SIDE)
+    return fitted(picture, sides.get("width"), sides.get("height"), multiple, MAX_SIDE)
 
 
 def run(pipeline: Any, job: Job, **arguments: Any) -> Any:
@@ -115,12 +115,12 @@ def run(pipeline: Any, job: Job, **arguments: Any) -> Any:
 
 def count_of(fields: Fields, sides: Mapping[str, int]) -> int:
     """Returns how many pictures are asked for."""
-    count = integer_of(fields, "num_images", 1, MOST_PICTURES) or 1
+    count = integer_of(fields, "num_images", 1, MAX_PICTURES) or 1
     width, height = sides.get("width", 0), sides.get("height", 0)
-    if count * width * height > MOST_PIXELS:
+    if count * width * height > MAX_PIXELS:
         raise InputProblem(
             f"num_images is too large: {count} pictures of {width} x {height} have more than"
-            f" {MOST_PIXELS / 1_000_000:g} million pixels",
+            f" {MAX_PIXELS / 1_000_000:g} million pixels",
             "/num_images",
         )
     return count
@@ -166,7 +166,7 @@ def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[di
     """Returns the arguments of a film, and its frames in a second."""
     accepted = arguments_of(pipeline)
     fps = integer_of(fields, "fps", 1, 60) or FPS
-    frames = integer_of(fields, "num_frames", 1, MOST_FRAMES)
+    frames = integer_of(fields, "num_frames", 1, MAX_FRAMES)
     arguments = {
         **diffusion_of(pipeline, fields),
         **sides,
@@ -174,10 +174,10 @@ def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[di
         **{name: fps for name in ("fps", "frame_rate") if name in accepted},
     }
     count, width, height = (arguments.get(name) or accepted[name].default or 1 for name in ("num_frames", "width", "height"))
-    if count * width * height > MOST_FILM_PIXELS:
+    if count * width * height > MAX_FILM_PIXELS:
         raise InputProblem(
             f"num_frames is too large: {count} frames of {width} x {height} have more than"
-            f" {MOST_FILM_PIXELS // 1_000_000} million pixels",
+            f" {MAX_FILM_PIXELS // 1_000_000} million pixels",
             "/num_frames",
         )
     return arguments, fps
@@ -214,7 +214,7 @@ def image_to_video(pipeline: Any, multiple: int) -> Prepare:
 
 def text_to_audio(pipeline: Any, _: int) -> Prepare:
     rate = pipeline.vae.sampling_rate
-    longest = min(LONGEST_SOUND_S, pipeline.transformer.config.sample_size * pipeline.vae.hop_length / rate)
+    longest = min(MAX_SOUND_S, pipeline.transformer.config.sample_size * pipeline.vae.hop_length / rate)
 
     def prepare(fields: Fields) -> Callable[[Job], Made]:
         prompt, told = prompt_of(pipeline, fields)

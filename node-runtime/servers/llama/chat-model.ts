@@ -31,7 +31,7 @@ import { resolveInTime } from './template-time.ts'
 import { UnusableError } from './unusable-error.ts'
 
 /** The context is shared by the prompt and the output, so some of it is reserved for the prompt. */
-const LONGEST_CONTEXT = 8_192
+const MAX_CONTEXT = 8_192
 
 export interface Answer {
   text: string
@@ -78,7 +78,7 @@ export class ChatModel {
     { folder, threads, concurrency }: { folder: string; threads: number; concurrency: number },
   ): Promise<ChatModel> {
     const { llama, model } = await openGguf(binding, { folder, threads })
-    const contextSize = { max: Math.min(model.trainContextSize, LONGEST_CONTEXT) }
+    const contextSize = { max: Math.min(model.trainContextSize, MAX_CONTEXT) }
     const context = await model.createContext({ sequences: concurrency, contextSize, threads })
     return new ChatModel({ binding, llama, model, context }, concurrency)
   }

@@ -5,10 +5,10 @@ import { historyOf } from './history.ts'
 import { type Output, type OutputBody, readOutput } from './output.ts'
 import { UnusableError } from './unusable-error.ts'
 
-const MOST_STOPS = 16
+const MAX_STOPS = 16
 /** The name of the model for requests without one. */
 export const SERVED_NAME = 'model'
-const LARGEST_SEED = 2 ** 32 - 1
+const MAX_SEED = 2 ** 32 - 1
 
 /** Sampling options; absent ones default to the values of the model's authors or of the library. */
 export interface Sampling {
@@ -114,7 +114,7 @@ function samplingOf(body: Body): Sampling {
     // A value below 1 means all tokens, for which the library uses 0.
     ...(topK !== undefined && { topK: Math.max(0, topK) }),
     // The library's default seed is the time in seconds, which would give all responses of one second the same text.
-    seed: seed === undefined ? randomInt(LARGEST_SEED) : Math.abs(seed) % LARGEST_SEED,
+    seed: seed === undefined ? randomInt(MAX_SEED) : Math.abs(seed) % MAX_SEED,
     presencePenalty: number(body, 'presence_penalty', [-2, 2]) ?? 0,
     frequencyPenalty: number(body, 'frequency_penalty', [-2, 2]) ?? 0,
   }
@@ -135,8 +135,8 @@ const whole = (body: Body, name: string, range: Range) => number(body, name, ran
 
 function stopsOf(stop: unknown): string[] {
   const stops: unknown[] = Array.isArray(stop) ? stop : [stop]
-  if (stops.length > MOST_STOPS || !stops.every((one) => typeof one === 'string')) {
-    throw new UnusableError(`stop must be a text or a list of at most ${MOST_STOPS} texts`, 'stop')
+  if (stops.length > MAX_STOPS || !stops.every((one) => typeof one === 'string')) {
+    throw new UnusableError(`stop must be a text or a list of at most ${MAX_STOPS} texts`, 'stop')
   }
   return stops.filter((one) => one !== '')
 }

@@ -4,7 +4,7 @@ import type { Binding, Llama, LlamaModel } from './binding.ts'
 import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusable-weights.ts'
 
 /** The number of llama.cpp's log lines that are stored to explain a failed load. */
-const MOST_WRITTEN = 100
+const MAX_WRITTEN = 100
 
 /** Loads the GGUF of a folder; throws an `UnusableWeightsError` where its weights are to blame. */
 export async function openGguf(
@@ -15,7 +15,7 @@ export async function openGguf(
   const written: string[] = []
   const logger = (_level: string, text: string): void => {
     process.stderr.write(`${text.trimEnd()}\n`)
-    if (written.length < MOST_WRITTEN) written.push(text)
+    if (written.length < MAX_WRITTEN) written.push(text)
   }
   const settings = {
     build: 'never',

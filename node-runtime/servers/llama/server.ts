@@ -8,7 +8,7 @@ import { BadPayloadError, openVerified, payloadPath } from './exchange.ts'
 import { bodyOf, endWith, send, serve, serverOptions } from './serving.ts'
 import { UnusableError } from './unusable-error.ts'
 
-const LARGEST_BODY = 64 * 1024 * 1024
+const MAX_BODY = 64 * 1024 * 1024
 
 /** Loads a GGUF and serves OpenAI's chat completions: see ../README.md. */
 async function main(): Promise<void> {
@@ -188,8 +188,8 @@ const error = (
 ) => ({ error: { message, type, param: field, code } })
 
 async function textOf(request: IncomingMessage): Promise<string> {
-  const body = await bodyOf(request, LARGEST_BODY)
-  if (body === undefined) throw new UnusableError(`the body is larger than ${LARGEST_BODY >> 20} MB`)
+  const body = await bodyOf(request, MAX_BODY)
+  if (body === undefined) throw new UnusableError(`the body is larger than ${MAX_BODY >> 20} MB`)
   return body.toString()
 }
 

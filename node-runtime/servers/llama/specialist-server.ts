@@ -7,9 +7,9 @@ import { openaiEmbeddings, openaiRerank } from './specialist/openai.ts'
 import { BadOutput, InputProblem } from './specialist/problems.ts'
 import { answerEmbeddings, answerRerank } from './specialist/tasks.ts'
 
-const LARGEST_BODY = 16 * 1024 * 1024
+const MAX_BODY = 16 * 1024 * 1024
 /** Requests that wait for the model; more are refused. */
-const MOST_WAITING = 256
+const MAX_WAITING = 256
 
 type Work = (model: SpecialistModel, body: Body, signal: AbortSignal) => Promise<object>
 
@@ -62,10 +62,10 @@ async function answer(
   const leaving = new AbortController()
   response.once('close', () => leaving.abort())
   try {
-    if (waiting > MOST_WAITING)
+    if (waiting > MAX_WAITING)
       return send(response, 503, error('Too many requests wait for this model; try again later.'))
-    const bytes = await bodyOf(request, LARGEST_BODY)
-    if (!bytes) return send(response, 413, error(`The body is larger than ${LARGEST_BODY >> 20} MB.`))
+    const bytes = await bodyOf(request, MAX_BODY)
+    if (!bytes) return send(response, 413, error(`The body is larger than ${MAX_BODY >> 20} MB.`))
     send(response, 200, await work(model, objectOf(bytes), leaving.signal))
   } catch (err) {
     if (!leaving.signal.aborted) fail(response, err)

@@ -19,22 +19,22 @@ const FAULTS_OF_WEIGHTS = [
 /** Messages about the machine, which outweigh any other message beside them. */
 const FAULTS_OF_MACHINE =
   /alloc|memory|mmap|mlock|no space|input\/output|permission|denied|too many open files|read error/i
-const LONGEST_DETAIL = 300
+const MAX_DETAIL = 300
 /** llama.cpp logs from threads of its own, so the explanation arrives after the failure. */
 const LAST_WORDS_MS = 1_000
-const LOOK_MS = 50
+const POLL_INTERVAL_MS = 50
 
 /** `GGUF`, the version, the number of tensors and the number of metadata entries. */
 const HEADER_BYTES = 24
-const LEAST_TENSOR_BYTES = 24
-const LEAST_ENTRY_BYTES = 13
+const MIN_TENSOR_BYTES = 24
+const MIN_ENTRY_BYTES = 13
 
 /** The weights cannot be loaded; the message is a single line. */
 export class UnusableWeightsError extends Error {
   override readonly name = 'UnusableWeightsError'
 
   constructor(why: string) {
-    super(`its weights cannot be used: ${why.replace(/\s+/g, ' ').trim().slice(0, LONGEST_DETAIL)}`)
+    super(`its weights cannot be used: ${why.replace(/\s+/g, ' ').trim().slice(0, MAX_DETAIL)}`)
   }
 }
 
@@ -50,7 +50,7 @@ export async function checkGgufHeader(path: string): Promise<void> {
     throw new UnusableWeightsError('the file is no GGUF')
   }
   const [tensors, entries] = [header.readBigUInt64LE(8), header.readBigUInt64LE(16)]
-  if (tensors * BigInt(LEAST_TENSOR_BYTES) + entries * BigInt(LEAST_ENTRY_BYTES) > BigInt(size)) {
+  if (tensors * BigInt(MIN_TENSOR_BYTES) + entries * BigInt(MIN_ENTRY_BYTES) > BigInt(size)) {
     throw new UnusableWeightsError('its header counts more tensors and metadata than the file can hold')
   }
 }
@@ -63,8 +63,8 @@ export async function judgeLoadFailure(err: unknown, written: readonly string[])
   const message = err instanceof Error ? err.message : String(err)
   const fault = () =>
     [...written, message].find((line) => FAULTS_OF_WEIGHTS.some((words) => words.test(line)))
-  for (let waited = 0; waited < LAST_WORDS_MS && fault() === undefined; waited += LOOK_MS)
-    await sleep(LOOK_MS)
+  for (let waited = 0; waited < LAST_WORDS_MS && fault() === undefined; waited += POLL_INTERVAL_MS)
+    await sleep(POLL_INTERVAL_MS)
   const found = fault()
   if (found === undefined || FAULTS_OF_MACHINE.test([message, ...written].join('\n'))) return err
   return new UnusableWeightsError(`llama.cpp refuses them: ${found}`)

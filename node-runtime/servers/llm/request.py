@@ -9,7 +9,7 @@ import orjson
 from .model import Sampling, Unusable
 from .output import Output
 
-MOST_STOPS = 16
+MAX_STOPS = 16
 # The name of the model for requests without one.
 SERVED_NAME = "model"
 
@@ -162,6 +162,6 @@ def _number(name: str, value: Any, lowest: float, highest: float, *, whole: bool
 
 def _stops(stop: Any) -> tuple[str, ...]:
     stops = [stop] if isinstance(stop, str) else stop or []
-    if not isinstance(stops, list) or len(stops) > MOST_STOPS or not all(isinstance(one, str) for one in stops):
-        raise Unusable(f"stop must be a text or a list of at most {MOST_STOPS} texts", "stop")
+    if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(isinstance(one, str) for one in stops):
+        raise Unusable(f"stop must be a text or a list of at most {MAX_STOPS} texts", "stop")
     return tuple(one for one in stops if one)

@@ -13,7 +13,7 @@ from .thoughts import MAX_LEADING_SPACE, Thoughts, open_end
 CALL_MARKS = (TOOL_OPEN, *BARE_MARKS)
 
 # Bytes that form no character after so many tokens never will.
-LONGEST_CHARACTER = 6
+MAX_CHARACTER = 6
 
 
 class Detokenizer:
@@ -33,7 +33,7 @@ class Detokenizer:
         before = self._decode(self._ids[self._from : self._decoded])
         now = self._decode(self._ids[self._from :])
         held = len(self._ids) - self._decoded
-        if len(now) <= len(before) or (now.endswith("\ufffd") and held < LONGEST_CHARACTER):
+        if len(now) <= len(before) or (now.endswith("\ufffd") and held < MAX_CHARACTER):
             return ""
         self._from, self._decoded = self._decoded, len(self._ids)
         return now[len(before) :]

@@ -14,7 +14,7 @@ from specialist.openai_tasks import openai_tasks
 from specialist.tasks import TextModel
 from specialist.texts import Tokenization
 
-LARGEST_BODY = 16 << 20
+MAX_BODY = 16 << 20
 INFER = "/infer"
 
 
@@ -36,7 +36,7 @@ class SpecialistApp(JsonApp):
             return 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
         if task is None:
             return 422, error(f"These weights serve {' and '.join(self._model.tasks)}, and not {name}.")
-        return await answer_object(receive, LARGEST_BODY, lambda body: _unless_left(task(body), receive))
+        return await answer_object(receive, MAX_BODY, lambda body: _unless_left(task(body), receive))
 
 
 async def _unless_left(work: Any, receive: Receive) -> Mapping[str, Any]:

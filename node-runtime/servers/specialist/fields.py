@@ -8,7 +8,7 @@ from typing import Any
 from answers import InputProblem
 from specialist.texts import Tokens
 
-MOST_TEXTS = 2_048
+MAX_TEXTS = 2_048
 
 
 def texts_of(body: Mapping[str, Any], name: str) -> tuple[list[str], bool]:
@@ -25,8 +25,8 @@ def list_of(value: Any, name: str) -> list[str]:
     """Checks a list of texts."""
     if not isinstance(value, list) or not value:
         raise InputProblem(f"{name} must be a list of texts, at least one", f"/{name}")
-    if len(value) > MOST_TEXTS:
-        raise InputProblem(f"{name} has {len(value)} texts; at most {MOST_TEXTS} are taken", f"/{name}")
+    if len(value) > MAX_TEXTS:
+        raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are taken", f"/{name}")
     for index, text in enumerate(value):
         if not isinstance(text, str):
             raise InputProblem(f"{name}[{index}] must be a text", f"/{name}/{index}")

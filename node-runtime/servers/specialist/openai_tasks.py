@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 from answers import InputProblem
-from specialist.fields import MOST_TEXTS, count_of
+from specialist.fields import MAX_TEXTS, count_of
 from specialist.tasks import Task, TextModel
 
 class Decode(Protocol):
@@ -138,8 +138,8 @@ def _list(value: Any, name: str) -> list[Any]:
     if not isinstance(value, list) or not value:
         raise InputProblem(f"{name} must be a text or a list, with at least one in it", f"/{name}")
     # A list of tokens is one text.
-    if len(value) > MOST_TEXTS and not all(map(_is_token, value)):
-        raise InputProblem(f"{name} has {len(value)} texts; at most {MOST_TEXTS} are taken", f"/{name}")
+    if len(value) > MAX_TEXTS and not all(map(_is_token, value)):
+        raise InputProblem(f"{name} has {len(value)} texts; at most {MAX_TEXTS} are taken", f"/{name}")
     return value
 
 

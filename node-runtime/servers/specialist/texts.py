@@ -20,7 +20,7 @@ WIDER = 8
 MARGIN = 32
 
 # The library takes ids of 32 bits.
-LARGEST_ID = 2**32 - 1
+MAX_ID = 2**32 - 1
 
 # One text, or a pair of them.
 Text = str | tuple[str, str]
@@ -60,7 +60,7 @@ class Tokenization:
 
     def unknown(self, ids: Sequence[int]) -> int | None:
         """Returns the first id that is no token of this model. The library would leave it out of the text."""
-        return next((one for one in ids if one > LARGEST_ID or self._tokenizer.id_to_token(one) is None), None)
+        return next((one for one in ids if one > MAX_ID or self._tokenizer.id_to_token(one) is None), None)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of tokens, without those that only mark its ends."""

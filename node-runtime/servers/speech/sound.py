@@ -17,7 +17,7 @@ from data_urls import data_of
 from json_requests import CallerLeft
 
 RATE = 16_000
-MOST_SECONDS = 30 * 60
+MAX_SECONDS = 30 * 60
 # FFmpeg's names of the containers that hold a sound themselves. Others open further files or listen on
 # the network.
 FORMATS = "aac,ac3,aiff,amr,ape,asf,au,avi,caf,eac3,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,voc,w64,wav,wv"
@@ -61,8 +61,8 @@ def _decode(file: io.BytesIO, field: str, left: threading.Event) -> np.ndarray:
                 samples = part.to_ndarray().reshape(-1)
                 parts.append(samples)
                 count += len(samples)
-            if count > MOST_SECONDS * RATE:
-                raise InputProblem(f"{field} is longer than {MOST_SECONDS // 60} minutes; send it in parts", f"/{field}")
+            if count > MAX_SECONDS * RATE:
+                raise InputProblem(f"{field} is longer than {MAX_SECONDS // 60} minutes; send it in parts", f"/{field}")
     if count == 0:
         raise InputProblem(f"{field} has no sound in it", f"/{field}")
     return np.concatenate(parts).astype(np.float32) / 32_768.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from data_urls import LARGEST_BODY
+from data_urls import MAX_BODY
 from turns import TurnApp, TurnModel
 
 PICTURES = "vision-encoder-decoder"
@@ -24,7 +24,7 @@ def open_app(folder: Path, threads: int) -> Any:
     config = json.loads(path.read_text()) if path.is_file() else {}
     if isinstance(config, dict) and _encodes(config):
         return _encoder(folder, threads)
-    return TurnApp(_writer(folder, config, threads), LARGEST_BODY)
+    return TurnApp(_writer(folder, config, threads), MAX_BODY)
 
 
 def _encodes(config: Mapping[str, Any]) -> bool:

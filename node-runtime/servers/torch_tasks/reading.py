@@ -20,9 +20,9 @@ with without_compiler():
     from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
 
 # No letter is legible on fewer pixels.
-SMALLEST_SIDE = 8
+MIN_SIDE = 8
 # A picture with more is brought near the size that a model sees before it is prepared.
-MOST_WHOLE_PIXELS = 16_000_000
+MAX_WHOLE_PIXELS = 16_000_000
 # Times that a picture may be longer than wide where its preparation first enlarges the shorter side.
 NARROWEST = 8
 # Donut writes `<s_total>12.30</s_total>`, and `<sep/>` between the items of a list.
@@ -63,7 +63,7 @@ class Reader:
     @torch.inference_mode()
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
         """Reads one picture; raises `InputProblem` for its field, and `CallerLeft` once `left` is set."""
-        picture = picture_of(body, "image_url", SMALLEST_SIDE, self._factors)
+        picture = picture_of(body, "image_url", MIN_SIDE, self._factors)
         if self._keeps_shape:
             picture = _with_bars(picture, self._seen_side)
         seen = self._prepare(picture, return_tensors="pt")
@@ -74,7 +74,7 @@ class Reader:
         return answer
 
     def _factors(self, width: int, height: int) -> tuple[int, int]:
-        if width * height <= MOST_WHOLE_PIXELS or not self._seen_side:
+        if width * height <= MAX_WHOLE_PIXELS or not self._seen_side:
             return (1, 1)
         across, down = (max(1, side // self._seen_side) for side in (width, height))
         return (max(across, down),) * 2 if self._keeps_shape else (across, down)

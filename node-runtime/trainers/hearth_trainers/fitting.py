@@ -19,7 +19,7 @@ from .protocol import warn_about_data
 from .tables import report_numbers
 
 # In a text column with more distinct values than this, each value is too rare to learn from.
-MOST_CATEGORIES = 500
+MAX_CATEGORIES = 500
 # A column holds free texts when it has this many, most of them with several words and in few rows.
 MIN_FREE_TEXTS = 10
 MIN_FREE_TEXT_WORDS = 4
@@ -67,7 +67,7 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
     nearly = near_values(column)
     # An accent may be a character of its own or part of its letter.
     values = sorted(value for value in pc.unique(pc.utf8_normalize(column, "NFC")).to_pylist() if value is not None)
-    if len(values) > MOST_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
+    if len(values) > MAX_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
         return f"it is a text with {len(values)} different values" + (f": {nearly}" if nearly else "")
     if nearly is not None:
         warn_about_data(f"Column '{name}' is learnt as texts: {nearly}.", column=name)

@@ -22,8 +22,8 @@ from .wording import counted
 
 # The largest number of encoded values in memory; for a longer series only every
 # n-th starting point is used.
-MOST_VALUES = 30_000_000
-FEWEST_WINDOWS = 8
+MAX_VALUES = 30_000_000
+MIN_WINDOWS = 8
 # The correlation of the series with itself one season earlier from which a season counts as found.
 CLEAR_SEASON = 0.3
 
@@ -122,7 +122,7 @@ def _plan(y: np.ndarray, horizon: int, lags: int, fraction: float) -> _Plan:
     count = len(y)
     lags = lags or int(np.clip(max(2 * horizon, 28), 2, max(2, count // 4)))
     held_out = max(round(count * fraction), 2)
-    needed = lags + FEWEST_WINDOWS + held_out
+    needed = lags + MIN_WINDOWS + held_out
     if count < needed or horizon > count // 2:
         fewest = max(needed, 2 * horizon, 20)
         raise JobError(
@@ -160,7 +160,7 @@ def _season(y: np.ndarray, longest: int) -> int:
 
 def _thinned(at: np.ndarray, plan: _Plan) -> np.ndarray:
     values = len(at) * plan.horizon * (plan.lags + 12)
-    every = -(-values // MOST_VALUES)
+    every = -(-values // MAX_VALUES)
     if every > 1:
         log(f"The series is long: every {every}th starting point is used.")
     return at[::every]

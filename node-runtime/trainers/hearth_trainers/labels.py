@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from .errors import JobError
 from .protocol import warn_about_data
 
-MOST_CLASSES = 1_000
+MAX_CLASSES = 1_000
 # A column with more distinct fractional numbers than this is a quantity, not a label.
-MOST_FRACTIONS = 50
+MAX_FRACTIONS = 50
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def read_labels(column: pa.ChunkedArray, name: str) -> Labels:
             column=name,
         )
     fractional = pa.types.is_floating(kind) and any(value != int(value) for value in classes)
-    if len(classes) > (MOST_FRACTIONS if fractional else MOST_CLASSES):
+    if len(classes) > (MAX_FRACTIONS if fractional else MAX_CLASSES):
         raise JobError(
             f"Column '{name}' has {len(classes):,} different values, too many for classes. "
             "Is it a quantity? Then tabular-regression is the model to train.",

@@ -9,7 +9,7 @@ from .protocol import log
 
 # The metrics of a run are shown in full wherever the run is, so they name no more columns than this;
 # the log names all.
-MOST_TOLD = 50
+MAX_REPORTED = 50
 _MOST_CHARS = 200
 # A manifest names no more of the columns that a model doesn't use, and none that is longer.
 MAX_OTHER_COLUMNS = 1_000
@@ -29,7 +29,7 @@ def tell_left_out(columns: Sequence[LeftOut]) -> list[dict[str, str]]:
     for one in columns:
         log(f"Column '{one.column}' is left out: {one.reason}.")
     return [
-        {"column": one.column[:_MOST_CHARS], "reason": one.reason[:_MOST_CHARS]} for one in columns[:MOST_TOLD]
+        {"column": one.column[:_MOST_CHARS], "reason": one.reason[:_MOST_CHARS]} for one in columns[:MAX_REPORTED]
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 
-MOST_INSTANCES = 10_000
-MOST_EXAMPLE_CHARS = 500
+MAX_INSTANCES = 10_000
+MAX_EXAMPLE_CHARS = 500
 # An endpoint answers no request when its schema is longer.
 _MOST_SCHEMA_CHARS = 128 * 1024
 _LISTED_VALUES = 20
@@ -21,7 +21,7 @@ def instances_schema(properties: dict[str, Any], required: Sequence[str]) -> dic
     """Returns the schema of `{instances: [{column: value}]}`. Columns that the model does not use
     are allowed and ignored."""
     instance = {"type": "object", "properties": properties, "required": list(required)}
-    instances = {"type": "array", "minItems": 1, "maxItems": MOST_INSTANCES, "items": instance}
+    instances = {"type": "array", "minItems": 1, "maxItems": MAX_INSTANCES, "items": instance}
     return {"type": "object", "properties": {"instances": instances}, "required": ["instances"]}
 
 
@@ -70,7 +70,7 @@ def with_text_input(schema: dict[str, Any]) -> dict[str, Any]:
     """Adds `text`, one text or a list of them, to the schema of instances. The server checks that one of the two is
     there, because clients of tools refuse alternatives at the top of a schema."""
     text = {"type": "string"}
-    texts = {"type": "array", "minItems": 1, "maxItems": MOST_INSTANCES, "items": text}
+    texts = {"type": "array", "minItems": 1, "maxItems": MAX_INSTANCES, "items": text}
     named = {"description": "One text, or a list of them, in place of instances.", "anyOf": [text, texts]}
     return {"type": "object", "properties": {**schema["properties"], "text": named}, "minProperties": 1}
 
@@ -90,7 +90,7 @@ def with_text_output(schema: dict[str, Any], classes: Sequence[Any]) -> dict[str
 
 def example_text(text: str) -> str:
     """Returns the start of a text of the dataset for an example, because a row may be larger than results may be."""
-    return text[:MOST_EXAMPLE_CHARS]
+    return text[:MAX_EXAMPLE_CHARS]
 
 
 def label_name(label: Any) -> str:

@@ -20,7 +20,7 @@ from .errors import JobError
 from .headers import report_values_as_names
 from .hf_dataset import read_hf_dataset, read_parquet
 from .job import Job
-from .labels import MOST_CLASSES, MOST_FRACTIONS
+from .labels import MAX_CLASSES, MAX_FRACTIONS
 from .protocol import warn_about_data
 from .wording import counted
 
@@ -137,7 +137,7 @@ def _is_spelt_variously(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> boo
         return False
     different = pc.unique(numbers.drop_null())
     is_fractional = pc.any(pc.not_equal(different, pc.floor(different))).as_py()
-    if len(different) > (MOST_FRACTIONS if is_fractional else MOST_CLASSES):
+    if len(different) > (MAX_FRACTIONS if is_fractional else MAX_CLASSES):
         return False
     return len(pc.unique(without_marks(texts).drop_null())) > len(different)
 

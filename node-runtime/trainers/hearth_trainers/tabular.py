@@ -20,7 +20,7 @@ from .run import Run
 from .tables import has_padded_numbers, report_merged_codes, spellings_of_one
 from .wording import counted
 
-FEWEST_ROWS = 10
+MIN_ROWS = 10
 EXAMPLES = 2
 
 
@@ -106,10 +106,10 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
             count=dropped,
             row=first,
         )
-    if kept.num_rows < FEWEST_ROWS:
+    if kept.num_rows < MIN_ROWS:
         without = f" after {dropped:,} without a value in '{column}' were left out" if dropped else ""
         raise JobError(
-            f"The dataset has {kept.num_rows} rows{without}; at least {FEWEST_ROWS} are needed.", code="too_few_rows"
+            f"The dataset has {kept.num_rows} rows{without}; at least {MIN_ROWS} are needed.", code="too_few_rows"
         )
     return kept
 

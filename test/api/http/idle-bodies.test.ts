@@ -7,7 +7,7 @@ import type { Family } from '../../../api/http/family.ts'
 import { route } from '../../../api/http/route.ts'
 import { connectTo, startApi, type TestApi } from '../../support/servers/api.ts'
 
-const IDLE_MS = 400
+const IDLE_TIMEOUT_MS = 400
 
 const ponder = route({
   operationId: 'ponder',
@@ -18,7 +18,7 @@ const ponder = route({
   body: Type.Object({}),
   maxBodyBytes: 1_000,
   success: { status: 204 },
-  handler: () => sleep(2 * IDLE_MS),
+  handler: () => sleep(2 * IDLE_TIMEOUT_MS),
 })
 const PONDER = ['POST /api/builder/v1/ponder HTTP/1.1', 'host: x', 'content-type: application/json']
 const look = route({
@@ -28,7 +28,7 @@ const look = route({
   path: '/look',
   auth: 'none',
   success: { status: 204 },
-  handler: () => sleep(2 * IDLE_MS),
+  handler: () => sleep(2 * IDLE_TIMEOUT_MS),
 })
 const families: Family[] = [
   { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ponder, look] },
@@ -37,7 +37,7 @@ const families: Family[] = [
 describe('a client in the middle of its body', () => {
   let api: TestApi
   before(async () => {
-    api = await startApi({ families, idleLimits: { bodyIdleMs: IDLE_MS, sweepMs: 20 } })
+    api = await startApi({ families, idleLimits: { bodyIdleMs: IDLE_TIMEOUT_MS, sweepMs: 20 } })
   })
   after(() => api[Symbol.asyncDispose]())
 
@@ -69,7 +69,7 @@ describe('a client in the middle of its body', () => {
   it('may be slow, and the work that follows may take longer', async () => {
     const { socket, answer } = open(6)
     for (const byte of '{    }') {
-      await sleep(IDLE_MS / 4)
+      await sleep(IDLE_TIMEOUT_MS / 4)
       socket.write(byte)
     }
 

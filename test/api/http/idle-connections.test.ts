@@ -7,7 +7,7 @@ import type { Family } from '../../../api/http/family.ts'
 import { route } from '../../../api/http/route.ts'
 import { connectTo, startApi, type TestApi } from '../../support/servers/api.ts'
 
-const IDLE_MS = 300
+const IDLE_TIMEOUT_MS = 300
 
 const wait = route({
   operationId: 'wait',
@@ -24,7 +24,7 @@ const families: Family[] = [{ name: 'builder', prefix: '/api/builder/v1', errors
 describe('connections on which nothing is asked any more', () => {
   let api: TestApi
   before(async () => {
-    api = await startApi({ families, idleLimits: { idleMs: IDLE_MS, sweepMs: 20 } })
+    api = await startApi({ families, idleLimits: { idleMs: IDLE_TIMEOUT_MS, sweepMs: 20 } })
   })
   after(() => api[Symbol.asyncDispose]())
 
@@ -46,14 +46,14 @@ describe('connections on which nothing is asked any more', () => {
     await ask(socket, 0)
     const began = performance.now()
     await once(socket, 'close')
-    assert.ok(performance.now() - began > IDLE_MS / 2)
+    assert.ok(performance.now() - began > IDLE_TIMEOUT_MS / 2)
   })
 
   it('are kept while an answer takes its time, and while more is asked', async () => {
     await using socket = await open()
-    await ask(socket, 3 * IDLE_MS)
+    await ask(socket, 3 * IDLE_TIMEOUT_MS)
     for (let n = 0; n < 6; n++) {
-      await sleep(IDLE_MS / 2)
+      await sleep(IDLE_TIMEOUT_MS / 2)
       await ask(socket, 0)
     }
     await once(socket, 'close')
@@ -61,7 +61,7 @@ describe('connections on which nothing is asked any more', () => {
 
   it('are left to the limit of the server before their first request', async () => {
     await using socket = await open()
-    await sleep(2 * IDLE_MS)
+    await sleep(2 * IDLE_TIMEOUT_MS)
     await ask(socket, 0)
   })
 })

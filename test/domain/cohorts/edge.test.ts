@@ -9,8 +9,8 @@ import {
 } from '../../../domain/cohorts/edges/transitions.ts'
 import type { EdgeState } from '../../../schemas/cohort-vocabulary.ts'
 
-const MOST_ATTEMPTS = 4
-const MOST_FAULTS = 4
+const MAX_ATTEMPTS = 4
+const MAX_FAULTS = 4
 
 type Side = 'producer' | 'consumer'
 /** The payload that a producer makes, and the one that it makes when it is repeated; none as an empty text. */
@@ -110,7 +110,7 @@ function* ofProducer(take: Take, world: World): Generator<World | undefined> {
   const { producer, stated, offered, state } = world
   const isCurrent = producer.isUp && producer.attempt === world.attempt
   if (isCurrent && !stated && offered.producer && state !== 'failed') yield* stating(take, world, 'one')
-  if (isCurrent && stated === 'one' && world.faults < MOST_FAULTS)
+  if (isCurrent && stated === 'one' && world.faults < MAX_FAULTS)
     yield* remaking(take, { ...world, faults: world.faults + 1 })
   // It is told to release what the row has, and what is needed no more.
   if (producer.isUp && producer.holds && world.consumer.stage === 'done')
@@ -141,7 +141,7 @@ function* remaking(take: Take, world: World): Generator<World | undefined> {
     yield { ...world, producer: { ...producer, holds: 'two' } }
     return
   }
-  if (state === 'failed' || attempt === MOST_ATTEMPTS) return
+  if (state === 'failed' || attempt === MAX_ATTEMPTS) return
   const failed = take(world, 'fail', 'platform')
   const again = failed && take(failed, 'retry', 'platform')
   yield (
@@ -170,7 +170,7 @@ function* ofConsumer(take: Take, world: World): Generator<World | undefined> {
   if (isComing && consumer.bytes === 'none') {
     const bytes = state === 'open' ? producer.holds : world.stated
     yield with_({ bytes: bytes || 'none' })
-    if (world.faults < MOST_FAULTS) yield { ...with_({ bytes: 'broken' }), faults: world.faults + 1 }
+    if (world.faults < MAX_FAULTS) yield { ...with_({ bytes: 'broken' }), faults: world.faults + 1 }
   }
   if (consumer.bytes !== 'none' && state === 'open')
     yield take(world, 'deliver', 'consumer', seen(world, consumer.bytes))
@@ -200,7 +200,7 @@ function* ofPlatform(take: Take, world: World): Generator<World | undefined> {
   // The nodes may call once more between a revocation and the end of what relies on it.
   if (world.isRevoked && state !== 'consumed') yield take(world, 'fail', 'platform')
   if (state !== 'failed') return
-  if (world.isRevoked || attempt === MOST_ATTEMPTS) {
+  if (world.isRevoked || attempt === MAX_ATTEMPTS) {
     yield { ...world, cohort: 'failed' }
     return
   }
@@ -222,7 +222,7 @@ function* ofPlatform(take: Take, world: World): Generator<World | undefined> {
 }
 
 function* faultsOf(world: World): Generator<World | undefined> {
-  if (world.faults === MOST_FAULTS) return
+  if (world.faults === MAX_FAULTS) return
   const after = { ...world, faults: world.faults + 1 }
   if (world.producer.isUp) yield { ...after, producer: { ...world.producer, isUp: false, holds: '' } }
   if (world.consumer.isUp && world.consumer.stage !== 'done')

@@ -6,7 +6,7 @@ import { ControlClient } from '../../../node-runtime/control/client.ts'
 import type { Identity } from '../../../node-runtime/control/identity.ts'
 
 const MB = 1_000_000
-const IDLE_MS = 3_000
+const IDLE_TIMEOUT_MS = 3_000
 
 /** A gateway that reads all bodies together at this rate. */
 class SlowGateway implements AsyncDisposable {
@@ -80,7 +80,7 @@ const open = (gateways: readonly string[] | (() => readonly string[]), patienceM
   return new ControlClient({
     identity,
     gateways: () => (typeof gateways === 'function' ? gateways() : gateways),
-    uploadIdleMs: IDLE_MS,
+    uploadIdleMs: IDLE_TIMEOUT_MS,
     ...(patienceMs !== undefined && { patienceMs }),
   })
 }
@@ -98,7 +98,7 @@ describe('results that a node uploads over a slow line', function () {
       const began = performance.now()
       // Two bytes a character, so that the length in bytes is not that of the text.
       await Promise.all([upload(control, 'a', 15, 'é'), upload(control, 'a', 30), upload(control, 'b', 1)])
-      assert.ok(performance.now() - began > 1.8 * IDLE_MS, 'the line was too fast for this test')
+      assert.ok(performance.now() - began > 1.8 * IDLE_TIMEOUT_MS, 'the line was too fast for this test')
     } finally {
       await control.close()
     }

@@ -18,7 +18,7 @@ import { startTcpProxy } from '../../support/servers/tcp-proxy.ts'
 
 const KEY = 'cohorts/payload'
 const TYPE = 'application/octet-stream'
-const MOST = { maxBytes: 100 * MB }
+const LIMIT = { maxBytes: 100 * MB }
 const failsWith = (failure: string) => (err: unknown) => {
   assert.equal((err as { failure?: string }).failure, failure, String(err))
   return true
@@ -61,7 +61,7 @@ describe('the way of an edge through the object store', () => {
     using payload = await nodes.consumer.receive(
       at,
       { transport: 'relay', url: await signGet() },
-      { ...MOST, sha256: sha256Of(bytes) },
+      { ...LIMIT, sha256: sha256Of(bytes) },
     )
 
     assert.ok(bytes.equals(await readFile(payload.path)))
@@ -76,7 +76,7 @@ describe('the way of an edge through the object store', () => {
       transport: 'relay',
       url: (await signGet()).replace(new URL(url).host, `127.0.0.1:${proxy.port}`),
     } as const
-    const wanted = { ...MOST, sha256: sha256Of(bytes) }
+    const wanted = { ...LIMIT, sha256: sha256Of(bytes) }
     const used = nodes.consumer.store.usedBytes
 
     proxy.flipAt = 3 * MB
@@ -96,7 +96,7 @@ describe('the way of an edge through the object store', () => {
 
     await assert.rejects(nodes.producer.relay(at, put), failsWith('expired'))
     await assert.rejects(
-      nodes.consumer.receive(at, { transport: 'relay', url: get }, MOST),
+      nodes.consumer.receive(at, { transport: 'relay', url: get }, LIMIT),
       failsWith('expired'),
     )
   })

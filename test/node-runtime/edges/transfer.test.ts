@@ -22,7 +22,7 @@ import {
 } from '../../support/builders/edges.ts'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.ts'
 
-const MOST = { maxBytes: 100 * MB }
+const LIMIT = { maxBytes: 100 * MB }
 const failsWith = (failure: string) => (err: unknown) => {
   assert.equal((err as { failure?: string }).failure, failure, String(err))
   return true
@@ -39,7 +39,7 @@ describe('the direct way of an edge', () => {
   const agent = new Agent({ connect: { rejectUnauthorized: false } })
 
   const receive = (peer: EdgePeer, options: object = {}) =>
-    nodes.consumer.receive(peer, { transport: 'direct', peer }, { ...MOST, ...options })
+    nodes.consumer.receive(peer, { transport: 'direct', peer }, { ...LIMIT, ...options })
   /** Asks as a plain HTTP client would. */
   const ask = async (peer: EdgePeer, { method = 'GET', ...headers }: Record<string, string> = {}) => {
     const {
@@ -286,7 +286,7 @@ describe('the direct way of an edge', () => {
     await using small = await openTwoNodes({ limitMb: 2 })
     const peer = await nodes.offer(randomBytes(3 * MB))
     const receiving = (options: object) =>
-      small.consumer.receive(peer, { transport: 'direct', peer }, { ...MOST, ...options })
+      small.consumer.receive(peer, { transport: 'direct', peer }, { ...LIMIT, ...options })
 
     await assert.rejects(receiving({ sizeBytes: 3 * MB }), failsWith('no_room'))
     await assert.rejects(receiving({}), failsWith('no_room'))

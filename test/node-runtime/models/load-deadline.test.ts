@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LoadDeadline } from '../../../node-runtime/models/load-deadline.ts'
 import { until } from '../../support/assertions/until.ts'
 
-const STALL_MS = 400
+const STALL_TIMEOUT_MS = 400
 /** Reads on and on, and holds nothing of it: a disk that is slow, and a model that is large. */
 const READER = `
 const { openSync, readSync } = require('node:fs')
@@ -14,7 +14,7 @@ setInterval(() => readSync(file, buffer), 20)`
 /** Returns a deadline that watches a process which runs this code. */
 function loading(code: string): Disposable & { signal: AbortSignal; heard(): void } {
   const child = spawn(process.execPath, ['-e', code], { stdio: 'ignore' })
-  const deadline = new LoadDeadline({ stallMs: STALL_MS })
+  const deadline = new LoadDeadline({ stallMs: STALL_TIMEOUT_MS })
   deadline.watch(async () => (child.pid === undefined ? [] : [child.pid]))
   return {
     signal: deadline.signal,
@@ -32,7 +32,7 @@ describe('the end of a load', () => {
   it('does not come while the server takes something in, however long that lasts (3.4)', async () => {
     using load = loading(READER)
 
-    await sleep(15 * STALL_MS)
+    await sleep(15 * STALL_TIMEOUT_MS)
 
     assert.equal(load.signal.aborted, false, reason(load))
   }).timeout(20_000)

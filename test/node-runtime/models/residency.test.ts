@@ -4,7 +4,7 @@ import * as copyRepository from '../../../db/repositories/nodes/copies.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
-import { ROUND_MS } from '../../../node-runtime/models/upkeep.ts'
+import { ROUND_INTERVAL_MS } from '../../../node-runtime/models/upkeep.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
@@ -71,7 +71,7 @@ describe('residency of models', function () {
     await Promise.all([...[key, other].map((one) => models.load(one)), keeper.parts.models.load(key)])
     await until(() => [node, keeper].every((each) => reported(each, key)?.state === 'warm'))
     const use = models.use(key)!
-    const waitS = (ROUND_MS + 1_500) / 1_000
+    const waitS = (ROUND_INTERVAL_MS + 1_500) / 1_000
     const body = JSON.stringify({ wait_s: waitS })
     const request = use.server.pool.request({ method: 'POST', path: '/infer', body })
 
@@ -85,7 +85,7 @@ describe('residency of models', function () {
     use[Symbol.dispose]()
     const doneAt = performance.now()
     await until(() => startState(node, key) === 'cached')
-    assert.ok(performance.now() - doneAt < 2 * ROUND_MS)
+    assert.ok(performance.now() - doneAt < 2 * ROUND_INTERVAL_MS)
     assert.deepEqual([startState(node, other), startState(keeper, key)], ['resident', 'resident'])
     await until(() => reported(node, key)?.state === 'evicted' && !reported(node, key)?.retiring)
     // The planner then removes the pin, and requests may load the model here again.

@@ -11,7 +11,7 @@ import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicConnections } from '../../../platform/egress/public-connections.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-const IDLE_MS = 800
+const IDLE_TIMEOUT_MS = 800
 const PIECES = 12
 
 describe('files of tools in the storage of the platform', () => {
@@ -37,7 +37,7 @@ describe('files of tools in the storage of the platform', () => {
     const outside = {
       connections: new PublicConnections(new EgressPolicy({ allow: [], block: [] })),
       storage: () => [storage],
-      storageIdleMs: IDLE_MS,
+      storageIdleMs: IDLE_TIMEOUT_MS,
     }
     const value = { file_url: `${storage}table` }
     await fetchFiles(outside, { tool, value, folder, signal: new AbortController().signal })

@@ -8,7 +8,7 @@ import type { WebhookPlatform } from '../builders/webhooks.ts'
 import type { AnyBody } from '../servers/api.ts'
 
 const BASE = '/api/builder/v1'
-const PATIENCE_MS = 60_000
+const TIMEOUT_MS = 60_000
 
 /** One account on a platform with webhooks: makes destinations and events, and reads what came of them. */
 export class WebhookProbe {
@@ -162,6 +162,6 @@ export class WebhookProbe {
 
   async until(what: string, look: () => Promise<boolean>): Promise<void> {
     for (const since = Date.now(); !(await look()); await sleep(30))
-      assert.ok(Date.now() - since < PATIENCE_MS, `in time: ${what}`)
+      assert.ok(Date.now() - since < TIMEOUT_MS, `in time: ${what}`)
   }
 }

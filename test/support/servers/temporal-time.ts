@@ -15,7 +15,7 @@ export interface SkippingTemporal extends AsyncDisposable {
 }
 
 /** No workflow of a test takes longer. */
-const LONGEST = '20 days'
+const MAX_WORKFLOW_TIME = '20 days'
 
 /** Starts it, or says in words why this machine has none. */
 export async function startSkippingTemporal(): Promise<SkippingTemporal | { missing: string }> {
@@ -47,7 +47,7 @@ export async function startSkippingTemporal(): Promise<SkippingTemporal | { miss
           taskQueue,
           args: input,
           // Between its end and the stop of the clock the server may jump to this time: ten years, unless said.
-          workflowExecutionTimeout: LONGEST,
+          workflowExecutionTimeout: MAX_WORKFLOW_TIME,
         }),
       )
     },

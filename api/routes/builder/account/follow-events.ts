@@ -6,19 +6,19 @@ import { EventStreamWriter, KEY_ENDED } from '../../../http/event-stream.ts'
 import type { Services } from '../../../services.ts'
 
 /** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
-const MOST = 500
+const MAX_EVENTS = 500
 /**
  * Ids sort by the time of their making, and transactions commit in any order: events that are this much older than the
  * newest may still appear behind it.
  */
 const LATE_MS = 10_000
 /** Of more events within that time the oldest are forgotten, and those that appear even later are not told. */
-const MOST_TOLD = 5_000
-const RETRY_MS = 2_000
+const MAX_REPORTED = 5_000
+const RETRY_DELAY_MS = 2_000
 /** A NOTIFY that was lost delays news by at most this time. */
-const READ_AGAIN_MS = 15_000
+const REREAD_INTERVAL_MS = 15_000
 /** A client comes back after this time, so that its key and its access are checked again. */
-const LONGEST_MS = 60 * 60_000
+const MAX_DURATION_MS = 60 * 60_000
 
 interface Range {
   /** The least id. */
@@ -65,16 +65,16 @@ export async function followEvents<T extends { id: string; type: string }>(
   const { type, present, after, watch, res, ended } = following
   const signal = AbortSignal.any([following.signal, stopping.signal, ...(ended ? [ended] : [])])
   const writer = new EventStreamWriter(res, signal)
-  const until = performance.now() + LONGEST_MS
+  const until = performance.now() + MAX_DURATION_MS
   const quietMs = config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
   const lateFrom = (time: number) => firstIdAt(new Date(time - LATE_MS))
   const read = (from: string, seen: ReadonlySet<string>) =>
-    following.read({ from, except: [...seen], limit: MOST })
+    following.read({ from, except: [...seen], limit: MAX_EVENTS })
 
   let place = after ?? firstIdAt(now())
   let from = lateFrom(timeOfId(place))
   const told = new Set(after === undefined ? (await read(from, new Set())).map(({ id }) => id) : [after])
-  await writer.open(RETRY_MS, place)
+  await writer.open(RETRY_DELAY_MS, place)
   let spokenAt = performance.now()
   while (!signal.aborted && performance.now() < until) {
     const events = await read(from, told)
@@ -89,15 +89,15 @@ export async function followEvents<T extends { id: string; type: string }>(
       for (const { id } of events) told.add(id)
       from = later(from, lateFrom(timeOfId(newest.id)))
       for (const id of told) {
-        if (told.size > MOST_TOLD) from = later(from, id)
-        if (id < from || told.size > MOST_TOLD) told.delete(id)
+        if (told.size > MAX_REPORTED) from = later(from, id)
+        if (id < from || told.size > MAX_REPORTED) told.delete(id)
       }
     }
     const silentMs = quietMs - (performance.now() - spokenAt)
     if (silentMs <= 0) {
       await writer.comment('keep-alive', place)
       spokenAt = performance.now()
-    } else if (!newest) await watch.next(Math.min(silentMs, READ_AGAIN_MS), signal)
+    } else if (!newest) await watch.next(Math.min(silentMs, REREAD_INTERVAL_MS), signal)
   }
   writer.end(ended?.aborted ? KEY_ENDED : undefined)
 }

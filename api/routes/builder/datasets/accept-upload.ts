@@ -17,10 +17,10 @@ export interface UploadPlace {
 }
 
 /** The longest wait for a file to be read, and for the reading to begin. */
-const LONGEST_WAIT_MS = 2 * 60_000
-const LONGEST_START_MS = 10_000
-const FIRST_LOOK_MS = 25
-const LAST_LOOK_MS = 250
+const MAX_WAIT_MS = 2 * 60_000
+const MAX_START_MS = 10_000
+const FIRST_POLL_INTERVAL_MS = 25
+const MAX_POLL_INTERVAL_MS = 250
 
 /** The message of a response that is sent before the file has been read. */
 const STILL_READING =
@@ -31,7 +31,7 @@ export const stillReading = ({ error_message: reason }: Pick<DatasetUploadRow, '
   reason === null ? STILL_READING : `${STILL_READING} It waits: ${reason}`
 
 /** The largest number of an account's files that are being read or wait for it. */
-export const MOST_UNREAD = 100
+export const MAX_UNREAD = 100
 const RETRY_AFTER_S = 30
 
 /**
@@ -44,10 +44,10 @@ export async function acceptUpload(
   place: UploadPlace,
 ): Promise<void> {
   if (!(await ingestRepository.beginIngest(trx, dataset, place.uploadId))) return
-  if ((await ingestRepository.countUnread(trx, place.accountId)) > MOST_UNREAD) {
+  if ((await ingestRepository.countUnread(trx, place.accountId)) > MAX_UNREAD) {
     throw temporaryError(
       'rate_limited',
-      `${MOST_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
+      `${MAX_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
       RETRY_AFTER_S,
     )
   }
@@ -64,13 +64,13 @@ export async function awaitIngest(
   signal: AbortSignal,
 ): Promise<DatasetUploadRow> {
   const since = performance.now()
-  for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 1.5, LAST_LOOK_MS)) {
+  for (let pause = FIRST_POLL_INTERVAL_MS; ; pause = Math.min(pause * 1.5, MAX_POLL_INTERVAL_MS)) {
     const upload = await datasetRepository.findUpload(db, place)
     if (!upload) throw noDataset()
     const waited = performance.now() - since
-    if (upload.status !== 'ingesting' || waited > LONGEST_WAIT_MS) return upload
+    if (upload.status !== 'ingesting' || waited > MAX_WAIT_MS) return upload
     if (
-      waited > LONGEST_START_MS &&
+      waited > MAX_START_MS &&
       (await workflowStartRepository.isEnqueued(db, datasetIngestStart(place).workflowId))
     )
       return upload

@@ -46,7 +46,7 @@ async function removeEndpoint(
   return endpointRepository.markEndpointDeleted(trx, id, { at })
 }
 
-const LONGEST_NAME = 80
+const MAX_NAME = 80
 
 /** Base models cannot be deleted (4.5). An import becomes one when it is ready for the first time. */
 const baseModel = () =>
@@ -77,7 +77,7 @@ async function withdrawImport(
   if (!(await hubModelRepository.removeHubModel(trx, { endpointId: row.id, accountId: row.account_id })))
     throw baseModel()
   await endpointRepository.forgetReplacement(trx, row.name)
-  const name = `${row.name.slice(0, LONGEST_NAME)}--${row.id.slice(-12)}`
+  const name = `${row.name.slice(0, MAX_NAME)}--${row.id.slice(-12)}`
   const deleted = await endpointRepository.markEndpointDeleted(trx, row.id, { at, name })
   if (await versionRepository.findVersionUser(trx, version)) {
     throw new ApiError(

@@ -8,7 +8,7 @@ import { lookAtRepo, presentHubEntry } from './look-at-repo.ts'
 
 const RESULTS = 20
 /** The largest number of hits that are examined to find enough matches; each is a request to the hub. */
-const MOST_LOOKED_AT = 100
+const MAX_LOOKED_AT = 100
 const AT_A_TIME = 5
 const GB_IN_MB = 1024
 
@@ -40,7 +40,7 @@ export const searchHub = route({
       results.push(...(await askingHub(Promise.all(next))).filter((entry) => entry !== undefined))
     }
     // Hits are sorted by downloads, so once one is below the limit, all further ones are too.
-    const areAll = found.length < MOST_LOOKED_AT || hits.length < found.length
+    const areAll = found.length < MAX_LOOKED_AT || hits.length < found.length
     const complete = areAll && at >= hits.length && results.length <= RESULTS
     return { results: results.slice(0, RESULTS), complete }
   },
@@ -53,7 +53,7 @@ async function findHits(
   query: string,
   task: HubTask | undefined,
 ): ReturnType<Services['hubReader']['search']> {
-  const limit = MOST_LOOKED_AT
+  const limit = MAX_LOOKED_AT
   if (!task) return hubReader.search(accountId, { query, limit })
   const { pipelines } = HUB_TASKS[task]
   const lists = await Promise.all(

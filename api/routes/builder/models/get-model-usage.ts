@@ -3,7 +3,7 @@ import { ModelParams, ModelUsage } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
 import { requireModel } from './require-model.ts'
 
-const MOST = 200
+const MAX_ROWS = 200
 
 export const getModelUsage = route({
   operationId: 'getModelUsage',
@@ -18,7 +18,7 @@ export const getModelUsage = route({
 
   async handler({ caller: { accountId }, params }, { db }) {
     const { id: modelId } = await requireModel(db, accountId, params.model_id)
-    const users = await modelUserRepository.findModelUsers(db, { accountId, modelId, most: MOST })
+    const users = await modelUserRepository.findModelUsers(db, { accountId, modelId, most: MAX_ROWS })
     return {
       model_id: modelId,
       endpoints: users.endpoints.map(({ endpoint_id, name, status, version_id }) => ({

@@ -1,6 +1,6 @@
 import * as configLifecycleRepository from '../../../../db/repositories/models/config-lifecycle.ts'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
-import { LONGEST_REGISTRY_PAGE, RegistryList, RegistryQuery } from '../../../../schemas/model.ts'
+import { MAX_REGISTRY_PAGE, RegistryList, RegistryQuery } from '../../../../schemas/model.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
 import { presentCatalogEntry, presentHubImport } from './present.ts'
@@ -16,10 +16,7 @@ export const listRegistry = route({
   success: { status: 200, schema: RegistryList },
   isLong: true,
 
-  async handler(
-    { caller: { accountId }, query: { limit = LONGEST_REGISTRY_PAGE, cursor } },
-    { db, catalog },
-  ) {
+  async handler({ caller: { accountId }, query: { limit = MAX_REGISTRY_PAGE, cursor } }, { db, catalog }) {
     const [{ items, next_cursor }, said] = await Promise.all([
       readPage({ limit, ...(cursor !== undefined && { cursor }) }, ['registry', accountId], (request) =>
         hubModelRepository.listHubModels(db, accountId, request),

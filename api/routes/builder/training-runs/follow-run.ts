@@ -14,15 +14,15 @@ import { showRun } from './show-run.ts'
 
 /** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
 const PAGE = { limit: 1_000, maxBytes: 256 * 1024 } as const
-const RETRY_MS = 2_000
+const RETRY_DELAY_MS = 2_000
 /** A NOTIFY that was lost delays news by at most this time. */
-const READ_AGAIN_MS = 5_000
+const REREAD_INTERVAL_MS = 5_000
 /** A run that reports without pause is read this often. */
 const PACE_MS = 100
 /** The last lines of a run come over another connection than its end, and may be later. */
 const LATE_MS = 2_000
 /** A client comes back after this time, so that its key and its access are checked again. */
-const LONGEST_MS = 60 * 60_000
+const MAX_DURATION_MS = 60 * 60_000
 
 interface Following {
   accountId: string
@@ -43,10 +43,10 @@ export async function followRun(services: Services, following: Following): Promi
   const { accountId, runId, types, watch, res, ended } = following
   const signal = AbortSignal.any([following.signal, stopping.signal, ended])
   const writer = new EventStreamWriter(res, signal)
-  const until = performance.now() + LONGEST_MS
+  const until = performance.now() + MAX_DURATION_MS
   const quietMs = services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000 || Number.POSITIVE_INFINITY
   let place = following.after
-  await writer.open(RETRY_MS)
+  await writer.open(RETRY_DELAY_MS)
   let spokenAt = performance.now()
 
   while (!signal.aborted && performance.now() < until) {
@@ -75,7 +75,7 @@ export async function followRun(services: Services, following: Following): Promi
       spokenAt = performance.now()
       continue
     }
-    await watch.next(Math.min(lateMs, silentMs, READ_AGAIN_MS), signal)
+    await watch.next(Math.min(lateMs, silentMs, REREAD_INTERVAL_MS), signal)
   }
   writer.end(ended.aborted ? KEY_ENDED : undefined)
 }

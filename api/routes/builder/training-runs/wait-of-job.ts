@@ -27,7 +27,7 @@ export async function waitOf(
 }
 
 /** The largest number of ignored fields in the message; the log lists all. */
-const MOST_TOLD = 10
+const MAX_REPORTED = 10
 
 /** Builds the message of a queued job: that it waits for a node, and which fields have no effect. */
 export function queuedMessage({ reason }: Wait, queued: string, ignored: readonly string[] = []): string {
@@ -36,6 +36,6 @@ export function queuedMessage({ reason }: Wait, queued: string, ignored: readonl
       ? queued
       : `${queued}; ${reason}. It waits for one until it is cancelled, and it holds a place of the quota meanwhile`
   if (ignored.length === 0) return waits
-  const more = ignored.length > MOST_TOLD ? [`${ignored.length - MOST_TOLD} more: see its log.`] : []
-  return [`${waits}.`, ...ignored.slice(0, MOST_TOLD), ...more].join(' ')
+  const more = ignored.length > MAX_REPORTED ? [`${ignored.length - MAX_REPORTED} more: see its log.`] : []
+  return [`${waits}.`, ...ignored.slice(0, MAX_REPORTED), ...more].join(' ')
 }

@@ -4,7 +4,7 @@ import { ERROR_BODIES } from '../../../http/errors.ts'
 
 const DONE = 'data: [DONE]\n\n'
 /** A timer with a longer delay fires at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** The client's end of an event stream, as relays use it. */
 export interface StreamClient extends Disposable {
@@ -42,7 +42,7 @@ export class SseClient implements StreamClient {
     if (this.#keepAliveMs === 0) return
     this.#keepAlive ??= setInterval(
       () => this.#send(': keep-alive\n\n'),
-      Math.min(this.#keepAliveMs, LONGEST_TIMER_MS),
+      Math.min(this.#keepAliveMs, MAX_TIMER_MS),
     )
   }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
-import { faultOfAdapter, MOST_ADAPTER_BYTES } from '../../../../domain/cohorts/adapter.ts'
+import { faultOfAdapter, MAX_ADAPTER_BYTES } from '../../../../domain/cohorts/adapter.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import type { Adapter } from '../../../../schemas/cohort-evaluator.ts'
 import type { Services } from '../../../services.ts'
@@ -19,8 +19,8 @@ export async function readAdapter(
   services: Pick<Services, 'objects' | 'config'>,
   adapter: Adapter,
 ): Promise<Buffer> {
-  if (adapter.size_bytes > MOST_ADAPTER_BYTES) {
-    throw refused('size_bytes', `may be ${MOST_ADAPTER_BYTES} at most`)
+  if (adapter.size_bytes > MAX_ADAPTER_BYTES) {
+    throw refused('size_bytes', `may be ${MAX_ADAPTER_BYTES} at most`)
   }
   const bytes = await bytesOf(services, adapter.uri)
   if (bytes.length !== adapter.size_bytes) throw refused('size_bytes', `the file has ${bytes.length} bytes`)
@@ -45,11 +45,11 @@ async function bytesOf(
   }
   try {
     const { info, body } = await objects.get(uri.slice(root.length))
-    if (info.sizeBytes <= MOST_ADAPTER_BYTES) return await buffer(body)
+    if (info.sizeBytes <= MAX_ADAPTER_BYTES) return await buffer(body)
     body.destroy()
   } catch (err) {
     if (!(err instanceof ApiError && err.code === 'not_found')) throw err
     throw refused('uri', 'there is no such file')
   }
-  throw refused('uri', `the file is larger than ${MOST_ADAPTER_BYTES} bytes`)
+  throw refused('uri', `the file is larger than ${MAX_ADAPTER_BYTES} bytes`)
 }

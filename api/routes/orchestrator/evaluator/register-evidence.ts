@@ -9,7 +9,7 @@ import { route } from '../../../http/route.ts'
 import { readAdapter } from './read-adapter.ts'
 
 /** A map may come in the body, in base64. */
-const LARGEST_BODY = 16 * 1024 * 1024
+const MAX_BODY = 16 * 1024 * 1024
 
 export const registerEvidence = route({
   operationId: 'registerEvidence',
@@ -18,7 +18,7 @@ export const registerEvidence = route({
   path: '/internal/cohort/evaluator/evidence',
   auth: 'evaluator-token',
   body: CompatibilityEvidenceRegistration,
-  maxBodyBytes: LARGEST_BODY,
+  maxBodyBytes: MAX_BODY,
   success: { status: 200, schema: EvidenceRegistered },
   errors: ['conflict'],
 

@@ -5,9 +5,9 @@ import { LinkError } from '../../../gateway/links/link-request.ts'
 import type { Services } from '../../../services.ts'
 import { orderNode } from './order-node.ts'
 
-const PATIENCE_MS = 5_000
+const TIMEOUT_MS = 5_000
 /** Longer than a node sends them. */
-const LONGEST = 4_000
+const MAX_LENGTH = 4_000
 
 /** Asks a node over its link for lines that it keeps of itself; 409 when it does not answer. */
 export async function askForLines(
@@ -24,7 +24,7 @@ export async function askForLines(
   }
   try {
     const body = Buffer.from(JSON.stringify(wanted))
-    const order = { order: 'lines' as const, accountId, body, deadlineMs: PATIENCE_MS }
+    const order = { order: 'lines' as const, accountId, body, deadlineMs: TIMEOUT_MS }
     return linesOf(await orderNode(services, nodeId, order), wanted.limit)
   } catch (err) {
     if (!(err instanceof LinkError)) throw err
@@ -42,8 +42,8 @@ function linesOf(body: Buffer, limit: number): NodeLine[] {
     if (typeof message !== 'string' || Number.isNaN(time.getTime())) return []
     return {
       at: time.toISOString(),
-      message: message.slice(0, LONGEST),
-      ...(typeof model_key === 'string' && { model_key: model_key.slice(0, LONGEST) }),
+      message: message.slice(0, MAX_LENGTH),
+      ...(typeof model_key === 'string' && { model_key: model_key.slice(0, MAX_LENGTH) }),
     }
   })
 }

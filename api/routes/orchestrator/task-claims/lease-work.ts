@@ -19,7 +19,7 @@ import { assertStored } from '../jobs/stored-file.ts'
 import type { LeaseWork } from '../leases/work.ts'
 
 /** A check that the environment exists is shorter than this; a longer wait means that it was installed. */
-const LONGEST_CHECK_MS = 1_000
+const MAX_CHECK_MS = 1_000
 
 /** Failure codes that do not count against the task. */
 const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
@@ -100,7 +100,7 @@ export const taskWork = {
     if (task.key_id !== null && tokens !== NO_TOKENS)
       await keyMeterRepository.addTokens(trx, task.key_id, { tokens: tokens.in + tokens.out, now })
     // A load that had to wait for its node is not recorded, because the next one may not have to.
-    if (model_state === 'resident' || !node || environment_ms > LONGEST_CHECK_MS) return
+    if (model_state === 'resident' || !node || environment_ms > MAX_CHECK_MS) return
     await nodeLoadRepository.recordLoad(trx, {
       model_key: task.model_key,
       start_state: model_state,

@@ -1,7 +1,7 @@
 import { InputProblem } from './problems.ts'
 
 /** The most texts of one request. */
-export const MOST_TEXTS = 2_048
+export const MAX_TEXTS = 2_048
 
 export type Body = Readonly<Record<string, unknown>>
 
@@ -18,8 +18,8 @@ export function textsOf(body: Body, name: string): { texts: readonly string[]; i
 export function listOf(value: unknown, name: string): readonly string[] {
   if (!Array.isArray(value) || value.length === 0)
     throw new InputProblem(`${name} must be a list of texts, at least one`, `/${name}`)
-  if (value.length > MOST_TEXTS)
-    throw new InputProblem(`${name} has ${value.length} texts; at most ${MOST_TEXTS} are taken`, `/${name}`)
+  if (value.length > MAX_TEXTS)
+    throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are taken`, `/${name}`)
   return value.map((text: unknown, index) => {
     if (typeof text === 'string') return text
     throw new InputProblem(`${name}[${index}] must be a text`, `/${name}/${index}`)

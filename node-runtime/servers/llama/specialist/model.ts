@@ -9,7 +9,7 @@ const POOLING_RANK = 4
 /** Architectures whose head answers with probabilities rather than with logits. */
 const SOFTMAX = /^qwen3/
 /** A longer text takes memory with the square of its length, because it is computed at once. */
-const MOST_TOKENS = 2_048
+const MAX_TOKENS = 2_048
 /** A text is cut to so many characters for each token before it is tokenized, and to so many times as many while these are too few. */
 const CHARACTERS = 16
 const WIDER = 8
@@ -147,7 +147,7 @@ export class SpecialistModel {
 
 const listed = (token: number | null): number[] => (token === null ? [] : [token])
 
-const mostTokens = ({ trainContextSize }: LlamaModel): number => Math.min(trainContextSize, MOST_TOKENS)
+const mostTokens = ({ trainContextSize }: LlamaModel): number => Math.min(trainContextSize, MAX_TOKENS)
 
 /** Returns the task of the weights, or why they have none. */
 function taskOf({ fileInfo }: LlamaModel): 'embeddings' | 'rerank' | UnusableWeightsError {

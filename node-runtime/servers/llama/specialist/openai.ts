@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type Body, countOf, MOST_TEXTS } from './fields.ts'
+import { type Body, countOf, MAX_TEXTS } from './fields.ts'
 import type { SpecialistModel } from './model.ts'
 import { InputProblem } from './problems.ts'
 import { best, embed, type Facts, rank } from './tasks.ts'
@@ -71,8 +71,8 @@ function listed(value: unknown, name: string): unknown[] {
   if (!Array.isArray(value) || value.length === 0)
     throw new InputProblem(`${name} must be a text or a list, with at least one in it`, `/${name}`)
   // A list of tokens is one text.
-  if (value.length > MOST_TEXTS && !value.every(isToken))
-    throw new InputProblem(`${name} has ${value.length} texts; at most ${MOST_TEXTS} are taken`, `/${name}`)
+  if (value.length > MAX_TEXTS && !value.every(isToken))
+    throw new InputProblem(`${name} has ${value.length} texts; at most ${MAX_TEXTS} are taken`, `/${name}`)
   return value
 }
 

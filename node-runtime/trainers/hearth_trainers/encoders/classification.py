@@ -23,7 +23,7 @@ from .outputs import write_encoder
 from .texts import read_labelled_texts
 
 # So many rows of the training part are measured beside those that are held out.
-MOST_LEARNT = 2_000
+MAX_LEARNT = 2_000
 
 
 def train_job(job: Job, stop: StopSignal) -> None:
@@ -45,7 +45,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
         return
 
     last = history[-1]
-    learnt = np.sort(np.random.default_rng([settings.seed, 2]).permutation(data.learn)[:MOST_LEARNT])
+    learnt = np.sort(np.random.default_rng([settings.seed, 2]).permutation(data.learn)[:MAX_LEARNT])
     held_out = class_metrics(data.labels, data.check, learning.probabilities(model, data.check))
     trained = class_metrics(data.labels, learnt, learning.probabilities(model, learnt))
     metrics: dict[str, Any] = {

@@ -16,7 +16,7 @@ from .base import begin, load_model, prepare
 from .contrastive import MultipleNegatives
 from .outputs import write_encoder, write_sentence_layout
 from .pairs import read_pairs
-from .retrieval import MOST_ROWS, retrieval, sample
+from .retrieval import MAX_ROWS, retrieval, sample
 
 
 def train_job(job: Job, stop: StopSignal) -> None:
@@ -30,8 +30,8 @@ def train_job(job: Job, stop: StopSignal) -> None:
         encoder, pairs, settings, scale=float(job.param("scale")), device=device, world=crew.size
     )
     # As many rows of either part, because a text is found more easily among fewer.
-    check = sample(pairs.check, MOST_ROWS, settings.seed)
-    learnt = sample(pairs.learn, len(check) or MOST_ROWS, settings.seed)
+    check = sample(pairs.check, MAX_ROWS, settings.seed)
+    learnt = sample(pairs.learn, len(check) or MAX_ROWS, settings.seed)
     before = retrieval(learning, model, check) if check else {}
     tuning = FineTuning(job, settings, model=model, objective=learning, stop=stop, device=device, crew=crew)
     history = tuning.run()

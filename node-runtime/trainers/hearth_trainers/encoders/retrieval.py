@@ -11,12 +11,12 @@ from .contrastive import MultipleNegatives
 from .pairs import Pair
 
 # Each anchor is compared with every candidate of its part, so large parts are measured by a sample.
-MOST_ROWS = 1_000
+MAX_ROWS = 1_000
 
 
 def sample(rows: list[Pair], count: int, seed: int) -> list[Pair]:
     """Returns as many rows, or all where there are fewer."""
-    count = min(count, MOST_ROWS, len(rows))
+    count = min(count, MAX_ROWS, len(rows))
     return [rows[index] for index in sorted(np.random.default_rng([seed, 2]).permutation(len(rows))[:count].tolist())]
 
 

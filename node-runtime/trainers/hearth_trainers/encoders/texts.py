@@ -11,7 +11,7 @@ import numpy as np
 from ..cells import MISSING
 from ..errors import JobError, no_such_column, without_values
 from ..job import Job
-from ..labels import MOST_CLASSES, Labels, split_by_class, warn_about_like_classes
+from ..labels import MAX_CLASSES, Labels, split_by_class, warn_about_like_classes
 from ..llm.rows import read_rows
 from ..protocol import log, warn_about_data
 from ..schemas import label_name
@@ -112,9 +112,9 @@ def _labels(names: list[str], column: str) -> Labels:
         raise JobError(
             f"Column '{column}' has {found}; at least two classes are needed.", code="one_class", column=column
         )
-    if len(classes) > MOST_CLASSES:
+    if len(classes) > MAX_CLASSES:
         raise JobError(
-            f"Column '{column}' has {len(classes):,} different values; a model has at most {MOST_CLASSES:,} classes.",
+            f"Column '{column}' has {len(classes):,} different values; a model has at most {MAX_CLASSES:,} classes.",
             code="too_many_classes",
             column=column,
         )

@@ -30,7 +30,7 @@ PROMPTS = (
     "What is the capital of France?",
     "Solve for x: 3x + 7 = 22. First subtract 7",
 )
-LONGEST = 64
+MAX_TOKENS = 64
 # Shares of the span between the highest and the lowest logit of a prompt. Rounding merged weights
 # to bf16 moves logits by 0.001 to 0.008 of the span (random models of up to 8 layers). A difference
 # of more than half of the adapters' own effect is also a failure, unless it is within that noise.
@@ -52,7 +52,7 @@ def compare(base: Path, adapters: list[Adapter], merged: Path, gpus: int = 0) ->
     model is in memory at a time."""
     device = own_device(gpus)
     tokenizer = AutoTokenizer.from_pretrained(merged, trust_remote_code=False, local_files_only=True)
-    prompts = [tokenizer(prompt)["input_ids"][:LONGEST] for prompt in PROMPTS]
+    prompts = [tokenizer(prompt)["input_ids"][:MAX_TOKENS] for prompt in PROMPTS]
 
     model = load_base(base, torch.bfloat16, device_map={"": device})
     plain = _logits(model, prompts, device)

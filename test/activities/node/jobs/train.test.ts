@@ -14,7 +14,7 @@ import { skipBecause } from '../../../support/skip.ts'
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
 
 /** Ends what hangs; each step of a run takes seconds, and minutes on a machine with much else to do. */
-const LONGEST_MS = 240_000
+const TIMEOUT_MS = 240_000
 
 describe('training on a node', function () {
   this.timeout(600_000)
@@ -36,9 +36,9 @@ describe('training on a node', function () {
       ...body,
     })
   const has = (jobId: string, type: string) =>
-    until(async () => (await types(jobId)).includes(type), LONGEST_MS)
+    until(async () => (await types(jobId)).includes(type), TIMEOUT_MS)
   const hasCheckpoint = (jobId: string) => has(jobId, 'checkpoint')
-  const completed = (jobId: string) => jobs.reached(jobId, 'completed', LONGEST_MS)
+  const completed = (jobId: string) => jobs.reached(jobId, 'completed', TIMEOUT_MS)
 
   describe('that stays', () => {
     let node: NodeProcess
@@ -74,9 +74,9 @@ describe('training on a node', function () {
       disk.fill()
       await until(
         async () => /storage of the platform is full/.test((await get(jobId)).waiting?.reason),
-        LONGEST_MS,
+        TIMEOUT_MS,
       )
-      await until(() => node.trainers().length === 0, LONGEST_MS)
+      await until(() => node.trainers().length === 0, TIMEOUT_MS)
       // Its result waits now, for longer than a transfer is tried.
       await sleep(3_000)
       const waiting = await get(jobId)
@@ -143,16 +143,16 @@ describe('training on a node', function () {
       const jobId = await start(slow, {}, 100_000)
       const measured = async (): Promise<number> =>
         (await get(`${jobId}/metrics`)).metrics.epochs.at(-1)?.epoch ?? 0
-      await until(async () => (await measured()) > 20, LONGEST_MS)
+      await until(async () => (await measured()) > 20, TIMEOUT_MS)
 
       const { status, paused } = await jobs.post(`${jobId}:pause`)
 
       assert.deepEqual([status, paused], ['running', true])
-      await until(() => node.trainers().length === 0, LONGEST_MS)
+      await until(() => node.trainers().length === 0, TIMEOUT_MS)
       await hasCheckpoint(jobId)
       await until(
         async () => (await jobs.world.workflow(jobId).describe()).status.name === 'COMPLETED',
-        LONGEST_MS,
+        TIMEOUT_MS,
       )
       const resting = await get(jobId)
       assert.deepEqual([resting.status, resting.paused, resting.attempt], ['running', true, 1])
@@ -161,7 +161,7 @@ describe('training on a node', function () {
       await jobs.post(`${jobId}:resume`)
 
       await has(jobId, 'resumed')
-      await until(async () => (await measured()) > epoch + 20, LONGEST_MS)
+      await until(async () => (await measured()) > epoch + 20, TIMEOUT_MS)
       const events = (await get(`${jobId}/events`)).events as { event_type: string; detail: string }[]
       const resumed = events.find(({ event_type }) => event_type === 'resumed')
       assert.match(resumed?.detail ?? '', new RegExp(`from the checkpoint after epoch ${epoch}$`))
@@ -197,9 +197,9 @@ describe('training on a node', function () {
       const { body } = await operate(world.api, 'GET', '/nodes')
       return body.nodes.find(({ name }: { name: string }) => name === 'small')?.disk_fault
     }
-    await until(async () => (await disk_fault()) === null, LONGEST_MS)
+    await until(async () => (await disk_fault()) === null, TIMEOUT_MS)
     small.fill(8 * 1024 * 1024)
-    await until(async () => (await disk_fault())?.free_mb <= 8, LONGEST_MS)
+    await until(async () => (await disk_fault())?.free_mb <= 8, TIMEOUT_MS)
     const jobId = await start({ epochs: 3_000, checkpoint_every_epochs: 100 })
     await sleep(3_000)
     const queued = await get(jobId)
@@ -209,7 +209,7 @@ describe('training on a node', function () {
     await hasCheckpoint(jobId)
     small.fill()
     const filled = async () => (await get(jobId)).waiting?.reason === ROOM_WAITS.disk
-    await until(filled, LONGEST_MS)
+    await until(filled, TIMEOUT_MS)
     const { status, attempt, error_message } = await get(jobId)
     assert.deepEqual([status, attempt, error_message ?? null], ['running', 1, null])
 

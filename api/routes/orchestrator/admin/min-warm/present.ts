@@ -6,7 +6,7 @@ import { endpointNotFound } from '../endpoint.ts'
 
 export const path = '/admin/endpoints/{endpoint_id}/min-warm'
 
-const LONGEST_WHY = 1_000
+const MAX_WHY = 1_000
 
 export async function present({ db }: Services, endpointId: string, plan: PinPlan | undefined) {
   const endpoint = await endpointRepository.findEndpointFacts(db, endpointId)
@@ -14,6 +14,6 @@ export async function present({ db }: Services, endpointId: string, plan: PinPla
   const { id, name, model_key, min_warm } = endpoint
   const pins = await warmPinRepository.listWarmPins(db)
   const nodes = pins.filter((pin) => pin.model_key === model_key).map(({ node_id }) => node_id)
-  const missing = plan?.short.get(model_key)?.slice(0, LONGEST_WHY) ?? null
+  const missing = plan?.short.get(model_key)?.slice(0, MAX_WHY) ?? null
   return { endpoint_id: id, name, model_key, min_warm, nodes, missing }
 }

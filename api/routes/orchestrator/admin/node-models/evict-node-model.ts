@@ -10,7 +10,7 @@ import { orderNode } from '../../nodes/order-node.ts'
 import { params } from './params.ts'
 
 /** Longer than a node waits for the memory of a model that has ended. */
-const PATIENCE_MS = 65_000
+const TIMEOUT_MS = 65_000
 
 export const evictNodeModel = route({
   operationId: 'evictNodeModel',
@@ -57,7 +57,7 @@ async function askNode(
   services: Pick<Services, 'links'>,
   { accountId, nodeId, modelKey }: { accountId: string; nodeId: string; modelKey: string },
 ): Promise<{ reason?: string; error?: LinkError }> {
-  const order = { order: 'evict' as const, accountId, modelKey, deadlineMs: PATIENCE_MS }
+  const order = { order: 'evict' as const, accountId, modelKey, deadlineMs: TIMEOUT_MS }
   try {
     const answer = await orderNode(services, nodeId, order)
     return JSON.parse(answer.toString()) as { reason?: string }

@@ -10,7 +10,7 @@ import { type EdgeStep, failStep, standingOf, statedOf, takeStep, tell, write } 
 
 /** Progress is told at most this often, and at most so many times in an attempt. */
 const PROGRESS_MS = 2_000
-const MOST_PROGRESS = 100
+const MAX_PROGRESS = 100
 /** The rate of fewer bytes is that of their round trips. */
 const MEASURED_BYTES = 1024 * 1024
 /** A shorter time is below what clocks of nodes tell. */
@@ -56,7 +56,7 @@ async function begin(step: EdgeStep): Promise<void> {
 async function progress(step: EdgeStep, { bytes = 0, acknowledged }: EdgeAttemptRequest): Promise<void> {
   const { attempt, locked } = step
   const isTold =
-    attempt.progress_events < MOST_PROGRESS &&
+    attempt.progress_events < MAX_PROGRESS &&
     locked.now.getTime() - (attempt.progress_at?.getTime() ?? 0) >= PROGRESS_MS
   const most = Math.max(bytes, attempt.bytes ?? 0)
   const isTaken = await takeStep(step, 'progress', {

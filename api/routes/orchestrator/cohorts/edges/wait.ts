@@ -1,7 +1,7 @@
 import type { Services } from '../../../../services.ts'
 
 /** A NOTIFY that was lost delays news by at most this time. */
-const READ_AGAIN_MS = 5_000
+const REREAD_INTERVAL_MS = 5_000
 
 interface Waiting {
   edgeId: string
@@ -21,6 +21,6 @@ export async function askUntilNews<A>(
     const { answer, isNews } = await ask()
     const left = until - performance.now()
     if (isNews || left <= 0 || signal.aborted || edgeWaiters.isClosing) return answer
-    await watch.next(Math.min(left, READ_AGAIN_MS), signal)
+    await watch.next(Math.min(left, REREAD_INTERVAL_MS), signal)
   }
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { MOST_UNREAD } from '../../../../../api/routes/builder/datasets/accept-upload.ts'
+import { MAX_UNREAD } from '../../../../../api/routes/builder/datasets/accept-upload.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { CSV, DATASETS, DatasetApi } from '../../../../support/servers/dataset-api.ts'
 
@@ -67,7 +67,7 @@ describe('dataset init, PUT and commit', () => {
       .where('id', '=', upload_id)
       .executeTakeFirst()
     assert.ok(own)
-    const unread = Array.from({ length: MOST_UNREAD }, () => ({
+    const unread = Array.from({ length: MAX_UNREAD }, () => ({
       ...own,
       id: newId(),
       status: 'ingesting' as const,
