@@ -32,12 +32,12 @@ import type { Platform } from './supervisor.ts'
 
 const HELP = `npm run demo [-- --keep] [--no-llm]
 
-Starts the platform, trains a regression model on a real table, asks it, chats with a small language model
-made on this machine, searches the table's rows by embeddings, has a tool query the table, and stops again.
+Starts the platform, trains a regression model on a real table and calls it, chats with a small language model
+built on this machine, searches the table's rows by embeddings, has a tool query the table, and stops again.
 
   --keep     leave the platform up until Ctrl-C
-  --no-llm   no chat: without it, llama.cpp is installed once per machine (85 MB, some seconds)
-  --help     this text
+  --no-llm   skip the chat; without this flag, llama.cpp is installed once per machine (85 MB, a few seconds)
+  --help     show this help
 `
 const WARM_REQUESTS = 100
 const QUESTION = 'fast-progression'
@@ -105,17 +105,17 @@ async function mainJob({ ready }: Platform, csv: Buffer, progress: Progress): Pr
     ({ name }) => name,
   )
   await progress.step(
-    'Ask it cold, once',
+    'Call it cold, once',
     () => infer(h, endpoint),
     (task) => `${task.model_state}: ${brief(task.result)}`,
   )
   await progress.step(
-    `Ask it warm, ${WARM_REQUESTS} times`,
+    `Call it warm, ${WARM_REQUESTS} times`,
     () => inferMany(h, endpoint, WARM_REQUESTS),
     spread,
   )
   await progress.step(
-    'Ask it asynchronously, once',
+    'Call it asynchronously, once',
     () => inferAsync(h, endpoint),
     (task) => task.status,
   )
@@ -140,12 +140,12 @@ async function chatJob({ ready }: Platform, config: Config, progress: Progress):
         progress.write('\n')
         return answer
       },
-      ({ words, firstMs }) => `${words} tokens, the first after ${seconds(firstMs)}`,
+      ({ words, firstMs }) => `${words} tokens, first token after ${seconds(firstMs)}`,
     )
   }
 }
 
-/** Searches the rows by what they mean, where the environment of embeddings models can be had. */
+/** Runs a semantic search over the rows, if the environment for embeddings models can be installed. */
 async function searchJob(
   { ready }: Platform,
   { csv, config, progress }: { csv: Buffer; config: Config; progress: Progress },
@@ -155,7 +155,7 @@ async function searchJob(
   if (!(await isInstalled(progress, 'Environment for embeddings', install, 'no search'))) return
   const h = clientOf(ready)
   const all = describeRows(csv.toString())
-  // The texts that the model has learnt from are not searched: it would find outcomes that it has been told.
+  // Don't search the texts that the model has learned from: they name the outcomes.
   const [learnt, rows] = [0, 1].map((half) => all.filter((_, i) => i % 2 === half)) as [
     Described[],
     Described[],
@@ -163,7 +163,7 @@ async function searchJob(
   const model = await progress.step(
     'Import an embeddings model',
     () => importWordModel(ready, learnt),
-    (name) => `${name}, of the words in half of the rows`,
+    (name) => `${name}, built from the words in half of the rows`,
   )
   const texts = rows.map(({ text }) => text)
   const vectors = await progress.step(
@@ -175,7 +175,7 @@ async function searchJob(
     'Search it',
     async () => {
       const found = await search(h, { model, rows, vectors }, { question: QUESTION, count: NEAREST })
-      progress.say(`"${QUESTION}", which no searched text says, is nearest to`)
+      progress.say(`"${QUESTION}", which appears in none of the searched texts, is nearest to`)
       for (const { text, progression } of found.nearest.slice(0, 3))
         progress.say(`${text}: progression ${progression}`)
       return found
@@ -185,12 +185,12 @@ async function searchJob(
   )
 }
 
-/** Has a tool query the table; where nothing can confine tools, says so. */
+/** Has a tool query the table; on a machine that cannot sandbox tools, prints the reason instead. */
 async function toolJob(
   { ready }: Platform,
   { csv, config, progress }: { csv: Buffer; config: Config; progress: Progress },
 ): Promise<void> {
-  // The node would install it too, without reporting its progress here.
+  // The node would install the environment too, but without reporting its progress here.
   const options = { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }
   const install = () => ensurePythonEnv('tools', options)
   if (!(await isInstalled(progress, 'Environment for tools', install, 'no tool'))) return
@@ -207,7 +207,7 @@ async function toolJob(
   )
 }
 
-/** Installs something as a step of its own; where it cannot be had, says what the demo leaves out, and returns false. */
+/** Installs a component as its own step. If that fails, prints what the demo leaves out and returns false. */
 async function isInstalled(
   progress: Progress,
   step: string,
@@ -232,7 +232,7 @@ async function pythonEnvironment(config: Config, signal: AbortSignal) {
   try {
     return await ensurePythonEnv('tabular', { cacheDir: config.HEARTH_CACHE_DIR, log: say, signal })
   } catch (cause) {
-    // Ctrl-C of a terminal also ends pip, which then reports a failure of its own.
+    // Ctrl-C in a terminal also ends pip, which then reports its own failure.
     signal.throwIfAborted()
     throw new StartError(`Python: ${(cause as Error).message}`, { cause })
   }
@@ -254,11 +254,11 @@ function report(rows: Rows, { ready, logs }: Platform): void {
   console.log(`  Docs         ${ready.base_url}/docs`)
   console.log(`  Temporal UI  ${ready.temporal_ui_url ?? ready.temporal_address}`)
   console.log(`  Logs         ${logs}`)
-  console.log('  These answer while the platform is up: npm start, or npm run demo -- --keep.')
+  console.log('  These are available while the platform is up: npm start, or npm run demo -- --keep.')
 }
 
 async function keep(requested: Promise<void>): Promise<void> {
-  console.log('\nThe platform stays up; Ctrl-C stops it.')
+  console.log('\nThe platform keeps running. Press Ctrl-C to stop it.')
   await requested
 }
 

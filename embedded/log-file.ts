@@ -11,22 +11,22 @@ import {
 
 /** The size at which a log file is rotated. */
 export const MAX_LOG_BYTES = 10 * 1024 * 1024
-/** How many files each process has: the current one and those before it, as `NAME.log.1` and so on. */
+/** The number of log files per process: the current one and the rotated ones, `NAME.log.1` and so on. */
 export const MAX_LOG_FILES = 5
-/** The shortest time between two tries to open a file that could not be opened or written. */
+/** The shortest time between two attempts to open a file that could not be opened or written. */
 const REOPEN_INTERVAL_MS = 1_000
-/** The level of warnings in the JSON lines of the platform's processes. */
+/** The pino level of warnings in the log lines of the platform's processes. */
 const WARN_LEVEL = 40
 const NEWLINE = 10
 
 /**
- * A log file of bounded size. The supervisor writes the lines of its children, so a child never notices a rotation, and
- * lines that wait to be written still reach the old file: its descriptor follows the rename.
+ * A log file of bounded size. The supervisor writes its children's lines, so a child never notices a rotation. Lines
+ * that are still queued reach the old file, because its descriptor follows the rename.
  */
 export class LogFile {
   private stream: WriteStream | undefined
   private size = 0
-  /** Lines that did not reach the file, and that no line of the file reports yet. */
+  /** The number of lines that were lost and are not yet reported in the file. */
   private lost = 0
   private lastError = ''
   private failedAt = 0
@@ -40,8 +40,8 @@ export class LogFile {
   }
 
   /**
-   * Appends one line; a full disk costs log lines, not the platform. A failed stream never recovers, so a later line opens
-   * the file again, at most once a second, and reports how many lines were lost.
+   * Appends one line. A full disk costs log lines, not the platform. A failed stream never recovers, so a later line
+   * reopens the file, at most once a second, and reports how many lines were lost.
    */
   write(line: string): void {
     if (!this.stream && performance.now() - this.failedAt >= REOPEN_INTERVAL_MS) this.open()
@@ -63,7 +63,7 @@ export class LogFile {
       rmSync(`${this.path}.${MAX_LOG_FILES - 1}`, { force: true })
       for (let i = MAX_LOG_FILES - 2; i >= 0; i--) moveIfThere(this.numbered(i), this.numbered(i + 1))
     } catch {
-      // Without the rename the lines continue in the same file.
+      // If the rename fails, logging continues in the same file.
     }
     this.open()
   }
@@ -73,7 +73,7 @@ export class LogFile {
   private open(): void {
     let fd: number | undefined
     try {
-      // Opened at once: a stream that opens its file later would find it renamed.
+      // Open now: a stream that opens its file later would find it renamed.
       fd = openSync(this.path, 'a+')
       this.size = fstatSync(fd).size
       const isMidLine = endsMidLine(fd, this.size)
@@ -82,7 +82,7 @@ export class LogFile {
         if (this.stream === stream) this.fail(err)
       })
       this.stream = stream
-      // The disk was full, or a machine went down, in the middle of a line.
+      // The disk filled up, or the machine went down, in the middle of a line.
       if (isMidLine) this.append('\n', 0)
       this.reportLost()
     } catch (err) {
@@ -116,7 +116,7 @@ export class LogFile {
   }
 }
 
-/** Returns whether a file has bytes and the last of them does not end a line. */
+/** Returns whether a file is not empty and its last byte is not a newline. */
 function endsMidLine(fd: number, size: number): boolean {
   const last = Buffer.alloc(1)
   return size > 0 && readSync(fd, last, 0, 1, size - 1) === 1 && last[0] !== NEWLINE

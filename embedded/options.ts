@@ -11,7 +11,7 @@ export interface EmbeddedOptions {
   fresh: boolean
 }
 
-/** The reason why the platform does not start, for people: the start stops with this message and no stack. */
+/** Why the platform does not start, as a message for people: it is printed without a stack. */
 export class StartError extends Error {
   override name = 'StartError'
 }
@@ -21,7 +21,7 @@ export class UsageError extends StartError {
   override name = 'UsageError'
 }
 
-/** Prints why a main ended, and returns its exit code. */
+/** Prints why a main process failed, and returns its exit code. */
 export function explain(err: unknown): number {
   const wrongUse = err instanceof UsageError || err instanceof ConfigError
   if (wrongUse || err instanceof StartError) console.error(err.message)
@@ -34,11 +34,11 @@ export const START_HELP = `npm start [-- options]
 Starts PostgreSQL, Temporal, the API, the workers and one CPU node, and keeps them up until Ctrl-C or SIGTERM.
 
   --ready-file F   write addresses and keys as JSON to F once the platform can serve
-  --fresh          delete what earlier starts left in the data directory
-  --help           this text
+  --fresh          delete the data of earlier starts from the data directory
+  --help           show this help
 
 Environment: HEARTH_PORT (default 8420, 0 = any free port), HEARTH_DATA_DIR (default .hearth),
-HEARTH_CACHE_DIR, TEMPORAL_ADDRESS and DATABASE_URL (servers of your own), and the rest of docs/configuration.md.
+HEARTH_CACHE_DIR, TEMPORAL_ADDRESS and DATABASE_URL (your own servers), and the rest of docs/configuration.md.
 `
 
 /** Reads the options of `npm start`; `undefined` means that help was requested. */
@@ -46,7 +46,7 @@ export function startOptions(argv: string[], config: Config): EmbeddedOptions | 
   const values = parse(argv)
   if (values.help) return undefined
   const readyFile = values['ready-file']
-  if (readyFile === '') throw new UsageError('--ready-file needs the name of a file.')
+  if (readyFile === '') throw new UsageError('--ready-file needs a file name.')
   return {
     dataDir: config.HEARTH_DATA_DIR,
     port: config.HEARTH_PORT,

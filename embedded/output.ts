@@ -50,7 +50,7 @@ function eachLine(stream: Readable, use: (line: string) => void): void {
   })
 }
 
-/** Formats a JSON log line for people; lines below `info`, and those of requests, appear in the file only. */
+/** Formats a JSON log line for people; lines below `info`, and lines about requests, go to the file only. */
 function readable(line: string): string | undefined {
   if (!line.startsWith('{')) return line
   try {

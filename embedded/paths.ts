@@ -6,7 +6,7 @@ export const ROOT = resolve(import.meta.dirname, '..')
 /** The paths of one embedded platform. */
 export interface Layout {
   data: string
-  /** Pid files, from which the next start ends leftovers. */
+  /** Pid files, which the next start uses to end leftover processes. */
   run: string
   logs: string
   postgres: string
@@ -14,7 +14,7 @@ export interface Layout {
   objects: string
   node: string
   secrets: string
-  /** The port of the gate, which stays the same where it can. */
+  /** Stores the port of the gate, so that it stays the same across restarts if it is free. */
   gatePort: string
   /** The content of `--ready-file`, present while the platform is up; `npx hearth` reads it. */
   ready: string

@@ -3,8 +3,8 @@ import { freePort } from '../platform/free-ports.ts'
 import { type ListenAddress, listenError } from '../platform/listening.ts'
 
 /**
- * Returns the port of the API: the requested one, or any free one for 0. Throws a `ConfigError`
- * when it is not available.
+ * Returns the port of the API: the requested one, or any free one for 0. Throws a `ConfigError` when it is not
+ * available.
  */
 export async function apiPort(wanted: ListenAddress): Promise<number> {
   try {

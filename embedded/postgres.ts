@@ -53,8 +53,8 @@ async function binaries(): Promise<Binaries> {
 }
 
 /**
- * Creates the cluster on the first start; returns whether it did. `initdb` writes `PG_VERSION` among its first files, so
- * it works in a folder that becomes the cluster by one rename. Throws the signal's reason when that ends it.
+ * Creates the cluster on the first start; returns whether it did. `initdb` writes `PG_VERSION` early, so it runs in a
+ * temporary folder that becomes the cluster by one rename. Throws the signal's reason on abort.
  */
 export async function initPostgres(
   { dataDir, password }: PostgresCluster,
@@ -64,7 +64,7 @@ export async function initPostgres(
   const { initdb } = await binaries()
   const owner = serverOwner()
   mkdirSync(dirname(dataDir), { recursive: true })
-  // An interrupted first start leaves the new folder; one of an earlier version, a cluster without its version.
+  // An interrupted first start leaves the `.new` folder, or with earlier versions a cluster without `PG_VERSION`.
   const newDir = `${dataDir}.new`
   for (const folder of [dataDir, newDir]) rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
   mkdirSync(newDir, { mode: 0o700 })
@@ -92,15 +92,15 @@ export async function postgresChild(
 ): Promise<ChildSpec> {
   const { postgres } = await binaries()
   const owner = serverOwner()
-  // The server removes a socket that a crash has left only where it has the same port again.
+  // After a crash the server removes its old socket only if it gets the same port again.
   for (const name of readdirSync(dataDir))
     if (name.startsWith('.s.PGSQL.')) rmSync(join(dataDir, name), { force: true })
   const settings = [
     'listen_addresses=127.0.0.1',
     `unix_socket_directories=${socketDir(dataDir) ?? ''}`,
     'max_connections=200',
-    // Each of these processes would only wait: three readers ahead, replication to nowhere, and a compiler that pays
-    // off for statements of seconds.
+    // These only cost resources here: two more I/O workers, replication workers without a replica, and a JIT that pays
+    // off only for statements that take seconds.
     'io_workers=1',
     'max_logical_replication_workers=0',
     'jit=off',
@@ -126,7 +126,7 @@ const socketDir = (dataDir: string): string | undefined =>
     ? dataDir
     : undefined
 
-/** Returns the URL of one database of the cluster, by its Unix socket: a statement costs its caller a third less than over TCP. */
+/** Returns the URL of a database, over the Unix socket if possible: statements cost a third less than over TCP. */
 export const postgresUrl = ({ dataDir, password, port }: PostgresCluster, database: string): string =>
   `postgres://hearth:${password}@${encodeURIComponent(socketDir(dataDir) ?? '127.0.0.1')}:${port}/${database}`
 
@@ -179,21 +179,21 @@ function serverOwner(): Owner | undefined {
       return find()
     } catch (cause) {
       throw new UsageError(
-        `PostgreSQL refuses to run as root and no user "postgres" could be made (${(cause as Error).message.trim()}). ` +
+        `PostgreSQL refuses to run as root, and the user "postgres" could not be created (${(cause as Error).message.trim()}). ` +
           'Run Hearth as another user, or create that user.',
       )
     }
   }
 }
 
-/** Retains the capability to pass closed folders (a checkout under /root), and lets access(2) respect it. */
+/** Retains the capability to enter closed folders (a checkout under /root), and makes access(2) respect it. */
 const PASS_CLOSED_FOLDERS = [
   '--inh-caps=+dac_override',
   '--ambient-caps=+dac_override',
   '--securebits=+no_setuid_fixup',
 ]
 
-/** Builds a command under another user that ends with its parent, where the system supports that. */
+/** Builds a command that runs as another user and, if the system supports that, ends with its parent. */
 function commandAs(owner: Owner | undefined, command: string, args: string[], { needs, deathSignal }: Needs) {
   const death = deathSignal ? [`--pdeathsig=${deathSignal}`] : []
   const become = owner ? [`--reuid=${owner.uid}`, `--regid=${owner.gid}`, '--clear-groups'] : []
@@ -207,8 +207,8 @@ function commandAs(owner: Owner | undefined, command: string, args: string[], { 
     const flags = ways.find((way) => canSetpriv(way, [command, ...needs]))
     if (flags) return { command: 'setpriv', args: [...flags, '--', command, ...args] }
     throw new UsageError(
-      `The user "postgres" may not enter ${needs.join(' or ')}. ` +
-        'Put the checkout and HEARTH_DATA_DIR where other users may pass, or run Hearth as a user of your own.',
+      `The user "postgres" cannot access ${needs.join(' or ')}. ` +
+        'Move the checkout and HEARTH_DATA_DIR to a path that other users can access, or run Hearth as a non-root user.',
     )
   }
   return { command, args, ...(owner && { uid: owner.uid, gid: owner.gid }) }
@@ -223,8 +223,8 @@ interface Needs {
 const tried = new Map<string, boolean>()
 
 /**
- * Returns whether setpriv works with these flags (containers may withhold capabilities) and then
- * reaches all of the paths.
+ * Returns whether setpriv works with these flags (containers may withhold capabilities) and can then access all of the
+ * paths.
  */
 function canSetpriv(flags: string[], paths: string[]): boolean {
   const key = [...flags, ...paths].join(' ')
@@ -247,7 +247,7 @@ async function as(
     env: serverEnv(),
     cwd: '/',
     ...identity,
-    // initdb notices a gentler signal only between its steps, and its folder is not a cluster yet.
+    // initdb handles a gentler signal only between its steps, and killing it is safe: its folder is not a cluster yet.
     ...(signal && { signal, killSignal: 'SIGKILL' as const }),
   })
   const exited = once(running.child, 'exit')
@@ -255,7 +255,7 @@ async function as(
   try {
     await running
   } catch (err) {
-    // The call is rejected when the signal comes, before the program has exited.
+    // An abort rejects the call before the program has exited.
     if (signal?.aborted) await exited.catch(() => {})
     signal?.throwIfAborted()
     const { stderr = '', message } = err as { stderr?: string; message: string }

@@ -10,7 +10,7 @@ import type { Child } from './processes/child.ts'
 import { queueIsPolled, type TemporalPlace } from './temporal/server.ts'
 
 const TIMEOUT_MS = 180_000
-/** A process that exited this often while starting is considered hopeless. */
+/** The number of exits during startup after which we give up on a process. */
 const HOPELESS = 5
 const REACHABLE_MS = 10_000
 
@@ -27,7 +27,7 @@ interface ReadinessOptions {
   signal: AbortSignal | undefined
 }
 
-/** Waits until the API is healthy, workflows are polled and a node has reported over its link. */
+/** Waits until the API is healthy, a worker polls for workflows and a node has reported over its link. */
 export async function waitUntilServing({
   localBase,
   baseUrl,
@@ -54,18 +54,17 @@ export async function waitUntilServing({
       signal?.throwIfAborted()
       const refused = children.find((child) => child.refused)?.name
       if (refused) {
-        throw new StartError(`${refused} cannot run with these settings; ${logs}/${refused}.log says why.`)
+        throw new StartError(`${refused} cannot run with these settings; see ${logs}/${refused}.log.`)
       }
       const broken = children.find(({ failures }) => failures >= HOPELESS)?.name
-      if (broken) throw new StartError(`${broken} ended again and again; ${logs}/${broken}.log says why.`)
-      if (Date.now() > deadline)
-        throw new StartError(`${what} did not come up; the files in ${logs} say why.`)
+      if (broken) throw new StartError(`${broken} exited repeatedly; see ${logs}/${broken}.log.`)
+      if (Date.now() > deadline) throw new StartError(`${what} did not come up; see the files in ${logs}.`)
       await sleep(50)
     }
   }
 }
 
-/** The node must be able to reach its gateway by the public address. */
+/** Checks that the API can be reached at the public address, because the node uses it. */
 async function reachable(baseUrl: string): Promise<void> {
   let why: unknown
   for (const deadline = Date.now() + REACHABLE_MS; Date.now() < deadline; await sleep(200)) {

@@ -8,12 +8,12 @@ export interface Secrets {
   encryption_key: string
   operations_key: string
   evaluator_token: string
-  /** Those of the first account; absent until the first start has created it. */
+  /** The id of the first account; absent until the first start has created it. */
   account_id?: string
   api_key?: string
 }
 
-/** Reads the secrets of a data directory, and generates those that it lacks: all of them on the first start. */
+/** Reads the secrets of a data directory, and generates any that are missing: all of them on the first start. */
 export function loadSecrets(file: string): Secrets {
   const known = readSecrets(file)
   const secrets: Secrets = {
@@ -27,7 +27,7 @@ export function loadSecrets(file: string): Secrets {
   return secrets
 }
 
-/** A directory of an earlier version has no `evaluator_token`. */
+/** Data directories from earlier versions have no `evaluator_token`. */
 function readSecrets(file: string): (Omit<Secrets, 'evaluator_token'> & Partial<Secrets>) | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as Secrets
@@ -42,7 +42,7 @@ export function saveSecrets(file: string, secrets: Secrets): void {
   writeJsonFile(file, secrets)
 }
 
-/** Writes JSON to a temporary file and renames it, so that a reader never sees a part of it. */
+/** Writes JSON to a temporary file and renames it, so that a reader never sees a partial file. */
 export function writeJsonFile(file: string, value: unknown): void {
   const next = `${file}.${process.pid}.new`
   writeFileSync(next, `${JSON.stringify(value, null, 2)}\n`, { mode: 0o600 })

@@ -13,7 +13,7 @@ import type { Layout } from './paths.ts'
 import { saveSecrets } from './secrets.ts'
 import type { Secrets } from './secrets.ts'
 
-/** The account with which the embedded platform is used. */
+/** The account that the embedded platform is used with. */
 export interface FirstAccount {
   accountId: string
   apiKey: string
@@ -37,7 +37,7 @@ export async function prepareDatabase(url: string, layout: Layout, secrets: Secr
   return { accountId, apiKey, nodeToken }
 }
 
-/** Returns the account and key of earlier starts if the database still has them, otherwise new ones. */
+/** Returns the account and key from earlier starts if the database still has them, otherwise new ones. */
 async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secrets) {
   if (secrets.api_key && secrets.account_id) {
     const known = await apiKeyRepository.findApiKey(db, apiKeyRepository.hashApiKey(secrets.api_key))
@@ -51,14 +51,14 @@ async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secre
       name: 'embedded',
       role: 'admin',
     })
-    // The file is written before the commit. A crash in between leaves a key that does not exist and is made again,
-    // rather than a key that is lost.
+    // Write the file before the commit. A crash in between then leaves a key that does not exist and is re-created,
+    // rather than a key whose text is lost.
     saveSecrets(layout.secrets, { ...secrets, account_id: accountId, api_key: apiKey })
     return { accountId, apiKey }
   })
 }
 
-/** Returns whether the node of this machine has joined before and may stay; an invalid identity is removed. */
+/** Returns whether this machine's node has joined before and may stay; removes an invalid identity. */
 async function staysJoined(db: Kysely<Database>, nodeDir: string): Promise<boolean> {
   const file = join(nodeDir, 'identity.json')
   const nodeId = joinedAs(file)

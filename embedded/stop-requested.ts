@@ -1,4 +1,4 @@
-/** The error of work that was interrupted by a request to stop. */
+/** Thrown by work that a stop request has interrupted. */
 export class StoppedError extends Error {
   override readonly name = 'StoppedError'
 }
@@ -7,7 +7,7 @@ export class StoppedError extends Error {
 export function stopRequested(): { requested: Promise<void>; signal: AbortSignal } {
   const controller = new AbortController()
   const stop = () => controller.abort(new StoppedError('stopped'))
-  // Repeated signals change nothing: a terminal, npm and the bootstrap may each pass on the same Ctrl-C.
+  // Repeated signals have no effect: a terminal, npm and the bootstrap may each forward the same Ctrl-C.
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, stop)
 
   const parent = Number(process.env['HEARTH_PARENT_PID'])

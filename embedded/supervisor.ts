@@ -58,13 +58,13 @@ interface Context {
   layout: Layout
   output: Output
   children: Child[]
-  /** Programs that run once and end by the signal; the supervisor does not exit before them. */
+  /** Programs that run once and end when the signal aborts; the supervisor does not exit before they do. */
   programs: Promise<unknown>[]
-  /** Aborted when the start is to end early; from then on no child is started. */
+  /** Aborted to end the start early; from then on no child is started. */
   signal: AbortSignal | undefined
 }
 
-/** The time that each kind of process has to stop, in stopping order; the last may use the rest. */
+/** The time in ms that each kind of process has to stop, in stopping order; the last one gets the remaining time. */
 const STOP_ORDER = [
   // The node stops first, so that its trainers' checkpoints can still be stored over the API.
   ['node', 4000],
@@ -77,23 +77,23 @@ const STOP_ORDER = [
 ] as const
 const STOP_TIMEOUT_MS = 9500
 const PROGRAM_EXIT_TIMEOUT_MS = 2000
-/** The time that our own Temporal has to respond, which depends only on this machine, however busy it is. */
+/** The time for our own Temporal server to respond. It's long, because the machine may be busy. */
 const OWN_SERVER_MS = 120_000
-/** A larger young heap would save a chat 2 % and cost a gateway under load 30 MB (bench/gateway). */
+/** A larger young heap would save 2 % of a chat's CPU time and cost a gateway under load 30 MB (bench/gateway). */
 export const GATEWAY_FLAGS = ['--max-semi-space-size=16']
-/** Fewer malloc arenas, which retain memory of threads. */
+/** Limits malloc arenas, which retain the memory of threads. */
 export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
-/** A worker has a heap for each workflow thread. A small young heap keeps it below 350 MB (bench/webhooks). */
+/** A worker has one heap per workflow thread. A small young heap keeps the worker below 350 MB (bench/webhooks). */
 const WORKER_FLAGS = ['--max-semi-space-size=8', '--optimize-for-size']
-/** Half of this young heap, and code that is optimized for size, cost a warm inference half as much again (bench/warm) and save 6 MB. */
+/** Half this young heap plus `--optimize-for-size` would save 6 MB, but slow a warm inference by half (bench/warm). */
 const NODE_FLAGS = ['--max-semi-space-size=8']
-/** The gate only passes bytes on and stores nothing. */
+/** The gate only forwards bytes and stores nothing. */
 const GATE_FLAGS = ['--max-semi-space-size=2', '--optimize-for-size']
 const GATE_HOST = '127.0.0.1'
-/** Names are resolved on these threads, and each may hang; without a bound each thread would retain memory of its own. */
+/** DNS look-ups run on these threads, and each may hang. Without the arena limit each thread would retain memory. */
 const WORKER_ENV = { UV_THREADPOOL_SIZE: '64', MALLOC_ARENA_MAX: '2' }
 
-/** Starts the whole platform; when it cannot, everything that was started is stopped before the error is thrown. */
+/** Starts the whole platform. On failure it stops everything that was started before it throws the error. */
 export async function startPlatform(
   options: EmbeddedOptions,
   config: Config,
@@ -127,7 +127,7 @@ export async function startPlatform(
   }
 }
 
-/** Reports folders that are not writable before anything is started. */
+/** Throws for a folder that is not writable, before anything is started. */
 function checkFolders({ dataDir, readyFile }: EmbeddedOptions, config: Config): void {
   try {
     usableFolder('HEARTH_DATA_DIR', dataDir)
@@ -138,7 +138,7 @@ function checkFolders({ dataDir, readyFile }: EmbeddedOptions, config: Config): 
   }
 }
 
-/** Rejects at once when the start is to end; what is still under way then finds that no child may be started. */
+/** Rejects immediately on abort. Work that is still in progress then fails as soon as it tries to start a child. */
 async function untilAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work
   work.catch(() => {})
@@ -156,7 +156,8 @@ async function untilAborted<T>(work: Promise<T>, signal: AbortSignal | undefined
 async function bringUp(options: EmbeddedOptions, context: Context): Promise<Ready> {
   const { config, layout, output, signal } = context
   const leftovers = await reapLeftovers(layout.run)
-  if (leftovers.length > 0) output.say(`ended what an earlier start left running: ${leftovers.join(', ')}`)
+  if (leftovers.length > 0)
+    output.say(`stopped processes left over from an earlier start: ${leftovers.join(', ')}`)
   if (options.fresh) removeData(layout)
   for (const folder of [layout.run, layout.logs, layout.temporal, layout.objects, layout.node]) {
     mkdirSync(folder, { recursive: true })
@@ -168,7 +169,7 @@ async function bringUp(options: EmbeddedOptions, context: Context): Promise<Read
   const baseUrl = config.HEARTH_BASE_URL ?? localBase
   provideConsole(context)
   const [databaseUrl, temporal] = await Promise.all([startPostgres(context, secrets), startTemporal(context)])
-  // Nodes that were started beside this platform find its gate again after a restart.
+  // Keep the port, so that nodes started separately from this platform find its gate again after a restart.
   const gatePort = await keptPort(layout.gatePort)
   signal?.throwIfAborted()
 
@@ -212,11 +213,11 @@ async function bringUp(options: EmbeddedOptions, context: Context): Promise<Read
   }
 }
 
-/** The platform starts without waiting for the console, whose packages come from a registry that may be out of reach. */
+/** Builds the console in the background: its packages come from a registry that may be unreachable. */
 function provideConsole({ config, output }: Context): void {
   buildConsole(config.HEARTH_CACHE_DIR, output.say).catch((err: Error) =>
     output.say(
-      `the console could not be built, the platform works without it: ${err.message.split('\n')[0]}`,
+      `the console could not be built; the platform works without it: ${err.message.split('\n')[0]}`,
     ),
   )
 }
@@ -231,7 +232,7 @@ function launch({ layout, output, children, signal }: Context, spec: ChildSpec):
 async function startPostgres(context: Context, secrets: Secrets): Promise<string> {
   const { config, layout, output, signal } = context
   if (config.DATABASE_URL) {
-    output.say('PostgreSQL as named by DATABASE_URL')
+    output.say('PostgreSQL at DATABASE_URL')
     return config.DATABASE_URL
   }
   const [port = 0] = await freePorts(1)
@@ -273,7 +274,7 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   return { place, ui: `http://127.0.0.1:${uiPort}` }
 }
 
-/** Returns a Node child that exits when its pipe from this process closes (die-with-parent.ts). */
+/** Returns the spec of a Node child that exits when its pipe from this process closes (die-with-parent.ts). */
 function main(name: string, file: string, env: NodeJS.ProcessEnv, flags: string[] = []): ChildSpec {
   const preload = join(import.meta.dirname, 'processes', 'die-with-parent.ts')
   return {
@@ -299,7 +300,7 @@ function commonEnv(
     HEARTH_CACHE_DIR: config.HEARTH_CACHE_DIR,
     HEARTH_OBJECT_DIR: layout.objects,
     HEARTH_NODE_DIR: layout.node,
-    // By default no gigabytes are downloaded to a machine that may only be used for a first look.
+    // By default, don't download gigabytes to a machine that may only be used to try Hearth out.
     HEARTH_NODE_PREPARE: process.env['HEARTH_NODE_PREPARE'] ?? 'none',
     HEARTH_BASE_URL: at.baseUrl,
     HEARTH_GATEWAY_URL: at.localBase,
@@ -307,7 +308,7 @@ function commonEnv(
     HEARTH_EVALUATOR_TOKEN: config.HEARTH_EVALUATOR_TOKEN || secrets.evaluator_token,
     HEARTH_ENCRYPTION_KEYS: config.HEARTH_ENCRYPTION_KEYS.join(',') || secrets.encryption_key,
     TEMPORAL_ADDRESS: at.temporal.address,
-    // These settings are meant for a Temporal server that the user runs.
+    // These settings are for the user's own Temporal server; our embedded one has neither TLS nor a key.
     ...(!config.TEMPORAL_ADDRESS && { TEMPORAL_TLS: '0', TEMPORAL_API_KEY: '' }),
     HEARTH_GATE_HOST: GATE_HOST,
     HEARTH_GATE_PORT: String(at.gatePort),
@@ -322,7 +323,7 @@ function commonEnv(
 const OF_CONTROL =
   /^(DATABASE_URL|TEMPORAL_.*|S3_.*|HEARTH_(OPERATIONS_KEY|ENCRYPTION_KEYS|EVALUATOR_TOKEN|HUB_TOKEN|GATE_.*))$/
 
-/** Returns the environment of a node, without database credentials, the platform's keys, and ways around the gate. */
+/** Returns the environment of a node, without database credentials, the platform's keys, or ways around the gate. */
 const nodeEnv = (common: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(common).filter(([name]) => !OF_CONTROL.test(name)))
 
@@ -341,7 +342,7 @@ async function stopInOrder({ children, programs, output }: Context): Promise<voi
   }
 }
 
-/** `--fresh`: removes everything but the lock of this process. */
+/** Implements `--fresh`: removes everything except this process's lock. */
 function removeData(layout: Layout): void {
   const { data: _data, ...parts } = layout
   for (const part of Object.values(parts))

@@ -9,16 +9,16 @@ import { explain, UsageError } from './options.ts'
 const HELP = `npm run tiny-models [-- folder]
 
 Writes the small models of docs/cohorts.md, by default to tiny/ in the data directory (HEARTH_DATA_DIR): four language
-models of one sentence each, two encoders of the same few words, and texts of these words with a label.
+models with one sentence each, two encoders with the same few words, and labelled texts made of these words.
 `
-/** The answers of the language models, in tokens. */
+/** The answers of the language models, as tokens. */
 const SENTENCES: Readonly<Record<string, readonly string[]>> = {
   'draft-a': ['It is', ' on its', ' way.'],
   'draft-b': ['We are', ' looking', ' for it.'],
   judge: ['Take', ' the first.'],
   reader: ['I have', ' read', ' all of', ' it,', ' and go', ' on', ' here.'],
 }
-/** The numbers of a vector of each encoder. */
+/** The vector size of each encoder. */
 const ENCODERS: Readonly<Record<string, number>> = { old: 32, new: 48 }
 const LABELS = {
   warm: ['red', 'orange', 'yellow', 'brown'],
@@ -27,7 +27,7 @@ const LABELS = {
 const THINGS = ['fox', 'dog', 'house', 'river', 'letter', 'number', 'capital', 'road', 'boat', 'coat']
 const PLACES = ['here', 'there', 'at home', 'in the city', 'by the sea', 'on the hill']
 
-/** Every text that the words make, with the label of its colour: 480 of them. */
+/** Returns all 480 texts that the words can form, each with the label of its colour. */
 function labelledTexts(): { text: string; label: string }[] {
   return Object.entries(LABELS).flatMap(([label, colours]) =>
     colours.flatMap((colour) =>
@@ -36,7 +36,7 @@ function labelledTexts(): { text: string; label: string }[] {
   )
 }
 
-/** Writes the models and the texts to a folder; files of an earlier time are replaced by equal ones. */
+/** Writes the models and the texts to a folder; existing files are replaced by identical ones. */
 export async function writeTinyModels(folder: string): Promise<void> {
   const rows = labelledTexts()
   const texts = rows.map(({ text }) => text)
@@ -65,7 +65,7 @@ function parse(args: string[]): { folder: string | undefined; help: boolean } {
   try {
     const help = { type: 'boolean', default: false } as const
     const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { help } })
-    if (positionals.length > 1) throw new Error('one folder at most')
+    if (positionals.length > 1) throw new Error('pass at most one folder')
     return { folder: positionals[0], help: values.help }
   } catch (err) {
     throw new UsageError(

@@ -45,7 +45,7 @@ export async function chat(
     }),
     headersTimeout: 0,
   })
-  if (statusCode !== 200) throw new Error(`the model answered ${statusCode}: ${await body.text()}`)
+  if (statusCode !== 200) throw new Error(`the model returned ${statusCode}: ${await body.text()}`)
   const chat: Chat = { text: '', words: 0, firstMs: 0 }
   for await (const text of wordsOf(body)) {
     chat.firstMs ||= performance.now() - started
@@ -53,7 +53,7 @@ export async function chat(
     chat.words += 1
     onText(text)
   }
-  if (chat.words === 0) throw new Error('the model said nothing')
+  if (chat.words === 0) throw new Error('the model returned an empty response')
   return chat
 }
 

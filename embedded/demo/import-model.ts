@@ -11,7 +11,7 @@ export interface Importing {
 }
 
 /**
- * Has `write` make a model's files in a temporary folder, and imports what it returns the path of with the command that
+ * Has `write` create a model's files in a temporary folder, and imports the path that it returns with the command that
  * operators use. Returns the name of the endpoint.
  */
 export async function importMadeModel(

@@ -1,4 +1,4 @@
-/** Numbers of ONNX's own: kinds of elements, and versions that every current runtime reads. */
+/** ONNX constants: element types, and versions that every current runtime supports. */
 const FLOAT = 1
 const INT64 = 7
 const IR_VERSION = 8
@@ -10,7 +10,7 @@ interface Lookup {
   vectors: Float32Array
 }
 
-/** Returns an ONNX file with one operation: the vector of each token, looked up in a table. */
+/** Returns an ONNX file with one operation, which looks up the vector of each token in a table. */
 export function writeLookup({ rows, width, vectors }: Lookup): Buffer {
   const table = message(
     number(1, rows),
@@ -35,7 +35,7 @@ export function writeLookup({ rows, width, vectors }: Lookup): Buffer {
   return message(number(1, IR_VERSION), bytes(7, graph), bytes(8, message(number(2, OPSET))))
 }
 
-/** Describes an input or output; a size with a name may be any. */
+/** Describes an input or output; a named dimension may have any size. */
 function tensor(name: string, kind: number, sizes: readonly (string | number)[]): Buffer {
   const shape = sizes.map((size) =>
     bytes(1, message(typeof size === 'string' ? text(2, size) : number(1, size))),
@@ -44,7 +44,7 @@ function tensor(name: string, kind: number, sizes: readonly (string | number)[])
   return message(text(1, name), bytes(2, type))
 }
 
-// ONNX files are messages of protocol buffers: fields with a number and either an integer or bytes.
+// ONNX files are protocol buffer messages: numbered fields that hold either an integer or bytes.
 const VARINT = 0
 const BYTES = 2
 

@@ -1,7 +1,7 @@
 /** The results: one row per step. */
 export type Rows = [step: string, result: string, ms: number][]
 
-/** Reports the progress of a demo. Once it is asked to stop it prints nothing more, and no further step begins. */
+/** Reports the progress of a demo. Once a stop is requested, it prints nothing more and starts no further step. */
 export class Progress {
   readonly rows: Rows = []
   readonly #signal: AbortSignal

@@ -4,28 +4,28 @@ import { importMadeModel, type Importing } from './import-model.ts'
 import { infer } from './steps.ts'
 import { learnWords, writeWordModel } from './word-vectors.ts'
 
-/** A patient of the study in words. */
+/** A patient of the study, described in words. */
 export interface Described {
-  /** The facts at the beginning: the text that is searched. */
+  /** The facts at the start of the study; this text is searched. */
   text: string
-  /** The course of the disease in the year after, as a number and in a word. */
+  /** The course of the disease in the following year, as a number and as a word. */
   progression: number
   outcome: string
 }
 
-/** A search over the rows. */
+/** The result of a search over the rows. */
 export interface Found {
   nearest: readonly Described[]
   ms: number
 }
 
 const DECADES = ['teens', 'twenties', 'thirties', 'forties', 'fifties', 'sixties', 'seventies']
-/** The columns that are told by thirds: low, medium or high. */
+/** The columns that are described by terciles: low, medium or high. */
 const THIRDS = { bp: 'pressure', s3: 'hdl', s5: 'triglycerides', s6: 'sugar' } as const
 const LEVELS = ['low', 'medium', 'high'] as const
 const OUTCOMES = ['slow-progression', 'moderate-progression', 'fast-progression'] as const
 
-/** Says the rows of the study in words. */
+/** Describes the rows of the study in words. */
 export function describeRows(csv: string): Described[] {
   const [header = '', ...lines] = csv.trim().split(/\r?\n/)
   const names = header.split(',')
@@ -52,7 +52,7 @@ export function describeRows(csv: string): Described[] {
   })
 }
 
-/** Makes an embeddings model of the words of rows and their outcomes, on this machine, and imports it. */
+/** Builds an embeddings model from the words of rows and their outcomes, on this machine, and imports it. */
 export function importWordModel(platform: Importing, rows: readonly Described[]): Promise<string> {
   return importMadeModel(platform, {
     name: 'words',
@@ -70,7 +70,7 @@ export async function embed(h: Hearth, model: string, texts: readonly string[]):
   return (result as unknown as { embeddings: number[][] }).embeddings
 }
 
-/** Finds the rows whose vectors are nearest to that of a question. */
+/** Finds the rows whose vectors are nearest to the question's vector. */
 export async function search(
   h: Hearth,
   { model, rows, vectors }: { model: string; rows: readonly Described[]; vectors: readonly number[][] },

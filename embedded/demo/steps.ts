@@ -9,7 +9,7 @@ const POLL_INTERVAL_MS = 50
 
 type Say = (line: string) => void
 
-/** An endpoint with an input to ask it with. */
+/** An endpoint with an example input to call it with. */
 export type Asked = Pick<Endpoint, 'endpoint_id' | 'name' | 'example_input'>
 
 /** Returns the diabetes study (442 patients) that ships with scikit-learn, as CSV with its header line. */
@@ -35,7 +35,7 @@ export const uploadTable = (h: Hearth, csv: Buffer): Promise<{ dataset_id: strin
     filename: 'diabetes.csv',
   })
 
-/** Starts a run and follows it to its end, printing each epoch as it comes. */
+/** Starts a run and follows it until it ends, printing each epoch as it arrives. */
 export async function train(
   h: Pick<Hearth, 'runs'>,
   datasetId: string,
@@ -59,7 +59,7 @@ export async function train(
     if (data.status === 'completed') return { jobId, run: data }
     throw new Error(`the training run is ${data.status}: ${data.error_message ?? 'no reason given'}`)
   }
-  throw new Error('the training run was not followed to its end')
+  throw new Error('the event stream closed before the training run ended')
 }
 
 const epochInWords = ({ epoch, train_loss: train, val_loss: validation }: EpochLoss): string =>
@@ -67,13 +67,13 @@ const epochInWords = ({ epoch, train_loss: train, val_loss: validation }: EpochL
 
 const loss = (value: number | null): string => (value === null ? 'none' : number(value))
 
-/** Makes an endpoint of a completed run. */
+/** Creates an endpoint from a completed run. */
 export async function register(h: Hearth, jobId: string): Promise<Asked> {
   const { endpoint_id } = await h.runs.register(jobId, { name: `diabetes-${Date.now().toString(36)}` })
   return h.endpoints.get(endpoint_id)
 }
 
-/** Sends one synchronous request; if it was queued, it is polled to its end. */
+/** Sends one synchronous request; if it is queued, polls the task until it ends. */
 export async function infer(h: Hearth, endpoint: Asked): Promise<InferResponse> {
   const answer = await h.endpoints.infer(endpoint.endpoint_id, {
     input: endpoint.example_input,
@@ -85,13 +85,13 @@ export async function infer(h: Hearth, endpoint: Asked): Promise<InferResponse> 
   return { ...answer, status, ...(result && { result }) }
 }
 
-/** Sends one asynchronous request and polls it to its end. */
+/** Sends one asynchronous request and polls the task until it ends. */
 export async function inferAsync(h: Hearth, endpoint: Asked): Promise<InferenceTask> {
   const { task_id } = await h.endpoints.inferAsync(endpoint.endpoint_id, { input: endpoint.example_input })
   return succeeded(h, task_id)
 }
 
-/** Returns the milliseconds of each of `count` requests, one after the other. */
+/** Sends `count` requests one after the other and returns the milliseconds that each took. */
 export async function inferMany(h: Hearth, endpoint: Asked, count: number): Promise<number[]> {
   const times: number[] = []
   for (let i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 
-/** The answer of the tiny model in pieces: each piece is one token, and none occurs twice. */
+/** The tiny model's answer in pieces: each piece is one token, and no piece occurs twice. */
 const ANSWER = [
   'Hello!',
   ' I am',
@@ -53,9 +53,9 @@ const END = 2
 const FIRST = COMMON.length
 
 export interface TinyGguf {
-  /** The answer: fewer than 64 pieces, none of them twice. */
+  /** The answer: fewer than 64 distinct pieces. */
   answer?: readonly string[]
-  /** The largest number of tokens in the context. */
+  /** The context size in tokens. */
   context?: number
 }
 
@@ -107,7 +107,7 @@ function tensorsOf(tokens: number, pieces: number): Tensor[] {
   const ones = (name: string): Tensor => ({ name, dims: [WIDTH], data: new Float32Array(WIDTH).fill(1) })
   const embedding = zeros('token_embd.weight', WIDTH, tokens)
   const output = zeros('output.weight', WIDTH, tokens)
-  // There is one direction per token that can follow; after the norm it has the length sqrt(WIDTH).
+  // Each token that can follow gets its own direction; after the norm its length is sqrt(WIDTH).
   for (let token = 0; token < tokens; token++) {
     const piece = token >= FIRST ? token - FIRST + 1 : 0
     embedding.data[token * WIDTH + piece] = 1
@@ -116,7 +116,7 @@ function tensorsOf(tokens: number, pieces: number): Tensor[] {
     const next = piece < pieces ? FIRST + piece : END
     output.data[next * WIDTH + piece] = CERTAINTY / Math.sqrt(WIDTH)
   }
-  // The layer adds nothing, because all its weights are zero.
+  // All weights are zero, so the layer adds nothing.
   const layer = ['attn_q', 'attn_k', 'attn_v', 'attn_output', 'ffn_gate', 'ffn_up', 'ffn_down']
   return [
     embedding,

@@ -3,10 +3,10 @@ import { infer } from './steps.ts'
 
 const TOOL = 'query_table'
 
-/** The rows that a query over a table gives, or why this machine runs no tools. */
+/** The rows that a query over a table returns, or why this machine runs no tools. */
 export type Queried = { rows: Record<string, unknown>[] } | { refused: string }
 
-/** Has the tool `query_table` of the catalog answer a query over a CSV file. */
+/** Runs a query over a CSV file with the catalog tool `query_table`. */
 export async function queryTable(h: Hearth, csv: Buffer, sql: string): Promise<Queried> {
   try {
     const file = new Blob([new Uint8Array(csv)], { type: 'text/csv' })

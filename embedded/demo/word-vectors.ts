@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeLookup } from './onnx-lookup.ts'
 
-/** The words of a model, each with its vector; the first stands for every other word. */
+/** The words of a model, each with its vector; the first entry stands for every unknown word. */
 export interface WordVectors {
   words: readonly string[]
   width: number
@@ -14,8 +14,8 @@ const UNKNOWN = '[unknown]'
 const MAX_LENGTH = 64
 
 /**
- * Learns a vector for each word of these texts: how much more often than by chance it occurs together with every
- * word, itself included (positive pointwise mutual information). Words that occur in the same texts get like vectors.
+ * Learns a vector for each word of these texts: how much more often than by chance the word co-occurs with every word,
+ * itself included (positive pointwise mutual information). Words that occur in the same texts get similar vectors.
  */
 export function learnWords(texts: readonly string[]): WordVectors {
   const sets = texts.map((text) => new Set(wordsOf(text)))
@@ -34,8 +34,8 @@ export function learnWords(texts: readonly string[]): WordVectors {
 }
 
 /**
- * Gives each word of these texts a vector that means nothing: its numbers are digests of the word and the name of the model,
- * so that a name has the same vectors wherever it is made. The unknown word has zeros.
+ * Gives each word of these texts a meaningless vector: its numbers are digests of the word and the model's name, so a
+ * name yields the same vectors on every machine. The unknown word has zeros.
  */
 export function randomWords(texts: readonly string[], name: string, width: number): WordVectors {
   const words = [...new Set(texts.flatMap(wordsOf))].toSorted()
@@ -51,7 +51,7 @@ export function randomWords(texts: readonly string[], name: string, width: numbe
 
 const wordsOf = (text: string): string[] => text.toLowerCase().split(/\s+/).filter(Boolean)
 
-/** Writes an embeddings model of these words: the vector of a text is the mean of its words, of length 1. */
+/** Writes an embeddings model of these words: a text's vector is the normalized mean of its word vectors. */
 export async function writeWordModel(folder: string, { words, width, vectors }: WordVectors): Promise<void> {
   const config = {
     architectures: ['WordVectors'],

@@ -10,12 +10,12 @@ import { removePidFile, writePidFile } from './pid-files.ts'
 const RETRY_DELAY_MS = { first: 200, longest: 5_000 }
 /** A child that ran this long is restarted without delay. */
 const SETTLED_MS = 20_000
-/** The exit code of our mains for a wrong setting. */
+/** The exit code of our main processes for an invalid setting. */
 const WRONG_SETTING = 2
 /** The exit code of a node that the platform has dismissed. */
 const DISMISSED = 3
 
-/** A process that the supervisor keeps running. */
+/** A process that the supervisor keeps up. */
 export interface ChildSpec {
   name: string
   command: string
@@ -25,7 +25,7 @@ export interface ChildSpec {
   uid?: number
   gid?: number
   stopSignal: NodeJS.Signals
-  /** True to print its lines on the console as well as in its log file. */
+  /** True to print its lines on the console in addition to its log file. */
   echo: boolean
   /** Runs before each restart, after a crash of this child. */
   beforeRestart?: () => Promise<void>
@@ -36,9 +36,9 @@ export interface Child {
   readonly pid: number | undefined
   /** The number of unexpected exits in a row, each soon after a start. */
   readonly failures: number
-  /** True when its exit code says that it cannot run with its settings. */
+  /** True when the child's exit code says that it cannot run with its settings. */
   readonly refused: boolean
-  /** Asks it to stop, then kills its process group; it is not restarted. */
+  /** Signals the child to stop, then kills its process group; the child is not restarted. */
   stop(graceMs: number): Promise<void>
 }
 
@@ -56,17 +56,17 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
       current = launch(spec, output)
       if (current.pid !== undefined) writePidFile(runDir, spec.name, current.pid)
       const how = await ended(current)
-      // The rest of its process group is killed too.
+      // Kill the rest of the child's process group too.
       if (current.pid !== undefined) signalGroup(current.pid, 'SIGKILL')
       removePidFile(runDir, spec.name)
       refused = current.exitCode === WRONG_SETTING
       if (stopping) return
       if (current.exitCode === DISMISSED)
-        return output.say(`${spec.name} has ended for good; its log says why`)
+        return output.say(`${spec.name} has stopped and will not be restarted; see its log for the reason`)
 
       failures = Date.now() - startedAt > SETTLED_MS ? 1 : failures + 1
       const delay = backoff(failures - 1, RETRY_DELAY_MS)
-      output.say(`${spec.name} ended unexpectedly (${how}); starting it again in ${delay / 1000} s`)
+      output.say(`${spec.name} exited unexpectedly (${how}); restarting in ${delay / 1000} s`)
       await sleep(delay, undefined, { signal: abort.signal }).catch(() => {})
       if (!stopping) await spec.beforeRestart?.()
     }

@@ -5,7 +5,7 @@ import { identify, isAlive } from '../../platform/processes/process-identity.ts'
 import { UsageError } from '../options.ts'
 import { readIdentity } from './pid-files.ts'
 
-/** Makes this process the only supervisor of a data directory; throws an error otherwise. */
+/** Makes this process the only supervisor of a data directory; throws if there is another one. */
 export function lockDataDir(dataDir: string): { release(): void } {
   const file = join(dataDir, 'supervisor.lock')
   const holder = JSON.stringify(identify(process.pid))
@@ -19,7 +19,7 @@ export function lockDataDir(dataDir: string): { release(): void } {
     }
     removeAbandonedLock(file, isAbandoned)
   }
-  throw new UsageError(`Could not lock ${dataDir}: another start took it at the same moment. Try again.`)
+  throw new UsageError(`Could not lock ${dataDir}: another start locked it at the same moment. Try again.`)
 }
 
 function isAbandoned(file: string): boolean {

@@ -1,19 +1,19 @@
 import { isMainThread, Worker } from 'node:worker_threads'
 
-// Loaded before the main of every Node child. Its standard input is a pipe that the supervisor holds, so the end of
-// that pipe means that the supervisor has exited, for any reason.
+// Loaded before the main module of every Node child. The child's standard input is a pipe that the supervisor holds
+// open, so its end means that the supervisor has exited, for whatever reason.
 
 /** Temporal and PostgreSQL stop at the same time, so waiting longer would save little. */
 const FORCED_AFTER_MS = 3000
 
-// Worker threads load this file too, and their standard input is not that pipe.
+// Worker threads load this file too, but their standard input isn't that pipe.
 if (isMainThread) watchStandardInput()
 
 function watchStandardInput(): void {
   process.stdin.on('error', () => {})
   process.stdin.on('end', () => {
-    // The timer runs in a thread of its own, because a main thread that flushes its log to the broken
-    // pipe hangs (sonic-boom).
+    // The timer runs in its own thread, because a main thread that flushes its log to the broken pipe hangs
+    // (sonic-boom).
     const program = `setTimeout(() => process.kill(${process.pid}, 'SIGKILL'), ${FORCED_AFTER_MS})`
     new Worker(program, { eval: true, execArgv: [] }).unref()
     process.kill(process.pid, 'SIGTERM')

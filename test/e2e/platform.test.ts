@@ -134,7 +134,10 @@ describe('the embedded platform', function () {
 
     await (await admin('DELETE', `/${node.node_id}`)).body.dump()
 
-    await eventually('its end', () => platform.output().includes('node has ended for good') || undefined)
+    await eventually(
+      'its end',
+      () => platform.output().includes('node has stopped and will not be restarted') || undefined,
+    )
     assert.match(platform.output(), /This node has been removed from the pool\./)
     await sleep(1_000)
     assert.equal(platform.pidOf('node'), undefined)
