@@ -2,51 +2,48 @@ import { debug, defineEvents, error, info, warn } from '../../platform/events.ts
 
 /** Emits what the activities of a worker log; docs/events.md lists it. */
 export const emit = defineEvents({
-  'job.wait_note_failed': warn('why a job waits could not be noted', { err: 'error', job_id: 'string' }),
-  'cohort.overdue_failed': warn(
-    'work of a cohort whose time has run out was not ended; the next pass tries again',
-    {
-      err: 'error',
-      cohort_id: 'string',
-    },
-  ),
-  'job.wait_signal_failed': debug('the workflow was not told why it waits', {
+  'job.wait_note_failed': warn('could not record why a job waits', { err: 'error', job_id: 'string' }),
+  'cohort.overdue_failed': warn('could not end overdue work of a cohort; the next pass tries again', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
+  'job.wait_signal_failed': debug('could not signal a workflow why its job waits', {
     err: 'error',
     job_id: 'string',
   }),
-  'checkpoint.prune_failed': warn('checkpoints were not deleted; they go with the run', {
+  'checkpoint.prune_failed': warn('could not delete checkpoints; they will be deleted with the run', {
     err: 'error',
     job_id: 'string',
   }),
-  'usage.counts_cut': warn('counts that no inference can have had were cut to what one can', {
+  'usage.counts_cut': warn('reduced implausible usage counts to the maximum for one inference', {
     rows: 'number',
   }),
-  'workflow.orphan_settled': warn('found work that nobody had', {
+  'workflow.orphan_settled': warn('settled work whose workflow was gone', {
     workflow_id: 'string',
     orphan: 'json',
   }),
-  'workflow.orphan_settle_failed': error('work that nobody has could not be settled', {
+  'workflow.orphan_settle_failed': error('could not settle work whose workflow is gone', {
     err: 'error',
     workflow_id: 'string',
   }),
-  'workflow.list_failed': debug('which workflows run could not be listed: each is asked about by itself', {
+  'workflow.list_failed': debug('could not list running workflows; describing each one instead', {
     err: 'error',
   }),
-  'webhook.delivery_failed': error('a delivery could not be sent', { err: 'error', delivery_id: 'string' }),
-  'webhook.settle_delayed': warn('results of deliveries wait for the database', {
-    err: 'error',
-    attempts: 'number',
-  }),
-  'webhook.settle_failed': error('results of deliveries were not recorded', {
+  'webhook.delivery_failed': error('could not send a delivery', { err: 'error', delivery_id: 'string' }),
+  'webhook.settle_delayed': warn('delivery results wait for the database', {
     err: 'error',
     attempts: 'number',
   }),
-  'webhook.disabled': info('a webhook endpoint answered 410 and is disabled', {
+  'webhook.settle_failed': error('could not record delivery results', {
+    err: 'error',
+    attempts: 'number',
+  }),
+  'webhook.disabled': info('a webhook endpoint returned 410 and was disabled', {
     webhook_endpoint_id: 'string',
   }),
-  'webhook.challenge_failed': info('a challenge was not answered', {
+  'webhook.challenge_failed': info('a webhook endpoint did not answer its challenge', {
     webhook_endpoint_id: 'string',
     reason: 'string',
   }),
-  'webhook.notify_lost': warn('fresh deliveries are looked for by polling alone', { err: 'error' }),
+  'webhook.notify_lost': warn('lost notifications of new deliveries; polling only', { err: 'error' }),
 })

@@ -29,36 +29,38 @@ export interface NodeDeps {
   /** The models on this disk. */
   readonly weights: WeightsCache
   readonly inventory: NodeInventory
-  /** Learns from trainers whether they could use the GPUs of this node. */
+  /** Tracks whether trainers could use the GPUs of this node. */
   readonly gpuHealth: GpuHealth
-  /** Admits jobs while the disks of this node have room. */
+  /** Admits jobs while this node's disks have space. */
   readonly diskHealth: Pick<DiskHealth, 'admit' | 'filled'>
   /**
-   * The memory of models and trainers. A trainer's reservation is held under its job id until
-   * its processes have exited.
+   * The memory of models and trainers. A trainer's reservation is held under its job id until its processes have
+   * exited.
    */
   readonly memory: MemoryLedger
-  /** Logs and losses of jobs, on disk until a gateway has stored them. */
+  /** Job logs and losses, stored on disk until a gateway has saved them. */
   readonly spool: Spool
-  /** What stages of cohorts hand over from here, and to here. */
+  /** The payloads that cohort stages hand over from and to this node. */
   readonly edges: Edges
   readonly keepers: PayloadKeepers
   /** Fetches the files of inputs. */
   readonly inputs: InputFiles
   /** Validates responses against schemas that callers wrote. */
   readonly schemaChecks: SchemaChecks
-  /** Aborts when this node stops or drains. Trainers then write a checkpoint, and their activities fail as retryable. */
+  /**
+   * Aborts when this node stops or drains. Trainers then write a checkpoint, and their activities fail as retryable.
+   */
   readonly stopping: () => AbortSignal
   /** The running jobs and tasks, which a cancel over the link looks up. */
   readonly work: WorkRegistry
-  /** Bounds the slots that the tasks and stages of one account occupy. */
+  /** Limits the slots that the tasks and stages of one account occupy. */
   readonly slotShares: SlotShares
   /**
-   * Returns the path of the Python interpreter of a locked environment, which the first call installs; `tell` is called
-   * with lines about the progress.
+   * Returns the path of the Python interpreter of a locked environment, which the first call installs; `tell` receives
+   * progress messages.
    */
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** The folder for the files of jobs and tasks; those of one may be removed once it has ended. */
+  /** The folder for the files of jobs and tasks; a job's or task's files may be removed once it has ended. */
   readonly workDir: string
   readonly log: Logger
 }

@@ -2,7 +2,7 @@ import { heartbeat } from '@temporalio/activity'
 
 const HEARTBEAT_INTERVAL_MS = 2_000
 
-/** Sends heartbeats until it is disposed. They show that the node is alive, and nothing about progress. */
+/** Sends heartbeats until disposed. They show that the node is alive, not that the work progresses. */
 export function sendHeartbeats(): Disposable {
   heartbeat()
   const timer = setInterval(() => heartbeat(), HEARTBEAT_INTERVAL_MS)

@@ -3,7 +3,7 @@ import { NOT_TAKEN } from '../../domain/placement/node-queues.ts'
 import type { SlotShares } from '../../node-runtime/control/slot-shares.ts'
 import { LineFull } from '../../platform/async/fair-turns.ts'
 
-/** The failure of placed work that gives its slot back before it is claimed, so that it is placed again later. */
+/** The failure of placed work that gives its slot back before the claim, so that the workflow places it again later. */
 export const notTaken = (message: string): ApplicationFailure =>
   ApplicationFailure.create({
     message,
@@ -12,11 +12,11 @@ export const notTaken = (message: string): ApplicationFailure =>
     category: ApplicationFailureCategory.BENIGN,
   })
 
-/** Takes one of the slots that an account may occupy on this node. Throws `NOT_TAKEN` when it has its share. */
+/** Takes one of an account's slots on this node. Throws `NOT_TAKEN` when the account's share is used up. */
 export function takeShare(shares: SlotShares, turn: string): Disposable {
   try {
     return shares.take(turn)
   } catch (err) {
-    throw err instanceof LineFull ? notTaken('the account has its share of the slots of this node') : err
+    throw err instanceof LineFull ? notTaken("the account's share of this node's slots is used up") : err
   }
 }

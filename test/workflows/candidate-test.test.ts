@@ -91,7 +91,7 @@ describe('candidateTest', () => {
     await until(async () => (await version(versionId)).lifecycle_note !== null)
     const { lifecycle_status, lifecycle_note } = await version(versionId)
     assert.equal(lifecycle_status, 'candidate')
-    assert.match(lifecycle_note ?? '', /breaks the output schema: .*choices/)
+    assert.match(lifecycle_note ?? '', /does not match the output schema: .*choices/)
     await recordHistory('candidate-test-refused', await ended(versionId))
   })
 

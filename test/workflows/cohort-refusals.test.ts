@@ -43,7 +43,7 @@ describe('what a model says against its input', function () {
     const accepted = await world.cohorts.run(plan, { words: ['x'] })
     const [, second] = (await world.cohorts.ended(accepted)).stages
     assert.deepEqual([second.attempt, second.error.code], [1, 'input_refused'], JSON.stringify(second.error))
-    assert.match(second.error.message, /makes the whole input, and is no object/)
+    assert.match(second.error.message, /replaces the whole input, so it must be an object/)
   })
 
   for (const [name, path, outputs, said] of [

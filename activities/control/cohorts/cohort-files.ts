@@ -3,7 +3,10 @@ import { cohortFolder } from '../../../domain/object-keys.ts'
 import type { ControlDeps } from '../deps.ts'
 import { removeUnnamed } from '../housekeeping/unnamed-files.ts'
 
-/** Removes what an ended cohort has handed over through the store, and the files of its stages that its result does not name. */
+/**
+ * Removes the payloads that an ended cohort handed over through the store, and stage files that its result does not
+ * name.
+ */
 export async function removeCohortFiles(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
   cohort: { accountId: string; cohortId: string },

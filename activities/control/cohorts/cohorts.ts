@@ -19,15 +19,15 @@ import { type EndedAttempt, settleStage, type Settled } from './settle-stage.ts'
 export interface StageOutline {
   id: string
   name: string
-  /** The stages that it waits for, by name. */
+  /** The names of the stages that this one waits for. */
   producers: string[]
   quorum?: number
-  /** True when its result is, or is a part of, an output of the cohort. */
+  /** True when the stage's result is an output of the cohort, or part of one. */
   isOutput: boolean
   isDone: boolean
-  /** True when it has ended without a result. */
+  /** True when the stage ended without a result. */
   isOff?: boolean
-  /** Its first call, where it waits for no other stage. Absent from histories of before. */
+  /** The first call of a stage without producers. Absent from older histories. */
   called?: CallResult | undefined
 }
 
@@ -35,7 +35,7 @@ export interface StageOutline {
 export interface OpenedCohort {
   ended: boolean
   accountId: string
-  /** Absent from histories of before. */
+  /** Absent from older histories. */
   taskId?: string
   /** Epoch milliseconds. */
   deadlineAt: number
@@ -43,7 +43,7 @@ export interface OpenedCohort {
 }
 
 export type CallResult =
-  /** `calledAt`, in epoch milliseconds, tells the calls of one attempt apart; absent where its node has begun already. */
+  /** `calledAt` (epoch milliseconds) distinguishes calls of one attempt; absent if the node has already begun. */
   | {
       verdict: 'called'
       nodeId: string
@@ -55,23 +55,23 @@ export type CallResult =
     }
   | Exclude<Place, { verdict: 'place' }>
 
-/** Stages by id: those that were put back, and those that have to work again for them. */
+/** Stage ids: the stages that were put back, and the producers that have to run again for them. */
 export interface PutBack {
   putBack: string[]
   repeat: string[]
 }
 
 /**
- * A look that takes longer returns what it has found by then, and first calls that take longer are left to the workflow.
- * The activity has ten seconds, and all other work of its cohort waits for it.
+ * A lookup that exceeds this returns what it has found so far, and the workflow makes the remaining first calls.
+ * The activity's timeout is ten seconds, and all other work of its cohort waits for it.
  */
 const MAX_LOOKUP_MS = 4_000
-/** The workflow calls further first stages one by one. */
+/** The workflow calls any further first stages one by one. */
 const MAX_FIRST_CALLS = 8
 
 const ENDED: OpenedCohort = { ended: true, accountId: '', deadlineAt: 0, stages: [] }
 
-/** Chooses a node for a stage by a look, and calls it there. */
+/** Chooses a node for a stage from the facts in `look`, and calls the stage there. */
 async function callByLook(
   db: ControlDeps['db'],
   look: Look | undefined,
@@ -107,8 +107,8 @@ async function callByLook(
 
 export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   /**
-   * Starts a cohort, calls the stages that wait for no other, and returns its graph. Safe to repeat because the row moves
-   * once, and a call may be repeated.
+   * Starts a cohort, calls the stages without producers, and returns its graph. Safe to repeat because the row changes
+   * state once, and a call may be repeated.
    */
   async openCohort({ cohortId }: { cohortId: string }): Promise<OpenedCohort> {
     const cohort = await db.transaction().execute((trx) => cohortStartRepository.startCohort(trx, cohortId))
@@ -127,7 +127,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
       if (called.size >= MAX_FIRST_CALLS || now().getTime() - began.getTime() > MAX_LOOKUP_MS) break
       const place = await callByLook(db, look, { stageId: id, avoid: [] })
       called.set(id, place)
-      // Stages may have to be on one node, or on several.
+      // Later stages may have to share this node, or avoid it.
       if (place.verdict === 'called') noteCall(look, id, place.nodeId)
     }
     return {
@@ -170,8 +170,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   },
 
   /**
-   * Returns which of these stages there is a node for now, by id. Safe to repeat because it calls none of them; it notes what
-   * the others wait for. A look that takes too long leaves stages for the next one.
+   * Returns the ids of the stages that have a node now, and notes what the others wait for. Safe to repeat because it
+   * calls none of them. A lookup that takes too long leaves the remaining stages for the next one.
    */
   async findRoom({
     cohortId,
@@ -187,7 +187,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     if (!look) return ids
     const found = new Set<string>()
     const notes: cohortStartRepository.WaitingNote[] = []
-    // From any of them on, so that looks which are cut reach each of them in the end.
+    // Start at a random stage, so that lookups cut short still reach every stage eventually.
     const first = Math.floor(Math.random() * stages.length)
     for (const stage of [...stages.slice(first), ...stages.slice(0, first)]) {
       const { stageId } = stage
@@ -202,8 +202,8 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
   },
 
   /**
-   * Takes stages from their nodes to call them again later, which counts as no attempt; those that run only if `evenRunning`.
-   * Safe to repeat because what was put back is not at work.
+   * Takes stages from their nodes to call them again later, which costs no attempt. Running stages are included only if
+   * `evenRunning`. Safe to repeat because a stage that was put back is not at work.
    */
   async putBackStages({
     stageIds,
@@ -227,7 +227,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     return db.transaction().execute((trx) => settleStage(trx, attempt))
   },
 
-  /** Ends stages whose result nobody waits for any more. Safe to repeat because a stage ends once. */
+  /** Ends stages whose results are no longer needed. Safe to repeat because a stage ends once. */
   async cancelStages({ stageIds }: { stageIds: readonly string[] }): Promise<void> {
     for (const id of stageIds) {
       await db.transaction().execute(async (trx) => {
@@ -238,7 +238,7 @@ export const createCohortActivities = ({ db, objects, now }: ControlDeps) => ({
     }
   },
 
-  /** Ends a cohort, whatever is still at work. Safe to repeat because a cohort ends once. */
+  /** Ends a cohort, including stages still at work. Safe to repeat because a cohort ends once. */
   async endCohort({ cohortId, ending }: { cohortId: string; ending: CohortEnding }): Promise<void> {
     await db.transaction().execute((trx) => endCohort(trx, cohortId, ending, now()))
     const cohort = await cohortRepository.readCohort(db, cohortId)

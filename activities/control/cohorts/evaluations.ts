@@ -44,13 +44,13 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
   },
 
   /**
-   * Gives a step to a node that has room for the step's model; null while no node has. The steps without a model of their
-   * own go where the target's is. Safe to repeat because a step belongs to the node that got it last.
+   * Assigns a step to a node that has room for the step's model; null while no node has. Steps without their own model
+   * go to the node of the target's model. Safe to repeat because a step belongs to the node that got it last.
    */
   async placeEvaluation({ runId, step }: { runId: string; step: EvaluationStep }): Promise<string | null> {
     const run = await structuredRunRepository.findRun(db, runId)
     const version = run && (await versionLifecycleRepository.findVersion(db, versionOf(run, step)))
-    if (!version) throw ApplicationFailure.nonRetryable('the model of the run is gone', 'not_found')
+    if (!version) throw ApplicationFailure.nonRetryable("the run's model no longer exists", 'not_found')
     const index = new PlacementIndex()
     // The node reads the texts, which may belong to another account than the model.
     const able = (await nodeLoadRepository.readSnapshots(db)).filter((node) => serves(node, run.account_id))
@@ -72,8 +72,8 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
   },
 
   /**
-   * Ends a run with its verdict, and registers the evidence unless something speaks against it. Safe to repeat because
-   * the evidence has the id of the run, and a run that has ended is left alone.
+   * Ends a run with its verdict, and registers the evidence unless there is a reason not to. Safe to repeat because
+   * the evidence has the id of the run, and a run that has ended does not change.
    */
   async registerEvidence({ runId, fit, verdict }: EvaluationVerdict): Promise<StructuredRunStatus> {
     const run = await structuredRunRepository.findRun(db, runId)
@@ -90,14 +90,14 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
     return outcome.length > 0 ? 'rejected' : 'registered'
   },
 
-  /** Ends a run that could not be done. Safe to repeat because a run that has ended is left alone. */
+  /** Fails a run that could not be completed. Safe to repeat because a run that has ended does not change. */
   async failEvaluation({ runId, code }: { runId: string; code: string }): Promise<void> {
     await structuredRunRepository.endRun(db, runId, { status: 'failed', reasons: [code] })
     await objects.deletePrefix(evaluationFolder(runId))
   },
 })
 
-/** Registers evidence and ends the run in one transaction; returns what speaks against it. */
+/** Registers evidence and ends the run in one transaction; returns the reasons against the evidence. */
 async function register(
   { db, now }: Pick<ControlDeps, 'db' | 'now'>,
   run: StructuredRunRow,
@@ -118,7 +118,7 @@ async function register(
     })
     return []
   } catch (err) {
-    // The spaces may have been revoked or replaced meanwhile.
+    // The spaces may have been revoked or replaced in the meantime.
     if (err instanceof ApiError && err.status < 500)
       return [err.code === 'conflict' ? 'revoked' : 'superseded']
     throw err
@@ -134,7 +134,7 @@ function versionOf(run: StructuredRunRow, step: EvaluationStep): string {
 
 const share = (value: number): number => Math.min(1, Math.max(0, value))
 
-/** What a run registers; its map lies at the platform already. */
+/** The statement that a run registers; the object store already holds its map. */
 function statementOf(
   run: StructuredRunRow,
   fit: FittedMap,
@@ -171,13 +171,13 @@ function statementOf(
   }
 }
 
-/** Reads the map that a node has stored, and checks it like one from outside. */
+/** Reads the map that a node stored, and checks it like a map from outside the platform. */
 async function readMap(objects: ObjectStore, runId: string, fit: FittedMap): Promise<Buffer> {
   const { body } = await objects.get(evaluationKey(runId, 'adapter'))
   const bytes = await buffer(body)
   const isTold = bytes.length === fit.size_bytes && hash('sha256', bytes) === fit.sha256
   if (!isTold || faultOfAdapter(bytes, fit) !== undefined) {
-    throw ApplicationFailure.nonRetryable('the map is not what its node has told', 'map_invalid')
+    throw ApplicationFailure.nonRetryable("the stored map does not match its node's report", 'map_invalid')
   }
   return bytes
 }

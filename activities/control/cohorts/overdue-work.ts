@@ -14,11 +14,11 @@ const RPC_TIMEOUT_MS = 3_000
 
 export const createOverdueActivities = ({ db, temporal, log }: ControlDeps) => ({
   /**
-   * Ends attempts of all cohorts whose time has run out: at hand-overs, and of stages whose nodes do not end them. Safe to
-   * repeat because an attempt ends once, and a workflow that is told of an earlier one passes over it.
+   * Ends overdue attempts of all cohorts: at hand-overs, and of stages whose nodes do not end them. Safe to repeat
+   * because an attempt ends once, and a workflow ignores the signal for an earlier attempt.
    */
   async endOverdueWork(): Promise<{ cohorts: number; stages: number }> {
-    /** One cohort does not stop the others; the next pass tries again. */
+    /** A failure of one cohort does not stop the others; the next pass tries again. */
     const at = (cohort_id: string, work: () => Promise<unknown>) =>
       work().catch((err: unknown) => emit(log, 'cohort.overdue_failed', { err, cohort_id }))
     const cohorts = await findOverdueCohorts(db)

@@ -12,7 +12,7 @@ import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 
 const MAX_WHY_LENGTH = 300
 
-/** Everything that the nodes of a cohort's stages depend on, read once for all stages of a look. */
+/** All facts that placement of a cohort's stages depends on, read once for all stages of a lookup. */
 export interface Look {
   cohort: CohortFacts
   stages: StageFacts[]
@@ -24,17 +24,17 @@ export interface Look {
 
 /** Where a stage would run now. */
 export type Place =
-  /** `isMoved` is true where its plan names another node. */
+  /** `isMoved` is true when the plan names another node. */
   | { verdict: 'place'; nodeId: string; stage: StageFacts; isMoved: boolean }
   | { verdict: 'waits'; why: string }
-  /** Its endpoint may no longer be called. */
+  /** The stage's endpoint may no longer be called. */
   | { verdict: 'refused'; why: string; attempt: number }
   /** The stage has ended, or its cohort has. */
   | { verdict: 'over' }
 
 /**
- * Reads what the nodes of these stages depend on; undefined when their cohort has ended. The number of queries does not
- * depend on the number of stages.
+ * Reads the facts that placement of these stages depends on; undefined when their cohort has ended. The number of
+ * queries does not depend on the number of stages.
  */
 export async function readLook(
   db: Kysely<Database>,
@@ -61,20 +61,20 @@ export async function readLook(
   }
 }
 
-/** Notes in a look that a stage was called, for the stages that are placed after it. */
+/** Notes in `look` that a stage was called, for the stages that are placed after it. */
 export function noteCall({ stages }: Look, stageId: string, nodeId: string): void {
   const index = stages.findIndex(({ id }) => id === stageId)
   const stage = stages[index]
   if (stage) stages[index] = { ...stage, status: 'called', node_id: nodeId }
 }
 
-/** The endpoint of an attempt may be a fallback, so what the graph names in its place does not count. */
+/** The endpoint of an attempt may be a fallback, so the model that the graph names does not count. */
 function byEndpoint<S extends { model_config_id?: string }>(stage: S): Omit<S, 'model_config_id'> {
   const { model_config_id: _, ...rest } = stage
   return rest
 }
 
-/** Returns whether two stages have to be on one node: one names the other, or an edge between them is `local` alone. */
+/** Returns whether two stages must share a node: one names the other, or an edge between them allows only `local`. */
 function areTied(
   { edges }: Pick<GraphOutline, 'edges'>,
   a: Pick<StageFacts, 'name' | 'outline'>,
@@ -93,8 +93,8 @@ function areTied(
 }
 
 /**
- * Chooses the node of a stage: the planned one while it fits, otherwise the one on which it would end first.
- * @param avoid nodes that have lost the stage, the earliest first.
+ * Chooses the node of a stage: the planned one while it fits, otherwise the one on which the stage would end first.
+ * @param avoid nodes that have lost the stage, earliest first.
  */
 export function choosePlace(
   { cohort, stages, models, nodes, nodeNames, now }: Look,
@@ -105,19 +105,23 @@ export function choosePlace(
   const model = models.models.get(stage.name)
   if (!model) {
     const refusal = models.reasons.find(({ stage_id }) => stage_id === stage.name)
-    return { verdict: 'refused', why: refusal?.message ?? 'its model is gone', attempt: stage.attempt }
+    return {
+      verdict: 'refused',
+      why: refusal?.message ?? 'its model no longer exists',
+      attempt: stage.attempt,
+    }
   }
   const { constraints } = cohort.outline
   const taken = stages.filter(({ id, node_id }) => id !== stageId && node_id !== null)
   const isThere = (nodeId: string | null) => nodes.some(({ node_id }) => node_id === nodeId)
-  // A stage that is to be called again goes where this one is, and one that has ended on a lost node ties no other any more.
+  // A stage that will be called again follows this one, and a stage that ended on a lost node no longer ties others.
   const tiedTo = taken.find(
     (other) =>
       other.status !== 'pending' &&
       (isOpenStage(other) || isThere(other.node_id)) &&
       areTied(cohort.outline, other, stage),
   )
-  // As in a plan, stages that are tied together share a node even where all others are apart.
+  // As in a plan, tied stages share a node even when all others must be apart.
   const apart = constraints.spread
     ? taken.flatMap(({ node_id }) => (node_id === null || node_id === tiedTo?.node_id ? [] : node_id))
     : []
@@ -143,7 +147,7 @@ export function choosePlace(
   const chosen =
     fresh.find(({ nodeId }) => nodeId === stage.planned_node_id) ??
     fresh[0] ??
-    // A node that has lost the stage is better than none, and the longer ago the better.
+    // A node that lost the stage is better than none; the longer ago, the better.
     able.toSorted((a, b) => avoid.indexOf(a.nodeId) - avoid.indexOf(b.nodeId))[0]
   if (chosen) {
     const { nodeId } = chosen

@@ -15,31 +15,31 @@ import { isOpenStage } from '../../../domain/cohorts/outcome.ts'
 import type { SpecOutline } from '../../../domain/cohorts/outline.ts'
 import { QUORUM_NOT_MET } from '../../../domain/cohorts/quorum.ts'
 
-/** The code of an attempt whose node has stopped to answer. */
+/** The code of an attempt whose node stopped responding. */
 const NODE_LOST = 'node_lost'
-/** The code of a call whose node was full, which is no attempt: the stage has cost nothing but time. */
+/** The code of a call whose node was full. It doesn't count as an attempt: the stage cost nothing but time. */
 const NO_ROOM = 'no_room'
 
 /** The end of one attempt of a stage, as its workflow saw it. */
 export interface EndedAttempt {
   stageId: string
-  /** The attempt that ended; a later one has been settled already. */
+  /** The attempt that ended. If the stage is at a later attempt, this one was already settled. */
   attempt: number
-  /** Why, where no node has told: its node was lost, or its endpoint refuses. */
+  /** The reason when no node reported one: the node was lost, or the endpoint refuses calls. */
   code: string
   message: string
-  /** True when the node did not take the call, in time or for want of a slot, which is no attempt. */
+  /** True when the node did not take the call in time or had no slot, which doesn't count as an attempt. */
   isUntaken?: boolean
   /** True when no attempt on another node can help. */
   isFinal?: boolean
 }
 
 export type Settled =
-  /** Its result has come after all, or it has ended otherwise. */
+  /** The stage's result has arrived after all, or the stage has ended in another way. */
   | { verdict: 'ended'; status: StageFacts['status'] }
-  /** `repeat` are stages, by id, that have succeeded once and have to work again, because nobody has their payload. */
+  /** `repeat`: ids of stages that succeeded but have to run again, because no node has their payload. */
   | { verdict: 'again'; repeat?: string[] }
-  /** The message is in the row of the stage. */
+  /** The message is in the stage's row. */
   | { verdict: 'failed'; fault: Omit<CohortFault, 'message'> }
 
 /** Decides what follows an attempt without a result: another one, a fallback, the default output, or the end. */
@@ -48,7 +48,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   const locked = await cohortStageRepository.lockStage(trx, ended.stageId)
   if (!locked) return { verdict: 'ended', status: 'cancelled' }
   const { stage } = locked
-  // A repeat of the call that gave it up answers as that one did.
+  // A repeated call returns what the call that gave up the stage returned.
   if (stage.status === 'failed' && stage.error)
     return { verdict: 'failed', fault: { code: stage.error.code, stage_id: stage.name } }
   if (!isOpenStage(stage)) return { verdict: 'ended', status: stage.status }
@@ -60,11 +60,11 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
   }
   const isLost = ended.code === NODE_LOST
   const isFull = ended.code === NO_ROOM
-  // A repeat of the call that put it back.
+  // This repeats the call that put the stage back.
   if (isFull && stage.status === 'pending')
     return { verdict: 'again', repeat: await findStagesToRepeat(trx, stage) }
   const spec = stage.outline
-  // A stage that may no longer be called has told nothing since its last attempt.
+  // If the stage may no longer be called, its stored error is from an earlier attempt.
   const told = ended.isFinal ? null : (stage.error as (CohortFault & { retryable?: boolean }) | null)
   const fault = {
     code: told?.code ?? ended.code,
@@ -72,7 +72,7 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
     stage_id: stage.name,
   }
   const mayRetry = ended.isFinal !== true && told?.retryable !== false
-  // Each endpoint has all attempts of the stage, which are counted on; repeats for lost payloads are among them.
+  // Each endpoint gets the stage's full number of attempts, numbered consecutively; repeats for lost payloads count.
   const isLast = stage.attempt >= (stage.fallback + 1) * spec.max_attempts
   const following =
     mayRetry && (isFull || !isLast)
@@ -100,8 +100,8 @@ export async function settleStage(trx: Transaction<Database>, ended: EndedAttemp
 }
 
 /**
- * Returns the next fallback that may be called, which begins behind the attempts of the endpoint before it, and how the
- * hand-overs of the stage connect with it. One whose model cannot do the work, or cannot take what it is handed, is left out.
+ * Returns the next callable fallback and how the stage's hand-overs connect with it. Its attempts are numbered after
+ * those of the previous endpoint. Skips a fallback whose model can't do the work or can't accept its inputs.
  */
 async function fallbackOf(
   trx: Transaction<Database>,
@@ -122,7 +122,7 @@ async function fallbackOf(
     if (!handOvers) continue
     const { price_micro } = model
     return {
-      // A number that was used before would let an attempt be settled twice.
+      // Reusing a number would let an attempt be settled twice.
       attempt: Math.max(fallback * spec.max_attempts, attempt) + 1,
       endpoint: { fallback, endpoint_id: model.endpoint_id, model_key: model.model_key, price_micro },
       handOvers,

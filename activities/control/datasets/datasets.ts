@@ -25,20 +25,20 @@ const HEARTBEAT_INTERVAL_MS = 1_000
 /** A file that has crashed its reader this many times is refused. */
 const MAX_BROKEN_READS = 4
 /**
- * Reader processes of this worker. Each may use 2 GB, and an account that uploads many files
- * must not occupy all of them.
+ * Limits on this worker's reader processes. Each may use 2 GB, and an account that uploads many files must not occupy
+ * all of them.
  */
 const READERS = { most: 4, mostPerKey: 2, mostWaiting: 64 }
 /** The largest number of `ingestDataset` executions on one worker; nearly all of them wait for a reader. */
 export const MAX_INGESTS = READERS.most + READERS.mostWaiting
 /**
- * The delay before Temporal retries a file that found the queue full. It grows by this much with
- * each try, up to the longest.
+ * The delay before Temporal retries a file that found the queue full. It grows by this amount with each try, up to
+ * `MAX_RECONNECT_DELAY_MS`.
  */
 const RECONNECT_DELAY_MS = 2_000
 const MAX_RECONNECT_DELAY_MS = 15_000
 const WAITS_FOR_ROOM =
-  'the platform has no room on its disk; the file is stored and will be read as soon as an operator frees or adds space'
+  'the platform has no disk space; the file is stored and will be read as soon as an operator frees or adds space'
 const STALLED_AFTER_S = 120
 const STALLED_BATCH = 100
 /** Longer than the retention of uploads that were never committed. */
@@ -61,8 +61,8 @@ export const createDatasetActivities = (
   bounds?: ReadBounds,
 ) => ({
   /**
-   * Reads one upload when it is its account's turn. Safe to repeat because the file is moved to a key of its own before
-   * it is read, reading changes nothing, and the outcome is written by one guarded update.
+   * Reads one upload when it is its account's turn. Safe to repeat because the file is moved to its own key before it
+   * is read, reading changes nothing, and one guarded update writes the outcome.
    */
   async ingestDataset(uploadId: string): Promise<IngestOutcome> {
     const upload = await ingestRepository.findOpenIngest(db, uploadId)
@@ -92,7 +92,7 @@ export const createDatasetActivities = (
         progress.brokenReads += 1
         heartbeat(progress)
       }
-      // The note helps, but the disk of the database may be full as well.
+      // The note is best-effort: the database's disk may be full as well.
       if (isWithoutRoom(err))
         await ingestRepository.noteIngestWaiting(db, uploadId, WAITS_FOR_ROOM).catch(() => undefined)
       const reason = refusalReason(err, progress)
@@ -123,7 +123,7 @@ export const createDatasetActivities = (
   },
 
   /**
-   * Enqueues the workflow again for uploads without one, for example because an operator terminated it. Safe to repeat
+   * Restarts the workflow of uploads that have none, for example because an operator terminated it. Safe to repeat
    * because a running workflow is not started twice, and a closed upload is not read again.
    */
   async restartStalledIngests(): Promise<{ count: number }> {
@@ -139,8 +139,8 @@ export const createDatasetActivities = (
   },
 
   /**
-   * Removes uploaded files without a row, left by a request that was killed or by a PUT after the commit. Safe to
-   * repeat because the age decides, and a file that is still to be read is not removed.
+   * Removes uploaded files without a row, left by a killed request or by a PUT after the commit. Safe to repeat because
+   * the choice depends only on age, and an unread file is not removed.
    */
   async removeOrphanedUploads(): Promise<{ count: number }> {
     const oldest = (await databaseNow(db)).getTime() - ORPHAN_AGE_MS
@@ -156,7 +156,7 @@ export const createDatasetActivities = (
   },
 })
 
-/** Returns whether a disk has no room for the file or its preview; Temporal retries until it has. */
+/** Returns whether a disk has no space for the file or its preview; Temporal retries until it has. */
 const isWithoutRoom = (err: unknown): boolean =>
   isDiskFull(err) || (err instanceof ApiError && err.details['reason'] === STORAGE_FULL)
 
@@ -192,7 +192,7 @@ async function readStored(
 /** Frees this worker's slot and lets Temporal retry later, because a waiting activity would hold the slot. */
 const comeBack = (cause: LineFull): ApplicationFailure =>
   ApplicationFailure.create({
-    message: 'as many files wait to be read here as may',
+    message: 'the queue of files to read on this worker is full',
     type: 'unavailable',
     nextRetryDelay: Math.min(MAX_RECONNECT_DELAY_MS, RECONNECT_DELAY_MS * activityInfo().attempt),
     category: ApplicationFailureCategory.BENIGN,
@@ -202,7 +202,7 @@ const comeBack = (cause: LineFull): ApplicationFailure =>
 /** Returns the error for the owner of the file; `undefined` for errors that the file did not cause. */
 function refusalReason(err: unknown, { brokenReads }: Progress): string | undefined {
   if (err instanceof DatasetRefused) return err.message
-  if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file is gone'
+  if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file no longer exists'
   const isHopeless = err instanceof DatasetReaderBroken && brokenReads >= MAX_BROKEN_READS
-  return isHopeless ? 'the file cannot be read: it breaks the reader' : undefined
+  return isHopeless ? 'the file cannot be read: it crashes the reader' : undefined
 }

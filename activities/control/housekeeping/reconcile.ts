@@ -45,14 +45,14 @@ export interface Swept {
   next: string | null
   ended: number
   restarted: number
-  /** Rows whose reconciliation failed. They do not stop the others. */
+  /** The number of rows whose reconciliation failed, which does not stop the others. */
   failed: number
 }
 
 export const createReconcileActivities = ({ db, temporal, objects, log, now }: ControlDeps) => ({
   /**
-   * Ends or restarts runs without a workflow. Safe to repeat because a run ends once, and starting a workflow
-   * that runs changes nothing.
+   * Ends or restarts runs without a workflow. Safe to repeat because a run ends once, and starting a workflow that is
+   * already running has no effect.
    */
   async reconcileJobs(after: string | null): Promise<Swept> {
     const jobs = await openWorkRepository.openJobs(db, { after, limit: BATCH })
@@ -69,8 +69,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Does the same for tasks that a workflow owns; the reaper handles those of gateways. Safe to
-   * repeat for the same reason.
+   * Does the same for tasks that a workflow owns; the reaper handles the tasks of gateways. Safe to repeat for the same
+   * reason.
    */
   async reconcileTasks(after: string | null): Promise<Swept> {
     const tasks = await openWorkRepository.openTasks(db, { after, limit: BATCH })
@@ -87,8 +87,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Does the same for deliveries between two attempts; one whose workflow an operator ended is cancelled. Safe to
-   * repeat because a delivery ends once.
+   * Does the same for deliveries between two attempts. A delivery whose workflow an operator ended is cancelled. Safe
+   * to repeat because a delivery ends once.
    */
   async reconcileDeliveries(after: string | null): Promise<Swept> {
     return sweep({ temporal, log }, await deliveryRepository.waitingDeliveries(db, { after, limit: BATCH }), {
@@ -100,8 +100,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Restarts a candidate's test, once, if its workflow ended without a verdict; the second time the test has failed.
-   * Safe to repeat because a test is restarted only if the number of tests has not changed.
+   * Restarts a candidate's test once if its workflow ended without a verdict; the second time, the test counts as
+   * failed. Safe to repeat because a test is restarted only if the number of tests has not changed.
    */
   async reconcileCandidates(after: string | null): Promise<Swept> {
     return sweep(
@@ -130,8 +130,8 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Does the same for cohorts, and first for structured runs. Safe to repeat because each ends once, and its rows tell
-   * what remains.
+   * Does the same for structured runs, then for cohorts. Safe to repeat because each ends once, and its rows show what
+   * remains to be done.
    */
   async reconcileCohorts(after: string | null): Promise<Swept> {
     if (after === null) await sweepRuns({ db, temporal, objects, log })
@@ -161,7 +161,7 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
 
   /**
    * Closes expired leases, deletes the rows of dead gateways, and ends invocations that processes of earlier versions
-   * have left open. Safe to repeat because the rows decide.
+   * left open. Safe to repeat because the outcome depends only on the rows.
    */
   async tidyLeases(): Promise<{ leases: number; gateways: number; invocations: number }> {
     return {
@@ -172,9 +172,9 @@ export const createReconcileActivities = ({ db, temporal, objects, log, now }: C
   },
 
   /**
-   * Makes sure that the kill switch workflow runs and has been signalled for this version of the row, which it returns.
-   * Safe to repeat because a signalled workflow only reads the row. (A query of its state would not do: on a worker
-   * that is stopping it would wait for that worker.)
+   * Makes sure that the kill switch workflow runs and has been signalled for this version of the row. Returns the
+   * version. Safe to repeat because a signalled workflow only reads the row. (We can't query the workflow's state
+   * instead: on a worker that is stopping, the query would wait for that worker.)
    */
   async remindKillSwitch(notified: number | null): Promise<number> {
     const row = await killSwitchRepository.readKillSwitch(db)
@@ -213,7 +213,7 @@ const startOfTask = (task: OpenTask): WorkflowStart =>
 
 interface Sweep<Row> {
   workflowId: (id: string) => string
-  /** Decides about a row by the status of its workflow; `orphanOf` when absent. */
+  /** Decides what to do with a row from the status of its workflow; defaults to `orphanOf`. */
   judge?: (workflow: string, row: Row) => OrphanAction | undefined
   end: (row: Row, orphan: Extract<OrphanAction, { status: string }>) => Promise<unknown>
   restart: (row: Row) => Promise<unknown>
@@ -250,7 +250,7 @@ async function sweep<Row extends { id: string }>(
   return swept
 }
 
-/** Reconciles the oldest structured runs; there are few. */
+/** Reconciles the oldest structured runs; there are only a few. */
 async function sweepRuns({
   db,
   temporal,
@@ -270,8 +270,8 @@ async function sweepRuns({
 }
 
 /**
- * Lists which of these workflows run, in one query of Temporal's index. A workflow that ended a moment ago may still be
- * listed; the next pass finds it. The caller then describes each workflow that is not listed.
+ * Lists which of these workflows run, with one query of Temporal's index. A workflow that ended a moment ago may still
+ * be listed; the next pass catches it. The caller then describes each workflow that is not listed.
  */
 async function runningAmong(
   { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,

@@ -15,9 +15,9 @@ import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { removeUnnamed } from './unnamed-files.ts'
 
-/** The number of files that one step removes; each is a round trip to the object store. */
+/** The number of files that one step removes; each costs a round trip to the object store. */
 const FILE_BATCH = 200
-/** The imports that one step examines, of up to 1,000 files each, and the runs, of one folder each. */
+/** The numbers of imports (up to 1,000 files each) and of runs (one folder each) that one step examines. */
 const IMPORT_BATCH = 2
 const RUN_BATCH = 20
 
@@ -40,9 +40,9 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     return { count, more: count === usageRepository.FOLD_BATCH }
   },
 
-  /** Removes one batch of expired rows of every kind. Safe to repeat because the age decides. */
+  /** Removes one batch of expired rows of every kind. Safe to repeat because the choice depends only on age. */
   async removeOutlivedRows(): Promise<Step> {
-    // One after another: at once they would open as many connections, for work that has minutes.
+    // One after another: in parallel, each would open a connection, and this work isn't urgent.
     const counts: number[] = []
     for (const table of retentionRepository.AGED_TABLES)
       counts.push(await retentionRepository.removeAged(db, table))
@@ -57,8 +57,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
   },
 
   /**
-   * Re-encrypts secrets of earlier keys with the first key of the ring, so that the earlier keys can be removed. Safe
-   * to repeat because it changes only secrets of another key.
+   * Re-encrypts secrets with the first key of the key ring, so that operators can remove earlier keys. Safe to repeat
+   * because it changes only secrets that another key encrypts.
    */
   async resealSecrets(): Promise<Step> {
     if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }
@@ -100,8 +100,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     await sweepTasks({ db, objects })
     const open = (table: 'cohort' | 'structured_run') => (ids: string[]) =>
       retentionRepository.openAmong(db, table, ids)
-    // Partial uploads of gateways that were killed, payloads of cohorts and vectors of runs whose end has left them, and maps
-    // of evidence that counts no more.
+    // Partial uploads of killed gateways, payloads and vectors that ended cohorts and runs left behind, and maps of
+    // evidence that is no longer valid.
     const folders: Omit<AgedFolder, 'now'>[] = [
       { folder: INCOMING_PUTS },
       { folder: RELAYED, idAt: 2, openAmong: open('cohort') },
@@ -146,20 +146,20 @@ async function sweepTasks({ db, objects }: Pick<ControlDeps, 'db' | 'objects'>):
 interface AgedFolder {
   folder: string
   now: Date
-  /** The part of each key that is the id of a row, and the ids among these whose rows still need their files. */
+  /** The index of the key segment with a row's id, and a filter for the ids whose rows still need their files. */
   idAt?: number
   openAmong?: (ids: string[]) => Promise<ReadonlySet<string>>
 }
 
-/** A file that is older than a day, and the id of the row that may need it. */
+/** A file older than a day, and the id of the row that may need it. */
 interface OldFile {
   object_key: string
   owner: string
 }
 
 /**
- * Removes a batch of the files of a folder that are older than a day and that no open row needs; tells whether more are left.
- * It reads no further than that, because each batch begins anew.
+ * Removes a batch of a folder's files that are older than a day and that no open row needs; returns whether more are
+ * left. It stops listing once the batch is full, because each batch lists the folder from the start.
  */
 async function removeDayOld(
   objects: ObjectStore,
@@ -183,7 +183,7 @@ async function removeDayOld(
   return unneeded.length > FILE_BATCH
 }
 
-/** Removes files that attempts of an ended run have PUT and that the run does not need; returns their number. */
+/** Removes files that attempts of an ended run have PUT and that the run does not need; returns their keys. */
 async function sweepRun(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
   run: Awaited<ReturnType<typeof jobFileRepository.unsweptRuns>>[number],

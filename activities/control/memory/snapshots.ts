@@ -1,21 +1,21 @@
 import * as memorySnapshotRepository from '../../../db/repositories/memory/snapshots.ts'
 import type { ControlDeps } from '../deps.ts'
 
-/** The old snapshots that one build removes; retention removes the rest. */
+/** The number of old snapshots that one build removes; retention removes the rest. */
 const MAX_REMOVED = 100
 
-/** A snapshot whose entries are frozen. The workflow's history stores it, so it has counts only. */
+/** A snapshot whose entries are frozen. The workflow's history stores it, so it contains only counts. */
 export interface FrozenMemory {
   snapshotId: string
   entries: number
-  /** Entries without a vector; 0 where no model of embeddings is set. */
+  /** The number of entries without a vector; 0 when no embedding model is set. */
   missing: number
 }
 
 export const createMemoryActivities = ({ db }: Pick<ControlDeps, 'db'>) => ({
   /**
-   * Freezes the entries of a namespace as the snapshot of this build; undefined when the namespace is gone. Safe to
-   * repeat because a build has one snapshot.
+   * Freezes the entries of a namespace as the snapshot of this build; undefined when the namespace no longer exists.
+   * Safe to repeat because a build has one snapshot.
    */
   async freezeMemory({
     namespaceId,
@@ -44,7 +44,7 @@ export const createMemoryActivities = ({ db }: Pick<ControlDeps, 'db'>) => ({
 
   /**
    * Makes a snapshot the newest ready one of its namespace, and removes older ones that no open task refers to; `false`
-   * when the namespace is gone. Safe to repeat because an older build never takes the place of a newer one.
+   * when the namespace no longer exists. Safe to repeat because an older build never replaces a newer one.
    */
   async publishMemory({
     namespaceId,

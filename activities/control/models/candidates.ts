@@ -15,16 +15,17 @@ export interface Candidate {
 export interface TestOutcome {
   versionId: string
   passed: boolean
-  /** The reason why it stays a candidate. */
+  /** The reason why the version stays a candidate. */
   reason?: string
   /**
-   * True when no node had room; the reason then also states the memory that it needs and the
-   * memory of the largest node.
+   * True when no node had room; the reason then also states the memory that the version needs and the memory of the
+   * largest node.
    */
   isUnplaced?: boolean
   /**
-   * True when it was no candidate any more during the test. It may be one again by now, whose new test found this one
-   * running; without a note, housekeeping starts that test once this one has closed.
+   * True when the version stopped being a candidate during the test. By now it may be one again, with a new test that
+   * could not start because this one was running. No note is stored then, so that housekeeping starts that test once
+   * this one has closed.
    */
   isMoved?: boolean
 }
@@ -37,8 +38,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 
   /**
-   * Orders a version on the node that tests it; null while no node can, and false once it is a candidate no more. Safe to
-   * repeat because an order is stored once.
+   * Orders a version on the node that will test it; null while no node can, and false once it is no longer a candidate.
+   * Safe to repeat because an order is stored once.
    */
   async placeCandidate(versionId: string): Promise<string | null | false> {
     const version = await versionLifecycleRepository.findVersion(db, versionId)
@@ -56,8 +57,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 
   /**
-   * Records the verdict of a test. Safe to repeat because only a candidate is promoted, and the
-   * same note is stored once.
+   * Records the verdict of a test. Safe to repeat because only a candidate is promoted, and the same note is stored
+   * once.
    */
   async closeCandidate({
     versionId,
@@ -69,8 +70,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     if (isMoved) return
     const shortage = isUnplaced ? await describeShortage(db, versionId) : ''
     await db.transaction().execute(async (trx) => {
-      // The node's report about the weights is more precise than the type of the error, which is all
-      // that the history contains.
+      // The node's report about the weights is more precise than the error type, which is all that the history
+      // contains.
       const unusable = await unusableVersionRepository.lockUnusable(trx, versionId)
       await versionLifecycleRepository.moveVersion(trx, versionId, {
         from: ['candidate'],
@@ -82,7 +83,7 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 })
 
-/** Describes the memory that a version needs beside that of the largest suitable node, as the end of a sentence. */
+/** Compares the memory that a version needs with that of the largest suitable node, as the end of a sentence. */
 async function describeShortage(db: ControlDeps['db'], versionId: string): Promise<string> {
   const version = await versionLifecycleRepository.findVersion(db, versionId)
   if (!version) return ''

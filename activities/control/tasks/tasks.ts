@@ -13,11 +13,11 @@ import type { ControlDeps } from '../deps.ts'
 
 export interface PlaceTask {
   taskId: string
-  /** Nodes that lost this task before. They are chosen again only if there is no other. */
+  /** Nodes that lost this task before. They are chosen again only if there is no other node. */
   avoid: readonly string[]
-  /** True if the last node has lost the task as well. */
+  /** True if the last node lost the task as well. */
   lost: boolean
-  /** True if a gateway has signalled that a node has room, which outdates the cached refusals. */
+  /** True if a gateway has signalled that a node has room, which makes the cached refusals stale. */
   woken?: boolean
 }
 
@@ -30,7 +30,7 @@ export interface TaskPlacement {
   modelKey: string
   accountId: string
   /**
-   * The shared queue to try first, where any of its nodes will do. Only shared nodes poll these queues. Workers up to
+   * The shared queue to try first, when any of its nodes will do. Only shared nodes poll these queues. Workers up to
    * 0.12 also returned `cached`, which histories still contain.
    */
   shared?: 'warm' | 'cached'
@@ -38,15 +38,15 @@ export interface TaskPlacement {
   turn?: string
   /** The best node; absent when no node can run the task. */
   nodeId?: string
-  /** `avoid`, and the node that has just lost the task. */
+  /** `avoid` plus the node that has just lost the task. */
   avoid: string[]
   /** The reason why no node can run the task. */
   why?: string
-  /** The number of waiting tasks, including this one, when no node can run it. */
+  /** The number of waiting tasks, including this one; present when no node can run it. */
   waiting?: number
 }
 
-/** The reasons for which a task ends without a result; each has a sentence for callers. */
+/** The reasons why a task ends without a result; each has a sentence for callers. */
 export type GiveUp = 'expired' | 'cancelled' | 'attempts' | 'failed'
 
 const SENTENCES: Readonly<Record<GiveUp, string>> = {
@@ -56,13 +56,13 @@ const SENTENCES: Readonly<Record<GiveUp, string>> = {
   failed: 'the task could not be run',
 }
 const MAX_WHY = 300
-/** The time for which the refusal of one task also holds for other tasks of the same model. */
+/** The time for which the refusal of one task also applies to other tasks of the same model. */
 const FULL_MS = 1_000
 const MAX_FULL = 10_000
 
 export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 'now'>) {
   /**
-   * By account and model, the reason why no node could run a task a moment ago. One placement thus serves all tasks
+   * By account and model, the reason why no node could run a task a moment ago. One placement attempt serves all tasks
    * that wait for the model.
    */
   const full = new LRUCache<string, string>({ max: MAX_FULL, ttl: FULL_MS })
@@ -83,7 +83,7 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
   return {
     /**
      * Takes a task back from its last owner and chooses a node for it. Safe to repeat because no node works on the task
-     * between this step and the next one of its workflow.
+     * between this step and its workflow's next one.
      */
     async placeTask({ taskId, avoid, lost, woken = false }: PlaceTask): Promise<TaskPlacement> {
       const task = await db.transaction().execute(async (trx) => {
@@ -158,19 +158,19 @@ export function createInferenceActivities({ db, now }: Pick<ControlDeps, 'db' | 
 type Waits = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
 type Decision = { nodeId: string; shared?: 'warm' } | { nodeId?: never; why: string }
 
-/** A node takes no more tasks of an account than its share of slots. */
+/** Places a task. A node runs at most an account's share of its slots at once. */
 function decide(snapshots: readonly NodeSnapshot[], held: HeldTasks, need: AccountNeed): Decision {
   const index = new PlacementIndex()
   for (const snapshot of snapshots) index.put(snapshot)
 
   const elsewhere = index.place(need, Math.random).chosen
-  // Nodes of the shared queue may include one to avoid, so the task goes to the chosen node alone.
+  // The shared queue may reach a node to avoid, so send the task to the chosen node only.
   if (elsewhere && need.exclude?.size) return { nodeId: elsewhere.node_id }
   const { exclude: _, ...anywhere } = need
   const nodes = new Map(snapshots.map((node) => [node.node_id, node]))
   const { chosen, free, explain } = held.place(index, nodes, anywhere, Math.random)
   if (!chosen) return { why: inWords(explain()) }
-  if (!free) return { why: `node ${chosen.node_id} works on as many tasks of the account as it may` }
+  if (!free) return { why: `node ${chosen.node_id} already runs as many tasks of the account as it may` }
   const { node_id: nodeId } = free
   return {
     nodeId,

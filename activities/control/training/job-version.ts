@@ -21,7 +21,7 @@ import type { Catalog } from '../../../platform/catalog.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { candidateTestStart } from '../../../workflows/contract/starts.ts'
 
-/** The fields of a version that describe the result of a job: how it is run, and its input and output. */
+/** The fields of a version that describe the result of a job: how to run it, and its input and output. */
 type Nature = Pick<NewModelVersion, 'runtime_profile' | 'memory_mb' | 'base_model_version_id' | keyof Listing>
 
 /** Creates the version of a completed job, with the job's artifacts as its files. */
@@ -34,7 +34,7 @@ export async function createVersion(
   const files = artifacts.map(({ filename: path, size_bytes }) => ({ path, size_bytes }))
   const nature = await (job.job_type === 'merge' ? mergedNature : trainedNature)(trx, job, { catalog, files })
   if (!nature || artifacts.length === 0) {
-    throw ApplicationFailure.nonRetryable(`job ${job.id} has no result to make a version of`, 'no_result')
+    throw ApplicationFailure.nonRetryable(`job ${job.id} has no result to create a version from`, 'no_result')
   }
   const id = newId()
   const version = await versionRepository.insertVersion(
@@ -59,12 +59,12 @@ export async function createVersion(
     })),
   )
   if (job.job_type === 'merge') await mergeRepository.insertVersionSources(trx, id, job.id)
-  // The workflow starts once this transaction has committed, so after the job has completed.
+  // The workflow starts once this transaction has committed, which is after the job has completed.
   if (version.lifecycle_status === 'candidate')
     await candidateTestRepository.enqueueCandidateTest(trx, id, candidateTestStart(version))
 }
 
-/** The result of a job, and the catalog that says how such results are run. */
+/** The result of a job, and the catalog that defines how to run such results. */
 interface Result {
   catalog: Catalog
   files: readonly { path: string; size_bytes: number }[]
@@ -91,8 +91,8 @@ async function trainedNature(
 }
 
 /**
- * Copies the description of the model that adapters were merged into, or of the first version among the sources;
- * without any version, the description of the models that this platform trains.
+ * Copies the description of the model that adapters were merged into, or of the first version among the sources.
+ * Without any version, returns the description of models that this platform trains.
  */
 async function mergedNature(
   trx: Transaction<Database>,

@@ -27,7 +27,7 @@ export interface RunToDo {
   modelConfigId: string
   taskQueue: string
   priority: number
-  /** True while the run is paused and has no result. Absent of earlier workers. */
+  /** True while the run is paused and has no result. Absent from earlier workers. */
   paused?: boolean
   /** The number of attempts so far. */
   attempt: number
@@ -42,11 +42,11 @@ export interface AttemptState {
   epoch: number
   /** True once the result is stored, whatever has happened to the node since. */
   completed: boolean
-  /** True while the run is paused; the workflow that resumes it is started then. Absent of earlier workers. */
+  /** True while the run is paused; resuming it starts another workflow. Absent from earlier workers. */
   paused?: boolean
   /**
-   * The number of faults of nodes that do not count against the run. It is recorded with the result, so that a replay of
-   * an earlier worker's history, which lacks it, counts them.
+   * The number of node faults that do not count against the run. It is part of the recorded result, so that a replay of
+   * an earlier worker's history, which lacks it, counts them all.
    */
   maxNodeFaults?: number
 }
@@ -62,7 +62,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   /** Returns what the workflow needs of a run. Safe to repeat because it only reads. */
   async openRun(jobId: string): Promise<RunToDo> {
     const run = await jobRepository.findJob(db, jobId)
-    if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+    if (!run) throw ApplicationFailure.nonRetryable(`run ${jobId} does not exist`, 'not_found')
     const lease = await leaseRepository.findLastLease(db, 'job', jobId)
     return {
       status: run.status,
@@ -77,23 +77,23 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   },
 
   /**
-   * Returns the queues on which the next attempt is offered in turn: those of the account's own nodes, then the shared
+   * Returns the queues on which to offer the next attempt, in order: those of the account's own nodes, then the shared
    * ones. Safe to repeat because it only reads.
    */
   async offersOf(jobId: string): Promise<JobOffer[]> {
     const run = await jobRepository.findJob(db, jobId)
-    if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+    if (!run) throw ApplicationFailure.nonRetryable(`run ${jobId} does not exist`, 'not_found')
     return jobOffers(await nodeLoadRepository.readSnapshots(db), run)
   },
 
   /**
-   * Takes the lease from an attempt that is over, because its node is lost or has failed it. Safe to repeat because the
-   * next attempt is scheduled only after this is recorded.
+   * Closes the lease of an attempt that is over because its node was lost or failed it. Safe to repeat because the next
+   * attempt is scheduled only after this is recorded.
    */
   async closeAttempt(jobId: string): Promise<AttemptState> {
     return db.transaction().execute(async (trx) => {
       const run = await jobRepository.lockJob(trx, jobId)
-      if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+      if (!run) throw ApplicationFailure.nonRetryable(`run ${jobId} does not exist`, 'not_found')
       await leaseRepository.takeLease(trx, 'job', jobId, 'expired')
       const lease = await leaseRepository.findLastLease(trx, 'job', jobId)
       const epoch = await jobFileRepository.checkpointEpoch(trx, jobId)
@@ -108,7 +108,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
     })
   },
 
-  /** Tells whether a run is paused and no node works on it. Safe to repeat because it only reads. */
+  /** Returns whether a run is paused and no node works on it. Safe to repeat because it only reads. */
   isAtRest: (jobId: string): Promise<boolean> => pauseRepository.isAtRest(db, jobId),
 
   /** Removes the files of a deleted job. Safe to repeat because deleting an absent object succeeds. */
@@ -118,11 +118,11 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
     await objects.deletePrefix(jobFileRepository.jobFolder(job))
   },
 
-  /** Ends a run. Safe to repeat because a run that has ended retains its first outcome. */
+  /** Ends a run. Safe to repeat because a run that has ended keeps its first outcome. */
   async finishRun({ jobId, status, reason = 'internal' }: FinishRun): Promise<TrainingRunStatus> {
     const final = await db.transaction().execute(async (trx) => {
       const run = await jobRepository.lockJob(trx, jobId)
-      if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+      if (!run) throw ApplicationFailure.nonRetryable(`run ${jobId} does not exist`, 'not_found')
       const errorMessage = status === 'failed' ? await failureReason(trx, run, reason) : undefined
       const ended = await jobEndingRepository.endRun(
         trx,
@@ -134,7 +134,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
       return ended?.status ?? run.status
     })
     if (final === 'completed') {
-      // A run that failed or was cancelled retains its checkpoints, from which a run of the same configuration resumes.
+      // A failed or cancelled run keeps its checkpoints, from which a run of the same configuration can resume.
       const keys = await jobFileRepository.pruneCheckpoints(db, jobId, 0)
       await Promise.all(keys.map((key) => objects.delete(key))).catch((err: unknown) =>
         emit(log, 'checkpoint.prune_failed', { err, job_id: jobId }),

@@ -11,18 +11,18 @@ const RPC_TIMEOUT_MS = 3_000
 
 export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps) => ({
   /**
-   * Publishes why no node can run a job each time the reason changes: in the run's row, in its log and to its workflow.
-   * Safe to repeat because an unchanged reason is not published again.
+   * Publishes why no node can run a job each time the reason changes: to the run's row, its log and its workflow. Safe
+   * to repeat because an unchanged reason is not published again.
    */
   async noteWaitingJobs(after: string | null): Promise<{ next: string | null }> {
     const jobs = await waitingJobRepository.listUnheldJobs(db, { after, limit: BATCH })
     const nodes = jobs.length > 0 ? await waitingJobRepository.listNodeEligibility(db) : []
     const changed: { id: string; reason: string | null }[] = []
     for (const job of jobs) {
-      // Its node says when that is over.
+      // The job's node reports when it has room again.
       if (job.is_held && isRoomWait(job.waiting_reason)) continue
       const reason = job.is_held ? null : waitingReason(nodes, job)
-      // A node that could run it may lack room for this job alone; its next claim ends the wait.
+      // A node that could run the job may lack room for this job only; its next claim ends the wait.
       if (
         reason === job.waiting_reason ||
         (reason === null && !job.is_held && isDiskWait(job.waiting_reason))

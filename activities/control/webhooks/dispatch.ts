@@ -13,13 +13,13 @@ import { settleInterrupted } from './settle.ts'
 
 const POLL_INTERVAL_MS = 500
 const CLEAN_INTERVAL_MS = 5_000
-/** The length of one shift. The workflow runs one activity per shift, so that its history stays short. */
+/** The length of one shift. The workflow runs one activity per shift, which keeps its history short. */
 const SHIFT_MS = 5 * 60_000
 
 /**
  * Fans out events into deliveries and makes the first attempt of each, for one shift; later attempts belong to
- * `webhookDelivery`. Attempts in flight at the end of a shift continue during the next one, so that a destination
- * that hangs delays no other.
+ * `webhookDelivery`. Attempts in flight at the end of a shift continue during the next one, so that a hanging
+ * destination does not delay others.
  */
 export async function dispatchFor(
   deps: WebhookDeps,
@@ -36,7 +36,7 @@ export async function dispatchFor(
     onError: (err) => emit(deps.log, 'webhook.notify_lost', { err }),
   })
   void listener.start()
-  // Both the end and the cleaning use the monotonic clock, which does not jump when the system clock is set.
+  // Both the shift's end and the cleaning interval use the monotonic clock, which does not jump when the time is set.
   const end = performance.now() + Math.min(shiftMs, activityInfo().startToCloseTimeoutMs / 2)
   for (let cleanAt = 0; performance.now() < end && !signal.aborted;) {
     heartbeat()
@@ -51,13 +51,13 @@ export async function dispatchFor(
 }
 
 /**
- * Returns whether the worker is shutting down. After a cancellation for any other reason,
- * attempts in flight may complete.
+ * Returns whether the worker is shutting down. After a cancellation for any other reason, attempts in flight may
+ * complete.
  */
 const isShutdown = ({ aborted, reason }: AbortSignal): boolean =>
   aborted && String((reason as Error | undefined)?.message).includes('SHUTDOWN')
 
-/** Closes attempts whose sender died, and ends deliveries that are past their deadline or have lost their endpoint. */
+/** Closes attempts whose sender died, and ends deliveries that are past their deadline or whose endpoint is gone. */
 async function clean({ db, now, ...rest }: WebhookDeps): Promise<void> {
   const at = now()
   const interrupted = await attemptRepository.findInterrupted(db, at, 500)

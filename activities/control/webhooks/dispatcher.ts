@@ -9,21 +9,21 @@ import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'
 import { type Ended, settlePatiently } from './settle.ts'
 
-/** First attempts in flight to one endpoint, so that a slow or dead one delays only itself. */
+/** Maximum first attempts in flight to one endpoint, so that a slow or dead endpoint delays only itself. */
 const PER_ENDPOINT = 16
-/** First attempts in flight to an endpoint whose last attempt failed or was slow, and to all such endpoints together. */
+/** Maximum first attempts in flight to an endpoint whose last attempt failed or was slow, and to all of these. */
 const PER_SLOW_ENDPOINT = 4
 const SLOW_IN_FLIGHT = 192
 const SLOW_MS = 5_000
 const MAX_SLOW = 10_000
-/** First attempts in flight to all endpoints of one account, so that no account can use the whole capacity. */
+/** Maximum first attempts in flight to all endpoints of one account, so that no account can use all capacity. */
 const PER_ACCOUNT = 192
 const IN_FLIGHT = 512
 /** Attempts that end within this time of each other are recorded together. */
 const SETTLE_MS = 5
 
 /**
- * Makes first attempts: it sends the deliveries that it picks and records the results in groups. One instance lives as
+ * Makes first attempts: sends the deliveries that it picks and records the results in groups. One instance lives as
  * long as its worker, so its list of slow endpoints and its attempts in flight outlive a shift.
  */
 export class Dispatcher {
@@ -41,7 +41,7 @@ export class Dispatcher {
 
   constructor(deps: WebhookDeps) {
     this.#deps = deps
-    // Each attempt in flight adds a listener.
+    // Each attempt in flight adds a listener, so lift Node's warning limit.
     setMaxListeners(0, this.#stop.signal)
   }
 
@@ -71,7 +71,7 @@ export class Dispatcher {
     this.#onWake?.()
   }
 
-  /** Waits for `wake`, at most for `ms`. */
+  /** Waits for `wake`, for at most `ms`. */
   async woken(ms: number): Promise<void> {
     if (!this.#isWoken) {
       const { promise, resolve } = Promise.withResolvers<void>()
@@ -83,7 +83,7 @@ export class Dispatcher {
     this.#isWoken = false
   }
 
-  /** Aborts the attempts in flight and records that, because the process is about to end. */
+  /** Aborts the attempts in flight and records their outcome, because the process is about to end. */
   async stop(): Promise<void> {
     this.#stop.abort()
     while (this.#sending.size > 0 || this.#settling) await Promise.all([...this.#sending, this.#settling])
@@ -115,7 +115,7 @@ export class Dispatcher {
       try {
         await settlePatiently(this.#deps, ended)
       } catch (err) {
-        // These attempts stay open until their time is up; the dispatcher then closes them as interrupted.
+        // These attempts stay open until their sender counts as dead; the dispatcher then closes them as interrupted.
         emit(this.#deps.log, 'webhook.settle_failed', { err, attempts: ended.length })
       }
     }

@@ -18,10 +18,10 @@ export type DeliveryStep =
   | { state: 'busy'; until: number }
   | { state: 'due'; attempt: number; at: number; lastError: string | null }
 
-/** Whether an attempt was made, or refused because its endpoint has too many in flight. */
+/** Whether an attempt was made, or refused because its endpoint has too many attempts in flight. */
 export type Attempted = 'done' | 'crowded'
 
-/** Later attempts in flight to one endpoint, so that the workflows of one endpoint never occupy the whole worker. */
+/** Maximum later attempts in flight to one endpoint, so that one endpoint's workflows never occupy the whole worker. */
 const LATER_PER_ENDPOINT = 8
 
 /** Every activity of the `webhooks` queue. Each one's doc comment says why it is safe to repeat. */
@@ -29,7 +29,9 @@ export const createWebhookActivities = (
   deps: WebhookDeps,
   { underWay, dispatcher } = { underWay: new Map<string, number>(), dispatcher: new Dispatcher(deps) },
 ) => ({
-  /** Makes first attempts of new deliveries for one shift. Safe to repeat because a row is picked once, under a lock. */
+  /**
+   * Makes first attempts of new deliveries for one shift. Safe to repeat because a row is picked once, under a lock.
+   */
   dispatchWebhooks: (): Promise<void> => dispatchFor(deps, dispatcher),
 
   /**
@@ -47,7 +49,7 @@ export const createWebhookActivities = (
 
   /**
    * Makes one later attempt. Safe to repeat because the attempt's number is claimed once: an execution that finds it
-   * claimed sends nothing, and the attempt of one that died is closed as interrupted.
+   * claimed sends nothing, and the attempt of an execution that died is closed as interrupted.
    */
   async attemptWebhook(deliveryId: string, attempt: number): Promise<Attempted> {
     const endpointId = await attemptRepository.endpointOfDelivery(deps.db, deliveryId)
@@ -79,8 +81,8 @@ export const createWebhookActivities = (
   },
 
   /**
-   * Challenges an endpoint once. Safe to repeat because the challenge stays the same and only a
-   * pending verification changes.
+   * Challenges an endpoint once. Safe to repeat because the challenge stays the same and only a pending verification
+   * changes.
    */
   async challengeWebhook(endpointId: string, version: number, attempt: number): Promise<Challenged> {
     const pending = await verificationRepository.findOpenVerification(deps.db, endpointId, version)

@@ -18,8 +18,8 @@ export async function secretsFor(
     const own = rows.filter((row) => row.endpoint_id === endpoint_id)
     const current = own.filter(({ expires_at }) => expires_at === null || expires_at > at)
     const pinned = pinned_secrets ? own.filter(({ id }) => pinned_secrets.includes(id)) : []
-    // If every pinned secret has been revoked, the current ones sign, so that the receiver can
-    // still verify the request.
+    // If every pinned secret was revoked, sign with the current ones, so that the receiver can still verify the
+    // request.
     const chosen = pinned.length > 0 ? pinned : current
     return chosen.map(({ id, sealed }) => secretBox.open(sealed, `webhook_secret/${id}`).toString())
   }

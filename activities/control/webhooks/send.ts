@@ -19,8 +19,8 @@ export interface SignedSend {
 }
 
 /**
- * Signs at the moment of sending and posts. Throws a `SendError`; throws another error when there is no secret, because
- * the endpoint has been deleted.
+ * Signs the request right before posting it. Throws a `SendError`; throws another error when there is no secret because
+ * the endpoint was deleted.
  */
 export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Promise<Answer> {
   if (send.secrets.length === 0) throw new Error('there is no secret to sign with')
@@ -49,7 +49,7 @@ export interface Sent {
   at: Date
 }
 
-/** Makes an attempt that has been opened. Never throws: every failure becomes a verdict. */
+/** Makes an attempt that was opened in the database. Never throws: every failure becomes a verdict. */
 export async function makeAttempt(
   deps: WebhookDeps,
   { delivery, number, urlSealed, payload }: OpenedAttempt,

@@ -17,9 +17,9 @@ export interface Ended {
 }
 
 /**
- * Records the outcomes of attempts in one transaction. That transaction enqueues a `webhookDelivery` workflow for each
- * delivery to retry. An endpoint that returned 410 is disabled and its other open deliveries end. If the URL has been
- * changed meanwhile, its 410 is a failed attempt like any other, and the next one goes to the new URL.
+ * Records the outcomes of attempts in one transaction, which also enqueues a `webhookDelivery` workflow for each
+ * delivery to retry. An endpoint that returned 410 is disabled and its other open deliveries end. If the URL was
+ * changed in the meantime, a 410 is a failed attempt like any other, and the next attempt goes to the new URL.
  */
 export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
   const now = deps.now()
@@ -71,7 +71,7 @@ const closedAttempt = (
   }),
 })
 
-/** The time for which results wait in memory while the database is away; after that their attempts count as interrupted. */
+/** How long results wait in memory while the database is away; after that their attempts count as interrupted. */
 const KEEP_MS = 20_000
 const RETRY_DELAY_MS = 500
 

@@ -9,7 +9,7 @@ import { sendSigned } from './send.ts'
 
 export type Challenged = 'verified' | 'unanswered' | 'ended'
 
-/** The body is the same at every try, so that its event id identifies one payload. */
+/** The body is the same on every try, so that its event id identifies one payload. */
 function challengeBody({ endpoint, verification }: PendingVerification): Buffer {
   const payload = {
     id: verification.event_id,
@@ -28,8 +28,8 @@ function challengeBody({ endpoint, verification }: PendingVerification): Buffer 
 }
 
 /**
- * Sends the challenge and checks that the endpoint returns it, in the header and as the exact compact body; returns the
- * failure if not. An endpoint that returns 410 is not challenged again.
+ * Sends the challenge and checks that the endpoint returns it, in the header and as the exact compact body. Returns the
+ * failure if it does not. An endpoint that returns 410 is not challenged again.
  */
 export async function challenge(
   deps: WebhookDeps,

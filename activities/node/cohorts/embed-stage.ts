@@ -9,10 +9,10 @@ import type { OutgoingEdge } from '../../../schemas/cohort-stage.ts'
 import { type Answered, InferenceError } from '../models/ask-model.ts'
 import { callerOf, keepPayload, roomFor, type StageWork } from './stage-work.ts'
 
-/** So many texts are asked for at once where their vectors are handed over in batches. */
+/** The number of texts per request when vectors are handed over in batches. */
 const BATCH = 32
 
-/** The answer of a model about texts. */
+/** A model's response to an embedding request. */
 interface Embedded {
   embedding?: number[]
   embeddings?: number[][]
@@ -23,8 +23,8 @@ interface Embedded {
 type Ask = (input: Record<string, unknown>) => Promise<Answered>
 
 /**
- * Has texts embedded, and keeps their vectors for the stages that go on from there. With an edge that is a session, many
- * texts are embedded in batches, and each batch is on its way while the next one is computed.
+ * Embeds texts and stores their vectors for the consuming stages. With a `session` edge, many texts are embedded in
+ * batches, and each batch is sent while the next one is computed.
  */
 export async function embed(work: StageWork, input: Record<string, unknown>, ask: Ask): Promise<Answered> {
   const { outgoing } = work.claim
@@ -37,7 +37,7 @@ export async function embed(work: StageWork, input: Record<string, unknown>, ask
   return answered
 }
 
-/** A list with anything else in it goes to the model as it is, which refuses it by name. */
+/** A list with any other value goes to the model unchanged, whose error then names the value. */
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 
@@ -54,7 +54,7 @@ async function keepVectors(work: StageWork, { embedding, embeddings }: Embedded)
 }
 
 const fingerprintOf = ([edge]: readonly OutgoingEdge[]): string => {
-  if (!edge) throw new Error('nothing is handed over')
+  if (!edge) throw new Error('this stage has no outgoing edge')
   return edge.space_fingerprint
 }
 
@@ -80,7 +80,7 @@ async function embedInBatches(
     const part = answered.result as Embedded
     const vectors = part.embeddings ?? []
     if (vectors.length !== text.length)
-      throw new InferenceError(`the model made ${vectors.length} vectors of ${text.length} texts`, true)
+      throw new InferenceError(`the model returned ${vectors.length} vectors for ${text.length} texts`, true)
     if (at === 0) {
       width = vectors[0]?.length ?? 0
       const head = headOfVectors({ rows, width }, fingerprintOf(claim.outgoing))
@@ -98,13 +98,13 @@ async function embedInBatches(
   return { result: joined(parts), endedAt }
 }
 
-/** Names the texts of a batch, because the model counts from its first one. */
+/** Adds the batch's offset to an error, because the model numbers texts from the start of the batch. */
 function withPlace(err: unknown, first: number): unknown {
   if (!(err instanceof InferenceError)) return err
   return new InferenceError(`in the batch that begins with text[${first}]: ${err.message}`, err.retryable)
 }
 
-/** Returns what one answer about all texts would say. */
+/** Merges the responses of all batches into what a single response would contain. */
 function joined(parts: readonly Embedded[]): Record<string, unknown> {
   const isCut = parts.some(({ truncated }) => truncated)
   const usages = parts.flatMap(({ usage }) => usage ?? [])

@@ -18,8 +18,8 @@ interface RunInput {
 
 export const createEvaluateActivities = (deps: NodeDeps) => ({
   /**
-   * Sends the texts of a run through the model of one side and stores its vectors. Safe to repeat because the texts are
-   * drawn by the seed, and the vectors replace earlier ones.
+   * Sends the texts of a run through the model of one side and stores its vectors. Safe to repeat because the seed
+   * determines the texts, and the vectors replace earlier ones.
    */
   collectVectors: ({ runId, side }: RunInput & { side: 'source' | 'target' }): Promise<void> =>
     step(deps, runId, side, (work, signal) => collectVectors(deps, { runId, work, signal })),
@@ -33,7 +33,7 @@ export const createEvaluateActivities = (deps: NodeDeps) => ({
     step(deps, runId, 'judge', (work, signal) => judgeMap(deps, { runId, work, signal })),
 })
 
-/** Asks for the work of a step and does it under heartbeats; failures leave as codes. */
+/** Fetches the work of a step and does it under heartbeats; failures leave as codes. */
 async function step<T>(
   deps: NodeDeps,
   runId: string,
@@ -50,7 +50,8 @@ async function step<T>(
   } catch (err) {
     if (cancelled.aborted) throw cancelled.reason
     emit(deps.log, 'evaluation.step_failed', { err, run_id: runId, step: name })
-    if (stopping.aborted) throw ApplicationFailure.create({ message: 'the node stops', type: 'drained' })
+    if (stopping.aborted)
+      throw ApplicationFailure.create({ message: 'the node is stopping', type: 'drained' })
     throw failureOf(err)
   }
 }

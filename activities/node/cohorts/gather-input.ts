@@ -13,7 +13,7 @@ import type { NodeDeps } from '../deps.ts'
 import { InferenceError } from '../models/ask-model.ts'
 import type { StageSteps } from './stage-steps.ts'
 
-/** The input of a stage, and the representations that do not fit into JSON. Their files go when it is disposed. */
+/** The input of a stage, and the representations that do not fit into JSON. Disposing it removes their files. */
 export interface Gathered extends Disposable {
   readonly input: Record<string, unknown>
   readonly payloads: readonly ReceivedPayload[]
@@ -22,9 +22,9 @@ export interface Gathered extends Disposable {
 }
 
 /**
- * Waits for the hand-overs of a stage, as many as it needs, and writes their values into its input. Throws a `QuorumError`
- * when so many were closed that its quorum cannot be met. With `isEarly` the input is returned while the platform records
- * that its values are consumed.
+ * Waits for as many hand-overs as the stage needs, and writes their values into its input. Throws a `QuorumError` when
+ * too many hand-overs were closed to meet the quorum. With `isEarly`, returns the input while the platform is still
+ * recording that its values are consumed.
  */
 export async function gatherInput(
   deps: Pick<NodeDeps, 'control' | 'edges'>,
@@ -33,7 +33,7 @@ export async function gatherInput(
 ): Promise<Gathered> {
   using stack = new DisposableStack()
   const payloads: ReceivedPayload[] = []
-  /** What each hand-over writes into the input, whichever comes first. */
+  /** How each hand-over changes the input; applied in the order of the edges, not of arrival. */
   const writes = new Map<IncomingEdge, (known: Gathered['input']) => Gathered['input']>()
   const caller = {
     control: deps.control,
@@ -44,7 +44,7 @@ export async function gatherInput(
     waitsForRoom: (isWaiting: boolean) => steps.waitForRoom(isWaiting),
   }
   const enough = new AbortController()
-  // Without a quorum each of them is needed, so none is left when the last one is consumed.
+  // Without a quorum every hand-over is needed, so none is left to abort when the last one is consumed.
   const until = quorum === 0 ? signal : AbortSignal.any([signal, enough.signal])
   const noteConsumed = (mayRun: boolean) => {
     if (mayRun && quorum > 0) enough.abort()
@@ -56,7 +56,7 @@ export async function gatherInput(
 
   const receive = async (edge: IncomingEdge) => {
     if (isByValue(edge.kind)) {
-      // The platform knows that a quorum is met once it has recorded each consumption.
+      // Only the platform's record of each consumption shows that a quorum is met, so wait for it.
       const options = { signal: until, isEarly: isEarly && quorum === 0 }
       const { value, mayRun, consumption } = await receiveValue(caller, edge, options)
       if (consumption) {
@@ -66,7 +66,8 @@ export async function gatherInput(
       if (enough.signal.aborted) return
       if (value) {
         const fault = faultOfValue(edge.kind, value.value)
-        if (fault !== undefined) throw new EdgeError('shape_mismatch', `what is handed over ${fault}`)
+        if (fault !== undefined)
+          throw new EdgeError('shape_mismatch', `the value that was handed over ${fault}`)
         consumed += 1
         writes.set(edge, (known) => withCarried(known, { to_path: edge.path }, value.value))
       }
@@ -93,11 +94,14 @@ export async function gatherInput(
     throw new QuorumError({ consumed, quorum, edges: incoming.length })
   const known: unknown = incoming.reduce((gathered, edge) => writes.get(edge)?.(gathered) ?? gathered, input)
   if (!isInput(known))
-    throw new InferenceError('what is handed over makes the whole input, and is no object', false)
+    throw new InferenceError(
+      'the value that was handed over replaces the whole input, so it must be an object',
+      false,
+    )
   const consumption = Promise.all(consumptions).catch((err: unknown) => {
     throw nameOf(err)
   })
-  // It is awaited with the work; an earlier rejection must not count as unhandled.
+  // The caller awaits this promise with the work; an earlier rejection must not count as unhandled.
   consumption.catch(() => {})
   const opened = stack.move()
   return { input: known, payloads, consumption, [Symbol.dispose]: () => opened.dispose() }
@@ -106,13 +110,13 @@ export async function gatherInput(
 const isInput = (value: unknown): value is Gathered['input'] =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Gives a call that the platform refuses the name that it has as a failure. */
+/** Converts the platform's refusal of a call into an `EdgeError` with the code `refused`. */
 const nameOf = (err: unknown): unknown =>
   err instanceof ControlError && err.status < 500
     ? new EdgeError('refused', `the platform refuses the hand-over: ${err.message}`, { cause: err })
     : err
 
-/** Writes vectors to their place; throws an `EdgeError` where it has other columns. */
+/** Writes vectors to `path` in the input; throws an `EdgeError` when the number of columns differs. */
 function filled(
   input: Record<string, unknown>,
   path: string,
@@ -120,7 +124,7 @@ function filled(
 ): Record<string, unknown> {
   const known = withVectors(input, path, vectors)
   if (known !== undefined) return known as Record<string, unknown>
-  const message = `the input has other columns than the ${vectors[0]?.length} of a vector`
+  const message = `the input does not have the ${vectors[0]?.length} columns of the vectors that were handed over`
   throw new EdgeError('shape_mismatch', message)
 }
 
@@ -140,7 +144,7 @@ async function fetchAdapter(
   { url, sha256, size_bytes: sizeBytes }: NonNullable<ReceivedPayload['agreed']['adapter']>,
   signal: AbortSignal,
 ): Promise<Buffer> {
-  if (url === '') throw new EdgeError('refused', 'the platform names no address of the map')
+  if (url === '') throw new EdgeError('refused', 'the platform returned no URL for the map')
   const writer = await store.write({ sizeBytes, maxBytes: sizeBytes })
   using file = await fetchRelayed(url, { writer, sizeBytes, sha256, signal })
   return await readFile(file.path)

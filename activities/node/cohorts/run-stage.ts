@@ -21,21 +21,21 @@ import { runToolStage } from './tool-stage.ts'
 export interface StageCall {
   cohortId: string
   stageId: string
-  /** The key of the account's turns. Workers before 0.13 do not send it. */
+  /** The key for fair turns of the account. Workers before 0.13 do not send it. */
   turn?: string
 }
 
 export const createCohortActivities = (deps: NodeDeps) => ({
   /**
-   * Claims a stage, loads its model while the stages before it work, takes what they hand over, runs the model, and
-   * completes the lease with the result. Safe to repeat because a stage has one lease, which only one call can complete.
+   * Claims a stage, loads its model while its producers work, receives their hand-overs, runs the model, and completes
+   * the lease with the result. Safe to repeat because a stage has one lease, which only one call can complete.
    */
   async runStage(call: StageCall): Promise<void> {
     const { stageId, turn } = call
     using _alive = sendHeartbeats()
     using work = deps.work.begin(stageId, cancellationSignal())
-    // Before the claim, so that giving the slot back costs no attempt. It may wait in its slot for hours: for its input
-    // or for the turn of its tool.
+    // Before the claim, so that giving the slot back costs no attempt. The stage may occupy its slot for hours, waiting
+    // for its input or for its tool's turn.
     using _share = turn === undefined ? undefined : takeShare(deps.slotShares, turn)
     const leaseS = leaseSecondsFor(deps.control.patienceMs)
     const claimed = await claimStage(deps, { ...call, leaseS }, work.signal)
@@ -52,7 +52,7 @@ export const createCohortActivities = (deps: NodeDeps) => ({
     } catch (err) {
       throw await handBack(deps, held, err, signal)
     } finally {
-      // What still waits for a hand-over ends as well.
+      // Also ends anything that still waits for a hand-over.
       over.abort()
     }
   },
@@ -66,7 +66,7 @@ async function claimStage(
   try {
     return await deps.control.claimStage<StageClaim>(cohortId, stageId, { lease_s: leaseS }, { signal, turn })
   } catch (err) {
-    // Another node has the stage, or it has ended.
+    // Another node has the stage, or the stage has ended.
     if (err instanceof ControlError && err.status < 500)
       throw ApplicationFailure.nonRetryable(err.message, err.code)
     throw err
@@ -89,7 +89,7 @@ async function workOn(
     await unlessAborted(models.load(claim.model_key), signal)
     steps.tell('waiting')
   })
-  // Its input may have taken hours, in which the model was unloaded as idle or for another one.
+  // The input may have taken hours, during which the model was unloaded as idle or to make room for another one.
   await unlessAborted(models.load(claim.model_key), signal)
 
   using use = models.use(claim.model_key)
@@ -111,9 +111,9 @@ async function workOn(
   }
 }
 
-/** Loads while the input is gathered; an input that comes too late is disposed. */
+/** Loads the model while the input is gathered; if loading fails, disposes an input that arrives later. */
 async function loadMeanwhile(gathering: Promise<Gathered>, load: () => Promise<void>): Promise<Gathered> {
-  // It is awaited below; an earlier rejection must not count as unhandled.
+  // The promise is awaited below; an earlier rejection must not count as unhandled.
   gathering.catch(() => {})
   try {
     await load()
@@ -124,7 +124,7 @@ async function loadMeanwhile(gathering: Promise<Gathered>, load: () => Promise<v
   }
 }
 
-/** Runs work while the platform records its inputs; when that fails, the work is aborted and throws the failure. */
+/** Runs work while the platform records its inputs; when recording fails, aborts the work and throws that failure. */
 async function unlessRefused<T>(
   consumption: Promise<unknown>,
   signal: AbortSignal,
@@ -141,7 +141,7 @@ async function unlessRefused<T>(
   }
 }
 
-/** Reads the files that the gathered input names: those of earlier stages, uploads and public ones. */
+/** Fetches the files that the gathered input names: files of earlier stages, uploads, and public files. */
 async function fetchFiles(
   deps: NodeDeps,
   claim: StageClaim,

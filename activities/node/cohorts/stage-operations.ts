@@ -36,11 +36,11 @@ const ask = async (
 ): Promise<Answered> =>
   readAnswer(deps, held, await askModel(server, { path, body, turn: claim.turn }, signal), signal)
 
-/** Has a prompt read, and keeps the cache of it for the stages that go on from there. */
+/** Prefills a prompt and stores its KV cache for the stages that decode from it. */
 async function prefill(work: StageWork, input: Record<string, unknown>): Promise<Answered> {
   const { claim, deps, server } = work
   const [edge] = claim.outgoing
-  if (!edge) throw new InferenceError('no stage goes on from this prompt', false)
+  if (!edge) throw new InferenceError('no stage continues from this prompt', false)
   await using file = nameFor(server)
   const { space_fingerprint } = edge
   const body = Buffer.from(JSON.stringify({ ...input, file: file.name, space_fingerprint }))
@@ -57,7 +57,7 @@ async function prefill(work: StageWork, input: Record<string, unknown>): Promise
   return { ...answered, result: { tokens, size_bytes: payload.sizeBytes } }
 }
 
-/** Goes on from a prompt that another stage has read. */
+/** Continues from a prompt that another stage has prefilled. */
 async function decode(
   work: StageWork,
   input: Record<string, unknown>,
@@ -83,7 +83,7 @@ async function decode(
   return readAnswer(deps, held, answer, signal)
 }
 
-/** A payload that the model server does not take, by the server's word for it. */
+/** Converts the model server's refusal of a payload, using the server's own error code if it is a known one. */
 function refusalIn(text: string): EdgeError {
   const { error } = JSON.parse(text) as { error: { message: string; code: string } }
   const isKnown = valuesOf(EdgeFailure).includes(error.code)

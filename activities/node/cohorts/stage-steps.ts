@@ -8,11 +8,11 @@ import type { InputFiles } from '../../../schemas/lease.ts'
 import type { NodeDeps } from '../deps.ts'
 import { InferenceError } from '../models/ask-model.ts'
 
-/** Tells how far a stage is, and whether its node is too full for it to go on. */
+/** Reports a stage's progress, and whether it waits for room on its node. */
 export class StageSteps {
   readonly #lease: Pick<KeptLease, 'report'>
   #step: 'loading' | 'waiting' | 'running' = 'loading'
-  /** The hand-overs that wait for room. */
+  /** The number of hand-overs that wait for room. */
   #waiting = 0
 
   constructor(lease: Pick<KeptLease, 'report'>) {
@@ -35,7 +35,7 @@ export class StageSteps {
   }
 }
 
-/** Runs the work of a stage, which is aborted with a `StageTimeoutError` once it has run for longer than it may. */
+/** Runs the work of a stage, and aborts it with a `StageTimeoutError` after the stage's `timeout_s`. */
 export async function withinTime<T>(
   { timeout_s }: Pick<StageClaim, 'timeout_s'>,
   signal: AbortSignal,
@@ -50,7 +50,7 @@ export async function withinTime<T>(
   }
 }
 
-/** Returns URLs of the files that these fields of an input name: those of earlier stages, and uploads. */
+/** Returns URLs of the files that these fields of an input name: files of earlier stages, and uploads. */
 export async function namedFiles(
   { control }: Pick<NodeDeps, 'control'>,
   { lease_token }: Pick<StageClaim, 'lease_token'>,

@@ -17,7 +17,7 @@ export interface StageWork {
   signal: AbortSignal
 }
 
-/** Returns how a stage speaks with the platform about its hand-overs. */
+/** Returns the client and identity with which a stage calls the platform about its hand-overs. */
 export const callerOf = ({ deps, claim, held }: StageWork): EdgeCaller => ({
   control: deps.control,
   cohortId: claim.cohort_id,
@@ -25,13 +25,13 @@ export const callerOf = ({ deps, claim, held }: StageWork): EdgeCaller => ({
   turn: claim.turn,
 })
 
-/** Keeps one payload for every stage that it is for. */
+/** Stores one payload for every consuming stage. */
 export async function keepPayload(work: StageWork, produced: Produced): Promise<void> {
   const { deps, claim, signal } = work
   for (const edge of claim.outgoing) await deps.keepers.keep(callerOf(work), edge, produced, signal)
 }
 
-/** Waits until this node has room for a payload of this size, and says so meanwhile. */
+/** Waits until this node has room for a payload of this size, and reports the wait. */
 export const roomFor = ({ deps, steps, signal }: StageWork, bytes: number): Promise<boolean> =>
   waitForRoom(bytes, {
     store: deps.edges.store,

@@ -14,16 +14,16 @@ import { failureOf } from './job-failure.ts'
 export interface Attempt<Claim> {
   claim: Claim
   report: JobReport
-  /** Ends the attempt at once. */
+  /** Ends the attempt immediately. */
   cancelled: AbortSignal
-  /** Ends the attempt where the next one can go on. */
+  /** Ends the attempt at a point from which the next one can continue. */
   pausing: AbortSignal
   leaseS: number
   /** True when the attempt comes from a queue for GPUs. */
   isForGpu: boolean
 }
 
-/** The term is long, so that a job survives a short absence of all gateways. A lost node is detected by its heartbeat. */
+/** A long lease lets a job survive a short outage of all gateways. Heartbeats detect a lost node. */
 const MIN_LEASE_S = 60
 
 /**
@@ -41,7 +41,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
   using work = deps.work.begin(jobId, cancellationSignal())
   let isClaimed = false
   try {
-    // Before the claim, because a refused claim is no attempt.
+    // Before the claim, because a refused claim doesn't count as an attempt.
     if (isForGpu && deps.gpuHealth.isUnusable)
       throw new AttemptError(NO_CUDA, 'The GPUs of this node have not been proven usable since a failure.')
     if (!(await deps.diskHealth.admit(jobId, work.signal)))
@@ -63,7 +63,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
       await deps.diskHealth.filled(jobId)
     const failure = failureOf(err)
     emit(deps.log, 'job.attempt_ended', { job_id: jobId, code: failure.type })
-    // A cancelled activity rejects with its cancellation. One whose node stops, or that was cancelled over the
+    // A cancelled activity rejects with its cancellation. An activity whose node stops, or that was cancelled over the
     // link, fails with a code.
     const { aborted, reason } = cancellationSignal()
     if (aborted && failure.type !== 'drained') throw reason

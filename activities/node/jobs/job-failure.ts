@@ -4,8 +4,8 @@ import { ControlError } from '../../../node-runtime/control/client.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 
 /**
- * Converts an error for the workflow, which gets only its code; the text is in the row. A full disk counts for the
- * workflow as a node that drains: workers of any version then offer the job again without counting the attempt.
+ * Converts an error for the workflow, which gets only its code; the text is in the row. The workflow sees a full disk
+ * as a draining node: workers of any version then offer the job again without counting the attempt.
  */
 export function failureOf(err: unknown): ApplicationFailure {
   if (err instanceof AttemptError) {

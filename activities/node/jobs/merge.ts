@@ -10,8 +10,8 @@ interface MergeInput {
 /** The activities of the queue `merge.cpu`. */
 export const createMergeActivities = (deps: NodeDeps) => ({
   /**
-   * Makes one attempt at a merge, from its beginning. Safe to repeat because each attempt is fenced by its own lease:
-   * the platform refuses the results of an earlier one.
+   * Makes one attempt at a merge, from the start. Safe to repeat because each attempt is fenced by its own lease: the
+   * platform refuses the results of an earlier one.
    */
   merge: ({ jobId }: MergeInput): Promise<void> =>
     attemptJob<MergeClaim>(deps, jobId, (attempt) => mergeUnderLease(deps, attempt)),

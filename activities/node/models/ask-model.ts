@@ -21,7 +21,7 @@ import type { CompleteTask, FailLease, RoomWait } from '../../../schemas/lease.t
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
-/** The time limit of a loaded model for one input. The steps before end by themselves when they stall. */
+/** The time limit of a loaded model for one input. Earlier steps end by themselves when they stall. */
 const MAX_INFERENCE_MS = 6 * 3_600_000
 
 /** The model server refused the input or failed; the message is for the owner of the task. */
@@ -35,7 +35,7 @@ export class InferenceError extends Error {
   }
 }
 
-/** Sends a body to the server of a loaded model once it is the account's turn, which ends with the answer's body. */
+/** Sends a body to a loaded model's server once it is the account's turn. The turn ends with the response body. */
 export async function askModel(
   { pool, turns }: ModelUse['server'],
   { path, body, turn: account }: { path: string; body: Buffer; turn: string | undefined },
@@ -58,7 +58,7 @@ export async function askModel(
   }
 }
 
-/** A claim that a node holds, and the lease that it keeps for it. */
+/** A claim that this node holds, and its lease. */
 export interface Held {
   /** The task or stage. */
   subjectId: string
@@ -71,7 +71,7 @@ export interface Answered extends Pick<CompleteTask, 'result' | 'outputs'> {
   endedAt: number
 }
 
-/** Reads an answer. One that comes as steps and files is told with the lease, and its files are stored. */
+/** Reads a response. Multi-step responses report their progress through the lease and upload their files. */
 export async function readAnswer(
   deps: NodeDeps,
   held: Held,
@@ -85,7 +85,7 @@ export async function readAnswer(
     if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
     return { result: JSON.parse(text) as CompleteTask['result'], endedAt: performance.now() }
   } finally {
-    // A body that is never read would hold its turn at the server.
+    // An unread body would hold the account's turn at the server.
     body.destroy()
   }
 }
@@ -138,7 +138,7 @@ export async function handBack(
     .lease('fail', leaseToken, failure, { patienceMs: 5_000 })
     .catch((cause: unknown) => emit(deps.log, 'lease.return_failed', { err: cause, task_id: subjectId }))
   if (cancellationSignal().aborted) return cancellationSignal().reason
-  // The text stays in the row, because it may quote the input.
+  // The message stays in the row, because it may quote the input.
   const { code: type, retryable } = failure
   return ApplicationFailure.create({
     message: `the inference ended: ${type}`,
@@ -149,7 +149,7 @@ export async function handBack(
 
 function failureOf(err: unknown, signal: AbortSignal): FailLease {
   const words = err instanceof Error ? err.message : String(err)
-  // A model may say anything, and what was cut may end in half a character; the platform takes neither.
+  // The message may contain arbitrary model output, and the cut may split a character; the platform accepts neither.
   const message = storable(words.slice(0, 4_000)) || 'no reason given'
   if (signal.aborted) return { code: 'cancelled', message: 'the work was stopped', retryable: true }
   if (err instanceof InferenceError) {
@@ -157,7 +157,7 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
   }
   if (err instanceof ControlError && err.status >= 500)
     return { code: 'platform_unavailable', message, retryable: true }
-  // The platform does not take what the model has made, and would not take it from another node.
+  // The platform rejects this result, and would reject it from another node too.
   if (err instanceof ControlError && (err.status === 422 || err.status === 413))
     return { code: 'result_refused', message, retryable: false }
   if (err instanceof ToolError) {

@@ -18,7 +18,7 @@ import { askModel, handBack, type Held, InferenceError, readAnswer } from './ask
 
 export interface InferTask {
   taskId: string
-  /** The key of the account's turns, on a node's own queue only. Workers before 0.13 do not send it. */
+  /** The key for fair turns of the account, on a node's own queue only. Workers before 0.13 do not send it. */
   turn?: string | undefined
   /** True for the task of a tool. */
   isTool?: boolean
@@ -27,7 +27,7 @@ export interface InferTask {
 export const createInferActivities = (deps: NodeDeps) => ({
   /**
    * Claims a task, loads its model, runs the inference, and completes the lease with the result. Safe to repeat because
-   * a second claim fences off the first, whose result is then refused.
+   * a second claim fences off the first; the platform then refuses the first claim's result.
    */
   async inferTask({ taskId, turn: placedTurn, isTool = false }: InferTask): Promise<void> {
     using _alive = sendHeartbeats()
@@ -63,7 +63,7 @@ async function takeSlot(
     return await tools.turns.takeSlot(turn, AbortSignal.any([signal, drain]))
   } catch (err) {
     if (signal.aborted || !(err instanceof LineFull || drain.aborted)) throw err
-    throw notTaken('this node has no turn for the tool now')
+    throw notTaken('too many calls wait for this tool on this node')
   }
 }
 
@@ -75,7 +75,7 @@ async function claimTask(
   try {
     return await deps.control.claimTask<TaskClaim>(taskId, { lease_s: leaseS }, { signal })
   } catch (err) {
-    // Another node has claimed the task, or it has ended.
+    // Another node has claimed the task, or the task has ended.
     if (err instanceof ControlError && err.status < 500) {
       throw ApplicationFailure.nonRetryable(err.message, err.code)
     }
@@ -105,7 +105,7 @@ async function infer(deps: NodeDeps, { claim, turn, held, signal }: ClaimedTask)
   const path = inferPathOf(use.server.profile.infer_path, claim.task_type)
   let answer = await askModel(use.server, { path, body, turn }, signal)
   if (hasMemory && isInputRefused(answer.statusCode)) {
-    // Memory is no reason for a task to fail: the input goes without it.
+    // Missing memory must not fail a task, so send the input without it.
     await answer.body.dump()
     const bare = await fetchInput(deps, `${claim.input_url}&memory=refused`, { turn, signal })
     answer = await askModel(use.server, { path, body: bare.body, turn }, signal)

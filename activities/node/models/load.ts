@@ -5,13 +5,13 @@ import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { NodeDeps } from '../deps.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
 
-/** The first part of an error, which is the node's own text; the rest may quote a program or a stranger. */
+/** The first part of an error, which is the node's own text; the rest may quote a program or another account's data. */
 const OWN_WORDS = /^[^\n]*?(?=[.:]\s|\n|$)/
 const MAX_WORDS = 200
 
 /**
- * Converts the error of a model that this node cannot load for Temporal and the workflow; another node may succeed. The
- * server's last output is in the node's report and log, never in the history.
+ * Converts a load error for Temporal and the workflow; another node may succeed. The server's last output is in the
+ * node's report and log, never in the history.
  */
 export function toFailure(err: unknown): unknown {
   if (!(err instanceof ModelUnavailableError)) return err
@@ -28,7 +28,7 @@ export function toFailure(err: unknown): unknown {
 export const createModelActivities = ({ models }: NodeDeps) => ({
   /** Loads a model on this node. Safe to repeat because a load in progress is shared and a loaded model stays. */
   async loadModel({ modelKey }: { modelKey: string }): Promise<void> {
-    // A tool is started for each request; gateways up to 0.12 ordered its load all the same.
+    // Tools start per request, but gateways up to 0.12 still ordered their loads.
     if (isToolKey(modelKey)) return
     using _alive = sendHeartbeats()
     const loaded = models.load(modelKey).catch((err: unknown) => Promise.reject(toFailure(err)))

@@ -25,8 +25,8 @@ const MAX_TEST_MS = 3_600_000
 
 export const createTestActivities = (deps: NodeDeps) => ({
   /**
-   * Loads a model on this node, runs its own example and checks the form of the output. If the expected logits are
-   * known, it also compares those. Safe to repeat because it changes only which models are loaded.
+   * Loads a model on this node, runs the model's example and checks the format of the output. If the expected logits
+   * are known, compares those as well. Safe to repeat because it changes only which models are loaded.
    */
   async testModel({ modelKey }: { modelKey: string }): Promise<TestVerdict> {
     using _alive = sendHeartbeats()
@@ -60,7 +60,7 @@ async function inferOnce(
   return judge(schemaChecks, answer.statusCode, await answer.body.text(), spec)
 }
 
-/** The tested model may have to be evicted for the comparison, because not every node has memory for both. */
+/** Compares logits. This may evict the tested model, because not every node has memory for both. */
 async function compare(
   deps: NodeDeps,
   { model_key, memory_mb: memoryMb }: NodeModelSpec,
@@ -88,23 +88,23 @@ async function judge(
   text: string,
   { model_key: key, output_schema: schema }: NodeModelSpec,
 ): Promise<TestVerdict> {
-  if (status !== 200) return { passed: false, reason: `its test inference was answered with ${status}` }
+  if (status !== 200) return { passed: false, reason: `its test inference returned HTTP status ${status}` }
   try {
     JSON.parse(text)
   } catch {
-    return { passed: false, reason: 'its answer to the test inference is not JSON' }
+    return { passed: false, reason: 'its response to the test inference is not JSON' }
   }
   if (!schema) return { passed: true }
   const result = await schemaChecks.check({ owner: key, key: newId(), schema, value: Buffer.from(text) })
-  if ('busy' in result) throw ApplicationFailure.create({ message: 'no room to check the answer' })
+  if ('busy' in result) throw ApplicationFailure.create({ message: 'no capacity to validate the response' })
   if ('stopped' in result)
-    return { passed: false, reason: 'holding its answer against the output schema takes too long' }
+    return { passed: false, reason: 'validating its response against the output schema takes too long' }
   if ('unusable' in result) return { passed: false, reason: `the output schema ${result.unusable}` }
   const [first] = result.faults
   if (!first) return { passed: true }
-  const where = first.instancePath || 'the answer'
+  const where = first.instancePath || 'the response'
   return {
     passed: false,
-    reason: `its answer breaks the output schema: ${where} ${faultInWords(first)}`,
+    reason: `its response does not match the output schema: ${where} ${faultInWords(first)}`,
   }
 }

@@ -155,7 +155,7 @@ describe('a full object store', function () {
     disk.fill()
     await on.startWorker()
 
-    await until(async () => /no room on its disk/.test((await dataset()).message ?? ''), 20_000)
+    await until(async () => /no disk space/.test((await dataset()).message ?? ''), 20_000)
     const waiting = await dataset()
     assert.deepEqual([waiting.status, waiting.error_message], ['pending', null])
 
