@@ -28,8 +28,8 @@ const waiting = (kind: OpenWork['kind'], seconds: number): OpenWork => ({
   oldest_waiting_s: seconds,
 })
 
-describe('what needs attention', () => {
-  it('is nothing while all is well, also with young starts and deliveries', () => {
+describe('attentionOf', () => {
+  it('returns nothing while all is well, even with recent starts and deliveries waiting', () => {
     const work = [waiting('workflow_start', 5), waiting('webhook_delivery', 60), waiting('task', 1_000)]
 
     assert.deepEqual(attentionOf({ ...WELL, work }), [])
@@ -37,7 +37,7 @@ describe('what needs attention', () => {
 
   const CASES: [string, Partial<AttentionFacts>, string, string, RegExp][] = [
     [
-      'a full disk of PostgreSQL',
+      'a full PostgreSQL disk',
       { storage: { database: 'full', objects: 'ok' } },
       'storage_full',
       'critical',
@@ -51,14 +51,14 @@ describe('what needs attention', () => {
       /object store is full \(2 MB free\).*Delete datasets/,
     ],
     [
-      'a node that the gate refuses',
+      'a node rejected by the gate',
       { gateFaults: [{ id: 'n1', name: 'box', reason: 'it has more than 600 open polls' }] },
       'gate_fault',
       'warning',
       /1 node without all durable work: box\. box: it has more than 600 open polls/,
     ],
     [
-      'every node without the gate',
+      'a gate that rejects every node',
       { online: 1, gateFaults: [{ id: 'n1', name: '', reason: 'no answer' }] },
       'gate_fault',
       'critical',
@@ -72,7 +72,7 @@ describe('what needs attention', () => {
       /PostgreSQL does not answer/,
     ],
     [
-      'a node that cannot use its GPUs',
+      "a node that can't use its GPUs",
       { gpuFaults: [{ node_id: 'n', name: 'big', reason: 'cuInit fails with 304' }] },
       'gpus_unusable',
       'critical',
@@ -86,21 +86,21 @@ describe('what needs attention', () => {
       /^1 node with a full disk: big \(12 MB free\)\. They start no runs\. Free space/,
     ],
     [
-      'full disks of all nodes',
+      'full disks on all nodes',
       { online: 1, fullNodes: [{ node_id: 'n', name: '', free_mb: 0 }] },
       'node_disk_full',
       'critical',
       /^1 node with a full disk: n \(0 MB free\)/,
     ],
     [
-      'runs with the reason',
+      'runs that wait for a GPU',
       { waitingRuns: [{ reason: 'no node with a GPU', jobs: 3, job_id: 'j' }] },
       'runs_wait',
       'warning',
       /^3 runs waiting: no node with a GPU/,
     ],
     [
-      'starts that Temporal does not take',
+      'starts that Temporal rejects',
       { work: [waiting('workflow_start', 31)] },
       'starts_wait',
       'critical',
@@ -114,7 +114,7 @@ describe('what needs attention', () => {
       /2 webhook deliveries overdue for 121 s/,
     ],
     [
-      'a model that does not load',
+      'a model that fails to load',
       { failing: [{ model_key: 'm', node: 'rack', error: 'out of memory' }] },
       'model_fails',
       'warning',
@@ -128,7 +128,7 @@ describe('what needs attention', () => {
       /no node has room/,
     ],
     [
-      'a node, less than all of them',
+      'one offline node out of several',
       { offline: { count: 1, some: [{ id: 'n', name: '' }] } },
       'nodes_offline',
       'warning',
@@ -136,7 +136,7 @@ describe('what needs attention', () => {
     ],
   ]
   for (const [title, facts, kind, severity, message] of CASES) {
-    it(`names ${title}`, () => {
+    it(`reports ${title}`, () => {
       const [found, ...others] = attentionOf({ ...WELL, ...facts })
 
       assert.deepEqual([found?.kind, found?.severity, others], [kind, severity, []])
@@ -145,8 +145,8 @@ describe('what needs attention', () => {
   }
 })
 
-describe('the changes of a record', () => {
-  it('are the fields that differ as JSON, and of what was made all that are not null', () => {
+describe('changesBetween', () => {
+  it('lists the fields whose JSON differs, and every non-null field of a new record', () => {
     const at = new Date(0)
 
     assert.deepEqual(

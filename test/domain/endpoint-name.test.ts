@@ -4,19 +4,19 @@ import { newId } from '../../domain/ids.ts'
 
 const JOB = '01a207a9-d15d-7392-a8f6-928189281d10'
 
-describe('the names of endpoints made from jobs', () => {
-  it('are slugs, the second with the end of the id', () => {
+describe('endpoint names derived from jobs', () => {
+  it('are slugs, with the end of the id in the second candidate', () => {
     assert.deepEqual(endpointNamesOf('Árbol de precios, v7!', JOB), [
       'arbol-de-precios-v7',
       'arbol-de-precios-v7-89281d10',
     ])
   })
 
-  it('are never those of tools that agents know', () => {
+  it('are never the names of tools that agents know', () => {
     assert.deepEqual(endpointNamesOf('Recall', JOB), ['model-recall', 'model-recall-89281d10'])
   })
 
-  it('are never empty, too long, an id or a name that hub imports have', () => {
+  it('are never empty, too long, an id, or a name reserved for hub imports', () => {
     assert.equal(endpointNamesOf('。。。', JOB)[0], 'model')
     assert.equal(endpointNamesOf('hf-thing', JOB)[0], 'model-hf-thing')
     const id = newId()

@@ -12,31 +12,31 @@ describe('access to an endpoint', () => {
     review_status: 'active' | 'pending_review' | 'approved' | 'rejected',
   ) => ({ account_id: 'owner', visibility, review_status })
 
-  it('is its owner’s in every state', () => {
+  it('is "own" for the owner in every state', () => {
     for (const endpoint of [of('private', 'active'), of('public', 'rejected'), of('account', 'active')]) {
       assert.equal(accessTo(endpoint, 'owner'), 'own')
     }
   })
 
-  it('is everybody’s once it is public and approved', () => {
+  it('is "use" for everyone once the endpoint is public and approved', () => {
     assert.equal(accessTo(of('public', 'approved'), 'other'), 'use')
     assert.equal(accessTo(of('public', 'pending_review'), 'other'), 'known')
     assert.equal(accessTo(of('public', 'rejected'), 'other'), 'known')
-    // The endpoint was approved once, and is no longer public.
+    // The endpoint was approved earlier, and is no longer public.
     assert.equal(accessTo(of('account', 'approved'), 'other'), 'none')
     assert.equal(accessTo(of('private', 'active'), 'other'), 'none')
   })
 })
 
 describe('the review of an endpoint (3.6)', () => {
-  it('begins when it becomes public, and ends when it no longer is', () => {
+  it('starts when the endpoint becomes public, and ends when it no longer is', () => {
     assert.equal(reviewAfter(undefined, 'account'), 'active')
     assert.equal(reviewAfter(undefined, 'public'), 'pending_review')
     assert.equal(reviewAfter({ visibility: 'account', review_status: 'active' }, 'public'), 'pending_review')
     assert.equal(reviewAfter({ visibility: 'public', review_status: 'approved' }, 'account'), 'active')
   })
 
-  it('is not lost by saying public again, and begins anew after a rejection', () => {
+  it('survives setting "public" again, and restarts after a rejection', () => {
     assert.equal(reviewAfter({ visibility: 'public', review_status: 'approved' }, 'public'), 'approved')
     assert.equal(
       reviewAfter({ visibility: 'public', review_status: 'pending_review' }, 'public'),
@@ -45,7 +45,7 @@ describe('the review of an endpoint (3.6)', () => {
     assert.equal(reviewAfter({ visibility: 'public', review_status: 'rejected' }, 'public'), 'pending_review')
   })
 
-  it('asks for every field that says something', () => {
+  it('requires content in every field of the listing', () => {
     const listing = {
       description: 'd',
       display_name: 'n',
@@ -67,13 +67,13 @@ describe('the review of an endpoint (3.6)', () => {
 })
 
 describe('money', () => {
-  it('is whole micro-credits: 1 credit is 0.01 USD', () => {
+  it('is stored as whole micro-credits: 1 credit is 0.01 USD', () => {
     assert.equal(usdToMicro(0.01, 0.01), 1_000_000)
     assert.equal(usdToMicro(0.1 + 0.2, 0.01), 30_000_000)
     assert.equal(usdToMicro(0.00000001, 0.01), 1)
   })
 
-  it('has another rate where the operator says so, and comes back as the price it was', () => {
+  it("uses the operator's credit rate, and converts back to the original price", () => {
     assert.equal(usdToMicro(0.01, 0.02), 500_000)
     for (const rate of [0.01, 0.02, 0.07, 1, 3]) {
       for (const usd of [0, 0.001, 0.0037, 0.01, 0.3, 19.99, 1000]) {
@@ -105,7 +105,7 @@ describe('readiness', () => {
     })),
   })
 
-  it('counts the nodes that have a model loaded or on disk, and take work', () => {
+  it('counts nodes that accept work and have the model loaded or on disk', () => {
     const nodesOf = countModelNodes(
       [
         node({ a: 'warm', b: 'evicted' }),
@@ -124,7 +124,7 @@ describe('readiness', () => {
 })
 
 describe('work whose workflow is gone', () => {
-  it('is left while the workflow runs, ended when an operator ended it, started again when it is lost', () => {
+  it('is left alone while the workflow runs, ended if an operator ended it, restarted if it was lost', () => {
     for (const status of ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW']) assert.equal(orphanOf(status), undefined)
     for (const status of ['MISSING', 'COMPLETED']) assert.equal(orphanOf(status), 'restart')
     assert.deepEqual(
@@ -138,7 +138,7 @@ describe('work whose workflow is gone', () => {
     )
   })
 
-  it('is started again once when it is the test of a candidate, unless it was cancelled', () => {
+  it('is restarted once if it is the test of a candidate, unless it was cancelled', () => {
     for (const status of ['TERMINATED', 'MISSING', 'COMPLETED', 'TIMED_OUT']) {
       assert.equal(orphanedTest(status, 1), 'restart')
       assert.deepEqual(orphanedTest(status, 2), {

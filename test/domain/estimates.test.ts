@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { estimateByKin, estimateBySize } from '../../domain/estimates.ts'
 
-describe('an estimate', () => {
-  it('goes by the nearest in size, in proportion', () => {
+describe('duration estimates', () => {
+  it('scale from the measured model nearest in size', () => {
     const samples = [
       { memory_mb: 100, ms: 900 },
       { memory_mb: 8_000, ms: 16_000 },
@@ -12,11 +12,11 @@ describe('an estimate', () => {
     assert.equal(estimateByKin(samples, 200), 1_800)
   })
 
-  it('is never less than the fastest of its kind took', () => {
+  it('are never below the fastest measurement of their kind', () => {
     assert.equal(estimateByKin([{ memory_mb: 4_000, ms: 700 }], 50), 700)
   })
 
-  it('follows the size where nothing is measured, cold above cached above one inference', () => {
+  it('follow the model size when nothing is measured: cold above cached above one inference', () => {
     assert.equal(estimateByKin([], 500), undefined)
     const of = (mb: number) =>
       (['cold', 'cached', 'inference'] as const).map((what) => estimateBySize(what, mb))

@@ -31,7 +31,7 @@ function served(
       const name = `${flow.account}/${flow.key ?? 'k'}`
       counts.set(name, (counts.get(name) ?? 0) + cost)
     }
-    // Requests do not end in the order of their start.
+    // Requests don't end in the order in which they start.
     const [ended] = running.splice((round * 7) % places, 1)
     queue.end(ended!.ticket, ended!.cost)
   }
@@ -42,7 +42,7 @@ const near = (actual: number, expected: number) =>
   assert(Math.abs(actual / expected - 1) < 0.1, `${actual} is not within 10 % of ${expected}`)
 
 describe('the fair queue', () => {
-  it('serves accounts equal costs, however many requests and however large ones each sends', () => {
+  it('serves every account the same cost, regardless of the number and size of its requests', () => {
     const counts = served(
       [
         { account: 'a', cost: () => 100 },
@@ -55,7 +55,7 @@ describe('the fair queue', () => {
     for (const account of ['a', 'b', 'c']) near(counts.get(`${account}/k`)!, total / 3)
   })
 
-  it('serves the keys of an account equal costs within its share, and weights within 10 %', () => {
+  it('serves the keys of an account equally within its share, and follows weights within 10 %', () => {
     const counts = served(
       [
         { account: 'a', key: 'one', cost: () => 50 },
@@ -70,7 +70,7 @@ describe('the fair queue', () => {
     near(counts.get('b/k')!, 3 * 6 * counts.get('a/one')!)
   })
 
-  it('lets an account that comes later start at once, and one that was idle save up nothing', () => {
+  it('starts the first request of a new account at once, and gives an idle account no credit', () => {
     const queue = new FairQueue<string>()
     for (let i = 0; i < 200; i++) queue.push(`a${i}`, of('a'))
     const began = Array.from({ length: 50 }, () => queue.next(always, 1)!)
@@ -88,7 +88,7 @@ describe('the fair queue', () => {
     assert.equal(order.filter((one) => one.startsWith('a')).length, 3)
   })
 
-  it('lets no account save up turns with one long request while others are served', () => {
+  it('gives an account no credit for turns it missed during one long request', () => {
     const queue = new FairQueue<string>()
     queue.start(of('a'), 1)
     for (let i = 0; i < 1_000; i++) queue.push(`b${i}`, of('b'))
@@ -100,7 +100,7 @@ describe('the fair queue', () => {
     assert(ofA >= 18 && ofA <= 22, `${ofA} of 40`)
   })
 
-  it('keeps the order within a key, skips what cannot run, and forgets what has left', () => {
+  it("keeps the order within a key, skips requests that can't run, and forgets removed ones", () => {
     const queue = new FairQueue<string>()
     for (const name of ['x1', 'x2', 'x3']) queue.push(name, of('x'))
     queue.push('y1', of('y'))
@@ -121,7 +121,7 @@ describe('the fair queue', () => {
     assert.equal(queue.isIdle, false)
   })
 
-  it('starves no one among accounts that come and go at random', () => {
+  it('starves no account when accounts come and go at random', () => {
     let seed = 7
     const random = () => (seed = (seed * 16_807) % 2_147_483_647) / 2_147_483_647
     const queue = new FairQueue<{ account: string; since: number }>()

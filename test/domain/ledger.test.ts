@@ -12,7 +12,7 @@ const purses = (transfers: readonly Transfer[]) => {
 }
 
 describe('ledger', () => {
-  it('moves whole, positive amounts, each kind once, at every price', () => {
+  it('moves whole, positive amounts, one entry per kind, at every price', () => {
     for (const price of [1, 2, 3, 99, 100, 101, 12_345_678_901]) {
       for (const transfers of [[...hold(task(price)), ...capture(task(price), 'o')], refund(task(price))]) {
         assert.equal(new Set(transfers.map(({ kind }) => kind)).size, transfers.length)
@@ -22,17 +22,17 @@ describe('ledger', () => {
     }
   })
 
-  it('gives the owner of the node 80 % of what a task earns and keeps the rest, the odd bit included', () => {
+  it("pays the node's owner 80 % of a task's price and keeps the rest, including the rounding remainder", () => {
     const lines = [...hold(task(1_001)), ...capture(task(1_001), 'o')]
 
     assert.deepEqual(purses(lines), { 'account:a': -1_001, escrow: 0, platform: 201, 'owner:o': 800 })
   })
 
-  it('gives the payer back all of what a failed task held', () => {
+  it('returns the full hold of a failed task to the payer', () => {
     assert.deepEqual(purses([...hold(task(7)), ...refund(task(7))]), { 'account:a': 0, escrow: 0 })
   })
 
-  it('books nothing for free work', () => {
+  it('books no entries for free work', () => {
     assert.deepEqual([...hold(task(0)), ...capture(task(0), 'o'), ...refund(task(0))], [])
   })
 })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { asker, didYouMean } from '../../domain/nearest-name.ts'
 
 describe('didYouMean', () => {
-  it('asks for the name that is the fewest edits away, if that is near', () => {
+  it('suggests the name with the fewest edits, if it is close enough', () => {
     const expected: [string, string[], string | undefined][] = [
       ['epohcs', ['epoch', 'epochs'], 'epochs'],
       ['Epochs', ['epochs'], 'epochs'],
@@ -20,7 +20,7 @@ describe('didYouMean', () => {
       assert.equal(didYouMean(typed, names), near === undefined ? '' : `did you mean "${near}"?`, typed)
   })
 
-  it('asks for the first names of a request alone, and holds nothing up however many there are', () => {
+  it('suggests names for only the first lookups of a request, and stays fast with many names', () => {
     const names = Array.from({ length: 1_000 }, (_, i) => 'a'.repeat(58) + String(i).padStart(5, '0'))
     const meant = asker(names)
     const begun = performance.now()

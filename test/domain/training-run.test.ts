@@ -14,22 +14,22 @@ import type { TrainingRunStatus } from '../../schemas/training-run.ts'
 const ALL = Object.keys(TRAINING_RUN_TRANSITIONS) as TrainingRunStatus[]
 
 describe('training run states (3.2)', () => {
-  it('lets nothing follow a terminal status', () => {
+  it('allow no transition out of a terminal status', () => {
     for (const status of ['completed', 'failed', 'cancelled'] as const) {
       assert.ok(isTerminal(status))
       for (const to of ALL) assert.ok(!sourcesOf(to).includes(status), `${status} -> ${to}`)
     }
   })
 
-  it('never goes back to pending, and completes only what has run', () => {
+  it('never return to pending, and reach completed only from running', () => {
     assert.deepEqual(sourcesOf('pending'), [])
     assert.deepEqual(sourcesOf('completed'), ['running'])
     assert.deepEqual(sourcesOf('cancelled'), ['pending', 'running'])
   })
 })
 
-describe('threads of a trainer', () => {
-  it('are what the platform leaves, divided among the runs that the node takes at once, and never none', () => {
+describe('trainer threads', () => {
+  it("divide the cores left by the platform among the node's concurrent runs, with at least one each", () => {
     const of = (cores: number, slots: number, share: number) => trainerThreads({ cores, slots, share })
 
     assert.deepEqual([of(16, 1, 1), of(16, 3, 1), of(16, 3, 0.5)], [15, 5, 2])
@@ -37,10 +37,10 @@ describe('threads of a trainer', () => {
   })
 })
 
-describe('hardware of a run', () => {
+describe('the hardware of a run', () => {
   const cpu = { requiresGpu: false, gpuOnline: true }
 
-  it('waits for a GPU only where one is needed or insisted on', () => {
+  it('is GPU only when one is needed, required, or preferred and online', () => {
     assert.deepEqual(hardwareFor('auto', cpu), { hardware: 'cpu' })
     assert.deepEqual(hardwareFor('cpu_only', cpu), { hardware: 'cpu' })
     assert.deepEqual(hardwareFor('gpu_only', { ...cpu, gpuOnline: false }), { hardware: 'gpu' })
@@ -49,14 +49,14 @@ describe('hardware of a run', () => {
     assert.deepEqual(hardwareFor('auto', { requiresGpu: true, gpuOnline: false }), { hardware: 'gpu' })
   })
 
-  it('says why a config that needs a GPU cannot run without', () => {
+  it("reports why a config that needs a GPU can't run without one", () => {
     const choice = hardwareFor('cpu_only', { requiresGpu: true, gpuOnline: true })
     assert.match('refused' in choice ? choice.refused : '', /GPU/)
   })
 })
 
 describe('model keys', () => {
-  it('are slugs of the name that differ for equal names', () => {
+  it('are slugs of the name, distinct for equal names', () => {
     const id = newId()
     assert.equal(modelKeyOf('  Häuser & Preise! ', id), `hauser-preise-${id.slice(-12)}`)
     assert.notEqual(modelKeyOf('a', newId()), modelKeyOf('a', newId()))
@@ -68,7 +68,7 @@ describe('model keys', () => {
 })
 
 describe('the message of a failed run', () => {
-  it("is the last attempt's own, else the end of the log", () => {
+  it("is the last attempt's own error, else the end of the log", () => {
     assert.equal(failureText('permanent', { lastError: 'no such column', lastLines: [] }), 'no such column')
     assert.match(
       failureText('fruitless', { lastError: 'out of memory', lastLines: ['x'] }),

@@ -4,8 +4,8 @@ import { affinityOf, preferredNode } from '../../../domain/chat/affinity.ts'
 const user = (content: string) => ({ role: 'user', content })
 const nodes = ['n1', 'n2', 'n3', 'n4']
 
-describe('the affinity of a chat', () => {
-  it('is its cache key, its session, or the messages up to the first one of a user', () => {
+describe('chat affinity', () => {
+  it('is keyed by cache key, then session, then the messages up to the first user message', () => {
     const system = { role: 'system', content: 'be brief' }
     const first = affinityOf({ messages: [system, user('hi')] })
     const later = affinityOf({ messages: [system, user('hi'), { role: 'assistant' }, user('more')] })
@@ -19,7 +19,7 @@ describe('the affinity of a chat', () => {
     assert.equal(affinityOf({ messages: 7, prompt_cache_key: '' }, ['a']), affinityOf({}))
   })
 
-  it('prefers one node for as long as it is there, spreads keys, and differs between accounts', () => {
+  it('prefers the same node while it is online, spreads keys over nodes, and differs between accounts', () => {
     const keys = Array.from({ length: 400 }, (_, i) => `key ${i}`)
     const chosen = keys.map((key) => preferredNode(nodes, 'a', key))
     const counts = nodes.map((node) => chosen.filter((one) => one === node).length)

@@ -23,8 +23,8 @@ const withPooling = (pooling: object, ...more: object[]) =>
   })
 const output = (of: ModelFacts) => builtInSpaces(of).find(({ name }) => name === 'output')
 
-describe('the spaces that follow from files', () => {
-  it('are texts and vectors for an encoder, as its layout makes them', () => {
+describe('builtInSpaces', () => {
+  it('derives text and embedding spaces for an encoder from its pooling layout', () => {
     const cls = output(withPooling({ pooling_mode_cls_token: true }))
     const mean = output(withPooling({ pooling_mode: 'mean' }, { type: 'x.Normalize', path: '2' }))
 
@@ -40,7 +40,7 @@ describe('the spaces that follow from files', () => {
     assert.deepEqual([output(facts({}))?.pooling, output(facts({}))?.normalized], ['mean', true])
   })
 
-  it('say nothing of vectors that they do not tell for sure', () => {
+  it('omits the embedding space when the files leave the pooling in doubt', () => {
     const unsure = [
       withPooling({ pooling_mode_cls_token: true, pooling_mode_mean_tokens: true }),
       withPooling({ pooling_mode_max_tokens: true }),
@@ -51,7 +51,7 @@ describe('the spaces that follow from files', () => {
     assert.deepEqual(unsure.map(output), [undefined, undefined, undefined, undefined])
   })
 
-  it('are texts and tokens for a language model, tokens by its tokenizer', () => {
+  it('derives text and token spaces for a language model, with tokens tied to its tokenizer', () => {
     const files = [{ path: 'tokenizer.json', sha256: DIGEST }]
     const [text, tokens] = builtInSpaces(facts({ taskType: 'chat', files }))
 
@@ -60,7 +60,7 @@ describe('the spaces that follow from files', () => {
     assert.equal(builtInSpaces(facts({ taskType: 'chat', files: [] })).length, 1)
   })
 
-  it('are caches for a language model whose config tells their form', () => {
+  it('derives a cache space for a language model whose config describes the cache', () => {
     const config = {
       dtype: 'bfloat16',
       num_hidden_layers: 4,
@@ -103,7 +103,7 @@ describe('the spaces that follow from files', () => {
     assert.equal(cacheOf({}, []), undefined)
   })
 
-  it('are caches for a GGUF, whose file is its tokenizer too', () => {
+  it('derives a cache space for a GGUF, whose file also serves as its tokenizer', () => {
     const numbers = {
       'llama.block_count': 2,
       'llama.attention.head_count': 4,
@@ -128,7 +128,7 @@ describe('the spaces that follow from files', () => {
     assert.equal(of({ ...gguf, head: { architecture: 'rwkv', numbers } }), undefined)
   })
 
-  it('are JSON for a model of tables, and nothing for what is not known', () => {
+  it('derives JSON spaces for a tabular model, and none for an unknown one', () => {
     const table = builtInSpaces(facts({ taskType: 'classification', framework: 'lightgbm' }))
 
     assert.deepEqual(
@@ -141,7 +141,7 @@ describe('the spaces that follow from files', () => {
     assert.deepEqual(builtInSpaces(facts({ taskType: 'something else' })), [])
   })
 
-  it('are what requests of the other task types take and answer', () => {
+  it('derives the input and output spaces of the other task types from their requests', () => {
     const said = (taskType: string) =>
       builtInSpaces(facts({ taskType })).map(({ name, role, kind, content_types }) =>
         [name, role, kind, ...(content_types ?? [])].join(' '),

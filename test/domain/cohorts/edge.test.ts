@@ -13,19 +13,19 @@ const MAX_ATTEMPTS = 4
 const MAX_FAULTS = 4
 
 type Side = 'producer' | 'consumer'
-/** The payload that a producer makes, and the one that it makes when it is repeated; none as an empty text. */
+/** The payload of a producer's first run, and the different one of its repeat; empty means no payload. */
 type Made = '' | 'one' | 'two'
 
-/** Everything that decides what can happen next around one edge. */
+/** The state that decides what can happen next around one edge. */
 interface World {
   state: EdgeState
   attempt: number
   offered: Record<Side, boolean>
-  /** The payload whose digest the producer has stated. */
+  /** The payload whose digest the producer has declared. */
   stated: Made
-  /** The payload is in the row. */
+  /** Whether the payload is stored in the row. */
   isStored: boolean
-  /** Each node, with the attempt that it works on. */
+  /** Each node, with the attempt it is working on. */
   producer: { isUp: boolean; attempt: number; holds: Made }
   consumer: {
     isUp: boolean
@@ -55,7 +55,7 @@ const START: World = {
 }
 
 type Rules = Parameters<typeof moveEdge>[2]
-/** Applies a step of the table; undefined where it is refused. */
+/** Applies a transition of the table; undefined when the table refuses it. */
 type Take = (world: World, move: EdgeMove, by: EdgeMover, facts?: EdgeFacts) => World | undefined
 
 const taking =
@@ -71,7 +71,7 @@ const seen = ({ stated }: World, bytes: string): EdgeFacts => ({
   payload: { stated: { bytes: 1, sha256: stated }, seen: { bytes: 1, sha256: bytes } },
 })
 
-/** Goes on as far as the offers allow, as every negotiation does. */
+/** Advances as far as the offers allow, like every negotiation call. */
 function settle(take: Take, world: World, by: Side): World {
   const { offered, isStored, stated, state } = world
   const canAgree = offered.consumer && (offered.producer || isStored)
@@ -85,7 +85,7 @@ function settle(take: Take, world: World, by: Side): World {
 function* callsOf(take: Take, world: World, side: Side): Generator<World | undefined> {
   const node = world[side]
   if (!node.isUp) return
-  // A node hears of another attempt by the refusal of its call.
+  // A node learns of a newer attempt when its call is rejected.
   if (node.attempt !== world.attempt) {
     yield {
       ...world,
@@ -94,7 +94,7 @@ function* callsOf(take: Take, world: World, side: Side): Generator<World | undef
     return
   }
   if (!world.offered[side]) {
-    // A producer states with its offer what it holds.
+    // The producer's offer declares the payload that it holds.
     const stated = side === 'producer' && world.producer.holds ? world.producer.holds : world.stated
     const isStored = world.isStored && stated === world.stated
     const offered = { ...world, stated, isStored, offered: { ...world.offered, [side]: true } }
@@ -112,12 +112,12 @@ function* ofProducer(take: Take, world: World): Generator<World | undefined> {
   if (isCurrent && !stated && offered.producer && state !== 'failed') yield* stating(take, world, 'one')
   if (isCurrent && stated === 'one' && world.faults < MAX_FAULTS)
     yield* remaking(take, { ...world, faults: world.faults + 1 })
-  // It is told to release what the row has, and what is needed no more.
+  // The platform tells the producer to release payloads that are stored in the row or no longer needed.
   if (producer.isUp && producer.holds && world.consumer.stage === 'done')
     yield { ...world, producer: { ...producer, holds: '' } }
 }
 
-/** The payload is held by the producer; or it is in the row, unless a consumer takes it as frames already. */
+/** The producer holds the payload, or it is stored in the row, unless a consumer already receives it as frames. */
 function* stating(take: Take, world: World, stated: Made): Generator<World> {
   const { producer } = world
   yield settle(
@@ -129,7 +129,7 @@ function* stating(take: Take, world: World, stated: Made): Generator<World> {
   yield settle(take, { ...world, stated, isStored: true, producer: { ...producer, holds: '' } }, 'producer')
 }
 
-/** The stage of the producer is repeated, and makes another payload. */
+/** The producer's stage is repeated and produces a different payload. */
 function* remaking(take: Take, world: World): Generator<World | undefined> {
   const { producer, state, attempt } = world
   if (state === 'planned' || state === 'negotiating') {
@@ -137,7 +137,7 @@ function* remaking(take: Take, world: World): Generator<World | undefined> {
     return
   }
   if (state === 'consumed') {
-    // The edge keeps what it has.
+    // The edge keeps the payload it already has.
     yield { ...world, producer: { ...producer, holds: 'two' } }
     return
   }
@@ -197,7 +197,7 @@ function* ofPlatform(take: Take, world: World): Generator<World | undefined> {
   const needsProducer = !world.isStored && state !== 'transferred' && state !== 'consumed'
   if (state !== 'failed' && ((!producer.isUp && needsProducer) || !consumer.isUp))
     yield take(world, state === 'consumed' ? 'lose' : 'fail', 'platform')
-  // The nodes may call once more between a revocation and the end of what relies on it.
+  // The nodes may call once more between a revocation and the end of the work that relies on the evidence.
   if (world.isRevoked && state !== 'consumed') yield take(world, 'fail', 'platform')
   if (state !== 'failed') return
   if (world.isRevoked || attempt === MAX_ATTEMPTS) {
@@ -231,7 +231,7 @@ function* faultsOf(world: World): Generator<World | undefined> {
   yield { ...after, cohort: 'cancelled' }
 }
 
-/** Both nodes hear that the cohort has ended, and drop what they hold. */
+/** Both nodes learn that the cohort has ended, and drop the payloads they hold. */
 function* ending(world: World): Generator<World> {
   const { producer, consumer } = world
   if (producer.isUp && producer.holds) yield { ...world, producer: { ...producer, holds: '' } }
@@ -244,14 +244,14 @@ function movesOf(take: Take, world: World): World[] {
   return [...moves, ...faultsOf(world)].filter((next) => next !== undefined)
 }
 
-/** The states that can be reached, and the first violation with the number of moves to it. */
+/** Explores the reachable states; returns the first violation and the number of moves that lead to it. */
 function search(rules: Rules) {
   const take = taking(rules)
   const known = new Map<string, number>([[JSON.stringify(START), 0]])
   const queue = [START]
   const reached = new Set<EdgeState>()
   let moves = 0
-  // The queue grows while it is read.
+  // The loop body appends to the queue it iterates over.
   for (const world of queue) {
     const depth = known.get(JSON.stringify(world)) ?? 0
     reached.add(world.state)
@@ -274,8 +274,8 @@ function search(rules: Rules) {
   return { states: known.size, moves, reached, violation: '', depth: 0 }
 }
 
-describe('one edge', () => {
-  it('ends well in every interleaving of its nodes, deaths, broken bytes, revocation and cancel', () => {
+describe('edge state machine', () => {
+  it('ends cleanly in every interleaving of calls, node deaths, broken bytes, revocation and cancel', () => {
     const { violation, states, moves, reached } = search(EDGE_RULES)
 
     assert.equal(violation, '')
@@ -283,20 +283,20 @@ describe('one edge', () => {
     assert.equal(reached.size, 8)
   })
 
-  it('would run a stage on broken bytes without the rule about digests', () => {
+  it('would run a stage on broken bytes without the digest rule', () => {
     const { violation, depth } = search({ ...EDGE_RULES, digest: () => undefined })
 
     assert.equal(violation, 'a stage runs on broken bytes')
     assert.ok(depth <= 12, `found after ${depth} moves`)
   })
 
-  it('would be consumed on revoked evidence without the rule about that', () => {
+  it('would be consumed on revoked evidence without the revocation rule', () => {
     const { violation } = search({ ...EDGE_RULES, revoked: () => undefined })
 
     assert.equal(violation, 'consumed on revoked evidence')
   })
 
-  it('takes no step but those of the table', () => {
+  it('allows only the transitions in the table', () => {
     for (const [move, { from, by }] of Object.entries(EDGE_TRANSITIONS)) {
       for (const state of ['planned', 'open', 'consumed', 'failed'] as const) {
         for (const mover of ['producer', 'consumer', 'platform'] as const) {

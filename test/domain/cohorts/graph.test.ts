@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { faultsOf, graphOf, inWriteOrder, RUN_INPUT } from '../../../domain/cohorts/graph.ts'
 import { withValueAt } from '../../../domain/cohorts/pointer.ts'
 
-/** A consumer with a static input, and a producer for each of these places in it. */
+/** A consumer with a static input, and one producer per path into it. */
 const graph = (input: Record<string, unknown>, paths: readonly string[]) =>
   graphOf({
     stages: [
@@ -14,26 +14,26 @@ const graph = (input: Record<string, unknown>, paths: readonly string[]) =>
 const faults = (input: Record<string, unknown>, ...paths: string[]) =>
   faultsOf(graph(input, paths)).map(({ code, edge_id }) => [code, edge_id])
 
-describe('the places that edges write to', () => {
-  it('are made in what the static input has there', () => {
+describe('edge target paths', () => {
+  it('are created in containers of the matching kind in the static input', () => {
     assert.deepEqual(faults({ k: {} }, '/k/x'), [])
     assert.deepEqual(faults({ k: {} }, '/k/0', '/k/name'), [])
     assert.deepEqual(faults({}, '/0', '/name'), [])
     assert.deepEqual(faults({ k: [{}] }, '/k/0/x', '/k/0/1'), [])
   })
 
-  it('are refused where the static input has another kind of value', () => {
+  it('are rejected when the static input has a value of another kind there', () => {
     assert.deepEqual(faults({ k: 1 }, '/k/x'), [['two_writers', 'from0-to-1']])
     assert.deepEqual(faults({ k: [] }, '/k/x'), [['two_writers', 'from0-to-1']])
     assert.deepEqual(faults({ k: null }, '/k/0'), [['two_writers', 'from0-to-1']])
   })
 
-  it('are refused once where two edges cannot both be', () => {
+  it('are rejected once per pair of conflicting edges', () => {
     assert.deepEqual(faults({}, '/k/0', '/k/name'), [['two_writers', 'from1-to-2']])
     assert.deepEqual(faults({}, '/k', '/k/x'), [['two_writers', 'from1-to-2']])
   })
 
-  it('are written in the order of the request, those from the input of the run first', () => {
+  it('are written in request order, those from the run input first', () => {
     const edges = ['a', RUN_INPUT, 'b', RUN_INPUT].map((stage_id, i) => ({ from: { stage_id, path: '' }, i }))
     const order = inWriteOrder(edges).map(({ i }) => i)
     assert.deepEqual(order, [1, 3, 0, 2])
@@ -43,20 +43,20 @@ describe('the places that edges write to', () => {
     )
   })
 
-  it('may each be the end of one list', () => {
+  it('may append to the same list', () => {
     assert.deepEqual(faults({}, '/k/-', '/k/-'), [])
     assert.deepEqual(faults({}, '/k/0', '/k/-'), [])
   })
 
-  it('are refused where a later edge writes over the value of an earlier one', () => {
+  it("are rejected when a later edge overwrites an earlier edge's value", () => {
     assert.deepEqual(faults({}, '/k/-', '/k/0'), [['two_writers', 'from0-to-1']])
     assert.deepEqual(faults({}, '/k/-', '/k/0/x'), [['two_writers', 'from0-to-1']])
     assert.deepEqual(faults({ k: {} }, '/k/-', '/k/-'), [['two_writers', 'from0-to-1']])
   })
 })
 
-describe('faults of a graph', () => {
-  it('do not say that stages reach no output while an output or an edge is misspelled', () => {
+describe('graph validation', () => {
+  it('does not report stages without an output while an output or edge is misspelled', () => {
     const misspelled = graphOf({
       stages: ['a', 'b'].map((stage_id) => ({ stage_id, endpoint_id: 'e' })),
       edges: [{ from: { stage_id: 'a' }, to: { stage_id: 'b', path: '/x' } }],
@@ -68,7 +68,7 @@ describe('faults of a graph', () => {
     )
   })
 
-  it('ask which stage was meant', () => {
+  it('suggests the stage that was meant', () => {
     const misspelled = graphOf({
       stages: [
         { stage_id: 'classifier', endpoint_id: 'e' },

@@ -48,7 +48,7 @@ const between = (from: Partial<KnownSpace>, to: Partial<KnownSpace>, found: read
   })
 
 describe('an edge between spaces', () => {
-  it('hands media over where the consumer takes each of their types', () => {
+  it('hands media over when the consumer accepts every media type of the producer', () => {
     const media = (...content_types: string[]) => ({
       kind: 'media' as const,
       content_types,
@@ -62,7 +62,7 @@ describe('an edge between spaces', () => {
       const handOver = between(media('image/png'), taken)
       assert.ok(!('code' in handOver), JSON.stringify(handOver))
       assert.deepEqual([handOver.kind, handOver.evidence_id], ['media', null])
-      // Its nodes tell one another one space, whatever the types are.
+      // The nodes see one space on both sides, whatever the types are.
       assert.equal(handOver.source_fingerprint, handOver.target_fingerprint)
     }
     for (const taken of [media('image/jpeg'), media('audio/*'), media('image/pngs')]) {
@@ -73,7 +73,7 @@ describe('an edge between spaces', () => {
     }
   })
 
-  it('asks for no evidence about what cannot have any', () => {
+  it("needs no evidence for kinds that can't have any", () => {
     const refused = between({ kind: 'tokens' }, { kind: 'tokens' })
     assert.ok('code' in refused)
     assert.equal(refused.code, 'space_mismatch')
@@ -82,7 +82,7 @@ describe('an edge between spaces', () => {
     assert.ok(!('code' in equal))
   })
 
-  it('takes no map for a cache, which nodes do not apply', () => {
+  it("rejects an adapter for a cache, because nodes can't apply one", () => {
     const cache = { kind: 'kv_cache' as const }
     const mapped = between(cache, cache, [evidence('cosine', { adapter: {} })])
     assert.ok('code' in mapped)
@@ -93,7 +93,7 @@ describe('an edge between spaces', () => {
 })
 
 describe('the evidence of an edge', () => {
-  it('is that of the strongest metric, in whatever order it was found', () => {
+  it('uses the strongest metric, in whatever order the evidence is listed', () => {
     const strongestFirst = ['consumer_agreement', 'retrieval_overlap', 'cosine', 'r2'] as const
     assert.deepEqual(valuesOf(Metric).toSorted(), strongestFirst.toSorted())
     for (const [i, metric] of strongestFirst.entries()) {
@@ -106,7 +106,7 @@ describe('the evidence of an edge', () => {
     }
   })
 
-  it('is refused by the strongest metric, though a weaker one would allow it', () => {
+  it('is rejected by the strongest metric even if a weaker one would allow the edge', () => {
     const cosine = evidence('cosine', { score: 0.99 })
     const codes = [
       decide([cosine, evidence('retrieval_overlap', { score: 0.5 })]),
@@ -123,7 +123,7 @@ describe('the evidence of an edge', () => {
   })
 })
 
-describe('spaces of different kinds', () => {
+describe('an edge between spaces of different kinds', () => {
   const kinds = (source: KnownSpace['kind'], target: KnownSpace['kind']) =>
     spaceHandOver(EDGE, {
       source: [{ ...space('output', 'produces'), kind: source }],
@@ -132,7 +132,7 @@ describe('spaces of different kinds', () => {
       minScore: 0.9,
     })
 
-  it('are refused, and what says whose vectors the columns of a table are is named', () => {
+  it('is rejected, and for a table the message names the missing "same_as"', () => {
     const [table, text] = [kinds('embedding', 'json'), kinds('text', 'embedding')]
 
     assert.ok('code' in table && 'code' in text)

@@ -28,8 +28,8 @@ const given = (asked: { paths?: string[]; input?: object; space?: object; fallba
 const found = (input: Input, asked: Parameters<typeof given>[0]) =>
   unknownInputs(given(asked), new Map([['a', input]]))
 
-describe('members that an input does not have', () => {
-  it('are refused of edges into chats, with what was meant and what there is', () => {
+describe('unknown input members', () => {
+  it('are rejected in edges into chats, with a suggestion and the known members', () => {
     const [reason, ...more] = found(CHAT, { paths: ['/mesages/0/content'] })
 
     assert.deepEqual([reason?.code, reason?.edge_id, more], ['unknown_input', 'in-0', []])
@@ -41,7 +41,7 @@ describe('members that an input does not have', () => {
       assert.deepEqual(found(CHAT, { paths: [path] }), [], path)
   })
 
-  it('are refused of what is given with the graph', () => {
+  it('are rejected in the static input of a stage', () => {
     const [reason, ...more] = found(CHAT, { input: { messages: [], max_tokns: 5, seed: 1 } })
 
     assert.deepEqual([reason?.code, reason?.stage_id, more], ['unknown_input', 'a', []])
@@ -52,13 +52,13 @@ describe('members that an input does not have', () => {
     assert.equal(found(CLOSED, { input: { code: '', cod: '' } }).length, 1)
   })
 
-  it('are refused where the schema closes its members', () => {
+  it('are rejected when the schema is closed', () => {
     assert.equal(found(CLOSED, { paths: ['/cod'] }).length, 1)
     assert.deepEqual(found(CLOSED, { paths: ['/code'] }), [])
     assert.deepEqual(found(OPEN, { paths: ['/instnces/0'] }), [])
   })
 
-  it('are refused of an open schema where nobody gives what it requires', () => {
+  it('are rejected in an open schema when a required member is missing', () => {
     const [reason, ...more] = found(TABLE, { paths: ['/instnces/0'] })
 
     assert.deepEqual([reason?.edge_id, more], ['in-0', []])
@@ -76,16 +76,16 @@ describe('members that an input does not have', () => {
       assert.deepEqual(found(TABLE, asked), [], JSON.stringify(asked))
   })
 
-  it('are no matter of what goes between spaces', () => {
+  it('are ignored in edges between spaces', () => {
     assert.deepEqual(found(CHAT, { paths: ['/cache'], space: { source: 'kv', target: 'kv' } }), [])
   })
 })
 
-describe('a fallback for another task', () => {
+describe('a fallback with another task type', () => {
   const refused = (own: Input, fallback: Input, asked: Parameters<typeof given>[0]) =>
     unfitFallbacks(given(asked), new Map([['a', own]]), new Map([['a', [{ ...fallback, ref: 'draft' }]]]))
 
-  it('is refused where it takes nothing of what the stage is given', () => {
+  it('is rejected when it accepts none of the members the stage receives', () => {
     const [reason, ...more] = refused(TABLE, CHAT, { paths: ['/instances/0'] })
 
     assert.deepEqual([reason?.code, reason?.stage_id, more], ['unknown_input', 'a', []])
@@ -93,7 +93,7 @@ describe('a fallback for another task', () => {
     assert.equal(refused(CHAT, TABLE, { input: { messages: [], max_tokens: 5 } }).length, 1)
   })
 
-  it('is left alone where it takes some of it, or where that is not known', () => {
+  it('is allowed when it accepts some of the members, or when its members are unknown', () => {
     assert.deepEqual(refused(TABLE, OPEN, { paths: ['/instances/0'] }), [])
     assert.deepEqual(refused(TABLE, TABLE, { paths: ['/more'] }), [])
     assert.deepEqual(refused(TABLE, CHAT, { paths: [''] }), [])

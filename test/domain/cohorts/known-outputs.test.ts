@@ -27,8 +27,8 @@ const taken = (result: StageOutput, path: string, { first = {}, second = {}, edg
     new Map([['a', result]]),
   )
 
-describe('members that a result never has', () => {
-  it('are refused of edges, with what was meant and what there is', () => {
+describe('unknown result members', () => {
+  it('are rejected in edges, with a suggestion and the known members', () => {
     const [reason, ...more] = taken(TABLE, '/predictionz/0')
 
     assert.deepEqual([reason?.code, reason?.edge_id, more], ['unknown_output', 'a-b-1', []])
@@ -39,7 +39,7 @@ describe('members that a result never has', () => {
     for (const path of ['/predictions/7', '/model', '']) assert.deepEqual(taken(TABLE, path), [], path)
   })
 
-  it('are refused of outputs', () => {
+  it('are rejected in outputs', () => {
     const [reason] = unknownOutputs(
       graphOf({
         stages: [{ stage_id: 'a', endpoint_id: 'x' }],
@@ -51,14 +51,14 @@ describe('members that a result never has', () => {
     assert.match(reason?.message ?? '', /^output "verdict" takes "\/nope" .* it has choices, usage$/)
   })
 
-  it('are those of the task type where the listing of an endpoint names fewer', () => {
+  it("are checked against the task type's members even if the endpoint's schema lists fewer", () => {
     const output_schema = { type: 'object', properties: { text: {} } }
     const hearing = { task_type: 'stt', runtime_profile: 'specialist-whisper', output_schema }
     assert.deepEqual(taken(hearing, '/segments/0'), [])
     assert.equal(taken(hearing, '/words').length, 1)
   })
 
-  it('are refused only where it is known what there is', () => {
+  it('are rejected only when the members of the result are known', () => {
     assert.deepEqual(taken(chat('llm-vllm'), '/nope'), [])
     assert.deepEqual(taken({ ...TABLE, output_schema: { type: 'object' } }, '/nope'), [])
     const tool = { ...TABLE, task_type: 'tool', runtime_profile: 'tool' }
@@ -79,7 +79,7 @@ describe('members that a result never has', () => {
       )
   })
 
-  it('are left to the run where it could go on without them', () => {
+  it('are left to the run when the cohort could continue without them', () => {
     for (const more of [
       { first: { required: false } },
       { first: { fallbacks: ['z'] } },

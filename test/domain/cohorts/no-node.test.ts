@@ -12,7 +12,7 @@ const why = (named: string[] | undefined, connected: string[], excluded: Record<
     excluded: new Map(Object.entries(excluded)),
   })
 
-describe('why no node can run a stage', () => {
+describe('the reason why no node can run a stage', () => {
   for (const [what, said, words] of [
     [
       'the one named node is offline',
@@ -20,7 +20,7 @@ describe('why no node can run a stage', () => {
       'it may run on node "second" only, which is offline',
     ],
     [
-      'all named nodes are',
+      'all named nodes are offline',
       why(['b', 'c'], ['a']),
       'it may run on the nodes "second", "third" only, which are offline',
     ],
@@ -30,17 +30,17 @@ describe('why no node can run a stage', () => {
       'it may run on the nodes that it names only: no node has the id x',
     ],
     [
-      'one is offline and one has no room',
+      'one node is offline and one has no room',
       why(['a', 'b'], ['a'], { 'has too little memory': 1 }),
       'node "second" is offline, 1 node has too little memory',
     ],
     [
-      'several are of another kind',
+      'several nodes are ineligible for different reasons',
       why(undefined, ['a', 'd', 'e'], { 'is cpu, not gpu': 2, 'serves only its own account': 1 }),
       '2 nodes are cpu, not gpu, 1 node serves only its own account',
     ],
-    ['none is connected', why(undefined, []), 'no node is connected'],
+    ['no node is connected', why(undefined, []), 'no node is connected'],
   ] as const) {
-    it(`is said where ${what}`, () => assert.equal(said, words))
+    it(`is given when ${what}`, () => assert.equal(said, words))
   }
 })

@@ -35,7 +35,7 @@ const node = (node_id: string, account_id: string, isWarm: boolean): NodeSnapsho
   models: isWarm ? [{ model_key: 'model', state: 'idle', in_flight: 0, memory_mb: 1_000 }] : [],
 })
 
-describe('the objective cost', () => {
+describe('the objective "cost"', () => {
   const ordered = (prices: Record<string, number>, fits: (ref: string) => boolean = () => true) => {
     const [endpoint_id = '', ...fallbacks] = Object.keys(prices)
     const graph = graphOf({ stages: [{ stage_id: 'a', endpoint_id, fallbacks }], edges: [] })
@@ -47,11 +47,11 @@ describe('the objective cost', () => {
     return [stage?.endpoint_id, ...(stage?.fallbacks ?? [])]
   }
 
-  it('begins with the cheapest endpoint, and falls back to dearer ones', () => {
+  it('starts with the cheapest endpoint and falls back to more expensive ones', () => {
     assert.deepEqual(ordered({ dear: 900, cheap: 100, middle: 500 }), ['cheap', 'middle', 'dear'])
   })
 
-  it('keeps the order of equal prices, and passes over what cannot be called or runs nowhere', () => {
+  it("keeps the order of equal prices, and skips endpoints that can't be called or run nowhere", () => {
     assert.deepEqual(ordered({ first: 5, second: 5, third: 4 }), ['third', 'first', 'second'])
     assert.deepEqual(ordered({ first: 5, paused: -1, second: 5 }), ['first', 'second', 'paused'])
     assert.deepEqual(
@@ -60,7 +60,7 @@ describe('the objective cost', () => {
     )
   })
 
-  it('names a stage by an endpoint once it begins with another than its model', () => {
+  it('names a stage by its endpoint when it starts with another endpoint than its own model', () => {
     const asked = { stage_id: 'a', model_config_id: 'version', fallbacks: ['cheap'] }
     const known = {
       models: new Map([['a', model('own', 9)]]),
@@ -90,21 +90,21 @@ describe('the objective cost', () => {
     return plan.stages[0]?.node_id
   }
 
-  it('runs on own nodes, where the account earns, though others were sooner', () => {
+  it("prefers the account's own nodes, which earn it credits, even if other nodes would finish sooner", () => {
     const nodes = [node('theirs', 'they', true), node('mine', ME, false)]
     assert.equal(planned({ objective: 'cost' }, nodes), 'mine')
     assert.equal(planned({ objective: 'latency' }, nodes), 'theirs')
     assert.equal(planned({}, nodes), 'theirs')
   })
 
-  it('runs on nodes of others where no own one can, or not before the deadline', () => {
+  it("uses other accounts' nodes when no own node can run the stage, or none before the deadline", () => {
     const [theirs, mine] = [node('theirs', 'they', true), node('mine', ME, false)]
     assert.equal(planned({ objective: 'cost' }, [theirs, { ...mine, draining: true }]), 'theirs')
     assert.equal(planned({ objective: 'cost', deadline_s: 10 }, [theirs, mine]), 'theirs')
     assert.equal(planned({ objective: 'cost', deadline_s: 30 }, [theirs, mine]), 'mine')
   })
 
-  it('takes the own node that ends first among own ones', () => {
+  it('picks the own node that finishes first', () => {
     const nodes = [node('cold', ME, false), node('warm', ME, true), node('theirs', 'they', true)]
     assert.equal(planned({ objective: 'cost' }, nodes), 'warm')
   })

@@ -5,13 +5,13 @@ import type { StageOperation } from '../../../schemas/cohort-plan.ts'
 import type { SpaceKind } from '../../../schemas/cohort-vocabulary.ts'
 
 describe('operationsOf', () => {
-  it('has prompts handed over by the servers of Hearth alone', () => {
+  it("lets only Hearth's own servers hand over prompts", () => {
     for (const profile of ['llm-transformers', 'llm-llamacpp'])
       assert.deepEqual(operationsOf(profile, 'chat'), ['infer', 'prefill', 'decode'])
     assert.deepEqual(operationsOf('llm-vllm', 'chat'), ['infer'])
   })
 
-  it('has vectors handed over by models of embeddings', () => {
+  it('lets only embedding models hand over vectors', () => {
     assert.deepEqual(operationsOf('specialist-onnx', 'embeddings'), ['infer', 'embed'])
     assert.deepEqual(operationsOf('specialist-onnx', 'rerank'), ['infer'])
   })
@@ -40,7 +40,7 @@ describe('unmadeKinds', () => {
     })
   }
 
-  it('refuses edges that no stage would ever hand over, or take', () => {
+  it('rejects edges whose kind no stage would produce or accept', () => {
     assert.deepEqual(reasons('embedding', 'embed', 'infer'), [])
     assert.deepEqual(reasons('kv_cache', 'prefill', 'decode'), [])
     assert.deepEqual(reasons('json', 'infer', 'embed'), [])
@@ -62,7 +62,7 @@ describe('unmadeKinds', () => {
     }
   })
 
-  it('refuses edges that hand over what one stage makes in several spaces', () => {
+  it('rejects edges from one stage that hand over its result in several spaces', () => {
     const { edges } = graphOf({
       stages: ['a', 'b', 'c'].map((stage_id) => ({ stage_id, endpoint_id: stage_id })),
       edges: ['b', 'c'].map((to) => ({

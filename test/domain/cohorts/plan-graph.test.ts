@@ -4,8 +4,8 @@ import { randomNumbers } from '../../../bench/random-numbers.ts'
 import { planGraph } from '../../../domain/cohorts/plan-graph.ts'
 import { costOfWay, timesOf, waysOf } from '../../../domain/cohorts/transfers.ts'
 
-describe('plans of graphs', () => {
-  it('take what is measured between the nodes of a pair, each way by itself', () => {
+describe('planGraph', () => {
+  it('uses the rate measured between two nodes, separately for each direction', () => {
     const rateOf = (from: string, to: string) => (from === 'a' && to === 'b' ? 20 : undefined)
     for (const kind of ['json', 'embedding', 'kv_cache'] as const) {
       for (const mode of ['transfer', 'session'] as const) {
@@ -25,7 +25,7 @@ describe('plans of graphs', () => {
     }
   })
 
-  it('of the largest request are made before a gateway misses anything, and agree with their own times', () => {
+  it('plans the largest request without blocking a gateway for too long, with consistent times', () => {
     const input = largeRequest(randomNumbers(5), { nodes: 1_000, stages: 64, edges: 256 })
     const before = process.cpuUsage()
     const plan = planGraph(input)
@@ -41,7 +41,7 @@ describe('plans of graphs', () => {
     }
   })
 
-  it('say how many nodes there are where each stage is to have its own', () => {
+  it('reports how many nodes are online when each stage needs its own', () => {
     const input = largeRequest(randomNumbers(5), { nodes: 2, stages: 3, edges: 2 })
     const constraints = { ...input.graph.constraints, spread: true }
     const { reasons } = planGraph({ ...input, graph: { ...input.graph, constraints } })
@@ -52,7 +52,7 @@ describe('plans of graphs', () => {
     assert.match(reasons[0]?.message ?? '', /"spread" asks for: 3 stages, 2 online/)
   })
 
-  it('say which stages are given less time than their endpoints take on average, and are feasible all the same', () => {
+  it('warns about stages with less time than their endpoints take on average, but stays feasible', () => {
     const input = largeRequest(randomNumbers(5), { nodes: 3, stages: 3, edges: 2 })
     const planWith = (timeoutS: number, isMeasured: boolean) =>
       planGraph({

@@ -54,7 +54,7 @@ function planned(asked: PlannerProblem): Schedule {
   return plan.schedule
 }
 
-/** Fails unless a schedule keeps every rule of its problem. */
+/** Fails if a schedule breaks a rule of its problem. */
 function check(
   { stages, edges, freeMb }: PlannerProblem,
   { nodes, startMs, endMs, makespanMs }: Schedule,
@@ -78,8 +78,8 @@ function check(
   assert.equal(makespanMs, Math.max(...endMs))
 }
 
-describe('the planner of cohorts', () => {
-  it('keeps every rule, is never below its bound, and gives the same plan again', () => {
+describe('the cohort planner', () => {
+  it('obeys every rule, never beats its own lower bound, and is deterministic', () => {
     const chance = randomNumbers(5)
     for (let run = 0; run < 60; run++) {
       const shape = {
@@ -97,7 +97,7 @@ describe('the planner of cohorts', () => {
     }
   })
 
-  it('runs stages that do not wait for each other on several nodes, and loads while producers work', () => {
+  it('runs independent stages on several nodes, and loads models while producers work', () => {
     const slow = [100, 100, 100]
     const { makespanMs, nodes } = planned(
       problem(
@@ -114,7 +114,7 @@ describe('the planner of cohorts', () => {
     assert.equal(makespanMs, 205)
   })
 
-  it('keeps a chain on one node where hand-overs take longer than a faster node saves', () => {
+  it('keeps a chain on one node when hand-overs cost more than a faster node saves', () => {
     const stages = [stage({ run: [10, 100, 100] }), stage({ run: [40, 10, 100], model: 1 })]
 
     assert.deepEqual([...planned(problem(stages, [edge(0, 1, 100)])).nodes], [0, 0])
@@ -130,7 +130,7 @@ describe('the planner of cohorts', () => {
     assert.equal(new Set(apart.nodes).size, 2)
   })
 
-  it('keeps stages together or apart as the request says', () => {
+  it('keeps stages together or apart as the request demands', () => {
     const fast = [10, 500, 500]
     const tied = [stage({ run: fast }), stage({ run: [500, 500, 10], model: 1, sameNodeAs: 0 })]
     const together = planned(problem(tied))
@@ -140,7 +140,7 @@ describe('the planner of cohorts', () => {
     assert.notEqual(spread.nodes[0], spread.nodes[1])
   })
 
-  it('keeps stages together, whichever of them is placed first and wherever they would run alone', () => {
+  it('keeps stages together whichever is placed first and wherever each would run alone', () => {
     const many = (least: number) => Array.from({ length: 80 }, (_, node) => 10 + Math.abs(node - least))
     const more = { freeMb: new Float64Array(80).fill(1_000) }
     const [leader, follower] = [stage({ run: many(0) }), { run: many(79).map((ms) => 5 * ms), model: 1 }]
@@ -149,7 +149,7 @@ describe('the planner of cohorts', () => {
     assert.equal(nodes[0], nodes[1])
   })
 
-  it('gives none where a stage fits nowhere', () => {
+  it('returns no plan when a stage fits nowhere', () => {
     const nowhere = stage({ run: [1, 1, 1], ready: [Infinity, Infinity, Infinity] })
 
     assert.equal(planSchedule(problem([stage({ run: [1, 1, 1] }), nowhere])), undefined)

@@ -29,8 +29,8 @@ const lengthOf = (length: bigint, fileBytes: number) => {
   return headerLengthOf(first, fileBytes)
 }
 
-describe('the header of a safetensors payload', () => {
-  it('tells its tensors and its metadata', () => {
+describe('a safetensors header', () => {
+  it('lists its tensors and its metadata', () => {
     const { tensors, metadata } = read({ ...NAMED, b: f32([2], 16, 24), a: f32([2, 2], 0, 16) }, 24)
 
     assert.deepEqual(tensors, [
@@ -40,13 +40,13 @@ describe('the header of a safetensors payload', () => {
     assert.deepEqual(metadata, NAMED.__metadata__)
   })
 
-  it('may be padded, and may describe a single number', () => {
+  it('may be padded, and may describe a scalar', () => {
     const padded = bytesOf(`${JSON.stringify({ n: f32([], 0, 4) })}      `)
 
     assert.deepEqual(readHeader(padded, 4).tensors, [{ name: 'n', dtype: 'f32', shape: [], from: 0, to: 4 }])
   })
 
-  it('has a length that the file has room for', () => {
+  it('must have a length that fits in the file', () => {
     assert.equal(lengthOf(100n, 108), 100)
     for (const [length, fileBytes] of [
       [100n, 107],
@@ -66,8 +66,8 @@ describe('the header of a safetensors payload', () => {
     ['a gap', { a: f32([1], 0, 4), b: f32([1], 8, 12) }, 12],
     ['a gap at the start', { a: f32([1], 4, 8) }, 8],
     ['too few bytes', { a: f32([2], 0, 8) }, 7],
-    ['bytes left over', { a: f32([2], 0, 8) }, 9],
-    ['no tensor for its data', {}, 1],
+    ['trailing bytes', { a: f32([2], 0, 8) }, 9],
+    ['data without a tensor', {}, 1],
     ['offsets that do not fit the shape', { a: f32([3], 0, 8) }, 8],
     ['offsets that go backwards', { a: f32([], 4, 0) }, 4],
     ['a negative offset', { a: f32([1], -4, 0) }, 0],
@@ -75,31 +75,31 @@ describe('the header of a safetensors payload', () => {
     ['three offsets', { a: { ...f32([1], 0, 4), data_offsets: [0, 4, 8] } }, 4],
     ['no offsets', { a: { dtype: 'F32', shape: [1] } }, 4],
     ['a negative length', { a: f32([-1], 0, 4) }, 4],
-    ['a shape beyond all numbers', { a: f32([2 ** 40, 2 ** 40], 0, 4) }, 4],
-    ['lengths whose product overflows to nothing', { a: f32([2 ** 53 - 1, 0, 2 ** 53 - 1], 0, 4) }, 4],
+    ['a shape whose size overflows', { a: f32([2 ** 40, 2 ** 40], 0, 4) }, 4],
+    ['lengths whose product overflows to zero', { a: f32([2 ** 53 - 1, 0, 2 ** 53 - 1], 0, 4) }, 4],
     ['too many dimensions', { a: f32([1, 1, 1, 1, 1, 1, 1, 1, 1], 0, 4) }, 4],
-    ['a shape of words', { a: { ...f32([], 0, 4), shape: ['1'] } }, 4],
+    ['a shape of strings', { a: { ...f32([], 0, 4), shape: ['1'] } }, 4],
     ['an unknown type', { a: { ...f32([1], 0, 4), dtype: 'F99' } }, 4],
-    ['a type that is a word of JavaScript', { a: { ...f32([1], 0, 4), dtype: 'constructor' } }, 4],
-    ['a tensor that is no object', { a: 4 }, 4],
-    ['metadata that is no object', { __metadata__: 'x', a: f32([1], 0, 4) }, 4],
+    ['a type named like a JavaScript property', { a: { ...f32([1], 0, 4), dtype: 'constructor' } }, 4],
+    ["a tensor that isn't an object", { a: 4 }, 4],
+    ["metadata that isn't an object", { __metadata__: 'x', a: f32([1], 0, 4) }, 4],
     ['a list', [f32([1], 0, 4)], 4],
   ] satisfies [string, Entries | Entries[], number][])
-    it(`is refused for ${fault}`, () => {
+    it(`is rejected for ${fault}`, () => {
       assert.throws(() => read(entries, dataBytes), failsWith('shape_mismatch'))
     })
 
   for (const [fault, text] of [
-    ['text that is no JSON', '{"a":'],
-    ['a blank before its brace', ' {}'],
+    ["text that isn't JSON", '{"a":'],
+    ['a space before its brace', ' {}'],
     ['null', 'null'],
-    ['a depth that no parser takes', `{"a":${'['.repeat(500_000)}`],
+    ['nesting too deep for any parser', `{"a":${'['.repeat(500_000)}`],
   ] as const)
-    it(`is refused for ${fault}`, () => {
+    it(`is rejected for ${fault}`, () => {
       assert.throws(() => readHeader(bytesOf(text), 0), failsWith('shape_mismatch'))
     })
 
-  it('is refused for bytes that are no UTF-8', () => {
+  it("is rejected when it isn't UTF-8", () => {
     const bytes = Uint8Array.of(0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d)
 
     assert.throws(() => readHeader(bytes, 0), failsWith('shape_mismatch'))
@@ -122,12 +122,12 @@ describe('the tensors of a space', () => {
     return [entries, end + 28] as const
   }
 
-  it('are taken when names, shapes, type and fingerprint fit', () => {
+  it('are accepted when names, shapes, type and fingerprint match', () => {
     check(VECTORS, { ...NAMED, vectors: f32([3, 4], 0, 48) }, 48)
     check(KV, ...kv(7))
   })
 
-  it('are refused under another fingerprint, or none', () => {
+  it('are rejected with another fingerprint or none', () => {
     const vectors = { vectors: f32([3, 4], 0, 48) }
 
     assert.throws(() => check(VECTORS, vectors, 48), failsWith('space_mismatch'))
@@ -135,7 +135,7 @@ describe('the tensors of a space', () => {
     assert.throws(() => check(VECTORS, foreign, 48), failsWith('space_mismatch'))
   })
 
-  it('are refused in another type, width, number or name', () => {
+  it('are rejected with another type, width, number or name', () => {
     const halves = { ...NAMED, vectors: { dtype: 'F16', shape: [3, 4], data_offsets: [0, 24] } }
     assert.throws(() => check(VECTORS, halves, 24), failsWith('space_mismatch', /f16/))
     assert.throws(
@@ -158,7 +158,7 @@ describe('the tensors of a space', () => {
     assert.throws(() => check(VECTORS, more, 52), failsWith('shape_mismatch', /other tensors/))
   })
 
-  it('have the same length in every layer, and no more tokens than the space takes', () => {
+  it('must have the same length in every layer, and at most the tokens that the space accepts', () => {
     const uneven = kv(4, (entries) => {
       entries['key.1'] = { dtype: 'F16', shape: [2, 3, 2, 5], data_offsets: [240, 360] }
     })
@@ -167,7 +167,7 @@ describe('the tensors of a space', () => {
     assert.throws(() => check(KV, ...kv(9)), failsWith('shape_mismatch', /9 tokens/))
   })
 
-  it('are none for a space of texts', () => {
+  it('are rejected for a text space', () => {
     assert.throws(
       () => check({ kind: 'text' }, { ...NAMED, a: f32([1], 0, 4) }, 4),
       failsWith('space_mismatch'),

@@ -16,7 +16,7 @@ const EMBEDDING: ModelSpace = {
 }
 
 describe('the fingerprint of a space', () => {
-  it('is the same whatever it is called, whichever way it goes, and in any order of members', () => {
+  it('ignores name, role and member order', () => {
     const other: ModelSpace = Object.fromEntries(Object.entries(EMBEDDING).toReversed()) as ModelSpace
 
     assert.equal(
@@ -25,7 +25,7 @@ describe('the fingerprint of a space', () => {
     )
   })
 
-  it('changes with every part that changes the values', () => {
+  it('changes with every field that affects the values', () => {
     const variants: ModelSpace[] = [
       { ...EMBEDDING, dimensions: 65 },
       { ...EMBEDDING, dtype: 'f16' },
@@ -39,7 +39,7 @@ describe('the fingerprint of a space', () => {
     assert.equal(new Set([EMBEDDING, ...variants].map(fingerprintOf)).size, variants.length + 1)
   })
 
-  it('is one for all texts, and for tokens that of the tokenizer', () => {
+  it('is the same for all texts, and depends only on the tokenizer for tokens', () => {
     const text = (extra: object): ModelSpace => ({ name: 'text', role: 'both', kind: 'text', ...extra })
     const tokens: ModelSpace = {
       name: 'tokens',
@@ -56,7 +56,7 @@ describe('the fingerprint of a space', () => {
     )
   })
 
-  it('takes the digest of the files where none is named, whatever their order', () => {
+  it('uses the digest of the files, in any order, when the space declares none', () => {
     const files = [
       { path: 'a', sha256: '1' },
       { path: 'b', sha256: '2' },

@@ -2,20 +2,20 @@ import assert from 'node:assert/strict'
 import { fileAddress, filesNamedIn, isFileAddress, withUrls } from '../../../domain/cohorts/stage-files.ts'
 import { newId } from '../../../domain/ids.ts'
 
-describe('addresses of the files of stages', () => {
+describe('stage file addresses', () => {
   const stage = newId()
   const files = Array.from({ length: 12 }, (_, i) => ({ address: fileAddress(stage, i) }))
   const [, first] = files
   const eleventh = files[11]
 
-  it('name one file each, wherever in a value they stand', () => {
+  it('identify one file each, wherever they appear in a value', () => {
     const value = { text: `see ${first?.address}, and`, deep: [{ url: eleventh?.address }] }
 
     assert.deepEqual(filesNamedIn(JSON.stringify(value), files), [first, eleventh])
     assert.deepEqual(filesNamedIn(undefined, files), [])
   })
 
-  it('become URLs, beside which an object tells until when; unknown ones stay', () => {
+  it('become signed URLs with their expiry next to them; unknown addresses are left alone', () => {
     const unknown = fileAddress(newId(), 0)
     const signed = { url: 'https://hearth.example/1?signature', expires_at: '2026-01-02T00:00:00.000Z' }
     const address = String(first?.address)
@@ -33,7 +33,7 @@ describe('addresses of the files of stages', () => {
     })
   })
 
-  it('are whole texts where a file is to be fetched', () => {
+  it('must be the whole string when a file is to be fetched', () => {
     const address = fileAddress(stage, 3)
 
     assert.deepEqual([address, ` ${address}`, `${address}/x`, 'https://a.example/'].map(isFileAddress), [

@@ -4,8 +4,8 @@ import { tokensOfStage } from '../../../domain/cohorts/stage-tokens.ts'
 
 const USAGE = { prompt_tokens: 12, completion_tokens: 30, total_tokens: 42 }
 
-describe('the tokens of a stage', () => {
-  it('are those of its answer', () => {
+describe('tokensOfStage', () => {
+  it("counts the tokens of the stage's answer", () => {
     assert.deepEqual(tokensOfStage('infer', { usage: USAGE }), { in: 12, out: 30 })
     assert.deepEqual(tokensOfStage('embed', { usage: { prompt_tokens: 7, total_tokens: 7 } }), {
       in: 7,
@@ -13,12 +13,12 @@ describe('the tokens of a stage', () => {
     })
   })
 
-  it('are its prompt where that is read, and what is written where it is continued', () => {
+  it('counts the prompt for prefill, and the generated tokens for decode', () => {
     assert.deepEqual(tokensOfStage('prefill', { tokens: 12, size_bytes: 4_096 }), { in: 12, out: 0 })
     assert.deepEqual(tokensOfStage('decode', { usage: USAGE }), { in: 0, out: 30 })
   })
 
-  it('are none where its model tells of none, or of what nobody can read', () => {
+  it('returns no tokens when the model reports none or reports invalid numbers', () => {
     for (const tokens of [undefined, 0, -1, 1.5, '12', 1e9])
       assert.equal(tokensOfStage('prefill', { tokens, usage: USAGE }), NO_TOKENS)
     assert.equal(tokensOfStage('decode', {}), NO_TOKENS)

@@ -3,7 +3,7 @@ import { graphOf } from '../../../domain/cohorts/graph.ts'
 import { takeOver } from '../../../domain/cohorts/take-over.ts'
 import type { PlanRequest, Stage } from '../../../schemas/cohort-plan.ts'
 
-/** A graph of stages by name, with hand-overs as `from>to`; the stages named in `outputs` are its outputs. */
+/** A graph of stages by name, with hand-overs as `from>to`; `outputs` names the stages that are outputs. */
 function graph(names: string, edges: string, outputs: string, more: Record<string, Partial<Stage>> = {}) {
   const request: PlanRequest = {
     stages: names.split(' ').map((stage_id) => ({ stage_id, endpoint_id: 'e', ...more[stage_id] }) as Stage),
@@ -18,7 +18,7 @@ function graph(names: string, edges: string, outputs: string, more: Record<strin
 
 const PANEL = graph('q a b judge tail', 'q>b a>judge b>judge judge>tail', 'tail')
 
-describe('what a cohort takes over of an earlier one', () => {
+describe('taking over the results of an earlier cohort', () => {
   const sets = (
     now: ReturnType<typeof graph>,
     { before = now, kept, missing = '' }: { before?: typeof now; kept: string; missing?: string },
@@ -33,17 +33,17 @@ describe('what a cohort takes over of an earlier one', () => {
     return [[...standing].toSorted().join(' '), [...spare].toSorted().join(' ')]
   }
 
-  it('is a consumer that had gone on without a producer, which is not run again', () => {
+  it('takes over a consumer that continued without a missing producer, and does not rerun that producer', () => {
     assert.deepEqual(sets(PANEL, { kept: 'q a judge', missing: 'b tail' }), ['a judge q', 'b'])
-    // Nor is what comes before it alone, whether its result was kept or not.
+    // Nor do we rerun a stage that only feeds that producer, whether or not its result was kept.
     assert.deepEqual(sets(PANEL, { kept: 'a judge', missing: 'b tail' }), ['a judge', 'b q'])
   })
 
-  it('is nothing that the result of a producer was lost for', () => {
+  it("drops a consumer that used a producer's result which is now lost", () => {
     assert.deepEqual(sets(PANEL, { kept: 'q a judge', missing: 'tail' }), ['a q', ''])
   })
 
-  it('is no consumer of a producer that is another one now, or comes behind one', () => {
+  it('takes over no consumer whose producer has changed, nor any stage behind it', () => {
     for (const changed of ['b', 'q']) {
       const now = graph('q a b judge tail', 'q>b a>judge b>judge judge>tail', 'tail', {
         [changed]: { input: { x: 1 } },
@@ -53,14 +53,14 @@ describe('what a cohort takes over of an earlier one', () => {
     }
   })
 
-  it('leaves producers to run that feed others or are outputs', () => {
+  it('reruns missing producers that feed other stages or are outputs', () => {
     const feeds = graph('a b judge tail', 'a>judge b>judge b>tail judge>tail', 'tail')
     assert.deepEqual(sets(feeds, { kept: 'a judge', missing: 'b tail' }), ['a judge', ''])
     const shown = graph('a b judge', 'a>judge b>judge', 'judge b')
     assert.deepEqual(sets(shown, { kept: 'a judge', missing: 'b' }), ['a judge', ''])
   })
 
-  it('is no producer whose consumer is run and takes more than values', () => {
+  it('drops a producer that hands data by reference to a consumer that reruns', () => {
     assert.deepEqual(sets(PANEL, { kept: 'q a b judge', missing: 'tail' }, 'judge-tail'), ['a b q', ''])
     assert.deepEqual(sets(PANEL, { kept: 'q a judge', missing: 'b tail' }, 'q-b'), ['a judge q', 'b'])
   })

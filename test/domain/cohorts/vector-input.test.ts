@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { withVector, withVectors } from '../../../domain/cohorts/vector-input.ts'
 
 describe('a vector in an input', () => {
-  it('is a list of numbers where there is no object', () => {
+  it('becomes a list of numbers when the path holds no object', () => {
     assert.deepEqual(withVector({}, '/vector', [1, 2]), { vector: [1, 2] })
     assert.deepEqual(withVector({ vector: [0] }, '/vector', [1, 2]), { vector: [1, 2] })
   })
@@ -20,12 +20,12 @@ describe('a vector in an input', () => {
     })
   })
 
-  it('has no place among another number of columns', () => {
+  it('is rejected when the number of columns differs', () => {
     assert.equal(withVector({ row: { a: 0 } }, '/row', [1, 2]), undefined)
     assert.equal(withVectors({ rows: [{ a: 0, b: 0 }] }, '/rows', [[1, 2], [3]]), undefined)
   })
 
-  it('is a row of a table for each of many texts, and of one, where a list has one object', () => {
+  it('becomes a table row per text, for one text or many, when the list has one object', () => {
     const table = { instances: [{ x1: 0, x0: 0 }] }
     assert.deepEqual(
       withVectors(table, '/instances', [

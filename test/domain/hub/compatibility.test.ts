@@ -52,8 +52,8 @@ const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
   ...overrides,
 })
 
-describe('what the hub offers', () => {
-  it('is fetched without the formats that are not loaded', () => {
+describe('checkHubRepo', () => {
+  it('skips files in formats that Hearth does not load', () => {
     const { files, sizeBytes, compatibility } = checkHubRepo(repo(), around())
 
     assert.deepEqual(files, ['config.json', 'model.safetensors'])
@@ -61,7 +61,7 @@ describe('what the hub offers', () => {
     assert.equal(compatibility.status, 'compatible')
   })
 
-  it('is a translator with the files of both its tokenizers, and no other model for that task', () => {
+  it('accepts a translator with the files of both its tokenizers, and no other architecture for translation', () => {
     const files = [
       'config.json',
       'model.safetensors',
@@ -97,7 +97,7 @@ describe('what the hub offers', () => {
     assert.equal(whisper.compatibility.runtime_profile_id, 'specialist-whisper')
   })
 
-  it('is one file of several quantizations', () => {
+  it('picks one file out of several quantizations', () => {
     const quantized = ['a-Q2_K.gguf', 'a-Q4_K_M.gguf', 'a-Q8_0.gguf']
     const { files } = checkHubRepo(
       repo({ files: quantized.map((path) => ({ path, sizeBytes: MB })), architectures: [] }),
@@ -107,7 +107,7 @@ describe('what the hub offers', () => {
     assert.deepEqual(files, ['a-Q4_K_M.gguf'])
   })
 
-  it('is no GGUF of an encoder where a model is to write', () => {
+  it('rejects a GGUF of an encoder for text generation', () => {
     const files = [{ path: 'a.gguf', sizeBytes: MB }]
     const { compatibility } = checkHubRepo(
       repo({ files, architectures: [], ggufArchitecture: 'nomic-bert' }),
@@ -121,7 +121,7 @@ describe('what the hub offers', () => {
     )
   })
 
-  describe('as GGUF in parts', () => {
+  describe('a GGUF in parts', () => {
     const gguf = (paths: readonly string[]) =>
       checkHubRepo(
         repo({
@@ -133,7 +133,7 @@ describe('what the hub offers', () => {
     const weightsOf = ({ compatibility }: ReturnType<typeof gguf>) =>
       compatibility.checks.find(({ check }) => check === 'weights')
 
-    it('is all parts of one quantization, whose sizes add up', () => {
+    it('uses all parts of one quantization and adds up their sizes', () => {
       const parts = ['big-Q6_K-00001-of-00002.gguf', 'big-Q6_K-00002-of-00002.gguf']
       const { files, sizeBytes, compatibility, requirements } = gguf(parts)
 
@@ -143,7 +143,7 @@ describe('what the hub offers', () => {
       assert.ok((requirements.vram_mb ?? 0) > (gguf(['small-Q6_K.gguf']).requirements.vram_mb ?? 0))
     })
 
-    it('is the middle quantization, whether that or others are in parts', () => {
+    it('prefers the middle quantization, whether it or the others are in parts', () => {
       const split = [
         'Q4_K_M/m-00001-of-00003.gguf',
         'Q4_K_M/m-00002-of-00003.gguf',
@@ -156,7 +156,7 @@ describe('what the hub offers', () => {
       ])
     })
 
-    it('is refused with the name of the part that is missing, unless another quantization is whole', () => {
+    it('names the missing part, unless another quantization is complete', () => {
       const parts = ['a-Q4_0-00001-of-00004.gguf', 'a-Q4_0-00003-of-00004.gguf', 'a-Q4_0-00004-of-00004.gguf']
       const broken = gguf(parts)
 
@@ -168,7 +168,7 @@ describe('what the hub offers', () => {
     })
   })
 
-  it('has every shard that the index names, or that their names tell of', () => {
+  it('requires every shard named by the index or implied by the shard names', () => {
     const shard = (part: number) => `model-0000${part}-of-00003.safetensors`
     const judge = (paths: readonly string[], shards: readonly string[] | null) =>
       checkHubRepo(repo({ files: paths.map((path) => ({ path, sizeBytes: MB })) }), around({ shards }))
@@ -194,7 +194,7 @@ describe('what the hub offers', () => {
     assert.match(refusal(judge(all, null)), /lacks model\.safetensors\.index\.json/)
   })
 
-  it('is fetched and weighed once, where the same weights lie there in another layout too', () => {
+  it('fetches and counts weights once when the repository has them in another layout too', () => {
     const judge = (paths: readonly string[], shards: readonly string[] | null = null) =>
       checkHubRepo(repo({ files: paths.map((path) => ({ path, sizeBytes: 100 * MB })) }), around({ shards }))
     const split = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
@@ -215,21 +215,21 @@ describe('what the hub offers', () => {
     )
   })
 
-  it('does not fit when no node is large enough', () => {
+  it('rejects a model that fits on no node', () => {
     const { compatibility } = checkHubRepo(repo(), around({ largestNodeMb: 500 }))
 
     assert.equal(compatibility.status, 'incompatible')
     assert.match(compatibility.checks.find(({ passed }) => !passed)?.message ?? '', /largest node has 500 MB/)
   })
 
-  it('has no profile for an architecture that is no language model', () => {
+  it("finds no profile for an architecture that isn't a language model", () => {
     const { compatibility } = checkHubRepo(repo({ architectures: ['BertForMaskedLM'] }), around())
 
     assert.equal(compatibility.runtime_profile_id, null)
     assert.equal(compatibility.status, 'incompatible')
   })
 
-  it('is measured by its config: parameters within a tenth, and the room its conversations take', () => {
+  it('estimates parameters within 10 % from the config, and the memory of its KV cache', () => {
     const shape = readModelShape(QWEN)
 
     assert.ok(shape)
@@ -242,7 +242,7 @@ describe('what the hub offers', () => {
 })
 
 describe('a lifecycle', () => {
-  it('begins as a candidate for merged and retrained models alone', () => {
+  it('starts as a candidate for merged and retrained models only', () => {
     assert.equal(entersAs('training', null), 'ready')
     assert.equal(entersAs('training', { type: 'hf' }), 'ready')
     assert.equal(entersAs('training', { type: 'model_version' }), 'candidate')
@@ -252,7 +252,7 @@ describe('a lifecycle', () => {
 })
 
 describe('a rate limit', () => {
-  it('says how long it lasts in either header', () => {
+  it('is read from either header', () => {
     const now = Date.parse('2030-01-01T00:00:00Z')
 
     assert.equal(retryAfter({ 'retry-after': '7' }, now), 7)

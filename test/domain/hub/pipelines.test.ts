@@ -4,8 +4,8 @@ import { PIPELINES } from '../../../domain/hub/pipelines.ts'
 import { IMPORT_TASK_TYPES } from '../../../domain/models/import.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 
-describe('what imports know', () => {
-  it('are the pipelines of the generative server, with their task types', () => {
+describe('pipelines known to hub imports', () => {
+  it('match the pipelines of the generative server and their task types', () => {
     const source = readFileSync('node-runtime/servers/generative/pipelines.py', 'utf8')
     const lines = [...source.matchAll(/^ {4}"(\w+Pipeline)": (.*),$/gm)]
     const listed = lines.map(([, name = '', served = '']) => [
@@ -19,7 +19,7 @@ describe('what imports know', () => {
     assert.deepEqual(PIPELINES, Object.fromEntries(listed))
   })
 
-  it('are the task types of the catalog', () => {
+  it('match the task types of the catalog', () => {
     const served = new Set(loadCatalog().profiles.flatMap(({ task_types }) => task_types))
 
     assert.deepEqual([...IMPORT_TASK_TYPES].toSorted(), [...served].toSorted())

@@ -10,7 +10,7 @@ import {
 const at = new Date('2026-01-02T03:04:05Z')
 const entry = (text: string) => ({ text, at, tokens: memoryTokens(text) })
 
-describe('the message with memory', () => {
+describe('the memory message', () => {
   it('lists the entries with their dates', () => {
     assert.match(
       memoryText([entry(' likes tea '), entry('has a cat')]),
@@ -18,7 +18,7 @@ describe('the message with memory', () => {
     )
   })
 
-  it('stays within the budget, and passes over what does not fit', () => {
+  it('stays within the token budget and skips entries that do not fit', () => {
     const entries = [entry('a'.repeat(90)), entry('b'.repeat(3_000)), entry('c'), entry('d'.repeat(90))]
 
     const chosen = withinBudget(entries, 100)
@@ -31,11 +31,11 @@ describe('the message with memory', () => {
     assert.deepEqual(withinBudget(entries, 1), [])
   })
 
-  it('counts texts of other scripts by their bytes', () => {
+  it('counts non-Latin text by its bytes', () => {
     assert.ok(memoryTokens('日本語') > memoryTokens('abc'))
   })
 
-  it("comes before messages that have no system message, and into the caller's own otherwise", () => {
+  it("precedes messages without a system message, and is appended to the caller's own system message otherwise", () => {
     const cases: [object, object, boolean][] = [
       [{ role: 'user', content: 'hi' }, { role: 'system', content: 'M' }, false],
       [{ role: 'system', content: 'S' }, { role: 'system', content: 'S\n\nM' }, true],
@@ -47,7 +47,7 @@ describe('the message with memory', () => {
       assert.deepEqual(leadingMessage(first, 'M'), { message, replaces })
   })
 
-  it("is searched by the user's last message", () => {
+  it("is looked up by the user's last message", () => {
     const parts = [{ type: 'text', text: 'what is' }, { type: 'image_url' }, { type: 'text', text: 'this?' }]
 
     assert.equal(

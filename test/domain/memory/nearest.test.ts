@@ -3,7 +3,7 @@ import { unitVector, VectorIndex } from '../../../domain/memory/nearest.ts'
 
 const unit = (...values: number[]) => unitVector(values) ?? new Float32Array()
 
-describe('nearest entries', () => {
+describe('VectorIndex', () => {
   function indexOf(count: number): VectorIndex {
     const index = new VectorIndex()
     for (let i = 0; i < count; i++)
@@ -11,7 +11,7 @@ describe('nearest entries', () => {
     return index
   }
 
-  it('come in the order of their cosine', () => {
+  it('returns entries ordered by cosine similarity', () => {
     const index = indexOf(500)
 
     assert.deepEqual(index.nearest(unit(1, 0, 0, 0, 0), 3), ['e0', 'e1', 'e2'])
@@ -19,21 +19,21 @@ describe('nearest entries', () => {
     assert.equal(index.size, 500)
   })
 
-  it('are none that was dropped', () => {
+  it('omits dropped entries', () => {
     const index = indexOf(4)
     index.drop(['e1', 'unknown'])
 
     assert.deepEqual(index.nearest(unit(1, 0, 0, 0, 0), 9), ['e0', 'e2', 'e3'])
   })
 
-  it('are none of a later version', () => {
+  it('omits entries of a later version', () => {
     const index = indexOf(500)
 
     assert.deepEqual(index.nearest(unit(0, 1, 0, 0, 0), 2, 7), ['e7', 'e6'])
     assert.deepEqual(index.nearest(unit(0, 1, 0, 0, 0), 2, -1), [])
   })
 
-  it('are none for a vector of another length', () => {
+  it('ignores vectors of another length', () => {
     const index = indexOf(3)
     index.add({ id: 'other', version: 9 }, unit(1, 0))
 
@@ -41,7 +41,7 @@ describe('nearest entries', () => {
     assert.deepEqual(index.nearest(unit(1, 0), 3), [])
   })
 
-  it('have vectors of unit length, made of numbers only', () => {
+  it('normalizes vectors to unit length and rejects non-numeric ones', () => {
     assert.deepEqual(
       [...unit(3, 4)].map((value) => value.toFixed(3)),
       ['0.600', '0.800'],

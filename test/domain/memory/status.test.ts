@@ -11,7 +11,7 @@ describe('memory status', () => {
     ...overrides,
   })
 
-  it('says why memory is not ready, in the closed set of words', () => {
+  it('reports why memory is not ready, using the closed set of reasons', () => {
     const long = new Date(now.getTime() - 11 * 60_000)
     const cases: [MemoryState | undefined, boolean, boolean, string | null][] = [
       [undefined, false, false, null],

@@ -2,32 +2,36 @@ import assert from 'node:assert/strict'
 import { faultInOneLine } from '../../../domain/models/answer.ts'
 import { importedListing, taskTypesOfKind } from '../../../domain/task-types/index.ts'
 
-describe('the error of a model server in one line', () => {
+describe('faultInOneLine', () => {
   const CASES: [string, string, string][] = [
-    ['the message of an error', '{"error":{"message":"no\\nroom"}}', 'answered 500: no room'],
+    ['the message of an error response', '{"error":{"message":"no\\nroom"}}', 'answered 500: no room'],
     ['plain text', '  Internal Server Error\r\n', 'answered 500: Internal Server Error'],
     ['text without control characters', 'a\u0000b\u001b[31m\u202ec', 'answered 500: a b [31m c'],
-    ['no page of a web framework', '<!DOCTYPE html>\n<html>secret</html>', 'answered 500 without a reason'],
     [
-      'no trace of Python',
+      'no HTML page of a web framework',
+      '<!DOCTYPE html>\n<html>secret</html>',
+      'answered 500 without a reason',
+    ],
+    [
+      'no Python traceback',
       'Traceback (most recent call last):\n  File "/srv/x.py", line 1\nKeyError: 1',
       'answered 500 without a reason',
     ],
     [
-      'no trace of JavaScript',
+      'no JavaScript stack trace',
       'Error: x\n    at Server.<anonymous> (file:///srv/x.ts:1:2)',
       'answered 500 without a reason',
     ],
-    ['nothing of an empty body', '', 'answered 500 without a reason'],
-    ['the beginning of a long message', 'x'.repeat(10_000), `answered 500: ${'x'.repeat(300)}`],
+    ['no reason for an empty body', '', 'answered 500 without a reason'],
+    ['the start of a long message', 'x'.repeat(10_000), `answered 500: ${'x'.repeat(300)}`],
   ]
   for (const [what, text, line] of CASES)
-    it(`has ${what}`, () => assert.equal(faultInOneLine(500, text), line))
+    it(`returns ${what}`, () => assert.equal(faultInOneLine(500, text), line))
 })
 
 describe('the example of a task type', () => {
   for (const type of [...taskTypesOfKind('specialist'), ...taskTypesOfKind('generative')])
-    it(`needs nothing of the internet: ${type}`, () => {
+    it(`needs no internet access: ${type}`, () => {
       const text = JSON.stringify(importedListing(type).example_input)
       assert.doesNotMatch(text, /https?:/)
       for (const [, bytes = ''] of text.matchAll(/data:[\w/]+;base64,([^"]*)/g))

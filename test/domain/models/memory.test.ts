@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { adapterBytes, weightsBytes } from '../../../domain/models/memory.ts'
 
-describe('memory of models', () => {
-  it('counts the weights that are served, and no adapter beside them', () => {
+describe('model memory', () => {
+  it('counts the served weights, and adapters separately', () => {
     const files = [
       { path: 'model/model-00001-of-00002.safetensors', size_bytes: 10 },
       { path: 'model/model-00002-of-00002.safetensors', size_bytes: 20 },

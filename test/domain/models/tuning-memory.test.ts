@@ -10,7 +10,7 @@ import {
 } from '../../../domain/models/tuning-memory.ts'
 
 const GB = 1024
-/** Llama of 1.24B, whose peaks were measured on an H100 with rows of 2,048 tokens and micro batches of 4. */
+/** Llama 1.24B; its peaks were measured on an H100 with rows of 2,048 tokens and micro batches of 4. */
 const LLAMA_1B: TuningShape = {
   parameters: 1.24e9,
   layers: 16,
@@ -28,10 +28,10 @@ const MEASURED: Tuning = {
   isOnCpu: false,
 }
 
-/** Peaks that PyTorch measured on an H200, with rows of 4,402 tokens. */
+/** Peaks measured by PyTorch on an H200 with rows of 4,402 tokens. */
 const MEASURED_SHAPES: readonly (Partial<Tuning> & { name: string; peakMb: number })[] = [
   {
-    name: 'LoRA of a Llama of 1.24B, batches of 2',
+    name: 'LoRA of Llama 1.24B, batches of 2',
     peakMb: 33_939,
     shape: { ...LLAMA_1B, vocabulary: 128_000 },
     adapter: 'lora',
@@ -63,7 +63,7 @@ const MEASURED_SHAPES: readonly (Partial<Tuning> & { name: string; peakMb: numbe
   },
 ]
 
-describe('the memory of a tuning run', () => {
+describe('tuningMemoryMb', () => {
   const mb = (change: Partial<Tuning>) => tuningMemoryMb({ ...MEASURED, ...change })
   const weights = (change: Partial<Tuning>) =>
     tuningWeightsMb({ ...MEASURED, shape: typicalShape(7e9), isOptimizer8Bit: false, ...change }) / GB
@@ -73,17 +73,17 @@ describe('the memory of a tuning run', () => {
       `${estimate} MB, measured ${measured} MB`,
     )
 
-  it('is near the measured peaks, with and without checkpointing', () => {
+  it('is close to the measured peaks, with and without checkpointing', () => {
     near(mb({}), 15_288)
     near(mb({ adapter: 'lora', isOptimizer8Bit: false, isCheckpointed: false }), 31_746)
   })
 
   for (const { name, peakMb, ...change } of MEASURED_SHAPES)
-    it(`is near the measured peak of ${name}`, () => {
+    it(`is close to the measured peak of ${name}`, () => {
       near(mb({ isOptimizer8Bit: false, isCheckpointed: false, ...change }), peakMb)
     })
 
-  it('is near them for the usual shape of this size as well', () => {
+  it('is close to the measured peaks for the typical shape of this size too', () => {
     const shape = typicalShape(1.24e9)
 
     near(mb({ shape }), 15_288)
@@ -106,7 +106,7 @@ describe('the memory of a tuning run', () => {
         assert.ok(mb({ ...tuning, tokens: 0 }) === tuningWeightsMb({ ...MEASURED, ...tuning }))
       })
 
-  it('grows with the parameters of the base, by how they are trained', () => {
+  it('grows with the parameters of the base, depending on how they are trained', () => {
     const within = (gb: number, least: number, most: number) => assert.ok(gb > least && gb < most, `${gb} GB`)
     within(weights({}), 5, 9)
     within(weights({ adapter: 'lora' }), 13, 15)
@@ -116,12 +116,12 @@ describe('the memory of a tuning run', () => {
     assert.ok(weights({ loraRank: 64 }) > weights({}))
   })
 
-  it('holds the base in bf16 where the adapter is folded into it, and leaves the batch to the config', () => {
+  it('holds the base in bf16 when the adapter is merged into it, and leaves the batch to the config', () => {
     assert.equal(mb({ isOnCpu: true }), mb({ adapter: 'lora', isOnCpu: true }))
     assert.equal(mb({ isOnCpu: true }), mb({ isOnCpu: true, tokens: 0 }))
   })
 
-  it('is that of a batch alone for encoders, which have no logits of tokens', () => {
+  it('counts only the batch for encoders, which have no token logits', () => {
     const encoder = { shape: typicalEncoder(0.11e9), adapter: 'none' as const, isCheckpointed: false }
 
     assert.ok(mb({ ...encoder, tokens: 32 * 128 }) < mb({ ...encoder, tokens: 32 * 256 }))

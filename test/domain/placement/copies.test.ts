@@ -20,15 +20,15 @@ const buildWant = (overrides: Partial<CopyWant> = {}): CopyWant => ({
 })
 
 interface Step {
-  /** Seconds since the beginning. */
+  /** Seconds since the start of the simulation. */
   readonly at: number
   readonly copies: number
   readonly reason: string
 }
 
 /**
- * Simulates nodes that load a copy in `loadS` seconds and clients of which `clientsAt` have a request each at a time; returns the
- * changes and the largest number of copies that were loaded.
+ * Simulates nodes that load a copy in `loadS` seconds, and `clientsAt(s)` clients with one request each. Returns the
+ * changes and the peak number of loaded copies.
  */
 function simulate(
   clientsAt: (s: number) => number,
@@ -60,8 +60,8 @@ function simulate(
 }
 const copiesOf = (steps: readonly Step[]) => steps.map(({ copies }) => copies)
 
-describe('deciding how many copies of a model are loaded', () => {
-  it('follows a load of 0, 24, 0 clients to the copies it needs and back, without an overshoot', () => {
+describe('the number of loaded copies of a model', () => {
+  it('follows a load of 0, 24, 0 clients up and down without overshoot', () => {
     const { steps } = simulate((s) => (s >= 100 && s < 1_000 ? 24 : 0))
 
     assert.deepEqual(copiesOf(steps), [1, 2, 4, 6, 0])
@@ -74,22 +74,22 @@ describe('deciding how many copies of a model are loaded', () => {
     assert.match(last!.reason, /^no request for 60 s$/)
   })
 
-  it('adds nothing while waiting costs less than loading', () => {
-    // One request too many for a tenth of the time that a load takes.
+  it('stays the same while waiting costs less than loading', () => {
+    // One excess request for a tenth of the time that a load takes.
     const burst = (s: number) => (s % 60 < TICK_S ? CONCURRENCY + 1 : CONCURRENCY)
 
     assert.deepEqual(copiesOf(simulate(burst, { loadS: 30 }).steps), [1])
   })
 
-  it('adds a copy when one request too many has waited for as long as a load takes', () => {
+  it('grows once one excess request has waited as long as a load takes', () => {
     const { steps } = simulate(() => CONCURRENCY + 1, { forS: 200, loadS: 30 })
 
     assert.deepEqual(copiesOf(steps), [1, 2])
-    // The first copy loads for 30 s.
+    // The first copy takes 30 s to load.
     assert.equal(steps[1]!.at, 58)
   })
 
-  it('does not flap when the load goes up and down faster than the idle timeout', () => {
+  it('does not flap when the load oscillates faster than the idle timeout', () => {
     const wave = (s: number) => (s % 100 < 50 ? 16 : 1)
 
     const { steps } = simulate(wave, { want: buildWant({ idleTimeoutS: 120 }), forS: 36_000 })
@@ -97,7 +97,7 @@ describe('deciding how many copies of a model are loaded', () => {
     assert.deepEqual(copiesOf(steps), [1, 2, 4])
   })
 
-  it('gives up no copy before it has been loaded for as long as it may be idle', () => {
+  it('keeps a new copy for at least its load time, even with a shorter idle timeout', () => {
     const { steps } = simulate((s) => (s < 100 ? 8 : 1), {
       want: buildWant({ idleTimeoutS: 10 }),
       loadS: 60,
@@ -108,13 +108,13 @@ describe('deciding how many copies of a model are loaded', () => {
     assert.ok(givenUp!.at - added!.at >= 2 * 60 - 2 * TICK_S, `${givenUp!.at - added!.at} s`)
   })
 
-  it('gives up no copy whose absence the next request would notice', () => {
-    // Seven of the eight places of two copies are more than four fifths of one copy less.
+  it('keeps a copy that the next request would need', () => {
+    // A copy is released only if the load fits in 80 % of the rest: 0.8 × 4 places hold three requests, not four.
     assert.deepEqual(copiesOf(simulate((s) => (s < 300 ? 8 : 4)).steps), [1, 2])
     assert.deepEqual(copiesOf(simulate((s) => (s < 300 ? 8 : 3)).steps), [1, 2, 1])
   })
 
-  it('stays within min and max, whatever the load and the settings', () => {
+  it('stays within min and max for every load and setting', () => {
     for (let round = 0; round < 300; round++) {
       const random = randomNumbers(round)
       const min = Math.floor(random() * 4)
@@ -146,18 +146,18 @@ describe('deciding how many copies of a model are loaded', () => {
     }
   })
 
-  it('aims at the requests, or at the wait, that an endpoint asks for', () => {
+  it('follows the target requests or target wait that an endpoint sets', () => {
     const most = (want: Partial<CopyWant>) => simulate(() => 12, { want: buildWant(want), forS: 400 }).most
 
     assert.equal(most({}), 3)
     assert.equal(most({ targetInFlight: 12 }), 1)
     assert.equal(most({ targetInFlight: 2 }), 6)
-    // Each copy takes four at once for 0.5 s, so 12 in two copies wait for at most 0.25 s.
+    // Each copy serves four requests at a time in 0.5 s, so 12 requests on two copies wait at most 0.25 s.
     assert.equal(most({ targetWaitMs: 250 }), 2)
     assert.equal(most({ targetWaitMs: 200 }), 3)
   })
 
-  it('obeys new limits at once', () => {
+  it('follows new limits at once', () => {
     const at = (want: CopyWant, copies: number, clients: number) =>
       decideCopies(
         want,

@@ -26,8 +26,8 @@ const buildEndpoint = (overrides: Partial<EndpointCopies> = {}): EndpointCopies 
 const byModel = (...endpoints: EndpointCopies[]) =>
   copiesByModel(endpoints, { now: NOW, defaultIdleS: 1_800 })
 
-describe('the copies that endpoints ask for', () => {
-  it('are the most that one of those with the same model asks for', () => {
+describe('copies wanted by endpoints', () => {
+  it('is the maximum over the endpoints that share a model', () => {
     const [model, ...others] = byModel(
       buildEndpoint({ min_copies: 1, max_copies: 2, target_in_flight: 9, idle_timeout_s: 60 }),
       buildEndpoint({ min_warm: 3, account_id: 'b' }),
@@ -50,7 +50,7 @@ describe('the copies that endpoints ask for', () => {
     )
   })
 
-  it('of a shared model follow the targets of endpoints that reserve copies', () => {
+  it('follows the targets of endpoints that reserve copies when a model is shared', () => {
     const [model] = byModel(
       buildEndpoint({ max_copies: 4, idle_timeout_s: 60 }),
       buildEndpoint({ account_id: 'b', max_copies: 1, target_in_flight: 1, idle_timeout_s: 0 }),
@@ -60,7 +60,7 @@ describe('the copies that endpoints ask for', () => {
     assert.deepEqual([max, targetInFlight, idleTimeoutS], [4, undefined, 60])
   })
 
-  it('are pinned, except for a single one that only requests ask for', () => {
+  it('pins copies, except a single copy that only requests need', () => {
     const wants = (min: number, copies: number, max_copies = 4) =>
       warmWantOf(byModel(buildEndpoint({ min_copies: min, max_copies }))[0]!, { copies })
     const [pinned, single, kept, plain] = [
@@ -76,7 +76,7 @@ describe('the copies that endpoints ask for', () => {
     assert.deepEqual([plain.nodes, plain.copies, plain.isScaled], [2, 2, false])
   })
 
-  it('are at least those of the schedule entry that began last, in its own time zone', () => {
+  it('is at least the minimum of the latest schedule entry in its own time zone', () => {
     const schedule = [
       { cron: '0 8 * * 1-5', timezone: 'Europe/Berlin', min: 3 },
       { cron: '0 18 * * 1-5', timezone: 'Europe/Berlin', min: 0 },
@@ -85,14 +85,14 @@ describe('the copies that endpoints ask for', () => {
 
     assert.equal(at('2026-03-04T06:59:59Z'), 0)
     assert.equal(at('2026-03-04T07:00:00Z'), 3)
-    // In summer the same hour comes earlier.
+    // UTC+2 in summer, so the same local hour comes one hour earlier in UTC.
     assert.equal(at('2026-06-03T06:00:00Z'), 3)
-    // Friday evening holds until Monday.
+    // Friday evening's entry applies until Monday.
     assert.equal(at('2026-03-08T12:00:00Z'), 0)
     assert.equal(scheduledMin([], NOW), undefined)
   })
 
-  it('say what sets the least number', () => {
+  it('reports what sets the minimum', () => {
     const schedule = [{ cron: '0 8 * * *', timezone: 'UTC', min: 2 }]
     const least = (overrides: Partial<EndpointCopies>) =>
       leastCopies(buildEndpoint({ min_copies: 1, ...overrides }), NOW)
@@ -103,7 +103,7 @@ describe('the copies that endpoints ask for', () => {
     assert.deepEqual(least({ schedule, min_warm: 3 }), { copies: 3, by: 'operators' })
   })
 
-  it('say which entry of a schedule cannot be', () => {
+  it('reports which schedule entry is invalid', () => {
     const fault = (cron: string, timezone = 'UTC') => faultOf({ cron, timezone, min: 0 })
     const field = (cron: string, timezone?: string) => fault(cron, timezone)?.field
 

@@ -14,7 +14,7 @@ import type { NodeModel } from '../../../schemas/node.ts'
 
 const GB = 1_024
 
-/** A node with GPUs of these sizes in GB, all of it free unless said. */
+/** A node with GPUs of these sizes in GB, all free unless `free` says otherwise. */
 function nodeWith(
   sizes: number[],
   { free = sizes, ...more }: { free?: number[] } & Partial<NodeSnapshot> = {},
@@ -60,12 +60,12 @@ function faultOf(node: NodeSnapshot, wanted: PlacementNeed): string | undefined 
   const index = new PlacementIndex()
   index.put(node)
   const fault = index.rejectReason('n', wanted)
-  // A refused node is never chosen, and a chosen one never refused.
+  // The index must choose exactly the nodes that it doesn't reject.
   assert.equal(index.place(wanted, Math.random).chosen === undefined, fault !== undefined)
   return fault
 }
 
-describe('room on the GPUs of a node', () => {
+describe('GPU memory of a node', () => {
   for (const [sizes, gb, profile, fault] of [
     [[12, 12], 12, 'plain', undefined],
     [[12, 12], 20, 'plain', 'has two GPUs of 12 GB, 20 GB are needed on one'],
@@ -79,12 +79,12 @@ describe('room on the GPUs of a node', () => {
     [[80, 80, 80], 100, 'four', 'has three GPUs of 80 GB, 25 GB are needed on each of 4'],
     [[16], 20, 'plain', 'has one GPU of 16 GB, 20 GB are needed'],
   ] as [number[], number, string, string | undefined][]) {
-    it(`${fault ? 'is too little' : 'is enough'}: ${gb} GB of ${profile} on ${sizes.join(' + ')}`, () => {
+    it(`${fault ? 'is too small' : 'is enough'}: ${gb} GB of ${profile} on ${sizes.join(' + ')}`, () => {
       assert.equal(faultOf(nodeWith(sizes), need(gb, profile)), fault)
     })
   }
 
-  it('counts what idle models would give back where they are, and nowhere else', () => {
+  it('includes what idle models would free, but only on their own GPUs', () => {
     const on = (gpus: number[], more: Partial<NodeModel> = {}) =>
       nodeWith([12, 12], { free: [4, 6], models: [model(8, { gpus, ...more })] })
 
@@ -98,7 +98,7 @@ describe('room on the GPUs of a node', () => {
     assert.match(faultOf(on([0], { in_flight: 1 }), need(7)) ?? '', /^has 6144 MB within reach on one/)
   })
 
-  it('follows a model that loads between two reports', () => {
+  it('changes when a model loads between two reports', () => {
     const index = new PlacementIndex()
     index.put(nodeWith([12, 12], { free: [2, 2] }))
     assert.ok(index.rejectReason('n', need(10)))
@@ -109,7 +109,7 @@ describe('room on the GPUs of a node', () => {
     assert.ok(index.rejectReason('n', need(13)))
   })
 
-  it('is that of the whole machine where RAM counts, and of nodes that do not tell their GPUs', () => {
+  it('is counted for the whole machine on CPU nodes and on nodes that do not report their GPUs', () => {
     for (const hardware of ['cpu', 'gpu'] as const) {
       const { gpus: _, split_profiles: __, ...node } = nodeWith([12, 12], { hardware })
       assert.equal(faultOf(node, need(20)), undefined)
@@ -117,11 +117,11 @@ describe('room on the GPUs of a node', () => {
     }
   })
 
-  it('does not matter to what takes none of it', () => {
+  it('is irrelevant to models that need none', () => {
     assert.equal(faultOf(nodeWith([12], { free: [0] }), need(0)), undefined)
   })
 
-  it('kept for a pinned model is kept on one GPU, the smallest that has it', () => {
+  it('is reserved on one GPU for a pinned model, the smallest GPU that fits', () => {
     const want = (model_key: string, gb: number) => ({
       ...need(gb),
       model_key,
@@ -148,7 +148,7 @@ describe('room on the GPUs of a node', () => {
     assert.match(plan(10, 10, 9).short.get('m2') ?? '', /within reach on one/)
   })
 
-  it('is that of a GPU for each process of a run, on as many as have it', () => {
+  it('is required on a GPU per training process, on as many GPUs as have enough', () => {
     assert.equal(trainingCapacity(nodeWith([12, 24])), 24 * GB)
     assert.equal(trainingCapacity({ memory_total_mb: 36 }), 36)
     const tuning = (memory_mb: number) => ({ trainer: 'hearth_trainers.llm.finetune', memory_mb })
@@ -159,7 +159,7 @@ describe('room on the GPUs of a node', () => {
     assert.equal(trainingProcesses(tuning(10), []), 1)
   })
 
-  it('trains what cannot share its work in one process, also where it starts from a base', () => {
+  it("is used by one process for trainers that can't distribute, even when they start from a base", () => {
     const sharing = loadCatalog().models.filter(({ config: { trainer } }) => {
       return trainingProcesses({ trainer: trainer.module, memory_mb: 10 }, [12, 24]) > 1
     })
@@ -180,7 +180,7 @@ describe('room on the GPUs of a node', () => {
     assert.equal(reserving.length, 3)
   })
 
-  it('never grows by what is taken, and is taken where it is', () => {
+  it('never grows when reserved, and is reserved on the GPUs that have it', () => {
     const whole = (below: number) => Math.floor(Math.random() * below)
     for (let round = 0; round < 2_000; round++) {
       const sizes = Array.from({ length: 1 + whole(6) }, () => 1 + whole(80))

@@ -20,15 +20,15 @@ const shared = buildNode({ sharing: 'shared', account_id: 'x' })
 const queues = (nodes: NodeSnapshot[], account_id: string, task_queue = 'train.cpu') =>
   jobOffers(nodes, { account_id, task_queue }).map(({ taskQueue }) => taskQueue)
 
-describe('where a job is offered', () => {
-  it('is first to the nodes of its account, then to shared ones, and never to those of another account', () => {
+describe('job offers', () => {
+  it("go first to the account's own nodes, then to shared nodes, never to other accounts' nodes", () => {
     assert.deepEqual(queues([buildNode(), shared], 'a'), ['train.cpu.a', 'train.cpu'])
     assert.deepEqual(queues([buildNode()], 'a'), ['train.cpu.a'])
     assert.deepEqual(queues([buildNode(), shared], 'b'), ['train.cpu'])
     assert.deepEqual(queues([buildNode()], 'b', 'merge.cpu'), ['merge.cpu'])
   })
 
-  it('counts only nodes that take work and have the hardware', () => {
+  it('go only to nodes that accept work and have the hardware', () => {
     const gpu = buildNode({ hardware: 'gpu' })
 
     assert.deepEqual(queues([buildNode({ draining: true }), shared], 'a'), ['train.cpu'])
@@ -36,7 +36,7 @@ describe('where a job is offered', () => {
     assert.deepEqual(queues([gpu, shared], 'a', 'train.gpu'), ['train.gpu.a'])
   })
 
-  it('waits for long only where a node of the one kind that there is may be busy', () => {
+  it('wait long only when a single kind of node exists and may be busy', () => {
     const waits = (nodes: NodeSnapshot[]) =>
       jobOffers(nodes, { account_id: 'a', task_queue: 'train.cpu' }).map(({ waitS }) => waitS)
 

@@ -17,8 +17,8 @@ const QUEUES = `
 `.split(/\s+/)
 const polled = (node: Poller) => QUEUES.filter((queue) => mayPoll(node, queue))
 
-describe('the queues that a node may poll', () => {
-  it('are its own and those of its account when it is dedicated, and no queue of a model', () => {
+describe('task queues of a node', () => {
+  it("are its own and its account's for a dedicated node, without model queues", () => {
     assert.deepEqual(polled(buildNode()), ['node.n1', 'train.cpu.a', 'merge.cpu.a'])
     assert.deepEqual(polled(buildNode({ hardware: 'gpu' })), [
       'node.n1',
@@ -28,7 +28,7 @@ describe('the queues that a node may poll', () => {
     ])
   })
 
-  it('are those of everybody when it is shared, with the models that were ordered on it', () => {
+  it('are the shared ones for a shared node, with a queue per model placed on it', () => {
     assert.deepEqual(polled(buildNode({ sharing: 'shared' })), [
       'node.n1',
       'warm.m',

@@ -41,7 +41,7 @@ const buildNeed = (overrides: Partial<PlacementNeed> = {}): PlacementNeed => ({
 const half = () => 0.5
 
 describe('placement', () => {
-  it('prefers a busy node that has the model loaded to an idle one with its weights, and that to an empty one', () => {
+  it('prefers a busy node that has the model loaded over an idle one with its weights, and that over an empty one', () => {
     const warm = buildNode({ node_id: 'warm', load: 1, memory_free_mb: 0, models: [buildModel()] })
     const cached = buildNode({ node_id: 'cached', models: [buildModel({ state: 'evicted', memory_mb: 0 })] })
     const cold = buildNode({ node_id: 'cold' })
@@ -56,7 +56,7 @@ describe('placement', () => {
     assert.equal(place([], buildNeed(), half).chosen, undefined)
   })
 
-  it('loads no model with VRAM on a node that cannot use its GPUs', () => {
+  it("loads no model that needs VRAM on a node that can't use its GPUs", () => {
     const gpus = [{ memory_mb: 1_000, free_mb: 1_000 }]
     const gpu = { hardware: 'gpu' as const, gpus }
     const gpu_fault = { since: '2026-11-27T00:00:00Z', code: 999, reason: 'cuInit fails' }
@@ -71,7 +71,8 @@ describe('placement', () => {
     assert.equal(chosen([broken({ models: [failed] }), healthy]), 'healthy')
     assert.equal(chosen([broken({ models: [buildModel({ state: 'loading_model' })] }), healthy]), 'healthy')
     assert.equal(chosen([broken()]), undefined)
-    // A loaded model still answers, a model without VRAM uses the processor, and after a while a load shows whether it works.
+    // A loaded model still answers, a model without VRAM uses the CPU, and after a delay we retry a load to probe the
+    // GPUs.
     assert.equal(chosen([broken({ models: [buildModel()] }), healthy]), 'broken')
     assert.equal(chosen([broken(), healthy], 0), 'broken')
     assert.equal(chosen([broken({ gpu_fault }), healthy]), 'broken')
@@ -81,7 +82,7 @@ describe('placement', () => {
     )
   })
 
-  it('counts what idle models would give back, and never a running one', () => {
+  it('counts memory that idle models would free, but not that of running ones', () => {
     const other = { model_key: 'other', memory_mb: 80 }
     const idle = buildNode({ memory_free_mb: 30, models: [buildModel({ ...other, state: 'idle' })] })
     const running = buildNode({
@@ -93,7 +94,7 @@ describe('placement', () => {
     assert.equal(place([running], buildNeed(), half).chosen, undefined)
   })
 
-  it('gives a dedicated node the work of its own account alone, and counts it for that one', () => {
+  it("gives a dedicated node only its own account's work, and counts the node only for that account", () => {
     const own = buildNode({ node_id: 'own', account_id: 'a', sharing: 'dedicated', models: [buildModel()] })
     const evicted = buildModel({ state: 'evicted', memory_mb: 0 })
     const shared = buildNode({ node_id: 'shared', models: [evicted] })
@@ -119,7 +120,7 @@ describe('placement', () => {
     assert.deepEqual([pick('a'), pick('b')], [undefined, 'own'])
   })
 
-  it('says of every node why it was not chosen', () => {
+  it('reports for every node why it was not chosen', () => {
     const nodes = [
       buildNode({ node_id: 'taken', models: [buildModel()] }),
       buildNode({ node_id: 'draining', draining: true }),
@@ -154,11 +155,11 @@ describe('placement', () => {
     })
   })
 
-  it('loads nothing when only a warm node will do', () => {
+  it('loads nothing when the request demands a warm node', () => {
     assert.equal(place([buildNode()], buildNeed({ atLeast: 'warm' }), half).chosen, undefined)
   })
 
-  it('spreads requests that are under way over equal nodes', () => {
+  it('spreads concurrent requests over equal nodes', () => {
     const index = new PlacementIndex()
     for (let i = 0; i < 8; i++) index.put(buildNode({ node_id: `n${i}`, models: [buildModel()] }))
     const sent = new Map<string, number>()
@@ -173,7 +174,7 @@ describe('placement', () => {
     for (const count of sent.values()) assert.ok(count > 60 && count < 140, `one node got ${count} of 800`)
   })
 
-  it('always finds a node with the most points among those that fit, however the reports came in', () => {
+  it('always finds a fitting node with the highest score, in any order of reports', () => {
     const random = generator(7)
     for (let round = 0; round < 300; round++) {
       const index = new PlacementIndex()
@@ -248,7 +249,7 @@ function change(index: PlacementIndex, current: Map<string, NodeSnapshot>, rando
   }
 }
 
-/** The score written out plainly, beside the index. */
+/** A straightforward implementation of the score, to compare the index with. */
 function scoreOf(node: NodeSnapshot, need: PlacementNeed): number | undefined {
   const model = node.models.find(({ model_key }) => model_key === need.model_key)
   const warmth = warmthOf(model)

@@ -3,7 +3,7 @@ import { PLACED_SLOTS, WARM_SLOTS } from '../../../domain/placement/node-queues.
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { planWakeUps, type WaitingModel, type WakeUpOptions } from '../../../domain/placement/wake-ups.ts'
 
-/** The slots of a node that one account alone gets. */
+/** The slots of a node that a single account can use. */
 const SHARE = PLACED_SLOTS / 2
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
@@ -40,15 +40,15 @@ const plan = (waiting: WaitingModel[], snapshots: NodeSnapshot[], situation: Par
     ...situation,
   }).map(({ model_key, count }) => [model_key, count])
 
-describe('planning which waiting tasks are woken', () => {
-  it('wakes nobody whom no node can take', () => {
+describe('wake-up planning', () => {
+  it('wakes no task that no node can run', () => {
     assert.deepEqual(plan([buildWaiting()], []), [])
     assert.deepEqual(plan([buildWaiting()], [buildNode({ draining: true })]), [])
     assert.deepEqual(plan([buildWaiting()], [buildNode({ memory_free_mb: 500 })]), [])
     assert.deepEqual(plan([buildWaiting()], [buildNode({ sharing: 'dedicated' })]), [])
   })
 
-  it('wakes as many as a node takes at once, and never more than may be woken at a time', () => {
+  it('wakes as many tasks as a node runs at once, up to the wake-up limit', () => {
     const crowd = [buildWaiting({ waiting: 1_000 })]
 
     assert.deepEqual(plan(crowd, [buildNode()]), [['m', SHARE]])
@@ -58,7 +58,7 @@ describe('planning which waiting tasks are woken', () => {
     assert.deepEqual(plan(crowd, [warm('a'), warm('b')]), [['m', 2 * (SHARE + WARM_SLOTS)]])
   })
 
-  it('wakes no more of an account than its share of slots, and those of other accounts and loaded models', () => {
+  it('limits an account to its share of slots, but not other accounts or loaded models', () => {
     const [own, others] = ['tenant', 'other'].map((account_id) =>
       buildWaiting({ account_id, waiting: 1_000 }),
     )
@@ -80,7 +80,7 @@ describe('planning which waiting tasks are woken', () => {
     assert.deepEqual(plan([own!, buildWaiting(second), third], [node], { held: both }), [['n', 9]])
   })
 
-  it('gives the room to the model that is waited for longest, and counts what was sent there before', () => {
+  it('gives memory to the model that has waited longest, and counts tasks sent there earlier', () => {
     const [first, second] = [buildWaiting({ model_key: 'first' }), buildWaiting({ model_key: 'second' })]
 
     assert.deepEqual(plan([first, second], [buildNode()]), [['first', 1]])
@@ -93,7 +93,7 @@ describe('planning which waiting tasks are woken', () => {
     )
   })
 
-  it('looks at the nodes once for all the models that none of them has room for', () => {
+  it('scans the nodes once for all models that fit on none of them', () => {
     let looks = 0
     const full = Array.from({ length: 50 }, (_, i) => ({
       ...buildNode({ node_id: `n${i}`, memory_free_mb: 500 }),
@@ -112,7 +112,7 @@ describe('planning which waiting tasks are woken', () => {
     assert.ok(looks < 500, `${looks} looks at 50 nodes`)
   })
 
-  it('keeps the room of those that were woken a moment ago', () => {
+  it('keeps memory reserved for tasks woken a moment ago', () => {
     const woken = buildWaiting({ waiting: 1_000, woken: SHARE - 4 })
 
     assert.deepEqual(plan([woken], [buildNode()]), [['m', 4]])

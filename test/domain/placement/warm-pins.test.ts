@@ -52,8 +52,8 @@ const plan = (wants: WarmWant[], pins: WarmPin[], snapshots: NodeSnapshot[], ret
   planPins({ wants, pins, retiring, snapshots, now: NOW, random: () => 0.5 })
 const nodesOf = (places: readonly { node_id: string }[]) => places.map(({ node_id }) => node_id)
 
-describe('planning which nodes keep models warm', () => {
-  it('begins with nodes that have the model loaded, and goes on with those that have its weights', () => {
+describe('warm pin planning', () => {
+  it('prefers nodes that have the model loaded, then nodes that have its weights', () => {
     const snapshots = [
       buildNode('cold'),
       buildNode('cached', { models: [buildModel({ state: 'evicted', memory_mb: 0 })] }),
@@ -71,7 +71,7 @@ describe('planning which nodes keep models warm', () => {
     assert.deepEqual([add, drop, missing, back, short.size], [[], [], [], [], 0])
   })
 
-  it('counts the room of what is kept as taken, loaded or not', () => {
+  it('counts memory of pinned models as used, loaded or not', () => {
     const other = buildModel({ model_key: 'other', memory_mb: 950 })
     const loaded = buildNode('loaded', { memory_free_mb: 50, models: [other] })
     const coming = buildNode('coming')
@@ -87,7 +87,7 @@ describe('planning which nodes keep models warm', () => {
     )
   })
 
-  it('gives the part of a lost node to another, but not while its gateway may only be restarting', () => {
+  it('moves the pin of a lost node, but not while its gateway may just be restarting', () => {
     const snapshots = [buildNode('b')]
     const lostAt = (ms: number) => pin('a', { missing_since: new Date(NOW.getTime() - ms) })
 
@@ -102,7 +102,7 @@ describe('planning which nodes keep models warm', () => {
     assert.deepEqual([nodesOf(back.back), back.add, back.drop], [['a'], [], []])
   })
 
-  it('moves away from a node that drains or fails to load the model, and stays with a failing one if there is no other', () => {
+  it('moves away from a node that drains or fails to load the model, unless the failing node is the only one', () => {
     const failing = buildNode('a', {
       models: [buildModel({ state: 'cold', memory_mb: 0, error: 'broken', retry_at: NOW.getTime() + 1 })],
     })
@@ -119,14 +119,14 @@ describe('planning which nodes keep models warm', () => {
     assert.deepEqual([drained.add, nodesOf(drained.drop)], [[], ['a']])
   })
 
-  it('lets go of what is wanted no more, the least warm first', () => {
+  it('drops pins that are no longer wanted, least warm first', () => {
     const snapshots = [buildNode('a'), buildNode('b', { models: [buildModel()] })]
 
     assert.deepEqual(nodesOf(plan([buildWant()], [pin('a'), pin('b')], snapshots).drop), ['a'])
     assert.deepEqual(nodesOf(plan([], [pin('a'), pin('b')], snapshots).drop), ['a', 'b'])
   })
 
-  it('unloads the copies that a scaled model does not need, and leaves one loaded where requests need it', () => {
+  it('unloads copies that a scaled model does not need, and leaves one loaded if requests need it', () => {
     const snapshots = ['a', 'b', 'c'].map((id) => buildNode(id, { models: [buildModel()] }))
     const pins = [pin('a'), pin('b'), pin('c')]
     const want = (nodes: number, copies = nodes) => buildWant({ nodes, copies, isScaled: true })
@@ -138,12 +138,12 @@ describe('planning which nodes keep models warm', () => {
     assert.deepEqual(ending([want(2)]), [0, 1])
     assert.deepEqual(ending([want(0, 1)]), [1, 2])
     assert.deepEqual(ending([want(0)]), [0, 3])
-    // Without a scaling, others may evict them.
+    // Without scaling, other models may evict the copies.
     assert.deepEqual(ending([buildWant({ nodes: 1 })]), [2, 0])
     assert.deepEqual(ending([]), [3, 0])
   })
 
-  it('takes back a copy that is to be unloaded, and forgets those that are gone but not those of absent nodes', () => {
+  it('reverts a copy that is to be unloaded, and forgets unloaded copies but not those on absent nodes', () => {
     const loading = buildModel({ state: 'loading_model' })
     const snapshots = [
       buildNode('a', { models: [buildModel()] }),
@@ -164,7 +164,7 @@ describe('planning which nodes keep models warm', () => {
     assert.deepEqual(nodesOf(unwanted.gone), ['b'])
   })
 
-  it('lets a copy stay that requests need again before it was unloaded', () => {
+  it('keeps a copy that requests need again before it was unloaded', () => {
     const snapshots = ['a', 'b'].map((id) => buildNode(id, { models: [buildModel()] }))
     const retiring = ['a', 'b'].map((node_id): PinPlace => ({ model_key: 'm', node_id }))
 
@@ -173,7 +173,7 @@ describe('planning which nodes keep models warm', () => {
     assert.deepEqual([add, nodesOf(gone)], [[], ['a']])
   })
 
-  it('unloads a copy that is still being loaded when it is given up', () => {
+  it('unloads a copy that is still loading when its pin is dropped', () => {
     const snapshots = [
       buildNode('a', { models: [buildModel()] }),
       buildNode('b', { models: [buildModel({ state: 'loading_model' })] }),

@@ -9,7 +9,7 @@ describe('subtitles', () => {
     { start: 4_000, end: 4_001, text: ' \n ' },
   ]
 
-  it('are SubRip with numbered cues of one line each', () => {
+  it('are rendered as SubRip with numbered, single-line cues', () => {
     assert.equal(
       toSrt(segments),
       [
@@ -20,7 +20,7 @@ describe('subtitles', () => {
     )
   })
 
-  it('are WebVTT, whose markup is escaped', () => {
+  it('are rendered as WebVTT with escaped markup', () => {
     assert.equal(
       toVtt(segments),
       [
@@ -32,7 +32,7 @@ describe('subtitles', () => {
     )
   })
 
-  it('of silence have no cue', () => {
+  it('have no cues for silence', () => {
     assert.deepEqual([toSrt([]), toVtt([])], ['', 'WEBVTT\n\n'])
   })
 })

@@ -13,7 +13,7 @@ const ROWS = {
 } as const
 
 describe('the examples of a tool (2.10)', () => {
-  it('of a language model have a second chat, which fits its schemas', () => {
+  it('include a second chat for a language model, which matches its schemas', () => {
     const ajv = new Ajv2020()
     const chat = { source: 'catalog', task_type: 'chat', examples: [], ...CHAT_LISTING } as const
     const examples = examplesOf(chat)
@@ -28,7 +28,7 @@ describe('the examples of a tool (2.10)', () => {
     assert.equal(examplesOf({ ...chat, input_schema: required }).length, 1)
   })
 
-  it('of a trained model that predicts rows have the first row alone', () => {
+  it('include a single-row example for a trained model that predicts rows', () => {
     assert.deepEqual(
       examplesOf(ROWS).map(({ input, output }) => [input, output]),
       [
@@ -38,7 +38,7 @@ describe('the examples of a tool (2.10)', () => {
     )
   })
 
-  it('are not derived where rows and predictions do not belong together', () => {
+  it('are not derived when rows and predictions do not correspond', () => {
     for (const change of [
       { source: 'catalog' as const },
       { example_input: { instances: [{ x: 1 }] }, example_output: { predictions: [10] } },
@@ -49,7 +49,7 @@ describe('the examples of a tool (2.10)', () => {
       assert.equal(examplesOf({ ...ROWS, ...change }).length, 1, JSON.stringify(change))
   })
 
-  it('end with those of the owner', () => {
+  it("end with the owner's own examples", () => {
     const given = { name: 'mine', description: '', input: { instances: [] }, output: { predictions: [] } }
     assert.deepEqual(examplesOf({ ...ROWS, examples: [given] }).at(-1), given)
   })

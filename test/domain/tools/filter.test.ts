@@ -3,7 +3,7 @@ import { matchesGlob, ToolFilter } from '../../../domain/tools/filter.ts'
 
 const CHURN = { slug: 'sales-churn', kind: 'trained_model', stability: 'beta' } as const
 
-describe('filters of tools', () => {
+describe('tool filters', () => {
   for (const [pattern, text, expected] of [
     ['sales-*', 'sales-churn', true],
     ['sales-*', 'sales-', true],
@@ -22,13 +22,13 @@ describe('filters of tools', () => {
     })
   }
 
-  it('takes no longer for a pattern of many stars', () => {
+  it('match a pattern of many stars in bounded time', () => {
     const began = performance.now()
     assert.equal(matchesGlob(`${'*a'.repeat(50)}b`, 'a'.repeat(100)), false)
     assert.ok(performance.now() - began < 1_000)
   })
 
-  it('lets a tool pass that satisfies one entry of each kind', () => {
+  it('accept a tool that satisfies one entry of each kind', () => {
     const allows = (...entries: string[]) => ToolFilter.ofKey(entries).allows(CHURN)
 
     assert.ok(allows('sales-*'))
@@ -41,7 +41,7 @@ describe('filters of tools', () => {
     assert.ok(ToolFilter.ofKey(['list_endpoints']).allows({ slug: 'list_endpoints' }))
   })
 
-  it('has one id for equal rules', () => {
+  it('have the same id for equal rules', () => {
     assert.equal(ToolFilter.ofKey(['b', 'a', 'a']).id, ToolFilter.ofKey(['a', 'b']).id)
     assert.notEqual(ToolFilter.ofKey(['a']).id, ToolFilter.ofKey(['kind:a']).id)
     assert.equal(new ToolFilter({}).limits, false)

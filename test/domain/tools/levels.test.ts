@@ -14,10 +14,10 @@ describe('the latency class of a tool (2.10)', () => {
     [29_999, 'slow'],
     [30_000, 'batch'],
   ] as const) {
-    it(`of ${ms} ms is ${expected}`, () => assert.equal(latencyClassOf(ms), expected))
+    it(`is ${expected} for ${ms} ms`, () => assert.equal(latencyClassOf(ms), expected))
   }
 
-  it('is kept while the latency is near its limit, in both directions', () => {
+  it('stays the same while the latency is close to a limit, in both directions', () => {
     assert.equal(latencyClassOf(215, 'instant'), 'instant')
     assert.equal(latencyClassOf(225, 'instant'), 'fast')
     assert.equal(latencyClassOf(185, 'fast'), 'fast')
@@ -39,7 +39,7 @@ describe('the stability of a tool (2.10)', () => {
       NOW,
     )
 
-  it('grows with successes, age and few failures', () => {
+  it('rises with successes, age and few failures', () => {
     assert.equal(use(0, null, 100, 'experimental'), 'experimental')
     assert.equal(use(9, 0, 100, 'experimental'), 'experimental')
     assert.equal(use(10, 0.2, 0, 'experimental'), 'beta')
@@ -49,14 +49,14 @@ describe('the stability of a tool (2.10)', () => {
     assert.equal(use(100, 0.06, 7, 'beta'), 'beta')
   })
 
-  it('is kept until the failures are twice as many', () => {
+  it('holds until the failure share doubles', () => {
     assert.equal(use(100, 0.1, 7, 'stable'), 'stable')
     assert.equal(use(100, 0.11, 7, 'stable'), 'beta')
     assert.equal(use(100, 0.4, 7, 'beta'), 'beta')
     assert.equal(use(100, 0.41, 7, 'beta'), 'experimental')
   })
 
-  it('is never stable with fewer than two examples, and experimental as a candidate', () => {
+  it('is never stable with fewer than two examples, and experimental for a candidate', () => {
     const of = (examples: number, lifecycle_status = 'ready') =>
       stabilityOf({ proven: 'stable', lifecycle_status, examples })
     assert.deepEqual([of(0), of(1), of(2), of(2, 'candidate')], ['beta', 'beta', 'stable', 'experimental'])

@@ -14,7 +14,7 @@ const object = (properties: Json, required: string[] = [], more: Json = {}): Jso
 })
 const STRING = { type: 'string' }
 
-describe('the weight of a change of a schema (9.3)', () => {
+describe('the severity of a schema change (9.3)', () => {
   const CASES: [string, unknown, unknown, input: ChangeWeight, output: ChangeWeight][] = [
     ['nothing', object({ a: STRING }), object({ a: STRING }), 'patch', 'patch'],
     [
@@ -30,7 +30,13 @@ describe('the weight of a change of a schema (9.3)', () => {
     ['a new required property', object({}), object({ a: STRING }, ['a']), 'major', 'minor'],
     ['a removed property', object({ a: STRING }), object({}), 'major', 'major'],
     ['a renamed property', object({ a: STRING }), object({ b: STRING }), 'major', 'major'],
-    ['a property newly required', object({ a: STRING }), object({ a: STRING }, ['a']), 'major', 'minor'],
+    [
+      'a property that becomes required',
+      object({ a: STRING }),
+      object({ a: STRING }, ['a']),
+      'major',
+      'minor',
+    ],
     ['a property no longer required', object({ a: STRING }, ['a']), object({ a: STRING }), 'minor', 'major'],
     ['a wider type', STRING, { type: ['string', 'null'] }, 'minor', 'major'],
     ['a narrower type', { type: 'number' }, { type: 'integer' }, 'major', 'minor'],
@@ -41,15 +47,27 @@ describe('the weight of a change of a schema (9.3)', () => {
     ['a higher minimum', { minimum: 1 }, { minimum: 2 }, 'major', 'minor'],
     ['a higher maximum', { maximum: 1 }, { maximum: 2 }, 'minor', 'major'],
     ['a first maximum', {}, { maxLength: 2 }, 'major', 'minor'],
-    ['a minimum that says nothing', {}, { minLength: 0 }, 'patch', 'patch'],
-    ['closed to others', object({}), object({}, [], { additionalProperties: false }), 'major', 'minor'],
-    ['open to others', object({}, [], { additionalProperties: false }), object({}), 'minor', 'major'],
+    ['a minimum with no effect', {}, { minLength: 0 }, 'patch', 'patch'],
+    [
+      'closing to other properties',
+      object({}),
+      object({}, [], { additionalProperties: false }),
+      'major',
+      'minor',
+    ],
+    [
+      'opening to other properties',
+      object({}, [], { additionalProperties: false }),
+      object({}),
+      'minor',
+      'major',
+    ],
     ['items', { items: STRING }, { items: { ...STRING, minLength: 1 } }, 'major', 'minor'],
     ['a first pattern', STRING, { ...STRING, pattern: '^a' }, 'major', 'minor'],
     ['another pattern', { pattern: '^a' }, { pattern: '^b' }, 'major', 'major'],
     ['a nested property', object({ a: object({ b: STRING }) }), object({ a: object({}) }), 'major', 'major'],
     ['another choice', { anyOf: [STRING] }, { anyOf: [STRING, { type: 'null' }] }, 'major', 'major'],
-    ['a keyword of a vendor', {}, { 'x-unit': 'm' }, 'patch', 'patch'],
+    ['a vendor keyword', {}, { 'x-unit': 'm' }, 'patch', 'patch'],
     ['an unknown keyword', {}, { unit: 'm' }, 'major', 'major'],
     [
       'a description in a choice',
@@ -59,7 +77,7 @@ describe('the weight of a change of a schema (9.3)', () => {
       'patch',
     ],
     ['a wider branch', { anyOf: [{ minLength: 2 }] }, { anyOf: [{ minLength: 1 }] }, 'minor', 'major'],
-    ['a wider branch of which one holds', { oneOf: [{ minLength: 2 }] }, { oneOf: [{}] }, 'major', 'major'],
+    ['a wider branch in a oneOf', { oneOf: [{ minLength: 2 }] }, { oneOf: [{}] }, 'major', 'major'],
     [
       'an optional property of a definition',
       { $defs: { a: object({}) }, $ref: '#/$defs/a' },
@@ -74,7 +92,7 @@ describe('the weight of a change of a schema (9.3)', () => {
       'patch',
       'patch',
     ],
-    ['a keyword named as a method', {}, { constructor: 1 }, 'major', 'major'],
+    ['a keyword named like a method', {}, { constructor: 1 }, 'major', 'major'],
     [
       'a definition',
       { $defs: { a: STRING }, $ref: '#/$defs/a' },
@@ -82,8 +100,8 @@ describe('the weight of a change of a schema (9.3)', () => {
       'major',
       'major',
     ],
-    ['nothing any more', true, false, 'major', 'minor'],
-    ['a first schema of an output', {}, object({ a: STRING }), 'major', 'minor'],
+    ['nothing allowed any more', true, false, 'major', 'minor'],
+    ['the first schema of an output', {}, object({ a: STRING }), 'major', 'minor'],
   ]
   for (const [name, before, after, input, output] of CASES) {
     it(`${name}: ${input} for an input, ${output} for an output`, () => {
@@ -92,7 +110,7 @@ describe('the weight of a change of a schema (9.3)', () => {
     })
   }
 
-  it('never calls a change harmless that refuses a value, over 1,000 random changes', () => {
+  it('is never too low for the values a change rejects or accepts, over 1,000 random changes', () => {
     const random = randomNumbers(20_261_123)
     const ajv = new Ajv2020({ strict: false })
     let [refused, accepted] = [0, 0]
@@ -107,7 +125,7 @@ describe('the weight of a change of a schema (9.3)', () => {
       const described = () => JSON.stringify({ before, after })
       for (let n = 0; n < 12; n++) {
         const value = randomValue(random, 3)
-        // A property that is new counts as an addition, although the old schema accepted anything under its name.
+        // A new property counts as an addition, although the old schema accepted anything under its name.
         if (namesNew(before, after, value)) continue
         const [was, is] = [old(value), now(value)]
         if (was && !is) {
@@ -127,7 +145,7 @@ describe('the weight of a change of a schema (9.3)', () => {
 })
 
 describe('the next version', () => {
-  it('resets what is below the changed number', () => {
+  it('resets the numbers below the changed one', () => {
     assert.equal(nextVersion('1.2.3', 'major'), '2.0.0')
     assert.equal(nextVersion('1.2.3', 'minor'), '1.3.0')
     assert.equal(nextVersion('1.2.3', 'patch'), '1.2.4')
@@ -163,7 +181,7 @@ function randomSchema(random: Random, depth: number): Json {
   return schema
 }
 
-/** Changes one keyword somewhere in a schema. */
+/** Changes one random keyword of a schema. */
 function mutate(schema: Json, random: Random): Json {
   const copy = structuredClone(schema)
   const properties = copy['properties'] as Json | undefined
@@ -192,7 +210,7 @@ function randomValue(random: Random, depth: number): unknown {
   return Object.fromEntries(names.map((name) => [name, randomValue(random, depth - 1)]))
 }
 
-/** Returns whether a value has a property that only the later schema describes. */
+/** Whether a value has a property that only the later schema describes. */
 function namesNew(before: unknown, after: unknown, value: unknown): boolean {
   if (typeof before !== 'object' || typeof after !== 'object' || !before || !after) return false
   if (Array.isArray(value))

@@ -15,12 +15,12 @@ describe('webhook outcome', () => {
     [499, 'permanent', 'http_4xx', '4xx'],
     [500, 'retryable', 'http_5xx', '5xx'],
     [599, 'retryable', 'http_5xx', '5xx'],
-    // These are not HTTP statuses, so they have no class.
+    // These aren't HTTP statuses, so they have no class.
     [199, 'retryable', 'invalid_answer', null],
     [600, 'retryable', 'invalid_answer', null],
     [999, 'retryable', 'invalid_answer', null],
   ] as const) {
-    it(`of ${status} is ${outcome} (contract 6.4.2)`, () => {
+    it(`is ${outcome} for ${status} (contract 6.4.2)`, () => {
       const verdict = judgeAttempt({ status, retryAfter: undefined })
 
       assert.deepEqual(
@@ -31,7 +31,7 @@ describe('webhook outcome', () => {
     })
   }
 
-  it('shows the class of a status where an earlier version has stored the status itself (2.13)', () => {
+  it('shows the class of a status when an earlier version stored the status itself (2.13)', () => {
     const codes = ['http_500', 'http_404', 'http_5xx', 'gone', 'timeout', 'http_5000']
     assert.deepEqual(codes.map(sanitizedCode), [
       'http_5xx',

@@ -17,7 +17,7 @@ describe('webhook schedule', () => {
     assert.deepEqual(offsets, [0, 30_000, 120_000, 600_000, HOUR, 6 * HOUR, 24 * HOUR, 36 * HOUR])
   })
 
-  it('gives up after the eighth', () => {
+  it('gives up after the eighth attempt', () => {
     assert.equal(due(9), undefined)
   })
 
@@ -26,27 +26,27 @@ describe('webhook schedule', () => {
     assert.equal((due(7, { random: 1 }) ?? 0) - createdAt, 24 * HOUR)
   })
 
-  it('keeps 30 s between attempts that an outage has made overdue', () => {
+  it('leaves 30 s between attempts that became overdue in an outage', () => {
     const now = createdAt + 7 * HOUR
 
     assert.equal(due(3, { now }), now + 30_000)
   })
 
-  it('takes the later of schedule and Retry-After', () => {
+  it('uses the later of schedule and Retry-After', () => {
     const now = createdAt + 1_000
 
     assert.equal(due(2, { now, retryAfterMs: 5_000 }), now + 30_000)
     assert.equal(due(2, { now, retryAfterMs: 90_000 }), now + 90_000)
   })
 
-  it('lets Retry-After never extend the deadline', () => {
+  it('never extends the deadline for Retry-After', () => {
     const now = createdAt + 24 * HOUR
 
     assert.equal(due(8, { now, retryAfterMs: 24 * HOUR }), createdAt + 48 * HOUR)
     assert.equal(due(8, { now, retryAfterMs: 24 * HOUR + 1 }), createdAt + 36 * HOUR)
   })
 
-  it('ignores a Retry-After beyond the deadline, and loses no attempt by it', () => {
+  it('ignores a Retry-After beyond the deadline without losing an attempt', () => {
     for (const retryAfterMs of [48 * HOUR, 200_000_000, 999_999_999_000]) {
       const now = createdAt + 1_000
       assert.equal(due(2, { now, retryAfterMs }), now + 30_000)
@@ -54,7 +54,7 @@ describe('webhook schedule', () => {
     }
   })
 
-  it('gives up when the next attempt would be past the deadline, whatever the receiver asks', () => {
+  it('gives up when the next attempt would miss the deadline, whatever Retry-After says', () => {
     const now = createdAt + 48 * HOUR - 29_000
     assert.equal(due(5, { now }), undefined)
     assert.equal(due(5, { now, retryAfterMs: 1_000 }), undefined)
