@@ -15,7 +15,7 @@ import type { EdgeMode, Transport } from '../../schemas/cohort-vocabulary.ts'
 import { type ControlClient, ControlError } from '../control/client.ts'
 import type { EdgeAttempt } from '../edges/payload.ts'
 
-/** The time in which a failure is told. */
+/** The time limit for reporting a failure to the platform. */
 const FAIL_MS = 5_000
 
 /** The stage at this end, and the lease under which its node works. */
@@ -23,12 +23,12 @@ export interface EdgeCaller {
   control: ControlClient
   cohortId: string
   leaseToken: string
-  /** The key of the account's turns. */
+  /** The account's key for taking turns. */
   turn?: string | undefined
 }
 
 interface Negotiating {
-  /** True for an answer at once, without news. */
+  /** Answer at once instead of waiting for news. */
   isImmediate?: boolean
   signal: AbortSignal
   onAttempt?: () => void
@@ -36,7 +36,7 @@ interface Negotiating {
 
 type TransferStep = Omit<EdgeAttemptRequest, 'attempt' | 'lease_token' | 'role'>
 
-/** One end of a hand-over, as its node speaks with the platform. It follows the platform to later attempts. */
+/** A node's client for one end of a hand-over. Moves on to later attempts when the platform starts them. */
 export class EdgeEnd {
   readonly edgeId: string
   readonly #caller: EdgeCaller
@@ -55,8 +55,8 @@ export class EdgeEnd {
   }
 
   /**
-   * Offers to give or take the payload, and waits for news; that there is another attempt is news by itself. `onAttempt` is
-   * called before an offer at a later attempt.
+   * Offers to send or receive the payload and waits for news, such as a new attempt. Calls `onAttempt` before it
+   * repeats the offer at a later attempt.
    */
   async negotiate(
     offer: EdgeOffer,
@@ -69,7 +69,7 @@ export class EdgeEnd {
       try {
         const answer = await (mayWait ? control.longPoll(turn, signal, ask) : ask(0))
         if (answer.attempt <= this.#attempt) return answer
-        // Another payload than was stated goes with another attempt.
+        // A later attempt may have a different payload, so make the offer again.
         this.#attempt = answer.attempt
         onAttempt?.()
       } catch (err) {
@@ -85,7 +85,7 @@ export class EdgeEnd {
     return this.#call('rendezvous', { role: this.#role, ...said }, signal)
   }
 
-  /** Tells a step of the transfer, or of the session. */
+  /** Reports a step of the transfer or session. */
   transfer(step: TransferStep, signal: AbortSignal, mode: EdgeMode = 'transfer'): Promise<EdgeAttempted> {
     return this.#call(mode, { role: this.#role, ...step }, signal)
   }
@@ -96,14 +96,14 @@ export class EdgeEnd {
     return answer
   }
 
-  /** Returns whether a call was refused because this attempt has ended: there is another one, or it has failed. */
+  /** Returns whether a call was refused because this attempt is over: it failed, or a later one has begun. */
   hasMovedOn(err: unknown): boolean {
     if (!(err instanceof ControlError) || err.status !== 409) return false
     const { attempt, state } = err.details
     return typeof attempt === 'number' && (attempt > this.#attempt || state === 'failed')
   }
 
-  /** Ends this attempt with a failure. The platform finds out by itself if it cannot be told. */
+  /** Reports that this attempt failed. If the report is lost, the platform times the attempt out by itself. */
   async fail(err: unknown, transport: Transport): Promise<void> {
     const failure = err instanceof EdgeError ? err.failure : 'stalled'
     const message = reasonOf(err)
@@ -123,20 +123,23 @@ export class EdgeEnd {
   }
 }
 
-/** Returns the words of an error as the platform takes them: what was cut may end in half a character. */
+/** Returns an error message that the platform can store: truncation may leave half a surrogate pair at the end. */
 export const reasonOf = (err: unknown): string =>
   storable((err instanceof Error ? err.message : String(err)).slice(0, 500))
 
-/** Returns whether the platform takes no such call: the edge is of another lease, at another attempt or state, or its cohort has ended. */
+/**
+ * Returns whether the platform rejected a call as obsolete: the edge belongs to another lease, is at another attempt or
+ * in another state, or its cohort has ended.
+ */
 export const isRefusal = (err: unknown): boolean =>
   err instanceof ControlError && (err.status === 404 || err.status === 409)
 
-/** Throws for an attempt that has failed; its word is the platform's. */
+/** Throws if the platform reports that the attempt failed. */
 export function throwIfFailed({ state, failure = 'expired' }: Directive): void {
   if (state === 'failed') throw new EdgeError(failure, `the hand-over failed: ${failure}`)
 }
 
-/** Waits as long as the platform asks for. */
+/** Waits for the platform's `retry_after_ms`, if it set one. */
 export async function pauseAfter({ retry_after_ms: ms }: Directive, signal: AbortSignal): Promise<void> {
   if (ms !== undefined) await sleep(ms, undefined, { signal })
 }

@@ -12,12 +12,12 @@ import type { EdgeAttempt, Payload } from '../edges/payload.ts'
 import { emit } from '../events.ts'
 import { type EdgeCaller, EdgeEnd, isRefusal, pauseAfter } from './edge-end.ts'
 
-/** The time for which a payload stays after the last answer of the platform. */
+/** How long a payload is held after the platform's last answer. */
 const HOLD_MS = 120_000
-/** The pause before a failed attempt is asked about again; the platform begins the next one. */
+/** The pause before polling again after a failed attempt, while the platform starts the next one. */
 const FAILED_PAUSE_MS = 500
 const BEGIN_WITHIN_MS = 60_000
-/** The interval at which the platform is told that a payload is still on its way to the object store. */
+/** How often the node reports that an upload to the object store is still in progress. */
 const SIGN_MS = 10_000
 
 /** A payload that a stage has produced. */
@@ -28,7 +28,7 @@ export interface Produced {
   dtype?: Dtype | undefined
 }
 
-/** A payload that a stage is making. */
+/** A payload that a stage is still producing. */
 export interface InMaking {
   source: FrameSource
   encoding: Produced['encoding']
@@ -36,27 +36,27 @@ export interface InMaking {
 
 interface Kept {
   offer: EdgeOffer
-  /** The frames that the consumer of a session is sent. */
+  /** The frames to send to the consumer of a session. */
   source: FrameSource
-  /** Undefined until it is whole. */
+  /** Undefined until the payload is complete. */
   payload: Payload | undefined
-  /** Aborted when the platform says that nobody waits any more. */
+  /** Aborts when the platform reports that no consumer needs the payload any longer. */
   over: AbortSignal
 }
 
-/** The producer's end of an edge, for as long as this node keeps or makes its payload. */
+/** The producer's end of an edge while this node produces or stores its payload. */
 interface Keeping {
   end: EdgeEnd
   over: AbortController
-  /** Set while the payload is being made: ends the offer, and leaves what has been opened for `keep`. */
+  /** Set while the payload is being produced: ends the offer, but leaves open connections for `keep`. */
   takeOver?: AbortController
-  /** The attempt whose consumer takes frames. */
+  /** The attempt whose consumer receives frames. */
   streamed: number
-  /** Resolves once this node does nothing more for it. */
+  /** Resolves once this node has stopped serving the edge. */
   done: Promise<void>
 }
 
-/** Keeps what the stages of this node hand over, for as long as the platform may ask for it again. */
+/** Stores and serves the payloads of this node's stages until the platform releases them. */
 export class PayloadKeepers implements AsyncDisposable {
   readonly #edges: Edges
   readonly #log: Logger
@@ -69,8 +69,8 @@ export class PayloadKeepers implements AsyncDisposable {
   }
 
   /**
-   * Offers a payload that is being made to a consumer that takes it as frames; any other waits until it is whole. `keep`
-   * goes on from there; without that, all ends when this is disposed.
+   * Offers an unfinished payload to a consumer that accepts frames; other consumers wait until it is complete. `keep`
+   * takes over from there. If it is never called, disposing the result ends the offer.
    */
   async offer(caller: EdgeCaller, edge: OutgoingEdge, making: InMaking): Promise<AsyncDisposable> {
     await this.#giveUp(edge.edge_id)
@@ -88,7 +88,7 @@ export class PayloadKeepers implements AsyncDisposable {
     }
   }
 
-  /** Tells the platform about a payload, and keeps it from then on. */
+  /** Offers a complete payload to the platform and stores it from then on. */
   async keep(caller: EdgeCaller, edge: OutgoingEdge, produced: Produced, signal: AbortSignal): Promise<void> {
     const offered = await this.#takeOver(edge.edge_id)
     const keeping = offered ?? this.#begin(edge, new EdgeEnd(caller, 'producer', edge))
@@ -114,7 +114,7 @@ export class PayloadKeepers implements AsyncDisposable {
     }
   }
 
-  /** Ends what is kept for this attempt of an edge, or an earlier one, because nobody will ask for it again. */
+  /** Stops serving this attempt of an edge, or an earlier one, because no consumer will request it again. */
   release({ edgeId, attempt }: EdgeAttempt): void {
     const kept = this.#kept.get(edgeId)
     if (kept && kept.end.at.attempt <= attempt) kept.over.abort()
@@ -136,7 +136,9 @@ export class PayloadKeepers implements AsyncDisposable {
     if (this.#kept.get(edgeId) === keeping) this.#kept.delete(edgeId)
   }
 
-  /** Ends what an earlier work on the same stage has left here, so that it says nothing after its successor. */
+  /**
+   * Stops what an earlier run of the same stage left behind, so that it can't call the platform after its successor.
+   */
   async #giveUp(edgeId: string): Promise<void> {
     const before = this.#kept.get(edgeId)
     if (!before) return
@@ -145,7 +147,7 @@ export class PayloadKeepers implements AsyncDisposable {
     this.#forget(before)
   }
 
-  /** Ends the offer of a payload that was being made, and returns its end of the edge; gives up any other. */
+  /** Ends the offer of an unfinished payload and returns its end of the edge. Gives up anything else on that edge. */
   async #takeOver(edgeId: string): Promise<Keeping | undefined> {
     const keeping = this.#kept.get(edgeId)
     if (!keeping?.takeOver) {
@@ -161,7 +163,7 @@ export class PayloadKeepers implements AsyncDisposable {
     return undefined
   }
 
-  /** Waits for a consumer that takes frames, at this attempt and at those after it. */
+  /** Waits for a consumer that accepts frames, at this attempt and later ones. */
   async #offerWhileMade(keeping: Keeping, kept: Kept, takenOver: AbortSignal): Promise<void> {
     const { end } = keeping
     const ending = AbortSignal.any([this.#stopping.signal, kept.over])
@@ -172,7 +174,7 @@ export class PayloadKeepers implements AsyncDisposable {
         if (answer.release) break
         if (answer.state === 'failed') await sleep(FAILED_PAUSE_MS, undefined, { signal })
         else if (answer.proceed && isUnderWay(answer)) {
-          // A payload that does not go as frames goes once it is whole.
+          // Any other mode has to wait until the payload is complete.
           if (answer.agreed?.mode !== 'session') return
           await this.#hand(keeping, kept, answer, ending)
         } else await pauseAfter(answer, signal)
@@ -207,7 +209,7 @@ export class PayloadKeepers implements AsyncDisposable {
     const signal = AbortSignal.any([this.#stopping.signal, kept.over])
     for (let answer = first; !answer.release; answer = await this.#ask(end, kept, signal)) {
       if (!store.renew(end.at, HOLD_MS) && !store.holds(payload)) {
-        // It has made room for others, and only who needs it once more has to know.
+        // The payload was evicted. That matters only if a consumer still needs it.
         if (needsPayload(answer)) return await end.fail(goneError(), answer.agreed?.transport ?? 'direct')
         await pauseAfter(answer, signal)
         continue
@@ -220,10 +222,10 @@ export class PayloadKeepers implements AsyncDisposable {
     }
   }
 
-  /** Asks until the platform answers; a payload is not dropped because no gateway could be reached for a while. */
+  /** Negotiates until the platform answers: an outage of the gateways must not cost us the payload. */
   async #ask(end: EdgeEnd, { offer, payload }: Kept, signal: AbortSignal): Promise<EdgeNegotiated> {
     const { store } = this.#edges
-    // A consumer on this node looks for it as soon as the platform has the offer.
+    // A consumer on this node reads the payload as soon as the platform has the offer.
     const onAttempt = () => payload && store.hold(payload, end.at, HOLD_MS)
     for (;;) {
       try {
@@ -235,7 +237,7 @@ export class PayloadKeepers implements AsyncDisposable {
     }
   }
 
-  /** Opens the agreed way to the consumer, unless the attempt has ended meanwhile. */
+  /** Opens the agreed transport to the consumer, unless the attempt has already ended. */
   async #hand(keeping: Keeping, kept: Kept, answer: EdgeNegotiated, signal: AbortSignal): Promise<void> {
     try {
       await this.#open(keeping, kept, answer, signal)
@@ -254,7 +256,7 @@ export class PayloadKeepers implements AsyncDisposable {
     const { end } = keeping
     if (agreed?.transport === 'direct') {
       const server = await this.#edges.server()
-      // A session is begun once: another one would take the place of that which the consumer may have joined.
+      // Start one session per attempt: a second one would replace the session that the consumer may have joined.
       if (!server || keeping.streamed === end.at.attempt) return
       const said = { candidates: server.candidates, spki_sha256: server.spkiSha256 }
       const { ticket_sha256: ticketSha256 } = await end.rendezvous(said, signal)
@@ -267,7 +269,7 @@ export class PayloadKeepers implements AsyncDisposable {
     } else if (agreed?.transport === 'relay' && payload) {
       const { relay } = await end.rendezvous({}, signal)
       if (relay?.put_url === undefined) return
-      // The consumer counts the time for which it hears nothing of this node.
+      // The consumer times out a silent producer.
       const sign = setInterval(() => void end.rendezvous({}, signal).catch(() => {}), SIGN_MS)
       try {
         await this.#edges.relay(end.at, { url: relay.put_url, headers: relay.headers ?? {} }, signal)
@@ -284,11 +286,12 @@ export class PayloadKeepers implements AsyncDisposable {
 
 const needsPayload = ({ state }: EdgeNegotiated): boolean => state !== 'consumed' && state !== 'failed'
 
-const goneError = () => new EdgeError('payload_gone', 'the payload has made room for others on its node')
+const goneError = () =>
+  new EdgeError('payload_gone', 'the producer node evicted the payload to make room for others')
 
 const isUnderWay = ({ state }: EdgeNegotiated): boolean => state === 'negotiated' || state === 'connecting'
 
-/** Returns the offer of a producer whose payload is not whole yet. */
+/** Returns the offer for a payload that is not complete yet. */
 const unstated = (
   { space_fingerprint, max_bytes }: OutgoingEdge,
   encoding: Produced['encoding'],
@@ -302,7 +305,7 @@ const unstated = (
   max_bytes,
 })
 
-/** Returns its offer once the payload is whole: it is held then, and goes as one. */
+/** Returns the offer for a complete payload, which is sent in one piece. */
 async function stated(
   edge: OutgoingEdge,
   { payload, encoding, shape, dtype }: Produced,
@@ -310,7 +313,7 @@ async function stated(
 ): Promise<EdgeOffer> {
   const { sizeBytes, sha256, path } = payload
   const offer = unstated(edge, encoding, server)
-  // A payload that is on its way already does not change to another way.
+  // A payload that has been offered already keeps its transport.
   const isInline = !isOffered && sizeBytes <= INLINE_BYTES && (edge.transports?.includes('inline') ?? true)
   return {
     ...offer,

@@ -12,21 +12,21 @@ import { BrokenSession, HELD_MS, PROGRESS_MS, takeFrames, untilMovedOn } from '.
 
 const MAX_LOCAL_KEYS = 64
 
-/** The stage that takes what is handed over. */
+/** The stage that receives a hand-over. */
 export interface Receiver extends EdgeCaller {
   edges: Edges
-  /** Tells that its node has no room for a payload, and that there is some again. */
+  /** Reports whether the stage is waiting for room on its node. */
   waitsForRoom: (isWaiting: boolean) => void
 }
 
-/** One hand-over as a stage takes it. */
+/** One hand-over from the receiving stage's side. */
 export interface Receiving {
   caller: Receiver
   offer: EdgeOffer
   signal: AbortSignal
 }
 
-/** A representation that has been verified and consumed; its file goes when it is disposed. */
+/** A verified, consumed representation. Disposing it removes its file. */
 export interface ReceivedPayload extends Disposable {
   readonly edge: IncomingEdge
   readonly payload: Payload
@@ -34,13 +34,13 @@ export interface ReceivedPayload extends Disposable {
 }
 
 export interface Received {
-  /** Undefined for a hand-over that was closed. */
+  /** Undefined if the hand-over was closed. */
   received: ReceivedPayload | undefined
-  /** True when the stage needs no further hand-over. */
+  /** True if the stage needs no further hand-over. */
   mayRun: boolean
 }
 
-/** Waits for the payload of a hand-over, fetches it by the agreed way, verifies it, and consumes it. */
+/** Waits for the payload of a hand-over, fetches it over the agreed transport, verifies it, and consumes it. */
 export async function receivePayload(
   caller: Receiver,
   edge: IncomingEdge,
@@ -85,7 +85,7 @@ const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge, { store }: Edge
 
 type Agreed = EdgeNegotiated & { agreed: Agreement }
 
-/** Returns the payload once it is on this node; undefined while the other side has still something to do. */
+/** Returns the payload once it is on this node; undefined while the producer isn't ready. */
 export async function bringPayload(
   end: EdgeEnd,
   answer: Agreed,
@@ -96,7 +96,7 @@ export async function bringPayload(
   if (transport !== 'local') {
     const sign = async () => throwIfFailed(await end.negotiate(offer, { isImmediate: true, signal }))
     const waiting = { store: edges.store, tell: caller.waitsForRoom, sign, signal }
-    // The attempt may have become another one meanwhile.
+    // The wait may have outlasted the attempt, so negotiate again.
     if (await waitForRoom(answer.size_bytes ?? 0, waiting)) return undefined
   }
   switch (transport) {
@@ -108,7 +108,7 @@ export async function bringPayload(
     case 'relay':
       return connect(end, answer, edges, signal)
     case 'engine':
-      throw new EdgeError('refused', 'this node has no engine that hands over by itself')
+      throw new EdgeError('refused', 'this node has no engine with its own transport')
   }
 }
 
@@ -120,8 +120,8 @@ async function writeInline(inline: string, { store }: Edges): Promise<Payload> {
 }
 
 /**
- * The producer was on this node; its payload stays held until the platform releases it. Its keeper may not have heard of
- * a new attempt yet.
+ * Returns a payload that was produced on this node, where it is held until the platform releases it. Its keeper may not
+ * know about a new attempt yet, hence the wait.
  */
 async function heldHere(end: EdgeEnd, { store }: Edges, signal: AbortSignal): Promise<Payload> {
   const soon = AbortSignal.timeout(HELD_MS)
@@ -136,7 +136,7 @@ async function heldHere(end: EdgeEnd, { store }: Edges, signal: AbortSignal): Pr
   }
 }
 
-/** Fetches the payload from its producer, or from the object store where that cannot be reached. */
+/** Fetches the payload from its producer, or from the object store if the producer can't be reached. */
 async function connect(
   end: EdgeEnd,
   answer: Agreed,
@@ -201,7 +201,7 @@ async function fetch(
   }
 }
 
-/** Consumes a payload that is what was agreed; another one is refused with the reason. */
+/** Consumes a payload that matches the agreement. Refuses any other and reports the reason. */
 async function consume(
   end: EdgeEnd,
   { edge: { space, kind }, payload, agreed }: Omit<ReceivedPayload, typeof Symbol.dispose>,
@@ -212,7 +212,7 @@ async function consume(
   const taken = { bytes: sizeBytes, sha256, space_fingerprint: fingerprint }
   try {
     if (agreed.adapter && !MAPPED.includes(kind))
-      throw new EdgeError('refused', `this node applies maps to ${MAPPED.join(', ')} only, not to ${kind}`)
+      throw new EdgeError('refused', `this node applies maps only to ${MAPPED.join(', ')}, not to ${kind}`)
     const encoding = agreed.encoding === 'llama-state' ? 'llama-state' : 'safetensors'
     if (space)
       await checkPayload(payload, { sizeBytes, sha256, fingerprint }, { encoding, fingerprint, space })

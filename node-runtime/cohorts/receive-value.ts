@@ -6,22 +6,22 @@ import type { IncomingEdge } from '../../schemas/cohort-stage.ts'
 import { EdgeEnd, pauseAfter, throwIfFailed } from './edge-end.ts'
 import { bringPayload, type Receiver, type Receiving } from './receive-payload.ts'
 
-/** A result has at most so many bytes, and a value is a part of one. */
+/** The size limit of a result; a value is part of one. */
 const MAX_BYTES = 64 * 1024 * 1024
 
-/** A value that has been consumed; undefined for a hand-over that was closed. */
+/** A consumed value; `value` is undefined if the hand-over was closed. */
 export interface Received {
   value: { edge: IncomingEdge; value: unknown } | undefined
-  /** True when the stage needs no further hand-over. */
+  /** True if the stage needs no further hand-over. */
   mayRun: boolean
-  /** Resolves once the platform has recorded that the value is consumed; undefined when it has done so already. */
+  /** Resolves once the platform has recorded the consumption; undefined if it already has. */
   consumption?: Promise<unknown>
 }
 
 /**
- * Waits for the value of a hand-over, in the row or from the object store, checks its digest, and consumes it. With
- * `isEarly` a value of a row is returned while its consumption is recorded, which takes milliseconds: a large one may have been
- * replaced while it was fetched, and is then fetched again.
+ * Waits for the value of a hand-over, inline or from the object store, checks its digest, and consumes it. With
+ * `isEarly`, an inline value is returned while its consumption is still being recorded, which saves milliseconds. A
+ * value from the object store may have been replaced during the download, and is then fetched again.
  */
 export async function receiveValue(
   caller: Receiver,
@@ -45,7 +45,7 @@ export async function receiveValue(
   }
 }
 
-/** Takes a value once it is there. */
+/** Consumes a value once it is available. */
 async function take(
   end: EdgeEnd,
   answer: EdgeNegotiated,
@@ -65,12 +65,12 @@ async function take(
   )
   const value = () => ({ edge, value: JSON.parse(bytes.toString()) as unknown })
   if (isWhole && receiving.isEarly && answer.inline !== null) {
-    // Its receiver may wait for other hand-overs first.
+    // The receiver may await other hand-overs first; avoid an unhandled rejection until then.
     consumption.catch(() => {})
     return { value: value(), mayRun: false, consumption }
   }
   const { stage_may_run } = await consumption
-  if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over has another digest')
+  if (!isWhole) throw new EdgeError('digest_mismatch', 'the value of a hand-over does not match its digest')
   return { value: value(), mayRun: stage_may_run }
 }
 
@@ -83,7 +83,7 @@ const offerOf = ({ space_fingerprint, max_bytes }: IncomingEdge): EdgeOffer => (
   max_bytes: Math.min(max_bytes, MAX_BYTES),
 })
 
-/** Returns the bytes of a value; undefined while they are still to come. */
+/** Returns the bytes of a value; undefined while they are not available yet. */
 async function bytesOf(
   end: EdgeEnd,
   answer: EdgeNegotiated,

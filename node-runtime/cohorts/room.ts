@@ -1,24 +1,24 @@
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { PayloadStore } from '../edges/payload-store.ts'
 
-/** A stage waits so long on its node. After that it is called again, on another node where one can run it. */
+/** How long a stage waits on its node. After that it is retried, on another node if one can run it. */
 const TIMEOUT_MS = 15_000
-/** The platform counts an attempt as lost of which it hears nothing for longer. */
+/** The keep-alive interval: the platform counts a silent attempt as lost. */
 const SIGN_MS = 5_000
 
 /** A stage that waits for room. */
 export interface Waiting {
   store: PayloadStore
-  /** Tells callers that the stage waits, and that it goes on. */
+  /** Reports that the stage is waiting, or has resumed. */
   tell: (isWaiting: boolean) => void
-  /** Called every few seconds meanwhile. */
+  /** Called every `SIGN_MS` during the wait. */
   sign?: () => Promise<void>
   signal: AbortSignal
 }
 
 /**
- * Waits until a payload of this size fits into the store, because what fills it is released within seconds. Returns whether
- * it had to wait; throws `no_room` when that was in vain.
+ * Waits until a payload of this size fits into the store; the payloads in it are usually released within seconds.
+ * Returns whether it had to wait. Throws `no_room` after `TIMEOUT_MS`.
  */
 export async function waitForRoom(bytes: number, waiting: Waiting): Promise<boolean> {
   const { store, tell, sign } = waiting

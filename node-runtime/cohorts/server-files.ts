@@ -7,23 +7,26 @@ import { openForeign, type PayloadStore } from '../edges/payload-store.ts'
 import type { Payload } from '../edges/payload.ts'
 import type { ModelServer } from '../models/server.ts'
 
-/** The name of a payload in the folder that the node and a model server exchange; the file goes when it is disposed. */
+/** A payload file in the exchange folder of a model server. Disposing it removes the file. */
 export interface ServerFile extends AsyncDisposable {
   readonly name: string
   readonly path: string
 }
 
-/** Returns a new name in the folder of a server. */
+/** Returns a new file name in a server's exchange folder. */
 export function nameFor(server: Pick<ModelServer, 'exchangeDir' | 'profile'>): ServerFile {
   const { exchangeDir, profile } = server
   if (exchangeDir === undefined)
-    throw new EdgeError('refused', `the servers of ${profile.profile_id} exchange no payloads`)
+    throw new EdgeError(
+      'refused',
+      `model servers of the profile ${profile.profile_id} do not exchange payloads`,
+    )
   const name = `${randomUUID()}.payload`
   const path = join(exchangeDir, name)
   return { name, path, [Symbol.asyncDispose]: () => rm(path, { force: true }) }
 }
 
-/** Gives a payload to a server. It has the bytes under a name of its own, unless its folder is on another disk. */
+/** Passes a payload to a server as a hard link, or as a copy if its folder is on another disk. */
 export async function lend(payload: Payload, server: ModelServer): Promise<ServerFile> {
   const file = nameFor(server)
   await link(payload.path, file.path).catch((err: NodeJS.ErrnoException) => {
@@ -33,7 +36,7 @@ export async function lend(payload: Payload, server: ModelServer): Promise<Serve
   return file
 }
 
-/** Takes over what a server has written. */
+/** Moves a file that a server has written into the payload store. */
 export async function takeFrom(
   store: PayloadStore,
   { path }: ServerFile,

@@ -7,15 +7,18 @@ import type { Payload } from '../edges/payload.ts'
 import type { EdgePeer } from '../edges/pinned-client.ts'
 import { type EdgeEnd, isRefusal, throwIfFailed } from './edge-end.ts'
 
-/** The platform counts an attempt as lost that says nothing for 10 s. */
+/** The interval of progress reports. The platform counts an attempt as lost after 10 s of silence. */
 export const PROGRESS_MS = 2_000
-/** The time in which the keeper of a payload hears of the next attempt, and in which a broken session of a whole payload is left to the platform. */
+/**
+ * How long we wait for a payload's keeper to learn of a new attempt, and for the platform to act on the broken session
+ * of a complete payload.
+ */
 export const HELD_MS = 5_000
-/** A broken session is left to the platform for so long while its producer makes the payload. */
+/** How long we wait for the platform to act on a broken session whose producer hasn't finished the payload. */
 const WORKING_MS = 60_000
 const RETRY_DELAY_MS = 1_000
 
-/** The connection of a session has ended before its last frame. */
+/** Thrown when a session's connection ends before its last frame. */
 export class BrokenSession extends Error {
   override readonly name = 'BrokenSession'
   readonly why: EdgeError
@@ -26,10 +29,10 @@ export class BrokenSession extends Error {
   }
 }
 
-/** Failures that a consumer finds by itself, and that no other attempt of the producer changes. */
+/** Failures on the consumer's side, which a new attempt of the producer can't fix. */
 const OWN: ReadonlySet<EdgeFailure> = new Set(['no_room', 'size_mismatch', 'digest_mismatch'])
 
-/** Takes a payload as frames, while its producer makes it. */
+/** Receives a payload as frames while its producer is still producing it. */
 export async function takeFrames(
   end: EdgeEnd,
   { max_bytes: maxBytes, window_bytes: windowBytes }: Agreement,
@@ -72,8 +75,8 @@ export async function takeFrames(
 }
 
 /**
- * Waits for the platform to begin another attempt in place of one whose session is broken: the producer may be lost, or
- * have failed, and its consumer keeps its place and its model meanwhile. Tells the failure when nothing follows.
+ * Waits for the platform to start another attempt after a broken session. The producer may be lost or have failed,
+ * while the consumer keeps its slot and its model. Reports the failure if no new attempt follows.
  */
 export async function untilMovedOn(
   end: EdgeEnd,

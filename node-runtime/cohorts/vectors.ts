@@ -7,49 +7,50 @@ const VECTORS = 'vectors'
 
 /** A fitted map between two spaces: a vector x becomes `weight x + bias`. */
 export interface LinearMap {
-  /** A row for each output. */
+  /** One row per output. */
   weight: Float32Array
   bias: Float32Array
 }
 
-/** Writes vectors of one length as a payload of their space. */
+/** Encodes vectors of equal length as a payload of their space. */
 export function writeVectors(vectors: readonly (readonly number[])[], fingerprint: string): Buffer {
   const form = { rows: vectors.length, width: vectors[0]?.length ?? 0 }
   return Buffer.concat([headOfVectors(form, fingerprint), bytesOfVectors(vectors, form.width)])
 }
 
-/** The numbers of vectors, all together. */
+/** The dimensions of a batch of vectors. */
 export interface VectorForm {
   rows: number
   width: number
 }
 
-/** Returns how many bytes follow the head of a payload of vectors. */
+/** Returns the number of bytes that follow the header of a payload of vectors. */
 export const sizeOfVectors = ({ rows, width }: VectorForm): number => rows * width * F32_BYTES
 
-/** Returns what a payload of vectors begins with. */
+/** Returns the header of a payload of vectors. */
 export function headOfVectors(form: VectorForm, fingerprint: string): Buffer {
   const { rows, width } = form
   if (width === 0) throw notOfOneLength()
   const place = { dtype: 'F32', shape: [rows, width], data_offsets: [0, sizeOfVectors(form)] }
   const header = JSON.stringify({ __metadata__: { [FINGERPRINT_KEY]: fingerprint }, [VECTORS]: place })
-  // Readers expect the data at a multiple of eight.
+  // Readers expect the data to be 8-byte aligned.
   const padded = Buffer.from(header.padEnd(Math.ceil(header.length / 8) * 8))
   const length = Buffer.alloc(LENGTH_BYTES)
   length.writeBigUInt64LE(BigInt(padded.length))
   return Buffer.concat([length, padded])
 }
 
-/** Returns vectors as they follow the head of their payload. */
+/** Returns the bytes of vectors that follow the header of their payload. */
 export function bytesOfVectors(vectors: readonly (readonly number[])[], width: number): Buffer {
   if (vectors.some(({ length }) => length !== width)) throw notOfOneLength()
   const numbers = new Float32Array(vectors.flat())
   if (!numbers.every(Number.isFinite))
-    throw new EdgeError('shape_mismatch', 'the model made a vector that is not finite')
+    throw new EdgeError('shape_mismatch', 'the model returned a vector with NaN or infinite values')
   return Buffer.from(numbers.buffer)
 }
 
-const notOfOneLength = () => new EdgeError('shape_mismatch', 'the model made no vectors of one length')
+const notOfOneLength = () =>
+  new EdgeError('shape_mismatch', 'the model did not return vectors of equal length')
 
 /** Reads the vectors of a payload. */
 export function readVectors(file: Buffer): Float32Array[] {
@@ -64,7 +65,7 @@ export function readMap(file: Buffer): LinearMap {
   const { shape, numbers: weight } = tensorOf(file, 'weight')
   const { numbers: bias } = tensorOf(file, 'bias')
   if (shape.length !== 2 || shape[0] !== bias.length)
-    throw new EdgeError('shape_mismatch', 'the map has not as many biases as outputs')
+    throw new EdgeError('shape_mismatch', 'the map must have one bias per output')
   return { weight, bias }
 }
 
@@ -72,7 +73,7 @@ export function readMap(file: Buffer): LinearMap {
 export function mapVector({ weight, bias }: LinearMap, vector: Float32Array): Float32Array {
   const width = vector.length
   if (weight.length !== bias.length * width)
-    throw new EdgeError('shape_mismatch', `the map does not take vectors of ${width} numbers`)
+    throw new EdgeError('shape_mismatch', `the map does not accept vectors of ${width} dimensions`)
   const mapped = bias.map((start, output) => {
     const row = output * width
     let sum = start
@@ -83,19 +84,20 @@ export function mapVector({ weight, bias }: LinearMap, vector: Float32Array): Fl
   return mapped
 }
 
-/** Numbers that are not finite would reach a model as null. */
+/** NaN and infinity would reach a model as null. */
 function assertFinite(numbers: Float32Array): void {
   if (!numbers.every(Number.isFinite))
-    throw new EdgeError('shape_mismatch', 'the payload holds a vector that is not finite')
+    throw new EdgeError('shape_mismatch', 'the payload contains a vector with NaN or infinite values')
 }
 
 function tensorOf(file: Buffer, name: string): { shape: readonly number[]; numbers: Float32Array } {
   const begin = LENGTH_BYTES + headerLengthOf(file, file.length)
   const { tensors } = readHeader(file.subarray(LENGTH_BYTES, begin), file.length - begin)
   const tensor = tensors.find((one) => one.name === name)
-  if (tensor?.dtype !== 'f32') throw new EdgeError('shape_mismatch', `there is no tensor ${name} of f32`)
+  if (tensor?.dtype !== 'f32')
+    throw new EdgeError('shape_mismatch', `the file has no f32 tensor named ${name}`)
   const { shape, from, to } = tensor
-  // A copy, because a view of 32-bit numbers has to begin at a multiple of four.
+  // Copy: a Float32Array view has to be 4-byte aligned.
   const bytes = new Uint8Array(file.subarray(begin + from, begin + to))
   return { shape, numbers: new Float32Array(bytes.buffer, 0, bytes.length / F32_BYTES) }
 }

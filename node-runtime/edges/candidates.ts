@@ -1,7 +1,7 @@
 import { BlockList, isIP, type AddressInfo } from 'node:net'
 import { networkInterfaces } from 'node:os'
 
-/** An address at which this node may be reached, and by whom. */
+/** An address at which this node may be reachable, and its scope. */
 export interface EdgeCandidate {
   url: string
   scope: 'loopback' | 'private' | 'public'
@@ -23,10 +23,10 @@ const PRIVATE = listOf(
   ['192.168.0.0', 16, 'ipv4'],
   ['fc00::', 7, 'ipv6'],
 )
-/** Addresses that mean something on one cable only. */
+/** Link-local addresses, which are meaningless beyond their network segment. */
 const LINK_LOCAL = listOf(['169.254.0.0', 16, 'ipv4'], ['fe80::', 10, 'ipv6'])
 
-/** Returns where a server can be reached that listens on an address, or on every one of this machine. */
+/** Returns the addresses of a server that listens on one address, or on all addresses of this machine. */
 export function candidatesAt({ address, port }: AddressInfo): EdgeCandidate[] {
   const isEvery = address === '0.0.0.0' || address === '::'
   const addresses = isEvery

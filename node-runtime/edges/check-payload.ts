@@ -4,14 +4,14 @@ import { headerLengthOf, LENGTH_BYTES, readHeader } from '../../domain/cohorts/p
 import { checkTensors, type PayloadSpace } from '../../domain/cohorts/payload/space-tensors.ts'
 import type { Payload } from './payload.ts'
 
-/** What both ends of an edge have agreed on. */
+/** The terms that both ends of an edge have agreed on. */
 export interface Agreed {
   encoding: 'safetensors' | 'llama-state'
   fingerprint: string
   space: PayloadSpace
 }
 
-/** What the producer states of its payload. */
+/** The producer's claims about its payload. */
 export interface Stated {
   sizeBytes: number
   sha256: string
@@ -19,20 +19,20 @@ export interface Stated {
 }
 
 /**
- * Checks a payload whose bytes have their digest, before a model server hears of it. The state of a llama.cpp context
- * says nothing of itself that could be trusted, and a foreign one may crash its reader: it is known by its digest, and
- * its space by what its producer signed.
+ * Checks a payload whose digest was computed, before a model server sees it. The state of a llama.cpp context can't be
+ * validated from its contents, and a foreign one may crash its reader. So we rely on its digest, and on the space that
+ * its producer signed.
  */
 export async function checkPayload(payload: Payload, stated: Stated, agreed: Agreed): Promise<void> {
   if (stated.fingerprint !== agreed.fingerprint)
-    throw new EdgeError('space_mismatch', 'the producer names another space than was agreed')
+    throw new EdgeError('space_mismatch', 'the producer names a different space than the one agreed')
   if (payload.sizeBytes !== stated.sizeBytes)
     throw new EdgeError(
       'size_mismatch',
       `the payload has ${payload.sizeBytes} bytes, not ${stated.sizeBytes}`,
     )
   if (payload.sha256 !== stated.sha256)
-    throw new EdgeError('digest_mismatch', 'the bytes do not have the digest that the producer states')
+    throw new EdgeError('digest_mismatch', 'the payload does not match the digest that the producer stated')
   if (agreed.encoding === 'llama-state') return
   await using file = await open(payload.path, 'r')
   const length = headerLengthOf(await readAt(file, 0, LENGTH_BYTES), payload.sizeBytes)

@@ -9,12 +9,12 @@ import { MAX_MESSAGE_BYTES } from './session-frames.ts'
 
 const RETRY_DELAY_MS = { first: 50, longest: 1_000 }
 const HANDSHAKE_TIMEOUT_MS = 5_000
-/** The time for the first connection, to a node that the probes have reached. */
+/** The time limit for connecting to a node that a probe has reached. */
 const CONNECT_TIMEOUT_MS = 10_000
-/** Nobody between the ends of TLS can see the bytes, so no mask has to hide them from caches (RFC 6455, 10.3). */
+/** TLS already hides the bytes from intermediaries, so masking (RFC 6455, 10.3) would only cost CPU. */
 const noMask = (mask: Buffer): void => void mask.fill(0)
 
-/** Opens a session with the producer's node, and connects again whenever the connection breaks. */
+/** Opens a session with the producer's node and reconnects whenever the connection breaks. */
 export function dialSession(peer: EdgePeer, options: SessionOptions, signal: AbortSignal): EdgeSession {
   const session = new EdgeSession({ beginMs: CONNECT_TIMEOUT_MS, ...options })
   const cancel = () => session.destroy()
@@ -33,7 +33,7 @@ async function keepConnected(session: EdgeSession, peer: EdgePeer, signal: Abort
       failures = 0
       await closed
     } catch (err) {
-      // What another try would meet again ends the session; otherwise it ends itself when it was silent for long.
+      // A retry can't help with an EdgeError. After any other error the session retries until its silence timeout.
       if (err instanceof EdgeError) return session.destroy(err)
     }
     if (!session.isOver) await sleep(backoff(failures, RETRY_DELAY_MS))

@@ -20,23 +20,23 @@ const BEARER = /^Bearer ([\x21-\x7e]{16,200})$/
 const MAX_CONNECTIONS = 512
 const MAX_HEADER_BYTES = 8_192
 const REQUEST_TIMEOUT_MS = 10_000
-/** The time for which a reader may take nothing. */
+/** How long a reader may read nothing. */
 const IDLE_TIMEOUT_MS = 60_000
-/** How often a consumer hears, before there is a payload, that it is still awaited. */
+/** The keep-alive interval for consumers that wait for a payload. */
 const SIGN_OF_LIFE_MS = 2_000
 /** With more readers than this, each gets smaller buffers, so that memory stays bounded. */
 const FULL_SPEED_READERS = 4
 const SMALL_BUFFER = 64 * 1024
 
-/** Where a node listens for the consumers of its payloads. */
+/** The address on which a node listens for the consumers of its payloads. */
 export interface EdgeListen {
   host: string
   port: number
 }
 
 /**
- * Serves payloads to the nodes that have the tickets, under a key that those nodes know from the platform. To everybody
- * else every path is absent.
+ * Serves payloads to nodes with a valid ticket, under a key that those nodes get from the platform. Without a ticket,
+ * every path returns 401 or 404.
  */
 export class EdgeServer implements AsyncDisposable {
   readonly #store: PayloadStore
@@ -58,7 +58,7 @@ export class EdgeServer implements AsyncDisposable {
       cert,
       key,
       minVersion: 'TLSv1.3',
-      // AES-128 takes a third less CPU than AES-256, the default, and nobody breaks it either.
+      // AES-128 takes a third less CPU than AES-256, the default, and is strong enough.
       ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384',
       maxHeaderSize: MAX_HEADER_BYTES,
       requestTimeout: REQUEST_TIMEOUT_MS,
@@ -84,7 +84,7 @@ export class EdgeServer implements AsyncDisposable {
     return candidatesAt(this.#server.address() as AddressInfo)
   }
 
-  /** Admits the consumer of an attempt, which has to begin within the time; earlier attempts of the edge end. */
+  /** Admits the consumer of an attempt, which must start within `beginWithinMs`. Ends earlier attempts of the edge. */
   admit(at: EdgeAttempt, ticket: { ticketSha256: string; beginWithinMs: number }): void {
     this.#tickets.admit(at, ticket)
   }
@@ -95,7 +95,7 @@ export class EdgeServer implements AsyncDisposable {
     this.#sessions.set(edgeId, { attempt, session })
   }
 
-  /** Ends an attempt, with its connections and its session. */
+  /** Ends an attempt along with its connections and session. */
   end(at: EdgeAttempt): void {
     this.#tickets.end(at)
     const served = this.#sessions.get(at.edgeId)
@@ -129,7 +129,7 @@ export class EdgeServer implements AsyncDisposable {
     const ticket = ticketIn(req)
     if (ticket === undefined) return refuse(res, 401, { 'www-authenticate': 'Bearer' })
     const at = attemptIn(req.url)
-    // A ticket that opens nothing learns no more than one for an edge that does not exist.
+    // Don't let the bearer of a wrong ticket find out which edges exist.
     if (!at || !this.#tickets.admits(at, ticket)) return refuse(res, 404)
     if (req.method === 'HEAD') return this.#probed(at, res)
     if (req.method !== 'GET') return refuse(res, 405, { allow: 'GET, HEAD' })
@@ -140,7 +140,7 @@ export class EdgeServer implements AsyncDisposable {
     try {
       await this.#send(await this.#awaited(at, res, left.signal), req, res)
     } catch {
-      // The reader has left, or the attempt has ended. A connection that stays open would be taken for the whole file.
+      // The reader disconnected, or the attempt ended. A clean end would make the response look complete.
       res.destroy()
     } finally {
       this.#tickets.over(at, ending)
@@ -152,7 +152,7 @@ export class EdgeServer implements AsyncDisposable {
     res.writeHead(200, payload && headersOf(payload, { start: 0, end: payload.sizeBytes })).end()
   }
 
-  /** Consumers connect while the producer still works, so that nothing but the bytes is left to do when it is done. */
+  /** Waits for the payload: consumers connect while it is still being produced, so the bytes can flow at once. */
   async #awaited(at: EdgeAttempt, res: ServerResponse, signal: AbortSignal): Promise<Payload> {
     const payload = this.#store.find(at)
     if (payload) return payload
@@ -203,7 +203,7 @@ const headersOf = ({ sha256 }: Payload, { start, end }: ByteSpan) => ({
   'cache-control': 'no-store',
 })
 
-/** The connection closes as well, because whoever was refused has nothing more to ask. */
+/** Refuses a request and closes the connection: a refused caller has no further requests. */
 function refuse(res: ServerResponse, status: number, headers: Record<string, string> = {}): void {
   res.writeHead(status, { ...headers, 'content-length': '0', connection: 'close' }).end()
 }

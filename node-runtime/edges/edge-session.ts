@@ -10,27 +10,28 @@ import {
 } from './session-frames.ts'
 
 const WINDOW_BYTES = 4 * 1024 * 1024
-/** The silence after which a connection counts as broken, and the time for which a session waits for the next one. */
+/** How long a connection may be silent before it counts as broken, and how long a session waits for a new one. */
 const SILENCE_TIMEOUT_MS = 10_000
-/** As long as a ticket may be used first. */
+/** Equal to the time in which a ticket must first be used. */
 const BEGIN_MS = 60_000
 const CLOSING_MS = 500
 const NORMAL = 1000
 const POLICY_VIOLATION = 1008
 
 export interface SessionOptions {
-  /** Takes a verified frame. The next one, and the answer, wait for it. */
+  /** Handles a verified frame. The next frame and the acknowledgement wait for it. */
   onFrame: (frame: SessionFrame) => Promise<void> | void
-  /** The bytes that may be under way in each direction; one frame always may. */
+  /** The limit of bytes in flight in each direction; one frame is always allowed. */
   windowBytes?: number
   silentMs?: number
-  /** The time for which it waits for the first connection. */
+  /** How long the session waits for its first connection. */
   beginMs?: number
 }
 
 /**
- * Frames in both directions over one connection at a time. A sender keeps a frame until its receiver has taken it, so a
- * new connection goes on behind the last acknowledged frame of each direction, and no frame is taken twice.
+ * Exchanges frames in both directions over one connection at a time. A sender keeps each frame until it is
+ * acknowledged, so a new connection resumes after the last acknowledged frame of each direction. No frame is processed
+ * twice.
  */
 export class EdgeSession {
   readonly #options: Required<SessionOptions>
@@ -39,12 +40,12 @@ export class EdgeSession {
   #socket: WebSocket | undefined
   #wasConnected = false
   #lastIn = performance.now()
-  /** Frames that the other end has not taken. */
+  /** Frames that the peer has not acknowledged. */
   #kept: { sequence: number; message: Buffer }[] = []
   #keptBytes = 0
   #sequence = 0
   #acknowledged = 0
-  /** The last sequence that went over this connection; undefined until the other end has told what it has. */
+  /** The last sequence sent over this connection; undefined until the peer's first acknowledgement. */
   #sentThrough: number | undefined
   #credit = 0
   #hasSentLast = false
@@ -67,7 +68,7 @@ export class EdgeSession {
     this.#timer = setInterval(() => this.#tick(), silentMs / 4)
   }
 
-  /** Resolves when all frames of both directions were taken; rejects with an `EdgeError` otherwise. */
+  /** Resolves when all frames of both directions are acknowledged; rejects with an `EdgeError` otherwise. */
   get done(): Promise<void> {
     return this.#done.promise
   }
@@ -76,7 +77,7 @@ export class EdgeSession {
     return this.#end !== undefined
   }
 
-  /** Goes on over this connection, in place of the one before. */
+  /** Continues over this connection and drops the previous one. */
   attach(socket: WebSocket): void {
     if (this.#end instanceof EdgeError) return socket.terminate()
     this.#socket?.terminate()
@@ -96,18 +97,18 @@ export class EdgeSession {
       if (this.#socket !== socket) return
       this.#socket = undefined
       if (code === POLICY_VIOLATION)
-        this.destroy(new EdgeError('refused', `the other end has ended it: ${reason.toString()}`))
+        this.destroy(new EdgeError('refused', `the peer ended the session: ${reason.toString()}`))
     })
     this.#answer()
     if (this.#end) socket.close(NORMAL)
   }
 
-  /** Sends bytes as one frame, and resolves when there is room for another. The last frame may be empty. */
+  /** Sends bytes as one frame and resolves when the window has room for another. The last frame may be empty. */
   async send(bytes: Buffer, { isLast = false }: { isLast?: boolean } = {}): Promise<void> {
     if (bytes.length > MAX_FRAME_BYTES)
-      throw new EdgeError('size_mismatch', `a frame holds at most ${MAX_FRAME_BYTES} bytes`)
+      throw new EdgeError('size_mismatch', `a frame can have at most ${MAX_FRAME_BYTES} bytes`)
     this.#refuseIfFailed()
-    if (this.#hasSentLast) throw new EdgeError('refused', 'this direction has ended')
+    if (this.#hasSentLast) throw new EdgeError('refused', 'the last frame has already been sent')
     this.#hasSentLast = isLast
     this.#sequence += 1
     const message = encodeFrame({ sequence: this.#sequence, bytes, isLast })
@@ -119,13 +120,13 @@ export class EdgeSession {
     this.#refuseIfFailed()
   }
 
-  /** Ends it at once; what was not taken is lost. */
+  /** Ends the session at once. Unacknowledged frames are lost. */
   destroy(why: EdgeError = new EdgeError('cancelled', 'the session was ended')): void {
     if (this.#end) return
     this.#finish(why)
     const socket = this.#socket
     if (!socket) return
-    // The other end is told, unless it does not listen.
+    // Give the peer a moment to receive the reason.
     socket.close(POLICY_VIOLATION, why.failure)
     setTimeout(() => socket.terminate(), CLOSING_MS).unref()
   }
@@ -144,21 +145,21 @@ export class EdgeSession {
   }
 
   #receive(frame: SessionFrame): void {
-    // A frame that was under way when the connection broke may come again.
+    // A frame that was in flight when the connection broke may arrive again.
     if (frame.sequence <= this.#received) return
     if (frame.sequence !== this.#received + 1)
       throw new EdgeError('refused', `frame ${frame.sequence} came after frame ${this.#received}`)
     this.#received = frame.sequence
     this.#untakenBytes += frame.bytes.length
     if (this.#untakenBytes > this.#options.windowBytes + MAX_FRAME_BYTES)
-      throw new EdgeError('refused', 'more frames came than were granted')
+      throw new EdgeError('refused', 'the peer sent more frames than its credit allows')
     this.#taking = this.#taking.then(() => this.#take(frame))
   }
 
   async #take(frame: SessionFrame): Promise<void> {
     if (this.#end) return
     try {
-      if (this.#hasTakenLast) throw new EdgeError('refused', 'a frame came after the last one')
+      if (this.#hasTakenLast) throw new EdgeError('refused', 'a frame followed the last frame')
       await this.#options.onFrame(frame)
     } catch (err) {
       return this.destroy(
@@ -179,7 +180,7 @@ export class EdgeSession {
 
   #answered({ ack, credit }: SessionAnswer): void {
     if (ack > this.#sequence || ack < this.#acknowledged)
-      throw new EdgeError('refused', `frame ${ack} cannot be the last one that was taken`)
+      throw new EdgeError('refused', `frame ${ack} cannot be the last acknowledged frame`)
     this.#acknowledged = ack
     while (this.#kept[0] && this.#kept[0].sequence <= ack)
       this.#keptBytes -= this.#kept.shift()!.message.length
@@ -190,7 +191,7 @@ export class EdgeSession {
     this.#finishIfDone()
   }
 
-  /** Sends what the other end has room for. */
+  /** Sends as many frames as the peer's credit allows. */
   #pump(): void {
     if (this.#sentThrough === undefined || !this.#socket) return
     let underWay = 0
@@ -207,7 +208,7 @@ export class EdgeSession {
   #finishIfDone(): void {
     if (this.#end || !this.#hasSentLast || !this.#hasTakenLast || this.#kept.length > 0) return
     this.#finish('done')
-    // The answer to the other end's last frame goes first.
+    // The acknowledgement of the peer's last frame has been queued before this close.
     this.#socket?.close(NORMAL)
   }
 
@@ -224,7 +225,8 @@ export class EdgeSession {
     const { silentMs, beginMs } = this.#options
     const silence = performance.now() - this.#lastIn
     if (!this.#wasConnected) {
-      if (silence > beginMs) this.destroy(new EdgeError('unreachable', `nobody connected for ${beginMs} ms`))
+      if (silence > beginMs)
+        this.destroy(new EdgeError('unreachable', `no peer connected within ${beginMs} ms`))
     } else if (silence > silentMs) {
       if (!this.#socket) return this.destroy(new EdgeError('stalled', `no connection for ${silentMs} ms`))
       this.#socket.terminate()

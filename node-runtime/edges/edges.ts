@@ -16,12 +16,12 @@ import type { SessionFrame } from './session-frames.ts'
 /** The source of a payload: the producer's node, or a signed URL. */
 export type PayloadSource = { transport: 'direct'; peer: EdgePeer } | { transport: 'relay'; url: string }
 
-/** Where payloads are, how large all of them may become, and where their consumers connect. */
+/** The folder of payloads, its size limit, and the address for consumers. */
 export interface EdgesOptions {
   dir: string
-  /** 0 chooses by the free disk. */
+  /** 0 derives the limit from the free disk space. */
   limitMb: number
-  /** Without an address nobody connects to this node, and its payloads are relayed. */
+  /** Without an address no consumer can connect to this node, and its payloads are relayed. */
   listen: EdgeListen | undefined
   /** The networks of producers that this node may connect to, in CIDR notation; empty allows private and public ones. */
   networks?: readonly string[]
@@ -33,16 +33,16 @@ interface FramesOptions {
   maxBytes: number
   windowBytes: number
   signal: AbortSignal
-  /** Hears of each frame that was taken, and of the bytes so far. */
+  /** Called after each received frame with the bytes so far. */
   onTaken: (taken: { acknowledged: number; bytes: number }) => void
 }
 
-/** A node's ends of edges. What an attempt holds here, of whatever kind, ends with `release`. */
+/** A node's ends of edges. `release` frees everything that an attempt holds here. */
 export class Edges implements AsyncDisposable {
   readonly store: PayloadStore
   readonly #listen: EdgeListen | undefined
   readonly #addresses: EdgeAddresses
-  /** What goes on for each edge, at whichever end. */
+  /** The transfer in progress for each edge, at either end. */
   readonly #atWork = new Map<string, { attempt: number; controller: AbortController }>()
   #server: Promise<EdgeServer> | undefined
 
@@ -56,18 +56,18 @@ export class Edges implements AsyncDisposable {
     this.#addresses = addresses
   }
 
-  /** Returns the keys of producers on this machine, whose loopback addresses are this node's own. */
+  /** Returns the keys of producers on this machine, which this node can reach over loopback. */
   localKeys(): Promise<string[]> {
     return machineKeys()
   }
 
-  /** Returns those candidates of a producer that this node may connect to, whatever the platform has passed on. */
+  /** Returns the candidates of a producer that this node may connect to. The platform's list isn't trusted. */
   async allowed(urls: readonly string[], spkiSha256: string): Promise<string[]> {
     const isSameMachine = (await this.localKeys()).includes(spkiSha256)
     return urls.filter((url) => this.#addresses.allows(url, { isSameMachine }))
   }
 
-  /** The server of this node's payloads, started when the first of them is to be fetched; undefined if it may not listen. */
+  /** Returns the server of this node's payloads, which the first call starts; undefined if the node may not listen. */
   server(): Promise<EdgeServer | undefined> {
     if (!this.#listen) return Promise.resolve(undefined)
     return (this.#server ??= this.#start(this.#listen).catch((err: unknown) => {
@@ -78,12 +78,12 @@ export class Edges implements AsyncDisposable {
 
   async #start(listen: EdgeListen): Promise<EdgeServer> {
     const server = await EdgeServer.start(this.store, listen)
-    // Without it consumers on this machine take payloads through the object store.
+    // Without the announcement, consumers on this machine fall back to the object store.
     await announceKey(server.spkiSha256).catch(() => {})
     return server
   }
 
-  /** Fetches the payload of an attempt into this node's store; dispose it, or hold it, when it is there. */
+  /** Fetches the payload of an attempt into this node's store. The caller must dispose or hold the result. */
   async receive(
     at: EdgeAttempt,
     source: PayloadSource,
@@ -97,7 +97,7 @@ export class Edges implements AsyncDisposable {
       : await fetchRelayed(source.url, all)
   }
 
-  /** Stores the payload of an attempt for a consumer that cannot connect to this node. */
+  /** Uploads the payload of an attempt for a consumer that can't connect to this node. */
   async relay(at: EdgeAttempt, upload: RelayUpload, signal?: AbortSignal): Promise<void> {
     using work = this.#begin(at, signal)
     const payload = this.store.find(at)
@@ -105,7 +105,7 @@ export class Edges implements AsyncDisposable {
     await relayPayload(payload, upload, work.signal)
   }
 
-  /** Takes the payload of an attempt as frames, which its producer sends while it makes them. */
+  /** Receives the payload of an attempt as frames, which its producer sends as it produces them. */
   async receiveFrames(
     peer: EdgePeer,
     { maxBytes, windowBytes, signal, onTaken }: FramesOptions,
@@ -116,16 +116,16 @@ export class Edges implements AsyncDisposable {
       onTaken({ acknowledged: sequence, bytes: writer.bytes })
     }
     const session = this.join(peer, { onFrame, windowBytes }, signal)
-    // This end has nothing to say.
+    // The consumer sends nothing.
     await session.send(Buffer.alloc(0), { isLast: true })
     await session.done
     return await writer.finish()
   }
 
-  /** Lets the consumer of an attempt take a payload as frames, until the attempt is released. */
+  /** Serves a payload as frames to the consumer of an attempt, until the attempt is released. */
   async sendFrames(at: EdgeAttempt, source: FrameSource, windowBytes: number): Promise<void> {
     const server = await this.server()
-    if (!server) throw new EdgeError('unreachable', 'this node listens for no consumers')
+    if (!server) throw new EdgeError('unreachable', 'this node does not accept connections from consumers')
     const session = new EdgeSession({ onFrame: refuseBytes, windowBytes })
     server.serveSession(at, session)
     const over = new AbortController()
@@ -145,7 +145,7 @@ export class Edges implements AsyncDisposable {
     return session
   }
 
-  /** Ends all that an attempt of an edge, or an earlier one, has here: its connections, its tickets and its payload. */
+  /** Frees everything that an attempt of an edge, or an earlier one, has here: connections, tickets and payload. */
   async release(at: EdgeAttempt): Promise<void> {
     const atWork = this.#atWork.get(at.edgeId)
     if (atWork && atWork.attempt <= at.attempt) atWork.controller.abort()
@@ -154,7 +154,7 @@ export class Edges implements AsyncDisposable {
     server?.end(at)
   }
 
-  /** Begins something of an attempt in place of what an earlier one did; it is cancelled by `release`. */
+  /** Starts a transfer for an attempt and cancels the edge's previous one. `release` cancels it. */
   #begin(
     { edgeId, attempt }: EdgeAttempt,
     signal: AbortSignal | undefined,
@@ -179,7 +179,7 @@ export class Edges implements AsyncDisposable {
   }
 }
 
-/** A consumer that only takes ends its direction at once. */
+/** Rejects frames from a consumer: a receive-only consumer sends a single empty last frame. */
 function refuseBytes({ bytes }: SessionFrame): void {
-  if (bytes.length > 0) throw new EdgeError('refused', 'the consumer of this edge has nothing to send')
+  if (bytes.length > 0) throw new EdgeError('refused', 'the consumer of this edge must not send data')
 }

@@ -12,11 +12,11 @@ const MB = 1024 * 1024
 const RETRY_DELAY_MS = { first: 50, longest: 1_000 }
 const WATCH_INTERVAL_MS = 1_000
 
-/** When a transfer counts as stalled. */
+/** The limits beyond which a transfer counts as stalled. */
 export interface StallLimits {
-  /** Without any byte, or sign of life of a producer that still works. */
+  /** How long there may be neither bytes nor a keep-alive from a producer that is still working. */
   silentMs: number
-  /** Less than `slowBytesPerS` over this time. */
+  /** How long the rate may stay below `slowBytesPerS`. */
   slowMs: number
   slowBytesPerS: number
 }
@@ -30,13 +30,13 @@ interface PayloadRequest {
 }
 
 export interface FetchOptions extends Expected {
-  /** Where the bytes go; it is used up. */
+  /** The writer that receives the bytes. It can't be used again. */
   writer: PayloadWriter
   signal?: AbortSignal
   limits?: Partial<StallLimits>
 }
 
-/** Fetches a payload from the producer's node and verifies it. A broken connection goes on where it broke. */
+/** Fetches a payload from the producer's node and verifies it. Resumes after a broken connection. */
 export function fetchPayload(peer: EdgePeer, options: FetchOptions): Promise<Payload> {
   return receive(pinnedReader(peer), { path: edgePath(peer), headers: bearer(peer) }, options)
 }
@@ -52,7 +52,7 @@ export async function fetchRelayed(url: string, options: FetchOptions): Promise<
   }
 }
 
-/** Reads a payload over a dispatcher until its last byte is there and its digest is right. Redirects are not followed. */
+/** Reads a whole payload over a dispatcher and verifies its digest. Does not follow redirects. */
 async function receive(
   dispatcher: { dispatch(request: PayloadRequest, reception: Reception): unknown },
   request: Omit<PayloadRequest, 'method'>,
@@ -104,7 +104,7 @@ class Transfer implements Disposable {
     if (this.#over.signal.aborted) reception.abandon(this.#over.signal.reason as Error)
   }
 
-  /** Waits before the next try, or throws where there is to be none. */
+  /** Waits before the next try, or throws if there must not be one. */
   async pauseAfter(err: unknown, tries: number): Promise<void> {
     if (err instanceof EdgeError) throw err
     if (!this.#watch.hasBegun)
@@ -125,13 +125,13 @@ class Transfer implements Disposable {
   }
 }
 
-/** Tells when bytes come too slowly, or not at all. */
+/** Detects that bytes arrive too slowly or not at all. */
 class StallWatch {
   readonly #limits: StallLimits
   readonly #bytes: () => number
   readonly intervalMs: number
   #lastSignAt = performance.now()
-  /** The bytes at earlier checks since the first byte. */
+  /** The byte counts at earlier checks, since the first byte. */
   readonly #marks: { at: number; bytes: number }[] = []
   hasBegun = false
 
@@ -146,18 +146,18 @@ class StallWatch {
     this.#lastSignAt = performance.now()
   }
 
-  /** Returns in words why the transfer has stalled, if it has. */
+  /** Returns the reason why the transfer has stalled; undefined if it hasn't. */
   check(): string | undefined {
     const { silentMs, slowMs, slowBytesPerS } = this.#limits
     const now = performance.now()
     const bytes = this.#bytes()
-    if (now - this.#lastSignAt > silentMs) return `no byte came for ${silentMs} ms`
+    if (now - this.#lastSignAt > silentMs) return `received nothing for ${silentMs} ms`
     if (bytes === 0) return undefined
     this.#marks.push({ at: now, bytes })
     const [first] = this.#marks
     if (!first || now - first.at < slowMs) return undefined
     this.#marks.shift()
     const perSecond = ((bytes - first.bytes) / (now - first.at)) * 1_000
-    return perSecond < slowBytesPerS ? `${Math.round(perSecond)} bytes a second came` : undefined
+    return perSecond < slowBytesPerS ? `received only ${Math.round(perSecond)} bytes per second` : undefined
   }
 }

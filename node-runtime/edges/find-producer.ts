@@ -3,18 +3,18 @@ import type { Edges } from './edges.ts'
 import type { EdgePeer } from './pinned-client.ts'
 import { type Probe, probeCandidates } from './probe.ts'
 
-/** Longer than any probe, so that each way to be out of reach takes the same time. */
+/** Longer than any probe, so that every kind of unreachability takes the same time. */
 const UNREACHABLE_MS = 2_500
 
 export interface FoundProducer {
   probes: Omit<Probe, 'error'>[]
-  /** The candidate that answered first; undefined where none did. */
+  /** The reachable candidate with the shortest round trip; undefined if none answered. */
   nearest: Probe | undefined
 }
 
 /**
- * Tries the candidates that this node may connect to. The producer sees when its consumer gives up, and could scan the
- * consumer's network with that: neither the time nor the result depends on why a candidate cannot be reached.
+ * Tries the candidates that this node may connect to. A producer can see when its consumer gives up, and could use that
+ * to scan the consumer's network. So neither the time nor the result may depend on why a candidate is unreachable.
  */
 export async function findProducer(
   edges: Pick<Edges, 'allowed'>,

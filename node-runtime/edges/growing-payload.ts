@@ -4,20 +4,20 @@ import type { PayloadStore } from './payload-store.ts'
 import type { PayloadWriter } from './payload-writer.ts'
 import type { Payload } from './payload.ts'
 
-/** A file that is read from its start, and that may still grow. */
+/** A file that can be read from its start while it still grows. */
 export interface FrameSource {
   readonly path: string
-  /** Resolves once there is more than `bytes`, or all there will ever be. */
+  /** Resolves once the file has more than `bytes` bytes or is complete. */
   grown(bytes: number, signal: AbortSignal): Promise<{ bytes: number; isWhole: boolean }>
 }
 
-/** Returns a payload that is whole as a source. */
+/** Returns a complete payload as a source. */
 export const wholeSource = ({ path, sizeBytes }: Payload): FrameSource => ({
   path,
   grown: () => Promise.resolve({ bytes: sizeBytes, isWhole: true }),
 })
 
-/** A payload that is read while it is made. It goes when it is disposed before it is whole. */
+/** A payload that can be read while it is produced. Disposing it before it is complete removes it. */
 export class GrowingPayload implements FrameSource, AsyncDisposable {
   readonly #writer: PayloadWriter
   #change = Promise.withResolvers<void>()
@@ -37,12 +37,12 @@ export class GrowingPayload implements FrameSource, AsyncDisposable {
     return this.#writer.path
   }
 
-  /** Takes room for all that is to come. */
+  /** Reserves room for the whole payload. */
   expect(sizeBytes: number): Promise<void> {
     return this.#writer.expect(sizeBytes)
   }
 
-  /** Appends bytes, which readers see at once. */
+  /** Appends bytes, which become visible to readers at once. */
   async append(bytes: Uint8Array): Promise<void> {
     await this.#writer.write(bytes)
     await this.#writer.flush()

@@ -8,9 +8,9 @@ import { PayloadWriter, type Room, type RunningDigest } from './payload-writer.t
 import type { EdgeAttempt, Payload } from './payload.ts'
 
 const MB = 1024 * 1024
-/** The limit when none is configured. */
+/** The size limit if none is configured. */
 const MAX_BYTES = 10 * 1024 * MB
-/** Room that payloads leave to everything else on the disk. */
+/** The space that payloads leave free for everything else on the disk. */
 const HEADROOM_BYTES = 256 * MB
 const READ_BYTES = MB
 const MAX_HOLD_MS = 24 * 3_600_000
@@ -18,18 +18,18 @@ const MAX_HOLD_MS = 24 * 3_600_000
 interface Hold {
   payload: Payload
   attempt: number
-  /** The stage at the other end has taken it; it goes first when room runs short. */
+  /** The stage at the other end has consumed the payload, so it is evicted first. */
   isConsumed: boolean
   timer: NodeJS.Timeout
 }
 
-/** The payloads on this node's disk: of edges that begin here until their consumers have succeeded, and of edges that end here. */
+/** Stores payloads on this node's disk: outgoing ones until their consumers have succeeded, and incoming ones. */
 export class PayloadStore implements AsyncDisposable {
   readonly limitBytes: number
   readonly #dir: string
-  /** Payloads in the order in which they were completed, with the edges that hold them. */
+  /** Payloads in order of completion, with the edges that hold them. */
   readonly #payloads = new Map<Payload, Set<string>>()
-  /** Payloads that whoever made them has not disposed yet. */
+  /** Payloads that their creators have not disposed yet. */
   readonly #inHand = new Set<Payload>()
   readonly #holds = new Map<string, Hold>()
   readonly #removals = new Set<Promise<void>>()
@@ -37,7 +37,7 @@ export class PayloadStore implements AsyncDisposable {
   readonly #waiters = new Set<() => void>()
   #usedBytes = 0
 
-  /** Opens an empty store; files of an earlier process are removed. A limit of 0 is chosen by the free disk. */
+  /** Opens an empty store and removes files of an earlier process. A limit of 0 is derived from the free disk space. */
   static async open({ dir, limitMb }: { dir: string; limitMb: number }): Promise<PayloadStore> {
     await rm(dir, { recursive: true, force: true })
     await mkdir(dir, { recursive: true, mode: 0o700 })
@@ -51,12 +51,12 @@ export class PayloadStore implements AsyncDisposable {
     this.limitBytes = limitBytes
   }
 
-  /** The bytes of all payloads, and of those that are being written. */
+  /** The bytes of all payloads, including unfinished ones. */
   get usedBytes(): number {
     return this.#usedBytes
   }
 
-  /** Begins a payload. Throws `no_room`, and `size_mismatch` later for more bytes than agreed. */
+  /** Starts a payload. Throws `no_room`; the writer throws `size_mismatch` for more bytes than agreed. */
   async write({
     sizeBytes = 0,
     maxBytes = this.limitBytes,
@@ -79,7 +79,7 @@ export class PayloadStore implements AsyncDisposable {
     }
   }
 
-  /** Takes over a file that a model server has written on the same disk; it is moved, and read once for its digest. */
+  /** Moves a file of a model server on the same disk into the store, and reads it once for its digest. */
   async adopt(path: string, { maxBytes = this.limitBytes }: { maxBytes?: number } = {}): Promise<Payload> {
     await using file = await openForeign(path)
     const { size } = await file.stat()
@@ -96,7 +96,7 @@ export class PayloadStore implements AsyncDisposable {
     }
   }
 
-  /** Holds a payload for an edge, in place of what an earlier attempt held. */
+  /** Holds a payload for an edge. Replaces the hold of an earlier attempt. */
   hold(payload: Payload, { edgeId, attempt }: EdgeAttempt, holdMs: number): void {
     const edges = this.#payloads.get(payload)
     if (!edges) throw new EdgeError('payload_gone', 'the payload is no longer on this node')
@@ -110,7 +110,7 @@ export class PayloadStore implements AsyncDisposable {
     this.#wake()
   }
 
-  /** Moves the end of a hold; false when the payload is gone. */
+  /** Extends a hold; returns false if the payload is gone. */
   renew({ edgeId, attempt }: EdgeAttempt, holdMs: number): boolean {
     const hold = this.#current(edgeId, attempt)
     if (!hold) return false
@@ -119,14 +119,14 @@ export class PayloadStore implements AsyncDisposable {
     return true
   }
 
-  /** Notes that the consumer has taken the payload, which from then on makes room for others. */
+  /** Records that the consumer has consumed the payload, which may be evicted from then on. */
   consumed({ edgeId, attempt }: EdgeAttempt): void {
     const hold = this.#current(edgeId, attempt)
     if (hold) hold.isConsumed = true
     this.#wake()
   }
 
-  /** Returns whether a payload has not been removed. */
+  /** Returns whether a payload is still stored. */
   holds(payload: Payload): boolean {
     return this.#payloads.has(payload)
   }
@@ -135,7 +135,7 @@ export class PayloadStore implements AsyncDisposable {
     return this.#current(edgeId, attempt)?.payload
   }
 
-  /** Resolves once there is a payload for this attempt. */
+  /** Resolves once a payload is held for this attempt. */
   async whenHeld(at: EdgeAttempt, signal: AbortSignal): Promise<Payload> {
     for (;;) {
       const payload = this.find(at)
@@ -144,10 +144,10 @@ export class PayloadStore implements AsyncDisposable {
     }
   }
 
-  /** Returns whether a payload of this size fits now. Throws `size_mismatch` for one that never can. */
+  /** Returns whether a payload of this size fits now. Throws `size_mismatch` if it never can. */
   async hasRoom(bytes: number): Promise<boolean> {
     if (bytes > this.limitBytes) {
-      const message = `a payload of ${bytes} bytes is larger than the ${this.limitBytes} that this node has for all of them`
+      const message = `a payload of ${bytes} bytes exceeds this node's limit of ${this.limitBytes} bytes for all payloads`
       throw new EdgeError('size_mismatch', message)
     }
     const evictable = this.#evictable()
@@ -156,10 +156,10 @@ export class PayloadStore implements AsyncDisposable {
     return bavail * bsize + evictable >= bytes + HEADROOM_BYTES
   }
 
-  /** Resolves once a payload of this size fits. Who frees the disk otherwise wakes nobody here. */
+  /** Resolves once a payload of this size fits. Space that other programs free up on the disk goes unnoticed. */
   async whenRoom(bytes: number, signal: AbortSignal): Promise<void> {
     for (;;) {
-      // A change that comes while the disk is asked counts as well.
+      // Subscribe first, so a change during the disk check isn't missed.
       const waiting = new AbortController()
       const changed = this.#changed(AbortSignal.any([signal, waiting.signal]))
       changed.catch(() => {})
@@ -168,14 +168,14 @@ export class PayloadStore implements AsyncDisposable {
     }
   }
 
-  /** Gives a consumer on this node a name of its own for the bytes, which nothing has to be copied for. */
+  /** Hard-links the payload for a consumer on this node, which avoids a copy. */
   async linkTo(at: EdgeAttempt, path: string): Promise<void> {
     const payload = this.find(at)
     if (!payload) throw new EdgeError('payload_gone', 'the payload is no longer on this node')
     await link(payload.path, path)
   }
 
-  /** Ends the hold of this attempt, or of an earlier one; that of a later one stays. */
+  /** Ends the hold of this attempt or an earlier one, but not that of a later one. */
   release({ edgeId, attempt }: EdgeAttempt): void {
     const hold = this.#holds.get(edgeId)
     if (hold && hold.attempt <= attempt) this.#drop(edgeId)
@@ -237,7 +237,7 @@ export class PayloadStore implements AsyncDisposable {
     this.#give(payload.sizeBytes)
   }
 
-  /** A large file takes the disk a while to remove, which must not hold the event loop. */
+  /** Removes a file without blocking the event loop: removing a large one takes a while. */
   #remove(path: string): void {
     const removal = rm(path, { force: true })
       .catch(() => {})
@@ -302,14 +302,14 @@ export class PayloadStore implements AsyncDisposable {
 }
 
 /**
- * Opens what a model server has left. It runs foreign weights: a link in the file's place could point to any file of the
- * node, and a pipe would hold a thread of the node for ever.
+ * Opens a file that a model server has left. The server runs untrusted weights: a symlink instead of the file could
+ * point to any file of the node, and a pipe would block one of the node's threads forever.
  */
 export async function openForeign(path: string): Promise<FileHandle> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
   if ((await file.stat()).isFile()) return file
   await file.close()
-  throw new EdgeError('refused', 'what the model server has left in place of a payload is no file')
+  throw new EdgeError('refused', 'the model server left something other than a regular file as its payload')
 }
 
 async function digestOf(file: FileHandle, size: number): Promise<string> {
@@ -317,7 +317,7 @@ async function digestOf(file: FileHandle, size: number): Promise<string> {
   const buffer = Buffer.allocUnsafeSlow(Math.max(1, Math.min(READ_BYTES, size)))
   for (let at = 0; at < size;) {
     const { bytesRead } = await file.read(buffer, 0, buffer.length, at)
-    if (bytesRead === 0) throw new EdgeError('size_mismatch', 'the file has become shorter')
+    if (bytesRead === 0) throw new EdgeError('size_mismatch', 'the file was truncated while it was read')
     hash.update(buffer.subarray(0, bytesRead))
     at += bytesRead
   }

@@ -4,32 +4,32 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { Payload } from './payload.ts'
 
 const BLOCK_BYTES = 1024 * 1024
-/** With so many blocks that wait for the disk, the source is asked to wait too. */
+/** The number of blocks queued for the disk at which the source has to wait. */
 const MAX_WAITING = 3
-/** The room that a payload of unknown size takes in advance. */
+/** The room that a payload of unknown size reserves at a time. */
 const ROOM_STEP = 64 * 1024 * 1024
 
-/** A digest over bytes as they come; `node:crypto` makes such ones. */
+/** An incremental digest, as `node:crypto` provides. */
 export interface RunningDigest {
   update(bytes: Uint8Array): unknown
   digest(encoding: 'hex'): string
 }
 
-/** What a writer needs of the store whose payload it writes. */
+/** The part of the store that a writer uses. */
 export interface Room {
-  /** Takes room, as much as there is up to `most`; throws `no_room` for less than `bytes`. */
+  /** Reserves as much room as there is, up to `most`; throws `no_room` for less than `bytes`. */
   take(bytes: number, most?: number): Promise<number>
   give(bytes: number): void
-  /** Takes over the complete file. */
+  /** Adds the complete file to the store. */
   keep(file: { sizeBytes: number; sha256: string }): Payload
-  /** Removes the file of a payload that was not completed. */
+  /** Removes the file of an unfinished payload. */
   discard(): void
 }
 
 /**
- * Writes the file of a payload, whose digest is computed while bytes come, so that nobody reads them again. They are
- * gathered in blocks that are used again: a piece from a socket is free at once, and writing each of them as it comes
- * would take the disk twice the CPU (bench/edges.ts).
+ * Writes the file of a payload and computes its digest on the fly, so it needn't be read again. Bytes are copied into
+ * reused blocks, which frees each socket buffer at once. Writing every chunk as it arrives would cost twice the CPU
+ * (bench/edges.ts).
  */
 export class PayloadWriter implements AsyncDisposable {
   readonly path: string
@@ -43,10 +43,10 @@ export class PayloadWriter implements AsyncDisposable {
   #block: Buffer | undefined
   #filled = 0
   readonly #spare: Buffer[] = []
-  /** Blocks that wait for the disk, the first of which is being written. */
+  /** Blocks queued for the disk; the first one is being written. */
   readonly #waiting: Buffer[] = []
   #writing: Promise<void> | undefined
-  /** The write of one block. */
+  /** The write in progress. */
   #step: Promise<unknown> | undefined
   #finishing: Promise<Payload> | undefined
   #fault: unknown
@@ -69,23 +69,24 @@ export class PayloadWriter implements AsyncDisposable {
     this.#digest = digest
   }
 
-  /** The bytes taken so far. */
+  /** The bytes accepted so far. */
   get bytes(): number {
     return this.#bytes
   }
 
-  /** Takes room for a payload of this size. */
+  /** Reserves room for a payload of this size. */
   async expect(sizeBytes: number): Promise<void> {
     if (sizeBytes > this.#maxBytes) throw tooLarge(this.#maxBytes)
     const more = sizeBytes - this.#taken
     if (more > 0) this.#taken += await this.#room.take(more)
   }
 
-  /** Copies bytes that there is room for; false means that their source must wait until `ready`. */
+  /** Copies bytes within the reserved room. Returns false if the source must wait for `ready`. */
   push(chunk: Uint8Array): boolean {
     if (this.#fault !== undefined) throw this.#fault
     this.#bytes += chunk.length
-    if (this.#bytes > this.#taken) throw new EdgeError('size_mismatch', 'more bytes come than were announced')
+    if (this.#bytes > this.#taken)
+      throw new EdgeError('size_mismatch', 'the payload has more bytes than announced')
     for (let at = 0; at < chunk.length;) {
       this.#block ??= this.#spare.pop() ?? Buffer.allocUnsafeSlow(BLOCK_BYTES)
       const fits = chunk.subarray(at, at + BLOCK_BYTES - this.#filled)
@@ -97,13 +98,13 @@ export class PayloadWriter implements AsyncDisposable {
     return this.#waiting.length < MAX_WAITING
   }
 
-  /** Resolves when the disk can take more. */
+  /** Resolves when the disk has caught up. */
   async ready(): Promise<void> {
     while (this.#waiting.length > 1) await this.#step?.catch(() => {})
     if (this.#fault !== undefined) throw this.#fault
   }
 
-  /** Takes bytes of a source whose size is unknown, at the pace of the disk. */
+  /** Writes bytes of a source of unknown size, at the pace of the disk. */
   async write(bytes: Uint8Array): Promise<void> {
     const needed = this.#bytes + bytes.length
     if (needed > this.#maxBytes) throw tooLarge(this.#maxBytes)
@@ -116,14 +117,14 @@ export class PayloadWriter implements AsyncDisposable {
       if (!this.push(bytes.subarray(at, at + BLOCK_BYTES))) await this.ready()
   }
 
-  /** Resolves when the file has all bytes that were taken. */
+  /** Resolves when the file has all accepted bytes. */
   async flush(): Promise<void> {
     this.#passOn()
     await this.#writing
     if (this.#fault !== undefined) throw this.#fault
   }
 
-  /** Completes the payload. Bytes of another digest than `sha256` are not kept. */
+  /** Completes the payload. Throws and discards it if its digest isn't `sha256`. */
   finish({ sha256 }: { sha256?: string | undefined } = {}): Promise<Payload> {
     return (this.#finishing ??= this.#finish(sha256))
   }
@@ -132,14 +133,14 @@ export class PayloadWriter implements AsyncDisposable {
     await this.flush()
     const digest = this.#digest.digest('hex')
     if (sha256 !== undefined && digest !== sha256)
-      throw new EdgeError('digest_mismatch', 'the bytes do not have the announced digest')
+      throw new EdgeError('digest_mismatch', 'the payload does not match the announced digest')
     this.#isOver = true
     await this.#file.close()
     this.#room.give(this.#taken - this.#bytes)
     return this.#room.keep({ sizeBytes: this.#bytes, sha256: digest })
   }
 
-  /** Removes what was written, unless it has become a payload. */
+  /** Removes the file unless it was completed. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#finishing?.catch(() => {})
     if (this.#isOver) return
@@ -169,7 +170,7 @@ export class PayloadWriter implements AsyncDisposable {
         if ((await step).bytesWritten < block.length) throw new EdgeError('no_room', 'the disk is full')
         this.#written += block.length
         this.#waiting.shift()
-        // A block that was not full is a part of one.
+        // A partial block is a view of a full-sized buffer.
         this.#spare.push(Buffer.from(block.buffer))
       }
     } catch (err) {

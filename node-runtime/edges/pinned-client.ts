@@ -8,7 +8,7 @@ import type { EdgeAttempt } from './payload.ts'
 const CONNECT_TIMEOUT_MS = 5_000
 const MAX_HEADER_BYTES = 8_192
 
-/** The producer's end of an edge, as the platform names it. */
+/** The producer's end of an edge, as reported by the platform. */
 export interface EdgePeer extends EdgeAttempt {
   /** One of the candidates, `https://host:port`. */
   url: string
@@ -21,17 +21,17 @@ export const bearer = ({ ticket }: EdgePeer) => ({ authorization: `Bearer ${tick
 
 interface Connecting {
   timeout?: number
-  /** The bytes come in a buffer that is used again. */
+  /** Receives the bytes in a reused buffer. */
   onread?: OnReadOpts
-  /** Closes connections, also such as are being opened: the other side may never answer. */
+  /** Closes connections, including those still being opened: the peer may never answer. */
   signal: AbortSignal
 }
 
-/** Opens connections to one candidate. Each must show the expected key before anything is sent on it. */
+/** Opens connections to one candidate. Each must present the expected key before anything is sent on it. */
 export function pinnedClient(peer: EdgePeer, connecting: Connecting): Client {
   return new Client(originOf(peer.url), {
     allowH2: false,
-    // What counts as silence is decided by whoever reads.
+    // The reader has its own silence timeout.
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: MAX_HEADER_BYTES,
@@ -55,9 +55,9 @@ function pinnedConnector(
   { timeout = CONNECT_TIMEOUT_MS, onread, signal }: Connecting,
 ): buildConnector.connector {
   const connect = buildConnector({
-    // No authority knows nodes: their key itself is what the platform told, and TLS proves that the peer has it.
+    // Nodes have no CA. The platform reports their key's digest, and TLS proves that the peer holds the key.
     rejectUnauthorized: false,
-    // A resumed session would show no certificate.
+    // A resumed TLS session presents no certificate.
     maxCachedSessions: 0,
     minVersion: 'TLSv1.3',
     allowH2: false,
@@ -71,14 +71,14 @@ function pinnedConnector(
       const shown = (socket as TLSSocket).getPeerX509Certificate()
       if (shown && spkiSha256Of(shown) === spkiSha256) return callback(null, socket)
       socket.destroy()
-      callback(new EdgeError('unreachable', 'another key is shown at this address'), null)
+      callback(new EdgeError('unreachable', 'the peer at this address has a different key'), null)
     })
 }
 
-/** A candidate is an origin and nothing else. */
+/** Returns the origin of a candidate, which must have nothing after it. */
 function originOf(url: string): string {
   const { protocol, origin, href, username, password } = new URL(url)
   if (protocol !== 'https:' || username || password || href !== `${origin}/`)
-    throw new EdgeError('unreachable', 'a candidate is https://host:port')
+    throw new EdgeError('unreachable', 'a candidate must have the form https://host:port')
   return origin
 }

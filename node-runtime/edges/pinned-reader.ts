@@ -15,9 +15,9 @@ type Handler = Required<
 >
 
 /**
- * Makes GET requests of a producer, each on a connection of its own. All bytes of an answer come in one buffer, which
- * the handler has to copy from: a buffer for each record of TLS, as streams have them, takes a third more CPU, and 60 MB
- * of memory until they are collected (bench/edges.ts).
+ * Sends GET requests to a producer, each on its own connection. All bytes of a response pass through one buffer, so the
+ * handler has to copy them. Streams allocate a buffer per TLS record, which takes a third more CPU, and 60 MB of memory
+ * until they are collected (bench/edges.ts).
  */
 export function pinnedReader(peer: EdgePeer) {
   const { host } = new URL(peer.url)
@@ -30,14 +30,14 @@ export function pinnedReader(peer: EdgePeer) {
   }
 }
 
-/** One answer, from the connection to its last byte. It is also what its handler controls it by. */
+/** One response, from the connection to its last byte. It is also the controller that its handler gets. */
 class Answer implements Dispatcher.DispatchController {
   readonly #handler: Handler
   #socket: Awaited<ReturnType<typeof connectPinned>> | undefined
   #head: Buffer | undefined = Buffer.alloc(0)
-  /** Bytes of the body that are still to come. */
+  /** Outstanding bytes of the body. */
   #left = 0
-  /** Pieces that came while the handler was not ready. */
+  /** Chunks that arrived while the handler was paused. */
   readonly #held: Buffer[] = []
   #isOver = false
   readonly #over = new AbortController()
@@ -62,7 +62,7 @@ class Answer implements Dispatcher.DispatchController {
       socket.once('error', (err) => this.#fail(err))
       socket.once('close', () => {
         const held = this.#held.reduce((sum, { length }) => sum + length, 0)
-        if (this.#head || held < this.#left) this.#fail(new Error('the other side closed the connection'))
+        if (this.#head || held < this.#left) this.#fail(new Error('the peer closed the connection'))
       })
       socket.write(request)
     } catch (err) {
@@ -86,10 +86,10 @@ class Answer implements Dispatcher.DispatchController {
     if (!this.paused && !this.#isOver) this.#socket?.resume()
   }
 
-  /** Takes what has come; false stops the connection until it is resumed. */
+  /** Handles received bytes; returning false pauses the connection until it is resumed. */
   #take(buffer: Uint8Array, length: number): boolean {
     const piece = Buffer.from(buffer.buffer, buffer.byteOffset, length)
-    // What TLS has decrypted already still comes.
+    // Bytes that TLS has already decrypted still arrive after a pause.
     if (this.paused) this.#held.push(Buffer.from(piece))
     else this.#read(piece)
     return !this.paused && !this.#isOver
@@ -109,7 +109,8 @@ class Answer implements Dispatcher.DispatchController {
     let rest = Buffer.concat([before, piece])
     for (;;) {
       const end = rest.indexOf(HEAD_END)
-      if ((end < 0 ? rest.length : end) > MAX_HEAD_BYTES) throw new EdgeError('refused', 'an endless answer')
+      if ((end < 0 ? rest.length : end) > MAX_HEAD_BYTES)
+        throw new EdgeError('refused', 'the response header is too large')
       if (end < 0) return void (this.#head = rest)
       const { status, headers } = parseHead(rest.toString('latin1', 0, end))
       rest = rest.subarray(end + HEAD_END.length)
@@ -155,6 +156,6 @@ function parseHead(text: string): { status: number; headers: Record<string, stri
     }),
   )
   if (Number.isNaN(status) || 'transfer-encoding' in headers)
-    throw new EdgeError('refused', 'the other side does not answer as a node does')
+    throw new EdgeError('refused', 'the peer did not send a valid response: it may not be a node')
   return { status, headers }
 }

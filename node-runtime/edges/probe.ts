@@ -4,10 +4,10 @@ import { bearer, edgePath, type EdgePeer, pinnedClient } from './pinned-client.t
 
 const PROBE_TIMEOUT_MS = 2_000
 const MAX_PROBES = 8
-/** The time for which a second candidate may answer after the first, to be found nearer. */
+/** How long other candidates may still answer after the first, in case one has a shorter round trip. */
 const OTHERS_MS = 100
 
-/** What came of trying a candidate, as it is told to the platform. */
+/** The result of trying a candidate, as reported to the platform. */
 export interface Probe {
   url: string
   ok: boolean
@@ -16,8 +16,8 @@ export interface Probe {
 }
 
 /**
- * Tries all candidates of a producer at once, with its ticket; none takes longer than 2 s. Soon after one has answered
- * the others are given up: the time that this takes depends on none that cannot be reached.
+ * Tries all candidates of a producer at once with its ticket, each for at most 2 s. Gives up on the others soon after
+ * one has answered, so that unreachable candidates cause no delay.
  */
 export async function probeCandidates(
   peer: Omit<EdgePeer, 'url'>,
@@ -42,7 +42,7 @@ export async function probeCandidates(
   return probes
 }
 
-/** Returns the time between a request and its answer, without that of the connection. */
+/** Returns the time between a request and its response, excluding connection setup. */
 async function roundTrip(peer: EdgePeer, timeoutMs: number, signal?: AbortSignal): Promise<number> {
   const over = new AbortController()
   const client = pinnedClient(peer, { timeout: timeoutMs, signal: over.signal })

@@ -6,13 +6,13 @@ import type { PayloadWriter } from './payload-writer.ts'
 type Controller = Dispatcher.DispatchController
 type Headers = Record<string, string | string[] | undefined>
 
-/** What is known of a payload before its bytes come. */
+/** The known properties of a payload before its bytes arrive. */
 export interface Expected {
   sizeBytes?: number | undefined
   sha256?: string | undefined
 }
 
-/** An answer that another try would get again, or that the bytes do not continue what is there. */
+/** Statuses that a retry would get again, or that rule out resuming the partial payload. */
 const STATUS_FAILURE = new Map<number, EdgeError['failure']>([
   [401, 'refused'],
   [403, 'expired'],
@@ -21,8 +21,8 @@ const STATUS_FAILURE = new Map<number, EdgeError['failure']>([
 ])
 
 /**
- * Takes one answer with a payload, or with the rest of it, into a writer. The connection waits whenever the disk does.
- * `done` resolves when the answer is complete; it rejects with an `EdgeError` where no other try can help.
+ * Writes one response, with a whole payload or the rest of one, to a writer. Pauses the connection while the disk is
+ * busy. `done` resolves when the response is complete, and rejects with an `EdgeError` if a retry can't help.
  */
 export class Reception implements Dispatcher.DispatchHandler {
   readonly #writer: PayloadWriter
@@ -31,7 +31,7 @@ export class Reception implements Dispatcher.DispatchHandler {
   readonly #onSign: () => void
   #controller: Controller | undefined
   #fault: Error | undefined
-  /** Bytes of an answer from the start, of which the writer has these already. */
+  /** The number of bytes to skip of a response from the start, because the writer already has them. */
   #skip = 0
   #total = 0
   #isOver = false
@@ -46,7 +46,7 @@ export class Reception implements Dispatcher.DispatchHandler {
     return this.#done.promise
   }
 
-  /** Ends it; the connection closes at once, or as soon as there is one. */
+  /** Ends the reception. The connection closes at once, or as soon as there is one. */
   abandon(why: Error): void {
     this.#isOver = true
     this.#fault = why
@@ -61,7 +61,7 @@ export class Reception implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Controller, status: number, headers: Headers): void {
     this.#onSign()
-    // The producer is still working.
+    // A 102 means that the producer is still working.
     if (status < 200) return
     try {
       this.#total = this.#begin(status, headers)
@@ -88,7 +88,7 @@ export class Reception implements Dispatcher.DispatchHandler {
     if (this.#isOver) return
     this.#isOver = true
     if (this.#writer.bytes === this.#total) this.#done.resolve()
-    else this.#done.reject(new Error('the answer ended before its last byte'))
+    else this.#done.reject(new Error('the response ended early'))
   }
 
   onResponseError(_controller: Controller | undefined, err: Error): void {
@@ -96,16 +96,17 @@ export class Reception implements Dispatcher.DispatchHandler {
     this.#done.reject(err)
   }
 
-  /** Returns the size of the whole payload, once the answer is one that can be taken. */
+  /** Validates the response header and returns the size of the whole payload. */
   #begin(status: number, headers: Headers): number {
     const have = this.#writer.bytes
     if (status !== 200 && status !== 206) {
       const failure = STATUS_FAILURE.get(status) ?? (status < 500 ? 'refused' : undefined)
-      const message = `the other side answered ${status}`
+      const message = `the peer returned status ${status}`
       throw failure ? new EdgeError(failure, message) : new Error(message)
     }
     const range = status === 206 ? contentRangeOf(textOf(headers, 'content-range')) : undefined
-    if (status === 206 && range?.start !== have) throw new EdgeError('refused', 'another range is answered')
+    if (status === 206 && range?.start !== have)
+      throw new EdgeError('refused', 'the response has a different range than requested')
     this.#skip = status === 200 ? have : 0
     const size = range?.size ?? Number(textOf(headers, 'content-length') ?? Number.NaN)
     const { sizeBytes = size, sha256 } = this.#expected
@@ -114,7 +115,7 @@ export class Reception implements Dispatcher.DispatchHandler {
     this.#expected.sizeBytes = size
     const [, shown] = /^"([0-9a-f]{64})"$/.exec(textOf(headers, 'etag') ?? '') ?? []
     if (shown !== undefined && sha256 !== undefined && shown !== sha256)
-      throw new EdgeError('digest_mismatch', 'the payload is announced with another digest')
+      throw new EdgeError('digest_mismatch', 'the payload is announced with a different digest')
     this.#expected.sha256 = sha256 ?? shown
     return size
   }

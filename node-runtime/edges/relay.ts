@@ -2,13 +2,16 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { putFile, REFUSED, TransferError } from '../weights/transfer.ts'
 import type { Payload } from './payload.ts'
 
-/** An upload that a gateway has signed for exactly this content. */
+/** An upload that a gateway signed for exactly this content. */
 export interface RelayUpload {
   url: string
   headers: Record<string, string>
 }
 
-/** Stores a payload where its consumer can fetch it, because no direct way is open. The store checks what the URL was signed for. */
+/**
+ * Uploads a payload to the object store for a consumer that can't connect directly. The object store enforces the size
+ * and digest in the signed URL.
+ */
 export async function relayPayload(
   { path }: Payload,
   { url, headers }: RelayUpload,

@@ -5,9 +5,8 @@ const BUFFERS = 4
 const BUFFER_BYTES = 1024 * 1024
 
 /**
- * Writes bytes `start` up to `end` of a file to a stream. A ring of buffers is filled again and again, which takes half
- * the CPU of `createReadStream` (bench/edges.ts). A reader that takes nothing leaves no buffer to be filled, so
- * the file is read at its pace.
+ * Writes bytes `start` up to `end` of a file to a stream. Reuses a ring of buffers, which takes half the CPU of
+ * `createReadStream` (bench/edges.ts). A slow reader frees no buffers, so the file is read at its pace.
  */
 export async function sendFile(
   file: FileHandle,
@@ -33,10 +32,10 @@ export async function sendFile(
       }
       while (free.length === 0 && !isClosed) await new Promise<void>((resolve) => (wake = resolve))
       const buffer = free.pop()
-      if (isClosed || !buffer) throw new Error('the reader has left')
+      if (isClosed || !buffer) throw new Error('the reader disconnected')
       const { bytesRead } = await file.read(buffer, 0, Math.min(size, end - at), at)
-      if (bytesRead === 0) throw new Error('the file has become shorter')
-      if (isClosed) throw new Error('the reader has left')
+      if (bytesRead === 0) throw new Error('the file was truncated while it was sent')
+      if (isClosed) throw new Error('the reader disconnected')
       at += bytesRead
       out.write(buffer.subarray(0, bytesRead), () => {
         free.push(buffer)

@@ -3,12 +3,11 @@ import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import type { EdgeSession } from './edge-session.ts'
 import type { FrameSource } from './growing-payload.ts'
 
-/** A frame is hashed and taken as one, so that small ones acknowledge more often and large ones cost less. */
+/** Each frame is hashed and acknowledged as a unit: small ones give faster acknowledgement, large ones cost less. */
 const FRAME_BYTES = 256 * 1024
 
 /**
- * Sends a file over a session while it grows, at the pace at which the other end takes it. The last frame is sent once the
- * file is whole.
+ * Sends a file over a session while it grows, at the peer's pace. The last frame is sent once the file is complete.
  */
 export async function sendFrames(
   source: FrameSource,
@@ -22,10 +21,11 @@ export async function sendFrames(
     do {
       const length = Math.min(buffer.length, bytes - at)
       const { bytesRead } = await file.read(buffer, 0, length, at)
-      if (bytesRead < length) throw new EdgeError('payload_gone', 'the payload has become shorter')
+      if (bytesRead < length)
+        throw new EdgeError('payload_gone', 'the payload was truncated while it was sent')
       at += bytesRead
       isSent = isWhole && at === bytes
-      // It is copied into its frame before the next one is read.
+      // `send` copies the bytes, so the buffer can be reused.
       await session.send(buffer.subarray(0, bytesRead), { isLast: isSent })
     } while (at < bytes)
   }

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { EdgeAttempt } from './payload.ts'
 
-/** Something of an attempt that ends with it: a connection, a session. */
+/** A resource of an attempt that ends with it, such as a connection. */
 export interface Ending {
   destroy(): void
 }
@@ -9,7 +9,7 @@ export interface Ending {
 interface Admission {
   attempt: number
   ticketSha256: Buffer
-  /** By the monotonic clock, until which the consumer has to begin. */
+  /** The deadline for the consumer to start, on the monotonic clock. */
   beginBy: number
   isBegun: boolean
   endings: Set<Ending>
@@ -17,11 +17,11 @@ interface Admission {
 
 const NO_TICKET = Buffer.alloc(32)
 
-/** Who may fetch from this node: for each edge the consumer that has the ticket of the current attempt. */
+/** Controls who may fetch from this node: for each edge, the bearer of the current attempt's ticket. */
 export class Tickets {
   readonly #admissions = new Map<string, Admission>()
 
-  /** Admits the bearer of a ticket, of which only the digest is known here. Earlier attempts of the edge end. */
+  /** Admits the bearer of a ticket; this node knows only its digest. Ends earlier attempts of the edge. */
   admit(
     { edgeId, attempt }: EdgeAttempt,
     { ticketSha256, beginWithinMs }: { ticketSha256: string; beginWithinMs: number },
@@ -39,7 +39,7 @@ export class Tickets {
     })
   }
 
-  /** Returns whether the ticket opens this attempt now. Once begun, it does so until the attempt ends. */
+  /** Returns whether the ticket is valid for this attempt now. Once used, it stays valid until the attempt ends. */
   admits({ edgeId, attempt }: EdgeAttempt, ticket: string): boolean {
     const admission = this.#admissions.get(edgeId)
     const shown = createHash('sha256').update(ticket).digest()
@@ -48,7 +48,7 @@ export class Tickets {
     return admission.isBegun || performance.now() < admission.beginBy
   }
 
-  /** Notes that the consumer has begun; `ending` ends with the attempt. */
+  /** Records that the consumer has started. `ending` is destroyed with the attempt. */
   begin({ edgeId, attempt }: EdgeAttempt, ending: Ending): void {
     const admission = this.#admissions.get(edgeId)
     if (admission?.attempt !== attempt) return ending.destroy()
@@ -60,7 +60,7 @@ export class Tickets {
     this.#admissions.get(edgeId)?.endings.delete(ending)
   }
 
-  /** Ends this attempt of an edge, and every earlier one, with the connections of them. */
+  /** Ends this attempt of an edge, or an earlier one, and its connections. */
   end({ edgeId, attempt }: EdgeAttempt): void {
     const admission = this.#admissions.get(edgeId)
     if (!admission || admission.attempt > attempt) return
@@ -72,7 +72,7 @@ export class Tickets {
     for (const [edgeId, { attempt }] of this.#admissions) this.end({ edgeId, attempt })
   }
 
-  /** Forgets tickets that nobody has used in time, so that they cannot pile up. */
+  /** Drops tickets that were not used in time, so that they can't pile up. */
   #forgetLate(): void {
     const now = performance.now()
     for (const [edgeId, { isBegun, beginBy }] of this.#admissions)
