@@ -1,6 +1,6 @@
 import { debug, defineEvents, error, info, warn } from '../platform/events.ts'
 
-/** Emits what a node logs of its models, links and environments; docs/events.md lists it. */
+/** Logs events of a node's models, links and environments; docs/events.md lists them. */
 export const emit = defineEvents({
   'model.loaded': info('model loaded', { model_key: 'string', ms: 'number' }),
   'model.load_failed': warn('model not loaded', { model_key: 'string', err: 'string' }),
@@ -11,7 +11,7 @@ export const emit = defineEvents({
   }),
   'model.unloaded_idle': info('an idle model was unloaded', { model_key: 'string', idle_s: 'number' }),
   'model.server_died': warn('a model server died', { model_key: 'string', err: 'string?' }),
-  'model.weights_damaged': warn('weights on this disk were damaged and are fetched anew', {
+  'model.weights_damaged': warn('weights on this disk are damaged: downloading them again', {
     model_key: 'string',
   }),
   'model.compared': info('a converted model was compared with its original', {
@@ -21,51 +21,51 @@ export const emit = defineEvents({
     problem: 'string?',
   }),
   'model.not_compared': warn(
-    "a model's own file is used as it is: it could not be compared with its weights",
+    "a model's own file could not be compared with its weights: using it unverified",
     {
       model_key: 'string',
       err: 'string',
     },
   ),
-  'cohort.payload_lost': warn('a payload is no longer kept for its consumer', { err: 'error' }),
-  'disk.full': error('a disk of this node is full: no run starts here until there is room', {
+  'cohort.payload_lost': warn('a payload was dropped before its consumer received it', { err: 'error' }),
+  'disk.full': error('a disk of this node is full: no runs start here until space is freed', {
     free_mb: 'number',
   }),
-  'disk.usable': info('the disks of this node have room again', {}),
-  'gpu.usable': info('programs of this node can use its GPUs', { devices: 'number' }),
-  'gpu.unusable': error('programs of this node cannot use its GPUs: what is placed on them fails', {
+  'disk.usable': info('the disks of this node have free space again', {}),
+  'gpu.usable': info('programs on this node can use its GPUs', { devices: 'number' }),
+  'gpu.unusable': error('programs on this node cannot use its GPUs: work placed on them fails', {
     reason: 'string',
   }),
-  'gpu.runs_stopped': warn('this node takes no runs for GPUs until a probe has found its GPUs usable', {}),
-  'gpu.runs_resumed': info('this node takes runs for GPUs', {}),
-  'memory.retained': error('memory of a stopped model has not come back', {
+  'gpu.runs_stopped': warn('this node accepts no GPU runs until a probe finds its GPUs usable', {}),
+  'gpu.runs_resumed': info('this node accepts GPU runs again', {}),
+  'memory.retained': error('the memory of a stopped model has not been freed', {
     model_key: 'string',
     pids: 'number[]',
     memory_mb: 'number',
     s: 'number',
   }),
-  'memory.awaited': info('waiting before evicting models that were loaded a moment ago', {
+  'memory.awaited': info('waiting before evicting recently loaded models', {
     holder: 'string',
     model_keys: 'string[]',
     wait_ms: 'number',
   }),
   'memory.unmeasured': error(
-    'nobody can tell whether the memory of a stopped model is back: it counts as free',
+    'cannot measure whether the memory of a stopped model is free: assuming that it is',
     { model_key: 'string', pids: 'number[]', memory_mb: 'number', s: 'number' },
   ),
-  'tool.unconfined': warn('this node runs no tools, because it cannot confine them: {lack}', {}),
-  'tool.list_failed': warn('the tools of operators could not be read', { err: 'error' }),
+  'tool.unconfined': warn('this node runs no tools because it cannot confine them: {lack}', {}),
+  'tool.list_failed': warn("the operators' tools could not be read", { err: 'error' }),
   'tool.start_failed': warn('a tool could not be started', { slug: 'string', err: 'error' }),
   'link.opened': info('link open', { gateway: 'string', link_version: 'number' }),
   'link.lost': warn('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),
   'link.interrupted': debug('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),
-  'link.unanswered': warn('no gateway of the list answers: trying the configured one as well', {
+  'link.unanswered': warn('no gateway of the list responds: trying the configured one as well', {
     gateway: 'string',
   }),
-  'gateway.unknown_frame': warn(
-    'a gateway sends frames of a type that this version does not know: they are passed over',
-    { gateway: 'string', frame_type: 'number' },
-  ),
+  'gateway.unknown_frame': warn('a gateway sends frames of an unknown type: ignoring them', {
+    gateway: 'string',
+    frame_type: 'number',
+  }),
   'environment.progressed': info('{line}', {}),
   'environment.install_failed': warn('an environment could not be installed', {
     environment: 'string',

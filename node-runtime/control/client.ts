@@ -31,13 +31,13 @@ export class ControlError extends Error {
 
 export interface CallOptions {
   signal?: AbortSignal
-  /** The time for which gateways that do not respond are retried. */
+  /** How long to retry gateways that don't respond. */
   patienceMs?: number
 }
 
-/** Options of a call whose request or answer may be large. */
+/** Options of a call with a potentially large request or response. */
 export interface TransferOptions extends CallOptions {
-  /** The key of the account's turns; undefined where an older version of the platform does not send it. */
+  /** The account's key for taking turns; undefined if an older version of the platform does not send it. */
   turn: string | undefined
 }
 
@@ -58,40 +58,45 @@ interface ControlClientOptions {
 
 const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
-/** The same with the wait for a connection. */
+/** The time limit of a call, including the wait for a connection. */
 const CALL_LIMIT_MS = 30_000
 const TIMEOUTS = { headersTimeout: CALL_TIMEOUT_MS, bodyTimeout: CALL_TIMEOUT_MS }
 const RETRY_DELAY_MS = { first: 100, longest: 5_000 }
-/** Claims and leases wait neither for hand-overs nor for inputs and results, so each has connections of its own. */
+/** Connections by use: claims and leases must not queue behind hand-overs, inputs or results. */
 const CONNECTIONS = { calls: 8, edges: null, downloads: 8, results: 12, uploads: 4 } as const
 type Use = keyof typeof CONNECTIONS
-/** A larger body is a result, and one above that an upload. */
+/** A larger body counts as a result, and one above `MAX_RESULT_BYTES` as an upload. */
 const MAX_CALL_BYTES = 64 * 1024
 const MAX_RESULT_BYTES = 1024 * 1024
-/** Downloads at once, of all accounts and of one. */
+/** Limits on concurrent downloads, in total and per account. */
 const DOWNLOADS = { most: CONNECTIONS.downloads, mostPerKey: 6, mostWaiting: Infinity }
-/** Results and uploads at once: few of these, because each must arrive before its signature expires (`MAX_SKEW_MS`). */
+/**
+ * Limits on concurrent results and uploads. Few uploads, as each must arrive before its signature expires
+ * (`MAX_SKEW_MS`).
+ */
 const RESULTS = { most: CONNECTIONS.results, mostPerKey: 9, mostWaiting: Infinity }
 const UPLOADS = { most: CONNECTIONS.uploads, mostPerKey: 3, mostWaiting: Infinity }
-/** The time in which an upload must send a chunk, and after the last one get its answer. The kernel buffers megabytes. */
+/**
+ * The time limit for each chunk of an upload, and for its response. It is long because the kernel buffers megabytes.
+ */
 const UPLOAD_IDLE_TIMEOUT_MS = 45_000
-/** Calls of a node that wait at the platform for news of hand-overs, at once. */
+/** The limit on a node's concurrent long polls for news of hand-overs. */
 const MAX_LONG_POLLS = 48
-/** Those of one account. */
+/** The limit per account. */
 const MAX_OWN_LONG_POLLS = 40
-/** How long one of them waits, by whether others wait for its turn. */
+/** The duration of a long poll: `busy` while others wait for a turn, `quiet` otherwise. */
 const LONG_POLL_MS = { quiet: 10_000, busy: 3_000 }
 
 /**
- * Sends signed HTTP requests to any gateway. One that is down or failing is skipped for the next;
- * each try is signed anew.
+ * Sends signed HTTP requests to any gateway. Moves on to the next gateway if one is down or failing, and signs every
+ * try afresh.
  */
 export class ControlClient {
   readonly #identity: Identity
   readonly #gateways: () => readonly string[]
-  /** The time for which gateways that do not respond are retried, where a call does not say otherwise. */
+  /** How long to retry gateways that don't respond, unless a call sets its own limit. */
   readonly patienceMs: number
-  /** By their use and gateway. */
+  /** By use and gateway. */
   readonly #pools = new Map<string, Pool>()
   readonly #uploadIdleMs: number
   readonly #downloadTurns = new FairTurns(DOWNLOADS)
@@ -102,7 +107,7 @@ export class ControlClient {
     mostWaiting: Infinity,
   })
   #longPolls = 0
-  /** Gateways that gave no answer to the last call that has ended. */
+  /** Gateways that did not answer the last completed call. */
   readonly #gone = new Set<string>()
 
   constructor(options: ControlClientOptions) {
@@ -121,7 +126,7 @@ export class ControlClient {
     return this.call('POST', `/api/v1/tasks/${taskId}/claim`, body, options)
   }
 
-  /** Claims a stage. The answer has its input, so this takes a turn like a download. */
+  /** Claims a stage. The response contains the stage's input, so this takes a turn like a download. */
   async claimStage<T>(cohortId: string, stageId: string, body: object, options: TransferOptions): Promise<T> {
     using _turn = await takeTurn(this.#downloadTurns, options)
     const path = `/api/v1/cohorts/${cohortId}/stages/${stageId}:claim`
@@ -140,8 +145,8 @@ export class ControlClient {
   }
 
   /**
-   * Makes a call that waits at the platform, for at most the time that it is given. Accounts take turns, so that one with
-   * hundreds of hand-overs that wait does not delay those of another.
+   * Makes a long poll, which passes its `maxMs` to the platform. Accounts take turns, so one with hundreds of pending
+   * hand-overs does not delay another.
    */
   async longPoll<T>(turn: string, signal: AbortSignal, call: (maxMs: number) => Promise<T>): Promise<T> {
     this.#longPolls += 1
@@ -154,8 +159,8 @@ export class ControlClient {
   }
 
   /**
-   * Calls one of the lease routes. Paths on the disk are removed from the reason of a failure; those in what the platform has
-   * said of a result are places in it.
+   * Calls one of the lease routes. Removes disk paths from a failure's message, unless the platform itself rejected the
+   * result: paths in that message are locations within the result.
    */
   lease<T>(
     verb: 'renew' | 'urls' | 'files' | 'checkpoint' | 'fail',
@@ -185,20 +190,20 @@ export class ControlClient {
     return this.call('GET', `/api/v1/nodes/models/${encodeURIComponent(modelKey)}`, undefined, options)
   }
 
-  /** Returns the tools of operators. */
+  /** Returns the tools that operators have registered. */
   tools(options?: CallOptions): Promise<NodeTools> {
     return this.call('GET', '/api/v1/nodes/tools', undefined, options)
   }
 
-  /** Returns the ingredients with whose logits a model must be compared. */
+  /** Returns the ingredients whose logits a model must be compared with. */
   modelExpectation(modelKey: string, options?: CallOptions): Promise<ModelExpectation> {
     const path = `/api/v1/nodes/models/${encodeURIComponent(modelKey)}/expectation`
     return this.call('GET', path, undefined, options)
   }
 
   /**
-   * Reads what a gateway has named by a URL of its own, from any gateway; repeated, and refused, like a call. Downloads of
-   * one `turn`, an account, leave connections to those of others.
+   * Downloads from a URL that a gateway issued for itself, but through any gateway. Retries and fails like a call.
+   * Accounts take turns, by `turn`, so that each gets connections.
    */
   async download(
     url: string,
@@ -219,7 +224,7 @@ export class ControlClient {
     })
   }
 
-  /** Calls a route; throws a `ControlError` for a refusal, and the last error when the time is up. */
+  /** Calls a route. Throws a `ControlError` if a gateway refuses it, or the last error once the patience runs out. */
   async call<T>(
     method: 'GET' | 'POST',
     path: string,
@@ -254,26 +259,26 @@ export class ControlClient {
         this.#gone.delete(gateway)
         return answer
       } catch (err) {
-        // Bytes may have moved for longer than the patience before a line breaks.
+        // A long transfer may outlast the patience before it breaks, so the clock starts at the first failure.
         deadline ??= performance.now() + patienceMs
         const isAnswer = err instanceof ControlError
         const refused = isAnswer && !RETRY_STATUS.has(err.status)
         if (refused || signal?.aborted || performance.now() > deadline) throw err
-        // One that answers can serve other calls; a proxy may answer for one that is gone.
+        // A gateway that answers can serve other calls. On 502 and 504, a proxy answers for a gateway that is gone.
         const isGone = !isAnswer || err.status === 502 || err.status === 504
         if (gateway !== undefined) {
           tried.add(gateway)
           if (isGone) this.#gone.add(gateway)
           else this.#gone.delete(gateway)
         }
-        // The first round over all gateways has no pause.
+        // There is no pause during the first round over all gateways.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
         await sleep(backoff(round, RETRY_DELAY_MS), undefined, signal && { signal })
       }
     }
   }
 
-  /** Returns a gateway that this call has not tried, one that gave an answer last if there is any; then all count again. */
+  /** Returns an untried gateway, preferably one that answered last time. Once all were tried, starts over. */
   #next(tried: Set<string>): string | undefined {
     const all = this.#gateways()
     if (all.every((gateway) => tried.has(gateway))) tried.clear()
@@ -306,7 +311,7 @@ export class ControlClient {
       ...(isUpload && { headersTimeout: this.#uploadIdleMs }),
       signal: AbortSignal.any([
         ...(signal ? [signal] : []),
-        // Calls wait for a connection too, and those to a gateway that is silent must not wait for each other.
+        // Includes the wait for a connection, so calls to a silent gateway don't queue behind each other.
         ...(use === 'calls' ? [AbortSignal.timeout(CALL_LIMIT_MS)] : []),
       ]),
     })

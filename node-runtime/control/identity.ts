@@ -20,8 +20,8 @@ interface Stored {
 }
 
 /**
- * A file of its own beside the identity. Joining a machine anew removes the identity at any time, and a late list of
- * gateways must not restore it.
+ * Stored separately from the identity. An operator who has a machine join again removes the identity at any time, and a
+ * late list of gateways must not restore it.
  */
 const GATEWAYS_FILE = 'gateways.json'
 
@@ -30,12 +30,12 @@ interface KeptGateways {
   gateways: readonly string[]
 }
 
-/** The reason why a node could not join; the start stops with this message. */
+/** Thrown if a node can't join. The start fails with its message. */
 export class JoinError extends Error {
   override readonly name = 'JoinError'
 }
 
-/** The identity of this node: its id, its account, its key. Signs its requests. */
+/** This node's identity: its id, account and key. Signs its requests. */
 export class Identity {
   readonly nodeId: string
   readonly accountId: string
@@ -78,7 +78,7 @@ export interface JoinOptions {
   token: string
   name: string
   inventory: NodeInventory
-  /** The time to wait for a gateway that does not respond yet. */
+  /** How long to wait for a gateway that doesn't respond yet. */
   waitMs?: number
 }
 
@@ -112,7 +112,7 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
 export const joinedAs = async (dir: string): Promise<string | undefined> =>
   (await readStored(join(dir, 'identity.json')))?.node_id
 
-/** Stores the list of gateways for the next start of this node. */
+/** Stores the list of gateways for this node's next start. */
 export const saveGateways = (
   dir: string,
   { nodeId }: Pick<Identity, 'nodeId'>,

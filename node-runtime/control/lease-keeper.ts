@@ -8,18 +8,18 @@ export interface KeptLease extends Disposable {
   readonly lost: AbortSignal
   /** Aborts when an answer says that the work is paused. */
   readonly pausing: AbortSignal
-  /** Tells how far the work is. Of reports that come faster than they can be sent, the newest is. */
+  /** Reports the work's progress. If reports come faster than they can be sent, only the newest is sent. */
   report(progress: StatusDetail): void
-  /** Reports that the work waits for room, or with null that it no longer does. */
+  /** Reports that the work is waiting for room; null reports that it no longer is. */
   waitFor(kind: RoomWait | null): void
 }
 
-/** The shortest time between two reports. */
+/** The minimum interval between two reports. */
 const REPORT_INTERVAL_MS = 200
 
 /**
- * Returns the term of a lease under which calls are repeated for so long. It does not end while one of them may still be
- * repeated, up to `MAX_TIMEOUT_S`, beyond which no node is started.
+ * Returns the term of a lease whose calls are retried for `patienceMs`. The lease must outlive those retries. The limit
+ * is `MAX_TIMEOUT_S`; a node with a longer patience does not start.
  */
 export const leaseSecondsFor = (patienceMs: number): number =>
   Math.min(
@@ -27,7 +27,7 @@ export const leaseSecondsFor = (patienceMs: number): number =>
     Math.max(LEASE_SECONDS.default, Math.ceil((TERM_PER_PATIENCE * patienceMs) / 1_000)),
   )
 
-/** Renews a lease three times per term. Gateways that do not respond are retried until the term is over. */
+/** Renews a lease three times per term. Retries gateways that don't respond until the term is over. */
 export function keepLease(control: ControlClient, leaseToken: string, leaseS: number): KeptLease {
   const lost = new AbortController()
   const pausing = new AbortController()
@@ -70,13 +70,13 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
       if (over.signal.aborted) return
       wait ??= waiting
       if (roomlessOf(err)) {
-        // A platform that can record nothing cannot give the work to another node either.
+        // While the platform's storage is full, it can't reassign the work either, so assume that we keep the lease.
         expiresAt = performance.now() + leaseS * 1000
         return
       }
       const isRefused = err instanceof ControlError && err.status < 500 && err.status !== 429
       if (isRefused || performance.now() >= expiresAt)
-        lost.abort(new Error('the lease is not ours any more', { cause: err }))
+        lost.abort(new Error('this node no longer holds the lease', { cause: err }))
     } finally {
       busy = false
       tellSoon()

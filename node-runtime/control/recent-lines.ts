@@ -5,13 +5,13 @@ const MAX_LINES = 1_000
 const MAX_LINE = 2_000
 const CUT = '…'
 const MAX_SECRET = 500
-/** Whatever the platform issues, and queries of URLs, which sign what they address. */
+/** Tokens that the platform issues, and query strings of URLs, which may contain signatures. */
 const SECRETS = [
   [new RegExp(`(?:${Object.values(TOKEN_PREFIX).join('|')})[\\w-]{20,}`, 'g'), '***'],
   [/(\b(?:http|ws)s?:\/\/[^\s"'<>?]+)\?[^\s"'<>]*/g, '$1?***'],
 ] as const
 
-/** The newest lines that a node process has logged, and its model servers have written; they end with the process. */
+/** The newest log lines of a node process and its model servers, in memory only. */
 export class RecentLines {
   readonly #kept: Record<NodeLineSource, NodeLine[]> = { node: [], models: [] }
 
@@ -19,11 +19,11 @@ export class RecentLines {
     const lines = this.#kept[source]
     const line = { at: new Date().toISOString(), message: told(message) }
     lines.push(modelKey === undefined ? line : { ...line, model_key: modelKey })
-    // Dropping many at once costs less than one with each line.
+    // Dropping many lines at once is cheaper than one per line.
     if (lines.length >= 2 * MAX_LINES) lines.splice(0, lines.length - MAX_LINES)
   }
 
-  /** Returns as many of the newest lines as are wanted, kept and fit into so many bytes of JSON, oldest first. */
+  /** Returns up to `limit` of the newest lines that fit into `mostBytes` of JSON, oldest first. */
   newest(source: NodeLineSource, limit: number, mostBytes: number): NodeLine[] {
     const lines = this.#kept[source].slice(-Math.min(limit, MAX_LINES))
     let bytes = 0
@@ -35,7 +35,7 @@ export class RecentLines {
 }
 
 function told(message: string): string {
-  // Cut after that, so that no part of a secret at the cut is left; a long line is not searched whole.
+  // Redact before truncating, so no part of a secret survives at the cut. Long lines aren't searched to their end.
   const text = SECRETS.reduce(
     (line, [secret, instead]) => line.replaceAll(secret, instead),
     message.slice(0, MAX_LINE + MAX_SECRET),

@@ -8,7 +8,7 @@ import { ControlError } from './client.ts'
 
 const RETRY_DELAY_MS = { first: 1_000, longest: 15_000 }
 
-/** Returns what has no room: the storage of the platform or a disk of this node; undefined for any other error. */
+/** Returns what is full, the platform's storage or a disk of this node; undefined for any other error. */
 export function roomlessOf(err: unknown): RoomWait | undefined {
   if (err instanceof NoRoomError) return 'storage'
   if (err instanceof ControlError && err.details.reason === STORAGE_FULL) return 'storage'
@@ -18,11 +18,11 @@ export function roomlessOf(err: unknown): RoomWait | undefined {
 export interface RoomWaiting {
   /** Ends the wait, with the reason of the signal. */
   signal: AbortSignal
-  /** Called when the work begins to wait for room, and with null once it no longer does. */
+  /** Called when the work starts waiting for room, and with null once it stops waiting. */
   onWait: (kind: RoomWait | null) => void
 }
 
-/** Repeats work until it finds room, for any time: whatever was computed so far would be lost otherwise. */
+/** Retries work without a time limit until there is room: giving up would lose all computed results. */
 export async function untilRoom<T>(work: () => Promise<T>, { signal, onWait }: RoomWaiting): Promise<T> {
   let waiting: RoomWait | undefined
   try {

@@ -3,24 +3,23 @@ import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
 import { LineFull } from '../../platform/async/fair-turns.ts'
 
 /**
- * Shares the slots of a node's own queue among accounts, for work that may wait in them for hours: tasks and stages of
- * cohorts.
+ * Shares the slots of a node's own queue among accounts. Tasks and cohort stages may occupy their slots for hours.
  */
 export class SlotShares {
   readonly #shared: number
   readonly #taken = new Map<string, number>()
   #total = 0
 
-  /** `slots` is the number of slots of the queue. */
+  /** @param slots The number of slots of the queue. */
   constructor(slots: number = PLACED_SLOTS) {
     this.#shared = sharedOf(slots)
   }
 
-  /** Takes a slot for an account's key until disposed. Never waits; throws `LineFull`. */
+  /** Takes a slot for an account's key until the result is disposed. Never waits; throws `LineFull`. */
   take(key: string): Disposable {
     const own = this.#taken.get(key) ?? 0
     if (!hasShare(own, this.#total, this.#shared))
-      throw new LineFull('its account has its share of the slots')
+      throw new LineFull("the account has used up its share of this node's slots")
     this.#set(key, own + 1)
     let isHeld = true
     return {

@@ -17,12 +17,14 @@ interface Segment {
   last: number
 }
 
-/** A link that can send a batch to a gateway now. It throws nothing; the gateway's response calls `Spool.acknowledge`. */
+/**
+ * A link that can send a batch to a gateway now. It never throws; the gateway's response triggers `Spool.acknowledge`.
+ */
 export interface SpoolSink {
   sendBatch(kind: SpoolKind, ackedThrough: number, body: Buffer): void
 }
 
-/** The losses after an epoch; the evaluation only with an evaluation split. */
+/** The losses after an epoch. The evaluation metrics exist only with an evaluation split. */
 export type EpochMeasures = Pick<MetricEntry, 'train_loss' | 'val_loss' | 'eval_loss' | 'eval_perplexity'>
 
 /** Reports the progress of one attempt at a job. */
@@ -31,16 +33,16 @@ export interface JobReport {
   metric(epoch: number, losses: EpochMeasures): void
 }
 
-/** The longest log line in characters. */
+/** The maximum length of a log line in characters. */
 const MAX_MESSAGE = 8_000
 const SEGMENT_BYTES = 1024 * 1024
 const BATCH_ENTRIES = 500
 const DISK_RETRY_DELAY_MS = 1_000
 
 /**
- * Logs and metrics on their way to a gateway. They are on disk until acknowledged, with one batch in flight at a
- * time, which is sent again when a link breaks or the node restarts. Beyond `maxBytes` the oldest log lines are
- * dropped, and a line says how many.
+ * Buffers logs and metrics on disk until a gateway acknowledges them. One batch is in flight at a time, and is resent
+ * if its link breaks or the node restarts. Beyond `maxBytes` the oldest log lines are dropped and replaced by one line
+ * with their count.
  */
 export class Spool {
   readonly #dir: string
@@ -54,7 +56,7 @@ export class Spool {
   #file: { fd: number; bytes: number } | undefined
   #inFlight: { ackedThrough: number; sink: SpoolSink } | undefined
   #scheduled = false
-  /** The time at which a disk that failed is retried. */
+  /** When to retry a disk that failed. */
   #diskAt = Number.NEGATIVE_INFINITY
 
   constructor({ dir, maxBytes = 32 * 1024 * 1024 }: { dir: string; maxBytes?: number }) {
@@ -64,7 +66,7 @@ export class Spool {
     this.#load()
   }
 
-  /** The number of entries that are not acknowledged. */
+  /** The number of unacknowledged entries. */
   get pending(): number {
     return this.#entries.length
   }
@@ -77,7 +79,7 @@ export class Spool {
     this.#append(FRAME.metric, JSON.stringify(entry))
   }
 
-  /** Returns the report of one attempt at a job; lines are numbered here. */
+  /** Returns the report of one attempt at a job. The spool numbers its lines. */
   job(jobId: string, attempt: number): JobReport {
     let seq = 0
     const stamp = () => ({ job_id: jobId, attempt, at: new Date().toISOString() })
@@ -92,7 +94,7 @@ export class Spool {
     this.#schedule()
   }
 
-  /** Removes a link that has closed; the batch that it carried goes with the next one. */
+  /** Removes a closed link. The next link resends its batch. */
   detach(sink: SpoolSink): void {
     this.#sinks.delete(sink)
     if (this.#inFlight?.sink === sink) this.#inFlight = undefined
@@ -114,7 +116,7 @@ export class Spool {
     else for (const waiter of this.#waiters) waiter()
   }
 
-  /** Resolves to true once nothing waits; to false when that takes longer than `timeoutMs`. */
+  /** Resolves to true once no entries are pending, or to false after `timeoutMs`. */
   flush({ timeoutMs }: { timeoutMs: number }): Promise<boolean> {
     if (this.#entries.length === 0) return Promise.resolve(true)
     return new Promise((resolve) => {
@@ -156,7 +158,7 @@ export class Spool {
     this.#schedule()
   }
 
-  /** A full disk costs only the entries that a crash would lose, never the node or its jobs. */
+  /** Writes a line. A full disk only loses entries if the node crashes; it never stops the node or its jobs. */
   #write(line: Buffer): void {
     if (!this.#file && performance.now() < this.#diskAt) return
     try {
@@ -167,7 +169,7 @@ export class Spool {
       // A truncated line must be the last of its file.
       if (written === line.length) return
     } catch {
-      // The disk is retried after a while.
+      // Retry the disk later.
     }
     this.#diskAt = performance.now() + DISK_RETRY_DELAY_MS
     this.#closeFile()
@@ -205,8 +207,8 @@ export class Spool {
     })
     const last = dropped.at(-1)
     if (!last) return
-    // The line takes the place and number of the last dropped one.
-    const message = `${dropped.length} log lines up to here were dropped: no gateway took them`
+    // The replacement line takes the position and number of the last dropped one.
+    const message = `${dropped.length} log lines up to here were dropped because no gateway accepted them`
     const text = JSON.stringify({ ...(JSON.parse(last.text) as LogEntry), message })
     const after = kept.findIndex(({ position }) => position > last.position)
     kept.splice(after === -1 ? kept.length : after, 0, { ...last, text, bytes: Buffer.byteLength(text) })
@@ -223,7 +225,7 @@ export class Spool {
     }
   }
 
-  /** Waits a moment, so that a burst of lines is sent together. */
+  /** Waits a moment to batch a burst of lines. */
   #schedule(): void {
     if (this.#scheduled || this.#inFlight || this.#sinks.size === 0 || this.#entries.length === 0) return
     this.#scheduled = true
@@ -245,7 +247,7 @@ export class Spool {
       if (entry.kind !== first.kind || texts.length >= BATCH_ENTRIES) break
       if (texts.length && bytes + entry.bytes + 2 > MAX_CHUNK) break
       texts.push(entry.text)
-      // Each entry adds a comma or bracket.
+      // Count a comma or bracket per entry.
       bytes += entry.bytes + 1
       ackedThrough = entry.position
     }

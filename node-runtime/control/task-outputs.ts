@@ -4,7 +4,7 @@ import { putFile } from '../weights/transfer.ts'
 import type { ControlClient } from './client.ts'
 import { type RoomWaiting, untilRoom } from './room.ts'
 
-/** Stores the files of a task's result by URLs that a gateway signs under its lease; waits for room for any time. */
+/** Uploads the files of a task's result to URLs that a gateway signs under its lease. Waits for room without limit. */
 export async function uploadOutputs(
   control: Pick<ControlClient, 'lease'>,
   leaseToken: string,

@@ -2,16 +2,16 @@
 export interface RegisteredWork extends Disposable {
   /** Aborts when the link or Temporal cancels the work. */
   readonly signal: AbortSignal
-  /** Aborts when the work is to stop where it can go on later. */
+  /** Aborts when the work must stop at a point from which it can resume. */
   readonly pausing: AbortSignal
-  /** Tells the attempt of the claim, so that a late cancel of an earlier one does not end this work. */
+  /** Records the attempt of the claim, so that a late cancel of an earlier attempt does not end this work. */
   claimed(attempt: number): void
 }
 
 interface Controls {
   readonly cancel: AbortController
   readonly pause: AbortController
-  /** The attempt of the claim; undefined before it is claimed, and of work that is cancelled as a whole. */
+  /** The attempt of the claim; undefined before the claim, and for work that is cancelled regardless of its attempt. */
   attempt?: number
   /** The last attempt that was cancelled before the work was claimed. */
   cancelledUpTo: number
@@ -28,7 +28,7 @@ export class WorkRegistry {
     return this.#work.size
   }
 
-  /** Registers work under its job or task id, until it has ended; `signal` is Temporal's. */
+  /** Registers work under its job or task id until it has ended. `signal` is Temporal's. */
   begin(id: string, signal?: AbortSignal): RegisteredWork {
     const controls: Controls = {
       cancel: new AbortController(),
@@ -51,7 +51,7 @@ export class WorkRegistry {
     }
   }
 
-  /** Cancels the work of an id; with an attempt only that one and earlier ones. */
+  /** Cancels the work of an id, optionally only up to an attempt. */
   cancel(id: string, upTo = Infinity): void {
     for (const controls of this.#work.get(id) ?? []) {
       if ((controls.attempt ?? Infinity) <= upTo) cancel(controls)
@@ -59,7 +59,7 @@ export class WorkRegistry {
     }
   }
 
-  /** Stops the work of an id where it can go on later. */
+  /** Stops the work of an id at a point from which it can resume. */
   pause(id: string): void {
     for (const { pause } of this.#work.get(id) ?? []) pause.abort(new Error('paused over the link'))
   }

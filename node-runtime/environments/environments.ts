@@ -9,7 +9,7 @@ import { withoutPaths } from '../models/without-paths.ts'
 import { hasPackages, ensurePackages } from './npm-env.ts'
 import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
 
-/** The expected duration and size of an installation before the first one on this machine. */
+/** The expected duration and size of an installation, before this machine has measured one. */
 const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   tabular: { seconds: 30, diskMb: 600 },
   specialist: { seconds: 20, diskMb: 500 },
@@ -21,8 +21,8 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
 }
 const OTHERS = { seconds: 120, diskMb: 2_000 }
 /**
- * An installation that takes longer than expected is estimated to need this share of its time again, but
- * at least the second value.
+ * The remaining share of an installation that takes longer than expected, relative to its time so far. The second value
+ * is the minimum.
  */
 const OVERRUN = 0.5
 const MIN_ETA_S = 2
@@ -33,7 +33,7 @@ export interface EnvironmentsOptions {
   /** The profiles that this node offers. */
   profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'python_env' | 'npm_env'>[]
   cacheDir: string
-  /** The folder of the locks of Python environments, if it is not the runtime's own. */
+  /** The folder of the lock files of Python environments, if it isn't the runtime's own. */
   locksDir?: string | undefined
   log: Logger
 }
@@ -47,13 +47,13 @@ interface Environment {
   error: string | undefined
 }
 
-/** Logs the lines of an installation. */
+/** Returns a function that logs the lines of an installation. */
 export const environmentLog =
   (log: Logger) =>
   (line: string): void =>
     emit(log, 'environment.progressed', {}, { line })
 
-/** The environments of this node's profiles. It installs them on demand or in advance, and reports the progress. */
+/** Manages the environments of this node's profiles: installs them on demand or in advance, and reports progress. */
 export class Environments {
   readonly #options: EnvironmentsOptions
   readonly #known = new Map<string, Environment>()
@@ -66,7 +66,7 @@ export class Environments {
     }
   }
 
-  /** Checks which of them are installed on this machine. */
+  /** Checks which environments are installed on this machine. */
   async init(): Promise<void> {
     for (const environment of this.#known.values()) {
       const isThere = await this.#isInstalled(environment).catch(() => false)
@@ -94,7 +94,7 @@ export class Environments {
     return this.#installing(this.#environment(name, 'npm'), install)
   }
 
-  /** Installs the wanted environments, the cheapest first and one at a time, at low priority. */
+  /** Installs the wanted environments one at a time, cheapest first, at low priority. */
   async prepare(wanted: readonly string[], signal: AbortSignal): Promise<void> {
     const chosen = [...this.#known.values()]
       .filter(({ name, state }) => state === 'absent' && (wanted.includes('all') || wanted.includes(name)))
@@ -152,7 +152,7 @@ export class Environments {
       kind === 'python'
         ? ensurePythonEnv(name, { cacheDir, locksDir, log: tell, isBackground: true, signal })
         : ensurePackages(name, { cacheDir, log: tell })
-    // A later caller tries again and gets the error.
+    // A later caller retries and gets the error.
     await this.#installing<unknown>(environment, install).catch(() => {})
   }
 
@@ -187,14 +187,16 @@ export class Environments {
     const { bavail, bsize } = await statfs(cacheDir)
     const freeMb = Math.floor((bavail * bsize) / MB)
     const { diskMb } = costOf(name)
-    return freeMb < diskMb ? `it takes about ${diskMb} MB of disk, and ${freeMb} MB are free` : undefined
+    return freeMb < diskMb
+      ? `it needs about ${diskMb} MB of disk space, but only ${freeMb} MB are free`
+      : undefined
   }
 
   #expectedS({ name }: Environment): number {
     return this.#measured()[name] ?? costOf(name).seconds
   }
 
-  /** The durations are stored beside the environments, so that other nodes of this machine can use them. */
+  /** Reads the measured durations, which are stored next to the environments for all nodes of this machine. */
   #measured(): Record<string, number> {
     try {
       return JSON.parse(readFileSync(join(this.#options.cacheDir, MEASURED), 'utf8')) as Record<
@@ -211,7 +213,7 @@ export class Environments {
     try {
       writeFileSync(join(this.#options.cacheDir, MEASURED), JSON.stringify(all))
     } catch {
-      // Only an estimate is lost.
+      // We only lose an estimate.
     }
   }
 }

@@ -7,10 +7,10 @@ import { withProgress } from '../../platform/async/with-progress.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 
 export interface PackagesOptions {
-  /** The folder of installed packages, outside of the checkout and shared by all checkouts on this machine. */
+  /** The folder of installed packages, outside the checkout and shared by all checkouts on this machine. */
   cacheDir: string
   log: (line: string) => void
-  /** The folder of the locks; by default those of models. */
+  /** The folder of the lock files; defaults to the one for models. */
   locksDir?: string
 }
 
@@ -20,8 +20,9 @@ const INSTALL_TIMEOUT_MS = 600_000
 const underWay = new Map<string, Promise<string>>()
 
 /**
- * Returns the folder of a locked set of npm packages, installed if necessary. It is built in a folder of its own and
- * renamed, so a partial one is never visible, and of two processes the later one discards its copy.
+ * Returns the folder of a locked set of npm packages, which it installs if necessary. The folder is built under a
+ * temporary name and renamed, so a partial one is never visible. If two processes race, the later one discards its
+ * copy.
  */
 export async function ensurePackages(name: string, options: PackagesOptions): Promise<string> {
   const { source, directory } = await whereAre(name, options)
@@ -44,7 +45,9 @@ async function whereAre(
 ): Promise<{ source: string; directory: string }> {
   const source = join(options.locksDir ?? LOCKS, name, `${process.platform}-${process.arch}`)
   const lock = await readFile(join(source, 'package-lock.json')).catch((cause: unknown) => {
-    throw new Error(`the packages ${name} are not made for ${process.platform}-${process.arch}`, { cause })
+    throw new Error(`the packages ${name} are not available for ${process.platform}-${process.arch}`, {
+      cause,
+    })
   })
   const digest = createHash('sha256').update(lock).digest('hex').slice(0, 16)
   return { source, directory: join(options.cacheDir, 'npm', `${name}-${digest}`) }
@@ -58,11 +61,11 @@ async function install(
 ): Promise<string> {
   const draft = `${directory}.draft-${randomUUID()}`
   const started = performance.now()
-  log(`Packages ${name}: installing them (once per machine)`)
+  log(`Packages ${name}: installing (once per machine)`)
   await mkdir(draft, { recursive: true })
   try {
     await cp(source, draft, { recursive: true })
-    // Their optional dependencies are builds for other machines and accelerators.
+    // The optional dependencies are builds for other machines and accelerators.
     const args = ['install', '--omit=optional', '--ignore-scripts', '--no-audit', '--no-fund']
     await withProgress(`installing the packages ${name}`, log, () =>
       runProgram('npm', args, {

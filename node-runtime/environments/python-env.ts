@@ -12,7 +12,7 @@ import { createLockFile, removeAbandonedLock } from '../../platform/processes/lo
 import { isRunning } from '../../platform/processes/process-identity.ts'
 import { childEnv } from '../processes/confinement.ts'
 
-/** A Python environment that is complete on this machine. */
+/** A complete Python environment on this machine. */
 export interface PythonEnv {
   /** The interpreter of the environment. */
   python: string
@@ -20,12 +20,12 @@ export interface PythonEnv {
 }
 
 export interface PythonEnvOptions {
-  /** The folder of environments, outside of the checkout and shared by all checkouts on this machine. */
+  /** The folder of environments, outside the checkout and shared by all checkouts on this machine. */
   cacheDir: string
   log: (line: string) => void
-  /** The folder of the locks, with one folder per environment; node-runtime/environments/python when absent. */
+  /** The folder of the lock files, with one folder per environment; defaults to node-runtime/environments/python. */
   locksDir?: string | undefined
-  /** The interpreter to build on; found on PATH when absent. */
+  /** The interpreter to build on; defaults to one from PATH. */
   basePython?: string | undefined
   signal?: AbortSignal | undefined
   /** True to install at low priority. */
@@ -43,7 +43,7 @@ const underWay = new Map<string, Promise<PythonEnv>>()
 
 /**
  * Creates the locked environment `name` unless this machine has it. Safe for any number of callers and processes: it is
- * built in a directory of its own and renamed, so a partial one is never visible.
+ * built under a temporary name and renamed, so a partial one is never visible.
  */
 export async function ensurePythonEnv(name: string, options: PythonEnvOptions): Promise<PythonEnv> {
   const env = await whereIs(name, options)
@@ -60,14 +60,16 @@ export async function ensurePythonEnv(name: string, options: PythonEnvOptions): 
 export const hasPythonEnv = async (name: string, options: PythonEnvOptions): Promise<boolean> =>
   isComplete(await whereIs(name, options))
 
-/** Returns the environment of a process in a locked Python, without the caller's own Python settings and secrets. */
+/**
+ * Returns the environment variables of a process in a locked Python, without the caller's Python settings and secrets.
+ */
 export const pythonProcessEnv = (extra: Record<string, string> = {}): NodeJS.ProcessEnv =>
-  // With bytecode on disk, imports take a third of the time, so bytecode stays enabled.
+  // Don't disable bytecode: with it on disk, imports take a third of the time.
   childEnv({ PYTHONUNBUFFERED: '1', PYTHONNOUSERSITE: '1', ...extra })
 
 /**
- * Variables by which a machine says where packages come from: proxies, package index, certificates. A variable that
- * changes what is installed, or where to, is not among them.
+ * Variables that configure where a machine gets packages from: proxies, package index, certificates. Variables that
+ * change which packages are installed, or where, are excluded.
  */
 const INSTALLER_SETTINGS =
   /^(?:https?_proxy|all_proxy|no_proxy|HOME|XDG_CONFIG_HOME|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|PIP_(?:INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|CERT|CLIENT_CERT|TRUSTED_HOST|PROXY|DEFAULT_TIMEOUT|TIMEOUT|RETRIES|CONFIG_FILE|CACHE_DIR|NO_CACHE_DIR))$/i
@@ -94,7 +96,7 @@ async function whereIs(name: string, options: PythonEnvOptions): Promise<PythonE
 const lockFile = (name: string, { locksDir = LOCKS }: PythonEnvOptions): string =>
   join(locksDir, name, 'requirements.lock')
 
-/** Returns the oldest Python that the project of an environment allows; its lock was made for that and newer ones. */
+/** Returns the oldest Python that an environment's project allows; the lock was resolved for that version and newer. */
 async function oldestFor(name: string, options: PythonEnvOptions): Promise<Version> {
   const project = await readFile(join(dirname(lockFile(name, options)), 'pyproject.toml'), 'utf8').catch(
     () => '',
@@ -103,19 +105,19 @@ async function oldestFor(name: string, options: PythonEnvOptions): Promise<Versi
   return major && minor ? [Number(major), Number(minor)] : OLDEST
 }
 
-/** The marker is written last. The link to the base interpreter breaks when that is uninstalled. */
+/** The marker file is written last. The symlink to the base interpreter breaks if that is uninstalled. */
 const isComplete = ({ directory, python }: PythonEnv): boolean =>
   existsSync(join(directory, 'complete')) && existsSync(python)
 
 async function build(name: string, env: PythonEnv, options: PythonEnvOptions): Promise<PythonEnv> {
   await mkdir(dirname(env.directory), { recursive: true })
   await using _lock = await machineLock(`${env.directory}.lock`, options, () =>
-    options.log(`Python environment ${name}: another process is making it, waiting`),
+    options.log(`Python environment ${name}: waiting for another process that is creating it`),
   )
   if (isComplete(env)) return env
 
   const base = await findPython(options, await oldestFor(name, options))
-  options.log(`Python environment ${name}: making it with ${base} (once per machine)`)
+  options.log(`Python environment ${name}: creating it with ${base} (once per machine)`)
   await removeLeftovers(env.directory)
 
   const started = performance.now()
@@ -129,7 +131,7 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
       'pip',
       'install',
       '--require-hashes',
-      // The lock is complete; packages that it leaves out must stay out.
+      // The lock is complete; packages that aren't in it must not be installed.
       '--no-deps',
       '--progress-bar',
       'off',
@@ -155,8 +157,8 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
 }
 
 async function publish(draft: string, env: PythonEnv): Promise<void> {
-  // An existing directory is either broken (without an interpreter), or complete, made by a process that
-  // took our lock for stale.
+  // An existing directory is either broken (without an interpreter) or complete. In the latter case another process
+  // created it because it took our lock for stale.
   if (!isComplete(env)) await rm(env.directory, { recursive: true, force: true })
   await rename(draft, env.directory).catch((error: unknown) => {
     if (!isComplete(env)) throw error
@@ -172,7 +174,7 @@ async function removeLeftovers(directory: string): Promise<void> {
   )
 }
 
-/** Finds a recent enough interpreter on this machine; throws an error that lists those it found instead. */
+/** Finds a recent enough interpreter on this machine; throws an error that lists the interpreters it found instead. */
 export async function findPython(options: PythonEnvOptions, oldest = OLDEST): Promise<string> {
   const seen: string[] = []
   const probe = 'import sys, venv, ensurepip; print(sys.version_info[0], sys.version_info[1], sys.executable)'
@@ -193,7 +195,7 @@ export async function findPython(options: PythonEnvOptions, oldest = OLDEST): Pr
       )
     }
   }
-  const found = seen.length ? ` Found: ${seen.join(', ')}.` : ' None was found.'
+  const found = seen.length ? ` Found: ${seen.join(', ')}.` : ' No Python was found.'
   const hint = seen.some((line) => line.endsWith('lacks venv'))
     ? ' On Debian and Ubuntu install python3-venv.'
     : ''
@@ -205,7 +207,7 @@ export async function findPython(options: PythonEnvOptions, oldest = OLDEST): Pr
 const isMissing = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'ENOENT'
 
-/** Runs a program to its end and returns its output; a failure has the last lines of it. */
+/** Runs a program to completion and returns its output. The error of a failure has the last lines of the output. */
 async function run(
   command: string,
   args: readonly string[],
@@ -238,14 +240,13 @@ function yieldProcessor(pid: number): void {
   try {
     setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
   } catch {
-    // The process has exited, or this system has no priorities.
+    // The process has exited, or this system does not support priorities.
   }
 }
 
 /**
- * Keeps processes of this machine from doing the same work twice. The owner touches the file every second. An
- * owner that was killed is detected by its process id, or by the age of the file. A lost lock costs work but
- * never gives a wrong result.
+ * Keeps processes of this machine from doing the same work twice. The owner touches the file every second. A killed
+ * owner is detected by its process id or by the age of the file. A lost lock costs time but never correctness.
  */
 async function machineLock(
   file: string,

@@ -4,10 +4,10 @@ import { durableOf } from '../models/server-turns.ts'
 import { EvaluationError } from './evaluation-error.ts'
 import type { EvaluationTools } from './workbench.ts'
 
-/** One answer may take this long. */
+/** The time limit for one response. */
 const TIMEOUT_MS = 600_000
 
-/** Asks a model on this node, loading it when it is not loaded; a refusal ends the step for good. */
+/** Queries a model on this node and loads it if necessary. A refusal fails the step permanently. */
 export async function askModel(
   { models }: Pick<EvaluationTools, 'models'>,
   { modelKey, taskType, signal }: { modelKey: string; taskType: string; signal: AbortSignal },
@@ -15,7 +15,7 @@ export async function askModel(
 ): Promise<unknown> {
   await models.load(modelKey)
   using use = models.use(modelKey)
-  if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was asked')
+  if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it could be queried')
   using _turn = await use.server.turns.take(durableOf(), signal)
   const answer = await use.server.pool.request({
     method: 'POST',
@@ -27,5 +27,5 @@ export async function askModel(
   const text = await answer.body.text()
   if (answer.statusCode === 200) return JSON.parse(text) as unknown
   const isFinal = answer.statusCode < 500
-  throw new EvaluationError('model_refused', `a model answered with ${answer.statusCode}`, { isFinal })
+  throw new EvaluationError('model_refused', `the model returned status ${answer.statusCode}`, { isFinal })
 }

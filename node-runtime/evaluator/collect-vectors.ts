@@ -6,16 +6,17 @@ import { EvaluationError } from './evaluation-error.ts'
 import { headOf } from './npy.ts'
 import { type EvaluationTask, type EvaluationTools, Workbench } from './workbench.ts'
 
-/** Texts in one request to a model. */
+/** The number of texts per request to a model. */
 const BATCH = 32
-/** Reading a dataset takes more than its texts. */
+/** The memory for reading a dataset, which takes more than the size of its texts. */
 const MEMORY_MB = 512
 
 /** Draws the texts of a run, sends them through a model, and stores the vectors as rows of 32-bit floats. */
 export async function collectVectors(tools: EvaluationTools, task: EvaluationTask): Promise<void> {
   const { work, signal } = task
   const { dataset, model, upload } = work
-  if (!dataset || !model || !upload) throw new EvaluationError('work_incomplete', 'the work names no model')
+  if (!dataset || !model || !upload)
+    throw new EvaluationError('work_incomplete', 'the work lacks a dataset, model or upload')
   await using bench = await Workbench.open(tools, task, MEMORY_MB)
   const path = await bench.fetch(`dataset-${dataset.filename}`, dataset.url)
   const count = work.fit_count + work.test_count
@@ -41,7 +42,7 @@ export async function collectVectors(tools: EvaluationTools, task: EvaluationTas
   await putFile(upload.url, file, { headers: upload.headers, signal })
 }
 
-/** Returns the vectors of an answer as bytes; throws when they are not what the space says. */
+/** Returns the vectors of a response as bytes; throws if they don't match the space. */
 function bytesOf(answer: unknown, count: number, dimensions: number): Buffer {
   const vectors = (answer as { embeddings?: unknown }).embeddings
   const isRight =
@@ -51,7 +52,7 @@ function bytesOf(answer: unknown, count: number, dimensions: number): Buffer {
   if (!isRight) {
     throw new EvaluationError(
       'space_mismatch',
-      `the model makes other vectors than those of ${dimensions} numbers`,
+      `the model did not return vectors of ${dimensions} dimensions`,
       {
         isFinal: true,
       },

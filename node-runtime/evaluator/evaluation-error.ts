@@ -1,8 +1,8 @@
-/** The reason why a step of a structured run ended without its result. */
+/** Thrown if a step of a structured run can't produce its result. */
 export class EvaluationError extends Error {
   override readonly name = 'EvaluationError'
   readonly code: string
-  /** True when another try would end alike. */
+  /** True if a retry would fail the same way. */
   readonly isFinal: boolean
 
   constructor(

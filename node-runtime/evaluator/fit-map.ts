@@ -8,21 +8,21 @@ import { RowFile } from './npy.ts'
 import { type EvaluationTask, type EvaluationTools, Workbench } from './workbench.ts'
 
 const BASE_MB = 200
-/** Vectors of both sides as 64-bit floats, with the factors and copies of the arithmetic. */
+/** The number of copies of the vectors in memory, as 64-bit floats, including the factors of the computation. */
 const COPIES = 6
 
-/** Returns the memory of the arithmetic over vectors of so many numbers in a row, both sides together. */
+/** Returns the memory in MB for the computation. `columns` is the total width of the vectors of both sides. */
 export function arithmeticMb({ work }: EvaluationTask, columns: number): number {
   return BASE_MB + Math.ceil(((work.fit_count + work.test_count) * columns * 8 * COPIES) / 2 ** 20)
 }
 
-/** Assumed until the files are here. */
+/** Assumed until the files have been downloaded. */
 export const USUAL_COLUMNS = 2_048
 
-/** Fits the map between the vectors of both sides and stores it. */
+/** Fits the map between the vectors of both sides and uploads it. */
 export async function fitMap(tools: EvaluationTools, task: EvaluationTask): Promise<FittedMap> {
   const { work, signal } = task
-  if (!work.upload) throw new EvaluationError('work_incomplete', 'the work has no place for the map')
+  if (!work.upload) throw new EvaluationError('work_incomplete', 'the work has no upload URL for the map')
   await using bench = await Workbench.open(tools, task, arithmeticMb(task, USUAL_COLUMNS))
   const source = await bench.fetch('source.npy', work.source_url)
   const target = await bench.fetch('target.npy', work.target_url)

@@ -11,12 +11,12 @@ import { arithmeticMb, USUAL_COLUMNS } from './fit-map.ts'
 import { RowFile } from './npy.ts'
 import { type EvaluationTask, type EvaluationTools, Workbench } from './workbench.ts'
 
-/** Requests to a consumer at a time. */
+/** The number of concurrent requests to a consumer. */
 const AT_ONCE = 8
 
 type Consumer = NonNullable<EvaluationWork['consumer']>
 
-/** Judges the map of a run by the texts that it has not seen: with a consumer by its answers, or by the vectors alone. */
+/** Judges a run's map on held-out texts: by the consumer's answers if there is one, by the vectors alone otherwise. */
 export async function judgeMap(tools: EvaluationTools, task: EvaluationTask): Promise<Verdict> {
   const { work } = task
   await using bench = await Workbench.open(tools, task, arithmeticMb(task, USUAL_COLUMNS))
@@ -33,7 +33,7 @@ export async function judgeMap(tools: EvaluationTools, task: EvaluationTask): Pr
   return { estimate, score, interval, null_model, diagnostics, sample_count, fit_count, reasons }
 }
 
-/** Asks the consumer about native, mapped and broken vectors; returns the file of its answers, as numbers. */
+/** Queries the consumer with native, mapped and broken vectors. Returns the file of its answers, as numbers. */
 async function askConsumer(
   tools: EvaluationTools,
   task: EvaluationTask,
@@ -75,18 +75,18 @@ async function ask(
 ): Promise<unknown> {
   const body = withVector(input, input_path, vector)
   if (body === undefined) {
-    throw new EvaluationError('consumer_refused', 'the consumer takes another number of columns', {
+    throw new EvaluationError('consumer_refused', 'the consumer expects a different number of columns', {
       isFinal: true,
     })
   }
   const answer = valueAt(await askModel(tools, { modelKey, taskType, signal }, body), answer_path)
   if (answer !== undefined) return answer
-  throw new EvaluationError('consumer_refused', 'the answer of the consumer has nothing at its path', {
+  throw new EvaluationError('consumer_refused', "the consumer's answer has no value at the given path", {
     isFinal: true,
   })
 }
 
-/** Answers for every row, some at a time, in the order of the rows. */
+/** Returns the answers for all rows, in their order, with `AT_ONCE` requests at a time. */
 async function answersOf(file: RowFile, answer: (vector: number[]) => Promise<number>): Promise<number[]> {
   const found: number[] = Array.from({ length: file.rows }, () => -1)
   let next = 0
@@ -94,7 +94,7 @@ async function answersOf(file: RowFile, answer: (vector: number[]) => Promise<nu
     while (next < file.rows) {
       const row = next++
       found[row] = await answer(await file.row(row)).catch((err: unknown) => {
-        // The others need not go on.
+        // Stop the other workers.
         next = file.rows
         throw err
       })

@@ -5,7 +5,7 @@ const MAGIC = Buffer.from('\x93NUMPY\x01\x00', 'latin1')
 const ALIGNMENT = 64
 const F32_BYTES = 4
 
-/** Builds the head of a `.npy` file of rows of 32-bit floats. */
+/** Builds the header of a `.npy` file of rows of 32-bit floats. */
 export function headOf(rows: number, columns: number): Buffer {
   const bare = `{'descr': '<f4', 'fortran_order': False, 'shape': (${rows}, ${columns}), }`
   const before = MAGIC.length + 2
@@ -39,7 +39,7 @@ export class RowFile implements AsyncDisposable {
       /'descr': '<f4'.*'fortran_order': False.*'shape': \((\d+), (\d+)\)/.exec(text) ?? []
     if (rows === undefined || columns === undefined) {
       await file.close()
-      throw new EvaluationError('vectors_unusable', 'a file is not one of rows of 32-bit floats')
+      throw new EvaluationError('vectors_unusable', 'a file of vectors must have rows of 32-bit floats')
     }
     return new RowFile(file, start, [Number(rows), Number(columns)])
   }

@@ -13,11 +13,11 @@ import { downloadFile } from '../weights/transfer.ts'
 import { EvaluationError } from './evaluation-error.ts'
 
 const EVALUATOR = fileURLToPath(new URL('.', import.meta.url))
-/** Datasets are read as trainers read them. */
+/** Datasets are read with the trainers' code. */
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
 /** The environment with NumPy and PyArrow. */
 const ENVIRONMENT = 'tabular'
-/** The exit status for inputs that can never be judged; the last line has the code. */
+/** The exit status for inputs that can never be judged. The last line of output has the error code. */
 const UNUSABLE = 64
 const LAST_LINES = 8
 const MAX_SAID = 500
@@ -39,10 +39,10 @@ export interface EvaluationTask {
   signal: AbortSignal
 }
 
-/** A folder of a step, with its memory; both are given back when it is disposed. */
+/** A step's folder and memory reservation. Disposing it frees both. */
 export class Workbench implements AsyncDisposable {
   readonly dir: string
-  /** What programs write. */
+  /** The folder for the output of programs. */
   readonly out: string
   readonly #tools: EvaluationTools
   readonly #task: EvaluationTask
@@ -72,7 +72,7 @@ export class Workbench implements AsyncDisposable {
 
   /** Downloads a file into the folder. */
   async fetch(name: string, url: string | undefined): Promise<string> {
-    if (url === undefined) throw new EvaluationError('work_incomplete', `the work has no address of ${name}`)
+    if (url === undefined) throw new EvaluationError('work_incomplete', `the work has no URL for ${name}`)
     const path = join(this.dir, name)
     await downloadFile({ url, path, signal: this.#task.signal })
     return path
@@ -125,7 +125,7 @@ export class Workbench implements AsyncDisposable {
     }
   }
 
-  /** Reads what a command has written. */
+  /** Reads a command's JSON output. */
   async read<T>(name: string): Promise<T> {
     return JSON.parse(await readFile(join(this.out, name), 'utf8')) as T
   }

@@ -76,7 +76,7 @@ describe('the process of a node', function () {
     const { code, said, warned } = await node.ended
 
     assert.equal(code, DISMISSED)
-    assert.match(said, /^This node has been removed from the pool\. To join anew, [^\n]+npm start[^\n]+\n$/)
+    assert.match(said, /^This node has been removed from the pool\. To join again, [^\n]+npm start[^\n]+\n$/)
     assert.deepEqual(
       warned.filter((line) => line.includes('shutdown_worker')),
       [],
@@ -140,10 +140,10 @@ describe('the process of a node', function () {
     const { code, said } = await second.ended
 
     assert.equal(code, DISMISSED)
-    assert.match(said, /^The platform knows no node with the identity in [^\n]+\n$/)
+    assert.match(said, /^The platform does not know the node identity in [^\n]+\n$/)
   })
 
-  it('ends when its machine is joined anew, and leaves the new identity alone', async () => {
+  it('exits when its machine joins again, and keeps the new identity file', async () => {
     await using first = await startNodeProcess(api, 'joined-twice')
     const before = await working(first)
     rmSync(join(first.dir, 'identity.json'))
@@ -153,7 +153,7 @@ describe('the process of a node', function () {
     const { code, said } = await first.ended
 
     assert.equal(code, DISMISSED)
-    assert.equal(said, `This machine was joined anew as node ${after}, which takes the place of this one.\n`)
+    assert.equal(said, `This machine has joined again as node ${after}, which replaces this one.\n`)
     assert.notEqual(after, before)
     assert.equal(identityOf(second), after)
     await until(() => isLinked(after))

@@ -123,7 +123,11 @@ describe('spool', () => {
     }
 
     assert.ok(sink.batches.some(({ kind }) => kind === FRAME.metric))
-    assert.ok(sink.messages.some((message) => /log lines up to here were dropped/.test(message ?? '')))
+    assert.ok(
+      sink.messages.some((message) =>
+        /log lines up to here were dropped because no gateway accepted them/.test(message ?? ''),
+      ),
+    )
     assert.equal(sink.messages.at(-1), 'line 999')
     spool.close()
   })

@@ -83,7 +83,7 @@ describe('a locked Python environment', () => {
     )
     await assert.rejects(
       ensurePythonEnv('small', { ...options, basePython: '/nowhere/python3' }),
-      /None was found/,
+      /No Python was found/,
     )
     await assert.rejects(ensurePythonEnv('missing', options), /no locked Python environment named missing/)
   })
