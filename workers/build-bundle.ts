@@ -2,8 +2,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { bundleWorkflowCode } from '@temporalio/worker'
 
-// `build-bundle.ts FILE` writes the workflow code to FILE. A process of its own, because the bundler leaves 100 MB in
-// the worker that runs it.
+// `build-bundle.ts FILE` writes the workflow code to FILE. It is a separate process because the bundler would leave
+// 100 MB in the worker that runs it.
 const [file] = process.argv.slice(2)
 if (!file) throw new Error('usage: build-bundle.ts FILE')
 const { code } = await bundleWorkflowCode({

@@ -16,7 +16,7 @@ const { version: SDK_VERSION } = createRequire(import.meta.url)('@temporalio/wor
 
 /**
  * Returns the workflow code as one file, built once (2 CPU-seconds) and cached under the digest of its sources.
- * Processes that start at once may each build it; the last rename wins with the same bytes.
+ * Processes that start at the same time may each build it; the last rename wins, with the same bytes.
  */
 export async function workflowBundle(cacheDir: string): Promise<WorkflowBundleOption> {
   const folder = join(cacheDir, 'workflow-bundles')
@@ -42,7 +42,7 @@ async function sourceDigest(): Promise<string> {
   return hash.digest('hex').slice(0, 32)
 }
 
-/** Workers of several versions may share the cache, so the newest few bundles stay. */
+/** Removes old bundles. Workers of several versions may share the cache, so the newest few stay. */
 async function removeOld(folder: string): Promise<void> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.js'))
   const dated = await Promise.all(

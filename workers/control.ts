@@ -26,21 +26,21 @@ import { openTemporalRuntime } from './temporal-logger.ts'
 
 const WORKER_OPTIONS = {
   maxCachedWorkflows: 500,
-  // With the default throttle an activity gets its cancellation 6 to 9 s late.
+  // With the default throttle, an activity gets its cancellation 6 to 9 s late.
   maxHeartbeatThrottleInterval: '500ms',
   defaultHeartbeatThrottleInterval: '500ms',
-  // The supervisor allows 1.5 s: short steps end within it, and an ingest starts again from the beginning.
+  // The supervisor allows 1.5 s: short steps end within that time, and an ingest starts over.
   shutdownGraceTime: '1s',
   shutdownForceTime: '5s',
 } as const
 
-/** Files that wait for a reader are counted separately, so that they do not block other activities. */
+/** Excludes files that wait for a reader, which have their own limit so that they do not block other activities. */
 const MAX_ACTIVITIES = 100
 
-/** The interval for checking that the workflows without an end are running. */
+/** The interval for checking that the endless workflows are running. */
 const CHECK_INTERVAL_MS = 300_000
 
-/** Runs every workflow and the control-plane activities until it is stopped. */
+/** Runs every workflow and the control-plane activities until the process is stopped. */
 async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('control', config.HEARTH_LOG_LEVEL)

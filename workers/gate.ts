@@ -6,8 +6,8 @@ import { openGate } from './gate/open-gate.ts'
 import { aborted, stopSignal } from './process.ts'
 
 /**
- * Runs the gate between nodes and Temporal until it is stopped; with `--check` reports whether a gate
- * on this machine can serve.
+ * Runs the gate between nodes and Temporal until it is stopped; with `--check`, reports whether a gate on this machine
+ * can serve.
  */
 async function main(): Promise<void> {
   const config = readConfig()

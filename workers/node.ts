@@ -20,7 +20,9 @@ import { openTemporalRuntime } from './temporal-logger.ts'
 /** Trainers write a checkpoint within this time; the whole stop takes less than 8 s. */
 const GRACE_MS = 3_000
 
-/** Runs a node until it is stopped: it joins, opens its links, and polls the queues that its hardware and models allow. */
+/**
+ * Runs a node until it is stopped: it joins, opens its links, and polls the queues that its hardware and models allow.
+ */
 async function main(): Promise<void> {
   const config = readConfig()
   const lines = new RecentLines()
@@ -114,8 +116,7 @@ async function openQueues(
 }
 
 /**
- * The exit code of a dismissed node, which the supervisor does not restart, because a restart
- * would end in the same way.
+ * The exit code of a dismissed node. The supervisor does not restart it, because it would be dismissed again.
  */
 const DISMISSED = 3
 

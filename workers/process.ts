@@ -3,7 +3,7 @@ import { ConfigError } from '../platform/config.ts'
 import type { Logger } from '../platform/log.ts'
 import { emit } from './events.ts'
 
-/** Aborts when this process is asked to stop. */
+/** Returns a controller that aborts when this process receives a stop signal. */
 export function stopSignal(): AbortController {
   const controller = new AbortController()
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => controller.abort())
@@ -19,7 +19,7 @@ interface RetryOptions {
   isFinal?: (err: unknown) => boolean
 }
 
-/** Retries until it succeeds or the process is stopped; logs the dependency once every ten tries. */
+/** Retries until the work succeeds or the process is stopped; logs the dependency once every ten tries. */
 export function retry<T>(
   dependency: string,
   attempt: () => Promise<T>,

@@ -4,12 +4,12 @@ import { searchAttributes } from '../platform/temporal.ts'
 import { housekeepingStarts, killSwitchStart, webhookDispatchStart } from '../workflows/contract/starts.ts'
 import { emit } from './control/events.ts'
 
-/** The schedules by which earlier versions started a workflow for each housekeeping pass. */
+/** The schedules with which earlier versions started a workflow for each housekeeping pass. */
 const FORMER_SCHEDULES = ['reconcile', 'retention']
 
 /**
- * Ensures that the workflows without an end are running: kill switch, housekeeping and first attempts. Safe
- * to repeat from any worker.
+ * Ensures that the endless workflows are running: kill switch, housekeeping and first attempts. Safe to repeat from any
+ * worker.
  */
 export async function ensureSchedules(
   temporal: Client,

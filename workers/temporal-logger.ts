@@ -5,15 +5,15 @@ import { emit } from './events.ts'
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'debug', WARN: 'warn', ERROR: 'error' } as const
 
 /**
- * Expected warnings of the SDK: a worker has activities only, which is true for all workers of a node; or a stopping
- * worker could not report that to the server, because the node was removed or the server stops as well.
+ * Expected warnings of the SDK: a worker has only activities, which is true for all workers of a node; or a stopping
+ * worker could not report its shutdown to the server, because the node was removed or the server is stopping as well.
  */
 const ORDINARY = ['No workflows registered', 'shutdown_worker rpc errored during worker shutdown']
 const isOrdinary = (message: string): boolean => ORDINARY.some((start) => message.startsWith(start))
 
 /**
- * Installs the SDK's runtime of this process, whose native part then logs its warnings and errors through our log. It
- * keeps the process alive until it is disposed of, even when it was never used.
+ * Installs this process's SDK runtime, whose native part then logs its warnings and errors through our log. The runtime
+ * keeps the process alive until it is disposed, even if it was never used.
  */
 export function openTemporalRuntime(log: Logger): AsyncDisposable {
   const runtime = Runtime.install({
@@ -24,7 +24,7 @@ export function openTemporalRuntime(log: Logger): AsyncDisposable {
   return { [Symbol.asyncDispose]: () => runtime.shutdown() }
 }
 
-/** Adapts the SDK's logger to ours; its information messages are debug messages to an operator. */
+/** Adapts the SDK's logger to ours; the SDK's info messages are debug messages for an operator. */
 export function temporalLogger(log: Logger): TemporalLogger {
   const tell: TemporalLogger['log'] = (level, message, meta) => {
     const isDetail = level === 'WARN' && isOrdinary(message)
@@ -44,7 +44,7 @@ export function temporalLogger(log: Logger): TemporalLogger {
   }
 }
 
-/** Puts errors under the name that our log serializes, and drops the task token, with which a task could be ended. */
+/** Renames errors to the field that our log serializes, and drops the task token, which could be used to end a task. */
 function fieldsOf({ error, taskToken: _token, ...rest }: LogMetadata = {}): object {
   return error === undefined ? rest : { ...rest, err: error }
 }

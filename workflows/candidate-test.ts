@@ -28,16 +28,16 @@ const MAX_FAILED_LOADS = 3
 /** The time that a candidate waits for a node with room for it. */
 const WAIT_MS = 24 * 3_600_000
 const MAX_REASON = 300
-/** A test that ends without a verdict so often, with nodes there to run it, will not have one. */
+/** After this many tries without a verdict, on nodes with room for it, the test will not reach one. */
 const MAX_TRIES = 30
 
 /**
- * candidate -> ready, or candidate with the reason. Callers see the version's row, which changes by guarded updates, so
- * that a version that was disabled meanwhile stays disabled.
+ * candidate -> ready, or candidate with the reason. Callers see the version's row. Guarded updates change it, so that a
+ * version that was disabled in the meantime stays disabled.
  */
 export async function candidateTest({ versionId }: CandidateTestInput): Promise<void> {
   const candidate = await openCandidate(versionId)
-  if (!candidate) return setCurrentDetails('The version is no candidate any more.')
+  if (!candidate) return setCurrentDetails('The version is no longer a candidate.')
   try {
     const verdict = await testUntil(versionId, candidate.modelKey)
     await closeCandidate({ versionId, ...verdict })
@@ -66,7 +66,7 @@ async function testUntil(
   let tries = 0
   while (Date.now() < deadline) {
     const nodeId = await placeCandidate(versionId)
-    // No history of an earlier version has this value, so it needs no patch.
+    // No history of an earlier version contains this value, so it needs no patch.
     if (nodeId === false) return { passed: false, reason: 'it was moved while its test ran', isMoved: true }
     const outcome = nodeId ? await testOn(nodeId, modelKey) : undefined
     if (outcome && 'passed' in outcome) return outcome
@@ -76,7 +76,7 @@ async function testUntil(
     if (outcome?.code === 'load_failed' && ++failed >= MAX_FAILED_LOADS) {
       return { passed: false, reason: `it could not be loaded: ${outcome.message}`.slice(0, MAX_REASON) }
     }
-    // Evaluated once in a history, so that a replay of one that was past it takes the same way.
+    // Evaluated once per history, so that a replay of a history that was past this point takes the same branch.
     if (outcome && ++tries === MAX_TRIES && patched('bounded-candidate-tests')) {
       const reason = `its test ended ${MAX_TRIES} times without a verdict: ${outcome.message}`
       return { passed: false, reason: reason.slice(0, MAX_REASON) }

@@ -39,21 +39,21 @@ const endCohort = waitedFor(record.endCohort)
 
 export interface CohortRunInput {
   cohortId: string
-  /** The events after which it begins anew whatever is at work, if they differ from the policy. */
+  /** The number of events after which the run continues as new even with work in flight; defaults to `MAX_HISTORY`. */
   mostEvents?: number
 }
 
 /**
- * queued -> preparing -> running -> succeeded | failed | cancelled; it runs once its first stage is called. A stage is
- * called on its node as soon as its producers have begun to work, so that its model loads meanwhile; values pass from node
- * to node through the edge routes and never through this history. `endOverdueWork` ends what takes too long, for all
+ * queued -> preparing -> running -> succeeded | failed | cancelled; `running` starts with the first called stage. A
+ * stage is called on its node as soon as its producers have begun to work, so that its model loads in parallel. Values
+ * pass from node to node through the edge routes, never through this history. `endOverdueWork` ends overdue work of all
  * cohorts.
  */
 export async function cohortRun(input: CohortRunInput): Promise<void> {
   const { cohortId } = input
   runInTurn()
   const cohort = await openCohort({ cohortId })
-  if (cohort.ended) return setCurrentDetails('The cohort had ended already.')
+  if (cohort.ended) return setCurrentDetails('The cohort had already ended.')
   const shown: Shown = { run: new Map(), said: '' }
   const say = (said: string) => {
     shown.said = said
@@ -88,7 +88,7 @@ function faultOf(err: unknown, isOverdue: boolean): Fault {
   return { code: 'internal', message: 'the run of the cohort failed' }
 }
 
-/** Runs the stages while what they wait for is looked for. */
+/** Runs the stages, and next to them the search for nodes that stages wait for. */
 async function runAll(input: CohortRunInput, cohort: OpenedCohort, shown: Shown): Promise<void> {
   const { cohortId } = input
   const beside = new CancellationScope()
@@ -106,7 +106,7 @@ async function runStages(
   { shown, room }: { shown: Shown; room: Room },
 ): Promise<void> {
   const { cohortId, mostEvents = MAX_HISTORY } = input
-  // Their scopes are within that of the deadline.
+  // Created here, so that the scopes of the stages are children of the deadline's scope.
   const run = begin(stages)
   shown.run = run
   const all = () => [...run.values()]
@@ -127,7 +127,7 @@ async function runStages(
     room,
     makeWay: (stage) => makeWay(stage, run, repeat),
     isFull: () => isFull(),
-    // Evaluated once, so that a history in which an earlier version counted such a call as an attempt replays.
+    // Evaluated once, so that histories in which an earlier version counted such a call as an attempt still replay.
     mayGiveBack: () => (mayGiveBack ??= patched('stages-give-slots-back')),
   }
   setHandler(stageStarted, (stageName, isRunning = false) => {
@@ -143,10 +143,12 @@ async function runStages(
     if (stage?.attempt === attempt && !isEarlier) endCall(stage.call, 'overdue')
   })
   const isAtRest = ({ state, isWaiting }: Progress) => state === 'done' || state === 'pending' || isWaiting
-  // Nothing is at work, so nothing is lost when a long history begins anew.
+  // No stage is at work, so nothing is lost when a long history continues as new.
   const mayBeginAnew = () =>
     (workflowInfo().continueAsNewSuggested || isFull()) && !room.isLooking && all().every(isAtRest)
-  /** Of those at work, each is on a node, and none is on its way to the next step. */
+  /**
+   * True when the history is full and every stage at work has a call on a node, rather than being between two steps.
+   */
   const mayPutBack = () =>
     isFull() && all().some(({ call }) => call) && all().every((stage) => stage.call || isAtRest(stage))
   const isFull = () => workflowInfo().historyLength >= mostEvents
@@ -203,19 +205,20 @@ async function runStages(
 }
 
 /**
- * A stage that no node took in time may be a producer that was lost and whose consumers fill the slots: they wait for it,
- * and it for them. They give their slots back, keep their models, and are called again once it has begun.
+ * Avoids a deadlock: a stage that no node took in time may be a lost producer whose consumers fill all slots while they
+ * wait for it. The consumers give their slots back, keep their models, and are called again once the producer has
+ * begun.
  */
 async function makeWay(stage: Progress, run: Run, repeat: Of['repeat']): Promise<void> {
   const waiting = waitingFor(stage, run)
   if (waiting.length > 0) repeat(await putBack(waiting))
 }
 
-/** Takes stages from their nodes, which counts as no attempt; returns those that have to work again for them, by id. */
+/** Takes stages from their nodes, which costs no attempt; returns the ids of producers that have to run again. */
 async function putBack(stages: readonly Progress[], more: { evenRunning?: boolean } = {}): Promise<string[]> {
   const calls = stages.map(({ id, call }) => ({ id, call }))
   const done = await putBackStages({ stageIds: calls.map(({ id }) => id), ...more })
-  // One that was called anew meanwhile has another call.
+  // A stage that was called again in the meantime has another call, which must not end.
   for (const { id, call } of calls) if (done.putBack.includes(id)) endCall(call, 'put_back')
   return done.repeat
 }

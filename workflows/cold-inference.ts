@@ -34,14 +34,14 @@ const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.K
 
 export interface ColdInferenceInput {
   taskId: string
-  /** Epoch milliseconds since which the task has waited; the start of the first run when absent. */
+  /** When the task started to wait, in epoch milliseconds; the start of the first run when absent. */
   since?: number
 }
 
 /** The model refuses this input on every node. */
 const INPUT_REFUSED = 'input_refused'
 
-/** The outcome of one try: finished, not accepted in time, lost (another node may succeed), or refused for good. */
+/** The outcome of one try: finished, not accepted in time, lost (another node may succeed), or refused permanently. */
 type Try = 'finished' | 'not taken' | 'lost' | 'refused'
 type Ending = 'finished' | 'ended' | GiveUp
 
@@ -57,7 +57,7 @@ export async function coldInference({ taskId, since }: ColdInferenceInput): Prom
   const deadline = (since ?? workflowInfo().startTime.getTime()) + QUEUE_LIMIT_MS
   try {
     const ending = await tryUntil(taskId, deadline, isWakeable)
-    if (ending === 'ended') return setCurrentDetails('The task had ended already.')
+    if (ending === 'ended') return setCurrentDetails('The task had already ended.')
     if (ending === 'finished') return setCurrentDetails('The task has ended; its result is in its row.')
     await giveUp(taskId, ending)
   } catch (err) {
@@ -105,10 +105,10 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
     if (outcome === 'finished') return 'finished'
     if (outcome === 'refused') return 'failed'
     lost = outcome === 'lost'
-    // The limit is for waiting. Time that a node spent on the task, for example to load its model, does not count.
+    // The limit applies to waiting. Time that a node spent on the task, for example loading its model, does not count.
     if (lost && isWakeable) deadline += Date.now() - began
     avoid = lost ? place.avoid : []
-    // Another node may do better. A node that has lost the task before gets time to recover.
+    // Try another node right away, but give a node that already lost the task time to recover.
     if (lost && !(place.nodeId && place.avoid.includes(place.nodeId))) continue
 
     if (workflowInfo().continueAsNewSuggested) {
@@ -128,7 +128,7 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
 }
 
 /**
- * When many tasks wait, the first pause is half of the longest. A task that was placed and not accepted will not be
+ * When many tasks wait, the first pause is half of the longest. A task that was placed but not accepted will not be
  * woken, so its pause is short.
  */
 function nextPause(last: number, { waiting = 0 }: TaskPlacement): number {
@@ -140,7 +140,7 @@ function nextPause(last: number, { waiting = 0 }: TaskPlacement): number {
 /** Adds jitter, so that tasks that began to wait together do not stay synchronized. */
 const spread = (ms: number): number => ms * (0.75 + Math.random() / 2)
 
-/** Tries the shared queue of the model's warmth first, then the chosen node. */
+/** Tries the model's shared queue first, if there is one, then the chosen node. */
 async function tryAt(
   taskId: string,
   { shared, modelKey, accountId, turn }: TaskPlacement,

@@ -16,15 +16,17 @@ export interface DatasetIngestInput {
 }
 
 /**
- * Reads an uploaded file from end to end, then makes it the dataset's content or refuses it. The commit request
- * waits for this workflow.
+ * Reads an uploaded file from end to end, then makes it the dataset's content or refuses it. The commit request waits
+ * for this workflow.
  */
 export async function datasetIngest({ uploadId }: DatasetIngestInput): Promise<{ status: string }> {
   setCurrentDetails('Reading the file: every row is parsed and counted.')
   try {
     const { status, numSamples } = await ingestDataset(uploadId)
     setCurrentDetails(
-      status === 'ready' ? `Ready: ${numSamples} rows.` : 'Refused: the dataset row says which line and why.',
+      status === 'ready'
+        ? `Ready: ${numSamples} rows.`
+        : 'Refused: the row of the dataset has the line and the reason.',
     )
     return { status }
   } catch (err) {

@@ -1,16 +1,16 @@
 import { log } from '@temporalio/workflow'
 import { defineEvents, warn } from '../platform/events.ts'
 
-/** Emits what workflows log; docs/events.md lists it. */
+/** Emits the log events of workflows; docs/events.md lists them. */
 export const emit = defineEvents({
-  'housekeeping.pass_failed': warn('a pass of housekeeping has failed in part', {
+  'housekeeping.pass_failed': warn('a housekeeping pass failed in part', {
     kind: 'string',
     failures: 'number',
     err: 'error',
   }),
 })
 
-/** The log of a workflow, which takes the sentence first. */
+/** Adapts the workflow's log, which takes the message first. */
 export const workflowLog = {
   warn: (fields: object, sentence = ''): void => log.warn(sentence, { ...fields }),
 }

@@ -13,8 +13,8 @@ export interface HousekeepingInput {
 }
 
 /**
- * Two of these workflows run without end: one reconciles open rows with their workflows, the other removes expired
- * data. All passes run in one execution, so that they do not crowd the list of workflows. A failed pass shows in the
+ * Two of these workflows run endlessly: one reconciles open rows with their workflows, the other removes expired data.
+ * All passes run in one execution, so that they do not crowd the list of workflows. A failed pass appears in the
  * execution's details and in the log, and does not prevent the next one.
  */
 export async function housekeeping(input: HousekeepingInput): Promise<void> {
@@ -30,15 +30,15 @@ export async function housekeeping(input: HousekeepingInput): Promise<void> {
 }
 
 export interface CohortHousekeepingInput {
-  /** The last cohort that the previous pass looked at; null or absent at the first. */
+  /** The last cohort that the previous pass examined; null or absent for the first pass. */
   after?: string | null
   /** The pause between two passes, if it differs from the policy. */
   everyMs?: number
 }
 
 /**
- * Does the same for cohorts, and ends what takes too long in them. It is a type of its own, so that the passes of
- * `housekeeping` hold no step that a worker of 0.12 does not know and would refuse after a rollback.
+ * Does the same for cohorts, and ends their overdue work. It is a separate workflow type, so that the passes of
+ * `housekeeping` contain no step that a 0.12 worker does not know and would refuse after a rollback.
  */
 export async function cohortHousekeeping(input: CohortHousekeepingInput): Promise<void> {
   const { everyMs = PAUSE.housekeeping.cohorts } = input

@@ -32,7 +32,7 @@ const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.K
 /** Failure codes that do not count against the run. */
 const INTERRUPTIONS: readonly string[] = ['preempted', 'paused', 'drained']
 
-/** Failure codes of a fault of the node. A bounded number of them does not count, because another node may be healthy. */
+/** Failure codes of node faults. A limited number of them does not count, because another node may be healthy. */
 const NODE_FAULTS: readonly string[] = [NO_CUDA]
 
 /** The input of a job's workflow. */
@@ -40,7 +40,7 @@ export interface JobInput {
   jobId: string
   /** The number of attempts in a row without progress, when the workflow continues as new. */
   fruitless?: number
-  /** The number of faults of nodes without progress in between, when the workflow continues as new. */
+  /** The number of node faults without progress in between, when the workflow continues as new. */
   nodeFaults?: number
   /** The reason why no node could run the job when it was accepted. */
   waiting?: string
@@ -60,7 +60,7 @@ type Ending =
   | { status: 'failed'; reason: GiveUpReason }
   | { status: 'ended' }
 
-/** The attempt that nodes are offered, or that one of them makes. */
+/** The attempt that is offered to nodes, or that a node is making. */
 class Offered {
   #scope: CancellationScope | undefined
   #isWithdrawn = false
@@ -76,7 +76,7 @@ class Offered {
     this.#scope?.cancel()
   }
 
-  /** Returns whether it was withdrawn since this was asked last, be it during an attempt or between two. */
+  /** Returns whether the offer was withdrawn since the last call, either during an attempt or between two. */
   takeWithdrawal(): boolean {
     const isWithdrawn = this.#isWithdrawn
     this.#isWithdrawn = false
@@ -87,13 +87,14 @@ class Offered {
 /** The queue on which an attempt is offered, and for how long. */
 export type Offer = Pick<ActivityOptions, 'taskQueue' | 'scheduleToStartTimeout'>
 
-/** Makes one attempt at a job: an activity of the node that accepts it. */
+/** Makes one attempt at a job, as an activity on the node that accepts it. */
 export type Attempt = (run: RunToDo, offer: Offer) => Promise<void>
 
 /**
- * pending -> running -> completed | failed | cancelled. Callers see the row in `training_run`, which changes by guarded
- * updates only. After a lost node comes another attempt, from the last checkpoint if there is one. A paused run needs no
- * workflow: this one ends with its attempt, and to resume the run starts another, or signals this one if it is still there.
+ * pending -> running -> completed | failed | cancelled. Callers see the row in `training_run`, which only guarded
+ * updates change. After a lost node, the workflow makes another attempt, from the last checkpoint if there is one. A
+ * paused run needs no workflow: this one ends with its attempt. Resuming the run starts another workflow, or signals
+ * this one if it still runs.
  */
 export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const { jobId } = input
@@ -113,16 +114,18 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const offered = new Offered()
   let run: RunToDo | undefined
   const withdrawAtRest = async () => {
-    // A failure here would end the workflow, and without an answer the node that takes the offer is refused.
+    // A failure here would end the workflow. Without an answer we don't withdraw: a node that takes the offer is
+    // refused.
     await CancellationScope.nonCancellable(() => condition(() => run !== undefined))
-    // An execution that a worker of 0.12 opened has passed over its pauses, so a replay has to do so as well; claims are
-    // refused anyway. The record tells, and not a patch, whose marker such a worker would refuse after a rollback.
+    // An execution that a 0.12 worker started has ignored its pauses, so a replay must ignore them as well; claims are
+    // refused anyway. We detect this by the recorded result instead of a patch, whose marker a 0.12 worker would refuse
+    // after a rollback.
     if (run?.paused === undefined) return
     const isLeft = await CancellationScope.nonCancellable(() => isAtRest(jobId)).catch(() => false)
     if (isLeft) offered.withdraw()
   }
   setHandler(jobPaused, withdrawAtRest, { unfinishedPolicy: HandlerUnfinishedPolicy.ABANDON })
-  // Its arrival is enough: Temporal completes no workflow that has not seen all of its signals.
+  // The signal's arrival is enough: Temporal completes no workflow that has not seen all of its signals.
   setHandler(jobResumed, () => {})
   let ending: Ending
   try {
@@ -168,7 +171,7 @@ async function attemptUntilDone(
         ...(nodeFaults > 0 && { nodeFaults }),
         ...(wait.reason !== null && { waiting: wait.reason }),
       })
-    // After all offers have passed, they are computed again, because nodes come and go and may change their sharing.
+    // After all offers have expired, compute them again, because nodes come and go and may change their sharing.
     if ((isOffered || patched('own-nodes')) && offers.length === 0) offers = await offersOf(jobId)
     const { taskQueue, waitS } = offers.shift() ?? { taskQueue: run.taskQueue, waitS: undefined }
     setCurrentDetails(
@@ -208,7 +211,7 @@ interface Failure {
 /** The end of an attempt whose offer was withdrawn for a pause. */
 const WITHDRAWN: Failure = { code: 'paused', isPermanent: false }
 
-/** Returns `undefined` when the result is stored; a cancellation of this workflow is rethrown. */
+/** Returns `undefined` when the result is stored; rethrows a cancellation of this workflow. */
 async function attemptOnce(
   offered: Offered,
   work: () => Promise<void>,

@@ -26,9 +26,9 @@ type Order = Partial<KillSwitchOrder> & { active: boolean }
 const ORDERS_PER_RUN = 200
 
 /**
- * A single execution that never ends. A signal from the UI or CLI is written into the row, which is authoritative; a
- * signal from the REST API, which has already written the row, makes this workflow read it. Cancelling it has no
- * effect, because admission depends on the switch.
+ * A single execution that never ends. For a signal from the UI or CLI, it writes the row, which is authoritative. For a
+ * signal from the REST API, which has already written the row, it reads the row. Cancelling the workflow has no effect,
+ * because admission depends on the switch.
  */
 export function killSwitch(known?: KillSwitchState): Promise<void> {
   return CancellationScope.nonCancellable(() => run(known))
@@ -55,7 +55,7 @@ async function run(known: KillSwitchState | undefined): Promise<void> {
   await continueAsNew<typeof killSwitch>(state)
 }
 
-/** A signal that is sent by hand may lack the fields that the REST API requires. */
+/** A signal sent by hand may lack the fields that the REST API requires. */
 const written = ({ active, reason, actor }: Order): KillSwitchState => ({
   active,
   reason: reason ?? (active ? 'no reason given' : null),

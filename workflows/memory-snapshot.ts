@@ -9,24 +9,24 @@ const { countMissingMemoryVectors, freezeMemory, publishMemory } = proxyLocalAct
 export interface MemorySnapshotInput {
   namespaceId: string
   build: number
-  /** The model of embeddings whose vectors it waits for; absent where none is set. */
+  /** The embedding model whose vectors the snapshot waits for; absent when none is set. */
   modelKey?: string
 }
 
 /**
- * Builds one snapshot of an account's memory: freezes the entries, waits for their vectors while those are being made,
- * and publishes it. The history has ids and counts, and none of the texts.
+ * Builds one snapshot of an account's memory: freezes the entries, waits for their vectors as long as new ones arrive,
+ * and publishes the snapshot. The history contains ids and counts, but no texts.
  */
 export async function memorySnapshot({
   namespaceId,
   build,
   modelKey,
 }: MemorySnapshotInput): Promise<{ status: 'ready' | 'gone' }> {
-  // The first snapshot of a namespace is waited for.
+  // A caller waits for the first snapshot of a namespace, so don't delay it.
   if (build > 1) await sleep(PAUSE.forMemory.gatherMs)
   const frozen = await freezeMemory({ namespaceId, build, ...(modelKey !== undefined && { modelKey }) })
   if (!frozen) {
-    setCurrentDetails('The namespace is gone.')
+    setCurrentDetails('The namespace no longer exists.')
     return { status: 'gone' }
   }
 
@@ -47,7 +47,7 @@ export async function memorySnapshot({
 
   const isReady = await publishMemory({ namespaceId, snapshotId })
   setCurrentDetails(
-    isReady ? `Ready: ${entries} entries, ${missing} without a vector.` : 'The namespace is gone.',
+    isReady ? `Ready: ${entries} entries, ${missing} without a vector.` : 'The namespace no longer exists.',
   )
   return { status: isReady ? 'ready' : 'gone' }
 }

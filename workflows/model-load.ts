@@ -8,8 +8,8 @@ export interface ModelLoadInput {
 }
 
 /**
- * Makes one model warm on one node, visibly to operators. All callers that need the model there share the one load in
- * the node's process, and so does this workflow.
+ * Makes one model warm on one node, visibly to operators. This workflow and all other callers that need the model there
+ * share one load in the node's process.
  */
 export async function modelLoad({ modelKey, nodeId }: ModelLoadInput): Promise<void> {
   const { loadModel } = proxyActivities<NodeActivities>({

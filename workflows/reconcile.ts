@@ -26,8 +26,8 @@ const {
 const MAX_STEPS = 10
 
 /**
- * The state that one pass hands to the next: the positions at which it stopped, and the version of the kill
- * switch that it signalled.
+ * The state that one pass hands to the next: the positions at which it stopped, and the version of the kill switch that
+ * it signalled.
  */
 export interface ReconcileState {
   jobs: string | null
@@ -35,13 +35,13 @@ export interface ReconcileState {
   deliveries: string | null
   candidates?: string | null
   waiting?: string | null
-  /** The version of the kill switch of which its workflow was last signalled. */
+  /** The version of the kill switch that its workflow was last signalled with. */
   killSwitch: number | null
 }
 
 const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null, killSwitch: null }
 
-/** Runs a single pass, as schedules of earlier versions start it; it fails when a step has failed. */
+/** Runs a single pass, for schedules of earlier versions; fails when a step has failed. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
   const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false }
@@ -51,8 +51,8 @@ export async function reconcile(): Promise<ReconcileState> {
 }
 
 /**
- * Reconciles every open row with its workflow. A failed step does not prevent the others, and its error is
- * returned beside the results.
+ * Reconciles every open row with its workflow. A failed step does not prevent the others, and its error is returned
+ * along with the results.
  */
 export async function reconcilePass(
   last: ReconcileState | undefined,
@@ -75,7 +75,7 @@ export async function reconcilePass(
       }
     })
   }
-  // There is one step per pass, because many deliveries may wait for a day and each step queries Temporal once.
+  // Only one step per pass, because many deliveries may wait for a day and each step queries Temporal once.
   await step(async () => {
     const swept = await reconcileDeliveries(state.deliveries)
     done.ended += swept.ended
@@ -111,13 +111,13 @@ export async function reconcilePass(
   })
 
   setCurrentDetails(
-    `Ended ${done.ended} and restarted ${done.restarted} pieces of work that nobody had; added up ${done.folded} usage counts.`,
+    `Ended ${done.ended} and restarted ${done.restarted} pieces of work without a workflow; added up ${done.folded} usage counts.`,
   )
   return { state, failures }
 }
 
 /**
- * Ends what takes too long in cohorts, first because callers notice it, and then reconciles the cohorts behind `after` with
+ * Ends overdue work of cohorts, first because callers notice it, and then reconciles the cohorts after `after` with
  * their workflows.
  */
 export async function reconcileCohortsPass(
@@ -128,12 +128,12 @@ export async function reconcileCohortsPass(
   await step(async () => {
     const { ended, restarted, next } = await reconcileCohorts(after)
     after = next
-    setCurrentDetails(`Ended ${ended} and restarted ${restarted} cohorts that nobody had.`)
+    setCurrentDetails(`Ended ${ended} and restarted ${restarted} cohorts without a workflow.`)
   })
   return { after, failures }
 }
 
-/** The steps of a pass, of which a failed one does not prevent the others. */
+/** Runs the steps of a pass; a failed step does not prevent the others. */
 function stepsOfPass() {
   const failures: unknown[] = []
   const step = async (run: () => Promise<unknown>) => {

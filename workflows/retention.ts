@@ -6,8 +6,8 @@ const { removeOutlivedFiles, removeOutlivedRows, removeOrphanedUploads, resealSe
   proxyActivities<ControlActivities>(POLICY.maintain)
 
 /**
- * The number of steps of one kind in one pass. The rest waits for the next pass, so that a backlog
- * never blocks the schedule.
+ * The number of steps of one kind in one pass. The rest waits for the next pass, so that a backlog never blocks the
+ * schedule.
  */
 const MAX_STEPS = 50
 
@@ -16,14 +16,14 @@ interface Removed {
   files: number
 }
 
-/** Runs a single pass, as schedules of earlier versions start it; it fails when a step has failed. */
+/** Runs a single pass, for schedules of earlier versions; fails when a step has failed. */
 export async function retention(): Promise<Removed> {
   const { removed, failures } = await retentionPass()
   if (failures.length > 0) throw failures[0]
   return removed
 }
 
-/** Removes expired data. A failed kind of step does not prevent the others, and its error is returned beside the counts. */
+/** Removes expired data. A failed kind of step does not prevent the others; its error is returned with the counts. */
 export async function retentionPass(): Promise<{ removed: Removed; failures: readonly unknown[] }> {
   const removed = { rows: 0, files: 0 }
   const failures: unknown[] = []

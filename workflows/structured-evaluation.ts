@@ -25,16 +25,16 @@ export interface StructuredEvaluationInput {
   runId: string
 }
 
-/** A step that fails so often fails the run. */
+/** A step that fails this many times fails the run. */
 const MAX_FAILURES = 4
 /** The time that a run waits for nodes with room. */
 const WAIT_MS = 24 * 3_600_000
-/** Codes of a node that could not take the step, which says nothing about the step. */
+/** Failure codes of a node that could not take the step. They don't count as failures of the step. */
 const PASSING = ['lost', 'drained', 'no_capacity']
 
 /**
- * queued -> embedding -> fitting -> judging -> registered | rejected | failed, as its row says. Vectors and the map
- * travel through the object store; a step that is repeated replaces what it has stored.
+ * queued -> embedding -> fitting -> judging -> registered | rejected | failed, as stored in the run's row. Vectors and
+ * the map pass through the object store; a repeated step replaces its earlier output.
  */
 export async function structuredEvaluation({ runId }: StructuredEvaluationInput): Promise<void> {
   if (!(await isEvaluationOpen(runId))) return
@@ -67,7 +67,7 @@ interface Step {
   summary: string
 }
 
-/** Does a step on a node that has room for it, and on another one after a failure that may pass. */
+/** Runs a step on a node that has room for it, and on another node after a failure that may be temporary. */
 async function onNode<T>(
   { runId, step, summary }: Step,
   work: (node: NodeActivities) => Promise<T>,
@@ -97,7 +97,7 @@ async function onNode<T>(
   }
 }
 
-/** The code of a failure, which is all that the row and the history say of it. */
+/** Returns the code of a failure. The row and the history contain nothing else about it. */
 function codeOf(err: unknown): string {
   const cause = err instanceof ActivityFailure ? err.cause : err
   return cause instanceof ApplicationFailure ? (cause.type ?? 'failed') : 'lost'

@@ -1,13 +1,15 @@
 import { debug, defineEvents, error, info, warn } from '../../platform/events.ts'
 
-/** Emits what a worker logs of itself; docs/events.md lists it. */
+/** Emits the worker's own log events; docs/events.md lists them. */
 export const emit = defineEvents({
   'worker.started': info('taking work', { queues: 'string[]', temporal: 'string?' }),
   'worker.stopped': info('stopped', {}),
   'worker.readers_exposed': warn(
-    'readers of datasets run beside this worker, with its network: this machine has no unshare, or lets nobody use it; docs/security.md',
+    "dataset readers run without isolation, on this worker's network: unshare is missing or not permitted; see docs/security.md",
     {},
   ),
-  'worker.schedules_started': debug('what runs for ever is in place', { workflows: 'string[]' }),
-  'worker.schedules_failed': error('the kill switch and housekeeping are not in place', { err: 'error' }),
+  'worker.schedules_started': debug('the endless workflows are running', { workflows: 'string[]' }),
+  'worker.schedules_failed': error('could not start the kill switch and housekeeping workflows', {
+    err: 'error',
+  }),
 })

@@ -5,11 +5,11 @@ import { Refusal } from './refusal.ts'
 const POLL = '/PollActivityTaskQueue'
 
 /**
- * Decides about calls by their headers alone, before any message is read, so that
- * unauthenticated callers use no memory.
+ * Admits or refuses calls by their headers alone, before any message is read, so that unauthenticated callers use no
+ * memory.
  */
 export function admission(
-  /** Returns the node that makes a call; throws a `Refusal`. */
+  /** Returns the id of the calling node; throws a `Refusal`. */
   nodeOf: (metadata: Metadata) => string,
   calls: OpenCalls,
   isOpen: (path: string) => boolean,
@@ -25,7 +25,7 @@ export function admission(
             try {
               const nodeId = nodeOf(metadata)
               if (!calls.begin(nodeId, kind)) {
-                throw new Refusal(status.RESOURCE_EXHAUSTED, 'this node has too many calls under way')
+                throw new Refusal(status.RESOURCE_EXHAUSTED, 'this node has too many calls in flight')
               }
               admitted = nodeId
               proceed(metadata)

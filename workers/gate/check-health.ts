@@ -11,7 +11,7 @@ const SERVING = 1
 export async function checkHealth(config: Config): Promise<void> {
   const { HEARTH_GATE_HOST: host, HEARTH_GATE_PORT: port, HEARTH_GATE_TLS_CERT: cert } = config
   const local = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
-  // The check connects to this machine and not by the name in the certificate.
+  // The check connects to this machine's address, not to the name in the certificate.
   const channel = cert
     ? credentials.createSsl(readPem('HEARTH_GATE_TLS_CERT', cert), null, null, {
         checkServerIdentity: () => undefined,
@@ -30,7 +30,7 @@ export async function checkHealth(config: Config): Promise<void> {
     (err, value) => (err ? reject(err) : resolve(value ?? Buffer.alloc(0))),
   )
   try {
-    if ((await promise)[1] !== SERVING) throw new Error('the gate does not see the database')
+    if ((await promise)[1] !== SERVING) throw new Error('the gate cannot reach the database')
   } catch (err) {
     process.stderr.write(`${(err as Error).message}\n`)
     process.exitCode = 1

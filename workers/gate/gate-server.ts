@@ -27,7 +27,7 @@ export interface GateOptions {
   permissions: NodePermissionCache
   handOvers: HandOvers
   log: Logger
-  /** The time for which a poll that is not allowed is held before it is refused. */
+  /** How long the gate holds a forbidden poll before it refuses it. */
   holdMs: number | undefined
 }
 
@@ -35,10 +35,10 @@ type Call = ServerUnaryCall<Buffer, Buffer>
 type Handler = (call: Call, node: NodePermissions) => Promise<Buffer>
 
 const BEARER = /^Bearer (.+)$/i
-/** A node may poll a queue as soon as it is allowed to, which the gate may not know yet. */
+/** A node may poll a queue as soon as the platform allows it, and the gate's cache may lag behind. */
 const HOLD_MS = 20_000
 const RECHECK_INTERVAL_MS = 1_000
-/** The streams of one connection; a node has one connection. */
+/** The maximum number of streams of one connection; a node has one connection. */
 const MAX_STREAMS = 1_000
 /** Temporal answers polls within a minute, with or without work. */
 const MAX_CALL_MS = 90_000
@@ -47,14 +47,14 @@ const MAX_REQUEST_BYTES = 1024 * 1024
 const HEALTH_CHECK = '/grpc.health.v1.Health/Check'
 const EMPTY = Buffer.alloc(0)
 
-/** Fields of polls, of their responses, and of the responses of nodes; they are the same in all four requests. */
+/** Field numbers of polls, their responses, and the responses of nodes; they are the same in all four requests. */
 const POLL = { namespace: 1, taskQueue: 2, taskToken: 1 } as const
 const QUEUE = { name: 1 } as const
 const ANSWER = { taskToken: 1, namespace: 4 } as const
 
 /**
- * The part of Temporal's API that nodes may use: polls of their own queues, and responses to the work they got. Every
- * other method is refused by name, so that a node can never list, start, signal or query workflows.
+ * The part of Temporal's API that nodes may use: polls of their own queues, and responses to the work they got. The
+ * gate refuses every other method by name, so that a node can never list, start, signal or query workflows.
  */
 export class GateServer {
   readonly #options: GateOptions
@@ -81,7 +81,7 @@ export class GateServer {
       RespondActivityTaskFailed: answer,
       RespondActivityTaskCanceled: answer,
       RecordActivityTaskHeartbeat: answer,
-      // The call would end waiting polls; those of this node end with its own connection anyway.
+      // The call would end waiting polls, but this node's polls end with its connection anyway.
       ShutdownWorker: () => Promise.resolve(EMPTY),
     }
     for (const [service, methods] of Object.entries(methodsOfTemporal())) {
@@ -94,7 +94,7 @@ export class GateServer {
     this.#options.permissions.onChange(() => this.#calls.recheck())
   }
 
-  /** Resolves to the port; rejects when it cannot listen. */
+  /** Starts listening and resolves to the port; rejects if the address is not available. */
   listen(address: string, credentials = ServerCredentials.createInsecure()): Promise<number> {
     const { promise, resolve, reject } = Promise.withResolvers<number>()
     this.#server.bindAsync(address, credentials, (err, port) => (err ? reject(err) : resolve(port)))
@@ -135,7 +135,10 @@ export class GateServer {
     const credential = credentials.read(token)
     if (!credential) throw new Refusal(status.UNAUTHENTICATED, "the gate needs a node's credential")
     if (credential.expiresAt <= Date.now()) {
-      throw new Refusal(status.UNAUTHENTICATED, 'this credential has expired: ask a gateway for another')
+      throw new Refusal(
+        status.UNAUTHENTICATED,
+        'this credential has expired: request a new one from a gateway',
+      )
     }
     return credential
   }
@@ -152,7 +155,7 @@ export class GateServer {
     try {
       return this.#calls.refusals(this.#credentialOf(metadata).nodeId)
     } catch (err) {
-      // The health check of a container has no credential.
+      // A container's health check has no credential.
       if (err instanceof Refusal) return undefined
       throw err
     }
@@ -169,8 +172,7 @@ export class GateServer {
   }
 
   /**
-   * Returns only the namespace's name and existence: nothing that operators wrote there, and no
-   * capability that this gate lacks.
+   * Returns only the namespace's name and existence: no text of operators, and no capability that this gate lacks.
    */
   async #describeNamespace(call: Call): Promise<Buffer> {
     const { upstream } = this.#options
@@ -184,7 +186,7 @@ export class GateServer {
     return Buffer.from(DescribeNamespaceResponse.encode({ namespaceInfo: info }).finish())
   }
 
-  /** Passes on a response or a heartbeat for work that was handed to this node. */
+  /** Forwards a response or a heartbeat for work that was handed to this node. */
   async #answer(call: Call, { id }: NodePermissions): Promise<Buffer> {
     const { credentials, upstream } = this.#options
     const request = new Message(call.request)
@@ -195,18 +197,18 @@ export class GateServer {
     return upstream.call(methodOf(call), bytes, deadlineOf(call)).answer
   }
 
-  /** Polls one queue for a node, as long as the node waits and may have the work. */
+  /** Polls one queue for a node, for as long as the node waits and may poll that queue. */
   async #poll(call: Call, { id }: NodePermissions): Promise<Buffer> {
     const { credentials, handOvers, permissions, upstream } = this.#options
-    // Without notifications of decisions the gate reads this node's row itself.
+    // Without notifications, the cache may be stale, so read this node's row.
     if (!permissions.isFresh) await permissions.refresh(id).catch(databaseAway)
     const request = new Message(call.request)
     this.#checkNamespace(request.text(POLL.namespace))
     const queue = new Message(request.bytes(POLL.taskQueue)).text(QUEUE.name)
     await this.#untilAllowed(call, id, queue)
 
-    // The request contains only the identity and the queue, so that a node cannot set options that slow
-    // the queue down for others.
+    // The request contains only the identity and the queue, so that a node cannot set options that slow the queue down
+    // for others.
     const bytes = PollActivityTaskQueueRequest.encode({
       namespace: upstream.namespace,
       taskQueue: { name: queue, kind: NORMAL },
@@ -231,15 +233,15 @@ export class GateServer {
     }
   }
 
-  /** Returns the response of a poll without work; the next poll is then held, or refused when the node has been removed. */
+  /** Returns an empty poll response, or refuses a removed node. If the poll became forbidden, the next one is held. */
   #nothing(nodeId: string): Buffer {
     if (this.#options.permissions.cached(nodeId)?.status === 'removed') throw removed()
     return EMPTY
   }
 
   /**
-   * Holds a poll that is not allowed. An immediate refusal would be repeated immediately, or delay the poll of a queue
-   * that becomes allowed a moment later.
+   * Holds a forbidden poll. After an immediate refusal, the SDK would either retry immediately, or poll too late when
+   * the queue becomes allowed a moment later.
    */
   async #untilAllowed(call: Call, nodeId: string, queue: string): Promise<void> {
     const { permissions, holdMs = HOLD_MS } = this.#options
@@ -255,10 +257,10 @@ export class GateServer {
     }
   }
 
-  /** A node that asks learns of its refused calls as well, which the SDK retries without an error. */
+  /** Also reports a node's refused calls to it, because the SDK retries those without an error. */
   readonly #health = ({ metadata }: Call, done: sendUnaryData<Buffer>) => {
     const refusals = this.#refusalsOf(metadata)
-    // The SDK repeats a call that ends with RESOURCE_EXHAUSTED, so the node would not get the reason.
+    // The SDK retries a call that ends with RESOURCE_EXHAUSTED, so the node would not get the reason.
     if (refusals !== undefined) return done({ code: status.FAILED_PRECONDITION, details: refusals })
     const { SERVING, NOT_SERVING } = HealthStatus
     done(null, Buffer.of(0x08, this.#options.permissions.isFresh ? SERVING : NOT_SERVING))
@@ -270,7 +272,7 @@ const { DescribeNamespaceRequest, DescribeNamespaceResponse, PollActivityTaskQue
   proto.temporal.api.workflowservice.v1
 const NORMAL = proto.temporal.api.enums.v1.TaskQueueKind.TASK_QUEUE_KIND_NORMAL
 
-/** Bounds a deadline that a node left out or set beyond that of its SDK, because Temporal refuses such calls. */
+/** Caps a deadline that a node omitted or set too far away, because Temporal refuses such calls. */
 const deadlineOf = (call: Call): number => Math.min(Number(call.getDeadline()), Date.now() + MAX_CALL_MS)
 
 const methodOf = (call: Call): string => call.getPath().slice(call.getPath().lastIndexOf('/') + 1)
@@ -281,7 +283,7 @@ const refuseMethod =
     Promise.reject(denied(`nodes may not call ${method}`))
 
 function databaseAway(): never {
-  throw new Refusal(status.UNAVAILABLE, 'the gate cannot see how nodes stand; try again')
+  throw new Refusal(status.UNAVAILABLE, 'the gate cannot reach the database to check this node; try again')
 }
 
 const isPermitted = (permissions: NodePermissionCache, nodeId: string, queue: string): boolean => {
@@ -289,7 +291,7 @@ const isPermitted = (permissions: NodePermissionCache, nodeId: string, queue: st
   return node !== undefined && mayPoll(node, queue)
 }
 
-/** Waits for a decision about nodes, the end of the call, or the timeout. */
+/** Waits for a change of node permissions, the end of the call, or the timeout. */
 function changeWithin(permissions: NodePermissionCache, call: Call, ms: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, ms)

@@ -9,7 +9,7 @@ import { emit } from './events.ts'
 import type { Upstream } from './upstream.ts'
 import { Message } from './wire.ts'
 
-/** Fields of `PollActivityTaskQueueResponse`. */
+/** Field numbers of `PollActivityTaskQueueResponse`. */
 const ANSWER = { taskToken: 1, workflowExecution: 4 } as const
 const EXECUTION = { workflowId: 1 } as const
 
@@ -17,11 +17,11 @@ const EXECUTION = { workflowId: 1 } as const
 const RECORD_TIMEOUT_MS = 5_000
 const RETRY_DELAY_MS = 200
 
-/** A response to a poll with work in it, before the node gets it. */
+/** A poll response with work, before the node gets it. */
 export interface HandOver {
   nodeId: string
   answer: Message
-  /** Returns whether the node still waits for the work, and may have it. */
+  /** Returns whether the node still waits for the work and may have it. */
   isWanted: () => boolean
 }
 
@@ -37,10 +37,10 @@ export class HandOvers {
   }
 
   /**
-   * Records that the node is handed this work, before the node gets it. Work that cannot be recorded, or that the node
-   * no longer wants, is failed at once in Temporal, which does not wait for its timeout; the method then returns false.
-   * Temporal has counted the attempt as started when the poll was answered, so there is no other way to return it. If
-   * Temporal is unreachable too, the attempt ends at its heartbeat timeout.
+   * Records the hand-over of this work before the node gets it. If the record fails, or the node no longer wants the
+   * work, fails the attempt in Temporal right away, so that its timeout is not waited out, and returns false. Temporal
+   * counted the attempt as started when it answered the poll, so there is no other way to return it. If Temporal is
+   * unreachable too, the attempt ends at its heartbeat timeout.
    */
   async record({ nodeId, answer, isWanted }: HandOver): Promise<boolean> {
     const workflowId = new Message(answer.bytes(ANSWER.workflowExecution)).text(EXECUTION.workflowId)
@@ -64,7 +64,7 @@ export class HandOvers {
       try {
         const left = Math.max(1, deadline - performance.now())
         const recorded = dispatchRepository.recordDispatch(this.#db, dispatch)
-        await pTimeout(recorded, { milliseconds: left, message: 'the database does not answer' })
+        await pTimeout(recorded, { milliseconds: left, message: 'the database does not respond' })
         return true
       } catch (err) {
         emit(this.#log, 'hand_over.record_failed', { err, node_id: dispatch.nodeId })

@@ -12,10 +12,10 @@ import { NodePermissionCache } from './permission-cache.ts'
 import { Upstream } from './upstream.ts'
 
 const DATABASE_CONNECTIONS = 4
-/** Work waits for its record at the hand-over, so a missing connection must fail soon. */
+/** A hand-over waits for its record, so a missing connection must fail soon. */
 const CONNECT_TIMEOUT_MS = 2_000
 
-/** A gate that listens. */
+/** A listening gate. */
 export interface OpenGate extends AsyncDisposable {
   readonly port: number
 }
@@ -46,7 +46,7 @@ export async function openGate(
   const address = `${host.includes(':') ? `[${host}]` : host}:${wanted}`
   const port = await server.listen(address, tls).catch((cause: Error) => {
     throw new ConfigError(
-      `HEARTH_GATE_HOST, HEARTH_GATE_PORT: ${address} cannot be listened on (${cause.message}).`,
+      `HEARTH_GATE_HOST, HEARTH_GATE_PORT: cannot listen on ${address} (${cause.message}).`,
       { cause },
     )
   })

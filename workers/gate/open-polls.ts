@@ -2,20 +2,19 @@
 export interface OpenPoll {
   readonly nodeId: string
   readonly queue: string
-  /** Ends the poll when the node may no longer have that work. */
+  /** Ends the poll if the node may no longer poll that queue. */
   recheck(): void
 }
 
-/** The kinds of calls, each with a limit of its own: long polls must never keep out heartbeats and results. */
+/** The kinds of calls, each with its own limit: long polls must never block heartbeats and results. */
 export type CallKind = 'poll' | 'other'
 
 /**
- * The largest number of concurrent calls of one node. A node keeps at most 135 polls open (workers/node/queues.ts); those
- * up to 0.12 kept ten for each model, so the limit of polls leaves room for fifty of them. All other calls end within
- * moments.
+ * The largest number of concurrent calls of one node. A node keeps at most 135 polls open (workers/node/queues.ts).
+ * Nodes up to 0.12 kept ten polls per model, so the limit leaves room for fifty models. All other calls are short.
  */
 const MAX_CALLS: Readonly<Record<CallKind, number>> = { poll: 600, other: 200 }
-/** A refusal is reported for this long after the last one; refused calls are retried every few seconds. */
+/** Refusals are reported for this long after the last one; the SDK retries refused calls every few seconds. */
 const REFUSALS_MS = 60_000
 
 /** The refusals of one node's calls. */
@@ -51,12 +50,12 @@ export class OpenCalls {
     if (counts.poll + counts.other === 0) this.#counts.delete(nodeId)
   }
 
-  /** Returns the number of polls that a node has open. */
+  /** Returns the number of a node's open polls. */
   openPolls(nodeId: string): number {
     return this.#counts.get(nodeId)?.poll ?? 0
   }
 
-  /** Describes the calls of a node that were refused lately; undefined when there were none. */
+  /** Describes a node's recently refused calls; undefined when there were none. */
   refusals(nodeId: string): string | undefined {
     const refused = this.#recentRefusals(nodeId)
     if (!refused) return undefined

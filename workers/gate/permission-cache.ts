@@ -8,12 +8,12 @@ import type { Logger } from '../../platform/log.ts'
 import { emit } from './events.ts'
 
 const MAX_CACHED = 10_000
-/** The interval at which the row of a node that polls a forbidden queue is read again. */
+/** The minimum interval between two reads of the row of a node that polls a forbidden queue. */
 const REFRESH_INTERVAL_MS = 500
 
 /**
- * Caches the status of nodes, so that polls cost no query. A decision about a node arrives by NOTIFY, or at the latest
- * by the watch's own poll; then one query reads all cached nodes again.
+ * Caches the status of nodes, so that polls cost no query. A change of a node arrives by NOTIFY, or at the latest with
+ * the watch's own poll; one query then reloads all cached nodes.
  */
 export class NodePermissionCache {
   readonly #db: Kysely<Database>
@@ -32,7 +32,7 @@ export class NodePermissionCache {
     watch.on('node', () => this.#refreshAll())
   }
 
-  /** True while notifications of decisions about nodes arrive. */
+  /** True while notifications about nodes arrive. */
   get isFresh(): boolean {
     return this.#watch.isFresh()
   }
@@ -57,13 +57,13 @@ export class NodePermissionCache {
     return refresh
   }
 
-  /** Registers a callback for possible decisions; returns a function that removes it. */
+  /** Registers a callback for possible changes; returns a function that removes it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
 
-  /** Runs one query at a time; a decision during a query causes another one. */
+  /** Runs one query at a time; a change during a query triggers another one. */
   #refreshAll(): void {
     this.#isOutdated = true
     if (!this.#isReading) void this.#readUntilCurrent()
@@ -82,7 +82,7 @@ export class NodePermissionCache {
         await new Promise((resolve) => setTimeout(resolve, REFRESH_INTERVAL_MS))
       }
     }
-    // This must be in the same turn as the last check, so that every later decision causes a new query.
+    // This must run in the same tick as the last check, so that every later change triggers a new query.
     this.#isReading = false
   }
 

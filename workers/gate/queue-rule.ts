@@ -2,7 +2,7 @@ import type { NodePermissions } from '../../db/repositories/nodes/permissions.ts
 import { mayPoll as mayEverPoll } from '../../domain/placement/node-queues.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 
-/** Returns whether a node may poll a queue now: a draining node only its own, a removed one none. */
+/** Returns whether a node may poll a queue now: a draining node only its own queue, a removed node none. */
 export function mayPoll(
   { id, account_id, status, sharing, hardware, ordered }: NodePermissions,
   queue: string,

@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js'
 
-/** The reason why the gate refuses a call, as its caller gets it. */
+/** The reason why the gate refuses a call, as returned to the caller. */
 export class Refusal extends Error {
   override readonly name = 'Refusal'
   readonly code: status

@@ -17,12 +17,12 @@ const FIXED64 = 1
 const DELIMITED = 2
 const FIXED32 = 5
 const MAX_VARINT = 10
-/** A larger length is not valid in any message here. */
+/** No valid message here contains a larger length. */
 const MAX_BITS = 49
 
 /**
  * The top-level fields of a protocol buffer, as bytes. Fields that the gate does not use are neither parsed nor copied,
- * whatever a node puts there.
+ * regardless of their content.
  */
 export class Message {
   readonly #bytes: Buffer
@@ -38,7 +38,7 @@ export class Message {
     const found = this.#fields.filter((field) => field.number === number)
     const [field] = found
     if (found.length > 1) throw new WireError(`field ${number} occurs more than once`)
-    if (field && !field.value) throw new WireError(`field ${number} is not text`)
+    if (field && !field.value) throw new WireError(`field ${number} is not length-delimited`)
     return field?.value ?? Buffer.alloc(0)
   }
 
@@ -82,8 +82,8 @@ function fieldsOf(bytes: Buffer): Field[] {
       const length = readVarint(bytes, at)
       at = length.end + length.value
       value = bytes.subarray(length.end, at)
-    } else throw new WireError('a field of a kind that is not used')
-    if (number === 0 || at > bytes.length) throw new WireError('the message is cut off')
+    } else throw new WireError('the message contains an unsupported wire type')
+    if (number === 0 || at > bytes.length) throw new WireError('the message is truncated')
     fields.push({ number, start, value, end: at })
   }
   return fields
@@ -94,10 +94,10 @@ function readVarint(bytes: Buffer, start: number): { value: number; end: number 
   for (let index = 0; index < MAX_VARINT; index++) {
     const byte = bytes[start + index]
     if (byte === undefined) break
-    // A larger value is a number that is skipped, never a tag or a length that is used.
+    // Bits beyond the limit can only be in a number that is skipped, never in a tag or length that is used.
     value +=
       index * 7 <= MAX_BITS - 7 ? (byte & 0x7f) * 2 ** (index * 7) : (byte & 0x7f) * Number.MAX_SAFE_INTEGER
     if (byte < 0x80) return { value, end: start + index + 1 }
   }
-  throw new WireError('the message is cut off')
+  throw new WireError('the message is truncated')
 }

@@ -8,7 +8,7 @@ export interface ActivityQueuesOptions {
   connection: NativeConnection
   namespace: string
   activities: NodeActivities
-  /** The time for which work may continue after its queue was closed, before it is cancelled. */
+  /** How long work may continue after its queue was closed, before it is cancelled. */
   graceMs: number
   log: Logger
 }
@@ -26,7 +26,7 @@ const RETRY_DELAY_MS = 1_000
 export class ActivityQueues implements AsyncDisposable {
   readonly #options: ActivityQueuesOptions
   readonly #open = new Map<string, Worker>()
-  /** The workers of all queues, those included that are closing, with their ends. */
+  /** The workers of all queues, including closing ones, with promises for their ends. */
   readonly #workers = new Map<Worker, Promise<void>>()
   #connection: NativeConnection
   #wanted = new Map<string, QueueSize>()
@@ -39,8 +39,8 @@ export class ActivityQueues implements AsyncDisposable {
   }
 
   /**
-   * Polls over another connection from now on; work goes on, and is answered over it. Resolves once no worker holds the
-   * connection before: one that is just ending keeps it for a moment.
+   * Switches polls to another connection. Running work continues, and its results use the new connection. Resolves once
+   * no worker holds the previous connection: a worker that is just ending keeps it for a moment.
    */
   async moveTo(connection: NativeConnection): Promise<void> {
     this.#connection = connection
@@ -48,7 +48,7 @@ export class ActivityQueues implements AsyncDisposable {
     await Promise.all(left.map(([, ended]) => ended))
   }
 
-  /** Sets the queues to poll; work of a closed queue continues. */
+  /** Sets the queues to poll; work from a closed queue continues. */
   want(queues: ReadonlyMap<string, QueueSize>): void {
     if (this.#isDisposed) return
     this.#wanted = new Map(queues)
@@ -87,14 +87,14 @@ export class ActivityQueues implements AsyncDisposable {
         await sleep(RETRY_DELAY_MS)
       })
     }
-    // This must be in the same turn as the last check, so that every later change settles again.
+    // This must run in the same tick as the last check, so that every later change settles again.
     this.#settling = undefined
   }
 
   async #poll(queue: string, { slots, pollers }: QueueSize): Promise<void> {
     const { namespace, activities, graceMs, log } = this.#options
     const connection = this.#connection
-    // A worker that fails to start stays in memory, so the server is checked first.
+    // A worker that fails to start stays in memory, so check the server first.
     await connection.workflowService.describeNamespace({ namespace })
     const worker = await Worker.create({
       connection,
@@ -103,18 +103,18 @@ export class ActivityQueues implements AsyncDisposable {
       activities,
       maxConcurrentActivityTaskExecutions: slots,
       maxConcurrentActivityTaskPolls: Math.min(pollers, slots),
-      // With the default throttle an activity gets its cancellation 6 to 9 s late.
+      // With the default throttle, an activity gets its cancellation 6 to 9 s late.
       maxHeartbeatThrottleInterval: '500ms',
       defaultHeartbeatThrottleInterval: '500ms',
       shutdownGraceTime: graceMs,
       shutdownForceTime: graceMs + 1_000,
     })
-    // It may have moved meanwhile.
+    // The connection may have changed in the meantime.
     moveWorker(worker, this.#connection)
     const ended = worker
       .run()
       .catch((err: unknown) => {
-        // The SDK also throws when work of a closed queue does not end in time; Temporal gives it to another node.
+        // The SDK also throws when work of a closed queue does not end in time; Temporal then gives it to another node.
         const isClosed = this.#open.get(queue) !== worker
         if (isClosed) emit(log, 'queue.close_forced', { err, queue })
         else {
@@ -136,7 +136,7 @@ export class ActivityQueues implements AsyncDisposable {
   }
 }
 
-/** Gives a worker another connection; returns false for one that has just ended all its work, which needs none. */
+/** Switches a worker to another connection; returns false for a worker that has just ended and needs none. */
 function moveWorker(worker: Worker, connection: NativeConnection): boolean {
   try {
     worker.connection = connection

@@ -1,4 +1,4 @@
-/** Tracks whether this node drains or stops; trainers follow the signal. */
+/** Tracks whether this node drains or stops; trainers listen to its signal. */
 export class DrainController {
   #controller = new AbortController()
   #draining = false
@@ -12,7 +12,7 @@ export class DrainController {
     return this.#controller.signal
   }
 
-  /** Returns false when nothing changes. */
+  /** Starts or ends draining; returns false if nothing changes. */
   drain(draining: boolean): boolean {
     if (draining === this.#draining) return false
     this.#draining = draining

@@ -1,6 +1,6 @@
 import { defineEvents, error, info, warn } from '../../platform/events.ts'
 
-/** Emits what a node logs of itself and of its way to Temporal; docs/events.md lists it. */
+/** Emits a node's own log events and those of its connection to Temporal; docs/events.md lists them. */
 export const emit = defineEvents({
   'node.started': info('taking work', {
     node_id: 'string',
@@ -16,12 +16,12 @@ export const emit = defineEvents({
     version: 'string',
   }),
   'node.stopped': info('stopped', {}),
-  'node.draining': info('draining: taking nothing new', {}),
-  'node.resumed': info('taking work again', {}),
-  'node.shared': info('working for every account', { sharing: 'string' }),
-  'node.dedicated': info('working for its own account', { sharing: 'string' }),
-  'node.leftovers_ended': warn('ended what an earlier life of this node left running', { reaped: 'number' }),
-  'node.isolation_incomplete': warn("what runs here is held less than it should be for strangers' work", {
+  'node.draining': info('draining: not accepting new work', {}),
+  'node.resumed': info('accepting work again', {}),
+  'node.shared': info('accepting work from every account', { sharing: 'string' }),
+  'node.dedicated': info('accepting work only from its own account', { sharing: 'string' }),
+  'node.leftovers_ended': warn('ended processes that an earlier run of this node left', { reaped: 'number' }),
+  'node.isolation_incomplete': warn("sandboxing is weaker than other accounts' work requires", {
     gaps: 'string[]',
   }),
   'node.profiles_lacking': info('this node cannot run some profiles', { lacks: 'string[]' }),
@@ -31,16 +31,16 @@ export const emit = defineEvents({
     ignored: 'string[]',
   }),
   'node.xpus_unused': warn(
-    'this node has Intel XPUs, which no environment can use: models and runs take its processors',
+    'this node has Intel XPUs, which no environment supports: models and runs use the CPUs',
     {},
   ),
   'node.gateways_save_failed': warn(undefined, { err: 'error' }),
-  'gate.awaited': warn('waiting for the way to Temporal', { reason: 'string' }),
-  'gate.moved': info('the gate to Temporal has moved, and this node has followed', {
+  'gate.awaited': warn('waiting for access to Temporal', { reason: 'string' }),
+  'gate.moved': info('the gate to Temporal moved; this node reconnected', {
     from: 'string',
     to: 'string',
   }),
-  'gate.unreachable': warn('the gate to Temporal does not answer: this node takes no durable work', {
+  'gate.unreachable': warn('the gate to Temporal does not respond: this node gets no durable work', {
     address: 'string',
     reason: 'string',
   }),
@@ -48,11 +48,11 @@ export const emit = defineEvents({
     address: 'string',
     reason: 'string',
   }),
-  'gate.reached': info('the gate to Temporal answers again', { address: 'string' }),
-  'gate.credential_failed': warn('the credential for Temporal could not be renewed; trying again', {
+  'gate.reached': info('the gate to Temporal responds again', { address: 'string' }),
+  'gate.credential_failed': warn('could not renew the Temporal credential; trying again', {
     reason: 'string',
   }),
-  'queue.poll_failed': warn('a task queue could not be polled; trying again', {
+  'queue.poll_failed': warn('could not poll a task queue; trying again', {
     err: 'error',
     queue: 'string',
   }),
@@ -60,5 +60,5 @@ export const emit = defineEvents({
     err: 'error',
     queue: 'string',
   }),
-  'queue.poll_ended': error('polling of a task queue broke off', { err: 'error', queue: 'string' }),
+  'queue.poll_ended': error('polling of a task queue ended unexpectedly', { err: 'error', queue: 'string' }),
 })

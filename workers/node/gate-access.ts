@@ -19,27 +19,27 @@ export interface GateAccessOptions {
   log: Logger
   /** Called when the platform has dismissed this node. */
   onDismissed: (why: DismissedError) => void
-  /** Called with the connection to another gate; resolves once the one before may be closed. */
+  /** Called with the connection to another gate; resolves once the previous connection may be closed. */
   onMoved: (connection: NativeConnection) => Promise<void>
-  /** Called when the way to Temporal is lost, and with nothing once it is there. */
+  /** Called with a fault when access to Temporal is lost, and with undefined once it is back. */
   onFault: (fault: GateFault | undefined) => void
 }
 
 const CONNECT_DELAY_MS = { first: 100, longest: 2_000 }
-/** The bounds for the renewal of a credential, and the pause after a failure. */
+/** The bounds of the interval between renewals of a credential, and the pause after a failure. */
 const RENEW_INTERVAL_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
 /**
- * The shortest interval between requests for a credential after lost links; the response shows
- * whether the node may stay.
+ * The shortest interval between requests for a credential after lost links; the response shows whether the node has
+ * been dismissed.
  */
 const RENEW_RETRY_DELAY_MS = 2_000
 const TIMEOUT_MS = 10_000
-/** The pauses between requests for the address of a gate that does not answer. */
+/** The pauses between requests for the address of a gate that does not respond. */
 const ASK_WHERE_MS = { first: 2_000, longest: 20_000 }
-/** The interval for checking whether the machine was joined anew. */
+/** The interval for checking whether this machine joined again as another node. */
 const IDENTITY_CHECK_INTERVAL_MS = 2_000
 
-/** A connection to a gate, and where it is. */
+/** A connection to a gate, and the gate's address. */
 interface Gate {
   connection: NativeConnection
   address: string
@@ -47,9 +47,9 @@ interface Gate {
 }
 
 /**
- * The node's access to Temporal: a connection to the gate, and a credential for it. Any gateway issues the
- * credential for the node's signature, and it is renewed long before it expires. The same request informs a
- * node that it was removed, or that the gate is elsewhere now.
+ * The node's access to Temporal: a connection to the gate, and a credential for it. Any gateway issues a credential in
+ * exchange for the node's signature; the node renews it long before it expires. The response also reports that the node
+ * was removed, or that the gate has moved.
  */
 export class GateAccess implements AsyncDisposable {
   readonly namespace: string
@@ -61,7 +61,7 @@ export class GateAccess implements AsyncDisposable {
   #timer: NodeJS.Timeout | undefined
   #renewal: Promise<void> | undefined
   #renewedAt = performance.now()
-  /** When the gateways may be asked for the gate again, and the pause before that. */
+  /** When the node may next request the gate's address, and the pause before that. */
   #asking = { pauseMs: 0, at: 0 }
   #isClosed = false
 
@@ -88,7 +88,9 @@ export class GateAccess implements AsyncDisposable {
     this.#schedule(untilRenewal(credential))
   }
 
-  /** Waits for a gateway that knows the gate, and for the gate. Throws a `DismissedError` when the node was dismissed. */
+  /**
+   * Waits for a gateway that knows the gate, then for the gate. Throws a `DismissedError` if the node was dismissed.
+   */
   static async open(options: GateAccessOptions, signal: AbortSignal): Promise<GateAccess> {
     const { control, config, log, onFault } = options
     const instanceId = randomUUID()
@@ -122,12 +124,12 @@ export class GateAccess implements AsyncDisposable {
     return this.#gate.connection
   }
 
-  /** The address of that gate. */
+  /** The address of the current gate. */
   get address(): string {
     return this.#gate.address
   }
 
-  /** Requests a new credential soon, and so finds out whether this node may stay; never twice at once. */
+  /** Requests a new credential soon, which also shows whether this node was dismissed; never two at once. */
   renewSoon(): void {
     if (this.#isClosed || this.#renewal) return
     const wait = Math.max(0, this.#renewedAt + RENEW_RETRY_DELAY_MS - performance.now())
@@ -169,7 +171,7 @@ export class GateAccess implements AsyncDisposable {
     }
   }
 
-  /** Stays where it is, and tries again with the next credential, while nothing answers there. */
+  /** Moves to another gate. If that gate does not respond, stays and tries again with the next credential. */
   async #moveTo(credential: TemporalCredential): Promise<void> {
     const { config, log, onMoved } = this.#options
     const left = this.#gate
@@ -183,7 +185,7 @@ export class GateAccess implements AsyncDisposable {
     await left.connection.close()
   }
 
-  /** The gate may be elsewhere. A pool of nodes that have all lost it asks less and less often. */
+  /** Requests the gate's address, which may have changed. Backs off, because a whole pool may have lost the gate. */
   #askWhereItIs(): void {
     const now = performance.now()
     if (now < this.#asking.at) return
@@ -212,7 +214,7 @@ async function connectTo({ address, tls, token }: TemporalCredential, config: Co
 
 const metadataOf = (token: string) => ({ authorization: `Bearer ${token}` })
 
-/** Clocks may differ by minutes, so the result is bounded whatever this clock says. */
+/** Clocks may differ by minutes, so the result is clamped. */
 function untilRenewal({ expires_at }: TemporalCredential): number {
   const half = (Date.parse(expires_at) - Date.now()) / 2
   return Math.min(RENEW_INTERVAL_MS.most, Math.max(RENEW_INTERVAL_MS.least, half))

@@ -6,23 +6,23 @@ import type { GateFault } from '../../schemas/node.ts'
 import { emit } from './events.ts'
 
 export interface GateWatchOptions {
-  /** The gate of now, which may be another at the next look. */
+  /** Returns the current gate, which may have changed by the next check. */
   gate: () => { connection: NativeConnection; address: string }
   log: Logger
-  /** Called at each look that finds a fault, and with nothing at the first one that finds none again. */
+  /** Called at each check that finds a fault, and with undefined at the first check without one. */
   onFault: (fault: GateFault | undefined) => void
 }
 
 const POLL_INTERVAL_MS = 5_000
-/** The SDK tries again for some 10 s where nothing listens. */
+/** Shorter than the SDK's own retries, which take about 10 s when nothing listens. */
 const RESPONSE_TIMEOUT_MS = 5_000
 const SERVING = 1
-/** The longest reason that gateways take. */
+/** The longest reason that gateways accept. */
 export const MAX_REASON = 300
 
 /**
- * Looks from time to time at whether the gate answers. The SDK repeats polls for ever and tells nobody, and links to
- * gateways say nothing of the gate.
+ * Checks periodically whether the gate responds. The SDK retries polls forever without reporting an error, and the
+ * links to gateways don't show the state of the gate.
  */
 export class GateWatch {
   readonly #options: GateWatchOptions
@@ -50,7 +50,7 @@ export class GateWatch {
     const { connection, address } = gate()
     const fault = await faultOf(connection)
     if (this.#isClosed) return
-    // A gate that was left meanwhile says nothing of the one that is used now.
+    // The node changed gates during the check, so the result doesn't apply to the current gate.
     if (gate().connection !== connection) return this.lookNow()
     const was = this.#fault
     if (fault) {
@@ -68,14 +68,16 @@ export class GateWatch {
   }
 }
 
-/** Checks the health of the gate itself, not of Temporal behind it. The gate also reports calls of this node that it refused. */
+/**
+ * Checks the health of the gate, not of Temporal behind it. The gate also reports calls of this node that it refused.
+ */
 async function faultOf(
   connection: NativeConnection,
 ): Promise<Pick<GateFault, 'reason' | 'refused'> | undefined> {
   try {
     const ask = () => connection.healthService.check({})
     const { status: health } = await connection.withDeadline(Date.now() + RESPONSE_TIMEOUT_MS, ask)
-    return health === SERVING ? undefined : { reason: 'it answers, and cannot see the database' }
+    return health === SERVING ? undefined : { reason: 'it responds, but cannot reach the database' }
   } catch (err) {
     const reason = reasonOf(err).slice(0, MAX_REASON)
     const { code } = err as { code?: number }

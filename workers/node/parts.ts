@@ -66,15 +66,15 @@ export interface NodeParts {
   slotShares: SlotShares
   schemaChecks: SchemaChecks
   inputs: InputFiles
-  /** What stages of cohorts hand over from here, and to here. */
+  /** The payloads that cohort stages hand over from and to this node. */
   edges: Edges
-  /** Keeps the former until their consumers have succeeded. */
+  /** Retains outgoing payloads until their consumers have succeeded. */
   keepers: PayloadKeepers
   links: Links
   gpuHealth: GpuHealth
   diskHealth: DiskHealth
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** Aborts installations of environments that no load waits for, and the reading of operators' tools. */
+  /** Aborts environment installations that no load waits for, and the reading of operators' tools. */
   preparing: AbortController
   workDir: string
 }
@@ -84,7 +84,7 @@ const STOP_GRACE_MS = 500
 
 export interface NodeOptions {
   catalog: Catalog
-  /** Gets what model servers write, and tells gateways what it holds. */
+  /** Collects the logs of model servers and returns them to gateways. */
   lines: RecentLines
   isDraining: () => boolean
   /** Present while the gate cannot be reached. */
@@ -93,13 +93,13 @@ export interface NodeOptions {
   onSharing: (sharing: NodeSharing) => void
   /** Called when GPUs become unusable or usable again. */
   onGpus?: () => void
-  /** Called when a link broke, or a gateway refused one. */
+  /** Called when a link breaks or a gateway refuses one. */
   onNoLink: () => void
-  /** The folder of the locks of Python environments, if it is not the runtime's own. */
+  /** The folder of the lockfiles of Python environments, if it is not the runtime's own. */
   locksDir?: string | undefined
 }
 
-/** Ends processes that an earlier run left, joins if necessary, and opens the links. */
+/** Ends processes that an earlier run left, joins the platform if necessary, and opens the links. */
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
   const { catalog, lines, isDraining, gateFault, onDraining, onNoLink, onSharing } = options
@@ -300,14 +300,14 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   }
 }
 
-/** Reads host:port; undefined where the node is not to listen. */
+/** Parses host:port; undefined when the node should not listen. */
 function listenAt(address: string): EdgesOptions['listen'] {
   const at = address.lastIndexOf(':')
   if (at < 0) return undefined
   return { host: address.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(address.slice(at + 1)) }
 }
 
-/** Logs the profiles that this machine cannot run with the reason, and hardware that none of them can use. */
+/** Logs the profiles that this machine cannot run, with the reasons, and hardware that no profile can use. */
 function logMissingProfiles(
   { profiles }: Catalog,
   { hardware, gpus }: NodeInventory,

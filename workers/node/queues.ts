@@ -4,22 +4,22 @@ import { QUEUES } from '../../workflows/contract/policy.ts'
 import type { QueueSize } from './activity-queues.ts'
 import type { NodeParts } from './parts.ts'
 
-/** Everything that is placed on this node by name comes over one queue, so it has the most pollers. */
+/** All work that is placed on this node by name comes over one queue, so it has the most pollers. */
 const PLACED_POLLERS = 4
 /** A job runs for minutes, so one poll at a time starts them fast enough. */
 const JOB_POLLERS = 1
-/** One poll can wait while the other one is answered. */
+/** One poll can wait while the other one is being answered. */
 const WARM_POLLERS = 2
 /**
  * The largest number of loaded models whose queues are polled. Every poll is an open call at the gate, which admits a
- * fixed number for each node, so the number must not grow with the models. Work for the other loaded models is placed
- * on the node's own queue.
+ * fixed number per node, so the number of polls must not grow with the number of models. Work for the other loaded
+ * models is placed on the node's own queue.
  */
 export const MAX_WARM_QUEUES = 64
 
 export interface NodeAvailability {
   draining: boolean
-  /** The accounts that the node works for; undefined until a gateway has sent them. */
+  /** Which accounts the node works for; undefined until a gateway has sent it. */
   sharing: NodeSharing | undefined
 }
 
@@ -29,8 +29,8 @@ type QueueParts = Pick<NodeParts, 'identity' | 'inventory'> & {
 }
 
 /**
- * Returns the queues whose work this node can do now. There are at most 4 + 3 + 2 * `MAX_WARM_QUEUES` polls, however
- * many models lie on the disk: work for a model that isn't loaded comes over the node's own queue.
+ * Returns the queues whose work this node can do now. They need at most 4 + 3 + 2 * `MAX_WARM_QUEUES` polls, regardless
+ * of the number of models on disk: work for a model that isn't loaded comes over the node's own queue.
  */
 export function wantedQueues(
   { identity, inventory, models, gpuHealth }: QueueParts,
@@ -42,8 +42,8 @@ export function wantedQueues(
   if (draining || sharing === undefined) return queues
   if (inventory.train_slots > 0) {
     const { accountId } = identity
-    // A node without work takes jobs first, so one whose GPUs fail would fail the runs that others could do.
-    // During a run its queue stays open, because closing it would cancel the run; the node then refuses other runs.
+    // Idle nodes take jobs first, so a node with failing GPUs would fail one run after another. During a run the queue
+    // stays open, because closing it would cancel the run; the node then refuses other runs.
     const hardware = gpuHealth.isUnusable && !gpuHealth.hasRuns ? 'cpu' : inventory.hardware
     for (const queue of jobQueues({ accountId, sharing, hardware })) {
       queues.set(queue, { slots: inventory.train_slots, pollers: JOB_POLLERS })

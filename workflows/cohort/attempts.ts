@@ -26,14 +26,14 @@ const callStage = waitedFor(record.callStage)
 const settleStage = waitedFor(record.settleStage)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
-/** The message of a stage's fault is in its row, because it may quote an input. */
+/** A stage's fault has no message here: the message may quote an input, so it is only in the stage's row. */
 export interface Fault {
   code: string
   message?: string
   stage_id?: string
 }
 
-/** A required stage has failed for good, which ends the cohort. */
+/** A required stage has failed permanently, which ends the cohort. */
 export class StageFailed extends Error {
   override readonly name = 'StageFailed'
   readonly fault: Fault
@@ -44,24 +44,24 @@ export class StageFailed extends Error {
   }
 }
 
-/** The cohort of a stage. */
+/** A stage's view of its cohort. */
 export interface Of {
   cohortId: string
   accountId: string
-  /** Puts producers back that have to work again, by id. */
+  /** Resets the producers with these ids, which have to run again. */
   repeat: (stageIds: readonly string[]) => void
-  /** Shows the stages as they are now. */
+  /** Shows the current state of the stages. */
   shown: () => void
   room: Room
-  /** Has the stages that wait for this one give their slots back, in which it may have to work. */
+  /** Makes the stages that wait for this one give back their slots, which it may need. */
   makeWay: (stage: Progress) => Promise<void>
-  /** True when calls that a node gives back before the claim count no attempt. */
+  /** True when calls that a node gives back before the claim don't count as attempts. */
   mayGiveBack: () => boolean
-  /** True once the history has room for nothing but the end of what is at work. */
+  /** True once the history has room only for the end of work in flight. */
   isFull: () => boolean
 }
 
-/** Calls a stage on one node after another, until it has a result or there is no further attempt. */
+/** Calls a stage on one node after another, until it has a result or no attempts are left. */
 export async function runStage(of: Of, stage: Progress): Promise<void> {
   const { cohortId } = of
   let avoid: string[] = []
@@ -115,7 +115,7 @@ export async function runStage(of: Of, stage: Progress): Promise<void> {
   }
 }
 
-/** Shows the last node that was called, unless it is shown already: each change is an event of the history. */
+/** Shows the last called node, unless it is already shown: each change adds an event to the history. */
 function showNode(nodeId: string): void {
   if (workflowInfo().typedSearchAttributes.get(HEARTH_NODE) === nodeId) return
   upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
@@ -133,17 +133,17 @@ async function settled(
   stage: Progress,
   ended: Ended & { attempt: number },
 ): Promise<'again' | 'ended'> {
-  // It needs its producers again before it is called again.
+  // The stage needs its producers again before the next call.
   stage.isRunning = false
   const result = await settleStage({ stageId: stage.id, ...ended })
   if (result.verdict === 'failed') throw new StageFailed(result.fault)
   if (result.verdict === 'again' && result.repeat) repeat(result.repeat)
-  // One that is cancelled was ended with its cohort, and nothing more is to be done about its producers.
+  // A cancelled stage ended with its cohort, so its producers need no attention.
   if (result.verdict === 'ended' && result.status === 'skipped') stage.isOff = true
   return result.verdict
 }
 
-/** Runs a stage on a node; undefined when it has succeeded. */
+/** Runs a stage on a node; returns undefined when it has succeeded. */
 async function attemptOn(
   { nodeId, calledAt, turn }: { nodeId: string; calledAt?: number; turn?: string },
   { cohortId, accountId, mayGiveBack }: Of,

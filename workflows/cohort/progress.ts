@@ -1,35 +1,35 @@
 import { CancellationScope, setCurrentDetails } from '@temporalio/workflow'
 import type { StageOutline } from '../../activities/control/cohorts/cohorts.ts'
 
-/** The workflow's knowledge of a stage; the rows have the rest. */
+/** What the workflow knows about a stage; the database has the rest. */
 export interface Progress extends StageOutline {
   state: 'pending' | 'called' | 'started' | 'done'
-  /** True once it has all the values that it waits for. */
+  /** True once the stage has all the values that it waits for. */
   isRunning: boolean
-  /** True while no node can run it. */
+  /** True while no node can run the stage. */
   isWaiting: boolean
-  /** True when it has ended without a result, so that nothing is needed for it. */
+  /** True when the stage ended without a result, so that it needs no producers. */
   isOff: boolean
-  /** True when its work was cut short: it has failed for good, or was cancelled. */
+  /** True when the stage failed permanently or was cancelled. */
   isCut: boolean
-  /** True when its row was put back while it was at work, so that it is called again once its last call has returned. */
+  /** True when the row was put back while the stage was at work; it is called again once its last call has returned. */
   isRepeated: boolean
-  /** Counts how often it was begun; a repeated stage may begin anew before its last call has returned. */
+  /** The number of times the stage began; a repeated stage may begin again before its last call has returned. */
   turn: number
   node: string
   attempt: number
   waitsFor: string
   scope: CancellationScope
-  /** Its call on a node; undefined between calls. */
+  /** The stage's call on a node; undefined between calls. */
   call: Call | undefined
 }
 
-/** A call of a stage on a node, which may be ended from here. */
+/** A call of a stage on a node, which the workflow may end. */
 export interface Call {
   readonly scope: CancellationScope
-  /** When it began, in epoch milliseconds; undefined where its node had begun before the call was repeated. */
+  /** The start of the call in epoch milliseconds; undefined if its node had begun before the call was repeated. */
   readonly calledAt: number | undefined
-  /** The reason why it was ended: it took too long, or it holds a slot for nothing and is called again later. */
+  /** Why the workflow ended the call: it took too long, or it occupied a slot to no use and is called again later. */
   ended?: 'overdue' | 'put_back'
 }
 
@@ -61,14 +61,14 @@ export const begin = (stages: readonly StageOutline[]): Run =>
 const hasBegun = (stage: Progress | undefined): boolean =>
   stage?.state === 'started' || stage?.state === 'done'
 
-/** Returns whether a stage is to be called: its producers, or as many as it needs, hold their slots or have ended. */
+/** Returns whether to call a stage: enough of its producers hold their slots or have ended. */
 export const isReady = ({ state, producers, quorum = producers.length }: Progress, run: Run): boolean =>
   state === 'pending' &&
   producers.filter((producer) => hasBegun(run.get(producer))).length >= Math.min(quorum, producers.length)
 
 /**
- * A producer is no longer needed once each of its consumers works with enough others, or has itself ended without a
- * result. One whose result is an output of the cohort always is.
+ * A producer is no longer needed once each of its consumers works with enough other producers, or has ended without a
+ * result. A producer whose result is an output of the cohort is always needed.
  */
 export function isUnneeded({ name, isOutput, state }: Progress, run: Run): boolean {
   const consumers = [...run.values()].filter(({ producers }) => producers.includes(name))
@@ -84,7 +84,7 @@ export function isUnneeded({ name, isOutput, state }: Progress, run: Run): boole
   )
 }
 
-/** Returns the stages on nodes that wait for this one, be it through others. */
+/** Returns the stages on nodes that wait for this one, directly or indirectly. */
 export function waitingFor({ name }: Progress, run: Run): Progress[] {
   const reached = new Set([name])
   // The stages are in topological order.
@@ -95,20 +95,20 @@ export function waitingFor({ name }: Progress, run: Run): Progress[] {
   )
 }
 
-/** Ends the call of a stage, unless that has returned already. */
+/** Ends a stage's call, unless it was already ended. */
 export function endCall(call: Call | undefined, ended: NonNullable<Call['ended']>): void {
   if (!call || call.ended) return
   call.ended = ended
   call.scope.cancel()
 }
 
-/** The stages of a cohort, and what is said of it once it has ended. */
+/** The stages of a cohort, and a sentence about the cohort once it has ended. */
 export interface Shown {
   run: Run
   said: string
 }
 
-/** Shows the stages as a table in the Temporal UI, behind what is said. */
+/** Shows the sentence and a table of the stages in the Temporal UI. */
 export function show({ run, said }: Shown): void {
   const rows = [...run.values()].map((stage) => {
     const { name, node, attempt, state, producers, waitsFor } = stage
@@ -124,7 +124,7 @@ export function show({ run, said }: Shown): void {
   setCurrentDetails([...(said ? [said, ''] : []), ...table].join('\n'))
 }
 
-/** The rows tell whether a node loads, waits or runs; the workflow knows that it has the stage. */
+/** The database knows whether a node loads, waits or runs; the workflow only knows that the node has the stage. */
 function wordOf({ state, isOff, isCut, isRunning }: Progress): string {
   if (state === 'started') return isRunning ? 'running' : 'at work'
   if (state !== 'done') return state

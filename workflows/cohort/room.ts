@@ -7,8 +7,8 @@ interface Waiting {
 }
 
 /**
- * Stages that no node can run now. One look is for all of them together, so that many that wait for hours put no more into
- * the history than one.
+ * Stages that no node can run now. One lookup serves all of them, so that many stages that wait for hours add no more
+ * events to the history than one.
  */
 export class Room {
   readonly #find: (waiting: readonly Waiting[]) => Promise<string[]>
@@ -16,12 +16,12 @@ export class Room {
   #isNews = false
   isLooking = false
 
-  /** `find` returns the ids of those for which there is a node. */
+  /** `find` returns the ids of the stages that have a node now. */
   constructor(find: (waiting: readonly Waiting[]) => Promise<string[]>) {
     this.#find = find
   }
 
-  /** Resolves once there is a node for a stage. */
+  /** Resolves once a node can run the stage. */
   async wait(waiting: Waiting): Promise<void> {
     const { stageId } = waiting
     this.#waiting.set(stageId, waiting)
@@ -33,7 +33,7 @@ export class Room {
     }
   }
 
-  /** Looks for nodes for as long as stages wait: soon after another one has come, and then more and more seldom. */
+  /** Polls for nodes while stages wait, with exponential back-off that resets when another stage starts waiting. */
   async look(): Promise<never> {
     const { firstMs, longestMs } = PAUSE.forNode
     let pause: number = firstMs

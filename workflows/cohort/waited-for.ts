@@ -5,19 +5,20 @@ let inFlight = 0
 let last: Promise<unknown> = Promise.resolve()
 
 /**
- * Has the local activities of this execution run one at a time. The SDK resumes a workflow once for each result, but in a
- * replay once for all results of a workflow task, so conditions would be evaluated between other steps than before, and
- * commands would come in another order (TMPRL1100) or results reach the wrong stage. Call it before the first await:
- * executions that earlier versions began continue to run them side by side.
+ * Makes this execution run its local activities one at a time. The SDK resumes a workflow once per result, but during a
+ * replay once for all results of a workflow task. Conditions would then be evaluated at other points, and commands
+ * would come in another order (TMPRL1100) or results reach the wrong stage. Call this before the first await;
+ * executions that earlier versions started keep running their local activities concurrently.
  */
 export function runInTurn(): void {
   areInTurn = patched('local-activities-in-turn')
 }
 
 /**
- * Has a local activity waited for also where its scope is cancelled meanwhile; the step after it ends then. The SDK's state
- * machine knows no way on for one whose cancellation meets its result, as where stages fail at one time: the workflow task
- * fails as not deterministic (TMPRL1100), again and again, until the results come in another order.
+ * Works around TMPRL1100: waits for a local activity even if its scope is cancelled in the meantime; the step after it
+ * ends instead. The SDK's state machine can't handle a cancellation that arrives together with the result, for example
+ * when several stages fail at once. The workflow task then fails as nondeterministic, repeatedly, until the results
+ * come in another order.
  */
 export const waitedFor =
   <A extends unknown[], R>(work: (...args: A) => Promise<R>) =>
@@ -34,8 +35,8 @@ export const waitedFor =
     })
 
 /**
- * Waits until no local activity is at work. The server refuses a workflow task whose results of local activities follow
- * the end of the workflow, and the next one may run into the same.
+ * Waits until no local activity is in flight. The server rejects a workflow task in which results of local activities
+ * follow the end of the workflow, and its retry may hit the same problem.
  */
 export const noneInFlight = (): Promise<void> =>
   CancellationScope.nonCancellable(() => condition(() => inFlight === 0))

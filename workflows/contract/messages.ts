@@ -1,6 +1,6 @@
 import { defineQuery, defineSignal } from '@temporalio/workflow'
 
-/** The actor and the reason of an order; every refused caller sees the reason. */
+/** The actor and the reason of a kill switch order; every refused caller sees the reason. */
 export interface KillSwitchOrder {
   reason: string
   actor: string
@@ -30,26 +30,27 @@ export const jobClaimed = defineSignal<[JobClaimedNotice]>('claimed')
 /** Signals a job's workflow why no node can run the job at present, for operators to see. */
 export const jobWaiting = defineSignal<[{ reason: string | null }]>('waiting')
 
-/** Signals a job's workflow that the run is paused, so that an offer that no node has taken is withdrawn. */
+/** Signals a job's workflow that the run is paused, so that it withdraws an offer that no node has taken. */
 export const jobPaused = defineSignal('paused')
 
-/** Signals a job's workflow, or starts it with this, when the run is resumed. A workflow that is about to end goes on. */
+/** Signals (or starts) a job's workflow when the run is resumed. A workflow that is about to end then continues. */
 export const jobResumed = defineSignal('resumed')
 
-/** Signals a waiting task that a node may have room, so that it is placed now and not at the end of its pause. */
+/** Signals a waiting task that a node may have room, so that it is placed now instead of at the end of its pause. */
 export const nodeHasRoom = defineSignal('node_has_room')
 
 /** Makes the next attempt of a webhook delivery now, before it is due. */
 export const retryDeliveryNow = defineSignal('retry_now')
 
 /**
- * Signals a cohort's workflow that a stage holds its slot, so that its consumers are called; by the stage's name. The
+ * Signals a cohort's workflow that the stage with this name holds its slot, so that its consumers are called. The
  * second argument is true once the stage has its values, so that producers beyond its quorum are cancelled.
  */
 export const stageStarted = defineSignal<[string, boolean?]>('stage_started')
 
 /**
- * Signals a cohort's workflow that this attempt of a stage has taken too long, and which call of it, by its time in epoch
- * milliseconds: a stage that was put back is called again under the same number. The reason is in its row.
+ * Signals a cohort's workflow that an attempt of a stage has taken too long. The third argument identifies the call by
+ * its time in epoch milliseconds, because a stage that was put back is called again under the same attempt number. The
+ * reason is in the stage's row.
  */
 export const stageOverdue = defineSignal<[string, number, number?]>('stage_overdue')

@@ -37,19 +37,18 @@ export function subjectOf(workflowId: string): { kind: 'task' | 'job'; subjectId
 }
 
 /**
- * For work that heartbeats and that the node aborts by itself when it stalls: a load that makes
- * progress has no time limit.
+ * For work that sends heartbeats and that the node aborts when it stalls: a load that makes progress has no time limit.
  */
 const WHILE_ALIVE = '90 days'
 
 /**
- * Every activity runs under one of these policies. A new entry needs a reason, and a workflow that needs other
- * numbers needs a new entry.
+ * Every activity runs under one of these policies. A new entry needs a reason, and a workflow that needs other numbers
+ * needs a new entry.
  */
 export const POLICY = {
   /**
-   * Parses one file from end to end, with heartbeats. Database and object store may be away for any time; the activity
-   * refuses a file that crashes its reader repeatedly.
+   * Parses one whole file, with heartbeats. The database and the object store may be unavailable for any length of
+   * time; the activity refuses a file that crashes its reader repeatedly.
    */
   ingest: {
     startToCloseTimeout: '2 hours',
@@ -71,7 +70,9 @@ export const POLICY = {
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 1 },
   },
-  /** One inference on any node with the model loaded or cached. If no node accepts it in time, the task is placed again. */
+  /**
+   * One inference on any node with the model loaded or cached. If no node accepts it in time, the task is placed again.
+   */
   inferShared: {
     scheduleToStartTimeout: '2s',
     startToCloseTimeout: WHILE_ALIVE,
@@ -87,7 +88,7 @@ export const POLICY = {
   },
   /**
    * One step of a structured run on the chosen node: up to a hundred thousand texts through a model, or arithmetic. The
-   * workflow places it anew when it fails.
+   * workflow places it again when it fails.
    */
   evaluate: {
     scheduleToStartTimeout: '30s',
@@ -95,19 +96,19 @@ export const POLICY = {
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 1 },
   },
-  /** One load of a model. The node reports the progress, and aborts the load when there is none. */
+  /** One load of a model. The node reports progress, and aborts the load when there is none. */
   load: {
     scheduleToStartTimeout: '30s',
     startToCloseTimeout: WHILE_ALIVE,
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 3 },
   },
-  /** First attempts of deliveries, for minutes at a time; the short heartbeat timeout detects a dead worker soon. */
+  /** First attempts of deliveries, for minutes at a time; the short heartbeat timeout detects a dead worker quickly. */
   dispatch: {
     startToCloseTimeout: '15 minutes',
     heartbeatTimeout: '5s',
     retry: { initialInterval: '500ms', maximumInterval: '5s' },
-    // The priority puts this activity before later attempts that wait for a worker.
+    // The priority puts this activity ahead of later attempts that wait for a worker.
     priority: { priorityKey: 1 },
   },
   /** One request to a receiver, which has 15 s to respond. */
@@ -115,7 +116,7 @@ export const POLICY = {
     startToCloseTimeout: '1 minute',
     retry: { maximumInterval: '15s' },
   },
-  /** Deleted files must be removed from the object store, however long it is away. */
+  /** Deleted files must be removed from the object store, no matter how long it is unavailable. */
   remove: {
     startToCloseTimeout: '5 minutes',
     retry: { maximumInterval: '1 minute' },
@@ -129,41 +130,43 @@ export const POLICY = {
 
 /** The pauses of workflows before a retry. */
 export const PAUSE = {
-  /** After an attempt at a job without progress. */
+  /** After a job attempt without progress. */
   afterFailure: '2s',
   /**
-   * Before a task without a node is placed again: the first pause and the longest, each twice the one before. For tasks
-   * that are woken when a node has room, the longest pause grows with their number, so that many tasks together cause
-   * no more placements than a few.
+   * Before a task without a node is placed again: exponential back-off from the first pause to the longest. For tasks
+   * that are woken when a node has room, the longest pause grows with the number of waiting tasks, so that many tasks
+   * cause no more placements than a few.
    */
   forCapacity: { firstMs: 1_000, longestMs: 15_000, eachMs: 250, mostMs: 900_000 },
   /** Before a delivery checks again whether its endpoint is verified: the first pause and the longest. */
   forDestination: { firstMs: 60_000, longestMs: 900_000 },
-  /** Slightly more than the time that a sender has to record the outcome of an attempt. */
+  /** Slightly longer than a sender may take to record the outcome of an attempt. */
   forSender: 6_000,
-  /** Between two looks for nodes for the stages of a cohort that wait for one: the first pause and the longest. */
+  /** Back-off between node lookups for the waiting stages of a cohort. */
   forNode: { firstMs: 1_000, longestMs: 30_000 },
-  /** Before a stage is called again that no node took in time: the first pause and the longest, each twice the one before. */
+  /** Exponential back-off before calling a stage again that no node took in time. */
   forSlot: { firstMs: 1_000, longestMs: 600_000 },
-  /** While an endpoint has too many attempts in flight: the first pause and the longest. */
+  /** Back-off while an endpoint has too many attempts in flight. */
   forRoom: { firstMs: 5_000, longestMs: 600_000 },
   /**
-   * Before a snapshot freezes its entries, so that entries that come together share one; between two looks at the
-   * vectors that it waits for, the first pause and the longest; and how long it waits without a new one.
+   * `gatherMs`: before a snapshot freezes its entries, so that entries written together share one. `firstMs` and
+   * `longestMs`: back-off between checks of the vectors that it waits for. `withoutProgressMs`: how long it waits
+   * without a new vector.
    */
   forMemory: { gatherMs: 1_000, firstMs: 200, longestMs: 5_000, withoutProgressMs: 60_000 },
   /** The times of the challenges within their window of 15 minutes. */
   challenges: [0, 30_000, 120_000, 600_000],
-  /** Between two passes. */
+  /** Between two housekeeping passes. */
   housekeeping: { reconcile: '15s', retention: '5m', cohorts: '15s' },
-  /** After an attempt whose claim the gateways refused. */
+  /** After an attempt whose claim a gateway refused. */
   afterRefusal: '5s',
 } as const
 
 /**
- * The events after which a cohort begins anew whatever is at work. The server ends an execution at 51,200, and those at work put
- * at most some hundreds into one that is about to begin anew. A call of a stage makes about 12, a look for nodes 6, so that
- * the looks of a day, 17,300, and every attempt of 64 stages with retries and fallbacks, 19,200, are together below it.
+ * The number of events after which a cohort continues as new even with work in flight. The server ends an execution at
+ * 51,200 events, and work in flight adds at most a few hundred before the execution continues as new. A stage call
+ * makes about 12 events, a node lookup 6. The lookups of a day (17,300) and every attempt of 64 stages with retries and
+ * fallbacks (19,200) together stay below the limit.
  */
 export const MAX_HISTORY = 40_000
 
@@ -174,7 +177,7 @@ export const LOCAL = {
     localRetryThreshold: '1 minute',
     retry: { maximumInterval: '10s' },
   },
-  /** A housekeeping step, which the next pass repeats, so it should fail rather than delay the others. */
+  /** A housekeeping step. The next pass repeats it, so it should fail rather than delay the others. */
   sweep: {
     startToCloseTimeout: '15s',
     localRetryThreshold: '1 minute',

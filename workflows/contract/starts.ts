@@ -6,7 +6,7 @@ interface DatasetPlace {
   datasetId: string
 }
 
-/** Returns a name as it fits into a summary, which Temporal limits to 200 bytes. A cut may not leave half a character. */
+/** Shortens a name to fit into a summary, which Temporal limits to 200 bytes, without splitting a surrogate pair. */
 const shortened = (name: string): string => name.slice(0, 40).toWellFormed()
 
 /** The start intent of `datasetIngest`, enqueued in the transaction that accepts an upload. */
@@ -83,7 +83,7 @@ export const memorySnapshotStart = ({
   namespaceId: string
   accountId: string
   build: number
-  /** The model of embeddings whose vectors it waits for. */
+  /** The embedding model whose vectors the snapshot waits for. */
   modelKey: string | undefined
 }) => ({
   workflowId: WORKFLOW_ID.memorySnapshot(namespaceId, build),
@@ -186,7 +186,7 @@ export const trainingRunStart = (job: JobStart) => ({
   },
 })
 
-/** The same for a run that is resumed, whose workflow may be about to end. */
+/** The start intent of a resumed run, whose workflow may still be about to end. */
 export const trainingRunResume = (job: JobStart) => {
   const start = trainingRunStart(job)
   return { ...start, options: { ...start.options, signal: jobResumed.name } }
@@ -247,8 +247,8 @@ export const webhookDeliveryStart = ({
 })
 
 /**
- * The start intent of `webhookDispatch`, which makes the first attempts of all deliveries; every
- * worker ensures that it runs.
+ * The start intent of `webhookDispatch`, which makes the first attempts of all deliveries; every worker ensures that it
+ * runs.
  */
 export const webhookDispatchStart = {
   workflowId: WORKFLOW_ID.dispatch,

@@ -27,7 +27,7 @@ const MAX_SLEEP_MS = 3_600_000
 
 /**
  * The second to eighth attempt of one delivery. The row is authoritative: this workflow sleeps until the attempt is
- * due, makes it, and reads the row again. Signal `retry_now` makes the next attempt at once; cancelling the
+ * due, makes it, and reads the row again. The signal `retry_now` makes the next attempt immediately; cancelling the
  * workflow ends the delivery.
  */
 export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Promise<void> {
@@ -81,7 +81,7 @@ export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Pro
       const pause = doubled(PAUSE.forRoom, crowded++) * (0.5 + Math.random() / 2)
       await waitFor(`Attempt ${step.attempt} waits for others to the same destination to end.`, pause)
     }
-    setCurrentDetails('Ended; the delivery row says how.')
+    setCurrentDetails("Ended; the delivery's row has the outcome.")
   } catch (err) {
     if (isCancellation(err)) {
       await CancellationScope.nonCancellable(() => endWebhookDelivery(deliveryId, 'cancelled'))

@@ -7,7 +7,7 @@ const { failWebhookVerification } = proxyLocalActivities<WebhookActivities>(LOCA
 
 export interface WebhookVerificationInput {
   endpointId: string
-  /** The version of the endpoint's URL. A changed URL is another version, with a challenge of its own. */
+  /** The version of the endpoint's URL. A changed URL is another version, with its own challenge. */
   version: number
 }
 
@@ -27,7 +27,9 @@ export async function webhookVerification({
     }
     const outcome = await challengeWebhook(endpointId, version, i + 1)
     if (outcome !== 'unanswered') {
-      setCurrentDetails(outcome === 'verified' ? 'Verified.' : 'Ended: the endpoint has changed or is gone.')
+      setCurrentDetails(
+        outcome === 'verified' ? 'Verified.' : 'Ended: the endpoint has changed or no longer exists.',
+      )
       return outcome
     }
   }
