@@ -20,7 +20,7 @@ const DOWN = { 'model.layers.1.mlp.down_proj': [64, 128] as [number, number] }
 const WEIGHTS = [1, -0.5]
 const SLOW_MS = 120_000
 
-describe('the logits of a merge of adapters', function () {
+describe('the logits of an adapter merge', function () {
   this.timeout(300_000)
   before(requireLlm)
   let folder: ReturnType<typeof temporaryFolder>
@@ -78,7 +78,7 @@ describe('the logits of a merge of adapters', function () {
       .where('id', '=', id)
       .executeTakeFirstOrThrow()
 
-  /** Adds the result of a merge as its job does, and waits for the end of its test. */
+  /** Adds the result of a merge as its job does, and waits until its test has ended. */
   async function tested(model_key: string) {
     const id = await add('merged', {
       model_key,
@@ -94,7 +94,7 @@ describe('the logits of a merge of adapters', function () {
     return version(id)
   }
 
-  it('promote it where they are those of the base under the weighted adapters', async () => {
+  it('promote it when they equal those of the base with the weighted adapters', async () => {
     const { lifecycle_status, lifecycle_note } = await tested('good')
 
     assert.equal(lifecycle_note, null)
@@ -105,7 +105,7 @@ describe('the logits of a merge of adapters', function () {
     )
   })
 
-  it('keep it a candidate where one tensor is spoilt, and the reason names prompt, difference and limit', async () => {
+  it('leave it a candidate when a tensor is corrupt, with prompt, difference and limit in the reason', async () => {
     const path = at('merged/model/model.safetensors')
     const spoilt = (await readTensors(path, 'merged')).get('model.layers.0.mlp.down_proj.weight')
     assert.ok(spoilt)

@@ -40,7 +40,7 @@ describe('candidateTest', () => {
       .where('id', '=', id)
       .executeTakeFirstOrThrow()
 
-  /** The test of a version, once its workflow is over. */
+  /** Returns the handle of a version's test once its workflow has ended. */
   async function ended(versionId: string) {
     const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.candidateTest(versionId))
     await until(async () => (await handle.describe()).status.name !== 'RUNNING', 20_000)
@@ -67,7 +67,7 @@ describe('candidateTest', () => {
     return { endpoint, versionId }
   }
 
-  it('promotes an import whose first request has loaded it, and opens it to others', async () => {
+  it('promotes an import that its first request has loaded, and opens it to others', async () => {
     const { endpoint, versionId } = await imported({ name: 'good' })
     const other = await world.api.account()
     const path = `/api/builder/v1/endpoints/${endpoint.id}`
@@ -83,7 +83,7 @@ describe('candidateTest', () => {
     await recordHistory('candidate-test-ready', await ended(versionId))
   })
 
-  it('leaves a candidate with the reason when its answer breaks its schema', async () => {
+  it('leaves a candidate with the reason when the answer does not match the output schema', async () => {
     const { endpoint, versionId } = await imported({ name: 'odd' }, { type: 'object', required: ['choices'] })
 
     await world.infer(endpoint, { input: { instances: [1] }, sync_timeout_s: 30 })
@@ -95,7 +95,7 @@ describe('candidateTest', () => {
     await recordHistory('candidate-test-refused', await ended(versionId))
   })
 
-  it('names what it needs and what there is where no node took it', async () => {
+  it('reports the memory needed and available when no node could load it', async () => {
     const { db } = world.api.database
     const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
     const reason = 'no node could load it within 24 hours'
@@ -116,7 +116,7 @@ describe('candidateTest', () => {
     )
   })
 
-  it('ends its test when it is disabled meanwhile, and orders it nowhere', async () => {
+  it('ends the test and places nothing when the version is disabled during it', async () => {
     const { endpoint, versionId } = await imported({ name: 'parted', load_s: 3 })
     const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })
@@ -133,7 +133,7 @@ describe('candidateTest', () => {
     assert.deepEqual(await version(versionId), moved)
   })
 
-  it('is tested again when it becomes a candidate again while its earlier test closes', async () => {
+  it('tests again when the version becomes a candidate again while its earlier test closes', async () => {
     const { versionId } = await imported({ name: 'back' })
     const { db } = world.api.database
     const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
@@ -146,7 +146,7 @@ describe('candidateTest', () => {
     assert.ok(waiting.some((candidate) => candidate.id === versionId))
   })
 
-  it('records that its test was cancelled', async () => {
+  it('records that the test was cancelled', async () => {
     const { endpoint, versionId } = await imported({ name: 'slow', load_s: 3 })
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })
     const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.candidateTest(versionId))
@@ -165,7 +165,7 @@ describe('candidateTest', () => {
     await recordHistory('candidate-test-cancelled', await ended(versionId))
   })
 
-  it('leaves a candidate at the first load that finds its weights unusable, with what its node said', async () => {
+  it("stops at the first load that finds the weights unusable, with the node's message", async () => {
     const { endpoint, versionId } = await imported({ name: 'clay', unusable: true })
 
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })
@@ -176,7 +176,7 @@ describe('candidateTest', () => {
     assert.deepEqual(await version(versionId), { lifecycle_status: 'candidate', lifecycle_note: note })
   })
 
-  it('leaves a candidate with the reason when it cannot be loaded', async () => {
+  it("leaves a candidate with the reason when it can't be loaded", async () => {
     const { endpoint, versionId } = await imported({ name: 'broken', broken: true })
 
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })

@@ -39,7 +39,7 @@ describe('infer:async with a language model', () => {
     ['cold', 'cold'],
     ['warm', 'resident'],
   ] as const) {
-    it(`gives the completion of a ${state} model as the task's result, under the limits of the request`, async () => {
+    it(`returns the completion of a ${state} model as the task's result, within the limits of the request`, async () => {
       await using _control = await world.control()
       await using node = await startNode()
       const overrides = { task_type: 'chat', price_micro: PRICE }

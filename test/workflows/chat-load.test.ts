@@ -12,7 +12,7 @@ describe('a chat with a cold model', () => {
   })
   after(() => world[Symbol.asyncDispose]())
 
-  it('is answered when the one load that a thousand clients cause is over', async () => {
+  it('is answered after the single load that a thousand clients trigger', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'popular', load_s: 1 }, { task_type: 'chat' })

@@ -7,7 +7,7 @@ import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { CohortWorld } from '../support/servers/cohort-world.ts'
 
-describe('the admission of cohorts', function () {
+describe('cohort admission', function () {
   this.timeout(60_000)
   let world: CohortWorld
   before(async () => {
@@ -18,7 +18,7 @@ describe('the admission of cohorts', function () {
     from: { stage_id: 'input', path: '/words' },
     to: { stage_id: to, path },
   })
-  /** Makes a cohort as it is when all its stages have succeeded and it was then cancelled. */
+  /** Builds a cohort whose stages all succeeded before it was cancelled. */
   async function finished(plan: PlanRequest, input: object): Promise<AnyBody> {
     const accepted = await world.cohorts.run(plan, input)
     const { db } = world.on.api.database
@@ -37,7 +37,7 @@ describe('the admission of cohorts', function () {
     return accepted
   }
 
-  it('says what the input has in place of what an edge takes', async () => {
+  it('reports what the input has in place of a value that an edge needs', async () => {
     const { id } = await world.on.endpoint({ name: `lacking-${newId()}` })
     const refusal = async (path: string, input: object) => {
       const edge = {
@@ -64,7 +64,7 @@ describe('the admission of cohorts', function () {
     )
   })
 
-  it('refuses a budget that a fallback may exceed', async () => {
+  it('rejects a budget that a fallback could exceed', async () => {
     const cheap = await world.on.endpoint({ name: `cheap-${newId()}` }, { price_micro: 1_000_000 })
     const dear = await world.on.endpoint({ name: `dear-${newId()}` }, { price_micro: 100_000_000 })
     const plan = {
@@ -88,7 +88,7 @@ describe('the admission of cohorts', function () {
     )
   })
 
-  it('takes over what was asked for alike, though prices have put other endpoints first', async () => {
+  it('takes over a stage with the same request, even if prices now order its endpoints differently', async () => {
     const one = await world.on.endpoint({ name: `one-${newId()}` }, { price_micro: 2_000_000 })
     const two = await world.on.endpoint({ name: `two-${newId()}` }, { price_micro: 1_000_000 })
     const plan: PlanRequest = {
@@ -109,7 +109,7 @@ describe('the admission of cohorts', function () {
     assert.deepEqual([endpoint_id, status, attempt], [one.id, 'succeeded', 0])
   })
 
-  it('keeps the data of events below 2 KB', async () => {
+  it('limits the data of an event to 2 KB', async () => {
     const { id } = await world.on.endpoint({ name: `many-${newId()}` })
     const stages = Array.from({ length: 60 }, (_, i) => ({
       stage_id: `s${i}-`.padEnd(63, 'x'),
@@ -123,7 +123,7 @@ describe('the admission of cohorts', function () {
       assert.ok(Buffer.byteLength(JSON.stringify(data)) <= 2_048, `${type}: ${JSON.stringify(data).length}`)
   })
 
-  it('shows its events page by page to the last one, and later those that have come since', async () => {
+  it('pages through its events to the last one, and later returns newer ones', async () => {
     const { id } = await world.on.endpoint({ name: `paged-${newId()}` })
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a')] }
     const accepted = await world.cohorts.run(plan, { words: ['x'] })
@@ -149,14 +149,14 @@ describe('the admission of cohorts', function () {
     assert.equal(next_cursor, null)
   })
 
-  it('takes any name, though the summary of its workflow has room for a part of it alone', async () => {
+  it('accepts any name, although the summary of its workflow fits only part of it', async () => {
     const { id } = await world.on.endpoint({ name: `named-${newId()}` })
     const stages = [{ stage_id: 'a', endpoint_id: id }]
     for (const name of ['\u{1F600}'.repeat(100), `x${'\u{1F600}'.repeat(99)}`, '\u4E00'.repeat(200)])
       await world.cohorts.run({ name, stages, edges: [] }, {})
   })
 
-  it('refuses an input that an edge replaces by a text', async () => {
+  it('rejects a run whose edge replaces the whole input with a text', async () => {
     const { id } = await world.on.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = { stages: [{ stage_id: 'a', endpoint_id: id }], edges: [words('a', '')] }
     const { status, body } = await world.cohorts.call('POST', '/api/v1/cohorts:run', {
@@ -166,7 +166,7 @@ describe('the admission of cohorts', function () {
     assert.notEqual(status, 202, JSON.stringify(body))
   })
 
-  it('does not hold the loop of the gateway for large values by many templates', async () => {
+  it("does not block the gateway's event loop with many templates of a large value", async () => {
     const { id } = await world.on.endpoint({ name: `large-${newId()}` })
     const edges = Array.from({ length: 256 }, (_, i) => ({
       from: { stage_id: 'input', path: '' },
@@ -224,7 +224,7 @@ describe('the admission of cohorts', function () {
       return createCohortActivities({ db, objects, catalog, config, log, now, temporal })
     }
 
-    it('is read without its values by everything but the claim of a stage', async () => {
+    it('is read without its values by everything except the claim of a stage', async () => {
       const { services, database } = world.on.api
       const reads = countReads(database.db)
       const { db } = services
@@ -259,7 +259,7 @@ describe('the admission of cohorts', function () {
   })
 })
 
-/** Counts the queries of a database, and the bytes of their rows as JSON. */
+/** Counts a database's queries, and the bytes of their rows as JSON. */
 function countReads(db: Kysely<Database>) {
   const seen = { queries: 0, bytes: 0 }
   const counted = db.withPlugin({

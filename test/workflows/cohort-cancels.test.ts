@@ -5,7 +5,7 @@ import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { type AnyBody, OPERATIONS_KEY } from '../support/servers/api.ts'
 import { CohortWorld } from '../support/servers/cohort-world.ts'
 
-describe('cohorts under calls of callers', function () {
+describe('cohorts that callers cancel', function () {
   this.timeout(60_000)
   let world: CohortWorld
   before(async () => {
@@ -16,7 +16,7 @@ describe('cohorts under calls of callers', function () {
     from: { stage_id: 'input', path: '/words' },
     to: { stage_id: to, path },
   })
-  it('give a stage the members of its input in the order in which they were sent', async () => {
+  it('give a stage the members of its input in the order in which the caller sent them', async () => {
     await using _control = await world.on.control()
     const { id } = await world.on.endpoint({ name: `order-${newId()}` })
     const plan: PlanRequest = {

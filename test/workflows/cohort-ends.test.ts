@@ -8,11 +8,11 @@ import { CohortCaller } from '../support/servers/cohort-caller.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-/** The producers beyond a quorum have to end within this time (cohorts.md 7). */
+/** The producers beyond a quorum must end within this time (cohorts.md 7). */
 const CANCELLED_MS = 1_000
 const PRICE = 500
 
-describe('the ends of cohortRun', () => {
+describe('how a cohortRun ends', () => {
   let world: InferenceWorld
   before(async () => {
     world = await startInferenceWorld()
@@ -52,7 +52,7 @@ describe('the ends of cohortRun', () => {
     ...more,
   })
 
-  it('does not succeed by the word of a node that has completed no lease', async () => {
+  it('does not succeed when a node reports success without completing the lease', async () => {
     await using _control = await world.control()
     await using _liar = await world.node({}, (activities) => ({ ...activities, runStage: async () => {} }))
     const { id } = await world.endpoint({ name: 'unfinished' }, { price_micro: 500 })
@@ -62,7 +62,7 @@ describe('the ends of cohortRun', () => {
     assert.equal(seen.cost_credits, 0)
   })
 
-  it('fails with the reason when an endpoint refuses meanwhile, without asking again and again', async () => {
+  it('fails with the reason when an endpoint is paused during the run, without calling it repeatedly', async () => {
     await using _node = await world.node()
     const first = await world.endpoint({ name: 'first' })
     const second = await world.endpoint({ name: 'refusing' })
@@ -82,7 +82,7 @@ describe('the ends of cohortRun', () => {
     assert.ok((events?.length ?? 0) < 80, String(events?.length))
   })
 
-  it('comes with its last stage, also while no worker runs its workflow, which ends as well once one does', async () => {
+  it('ends with its last stage even while no worker runs its workflow, which ends once a worker does', async () => {
     const control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'alone' }, { price_micro: PRICE })
@@ -104,7 +104,7 @@ describe('the ends of cohortRun', () => {
     'does not wait for its other producers': ['slow'],
   }
   for (const [what, others] of Object.entries(REFUSED)) {
-    it(`starts over where the platform does not record that a value was consumed, and ${what}`, async () => {
+    it(`retries a stage when the platform does not record its value as consumed, and ${what}`, async () => {
       await using _control = await world.control()
       await using _node = await world.node()
       const { control } = _node.parts
@@ -113,7 +113,7 @@ describe('the ends of cohortRun', () => {
       control.edge = (async (verb: 'consume', ...rest: [never, never]) => {
         if (verb !== 'consume' || refusals > 0) return edge(verb, ...rest)
         refusals += 1
-        // The stage continues meanwhile.
+        // The stage keeps running during this time.
         await sleep(500)
         throw new ControlError(409, 'conflict', 'the edge is failed', { attempt: 1, state: 'failed' })
       }) as typeof control.edge
@@ -138,7 +138,7 @@ describe('the ends of cohortRun', () => {
     })
   }
 
-  it('lets a producer end whose result is an output, though the quorum needs it not', async () => {
+  it('lets a producer finish if its result is an output, even when the quorum is met without it', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'output' })
@@ -160,7 +160,7 @@ describe('the ends of cohortRun', () => {
     assert.equal((await world.task(seen.task_id)).result.slow, 2)
   })
 
-  it('ends the producers beyond a quorum, with their work on nodes, within a second, and refunds them', async () => {
+  it('cancels the producers beyond a quorum and their work on nodes within a second, and refunds them', async () => {
     await using _control = await world.control()
     await using _one = await world.node()
     await using _other = await world.node()
@@ -169,10 +169,10 @@ describe('the ends of cohortRun', () => {
     const beyond = ['slow', 'slower', 'slowest']
     const run = await cohorts.run({
       stages: [
-        // It ends soon after a heartbeat of the others, whose next one would come too late to tell them.
+        // It ends soon after a heartbeat of the others; their next heartbeat would be too late to learn of it.
         waits('fast', id, 2.2),
         ...beyond.map((stage) => waits(stage, id, 60)),
-        // It works for longer than that, so that its own end has no part in it.
+        // It outlasts the limit, so its own end can't be what stops the others.
         waits('judge', id, 3, { quorum: 1 }),
       ],
       edges: ['fast', ...beyond].map((from) => value(from, 'judge', `/${from}`)),
@@ -195,7 +195,8 @@ describe('the ends of cohortRun', () => {
       for (const at of [timeOf('stage.cancelled', stage), released ?? NaN])
         assert.ok(at - begun <= CANCELLED_MS, `${stage} ended ${at - begun} ms after the judge began`)
     }
-    // A lease may not end while a call under it is repeated, for 60 s, since its last renewal, a third of its term ago.
+    // A call under a lease may be retried for 60 s after the last renewal, and renewals come every third of the term.
+    // The lease must outlive that.
     assert.deepEqual([...new Set(leases.map(({ lease_s }) => lease_s))], [90])
     const { entries, sums } = await cohorts.bookings(run)
     const count = (wanted: string) => entries.filter(({ kind }: AnyBody) => kind === wanted).length
@@ -204,7 +205,7 @@ describe('the ends of cohortRun', () => {
     assert.equal(seen.cost_credits, (2 * PRICE) / 1e6)
   })
 
-  it('cancels what feeds a producer that is no longer needed', async () => {
+  it('cancels stages that only feed a producer which is no longer needed', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'feeds' })
@@ -232,7 +233,7 @@ describe('the ends of cohortRun', () => {
     })
   })
 
-  it('waits for a node, says so, and goes on when one is there', async () => {
+  it('waits for a node, reports it, and continues when one is online', async () => {
     await using _control = await world.control()
     const { id } = await world.endpoint({ name: 'patient' })
     const node = await world.node()

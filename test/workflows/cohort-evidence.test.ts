@@ -22,7 +22,7 @@ const EMPTY_ROW = Object.fromEntries(COLUMNS.map((name) => [name, 0]))
 const WARM = ['red', 'brown', 'pink', 'white']
 const kindOf = (text: string): string => (WARM.includes(text.split(' ')[1] ?? '') ? 'warm' : 'cold')
 
-describe('a classifier of vectors behind another encoder (S2)', function () {
+describe('a vector classifier behind another encoder (S2)', function () {
   this.timeout(900_000)
   const folder = temporaryFolder()
   const texts = colouredTexts()
@@ -68,7 +68,9 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
   const columns = (vector: readonly number[]) =>
     Object.fromEntries(COLUMNS.map((name, i) => [name, vector[i] ?? 0]))
 
-  /** Registers that the classifier takes the vectors of the native encoder, as docs/cohorts-evaluator.md has it. */
+  /**
+   * Registers that the classifier accepts the vectors of the native encoder, as docs/cohorts-evaluator.md describes.
+   */
   async function registerVectors(): Promise<void> {
     const { status, text } = await evaluate(world.on.api, 'model-spaces', {
       model_config_id: classifier.version_id,
@@ -177,7 +179,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
       threshold,
     })
 
-  it('takes the vectors of its own encoder as they are', async () => {
+  it('accepts the vectors of its own encoder directly', async () => {
     const plan = await planned(native)
     assert.equal(plan.feasible, true, JSON.stringify(plan))
 
@@ -189,7 +191,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     assert.deepEqual([producer_node_id, consumer_node_id], [world.node.nodeId, other.nodeId])
   })
 
-  it('has them made again in a run that resumes one, for they went with it', async () => {
+  it('recomputes the vectors in a run that resumes another, because they ended with it', async () => {
     const { control } = other.parts
     const complete = control.complete.bind(control)
     const consumed = Promise.withResolvers<void>()
@@ -214,7 +216,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     assert.equal((await world.on.task(again.task_id)).result.label, labels[0])
   })
 
-  it('takes those of another encoder once a structured run has shown that it may', async () => {
+  it('accepts the vectors of another encoder once a structured run has provided evidence', async () => {
     assert.deepEqual(codes(await planned(halved)), ['evidence_missing'])
 
     const run = await measure(halved, 0.9)
@@ -234,7 +236,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
       assert.ok(['inline', 'direct', 'relay'].includes(transport), transport)
     }
     assert.ok(new Set(labels).size > 1)
-    // The score is of other texts, so this sample may lie two standard errors below it.
+    // The score comes from other texts, so this sample may lie two standard errors below it.
     const error = Math.sqrt((run.score * (1 - run.score)) / sample.length)
     assert.ok(
       agreeing / sample.length >= run.score - 2 * error,
@@ -242,7 +244,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     )
   })
 
-  it('refuses those of an encoder that nobody has trained', async () => {
+  it('rejects the vectors of an untrained encoder', async () => {
     const untrained = await world.encoder('untrained', { seed: 7, layers: 1 })
 
     const run = await measure(untrained, 0.995)
@@ -252,7 +254,7 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     assert.deepEqual(codes(await planned(untrained)), ['evidence_missing'])
   })
 
-  it('goes on with vectors whose evidence expires during the hand-over, and plans with it no more', async () => {
+  it('continues with vectors whose evidence expires during the hand-over, but plans no more runs with it', async () => {
     const { db } = world.on.api.database
     let evidenceId = ''
     let validUntil = new Date()
@@ -280,11 +282,11 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     await expire(evidenceId, validUntil)
   })
 
-  it('ends a run that waits for vectors whose evidence is revoked, and repeats nothing', async () => {
+  it('ends a run that waits for vectors with revoked evidence, and retries nothing', async () => {
     const { keepers } = world.node.parts
     const keep = keepers.keep.bind(keepers)
     const gate = Promise.withResolvers<void>()
-    // The encoder has worked, and tells the platform about its vectors only after the test lets it.
+    // The encoder has finished, but reports its vectors only after the test lets it.
     keepers.keep = async (...args) => {
       await gate.promise
       return keep(...args)
@@ -323,12 +325,12 @@ describe('a classifier of vectors behind another encoder (S2)', function () {
     }
   })
 
-  it('ends a run whose classifier works on vectors whose evidence is revoked', async () => {
+  it('ends a run whose classifier is processing vectors with revoked evidence', async () => {
     const { control } = other.parts
     const complete = control.complete.bind(control)
     const consumed = Promise.withResolvers<void>()
     const gate = Promise.withResolvers<void>()
-    // The classifier has its answer, and tells the platform only after the test lets it.
+    // The classifier has its answer, but reports it only after the test lets it.
     control.complete = async (...args: Parameters<typeof complete>) => {
       consumed.resolve()
       await unlessAborted(gate.promise, args[2].signal ?? new AbortController().signal)

@@ -4,12 +4,12 @@ import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { CohortWorld } from '../support/servers/cohort-world.ts'
 import { until } from '../support/servers/node.ts'
 
-/** The cause of a workflow task that has to be decided again, because something happened meanwhile. */
+/** The cause of a workflow task that must be decided again because an event arrived while it ran. */
 const UNHANDLED_COMMAND = 1
 const COHORTS = 10
 const STAGES = 6
 
-describe('cohorts whose stages fail at one time', function () {
+describe('cohorts whose stages fail simultaneously', function () {
   this.timeout(120_000)
   let world: CohortWorld
   before(async () => {
@@ -17,7 +17,7 @@ describe('cohorts whose stages fail at one time', function () {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('end in one way, also where the server has their workflow decide again', async () => {
+  it('end the same way, even when the server has the workflow task decided again', async () => {
     await using _control = await world.on.control()
     const { id } = await world.on.endpoint({ name: `failing-${newId()}` })
     const plan: PlanRequest = {
@@ -47,7 +47,7 @@ describe('cohorts whose stages fail at one time', function () {
     }
   })
 
-  it('are not those whose model was unloaded while they waited for their input', async () => {
+  it('do not include those whose model was unloaded while they waited for their input', async () => {
     await using _control = await world.on.control()
     const { models } = world.node.parts
     const slow = await world.on.endpoint({ name: `slow-${newId()}` })

@@ -12,7 +12,7 @@ import { until } from '../support/servers/node.ts'
 
 const DRAW = { prompt: 'a ball', width: 64, height: 64, num_inference_steps: 2, seed: 7 }
 
-describe('files of the stages of a cohort', function () {
+describe('files of cohort stages', function () {
   this.timeout(300_000)
   let world: GenerativeWorld
   before(requireGenerative)
@@ -45,7 +45,7 @@ describe('files of the stages of a cohort', function () {
     assert.equal(statusCode, 200)
     return Buffer.from(await body.arrayBuffer())
   }
-  /** The files that the stages of a cohort have left in the store. */
+  /** Lists the files that the stages of a cohort have left in the store. */
   const filesOf = async ({ cohort_id }: AnyBody): Promise<string[]> => {
     const { db } = world.on.api.database
     const stages = await db
@@ -65,7 +65,7 @@ describe('files of the stages of a cohort', function () {
     to: { stage_id: 'read', path: '/image_url' },
   }
   const shown: PlanRequest = {
-    name: 'pictures that are read',
+    name: 'images that are read',
     stages: [draw, read],
     edges: [{ from: picture, to: { stage_id: 'read', path: '/image_url' } }],
     outputs: [
@@ -75,7 +75,7 @@ describe('files of the stages of a cohort', function () {
     ],
   }
 
-  it('have addresses in the outputs that download, and go to the stages that take them', async () => {
+  it('appear in outputs as downloadable URLs, and reach the stages that consume them', async () => {
     const accepted = await run(shown)
 
     const { status, result, error } = await world.on.task(accepted.task_id)
@@ -97,7 +97,7 @@ describe('files of the stages of a cohort', function () {
     assert.equal((await filesOf(accepted)).length, 1)
   })
 
-  it('go between spaces of media whose types fit, and not otherwise', async () => {
+  it('pass between media spaces only if the types match', async () => {
     const register = async (endpoint: string, name: string, role: string, content_types: string[]) => {
       const { body } = await call('GET', `/api/v1/cohorts/capabilities?endpoint_id=${endpoint}`)
       const { status, text } = await evaluate(world.on.api, 'model-spaces', {
@@ -125,7 +125,7 @@ describe('files of the stages of a cohort', function () {
     assert.deepEqual([edge.kind, edge.state], ['media', 'consumed'])
   })
 
-  it('come from uploads as well', async () => {
+  it('can come from uploads', async () => {
     const [, png = ''] = String(GENERATIVE_TASK_TYPES['image-to-3d']?.warmup_input?.image_url).split(',')
     const url = await world.upload('reader', Buffer.from(png, 'base64'))
     const plan: PlanRequest = {
@@ -141,14 +141,14 @@ describe('files of the stages of a cohort', function () {
     assert.equal(result.text.text, itself.result.text)
   })
 
-  it('are removed at the end when no output names them', async () => {
+  it('are removed at the end if no output names them', async () => {
     const accepted = await run({ ...shown, outputs: [{ name: 'text', stage_id: 'read' }] })
 
     assert.equal((await world.on.task(accepted.task_id)).status, 'succeeded')
     await gone(accepted)
   })
 
-  it('are removed with a cohort that is cancelled', async () => {
+  it('are removed with a cancelled cohort', async () => {
     const plan: PlanRequest = {
       stages: [draw, { ...draw, stage_id: 'again', input: { ...DRAW, num_inference_steps: 900 } }],
       edges: [
@@ -165,7 +165,7 @@ describe('files of the stages of a cohort', function () {
     assert.equal((await cohort(accepted)).status, 'cancelled')
   })
 
-  it('stay for a run that takes their stages over', async () => {
+  it('are kept for a run that takes over their stages', async () => {
     const first = await run(shown, { keep_outputs: true })
     const second = await run(shown, { resume_of: first.cohort_id })
 
@@ -182,7 +182,7 @@ describe('files of the stages of a cohort', function () {
     ]
     assert.deepEqual(await download(result.where), await download(before.where))
 
-    // Housekeeping keeps what the task of the first one names, which stays without end.
+    // Housekeeping keeps the files that the first task's result names, because it never expires.
     const { db } = world.on.api.database
     await db
       .updateTable('task_upload')
@@ -194,7 +194,7 @@ describe('files of the stages of a cohort', function () {
     assert.deepEqual(await download(later.where), await download(before.where))
   })
 
-  it('are for their own cohort alone, and are removed with one that fails', async () => {
+  it('are available only to their own cohort, and are removed with one that fails', async () => {
     const other = await run(shown, { keep_outputs: true })
     const { db } = world.on.api.database
     const { outputs } = await db

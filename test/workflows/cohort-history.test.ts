@@ -18,7 +18,7 @@ const WIDTH = 4
 const MAX_EVENTS = 500
 const MAX_EVENTS_A_STAGE = 12
 
-/** Runs the workflow on its history, as a worker does that has not run it before. */
+/** Replays a history like a worker that has not run the workflow before. */
 const replay = async (history: History): Promise<void> =>
   Worker.runReplayHistory({ workflowBundle: await workflowBundle(readConfig().HEARTH_CACHE_DIR) }, history)
 
@@ -64,7 +64,7 @@ describe('the history of a cohort', function () {
     }
   }
 
-  it('has under 500 events for 20 stages and 5 retries, and under 12 for each further stage', async () => {
+  it('stays under 500 events for 20 stages and 5 retries, and under 12 for each further stage', async () => {
     await using _control = await world.control()
     await using _node = await world.node({ concurrency: 16 })
     const endpoint = await world.endpoint({ name: 'layered' })
@@ -73,7 +73,7 @@ describe('the history of a cohort', function () {
     const layered = (count: number, retries: number): PlanRequest => ({
       stages: names.slice(0, count).map((stage_id, i) => ({
         stage_id,
-        // The first attempt at every fourth stage fails, and its fallback answers.
+        // Every fourth stage fails its first attempt, and its fallback succeeds.
         ...(i % WIDTH === 1 && i < retries * WIDTH
           ? { endpoint_id: broken.id, fallbacks: [endpoint.id], max_attempts: 1 }
           : { endpoint_id: endpoint.id }),
@@ -97,7 +97,7 @@ describe('the history of a cohort', function () {
     assert.ok(retried.count < MAX_EVENTS, `${retried.count} events`)
   })
 
-  it('shows a node again only where it is another', async () => {
+  it('records the node only when it changes', async () => {
     await using _control = await world.control()
     await using one = await world.node()
     await using other = await world.node()
@@ -124,7 +124,7 @@ describe('the history of a cohort', function () {
     assert.ok(stays.count <= 41, `${stays.count} events`)
   })
 
-  it('replays where the results of its steps came in another order than their calls', async () => {
+  it('replays when steps return in another order than they were called', async () => {
     const STAGES = 12
     let settled = 0
     await using _control = await world.control((activities: ControlActivities) => ({
@@ -159,7 +159,7 @@ describe('the history of a cohort', function () {
     await replay(history)
   })
 
-  it('replays where one of several stages that are ready has no node yet', async () => {
+  it('replays when one of several ready stages has no node yet', async () => {
     let calls = 0
     await using _control = await world.control((activities: ControlActivities) => ({
       ...activities,

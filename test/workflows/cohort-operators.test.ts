@@ -15,7 +15,7 @@ import { until } from '../support/servers/node.ts'
 
 const PRICE = 500
 
-describe('what operators do while a cohort runs', function () {
+describe('operator actions during a cohort', function () {
   this.timeout(200_000)
   let world: InferenceWorld
   let cohorts: CohortCaller
@@ -52,7 +52,7 @@ describe('what operators do while a cohort runs', function () {
       },
     }
   }
-  /** Stages that begin one after another; the last is called once the second has begun to work. */
+  /** Stages that start one after another; the last is called once the second has started work. */
   const chain = (endpoints: readonly [string, string, string], stage: object = {}): PlanRequest => ({
     name: 'a chain',
     stages: ['first', 'second', 'third'].map((stage_id, i) => ({
@@ -78,7 +78,7 @@ describe('what operators do while a cohort runs', function () {
       .where('lease.state', '=', 'active')
       .execute()
 
-  it('the kill switch refuses new runs, and lets this one go on with its attempts and fallbacks', async () => {
+  it('the kill switch rejects new runs but lets this one use its attempts and fallbacks', async () => {
     const good = await endpoint('good')
     const broken = await endpoint('broken', { broken: true })
     const plan = chain([good, good, broken])
@@ -122,7 +122,7 @@ describe('what operators do while a cohort runs', function () {
       const good = await endpoint('good')
       const refused = await endpoint(what)
       const plan = chain([good, refused, good])
-      // Its first attempt fails as soon as the stage before it has ended.
+      // Its first attempt fails as soon as the preceding stage has ended.
       plan.stages[1] = { stage_id: 'second', endpoint_id: refused, input: { die: true } }
       const run = await cohorts.run(plan)
       await begun(run)
@@ -149,7 +149,7 @@ describe('what operators do while a cohort runs', function () {
       if (what === 'paused') await recordHistory('cohort-run-failed', workflow)
     })
 
-  it('a node that is drained ends what it was called for, and other stages are placed anew', async () => {
+  it('a drained node finishes its running stages, and other stages are placed elsewhere', async () => {
     const good = await endpoint('good')
     const here = { placement: { node_ids: [one.nodeId] } }
     const plan = chain([good, good, good], here)
@@ -183,7 +183,7 @@ describe('what operators do while a cohort runs', function () {
     assert.equal(seen[1].replans, moved.length)
   })
 
-  it('a node that is drained after the plan was made has the run planned anew', async () => {
+  it('a node drained after planning has the run planned again', async () => {
     const good = await endpoint('good')
     const { body: plan } = await cohorts.call('POST', '/api/v1/cohorts:plan', chain([good, good, good]))
     const [planned] = plan.stages.map(({ node_id }: AnyBody) => node_id)
@@ -201,7 +201,7 @@ describe('what operators do while a cohort runs', function () {
     )
   })
 
-  it('an endpoint that is disabled after the plan was made has the run refused with the reasons', async () => {
+  it('an endpoint disabled after planning has the run rejected with the reasons', async () => {
     const gone = await endpoint('gone')
     const { body: plan } = await cohorts.call('POST', '/api/v1/cohorts:plan', chain([gone, gone, gone]))
     assert.equal(plan.feasible, true)
@@ -218,7 +218,7 @@ describe('what operators do while a cohort runs', function () {
     )
   })
 
-  it('a workflow that is terminated is noticed: the cohort fails, its work ends, and every hold is refunded', async () => {
+  it('a terminated workflow is detected: the cohort fails, its work ends, and every hold is refunded', async () => {
     const good = await endpoint('good')
     const plan = chain([good, good, good], { input: { wait_s: 60 } })
     const run = await cohorts.run(plan)

@@ -16,7 +16,7 @@ import { until } from '../support/servers/node.ts'
 
 const MINUTE_AGO = () => new Date(Date.now() - 61_000)
 
-describe('stages and hand-overs that take too long (3)', function () {
+describe('stages and hand-overs that exceed their time (3)', function () {
   this.timeout(240_000)
   let world: InferenceWorld
   before(async () => {
@@ -52,10 +52,10 @@ describe('stages and hand-overs that take too long (3)', function () {
       .where('cohort_id', '=', accepted.cohort_id)
       .where('name', '=', name)
       .executeTakeFirstOrThrow()
-  /** The steps of housekeeping in each pass. */
+  /** Runs the housekeeping steps of one pass. */
   const sweep = () => createOverdueActivities(world.api.services).endOverdueWork()
 
-  it('end as timeout, told by their own node', async () => {
+  it('end as timeout when their own node reports it', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'slow' })
@@ -69,7 +69,7 @@ describe('stages and hand-overs that take too long (3)', function () {
     assert.match(seen.error.message, /longer than its timeout_s, 1 s/)
   })
 
-  it('end as timeout, and run elsewhere, though their node does not end them', async () => {
+  it('end as timeout and run elsewhere when their node does not end them', async () => {
     await using _control = await world.control()
     const stuck: WorldNode = await world.node(
       {},
@@ -101,7 +101,7 @@ describe('stages and hand-overs that take too long (3)', function () {
     assert.equal(retried?.data.code, 'timeout')
   })
 
-  it('are not ended by the word about an earlier call of the same attempt', async () => {
+  it('are not ended by a signal about an earlier call of the same attempt', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'put-back' })
@@ -122,7 +122,7 @@ describe('stages and hand-overs that take too long (3)', function () {
     )
   })
 
-  it('do not count the time in which they wait for their producers', async () => {
+  it('do not count the time spent waiting for their producers', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'patient' })
@@ -152,7 +152,7 @@ describe('stages and hand-overs that take too long (3)', function () {
     )
   })
 
-  it('end at a hand-over whose consumer is silent, and go on with another node', async () => {
+  it('end at a hand-over whose consumer is silent, and continue on another node', async () => {
     await using _control = await world.control()
     const stuck: WorldNode = await world.node(
       {},
@@ -178,7 +178,7 @@ describe('stages and hand-overs that take too long (3)', function () {
     await using _other = await world.node()
     const { db } = world.api.database
     const early = await sweep()
-    // Its value lies in the row, and is taken within a minute where the consumer is awake.
+    // The value is in the row; a live consumer would take it within a minute.
     await db
       .updateTable('cohort_stage')
       .set({ completed_at: MINUTE_AGO(), loaded_at: MINUTE_AGO() })

@@ -12,7 +12,7 @@ import {
 } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-describe('placements of cohorts', function () {
+describe('cohort placement', function () {
   this.timeout(60_000)
   let world: InferenceWorld
   let node: WorldNode
@@ -35,12 +35,12 @@ describe('placements of cohorts', function () {
     })
 
   for (const [name, a, b, constraints, c] of [
-    ['each beside the other', { same_node_as: 'b' }, { same_node_as: 'a' }, {}, {}],
-    ['beside one that comes later', { same_node_as: 'b' }, {}, {}, {}],
-    ['beside each other and spread', { same_node_as: 'b' }, {}, { spread: true }, {}],
-    ['a ring of three', { same_node_as: 'b' }, { same_node_as: 'c' }, {}, { same_node_as: 'a' }],
+    ['that name each other', { same_node_as: 'b' }, { same_node_as: 'a' }, {}, {}],
+    ['that name a later stage', { same_node_as: 'b' }, {}, {}, {}],
+    ['that name each other while the cohort is spread', { same_node_as: 'b' }, {}, { spread: true }, {}],
+    ['in a ring of three', { same_node_as: 'b' }, { same_node_as: 'c' }, {}, { same_node_as: 'a' }],
   ] as const)
-    it(`plans stages ${name}`, async () => {
+    it(`plans stages on the same node ${name}`, async () => {
       const { id } = await world.endpoint({ name: `placed-${newId()}` })
       const edges = [
         { from: { stage_id: 'a' }, to: { stage_id: 'b', path: '/instances' } },
@@ -57,7 +57,7 @@ describe('placements of cohorts', function () {
     })
 
   for (const hardware of ['gpu', 'xpu'] as const)
-    it(`answers a plan that no node fits by its schema (${hardware})`, async () => {
+    it(`returns a valid, infeasible plan when no node fits (${hardware})`, async () => {
       const { id } = await world.endpoint({ name: `none-${newId()}` })
       const { status, body, text } = await plan({
         stages: [{ stage_id: 'a', endpoint_id: id }],
@@ -73,7 +73,7 @@ describe('placements of cohorts', function () {
     ['the first', {}, { same_node_as: 'a' }],
     ['a later one', { same_node_as: 'b' }, {}],
   ] as const)
-    it(`runs a stage beside ${name}, though the others are spread`, async () => {
+    it(`runs a stage on the node of ${name} while the other stages are spread`, async () => {
       await using _control = await world.control()
       const { id } = await world.endpoint({ name: `tied-${newId()}` })
       const body = {
@@ -107,7 +107,7 @@ describe('placements of cohorts', function () {
       assert.equal(seen.stages[0].node_id, seen.stages[1].node_id)
     })
 
-  it('counts attempts on when a repeated producer falls back', async () => {
+  it('continues counting attempts when a repeated producer falls back', async () => {
     const { db } = world.api.database
     const fallback = await world.endpoint({ name: `fallback-${newId()}` })
     const own = await world.endpoint({ name: `own-${newId()}` })
@@ -142,7 +142,7 @@ describe('placements of cohorts', function () {
     assert.ok(attempt > 5, `attempt ${attempt} follows attempt 5`)
   })
 
-  /** A cohort of two stages on one model, the first of which has been called; returns the node that the second is called on. */
+  /** Calls the first of two stages on one model; returns the node on which the second is then called. */
   async function nodeOfSecond(
     first: { status: 'succeeded' | 'running'; node_id: string },
     tie: 'name' | 'edge',
@@ -188,7 +188,7 @@ describe('placements of cohorts', function () {
     return called.verdict === 'called' ? called.nodeId : undefined
   }
 
-  it('calls a stage that every node has lost on the one that lost it longest ago', async () => {
+  it('calls a stage that every node has lost on the node that lost it longest ago', async () => {
     const { db } = world.api.database
     const { id, model_key } = await world.endpoint({ name: `lost-${newId()}` })
     const request = { name: null, stages: [], edges: [], outputs: [], constraints: {}, sample_sizes: {} }
@@ -221,13 +221,13 @@ describe('placements of cohorts', function () {
     }
   })
 
-  it('calls a stage on the node of the one that it is tied to, even where it was lost before', async () => {
+  it('calls a stage on the node of the stage it is tied to, even if that node lost it before', async () => {
     const there = { status: 'running', node_id: node.nodeId } as const
     assert.equal(await nodeOfSecond(there, 'name'), node.nodeId)
     assert.equal(await nodeOfSecond(there, 'edge'), node.nodeId)
   })
 
-  it('calls a stage elsewhere once the node of the finished one that it is tied to is lost', async () => {
+  it('calls a stage elsewhere when the node of the finished stage it is tied to is lost', async () => {
     assert.equal(await nodeOfSecond({ status: 'succeeded', node_id: newId() }, 'name'), other.nodeId)
   })
 })

@@ -13,14 +13,14 @@ import {
 } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-/** The model of these tests: a prompt of 2,048 tokens has a cache of some megabytes. */
+/** The model of these tests: the cache for a prompt of 2,048 tokens takes several megabytes. */
 const FORM = { layers: 4, hidden: 128, positions: 4_096 }
 const MESSAGES = [{ role: 'user', content: 'The quick brown fox jumps over the lazy dog. '.repeat(150) }]
 const GREEDY = { max_tokens: 32, temperature: 0 }
 
-describe('a prompt read on one node, and continued on another', function () {
+describe('a prompt prefilled on one node and decoded on another', function () {
   this.timeout(600_000)
-  /** Ends what a lost node would wait for, so that the process ends too. */
+  /** Aborts what a lost node would wait for, so that the process can exit. */
   const over = new AbortController()
   after(() => over.abort())
   const folder = temporaryFolder()
@@ -99,7 +99,7 @@ describe('a prompt read on one node, and continued on another', function () {
     assert.equal(status, 202, JSON.stringify(body))
     return body.task_id
   }
-  /** The text that one node says, and the tokens that it has read and written. */
+  /** The text that a single node generates, with the tokens it reads and writes. */
   async function undivided(): Promise<{ answer: string; read: number; written: number }> {
     const headers = { authorization: `Bearer ${world.key}` }
     const body = { model: model.endpoint_id, messages: MESSAGES, ...GREEDY }
@@ -123,7 +123,7 @@ describe('a prompt read on one node, and continued on another', function () {
     return (await world.task(taskId)).result.answer
   }
 
-  it('becomes what one node says, by every way between them', async () => {
+  it('yields the text of a single node over every transport', async () => {
     await using _control = await world.control()
     await using a = await node()
     await using b = await node()
@@ -144,12 +144,12 @@ describe('a prompt read on one node, and continued on another', function () {
         { name: 'prefill', tokens_in: wanted.read, tokens_out: 0 },
         { name: 'decode', tokens_in: 0, tokens_out: wanted.written },
       ])
-      // Nothing stays behind on either node.
+      // Neither node keeps any payload.
       await until(() => [a, b].every(({ parts }) => parts.edges.store.usedBytes === 0))
     }
   })
 
-  it('is read once, although the node that was to continue it is lost before it begins', async () => {
+  it('is prefilled once, although the node that was to decode it is lost before it starts', async () => {
     await using _control = await world.control()
     await using a = await node()
     await using b = await node()
@@ -181,7 +181,7 @@ describe('a prompt read on one node, and continued on another', function () {
   })
 })
 
-/** The first node that has the bytes, and would take them, says no more. */
+/** The first node that receives the bytes stops responding when it is about to consume them. */
 function loseAtConsume(node: WorldNode, lost: PromiseWithResolvers<WorldNode>, over: AbortSignal): void {
   const { control } = node.parts
   const edge = control.edge.bind(control)

@@ -8,8 +8,8 @@ import type { WorldNode } from '../support/servers/inference-world.ts'
 import { requireLlamaCpp } from '../support/servers/llm-world.ts'
 import { PromptWorld } from '../support/servers/prompt-world.ts'
 
-/** References that vllm#52234 answers with garbage, or with the text of another prompt. */
-describe('references to prompts that another node has read', function () {
+/** For such references, vllm#52234 returns garbage or the text of another prompt. */
+describe('references to prompts prefilled on another node', function () {
   this.timeout(200_000)
   let world: PromptWorld
   let producer: WorldNode
@@ -34,7 +34,7 @@ describe('references to prompts that another node has read', function () {
         stages: { decode: { max_attempts: attempts } },
       }),
     )
-  /** The failure of a run in which nothing may have been answered. */
+  /** Returns the error code of a run that must fail without generating anything. */
   const failureOf = async (run: Accepted): Promise<string> => {
     const seen = await world.cohorts.ended(run)
     assert.equal(seen.status, 'failed', JSON.stringify(seen))
@@ -48,14 +48,14 @@ describe('references to prompts that another node has read', function () {
     return true
   }
 
-  it('fail by name when they are unknown', async () => {
+  it('fail with a specific code when they are unknown', async () => {
     using _watched = beforeEdgeCalls(consumer, ({ verb, place }) => {
       if (verb === 'consume') place.edgeId = randomUUID()
     })
     assert.equal(await failureOf(await start()), 'refused')
   })
 
-  it('fail by name when what they lead to has another shape', async () => {
+  it('fail with a specific code when the payload has another shape', async () => {
     const { store } = producer.parts.edges
     const adopt = store.adopt.bind(store)
     store.adopt = async (path, options) => {
@@ -70,13 +70,13 @@ describe('references to prompts that another node has read', function () {
     }
   })
 
-  it('open nothing when they were consumed before', async () => {
+  it('do not open anything after they were consumed', async () => {
     const calls: EdgeCall[] = []
     using _watched = beforeEdgeCalls(consumer, async (call) => {
       if (call.verb !== 'consume') return
       calls.push(call)
       if (calls.length > 1) return
-      // The same word again is the same answer; another one is refused.
+      // The same message again returns the same answer; a different one is rejected.
       assert.equal((await call.send()).state, 'consumed')
       await assert.rejects(call.send({ shape: [1] }), refused(409))
     })
@@ -84,11 +84,11 @@ describe('references to prompts that another node has read', function () {
     const { seen } = await world.succeeded(run)
     assert.deepEqual(attemptsIn(seen), { prefill: 'succeeded 1', decode: 'succeeded 1' })
 
-    // After the end nobody holds the lease under which it was taken.
+    // After the run nobody holds the lease under which it was consumed.
     await assert.rejects(calls[0]!.send(), refused(404))
   })
 
-  it('are of no use in a later attempt', async () => {
+  it('are invalid in a later attempt', async () => {
     let stale: EdgeCall | undefined
     using _watched = beforeEdgeCalls(consumer, async (call) => {
       if (!begins(call)) return
@@ -105,7 +105,7 @@ describe('references to prompts that another node has read', function () {
     assert.ok(stale)
   })
 
-  /** Has a producer say nothing more once it can be reached, so that nothing prolongs its hold. */
+  /** Silences a producer once it is reachable, so that nothing prolongs its hold. */
   const silenced = () => {
     const heard = Promise.withResolvers<void>()
     let isReachable = false
@@ -123,7 +123,7 @@ describe('references to prompts that another node has read', function () {
       .where('attempt', '=', Number(body['attempt']))
       .execute()
 
-  it('fail by name when what they lead to is held no longer', async () => {
+  it('fail with a specific code when the hold on the payload has expired', async () => {
     using _silenced = silenced()
     using _watched = beforeEdgeCalls(consumer, async (call) => {
       if (begins(call)) await expireHold(call)
@@ -131,7 +131,7 @@ describe('references to prompts that another node has read', function () {
     assert.equal(await failureOf(await start()), 'payload_gone')
   })
 
-  it('have the prompt read again where there is an attempt left', async () => {
+  it('cause a new prefill when an attempt is left', async () => {
     using silence = silenced()
     using _watched = beforeEdgeCalls(consumer, async (call) => {
       if (call.body['attempt'] !== 1) silence.speak()
@@ -141,7 +141,7 @@ describe('references to prompts that another node has read', function () {
     assert.deepEqual(attemptsIn(seen), { prefill: 'succeeded 2', decode: 'succeeded 2' })
   })
 
-  it('have the prompt read again when its payload has made room for others, and its consumer is lost', async () => {
+  it('cause a new prefill when the payload was evicted and its consumer is lost', async () => {
     using _watched = beforeEdgeCalls(consumer, async (call) => {
       if (call.verb !== 'consume' || call.body['attempt'] !== 1) return
       producer.parts.edges.store.release({ edgeId: call.place.edgeId, attempt: 1 })

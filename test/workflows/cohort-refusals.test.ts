@@ -3,7 +3,7 @@ import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { CohortWorld } from '../support/servers/cohort-world.ts'
 
-describe('what a model says against its input', function () {
+describe("a model's rejection of its input", function () {
   this.timeout(60_000)
   let world: CohortWorld
   before(async () => {
@@ -11,7 +11,7 @@ describe('what a model says against its input', function () {
   })
   after(() => world?.[Symbol.asyncDispose]())
   for (const shift of ['', 'x'])
-    it(`is told at the first attempt, however its words are cut (${shift})`, async () => {
+    it(`fails the stage at the first attempt, however its message is cut (${shift})`, async () => {
       await using _control = await world.on.control()
       const { id } = await world.on.endpoint({ name: `refusing-${newId()}` })
       const plan: PlanRequest = {
@@ -30,7 +30,7 @@ describe('what a model says against its input', function () {
       assert.match(stage.error.message, /\u{1F600}/u)
     })
 
-  it('is not asked where what another stage hands over makes the input a text', async () => {
+  it("is not requested when another stage's value would make the whole input a text", async () => {
     await using _control = await world.on.control()
     const { id } = await world.on.endpoint({ name: `whole-${newId()}` })
     const plan: PlanRequest = {
@@ -60,7 +60,7 @@ describe('what a model says against its input', function () {
       /^output "x" takes "\/none", .* has nothing: it has "predictions"/,
     ],
   ] as const)
-    it(`is no result where it lacks what ${name} takes, and the next stage does not run without`, async () => {
+    it(`fails a result that lacks the value which ${name} needs, and does not run the next stage`, async () => {
       await using _control = await world.on.control()
       const { id } = await world.on.endpoint({ name: `lacking-${newId()}` })
       const plan: PlanRequest = {

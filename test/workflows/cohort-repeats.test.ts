@@ -20,8 +20,8 @@ import {
   type TestTemporal,
 } from '../support/servers/temporal.ts'
 
-/** The order of calls alone: the rows of stages, and their nodes, answer as each test says. */
-describe('the stages of a cohort', () => {
+/** Tests only the order of calls: stage rows and nodes are stubbed by each test. */
+describe('repeated stages of a cohort', () => {
   let temporal: TestTemporal
   let api: TestApi
   before(async () => {
@@ -41,7 +41,7 @@ describe('the stages of a cohort', () => {
     isDone: false,
   })
 
-  it('are called again that are put back before their last call has returned', async () => {
+  it('are called again when they were put back before their last call returned', async () => {
     const cohortId = newId()
     const nodeId = newId()
     const handle = temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(cohortId))
@@ -63,7 +63,7 @@ describe('the stages of a cohort', () => {
       order.push(stageId)
       if (stageId === 'producer') {
         await handle.signal(stageStarted, stageId)
-        // Its payload has arrived, and its call has not returned when the consumer is lost and called again.
+        // The payload has arrived but the call hasn't returned when the consumer is lost and called again.
         if (calls('producer') === 1) await calledAgain.promise
       } else if (calls('consumer') === 1) throw ApplicationFailure.nonRetryable('lost', 'node_lost')
       else calledAgain.resolve()
@@ -84,7 +84,7 @@ describe('the stages of a cohort', () => {
     assert.deepEqual([calls('producer'), calls('consumer')], [2, 2], order.join())
   })
 
-  it('are put back when their history becomes too long, and are called again in the next execution', async () => {
+  it('are put back when the workflow history becomes too long, and called again in the next execution', async () => {
     const cohortId = newId()
     const nodeId = newId()
     const MAX_EVENTS = 60
@@ -119,7 +119,7 @@ describe('the stages of a cohort', () => {
     }
     const runStage = async ({ stageId }: { stageId: string }): Promise<void> => {
       if (stageId === 'slow' && isSlow) await sleep('1 hour')
-      // One that fails again and again, for which no attempt is ever the last one here.
+      // Fails on every attempt; in this test no attempt is the last.
       if (stageId === 'flaky' && isSlow) throw ApplicationFailure.nonRetryable('flaky', 'model_failed')
       done.add(stageId)
     }

@@ -6,7 +6,7 @@ import type { AnyBody } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-describe('a cohort that takes finished stages over', function () {
+describe('a cohort that takes over finished stages', function () {
   this.timeout(120_000)
   let world: InferenceWorld
   before(async () => {
@@ -36,7 +36,7 @@ describe('a cohort that takes finished stages over', function () {
       .execute()
   const stored = () => Array.fromAsync(world.api.services.objects.list(`cohorts/${world.accountId}/`))
 
-  it('has its large values in the object store, as a first run, and small ones in their rows', async () => {
+  it('keeps large values in the object store like a first run, and small ones in its rows', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'kept' })
@@ -88,13 +88,13 @@ describe('a cohort that takes finished stages over', function () {
         ['third', 1],
       ],
     )
-    // A difference would print it all.
+    // assert.deepEqual would print both values on a difference.
     assert.ok(isDeepStrictEqual((await world.task(again.task_id)).result.out, input.words))
     assert.equal(seen.edges.find(({ name }: AnyBody) => name === 'large').transport, 'relay')
     await until(async () => (await stored()).length === 0)
   })
 
-  it('pays once for what it takes over, whoever of those that failed or succeeded had it first', async () => {
+  it('pays once for what it takes over, whichever earlier failed or successful run computed it first', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const owner = await world.api.account()
@@ -144,7 +144,7 @@ describe('a cohort that takes finished stages over', function () {
     assert.deepEqual(await paidBy(fourth), { second: [1_000, 800] })
   })
 
-  it('does not run the producers again that its finished stages had gone on without', async () => {
+  it('does not rerun the producers that its finished stages continued without', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { id } = await world.endpoint({ name: 'panel' })

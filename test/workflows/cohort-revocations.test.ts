@@ -18,7 +18,7 @@ const WIDTH = 32
 const PRICE = 500
 const TEXTS = ['the red fox', 'the blue boat', 'the green road']
 
-/** A map that leaves vectors as they are. */
+/** An adapter that leaves vectors unchanged. */
 const SAME = safetensors({
   weight: {
     shape: [WIDTH, WIDTH],
@@ -27,7 +27,7 @@ const SAME = safetensors({
   bias: { shape: [WIDTH], values: Array<number>(WIDTH).fill(0) },
 })
 
-/** The vectors of one encoder go to a model that takes those of another one, on evidence that is revoked meanwhile. */
+/** One encoder's vectors go to a model that expects another's, on evidence that is revoked during the run. */
 describe('stages whose evidence is revoked during a run', function () {
   this.timeout(300_000)
   const stack = new AsyncDisposableStack()
@@ -74,7 +74,7 @@ describe('stages whose evidence is revoked during a run', function () {
   }
   const register = ({ version_id }: ImportedModel) =>
     spaceOf({ model_config_id: version_id, spaces: [embeddingSpace(WIDTH)] })
-  /** A model that takes the vectors of an encoder, and gives them back. */
+  /** A model that accepts the vectors of an encoder and returns them. */
   async function taker({ version_id: model_config_id }: ImportedModel): Promise<EndpointRow> {
     const endpoint = await world.endpoint({ name: 'take' }, { price_micro: PRICE })
     await spaceOf({
@@ -84,7 +84,7 @@ describe('stages whose evidence is revoked during a run', function () {
     })
     return endpoint
   }
-  /** Shows that the vectors of the encoder may stand for those of another one. */
+  /** Registers evidence that the encoder's vectors may replace those of another encoder. */
   async function show(target: 'second' | 'third'): Promise<string> {
     const ids = { source_space_id: spaces.own, target_space_id: spaces[target] }
     const { adapter } = evidenceBody(ids, { file: SAME })
@@ -129,7 +129,7 @@ describe('stages whose evidence is revoked during a run', function () {
     assert.equal(status, 200, text)
   }
 
-  /** Has the encoder tell the platform about its vectors only once it is let. */
+  /** Makes the encoder report its vectors only when the test lets it. */
   function holdVectors() {
     const { keepers } = one.parts
     const keep = keepers.keep.bind(keepers)
@@ -147,7 +147,7 @@ describe('stages whose evidence is revoked during a run', function () {
     }
   }
 
-  /** Keeps the first answer of the model that takes the vectors from the platform. */
+  /** Withholds the first answer of the consuming model from the platform. */
   function holdFirstAnswer() {
     const { control } = other.parts
     const complete = control.complete.bind(control)
@@ -180,7 +180,7 @@ describe('stages whose evidence is revoked during a run', function () {
   ): Promise<void> {
     const seen = await cohorts.ended(run)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
-    // Its three attempts are those of the endpoint that it had.
+    // It had used the three attempts of its own endpoint.
     assert.deepEqual(attemptsIn(seen), { encode: 'succeeded 1', take: 'succeeded 4' })
     const { state, evidence_id, attempt } = edgeOf(seen)
     assert.deepEqual([state, evidence_id, attempt], ['consumed', evidenceId, 2])
@@ -198,7 +198,7 @@ describe('stages whose evidence is revoked during a run', function () {
     assert.equal(await spent(run), PRICE)
   }
 
-  it('go on by a fallback that takes the vectors as they are, when they wait for them', async () => {
+  it('continue with a fallback that accepts the vectors directly, while they wait for them', async () => {
     const evidenceId = await show('second')
     using vectors = holdVectors()
     const run = await cohorts.run(planOf([takes.own]), { texts: TEXTS })
@@ -212,7 +212,7 @@ describe('stages whose evidence is revoked during a run', function () {
     await assertFellBack(run, null)
   })
 
-  it('go on by a fallback with evidence of its own, when they work on vectors that they have taken', async () => {
+  it('continue with a fallback that has its own evidence, after they consumed the vectors', async () => {
     const evidenceId = await show('second')
     const another = await show('third')
     using answer = holdFirstAnswer()
@@ -225,7 +225,7 @@ describe('stages whose evidence is revoked during a run', function () {
     await assertFellBack(run, another)
   })
 
-  it('fail where the evidence of their fallback is revoked as well, and nothing is paid', async () => {
+  it('fail when the evidence of their fallback is revoked too, and nothing is paid', async () => {
     const evidenceId = await show('second')
     const another = await show('third')
     using vectors = holdVectors()
@@ -244,7 +244,7 @@ describe('stages whose evidence is revoked during a run', function () {
     assert.ok(!(await cohorts.events(run)).some(({ type }) => type === 'edge.consumed'))
   })
 
-  it('go on by a fallback as well when their space is revoked', async () => {
+  it('continue with a fallback when their space is revoked', async () => {
     await show('second')
     using vectors = holdVectors()
     const run = await cohorts.run(planOf([takes.own]), { texts: TEXTS })

@@ -8,7 +8,7 @@ import { PromptWorld } from '../support/servers/prompt-world.ts'
 
 const HOUR_MS = 3_600_000
 
-describe('a node that is full of what is handed over', function () {
+describe('a node without room for payloads', function () {
   this.timeout(200_000)
   let world: PromptWorld
   let roomy: WorldNode
@@ -25,7 +25,7 @@ describe('a node that is full of what is handed over', function () {
     for (const one of [small, roomy, control, world]) await one?.[Symbol.asyncDispose]()
   })
 
-  /** Leaves no room at a node, as hand-overs do whose consumers have not taken them yet. */
+  /** Fills the payload store of a node, like hand-overs that are not consumed yet. */
   const fill = async ({ parts }: WorldNode) => {
     const at = newAttempt()
     const { store } = parts.edges
@@ -38,7 +38,7 @@ describe('a node that is full of what is handed over', function () {
     ['takes', 'decode', () => ({ prefill: [roomy], decode: [small] })],
     ['produces', 'prefill', () => ({ prefill: [small], decode: [roomy] })],
   ] as const) {
-    it(`has a stage wait that ${what} a payload, says so, and goes on as soon as there is room`, async () => {
+    it(`makes a stage that ${what} a payload wait, reports it, and continues as soon as there is room`, async () => {
       const empty = await fill(small)
       const run = await world.cohorts.run(world.planOf(place()))
       let waitsFor: string | null = null
@@ -56,13 +56,13 @@ describe('a node that is full of what is handed over', function () {
     })
   }
 
-  it('gives a stage that waits for long to another node, which costs it no attempt', async () => {
+  it('moves a stage that has waited long to another node without using an attempt', async () => {
     const empty = await fill(small)
     const run = await world.cohorts.run(
       world.planOf({ prefill: [roomy], decode: [small], stages: { decode: { max_attempts: 1 } } }),
     )
     await until(async () => (await world.cohorts.summary(run)).waiting_for !== null)
-    // From its next call on it may run on either.
+    // From its next call on, either node may run it.
     const { db } = world.on.api.database
     const { specification } = await db
       .selectFrom('cohort_stage')

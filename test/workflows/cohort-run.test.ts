@@ -34,7 +34,7 @@ describe('cohortRun', () => {
     return body
   }
   const summary = async (taskId: string) => (await call('GET', `/api/v1/tasks/${taskId}/cohort`)).body
-  /** Keeps the history of a cohort whose workflow is about to end. */
+  /** Records the history of a cohort whose workflow is about to end. */
   const recorded = async (name: string, cohortId: string) => {
     const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.cohort(cohortId))
     await until(async () => (await handle.describe()).status.name !== 'RUNNING')
@@ -92,7 +92,7 @@ describe('cohortRun', () => {
       .select('latency_ms')
       .where('id', '=', second.id)
       .executeTakeFirstOrThrow()
-    // The time of its stage, and not that of the cohort, which had to load the model.
+    // The time of its stage, without the model load that the cohort's time includes.
     assert.equal(latency_ms, seen.stages[1].run_ms)
   })
 
@@ -111,7 +111,7 @@ describe('cohortRun', () => {
     assert.equal(status, 200, JSON.stringify(body))
     return body
   }
-  /** Returns the account's payment for a run, in prices. */
+  /** Returns the account's spending on a run, in multiples of the price. */
   const spent = async (taskId: string): Promise<number> =>
     (0 - (await bookings(taskId)).sums.by_purse[`account:${world.accountId}`]) / PRICE
   const attempts = (seen: AnyBody) =>
@@ -177,7 +177,7 @@ describe('cohortRun', () => {
     await recorded('cohort-run-lost-node', accepted.cohort_id)
   })
 
-  it('begins with its quorum, and cancels the others', async () => {
+  it('starts a stage when its quorum is met, and cancels the other producers', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'quorum' }, { price_micro: PRICE })
@@ -197,7 +197,7 @@ describe('cohortRun', () => {
     await recorded('cohort-run-quorum', accepted.cohort_id)
   })
 
-  it('fails below its quorum, where producers were skipped, and says how many of how many gave a value', async () => {
+  it('fails below its quorum when producers were skipped, and reports how many gave a value', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'below' }, { price_micro: PRICE })
@@ -235,7 +235,7 @@ describe('cohortRun', () => {
     assert.deepEqual((await world.task(accepted.task_id)).result.judge.predictions, ['spare'])
   })
 
-  it('goes on with a default where an optional stage fails, and with a fallback where there is one', async () => {
+  it('continues with a default when an optional stage fails, and with a fallback if there is one', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'whole' }, { price_micro: PRICE })
@@ -268,7 +268,7 @@ describe('cohortRun', () => {
     await recorded('cohort-run-fallback', accepted.cohort_id)
   })
 
-  it('ends at its deadline, keeps what was finished, and resumes from it', async () => {
+  it('ends at its deadline, keeps the finished stages, and resumes from them', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'late' }, { price_micro: PRICE })
@@ -293,7 +293,7 @@ describe('cohortRun', () => {
     await recorded('cohort-run-deadline', accepted.cohort_id)
   })
 
-  it('writes values in the order of their edges, whichever comes first, with null for what is left out', async () => {
+  it('writes values in edge order, whichever arrives first, with null in the gaps', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'ordered' })
@@ -319,7 +319,7 @@ describe('cohortRun', () => {
     assert.deepEqual(attempts(seen), { late: 'succeeded 1', soon: 'succeeded 1', last: 'succeeded 1' })
   })
 
-  it('hands a value beyond 64 KiB over through the object store, which keeps nothing of it', async () => {
+  it('hands over a value beyond 64 KiB through the object store, and removes it afterwards', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'large' })
@@ -342,7 +342,7 @@ describe('cohortRun', () => {
     await until(async () => (await left()) === 0)
   })
 
-  it('takes what was handed over before from the row when the consumer is lost', async () => {
+  it('reads a value handed over earlier from the row when the consumer is lost', async () => {
     await using _here = await world.node()
     const lost = await world.node()
     const endpoint = await world.endpoint({ name: 'taken' }, { price_micro: PRICE })
@@ -373,7 +373,7 @@ describe('cohortRun', () => {
     assert.equal(seen.edges[1].attempt, 2)
   })
 
-  it('is cancelled as a task, within a second and with every hold refunded', async () => {
+  it('is cancelled as a task within a second, with every hold refunded', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'left' }, { price_micro: PRICE })

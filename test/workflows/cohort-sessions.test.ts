@@ -17,7 +17,7 @@ import {
 import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.ts'
 
 const WIDTH = 32
-/** Seven batches, the last of which is a part of one. */
+/** Seven batches; the last one is partial. */
 const TEXTS = colouredTexts().slice(0, 200)
 const BATCHES = 7
 
@@ -67,7 +67,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.equal(status, 200, text)
     return answer.spaces[0].space_id
   }
-  /** Shows that the vectors of the other encoder may stand for those of the first. */
+  /** Registers evidence that the other encoder's vectors may replace those of the first. */
   async function allowOther(): Promise<string> {
     const of = ({ version_id }: ImportedModel) =>
       register({ model_config_id: version_id, spaces: [embeddingSpace(WIDTH)] })
@@ -125,12 +125,12 @@ describe('vectors of many texts, handed over in frames', function () {
     }, 120_000)
     return seen
   }
-  /** Returns what a run that has succeeded handed over, once nothing of it is left. */
+  /** Returns what a successful run handed over, once its payloads are gone. */
   async function finished(taskId: string) {
     const seen = await ended(taskId)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
     const { taken, made } = (await world.task(taskId)).result
-    // The payload holds 32-bit numbers.
+    // The payload holds 32-bit floats.
     assert.deepEqual(
       taken,
       made.embeddings.map((one: number[]) => [...new Float32Array(one)]),
@@ -146,7 +146,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.ok(Math.max(...differences) < 1e-6, `${Math.max(...differences)}`)
   }
 
-  it('are those of a transfer, and arrive before all of them are made', async () => {
+  it('equal those of a transfer, and start arriving before all are computed', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
 
@@ -165,7 +165,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.deepEqual([edge.rate_mb_s, edge.bytes > TEXTS.length * WIDTH * 4], [null, true])
   })
 
-  it('are planned as a session between two nodes alone', async () => {
+  it('are planned as a session only between two nodes', async () => {
     const planned = async (to: WorldNode) => {
       const { body } = await call('POST', '/api/v1/cohorts:plan', planOf({ mode: 'session' }, { to: [to] }))
       const { mode, transport } = body.edges.find(({ edge_id }: AnyBody) => edge_id === 'vectors')
@@ -176,7 +176,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.deepEqual(await planned(a!), [true, 'transfer', 'local'])
   })
 
-  it('go on behind the last frame that was taken when the connection is cut', async () => {
+  it('resume after the last received frame when the connection is cut', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
     await using proxies = proxied(b!)
@@ -196,7 +196,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assertAlike(vectors)
   })
 
-  it('are handed over as a whole where the nodes are not connected, and on one node', async () => {
+  it('are handed over as a whole when the nodes are not connected, or on a single node', async () => {
     for (const [transport, to] of [
       ['relay', b],
       ['local', a],
@@ -259,10 +259,10 @@ describe('vectors of many texts, handed over in frames', function () {
     assert.equal(seen.stages[1].attempt, 1)
   })
 
-  it('are taken by another node when the first is lost in between, and are not made again', async () => {
+  it('go to another node when the first is lost in between, without being recomputed', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     using frames = framesAt(b!)
-    // The model of the consumer is loaded on the first of them alone.
+    // The consumer's model is loaded only on the first of them.
     const task = await run(planOf({ mode: 'session' }, { to: [b, c] }))
     await until(() => pace.asked === 4 && frames.bytes > 0)
 
@@ -277,7 +277,7 @@ describe('vectors of many texts, handed over in frames', function () {
     assertAlike(vectors)
   })
 
-  it('are made again when their node is lost in between, and the consumer keeps its place', async () => {
+  it('are recomputed when their node is lost in between, and the consumer keeps its place', async () => {
     using pace = paced(a!, encoder.model_key, 3)
     b = await node()
     using frames = framesAt(b)
@@ -286,7 +286,7 @@ describe('vectors of many texts, handed over in frames', function () {
     const task = await run(plan)
     await until(() => pace.asked === 4 && frames.bytes > 0)
     const taken = frames.count
-    // Vectors that are all made before the nodes are connected would go as a whole.
+    // Vectors that are all computed before the nodes connect would be sent as a whole.
     using again = paced(c!, encoder.model_key, 3)
 
     await a![Symbol.asyncDispose]()
@@ -300,7 +300,7 @@ describe('vectors of many texts, handed over in frames', function () {
   })
 })
 
-/** Lets a model answer so many requests, and the others once it is opened. */
+/** Lets a model answer `most` requests, and holds back the others until it is opened. */
 function paced(node: WorldNode, modelKey: string, most: number) {
   const { models } = node.parts
   const use = models.use.bind(models)
@@ -331,7 +331,7 @@ function paced(node: WorldNode, modelKey: string, most: number) {
   return pace
 }
 
-/** Counts what a node takes of sessions. */
+/** Counts the session frames that a node receives. */
 function framesAt({ parts: { edges } }: WorldNode) {
   const receive = edges.receiveFrames.bind(edges)
   const seen = {
@@ -353,7 +353,7 @@ function framesAt({ parts: { edges } }: WorldNode) {
   return seen
 }
 
-/** Puts a proxy between a node and each producer that it meets; a dead one accepts nobody. */
+/** Puts a proxy between a node and each producer it connects to; a dead proxy accepts no connections. */
 function proxied({ parts: { control } }: WorldNode, { isDead = false } = {}) {
   const edge = control.edge.bind(control)
   const all: TcpProxy[] = []

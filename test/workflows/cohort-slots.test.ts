@@ -9,7 +9,7 @@ import type { AnyBody } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-describe('stages that wait in the slots of nodes (3)', function () {
+describe('stages that wait in node slots (3)', function () {
   this.timeout(300_000)
   let world: InferenceWorld
   before(async () => {
@@ -31,7 +31,7 @@ describe('stages that wait in the slots of nodes (3)', function () {
     await until(async () => ['succeeded', 'failed'].includes((await summary()).status), 180_000)
     return summary()
   }
-  /** Has the first call of each stage that runs on its own fail once another stage waits for its slot, or for its result. */
+  /** Fails the first call of each producer once its consumer waits for the slot or for the result. */
   const failingOnce =
     (seen: Set<string>, status = 'called') =>
     (activities: NodeActivities) => ({
@@ -73,7 +73,7 @@ describe('stages that wait in the slots of nodes (3)', function () {
     ],
   })
 
-  /** To be put back, or not to be taken, is no attempt. */
+  /** A stage that is put back, or that the node declines, uses no attempt. */
   const assertRepeated = async (accepted: AnyBody): Promise<AnyBody> => {
     const seen = await ended(accepted)
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
@@ -87,7 +87,7 @@ describe('stages that wait in the slots of nodes (3)', function () {
     return seen
   }
 
-  it('give them back to their producers, which would otherwise wait for them', async () => {
+  it('yield them to their producers, which would otherwise wait for them', async () => {
     await using _control = await world.control()
     await using _node = await world.node({ slots: 1 }, failingOnce(new Set()))
     const { id } = await world.endpoint({ name: 'slots' })
@@ -97,7 +97,7 @@ describe('stages that wait in the slots of nodes (3)', function () {
     for (const one of accepted) await assertRepeated(one)
   })
 
-  it('give them back to their producers where they hold the whole share of their account', async () => {
+  it("yield them to their producers when they use the account's whole share", async () => {
     await using _control = await world.control()
     const ends: string[] = []
     await using _node = await world.node({ sharedSlots: 2 }, (activities) => {

@@ -9,7 +9,7 @@ import {
 } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-describe('what is told of a cohort', function () {
+describe('the reported state of a cohort', function () {
   this.timeout(120_000)
   let world: InferenceWorld
   let cohorts: CohortCaller
@@ -19,7 +19,7 @@ describe('what is told of a cohort', function () {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  /** Ends a node for good, so that nothing is placed there any more. */
+  /** Stops a node permanently and waits until nothing is placed there. */
   async function lose(node: WorldNode): Promise<void> {
     await node[Symbol.asyncDispose]()
     await world.api.database.db.deleteFrom('node_state').where('node_id', '=', node.nodeId).execute()
@@ -35,7 +35,7 @@ describe('what is told of a cohort', function () {
     return body
   }
 
-  it('is that it prepares until its first stage is called, and who has cancelled it', async () => {
+  it('is "preparing" until its first stage is called, and events name the user who cancelled it', async () => {
     const { id } = await world.endpoint({ name: `first-${newId()}` })
     const node = await world.node()
     const run = await cohorts.run({ stages: [{ stage_id: 'a', endpoint_id: id }], edges: [] })
@@ -65,7 +65,7 @@ describe('what is told of a cohort', function () {
     assert.deepEqual([task_id, of, cohort_status], [run.task_id, 'failed', 'cancelled'])
   })
 
-  it('is what a stage waits for, though another one is called meanwhile', async () => {
+  it('includes what a stage waits for while another stage runs', async () => {
     const { id } = await world.endpoint({ name: `waits-${newId()}` })
     await using stays = await world.node()
     const goes = await world.node()
@@ -84,7 +84,7 @@ describe('what is told of a cohort', function () {
     await until(async () => {
       const { stages, waiting_for } = await cohorts.summary(run)
       const b = stages.find(({ stage_id }: AnyBody) => stage_id === 'b')
-      // Both were asked for at once; from the first answer on it has to stay.
+      // Both stages are called at once; from its first report on, the reason must stay.
       if (waiting_for !== null || waitsFor.length > 0) waitsFor.push(waiting_for)
       return b.status === 'succeeded'
     })
@@ -95,13 +95,13 @@ describe('what is told of a cohort', function () {
     assert.ok(!waitsFor.includes(null), JSON.stringify(waitsFor))
     const [mine, other] = [await health(world), await health(await world.api.account())]
     assert.deepEqual([mine.cohorts.running, mine.cohorts.stalled], [1, 1])
-    // Nobody hears of the work of others.
+    // Other accounts don't see this account's cohorts.
     assert.deepEqual(other.cohorts, { queued: 0, running: 0, stalled: 0 })
     assert.deepEqual(other.edges, { open: 0, held_bytes: 0, failed_1h: 0, relayed_1h: 0 })
     await cohorts.cancel(run)
   })
 
-  it('is that it has run where all of its stages are taken over', async () => {
+  it('has a start time when all of its stages are taken over', async () => {
     const { id } = await world.endpoint({ name: `whole-${newId()}` })
     await using _node = await world.node()
     await using _control = await world.control()

@@ -20,7 +20,7 @@ import { addModel, until } from '../support/servers/node.ts'
 
 const HOUR = 3_600_000
 
-describe('folders of cohorts and of structured runs', function () {
+describe('folders of cohorts and structured runs', function () {
   this.timeout(300_000)
   let world: InferenceWorld
   let spaceId: string
@@ -51,7 +51,7 @@ describe('folders of cohorts and of structured runs', function () {
     const found = await Promise.all(keys.map((key) => world.api.services.objects.head(key)))
     return keys.filter((_, i) => found[i] !== undefined)
   }
-  /** Builds a cohort with a relayed payload and a file of a stage; returns the keys of both. */
+  /** Builds a cohort with a relayed payload and a stage file; returns both keys. */
   const openCohort = async () => {
     const { db } = world.api.database
     const cohort = await buildCohort(db, world.accountId, { created_at: new Date(Date.now() - HOUR) })
@@ -95,7 +95,7 @@ describe('folders of cohorts and of structured runs', function () {
       return (await world.temporal.client.workflow.count(query)).count === 0
     }, 120_000)
 
-  it('go with a workflow that an operator ended, and stay while it runs', async () => {
+  it('are removed with a workflow that an operator ended, and kept while it runs', async () => {
     const [cohort, otherCohort, run, otherRun] = [
       await openCohort(),
       await openCohort(),
@@ -125,7 +125,7 @@ describe('folders of cohorts and of structured runs', function () {
     )
   })
 
-  it('are not swept while a row needs them, however old they are, and are a day after its end', async () => {
+  it('are never swept while a row needs them, but are a day after its end', async () => {
     const { db } = world.api.database
     const [cohort, run] = [await openCohort(), await openRun()]
     const ended = [await openCohort(), await openRun()] as const
@@ -161,7 +161,7 @@ describe('folders of cohorts and of structured runs', function () {
     assert.deepEqual(await left([...needed, ...young]), needed)
   })
 
-  it('of maps go a day after their evidence has ceased to count, unless an open hand-over goes by it', async () => {
+  it('with adapters are removed a day after their evidence ended, unless an open hand-over uses it', async () => {
     const { db } = world.api.database
     const ago = (hours: number) => new Date(Date.now() - hours * HOUR)
     const evidence = async (row: Partial<NewEvidence>) => {
@@ -213,7 +213,7 @@ describe('folders of cohorts and of structured runs', function () {
     assert.deepEqual(await left([...all, unregistered, orphan]), [...kept, unregistered])
   })
 
-  it('lose a batch in one step, and the rest in those after it', async () => {
+  it('are removed one batch per step', async () => {
     const keys = await Promise.all(Array.from({ length: 201 }, () => put(evidenceKey(newId()))))
     const later = { ...world.api.services, now: () => new Date(Date.now() + 25 * HOUR) }
     const keep = createMaintenanceActivities(later)
@@ -224,7 +224,7 @@ describe('folders of cohorts and of structured runs', function () {
     assert.deepEqual(await left(keys), [])
   })
 
-  it('are read no further than the batch that goes', async () => {
+  it('are listed no further than the batch to be removed', async () => {
     const keys = await Promise.all(Array.from({ length: 700 }, () => put(evidenceKey(newId()))))
     const { objects } = world.api.services
     let read = 0

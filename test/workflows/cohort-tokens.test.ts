@@ -11,7 +11,7 @@ import { until } from '../support/servers/node.ts'
 
 const GREEDY = { max_tokens: 12, temperature: 0, return_token_ids: true }
 
-describe('an edge of tokens', function () {
+describe('a token edge', function () {
   this.timeout(600_000)
   const folder = temporaryFolder()
   let world: InferenceWorld
@@ -67,7 +67,7 @@ describe('an edge of tokens', function () {
     return world.task(task_id)
   }
 
-  it('hands the ids that one model has written to another with its tokenizer, which reads them as they are', async () => {
+  it('hands token ids from one model to another with the same tokenizer, which reads them unchanged', async () => {
     await using _control = await world.control()
     await using _node = await world.node({ realCatalog: true, memoryMb: 4_000, accountId: world.accountId })
     const plan = planOf('/choices/0/token_ids')
@@ -87,7 +87,7 @@ describe('an edge of tokens', function () {
     assert.match(text.error, /what an edge of tokens takes must be a list of ids of tokens/)
   })
 
-  it('is planned between equal tokenizers alone', async () => {
+  it('is planned only between equal tokenizers', async () => {
     await using _node = await world.node({ realCatalog: true, memoryMb: 4_000, accountId: world.accountId })
     const path = join(folder.path, 'other')
     await makeTinyLlm(path, { layers: 2, hidden: 64, positions: 512 })

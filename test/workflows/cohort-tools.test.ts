@@ -6,7 +6,7 @@ import { until } from '../support/servers/node.ts'
 import { startToolWorld, type ToolWorld } from '../support/servers/tool-world.ts'
 import { skipBecause } from '../support/skip.ts'
 
-/** A program that answers with what the stage before it has found. */
+/** A program whose answer contains the result of the preceding stage. */
 const PLAN: PlanRequest = {
   stages: [
     { stage_id: 'sum', endpoint_id: 'calculator' },
@@ -22,7 +22,7 @@ const PLAN: PlanRequest = {
   outputs: [{ name: 'said', stage_id: 'program', path: '/stdout' }],
 }
 
-describe('tools as stages of a cohort', function () {
+describe('tools as cohort stages', function () {
   this.timeout(60_000)
   let world: ToolWorld
   let node: WorldNode
@@ -60,7 +60,7 @@ describe('tools as stages of a cohort', function () {
   const attempts = ({ stages }: AnyBody) =>
     stages.map(({ status, attempt }: AnyBody) => `${status} ${attempt}`)
 
-  it('run confined, and hand their results over', async () => {
+  it('run confined, and hand over their results', async () => {
     const seen = await run(PLAN, { sum: '6 * 7' })
 
     assert.equal(seen.status, 'succeeded', JSON.stringify(seen))
@@ -80,7 +80,7 @@ describe('tools as stages of a cohort', function () {
     }
   })
 
-  it('refuse a wrong input once, with a sentence', async () => {
+  it('reject a wrong input once, with a message', async () => {
     const refused = await run(PLAN, { sum: '1 / 0' })
     const tooLong = await run(
       {
@@ -100,7 +100,7 @@ describe('tools as stages of a cohort', function () {
     assert.match(tooLong.error.message, /timeout_s must be <= 300/)
     assert.equal(attempts(tooLong)[1], 'failed 1')
   })
-  it('tell the time limit of the tool as one, once, and what to do', async () => {
+  it('report an exceeded tool time limit once, as such, with a remedy', async () => {
     const late = await run(
       {
         ...PLAN,

@@ -16,7 +16,7 @@ import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.ts'
 
 const ONCE = { prefill: 'succeeded 1', decode: 'succeeded 1' }
 
-describe('hand-overs between nodes that go wrong', function () {
+describe('faults in hand-overs between nodes', function () {
   this.timeout(200_000)
   let world: PromptWorld
   let producer: WorldNode
@@ -35,7 +35,7 @@ describe('hand-overs between nodes that go wrong', function () {
 
   const start = (more: object = {}) =>
     world.cohorts.run(world.planOf({ prefill: [producer], decode: [consumer], ...more }))
-  /** Has consumers find the producer at a port. */
+  /** Makes consumers find the producer at a port. */
   const advertise = (port: number) =>
     beforeEdgeCalls(producer, ({ verb, body }) => {
       const candidates = body['candidates'] as { url: string; scope: string }[] | undefined
@@ -58,7 +58,7 @@ describe('hand-overs between nodes that go wrong', function () {
   const files = async () =>
     (await Promise.all([producer, consumer].map(({ dir }) => readdir(join(dir, 'edges'))))).flat()
 
-  it('are not changed by somebody between the nodes who flips a byte: the model sees those that were sent', async () => {
+  it('do not alter the payload when a byte is flipped in transit: the model sees the bytes that were sent', async () => {
     await using between = await throughProxy()
     using _watched = beforeEdgeCalls(consumer, (call) => {
       if (begins(call)) between.proxy.flipAt = between.proxy.bytes + 200_000
@@ -72,7 +72,7 @@ describe('hand-overs between nodes that go wrong', function () {
     assert.ok(between.proxy.connections > 2, `${between.proxy.connections} connections`)
   })
 
-  it('are tried again when no byte comes for 10 s', async () => {
+  it('cause a retry when no byte arrives for 10 s', async () => {
     await using between = await throughProxy()
     using _watched = beforeEdgeCalls(consumer, (call) => {
       if (call.body['attempt'] !== 1) between.proxy.isMute = false
@@ -85,7 +85,7 @@ describe('hand-overs between nodes that go wrong', function () {
     assert.deepEqual([edge.transport, edge.attempt], ['direct', 2])
   })
 
-  it('leave no socket, file, hold or lease soon after a cancel', async () => {
+  it('leave no socket, file, hold or lease shortly after a cancel', async () => {
     await using between = await throughProxy()
     using _watched = beforeEdgeCalls(consumer, (call) => {
       if (begins(call)) between.proxy.isMute = true
@@ -115,7 +115,7 @@ describe('hand-overs between nodes that go wrong', function () {
       }
     }
     const nothing = { sockets: 0, leases: 0, files: [], held: 0, work: 0 }
-    // Shorter than the silence after which a transfer ends by itself, so the cancel ended it.
+    // Shorter than the idle timeout of a transfer, so only the cancel can have ended it.
     const deadline = performance.now() + SOON_MS
     while (!isDeepStrictEqual(await left(), nothing) && performance.now() < deadline) await sleep(50)
     assert.deepEqual(await left(), nothing)
@@ -125,7 +125,7 @@ describe('hand-overs between nodes that go wrong', function () {
     assert.deepEqual(await Array.fromAsync(relayed), [])
   })
 
-  it('go through the object store when the producer cannot be reached, and at once the next time', async () => {
+  it('fall back to the object store when the producer is unreachable, and use it directly the next time', async () => {
     const [closed = 0] = await freePorts(1)
     using _advertised = advertise(closed)
     const probed: EdgeCall[] = []

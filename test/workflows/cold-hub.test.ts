@@ -20,7 +20,7 @@ describe('a task whose model comes from the hub', () => {
     await hub?.[Symbol.asyncDispose]()
   })
 
-  it('tells each step of the cold start, and how far the download is (2.7, 3.3)', async () => {
+  it('reports each step of the cold start and the download progress (2.7, 3.3)', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const { db } = world.api.database
@@ -29,7 +29,7 @@ describe('a task whose model comes from the hub', () => {
       padding: 'p'.repeat(600_000),
       load_s: 2.5,
     })
-    // Its load and its first inference take longer than the steps that the test observes on a busy machine.
+    // Load and first inference are slowed, so that the test can observe their steps on a busy machine.
     const example_input = JSON.stringify({ wait_s: 2.5 })
     await db.updateTable('model_version').set({ example_input }).where('id', '=', versionId).execute()
     const endpoint = await buildEndpoint(db, world.accountId, {
@@ -65,8 +65,8 @@ describe('a task whose model comes from the hub', () => {
     assert.ok(bytes_downloaded > 0 && bytes_downloaded < bytes_total, `${bytes_downloaded}`)
     assert.equal(downloading.progress_pct, Math.floor((100 * bytes_downloaded) / bytes_total))
     assert.ok(download_speed_mbps > 0, JSON.stringify(downloading.metadata))
-    // The estimate is in tenths and absent near the end; it must equal the quotient of the other
-    // figures within their precision.
+    // The estimate is in tenths and absent near the end. It must equal the quotient of the other figures within their
+    // precision.
     const implied = ((bytes_total - bytes_downloaded) * 8) / 1e6 / download_speed_mbps
     assert.ok(Math.abs(eta_seconds - implied) <= 0.1 + implied / 50, JSON.stringify(downloading.metadata))
     const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')
@@ -77,7 +77,7 @@ describe('a task whose model comes from the hub', () => {
     )
   })
 
-  it('says that the hub limits its rate, and for how long, until it goes on (pains 26)', async () => {
+  it('reports that the hub rate-limits it, and for how long, until it continues (pains 26)', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const { modelKey, versionId } = await addHubModel(world.api, hub, { name: 'limited' })

@@ -18,7 +18,7 @@ describe('coldInference without a result', () => {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('fails a task whose input the model will not have, with its sentence, and tries nowhere else', async () => {
+  it('fails a task whose input the model rejects, with its message, and tries no other node', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'strict' })
@@ -30,7 +30,7 @@ describe('coldInference without a result', () => {
     await on.record('cold-inference-refused', world.workflow(id))
   })
 
-  it('fails a task when its placement cannot be had for good', async () => {
+  it('fails a task when its placement fails permanently', async () => {
     await using _control = await world.control((activities) =>
       failingAt(activities, 'placeTask', nonRetryable('broken')),
     )
@@ -43,7 +43,7 @@ describe('coldInference without a result', () => {
     assert.equal(await on.closed(id), 'FAILED')
   })
 
-  it('gives a task up after five nodes took it and none finished', async () => {
+  it('fails a task after five nodes claimed it and none finished', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'doomed' }, { price_micro: PRICE })
@@ -56,7 +56,7 @@ describe('coldInference without a result', () => {
     assert.equal(await on.closed(id), 'FAILED')
   })
 
-  it('ends the row and the model at work when its workflow is cancelled in the Temporal UI', async () => {
+  it('ends the row and the running inference when the workflow is cancelled in the Temporal UI', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'cancelled' }, { price_micro: PRICE })
@@ -72,7 +72,7 @@ describe('coldInference without a result', () => {
     await on.record('cold-inference-cancelled', world.workflow(id))
   })
 
-  it('ends workflow and model when the task is cancelled over REST', async () => {
+  it('ends the workflow and the running inference when the task is cancelled over REST', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'unwanted' })
@@ -116,7 +116,7 @@ describe('coldInference without a result', () => {
     assert.equal(stats.body.metrics.expired, 1)
   })
 
-  it('does not count what nodes spend on a task as waiting (3.4)', async () => {
+  it('does not count the time nodes spend on a task as waiting (3.4)', async () => {
     const endpoint = await world.endpoint({ name: 'long-loading' })
     const id = await on.queue(endpoint, { instances: [7] })
     const started = () => world.workflow(id).describe()
@@ -146,7 +146,7 @@ describe('coldInference without a result', () => {
     await on.record('cold-inference-slow-node', world.workflow(id))
   })
 
-  it('places a task again that its node had no turn for, which counts no attempt', async () => {
+  it('places a task again when its node had no slot for it, without using an attempt', async () => {
     const endpoint = await world.endpoint({ name: 'without-turn' })
     let tries = 0
     await using _node = await world.node(undefined, (activities) => ({
@@ -171,7 +171,7 @@ describe('coldInference without a result', () => {
     assert.equal(attempt, 1)
   })
 
-  it('does nothing for a task that has ended when it is started again', async () => {
+  it('does nothing when it is started again for an ended task', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'again' }, { price_micro: PRICE })

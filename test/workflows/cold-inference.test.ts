@@ -14,7 +14,7 @@ describe('coldInference', () => {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('loads a cold model and answers the waiting client; then it is warm and cold no more', async () => {
+  it('loads a cold model and answers the waiting client, through warming and cooling of the model', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'fresh' }, { price_micro: PRICE })
@@ -45,7 +45,7 @@ describe('coldInference', () => {
     assert.equal(loads[0]?.start_state, 'cold')
   })
 
-  it('keeps what the task is about out of the history', async () => {
+  it('keeps the input and output of the task out of the history', async () => {
     await using _control = await world.control()
     await using _node = await world.node()
     const endpoint = await world.endpoint({ name: 'secret' })
@@ -63,7 +63,7 @@ describe('coldInference', () => {
     assert.ok(payloads.every((text) => text.length < 10_000))
   })
 
-  it('shows each load as a workflow of its own', async () => {
+  it('shows each load as its own workflow', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'seen' })
@@ -120,7 +120,7 @@ describe('coldInference', () => {
     await on.record('cold-inference-repeated', world.workflow(good))
   })
 
-  it('waits in words while no node can take the task, and goes on when one can', async () => {
+  it('shows in the details that no node can take the task, and continues when one can', async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'waiting' })
 
@@ -135,7 +135,7 @@ describe('coldInference', () => {
     await on.record('cold-inference-waited', world.workflow(id))
   })
 
-  it('places again when the node that had the task is gone', async () => {
+  it('places the task again when its node is gone', async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'moving', load_s: 1 })
     let claims = 0
@@ -158,7 +158,7 @@ describe('coldInference', () => {
     await first[Symbol.asyncDispose]()
   })
 
-  it('loads a model once for all who ask for it at once', async () => {
+  it('loads a model once for all concurrent requests', async () => {
     await using _control = await world.control()
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'wanted', load_s: 0.5 })

@@ -3,7 +3,7 @@ import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
 
-describe('a model whose weights cannot be used', () => {
+describe('a model with unusable weights', () => {
   let world: InferenceWorld
   const on = new TaskProbe(() => world)
   before(async () => {
@@ -11,7 +11,7 @@ describe('a model whose weights cannot be used', () => {
   })
   after(() => world?.[Symbol.asyncDispose]())
 
-  it('ends every task that waits for it with the sentence, and is refused from then on', async () => {
+  it('fails every task that waits for it with the message, and is rejected from then on', async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'clay', unusable: true })
     const waiting = [
@@ -33,7 +33,7 @@ describe('a model whose weights cannot be used', () => {
     assert.match(body.error.message, /of clay/)
   })
 
-  it('says nothing of it by the word of a node that somebody else answers for', async () => {
+  it('is not marked unusable on the word of a node from another account', async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'doubted', unusable: true })
     const { accountId } = await world.api.account()

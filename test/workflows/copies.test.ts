@@ -16,7 +16,7 @@ describe('the copies of a model', function () {
   })
   after(() => world[Symbol.asyncDispose]())
 
-  it('follow the requests: one, two while more wait than a load costs, and none after the idle timeout', async () => {
+  it('follow the requests: one, two while more wait than a load costs, none after the idle timeout', async () => {
     await using stack = new AsyncDisposableStack()
     stack.use(await world.control())
     const options = { server: FAKE_LLM_SERVER, concurrency: PLACES }
@@ -43,7 +43,7 @@ describe('the copies of a model', function () {
       }
     })
     await until(() => loaded() === 2, 60_000)
-    // Both copies answer.
+    // Both copies answer requests.
     await sleep(1_000)
     for (const { parts } of nodes) {
       const model = parts.models.report().find(({ model_key }) => model_key === endpoint.model_key)
@@ -60,7 +60,7 @@ describe('the copies of a model', function () {
     assert.ok(Date.now() - overAt >= 1_000 * (IDLE_TIMEOUT_S - 1), `${Date.now() - overAt} ms`)
     const { changes, copies } = (await call('GET', path)).body
     const counts = changes.map(({ to }: { to: number }) => to).toReversed()
-    // The last clients may leave so that one copy suffices for a moment before none is needed.
+    // As the last clients leave, one copy may suffice for a moment before none is needed.
     assert.ok(['1,2,0', '1,2,1,0'].includes(counts.join()), counts.join())
     assert.match(changes[0].reason, /^no request for \d+(\.\d)? s$/)
     assert.match(changes.at(-2).reason, /of waiting cost more than a load/)

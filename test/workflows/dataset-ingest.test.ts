@@ -50,7 +50,7 @@ describe('datasetIngest', () => {
     await on.startWorker()
     const id = await on.create()
     const { uploadId } = await on.fill(id, CSV)
-    // The commit is answered a moment before the workflow has closed.
+    // The commit returns shortly before the workflow closes.
     await workflow(id, uploadId).result()
     const before = await read(id)
 
@@ -64,14 +64,14 @@ describe('datasetIngest', () => {
     assert.deepEqual(await read(id), before)
   })
 
-  it('measures the memory of the file that it read, and of no other that takes its place', async () => {
+  it('measures the memory of the file that it read, not of a file that replaced it', async () => {
     await on.startWorker()
     const { db } = on.api.services
     const id = await on.create()
     await on.fill(id, CSV)
 
     const measured = await datasetRepository.sizeOfDataset(db, id)
-    // Writes as a worker of a version without this column does.
+    // Writes like a worker of a version without this column.
     const other = { object_key: `datasets/${on.accountId}/${id}/other/data.csv`, total_size_bytes: 5_000 }
     await db.updateTable('dataset').set(other).where('id', '=', id).execute()
     const replaced = await datasetRepository.sizeOfDataset(db, id)
@@ -81,7 +81,7 @@ describe('datasetIngest', () => {
     assert.deepEqual(replaced, { fileBytes: 5_000, decodedBytes: 0 })
   })
 
-  it('fails the dataset when the reading fails for good', async () => {
+  it('fails the dataset when reading fails permanently', async () => {
     const error = ApplicationFailure.nonRetryable('no disk', 'internal')
     await on.startWorker((activities) => failingAt(activities, 'ingestDataset', error))
     const id = await on.create()
@@ -97,7 +97,7 @@ describe('datasetIngest', () => {
     await recordHistory('dataset-ingest-failed', workflow(id, uploadId))
   })
 
-  it('goes on when the object store comes back', async () => {
+  it('continues when the object store is back', async () => {
     let failures = 2
     await on.startWorker((activities) => ({
       ...activities,
@@ -128,7 +128,7 @@ describe('datasetIngest', () => {
     await recordHistory('dataset-ingest-cancelled', workflow(id, uploadId))
   })
 
-  it('is taken up again when it was terminated by hand', async () => {
+  it('is restarted when an operator terminated it', async () => {
     const id = await on.create()
     const uploadId = await on.send(id, CSV)
     const committed = on.commit(id, uploadId)
@@ -152,7 +152,7 @@ describe('datasetIngest', () => {
     assert.deepEqual(await createDatasetActivities(on.api.services).restartStalledIngests(), { count: 0 })
   })
 
-  it('closes quietly when the dataset is deleted meanwhile, and leaves no file', async () => {
+  it('ends without an error when the dataset is deleted during it, and leaves no file', async () => {
     const id = await on.create()
     const uploadId = await on.send(id, CSV)
     const committed = on.commit(id, uploadId)
@@ -168,7 +168,7 @@ describe('datasetIngest', () => {
     assert.deepEqual(await on.objectsOf(id), [])
   })
 
-  it('removes uploaded files that no row leads to, once they are old', async () => {
+  it('removes old uploaded files that no row refers to', async () => {
     const { objects } = on.api.services
     const id = await on.create()
     const uploadId = await on.send(id, CSV)
@@ -190,8 +190,8 @@ describe('datasetIngest', () => {
   })
 })
 
-describe('a commit while Temporal is away', () => {
-  it('accepts the file, says so, and the dataset becomes ready when Temporal is back', async () => {
+describe('a commit while Temporal is unavailable', () => {
+  it('accepts the file, reports the delay, and the dataset becomes ready when Temporal is back', async () => {
     const port = await freePort()
     await using api = await startApi({ config: { TEMPORAL_ADDRESS: `127.0.0.1:${port}` } })
     const { key } = await api.account()
@@ -206,7 +206,7 @@ describe('a commit while Temporal is away', () => {
     const first = await call('POST', `/${id}/uploads/${upload_id}/commit`)
     await using temporal = await startTemporal({ port })
     await using _worker = await startControlWorker(temporal, api.services)
-    // 202 as long as the gateway has not found Temporal again.
+    // 202 until the gateway reconnects to Temporal.
     const second = await eventually('the dataset is read', async () => {
       const answer = await call('POST', `/${id}/uploads/${upload_id}/commit`)
       return answer.status === 202 ? undefined : answer

@@ -10,7 +10,7 @@ import { until } from '../support/assertions/until.ts'
 import { CSV, DatasetApi, DATASETS } from '../support/servers/dataset-api.ts'
 import { runWorker } from '../support/servers/temporal.ts'
 
-/** A store whose copies take as long as those of large files, and that counts concurrent copies by account. */
+/** A store whose copies take as long as those of large files; it counts concurrent copies by account. */
 class SlowStore {
   readonly most = new Map<string, number>()
   readonly order: string[] = []
@@ -58,7 +58,7 @@ describe('reading the files of several accounts', () => {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** Uploads a file as one account; returns its id and its status. */
+  /** Uploads a file as an account; returns its id and status. */
   async function upload(key: string, text = CSV, storage_format = 'csv') {
     const call = (method: string, path: string, body?: unknown) =>
       on.api.call(method, DATASETS + path, { key, ...(body !== undefined && { body }) })
@@ -71,7 +71,7 @@ describe('reading the files of several accounts', () => {
     return { id, call, status, commit: () => call('POST', `/${id}/uploads/${upload_id}/commit`) }
   }
 
-  it('reads two of an account and four in all, and takes the accounts in turns', async () => {
+  it('reads two files of an account and four in all, alternating between accounts', async () => {
     const [one, two, three] = await Promise.all([on.api.account(), on.api.account(), on.api.account()])
     const slow = new SlowStore(on.api.services.objects, 1_000)
     const many = await Promise.all(Array.from({ length: 16 }, () => upload(one.key)))
@@ -96,7 +96,7 @@ describe('reading the files of several accounts', () => {
     assert.equal(slow.most.get('all'), 4)
   })
 
-  it('brings files back that found no place in the line, and leaves other work its places', async () => {
+  it('requeues files that found no place in the line, and leaves slots for other work', async () => {
     const { key } = await on.api.account()
     const slow = new SlowStore(on.api.services.objects, 1_000)
     const deps = { ...on.api.services, objects: slow.store }
@@ -112,7 +112,7 @@ describe('reading the files of several accounts', () => {
         ...createControlActivities(deps),
         ...createDatasetActivities(deps, new FairTurns(limits)),
       },
-      // Slots for the files that are read, for those that wait, and for one other activity.
+      // Slots for the files being read, for those waiting, and for one other activity.
       maxConcurrentActivityTaskExecutions: limits.most + limits.mostWaiting + 1,
     })
 
@@ -128,7 +128,7 @@ describe('reading the files of several accounts', () => {
     assert.equal(slow.most.get('all'), 1)
   })
 
-  it('refuses a file that takes more memory than it may, says so, and reads those of others meanwhile', async () => {
+  it("rejects a file that needs too much memory, reports it, and reads other accounts' files at the same time", async () => {
     const [greedy, honest] = await Promise.all([on.api.account(), on.api.account()])
     await on.stopWorker()
     await on.startWorker((activities) => ({

@@ -16,10 +16,10 @@ import {
 } from '../support/servers/inference-world.ts'
 import { signedNode, type SignedNode } from '../support/servers/signed-node.ts'
 
-/** Long enough for whatever is placed to be placed. */
+/** Long enough for any placement to happen. */
 const LOOKED_MS = 4_000
 
-describe('the only node there is, dedicated to one account', () => {
+describe('the only node, dedicated to one account', () => {
   let world: InferenceWorld
   let worker: AsyncDisposable
   let owner: { accountId: string; key: string }
@@ -57,7 +57,7 @@ describe('the only node there is, dedicated to one account', () => {
     return endpoint
   }
   const offered = { visibility: 'public', review_status: 'approved' } as const
-  /** Returns the models that the platform ordered on the node or lets it download, and the work that it handed over. */
+  /** Returns the models that the platform placed on the node or lets it download, and the work handed to it. */
   async function given(nodeId: string) {
     const [orders, grants, pins, dispatches, leases] = await Promise.all([
       db().selectFrom('node_model_order').select('model_key').where('node_id', '=', nodeId).execute(),
@@ -73,12 +73,12 @@ describe('the only node there is, dedicated to one account', () => {
   }
   const loaded = () => node.parts.models.report().map(({ model_key, state }) => [model_key, state])
 
-  it('is given nothing of what another account queues, imports, trains, merges or keeps warm', async () => {
+  it('gets none of the tasks, imports, runs, merges or warm models of another account', async () => {
     const { accountId, key } = world
     const before = { ...(await given(node.nodeId)), loaded: loaded() }
     const endpoint = await endpointOf(accountId, 'private')
     const { own, mergeCpu, warm } = NODE_QUEUES
-    // The node polls the queues of its account, and others.
+    // The node polls the queues of its own account and of others.
     const asked = [
       NODE_QUEUES.node(node.nodeId),
       ...[NODE_QUEUES.train('cpu'), mergeCpu].flatMap((queue) => [
@@ -155,7 +155,7 @@ describe('the only node there is, dedicated to one account', () => {
     )
   })
 
-  it('runs what its own account asks of a public model of another one', async () => {
+  it("runs its own account's requests for another account's public model", async () => {
     const endpoint = await endpointOf(world.accountId, 'offered', offered)
     const { status, body, text } = await world.api.call(
       'POST',
@@ -169,11 +169,11 @@ describe('the only node there is, dedicated to one account', () => {
     await until(async () => (await task()).status === 'succeeded', 30_000)
     const { models, work } = await given(node.nodeId)
     assert.ok(models.includes(endpoint.model_key) && work.includes(body.task_id))
-    // Its own account's request was reason enough to let go of its own idle model.
+    // Its own account's request may evict its own idle model.
     assert.ok(!loaded().some(([key, state]) => key === ownModel && state === 'warm'))
   })
 
-  it('makes room on its queues for its own account alone', async () => {
+  it("preempts an eco run only for its own account's work", async () => {
     const mine: SignedNode = await signedNode(world.api, 'mine', {
       accountId: owner.accountId,
       sharing: 'dedicated',

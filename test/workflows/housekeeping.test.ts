@@ -64,7 +64,7 @@ describe('housekeeping', function () {
     return found.toSorted()
   }
 
-  it('is one execution of each kind after many passes and a change of workers, and schedules of earlier versions are gone', async () => {
+  it('runs one execution of each kind after many passes and a change of workers, without schedules of earlier versions', async () => {
     const first = await worker()
     for (const kind of KINDS) await start(kind)
     await standing()
@@ -82,7 +82,7 @@ describe('housekeeping', function () {
     for await (const { scheduleId } of temporal.client.schedule.list()) assert.fail(scheduleId)
   })
 
-  it('goes on when a step fails again and again, and says so', async () => {
+  it('continues and reports it when a step fails repeatedly', async () => {
     await using _worker = await worker()
     isBroken = true
     await more(8)
@@ -93,7 +93,7 @@ describe('housekeeping', function () {
     assert.equal(status.name, 'RUNNING')
   })
 
-  it('is started again when somebody ends it', async () => {
+  it('is restarted when an operator ends it', async () => {
     await handle('retention').terminate('by mistake')
 
     await standing()
@@ -101,7 +101,7 @@ describe('housekeeping', function () {
     assert.equal((await handle('retention').describe()).status.name, 'RUNNING')
   })
 
-  it('begins a new history when the server thinks that its own is long, with what it knows', async () => {
+  it('continues as new with its state when the server suggests it', async () => {
     await using other = new AsyncDisposableStack()
     const limit = ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=100']
     const small = other.use(await startTemporal({ extraArgs: limit }))

@@ -44,13 +44,13 @@ describe('killSwitch', () => {
       return Object.entries(state).every(([name, value]) => known[name as keyof KillSwitchState] === value)
     })
 
-  it('takes signals while no worker runs', async () => {
+  it('receives signals while no worker runs', async () => {
     await knows({ active: true, reason: 'nobody there' })
     await handle().signal(deactivateKillSwitch)
     await knows({ active: false })
   })
 
-  it('writes the row when it is signalled by hand, and every gateway follows', async () => {
+  it('writes the row when an operator signals it, and every gateway follows', async () => {
     await handle().signal(activateKillSwitch, { reason: 'from the UI', actor: 'ada' })
     await knows({ active: true, reason: 'from the UI', actor: 'ada' })
     await until(() => api.services.killSwitch.active)
@@ -61,7 +61,7 @@ describe('killSwitch', () => {
     await until(() => !api.services.killSwitch.active)
   })
 
-  it('follows what REST has written, and does not write it again', async () => {
+  it('follows a change made over REST without writing it again', async () => {
     await rest('activate?reason=over%20REST')
     await knows({ active: true, reason: 'over REST', actor: 'operations-key' })
     const { version } = await row()
@@ -71,7 +71,7 @@ describe('killSwitch', () => {
     assert.equal((await row()).version, version + 1)
   })
 
-  it('is not turned back by the signal of an earlier change that comes late', async () => {
+  it('ignores a late signal of an earlier change', async () => {
     const { version } = await killSwitchRepository.writeKillSwitch(
       api.database.db,
       { active: false, reason: 'over', actor: 'me' },
@@ -84,7 +84,7 @@ describe('killSwitch', () => {
     assert.equal((await row()).active, false)
   })
 
-  it('does not end when it is cancelled', async () => {
+  it('keeps running when it is cancelled', async () => {
     await handle().cancel()
     await handle().signal(activateKillSwitch, { reason: 'still here', actor: 'ada' })
 
@@ -94,7 +94,7 @@ describe('killSwitch', () => {
     await recordHistory('kill-switch', handle())
   })
 
-  it('begins a new history after many signals and keeps its state', async () => {
+  it('continues as new after many signals and keeps its state', async () => {
     const before = (await handle().describe()).runId
     for (let n = 0; n < 210; n++)
       await handle().signal(activateKillSwitch, { reason: `drill ${n}`, actor: 'ada' })
@@ -103,7 +103,7 @@ describe('killSwitch', () => {
     await knows({ active: true, reason: 'drill 209' })
   })
 
-  it('is reminded of the row, and runs again, after it was terminated', async () => {
+  it('restarts with the state of the row after it was terminated', async () => {
     await handle().terminate('by mistake')
     await killSwitchRepository.writeKillSwitch(
       api.database.db,

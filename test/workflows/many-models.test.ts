@@ -15,7 +15,7 @@ import { until } from '../support/servers/node.ts'
 
 const MODELS = 300
 
-describe('a node with hundreds of models on its disk', function () {
+describe('a node with hundreds of models on disk', function () {
   this.timeout(110_000)
   let world: InferenceWorld
   let node: WorldNode
@@ -47,7 +47,7 @@ describe('a node with hundreds of models on its disk', function () {
     )
   }
 
-  it('polls for the loaded ones alone, and starts work on a cached one at once', async () => {
+  it('polls only for the loaded ones, and starts work on a cached one at once', async () => {
     const [first, second] = endpoints
     assert.ok(first && second)
 
@@ -58,7 +58,7 @@ describe('a node with hundreds of models on its disk', function () {
 
     for (const { body } of answers) {
       assert.deepEqual([body.status, body.model_state], ['succeeded', 'cached'], JSON.stringify(body))
-      // Offered first on a queue that no node polls, it would start 2 s later.
+      // If it were offered first on a queue that no node polls, it would start 2 s later.
       assert.deepEqual(await offeredOn(body.task_id), [`node.${node.nodeId}`])
     }
     await node.queues.settled()
@@ -70,7 +70,7 @@ describe('a node with hundreds of models on its disk', function () {
     ])
   })
 
-  it('finishes a training run and a cold load, and answers on a loaded model meanwhile', async () => {
+  it('finishes a training run and a cold load while it answers requests for a loaded model', async () => {
     const dataset_id = await readyDataset(world.api, world.accountId)
     const jobId = await createRun(world.api, world.key, { dataset_id, job_name: 'Among many' })
     const cold = await world.endpoint({ name: 'cold' })
@@ -86,7 +86,7 @@ describe('a node with hundreds of models on its disk', function () {
     assert.equal(await status(), 'completed')
   })
 
-  it('frees the files of deleted endpoints, also of those that were deleted while it was away', async () => {
+  it('frees the files of deleted endpoints, including those deleted while it was offline', async () => {
     const [kept, , gone, missed, last] = endpoints
     assert.ok(kept && gone && missed && last)
     const folders = () => readdir(join(folder.path, 'weights', 'models'))
@@ -106,7 +106,7 @@ describe('a node with hundreds of models on its disk', function () {
     await remove(last)
 
     await until(async () => !(await has(last)) && !(await has(missed)))
-    // All of them share the one blob.
+    // They all share the same blob.
     assert.ok(await has(kept))
     assert.ok((await readdir(join(folder.path, 'weights', 'blobs'))).length > 0)
     await node.parts.models.load(kept.model_key)
@@ -114,8 +114,8 @@ describe('a node with hundreds of models on its disk', function () {
 })
 
 /**
- * Copies the rows of a model, all at once, because adding 300 models one by one takes most of the time of this suite.
- * Their objects are never read: the files are on the disk of the node.
+ * Copies the rows of a model all at once, because adding 300 models one by one would dominate the time of this suite.
+ * Their objects are never read: the files are on the node's disk.
  */
 async function copiesOf(world: InferenceWorld, modelKey: string, count: number): Promise<string[]> {
   const { db } = world.api.database
@@ -158,7 +158,7 @@ async function copiesOf(world: InferenceWorld, modelKey: string, count: number):
   return copies.map(({ model_key }) => model_key)
 }
 
-/** Puts models that the platform knows into a node's weights folder, as downloads leave them: links to shared blobs. */
+/** Puts models into a node's weights folder like downloads do: as links to shared blobs. */
 async function putOnDisk(node: WorldNode, modelKeys: readonly string[]): Promise<void> {
   const { control, models } = node.parts
   const [first = ''] = modelKeys

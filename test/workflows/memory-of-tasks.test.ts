@@ -9,7 +9,7 @@ import {
   type WorldNode,
 } from '../support/servers/inference-world.ts'
 
-describe('the memory of tasks that wait', () => {
+describe('the memory of waiting tasks', () => {
   let world: InferenceWorld
   let control: AsyncDisposable
   let endpoint: EndpointRow
@@ -49,7 +49,7 @@ describe('the memory of tasks that wait', () => {
   const call = (method: string, path: string) =>
     world.api.call(method, `/api/builder/v1/memory${path}`, { key: world.key })
 
-  it('is that of their admission, without what was deleted since', async () => {
+  it('is the memory at admission, without entries deleted since', async () => {
     await addSnapshot('the kept fact')
     const deleted = await addSnapshot('the deleted fact')
     const taskId = await queue()
@@ -68,7 +68,7 @@ describe('the memory of tasks that wait', () => {
     assert.doesNotMatch(await sent(node), /deleted fact|later fact/)
   })
 
-  it('is left out when the model refuses the request because of it', async () => {
+  it('is left out when the model rejects the request because of it', async () => {
     const taskId = await queue({ fake: { most_messages: 1 } })
 
     await using node = await world.node({ server: FAKE_LLM_SERVER })
@@ -81,7 +81,7 @@ describe('the memory of tasks that wait', () => {
     )
   })
 
-  it('stays in the row of no task, and in no history', async () => {
+  it('is stored in no task row and in no history', async () => {
     await addSnapshot('a fact for no row')
     const taskId = await queue()
     await using _node = await world.node({ server: FAKE_LLM_SERVER })
@@ -114,7 +114,7 @@ describe('the memory of tasks that wait', () => {
     assert.doesNotMatch(JSON.stringify([broken, refused, events, histories]), /quoted fact|Notes remembered/)
   })
 
-  it('is denied to tasks that were admitted before their grant was revoked', async () => {
+  it('is denied to tasks admitted before their grant was revoked', async () => {
     await addSnapshot('the revoked fact')
     const tasks = await Promise.all(Array.from({ length: 20 }, () => queue()))
 

@@ -47,7 +47,7 @@ describe('memorySnapshot', () => {
       return snapshot?.entries === entries ? snapshot : undefined
     })
 
-  it('makes memory ready at once, even of nothing, and gathers what comes together', async () => {
+  it('makes memory ready at once, even when empty, and batches concurrent entries', async () => {
     await using _worker = await startControlWorker(temporal, api.services, twice)
     const caller = await api.account()
 
@@ -67,11 +67,11 @@ describe('memorySnapshot', () => {
     await recordHistory('memory-snapshot-first', workflow(id, 1))
     await workflow(id, builds).result()
     await recordHistory('memory-snapshot-gathered', workflow(id, builds))
-    // Nothing refers to the earlier ones.
+    // Nothing refers to the earlier snapshots.
     await until(async () => (await snapshotsOf(caller.accountId)).length === 1)
   })
 
-  it('goes on in another worker when the first is killed while the vectors are made', async () => {
+  it('continues in another worker when the first is killed while it computes vectors', async () => {
     const name = 'test-embedder'
     await using other = await startApi({
       env: {
@@ -113,7 +113,7 @@ describe('memorySnapshot', () => {
     await recordHistory('memory-snapshot-with-model', workflow(frozen.namespace_id, 1))
   })
 
-  it('is started again when an operator has terminated it', async () => {
+  it('is restarted when an operator has terminated it', async () => {
     const caller = await api.account()
     const { db } = api.database
     await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
@@ -133,7 +133,7 @@ describe('memorySnapshot', () => {
     await ready(caller.accountId, 0)
   })
 
-  it('ends quietly when the namespace is deleted meanwhile', async () => {
+  it('ends without an error when the namespace is deleted during it', async () => {
     const caller = await api.account()
     await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
     const { id } = await namespaceOf(caller.accountId)
@@ -150,7 +150,7 @@ describe('memorySnapshot', () => {
     await recordHistory('memory-snapshot-gone', workflow(id, 1))
   })
 
-  it('keeps the snapshot that an open task refers to, and removes it after', async () => {
+  it('keeps a snapshot while an open task refers to it, and removes it afterwards', async () => {
     await using _worker = await startControlWorker(temporal, api.services)
     const caller = await api.account()
     await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
@@ -186,7 +186,7 @@ describe('memorySnapshot', () => {
   })
 })
 
-/** Writes a task that has not ended; returns its id. */
+/** Inserts an open task; returns its id. */
 async function openTask({ database: { db } }: TestApi, accountId: string): Promise<string> {
   const endpoint = await buildEndpoint(db, accountId)
   const id = newId()
@@ -204,7 +204,7 @@ async function openTask({ database: { db } }: TestApi, accountId: string): Promi
   return id
 }
 
-/** Runs the main of a worker in a process of its own. */
+/** Runs a worker's main in its own process. */
 function startWorkerProcess(config: Config): ChildProcess {
   return spawn(process.execPath, ['workers/control.ts'], {
     env: {

@@ -56,7 +56,7 @@ describe('a paused run', function () {
     const { lease_token } = await claimJob(node, jobId)
     assert.equal((await completeJob(node, lease_token)).status, 200)
   }
-  /** An attempt that ends as a node's does, once its run is paused. */
+  /** An attempt that ends like a node's once its run is paused. */
   const untilPaused = async ({ jobId }: { jobId: string }, epoch: number) => {
     const { lease_token } = await claimJob(node, jobId)
     const renewal = () => node.post<{ pause?: boolean }>(`/api/v1/leases/${lease_token}:renew`, {})
@@ -75,7 +75,7 @@ describe('a paused run', function () {
       temporal: world.temporal.client,
     }).reconcileJobs(null)
 
-  it('has no workflow once its attempt has ended, and another with its resumption, from the checkpoint', async () => {
+  it('has no workflow after its attempt ended; resuming starts another one from the checkpoint', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work((input) =>
@@ -97,14 +97,14 @@ describe('a paused run', function () {
     await recordHistory('training-run-unpaused', world.workflow(jobId))
   })
 
-  it('is withdrawn from the nodes while none has taken it', async () => {
+  it('is withdrawn from the nodes if none has claimed it', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const { promise: mayWork, resolve: workNow } = Promise.withResolvers<void>()
     await using _blocked = await world.work(async (input) => {
       await mayWork
       await completes(input)
     })
-    // The node is at another run, so this one waits in the queue.
+    // The node is busy with another run, so this one waits in the queue.
     const waiting = await createRun(world.api, key, { dataset_id })
     await workflowIs(jobId, 'RUNNING')
     await workflowIs(waiting, 'RUNNING')
@@ -119,7 +119,7 @@ describe('a paused run', function () {
     await is(waiting, 'completed')
   })
 
-  it('is offered to no node when it is paused between two attempts', async () => {
+  it('is offered to no node if it is paused between two attempts', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
@@ -142,7 +142,7 @@ describe('a paused run', function () {
     assert.deepEqual([attempts, (await read(jobId)).attempt], [2, 2])
   })
 
-  it('that is resumed before its attempt has ended goes on in the same workflow', async () => {
+  it('continues in the same workflow if it is resumed before its attempt has ended', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const { promise: mayEnd, resolve: endNow } = Promise.withResolvers<void>()
     let attempts = 0
@@ -172,7 +172,7 @@ describe('a paused run', function () {
     assert.equal((await world.workflow(jobId).describe()).runId, runId)
   })
 
-  it('rests although its node is lost before it has stopped, and nobody looks after it meanwhile', async () => {
+  it('comes to rest even if its node is lost before stopping, and reconcile leaves it alone', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
@@ -194,7 +194,7 @@ describe('a paused run', function () {
     await is(jobId, 'completed')
   })
 
-  it('completes when its result comes before it could stop', async () => {
+  it('completes if its result arrives before it could stop', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const { promise: mayEnd, resolve: endNow } = Promise.withResolvers<void>()
     await using _workers = await world.work(async (input) => {
@@ -211,7 +211,7 @@ describe('a paused run', function () {
     assert.equal((await read(jobId)).paused, false)
   })
 
-  it('comes to rest also when its workflow does not hear of the pause', async () => {
+  it('comes to rest even if its workflow misses the pause signal', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const broken = ApplicationFailure.nonRetryable('broken', 'broken')
     const { promise: mayClaim, resolve: claimNow } = Promise.withResolvers<void>()
@@ -233,10 +233,10 @@ describe('a paused run', function () {
     assert.deepEqual([(await read(jobId)).status, (await read(jobId)).attempt], ['pending', 0])
   })
 
-  it('is recorded as cancelled also when it is paused and cancelled before anything of it was read', async () => {
+  it('is recorded as cancelled when paused and cancelled before a worker read anything', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     await until(async () => (await workflowOf(jobId)) === 'RUNNING')
-    // The signal and the cancellation come first, as where no worker was there.
+    // Signal and cancellation arrive first, as if no worker had been running.
     await world.workflow(jobId).signal('paused')
     await world.workflow(jobId).cancel()
     await using _workers = await world.work(() => Promise.reject(new Error('must not run')))
@@ -245,7 +245,7 @@ describe('a paused run', function () {
     assert.equal((await read(jobId)).status, 'cancelled')
   })
 
-  it('ends for good when it is cancelled', async () => {
+  it('ends permanently when it is cancelled', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     await using _workers = await world.work(() => Promise.reject(new Error('must not run')))
     await call(jobId, ':pause')

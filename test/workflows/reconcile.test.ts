@@ -35,7 +35,9 @@ describe('reconcile', function () {
     api.database.db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
   const startNow = (workflow: string, workflowId: string, arg: object) =>
     temporal.client.workflow.start(workflow, { workflowId, taskQueue: QUEUES.control, args: [arg] })
-  /** Waits until Temporal's index lists a workflow as ended, which a pass of reconcile goes by; it comes late on a busy machine. */
+  /**
+   * Waits until Temporal's index, which reconcile reads, lists a workflow as ended; the index lags on a busy machine.
+   */
   const indexed = (workflowId: string) =>
     until(async () => {
       const query = `ExecutionStatus = 'Running' AND WorkflowId = '${workflowId}'`
@@ -46,7 +48,7 @@ describe('reconcile', function () {
       ({ workflow_id }) => workflow_id,
     )
 
-  it('fails with a sentence what an operator terminated, gives the money back and says so once', async () => {
+  it('fails work whose workflow an operator terminated, with a message and one event, and refunds it', async () => {
     const { db } = api.database
     const job = await buildRun(db, accountId, { status: 'running', created_at: ago(60_000) })
     const taskId = await buildTask()
@@ -87,7 +89,7 @@ describe('reconcile', function () {
     )
   })
 
-  it('starts again what Temporal knows nothing of', async () => {
+  it('restarts work that Temporal does not know', async () => {
     const job = await buildRun(api.database.db, accountId, { status: 'pending', created_at: ago(60_000) })
     const taskId = await buildTask()
 
@@ -128,7 +130,7 @@ describe('reconcile', function () {
       )
     const swept = { next: null, ended: 0, restarted: 0, failed: 0 }
 
-    it('that an operator terminated is started again, once; the second time is its verdict', async () => {
+    it('is restarted once after an operator terminated it; the second termination fails it', async () => {
       const { id, handle, runs } = await inTest()
       assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
 
@@ -154,7 +156,7 @@ describe('reconcile', function () {
       assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
     })
 
-    it('that was cancelled where no worker could note it stays cancelled', async () => {
+    it('stays cancelled when no worker could record the cancellation', async () => {
       const { id, handle } = await inTest()
       await using _worker = await world.control((activities) => ({
         ...activities,
@@ -168,7 +170,7 @@ describe('reconcile', function () {
       assert.equal((await version(id)).lifecycle_note, 'its test was cancelled')
     })
 
-    it('that nobody has asked for yet is not begun', async () => {
+    it('is not started before it was requested', async () => {
       const { versionId } = await addCandidate(api, accountId)
 
       assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
@@ -177,7 +179,7 @@ describe('reconcile', function () {
     })
   })
 
-  it('leaves alone what is young, what a gateway has and what has ended', async () => {
+  it('leaves recent work, work owned by a gateway and ended work alone', async () => {
     const { db } = api.database
     await buildRun(db, accountId, { status: 'pending' })
     await buildRun(db, accountId, { status: 'failed', created_at: ago(HOUR) })
@@ -192,7 +194,7 @@ describe('reconcile', function () {
     await db.deleteFrom('task').where('gateway_id', '=', gateway_id).execute()
   })
 
-  it('goes through more than one step sees', async () => {
+  it('processes more rows than one step reads', async () => {
     const { db } = api.database
     const ids = []
     for (let n = 0; n < 120; n++) ids.push(await buildTask())
@@ -205,7 +207,7 @@ describe('reconcile', function () {
     await db.deleteFrom('workflow_start').execute()
   })
 
-  it('is not kept from the rest by a row that it cannot settle', async () => {
+  it("continues with the other rows when it can't settle one", async () => {
     const [bad, good] = [await buildTask(), await buildTask()]
     const describe = async (id: string) => {
       if (id === bad) throw new Error('cannot say')
@@ -235,7 +237,7 @@ describe('reconcile', function () {
     await api.database.db.deleteFrom('workflow_start').execute()
   })
 
-  it('closes lapsed leases and forgets dead gateways that own nothing', async () => {
+  it('closes expired leases and removes dead gateways that own nothing', async () => {
     const { db } = api.database
     const dead = newId()
     const owner = newId()
@@ -249,7 +251,7 @@ describe('reconcile', function () {
         })),
       )
       .execute()
-    // Open tasks of a dead gateway are for the reaper, which needs the row no more once they have ended.
+    // The reaper handles open tasks of a dead gateway; once they have ended it no longer needs the row.
     const taskId = await buildTask({ gateway_id: owner, status: 'succeeded' })
     const node = newId()
     await db

@@ -5,7 +5,7 @@ import { readHistories } from '../support/assertions/histories.ts'
 import { quietRuntime } from '../support/servers/temporal.ts'
 
 describe('recorded histories', () => {
-  it('replay on the workflows of today', async () => {
+  it('replay on the current workflows', async () => {
     quietRuntime()
     const bundle = await workflowBundle(readConfig().HEARTH_CACHE_DIR)
     for (const { name, history } of await readHistories()) {

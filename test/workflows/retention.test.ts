@@ -33,7 +33,7 @@ describe('housekeeping', () => {
       ['retention', 'removeOutlivedRows'],
       ['retention', 'removeOutlivedFiles'],
     ] as const) {
-      it(`do the rest and then fail when ${broken} fails for good`, async () => {
+      it(`run the other steps and then fail when ${broken} fails permanently`, async () => {
         const ran: string[] = []
         const fault = ApplicationFailure.nonRetryable('broken for good')
         const told = (activities: object) =>
@@ -64,7 +64,7 @@ describe('housekeeping', () => {
   })
 
   describe('retention', () => {
-    it('removes what has outlived its time and nothing else, by the clock of the database', async () => {
+    it("removes expired rows and nothing else, by the database's clock", async () => {
       const { db } = api.database
       const { objects, now } = api.services
       // The worker's clock is a day ahead.
@@ -186,7 +186,7 @@ describe('housekeeping', () => {
       }
     })
 
-    it('removes imports that nobody completed within a day, and lets the others be completed', async () => {
+    it('removes imports not completed within a day, and lets the others be completed', async () => {
       const { db } = api.database
       const { objects } = api.services
       const admin = '/api/v1/admin/model-imports'
@@ -231,7 +231,7 @@ describe('housekeeping', () => {
       assert.equal((await complete(fresh)).status, 409)
     })
 
-    it('removes files that were PUT for ended tasks and that no result names', async () => {
+    it('removes files uploaded for ended tasks that no result names', async () => {
       const { db } = api.database
       const { objects } = api.services
       const endpoint = await buildEndpoint(db, accountId)
@@ -278,11 +278,11 @@ describe('housekeeping', () => {
       assert.deepEqual(await left(succeeded), ['2/output/a.png'])
       assert.equal((await left(running)).length, 2)
       const rows = await db.selectFrom('task_upload').select('task_id').orderBy('task_id').execute()
-      // An object that can still be PUT is looked at again.
+      // An object that could still be uploaded is checked again later.
       assert.deepEqual(new Set(rows.map(({ task_id }) => task_id)), new Set([failed, running]))
     })
 
-    it('removes what lost attempts of an ended run have stored, and keeps what the run is made of', async () => {
+    it('removes what lost attempts of an ended run stored, and keeps the files of the run', async () => {
       const { db } = api.database
       const { objects } = api.services
       const [old, young] = await Promise.all(
@@ -328,7 +328,7 @@ describe('housekeeping', () => {
       assert.equal((await left(young!)).length, 4)
     })
 
-    it('runs as a workflow, each activity twice, beside reconcile', async () => {
+    it('runs as a workflow along with reconcile, each activity twice', async () => {
       await using _worker = await world.control(twice)
       await api.database.db
         .insertInto('usage_delta')
@@ -343,7 +343,7 @@ describe('housekeeping', () => {
           args: [],
         })
         await handle.result()
-        // `reconcile` alone is the history of a time without tests of candidates.
+        // `reconcile` alone is the name of a history from before candidate tests.
         await recordHistory(name === 'reconcile' ? 'reconcile-candidates' : name, handle)
       }
 

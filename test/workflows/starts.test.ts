@@ -5,8 +5,8 @@ interface Start {
   options: { search?: Record<string, string>; fairnessKey?: string; priority?: number }
 }
 
-describe('the start intents of workflows', () => {
-  it("have the account as their fairness key, so that one account's flood leaves others their turn", () => {
+describe('workflow start intents', () => {
+  it("use the account as fairness key, so that one account's flood does not delay others", () => {
     const job = {
       jobId: 'j',
       accountId: 'acc',

@@ -36,14 +36,14 @@ describe('structuredEvaluation', function () {
     return keys
   }
 
-  it('registers evidence that an encoder in half precision may stand for itself', async () => {
+  it('registers evidence that an encoder in half precision may replace the original', async () => {
     const halved = await world.encoder('halved', { seed: 1, dtype: 'float16' }, { isRegistered: false })
 
     const run = await world.run({
       source: side(halved),
       target: side(native),
       anchors: { dataset_id, ...COUNTS },
-      // Processors round halves differently: on some the score is below 0.8.
+      // CPUs round halves differently: on some the score is below 0.8.
       threshold: 0.7,
     })
 
@@ -51,7 +51,7 @@ describe('structuredEvaluation', function () {
     assert.equal(run.metric, 'retrieval_overlap')
     assert.ok(run.score > 0.7 && run.estimate >= run.score)
     const { db } = world.on.api.database
-    // Nobody has registered it: the platform has derived it from the files.
+    // No caller has registered the space: the platform derived it from the files.
     const [text, output] = await findActiveSpaces(db, [halved.version_id]).then((all) =>
       all.toSorted((a, b) => b.kind.localeCompare(a.kind)),
     )
@@ -69,7 +69,7 @@ describe('structuredEvaluation', function () {
     await recordHistory('structured-evaluation-registered', workflow(run))
   })
 
-  it('refuses an encoder that was made apart, and says why', async () => {
+  it('rejects an encoder that was trained separately, with the reason', async () => {
     const stranger = await world.encoder('stranger', { seed: 7 })
 
     const run = await world.run({
@@ -86,7 +86,7 @@ describe('structuredEvaluation', function () {
     await recordHistory('structured-evaluation-rejected', workflow(run))
   })
 
-  it('fails with a code when there are fewer different texts than it needs', async () => {
+  it('fails with a code when there are too few distinct texts', async () => {
     const repeated = await world.texts(Array.from({ length: 480 }, (_, i) => `text ${i % 100}`))
     const other = await world.encoder('other', { seed: 3 })
 
@@ -102,7 +102,7 @@ describe('structuredEvaluation', function () {
     await recordHistory('structured-evaluation-failed', workflow(run))
   })
 
-  it('is ended by the platform when an operator terminates its workflow, and read by no node any more', async () => {
+  it('is ended by the platform when an operator terminates its workflow, and no node may read it any more', async () => {
     const { services } = world.on.api
     const other = await world.encoder('terminated', { seed: 9 })
     const body = { source: side(other), target: side(native), anchors: { dataset_id, ...COUNTS } }
@@ -120,7 +120,7 @@ describe('structuredEvaluation', function () {
     )
   })
 
-  it('waits for a model to be registered anew that is revoked', async () => {
+  it('waits until a revoked model is registered again', async () => {
     const revoked = await world.encoder('revoked', { seed: 5 })
     await evaluate(world.on.api, `model-spaces/${revoked.version_id}:revoke`, { reason: 'withdrawn' })
 

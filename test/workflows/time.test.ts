@@ -21,9 +21,9 @@ describe('waiting for hours', () => {
   })
   after(() => temporal?.[Symbol.asyncDispose]())
 
-  it('makes the eight attempts at a delivery at 0 s, 30 s, 2 min, 10 min, 1 h, 6 h, 24 h and 36 h (6.4.3)', async () => {
+  it('makes the eight delivery attempts at 0 s, 30 s, 2 min, 10 min, 1 h, 6 h, 24 h and 36 h (6.4.3)', async () => {
     const createdAt = await temporal.now()
-    // The first attempt was made by the dispatch.
+    // The dispatch made the first attempt.
     const made = [createdAt]
 
     await temporal.run('webhookDelivery', [{ deliveryId: 'd' }], {
@@ -73,7 +73,7 @@ describe('waiting for hours', () => {
     assert.equal(outcome, 'failed')
   })
 
-  it('stops challenging as soon as the destination has answered', async () => {
+  it('stops challenging once the destination has answered', async () => {
     let challenges = 0
 
     const outcome = await temporal.run('webhookVerification', [{ endpointId: 'e', version: 1 }], {
@@ -84,7 +84,7 @@ describe('waiting for hours', () => {
     assert.deepEqual([outcome, challenges], ['verified', 2])
   })
 
-  it('looks for nodes for all stages of a cohort together, so seldom that a day of it fits into one history', async () => {
+  it('searches nodes for all stages of a cohort together, rarely enough that a day fits into one history', async () => {
     const deadlineAt = (await temporal.now()) + 24 * HOUR
     const STAGES = 63
     let [looks, calls] = [0, 0]
@@ -119,14 +119,14 @@ describe('waiting for hours', () => {
     )
 
     assert.equal(fault, 'deadline_exceeded')
-    // Each is called once in an execution, and nothing is at work, so that a long one begins anew.
+    // Each stage is called once per execution, and nothing runs, so a long execution continues as new.
     assert.equal(calls % STAGES, 0)
-    // A look is a timer that is set and fires, a workflow task of three events and a marker.
+    // A search is a timer that is set and fires, a workflow task of three events, and a marker.
     assert.ok(looks > 1_000 && looks * 6 < MAX_HISTORY / 2, `${looks} looks`)
   })
 })
 
-/** Equal up to the time that starting an activity takes. */
+/** Equal except for the time it takes to start an activity. */
 function assertNear(actual: number[], expected: number[]): void {
   const message = `${actual.join(', ')} beside ${expected.join(', ')}`
   assert.equal(actual.length, expected.length, message)

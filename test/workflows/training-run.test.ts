@@ -50,7 +50,7 @@ describe('trainingRun', () => {
   const fails = (type: string, nonRetryable = false) =>
     ApplicationFailure.create({ message: type, type, nonRetryable })
 
-  it('completes a run: a version with its files, an event and an announcement', async () => {
+  it('completes a run: a version with its files, an event and a notification', async () => {
     const jobId = await createRun(world.api, key, { dataset_id, job_name: 'House prices' })
     await using _workers = await world.work(completes)
 
@@ -85,7 +85,7 @@ describe('trainingRun', () => {
     await recordHistory('training-run-completed', world.workflow(jobId))
   })
 
-  it('shows operators what it is about, what it waits for and where it runs', async () => {
+  it('shows operators what the run is about, what it waits for and where it runs', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const details = async (): Promise<string> => {
       const metadata = await world
@@ -102,7 +102,7 @@ describe('trainingRun', () => {
       await completeJob(node, lease_token)
     })
 
-    // The query fails before the workflow's first task is done, and while a busy worker delays one.
+    // The query fails before the workflow's first task is done, and while a busy worker delays a task.
     const says = (words: RegExp) => until(async () => words.test(await details().catch(() => '')))
     await says(/^Waits: .*node/)
     claimNow()
@@ -119,7 +119,7 @@ describe('trainingRun', () => {
     assert.equal(searchAttributes['HearthAccount']?.length, 1)
   })
 
-  it('goes on from the last checkpoint after a lost attempt, and says so', async () => {
+  it('continues from the last checkpoint after a lost attempt, and reports it', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const resumedFrom: (number | undefined)[] = []
     await using _workers = await world.work(async (input) => {
@@ -141,13 +141,13 @@ describe('trainingRun', () => {
     await recordHistory('training-run-resumed', world.workflow(jobId))
   })
 
-  it('gives up after three attempts in a row without progress, with the last words of the trainer', async () => {
+  it("gives up after three attempts in a row without progress, with the trainer's last log lines", async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
       attempts++
       const { lease_token } = await claimJob(node, input.jobId)
-      // The second one gets further, so the count begins anew.
+      // The second attempt gets further, so the count restarts.
       if (attempts === 2) await checkpoint(node, lease_token, 1)
       const body = { code: 'trainer_failed', message: `Segmentation fault ${attempts}`, retryable: true }
       await node.post(`/api/v1/leases/${lease_token}:fail`, body)
@@ -163,7 +163,7 @@ describe('trainingRun', () => {
     await recordHistory('training-run-failed', world.workflow(jobId))
   })
 
-  it('does not try again what cannot succeed', async () => {
+  it('does not retry a failure that is not retryable', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
@@ -180,7 +180,7 @@ describe('trainingRun', () => {
     assert.equal((await read(jobId)).error_message, 'The column target holds no numbers.')
   })
 
-  it('does not count nodes that stop or make room', async () => {
+  it('does not count nodes that stop or preempt the run', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
@@ -197,7 +197,7 @@ describe('trainingRun', () => {
     assert.equal((await eventTypes(jobId)).filter((type) => type === 'preempted').length, 3)
   })
 
-  it('leaves a run to another node when the GPU of one fails, a bounded number of times', async () => {
+  it('moves a run to another node when the GPU of its node fails, a bounded number of times', async () => {
     const other = await signedNode(world.api, 'healthy')
     const healed = await createRun(world.api, key, { dataset_id })
     const hopeless = await createRun(world.api, key, { dataset_id })
@@ -236,7 +236,7 @@ describe('trainingRun', () => {
     await recordHistory('training-run-no-gpu', world.workflow(healed))
   })
 
-  it('finishes a run whose node died after it had handed in the result', async () => {
+  it('finishes a run whose node died after it handed in the result', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     await using _workers = await world.work(async (input) => {
       await completes(input)
@@ -292,7 +292,7 @@ describe('trainingRun', () => {
     assert.equal((await read(jobId)).status, 'cancelled')
   })
 
-  it('comes to the same end when every step runs twice', async () => {
+  it('ends the same when every step runs twice', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     const train = async (input: { jobId: string }) => {
@@ -311,7 +311,7 @@ describe('trainingRun', () => {
   })
 
   for (const step of ['openRun', 'closeAttempt'] as const) {
-    it(`fails the run when ${step} fails for good`, async () => {
+    it(`fails the run when ${step} fails permanently`, async () => {
       const jobId = await createRun(world.api, key, { dataset_id })
       const broken = ApplicationFailure.nonRetryable('broken', 'broken')
       await using _workers = await world.work(
@@ -326,7 +326,7 @@ describe('trainingRun', () => {
     })
   }
 
-  it('leaves the run to the reconciler when its end cannot be recorded', async () => {
+  it("leaves the run to reconcile when its end can't be recorded", async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     const broken = ApplicationFailure.nonRetryable('broken', 'broken')
     await using _workers = await world.work(completes, (activities) =>

@@ -35,7 +35,7 @@ describe('a run that no node can take', function () {
   const create = (hardware_preference: 'gpu_only' | 'cpu_only') =>
     createRun(world.api, key, { dataset_id, hardware_preference })
 
-  /** Joins a node of the account, with a recent report. */
+  /** Registers a node of the account with a recent report. */
   async function join(name: string, hardware: 'cpu' | 'gpu'): Promise<string> {
     const { nodeId } = await signedNode(world.api, name)
     const { db } = world.api.database
@@ -51,7 +51,7 @@ describe('a run that no node can take', function () {
     return nodeId
   }
 
-  it('says so with its acceptance, on the run, in its log and to its workflow, for as long as that holds', async () => {
+  it('reports the reason on acceptance, on the run, in its log and to its workflow, until a node fits', async () => {
     await using _workers = await world.work(async () => {})
     const accepted = await world.api.call('POST', RUNS, {
       key,
@@ -103,7 +103,7 @@ describe('a run that no node can take', function () {
     assert.equal((await read(jobId)).waiting, null)
   })
 
-  it('is told also when it had begun, and its only node is gone', async () => {
+  it('reports it even if the run had started before its only node went away', async () => {
     const nodeId = await join('only', 'cpu')
     const jobId = await create('cpu_only')
     const { db } = world.api.database
@@ -134,7 +134,7 @@ describe('a run that no node can take', function () {
     assert.match((await read(jobId)).waiting.reason, /^no node .* is online: only is not connected$/)
   })
 
-  it('is accepted and told whatever a node says of itself, and whatever the log of another run holds', async () => {
+  it('reports it despite absurd inventories of nodes or log entries of other runs', async () => {
     const nodeId = await join('boastful', 'cpu')
     const { db } = world.api.database
     const inventory = '{"train_slots": 3000000000}'
@@ -150,7 +150,7 @@ describe('a run that no node can take', function () {
     assert.match((await read(other)).waiting.reason, /: renamed has no GPU$/)
   })
 
-  it('is told nothing of what the nodes of others are called, and nothing when a node is only busy', () => {
+  it("omits the names of other accounts' nodes, and the reason when a node is merely busy", () => {
     const node = {
       name: 'secret',
       account_id: newId(),
@@ -179,7 +179,7 @@ describe('a run that no node can take', function () {
       /^no node with a GPU that works for this account is online and usable: mine cannot use its GPUs$/,
     )
     assert.equal(waitingReason([broken], cpu), null)
-    // Another node takes the job meanwhile.
+    // Another node will claim the job.
     assert.equal(waitingReason([node, { ...own, is_disk_full: true }], cpu), null)
     assert.match(waitingReason([{ ...own, train_slots: 0 }], cpu) ?? '', /mine takes no jobs$/)
     assert.match(

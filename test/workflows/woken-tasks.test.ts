@@ -27,14 +27,14 @@ describe('tasks that wait for a node', () => {
   const row = (id: string) =>
     db().selectFrom('task').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
 
-  /** Waits until a task has failed to find a node so often that its next placement is seconds away. */
+  /** Waits until a task has failed to find a node often enough that its next try is seconds away. */
   const settled = (id: string) =>
     until(async () => {
       const { events } = await world.workflow(id).fetchHistory()
       return (events ?? []).filter((event) => event.timerStartedEventAttributes).length >= 4
     })
 
-  /** Counts the signals to a task's workflow that there is room. */
+  /** Counts the node_has_room signals to a task's workflow. */
   async function signals(id: string): Promise<number> {
     const { events } = await world.workflow(id).fetchHistory()
     return (events ?? []).filter(
@@ -42,7 +42,7 @@ describe('tasks that wait for a node', () => {
     ).length
   }
 
-  it('are woken when a node comes, and when one is drained no more', async () => {
+  it('are woken when a node joins, and when one resumes after a drain', async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'woken' })
     const first = await queueInVain(endpoint)
@@ -64,12 +64,12 @@ describe('tasks that wait for a node', () => {
     assert.ok((await signals(second)) > 0)
   })
 
-  it('look for a node themselves when no word reaches them', async () => {
+  it('poll for a node when no signal reaches them', async () => {
     await using _control = await world.control()
     const endpoint = await world.endpoint({ name: 'deaf' })
     const { promise: over, resolve: end } = Promise.withResolvers<void>()
     const { promise: locked, resolve: lock } = Promise.withResolvers<boolean>()
-    // While one gateway plans wake-ups, no other does.
+    // Only one gateway plans wake-ups at a time.
     const deciding = db()
       .transaction()
       .execute(async (trx) => {
@@ -89,7 +89,7 @@ describe('tasks that wait for a node', () => {
     }
   })
 
-  it('are woken in the order in which they came to wait, each once', async () => {
+  it('are woken once each, in the order in which they started to wait', async () => {
     await using _control = await world.control()
     const [late, early] = [await world.endpoint({ name: 'late' }), await world.endpoint({ name: 'early' })]
     const ids: string[] = []

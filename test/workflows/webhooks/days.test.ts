@@ -48,7 +48,7 @@ describe('a delivery over 48 hours', () => {
     }
   }
 
-  it('is tried eight times by the schedule, then kept as dead_lettered', async () => {
+  it('is tried eight times by the schedule, then stored as dead_lettered', async () => {
     const { id, endpoint } = await begun()
 
     const told = await days.follow(id)
@@ -79,7 +79,7 @@ describe('a delivery over 48 hours', () => {
     }
   })
 
-  it('ends with the first attempt that is answered 2xx', async () => {
+  it('ends with the first attempt that returns 2xx', async () => {
     const { id } = await begun()
     destination.answer = ({ headers }) => ({ status: headers['service-attempt'] === '4' ? 200 : 500 })
 
@@ -89,7 +89,7 @@ describe('a delivery over 48 hours', () => {
     assert.deepEqual(outcomes(told), ['retryable', 'retryable', 'retryable', 'succeeded'])
   })
 
-  it('waits as long as Retry-After asks, in seconds or as a date, when that is later', async () => {
+  it('waits as long as Retry-After demands, in seconds or as a date, if that is later', async () => {
     const asks = [undefined, '7200', new Date(0).toUTCString(), '10']
     destination.answer = ({ headers }) => {
       const asked = asks[Number(headers['service-attempt'])]
@@ -99,13 +99,13 @@ describe('a delivery over 48 hours', () => {
 
     await days.follow(id)
 
-    // Attempts that fell due while it waited are 30 s apart.
+    // Attempts that became due while it waited are 30 s apart.
     const [, ...later] = await days.offsets(id)
     const expected = [2 * HOUR, 2 * HOUR + 30, 2 * HOUR + 60, 2 * HOUR + 90]
     for (const [i, at] of expected.entries()) assert.ok(Math.abs((later[i] ?? 0) - at) < 10, later.join())
   })
 
-  it('heeds a date in the future', async () => {
+  it('follows a Retry-After date in the future', async () => {
     let asked = 0
     destination.answer = ({ headers }) => {
       if (headers['service-attempt'] !== '2') return { status: 204 }
@@ -129,7 +129,7 @@ describe('a delivery over 48 hours', () => {
     assert.deepEqual([told.status, told.attempts.length], ['dead_lettered', 8])
   })
 
-  it('does not heed Retry-After of other answers', async () => {
+  it('ignores Retry-After on other statuses', async () => {
     destination.answer = () => ({ status: 500, headers: { 'retry-after': '7200' } })
     const { id } = await begun()
 
@@ -138,7 +138,7 @@ describe('a delivery over 48 hours', () => {
     await assertSchedule(id, SCHEDULE)
   })
 
-  it('is signed with both secrets during a graceful rotation, and with the new one alone after it', async () => {
+  it('is signed with both secrets during a graceful rotation, and with the new one only after it', async () => {
     const { id, endpoint } = await begun()
     let fresh = ''
 
@@ -165,7 +165,7 @@ describe('a delivery over 48 hours', () => {
     }
   })
 
-  it('is signed with the new secret alone from an emergency rotation on', async () => {
+  it('is signed only with the new secret from an emergency rotation on', async () => {
     const { id, endpoint } = await begun()
 
     await days.follow(id, async (attempt) => {
@@ -184,7 +184,7 @@ describe('a delivery over 48 hours', () => {
     assert.deepEqual(verified, [true, true, false, false, false, false, false, false])
   })
 
-  it('is signed, when sent again, with the secrets of that moment, unless an emergency ended them', async () => {
+  it('is signed with the current secrets when it is resent, unless an emergency ended them', async () => {
     const { id, endpoint } = await begun()
     await days.follow(id)
     const { body: again } = await days.call('POST', `/webhook-deliveries/${id}/redeliver`)
@@ -218,7 +218,7 @@ describe('a delivery over 48 hours', () => {
       },
     ],
   ] as const) {
-    it(`is cancelled when its endpoint is ${what} in mid-schedule`, async () => {
+    it(`is cancelled if its endpoint is ${what} in mid-schedule`, async () => {
       const { id, endpoint } = await begun()
 
       const told = await days.follow(id, async (attempt) => {
@@ -230,7 +230,7 @@ describe('a delivery over 48 hours', () => {
     })
   }
 
-  it('waits for the new verification after a change of URL, and then goes to the new one', async () => {
+  it('waits for the new verification after a URL change, and then goes to the new URL', async () => {
     const { id, endpoint } = await begun()
     destination.answer = 503
 
@@ -240,7 +240,7 @@ describe('a delivery over 48 hours', () => {
       isMoved = true
       await days.patch(endpoint.id, { url: destination.receiver.url('/elsewhere') })
       destination.answer = 204
-      // Verified some hours later, as the workflow of its own would do.
+      // Verified some hours later, like its own workflow would do.
       setTimeout(() => void verify(endpoint.id), 300)
     })
 
@@ -248,7 +248,7 @@ describe('a delivery over 48 hours', () => {
     assert.deepEqual(outcomes(told), ['retryable', 'retryable', 'succeeded'])
   })
 
-  it('is dead-lettered at its deadline when no verification came', async () => {
+  it('is dead-lettered at its deadline if no verification came', async () => {
     const { id, endpoint } = await begun()
 
     const told = await days.follow(id, async (attempt) => {
@@ -275,7 +275,7 @@ describe('a delivery over 48 hours', () => {
           : { status: rest }
   }
 
-  /** Verifies our header with another library, which throws unless the signature is valid. */
+  /** Verifies our header with a third-party library, which throws on an invalid signature. */
   function assertStripe(body: string, header: string, secret: string): void {
     const at = Number(/t=(\d+)/.exec(header)?.[1])
     const event = new Stripe('sk_test_unused').webhooks.constructEvent(

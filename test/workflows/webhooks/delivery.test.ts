@@ -19,13 +19,13 @@ describe('webhookDelivery', () => {
   let behaviour: Answering = answerWith(200)
   const wraps: ((activities: WebhookActivities) => object)[] = []
   before(async () => {
-    // Challenges go unanswered: the destinations count as verified all the same.
+    // Challenges go unanswered: the destinations count as verified anyway.
     receiver = await startReceiver((req, res, body) =>
       body.includes('verification_challenge') ? res.writeHead(404).end() : behaviour(req, res),
     )
     stranger = await startReceiver((_req, res) => res.end(), { trusted: false })
     platform = await startWebhookPlatform([receiver.port, stranger.port], (activities) =>
-      // The function that a test replaces is looked up at each call.
+      // Looks up each function at every call, so that a test can replace it.
       Object.fromEntries(
         Object.keys(activities).map((name) => [
           name,
@@ -70,7 +70,7 @@ describe('webhookDelivery', () => {
   }
 
   for (const [what, does, expected] of ANSWERS) {
-    it(`tells what came of it when the destination ${what}`, async () => {
+    it(`reports the outcome when the destination ${what}`, async () => {
       behaviour = does
       const { id } = await on.endpoint(receiver.url('/in'))
 
@@ -83,7 +83,7 @@ describe('webhookDelivery', () => {
     })
   }
 
-  it('tells TLS that cannot be trusted, and a name that leads to a private address, by a code', async () => {
+  it('reports untrusted TLS and names that resolve to private addresses with an error code', async () => {
     const untrusted = await on.endpoint(stranger.url('/in'))
     const first = await on.ended(await on.emitOne(untrusted.id), 'retrying')
     assert.equal(first.attempts[0].error_code, 'tls_failed')
@@ -99,7 +99,7 @@ describe('webhookDelivery', () => {
     }
   })
 
-  it('goes on after a failure, says in words what it waits for, and keeps secrets out of its history', async () => {
+  it('continues after a failure, shows what it waits for, and keeps secrets out of its history', async () => {
     const { delivery, handle } = await retried()
     const about = await handle.describe()
     assert.equal(about.searchAttributes['HearthKind']?.[0], 'webhook-delivery')
@@ -132,7 +132,7 @@ describe('webhookDelivery', () => {
     await recordHistory('webhook-delivery-cancelled', handle)
   })
 
-  it('ends as cancelled when an operator terminates it, and is started again when it was lost', async () => {
+  it('ends as cancelled when an operator terminates it, and is restarted when it was lost', async () => {
     const ended = await retried()
     const reconcile = createReconcileActivities({
       ...platform.api.services,
@@ -155,7 +155,7 @@ describe('webhookDelivery', () => {
     await there(unknown)
   })
 
-  it('makes each attempt once though every activity runs twice', async () => {
+  it('makes each attempt once although every activity runs twice', async () => {
     let requests = 0
     behaviour = (_req, res) => {
       requests++
@@ -191,7 +191,7 @@ describe('webhookDelivery', () => {
   })
 
   for (const broken of ['attemptWebhook', 'planWebhookAttempt'] as const) {
-    it(`fails for operators to see when ${broken} fails for good, and its delivery does not stay open`, async () => {
+    it(`fails visibly for operators when ${broken} fails permanently, and closes its delivery`, async () => {
       const fault = ApplicationFailure.nonRetryable('broken for good')
       wraps.push((activities) => ({ ...activities, [broken]: () => Promise.reject(fault) }))
       behaviour = answerWith(500)
@@ -218,7 +218,7 @@ describe('webhookDelivery', () => {
     })
   }
 
-  it('is not kept from the others by a secret that cannot be opened, and logs nothing that is secret', async () => {
+  it("delivers to other endpoints despite a secret that can't be decrypted, and logs no secrets", async () => {
     const { log } = platform.deps
     const lines: string[] = []
     Object.assign(platform.deps, { log: pino({ level: 'trace' }, { write: (line) => lines.push(line) }) })
@@ -248,7 +248,7 @@ describe('webhookDelivery', () => {
     }
   })
 
-  it('closes an attempt whose sender died as interrupted, and goes on with the next number', async () => {
+  it('closes an attempt whose sender died as interrupted, and continues with the next number', async () => {
     behaviour = answerWith(204)
     const { id } = await on.endpoint(receiver.url('/in'))
     const delivery = await on.diedSending(id)
@@ -270,7 +270,7 @@ describe('webhookDelivery', () => {
     )
   })
 
-  it('never lets a destination that hangs hold up another, nor have more than its share', async () => {
+  it('never lets a hanging destination delay others or use more than its share', async () => {
     let hanging = 0
     let most = 0
     let begun = 0

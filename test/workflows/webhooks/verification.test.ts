@@ -60,7 +60,7 @@ describe('webhookVerification', () => {
   const verified = (id: string) => until(async () => (await read(id)).body.verification_status === 'active')
   const activities = () => createWebhookActivities(platform.deps)
 
-  it('makes a destination active that gives its challenge back, and leaves a new tag', async () => {
+  it('activates a destination that returns its challenge, and sets a new ETag', async () => {
     const id = await create()
     const before = (await read(id)).headers['etag']
 
@@ -117,7 +117,7 @@ describe('webhookVerification', () => {
       },
     ],
   ] as [string, string, Reply][]) {
-    it(`does not take an answer ${what}, and tells its owner`, async () => {
+    it(`rejects an answer ${what}, and notifies the owner`, async () => {
       reply = wrongly
       const id = await create()
       await until(async () => challenges.length > 0)
@@ -133,7 +133,7 @@ describe('webhookVerification', () => {
     })
   }
 
-  it('asks a changed URL for another challenge; the earlier one counts no more', async () => {
+  it('sends a changed URL another challenge, and ignores the earlier one', async () => {
     reply = (res) => res.end()
     const id = await create()
     await until(async () => challenges.length > 0)
@@ -150,7 +150,7 @@ describe('webhookVerification', () => {
     await verified(id)
   })
 
-  it('disables an endpoint that answers its challenge with 410, and asks no more', async () => {
+  it('disables an endpoint that answers its challenge with 410, and stops challenging it', async () => {
     reply = (res) => res.writeHead(410).end()
     const id = await create()
 
@@ -165,7 +165,7 @@ describe('webhookVerification', () => {
     await verified(id)
   })
 
-  it('takes no answer after its window, and is told as failed', async () => {
+  it('rejects answers after its window, and reports failure', async () => {
     reply = (res) => res.end()
     const id = await create()
     await until(async () => challenges.length > 0)
