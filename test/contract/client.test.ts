@@ -22,7 +22,7 @@ interface Operation extends Documented {
   path: string
 }
 
-/** A request as it leaves the client. */
+/** A request as the client sent it. */
 interface Sent {
   url: string
   init: RequestInit
@@ -43,7 +43,7 @@ const operations: Operation[] = Object.entries(
 
 type Method = Described & ((...args: unknown[]) => unknown)
 
-/** Returns the methods of a client that say which operation they are. */
+/** Returns the client methods that carry an operation. */
 function methodsOf(client: object): Method[] {
   return Object.values(client).flatMap((value: unknown) => {
     if (typeof value === 'function') return 'operation' in value ? [value as unknown as Method] : []
@@ -51,16 +51,16 @@ function methodsOf(client: object): Method[] {
   })
 }
 
-/** What a method returns: an answer, a list or a stream. */
+/** What a method returns: a response, a list or a stream. */
 type Called = Promise<unknown> | { first(): Promise<unknown> } | AsyncGenerator
 
-/** Begins to read what a method returned, which sends its request. */
+/** Starts reading a method's return value, which sends its request. */
 function begin(called: Called): Promise<unknown> {
   if ('next' in called) return called.next()
   return 'first' in called ? called.first() : called
 }
 
-/** Calls a method with an id for each parameter of the path, a body or query, and returns what it sent. */
+/** Calls a method with an id for each path parameter and a body or query; returns the request it sent. */
 async function sent(operationId: string, operation: Operation): Promise<Sent> {
   const requests: Sent[] = []
   const client = hearth({
@@ -68,7 +68,7 @@ async function sent(operationId: string, operation: Operation): Promise<Sent> {
     apiKey: 'key',
     fetch(url, init = {}) {
       requests.push({ url, init })
-      // A stream that ended without `done` would be opened again.
+      // A stream that ends without `done` would be reopened.
       const isStream = operation.responses[200]?.content?.['text/event-stream'] !== undefined
       return Promise.resolve(
         isStream ? new Response('event: done\nid: 1\ndata: {}\n\n') : Response.json({ answered: [] }),
@@ -85,8 +85,8 @@ async function sent(operationId: string, operation: Operation): Promise<Sent> {
   return request
 }
 
-describe('the client', () => {
-  it('has one method for every account operation of the OpenAPI document, and no other', () => {
+describe('the TypeScript client', () => {
+  it('has exactly one method per account operation of the OpenAPI document', () => {
     const methods = methodsOf(hearth({ baseUrl: '', apiKey: '' })).map(({ operation }) => operation.id)
 
     assert.ok(operations.length > 50)
@@ -125,7 +125,7 @@ describe('the client', () => {
     })
   }
 
-  it('knows where the items of each list stand', () => {
+  it("reads each list's items from a field that the response schema declares", () => {
     for (const { operation } of methodsOf(hearth({ baseUrl: '', apiKey: '' }))) {
       if (!('items' in operation)) continue
       const { responses } = operations.find(({ operationId }) => operationId === operation.id) ?? {}

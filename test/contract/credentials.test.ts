@@ -13,9 +13,9 @@ function verdict(needed: Credential, sent: Sent): Verdict {
   if (needed === 'none' || needed === 'signed-url') return 'in'
   if (needed === 'operations-key') return sent === 'operations key' ? 'in' : 401
   if (needed === 'evaluator-token') return sent === 'evaluator token' ? 'in' : 401
-  // The headers of a signature are missing, which is a fault of the request (4.9).
+  // The request lacks signature headers, which is a validation error (4.9).
   if (needed === 'node-signature') return 422
-  // Any bearer may be a join token; the route finds that it is not.
+  // Any bearer token may be a join token; the route itself rejects invalid ones.
   if (needed === 'join-token') return sent === 'nothing' || sent === 'evaluator token' ? 401 : 'in'
 
   const role = ROLES.find((name) => name === sent)
@@ -25,11 +25,11 @@ function verdict(needed: Credential, sent: Sent): Verdict {
   return ROLES.indexOf(role) >= ROLES.indexOf(needed) ? 'in' : 403
 }
 
-describe('credentials', () => {
+describe('route credentials', () => {
   let api: TestApi
   const headers = new Map<Sent, Record<string, string>>()
   before(async () => {
-    // Every route is called several times without a valid credential, all from one address.
+    // The suite calls every route several times without a valid credential, all from one address.
     const env = { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1', HEARTH_ADDRESS_RATE: '10000' }
     api = await startApi({ env })
     const { accountId } = await api.account()
@@ -41,7 +41,7 @@ describe('credentials', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('are written down for every route, and for no other', () => {
+  it('lists a required credential for every served route and no other', () => {
     const served = SERVED.map(({ route }) => route.operationId)
 
     assert.deepEqual(served.toSorted(), Object.keys(CREDENTIALS).toSorted())
@@ -49,7 +49,7 @@ describe('credentials', () => {
 
   for (const served of SERVED) {
     const { operationId, method } = served.route
-    it(`of ${operationId} (${method} ${served.path})`, async () => {
+    it(`accepts only the required credential for ${operationId} (${method} ${served.path})`, async () => {
       const needed = CREDENTIALS[operationId]
       assert.ok(needed, 'not in the table')
 
@@ -66,8 +66,8 @@ describe('credentials', () => {
 })
 
 /**
- * Returns whether a status refuses the caller. The route itself checks a join token and a signed
- * URL, and may refuse too.
+ * Returns whether a status is a credential refusal. Routes that check a join token or a signed URL themselves may also
+ * refuse.
  */
 function isRefusal({ route }: Served, status: number): boolean {
   const needed = CREDENTIALS[route.operationId]
@@ -75,12 +75,12 @@ function isRefusal({ route }: Served, status: number): boolean {
   return status === 401 || status === 403
 }
 
-/** Returns the path with ids that do not exist; a stream, which would not end, gets a query that it refuses. */
+/** Returns the path with ids that don't exist. A stream gets an invalid query, because it would never end otherwise. */
 const concrete = ({ path, route }: Served): string =>
   path.replaceAll(/\{\w+\}/g, () => newId()) +
   (route.success.contentType === 'text/event-stream' ? '?after=x' : '')
 
-/** Returns a body that every route can parse and none accepts. */
+/** Returns a body that every route can parse and no route accepts. */
 function bodyFor({ route }: Served, headers: Record<string, string>) {
   if (!route.body) return { headers }
   return { headers: { 'content-type': 'application/json', ...headers }, raw: '{}' }

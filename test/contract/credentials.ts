@@ -1,6 +1,6 @@
 import type { Role } from '../../api/http/caller.ts'
 
-/** The least credential that a route accepts. `signed-url` is checked by the route itself. */
+/** The weakest credential that a route accepts. The route itself checks `signed-url`. */
 export type Credential =
   | Role
   | 'none'
@@ -13,8 +13,7 @@ export type Credential =
   | 'signed-url'
 
 /**
- * The credential that each operation requires, listed apart from the routes: a route that is
- * missing here fails the test.
+ * The credential each operation requires. It's listed apart from the routes, so a route missing here fails the test.
  */
 export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getHealth: 'none',

@@ -26,7 +26,7 @@ function compile(schema: TSchema): void {
 }
 
 describe('route declarations', () => {
-  it('have one operation id each', () => {
+  it('have unique operation ids', () => {
     const ids = SERVED.map(({ route }) => route.operationId)
 
     assert.deepEqual(
@@ -35,7 +35,7 @@ describe('route declarations', () => {
     )
   })
 
-  it('say in words what a text has to look like', () => {
+  it('have a plain-language hint for every pattern that a request must match', () => {
     const patterns = (value: unknown): string[] => {
       if (typeof value !== 'object' || value === null) return []
       const own = 'pattern' in value && typeof value.pattern === 'string' ? [value.pattern] : []
@@ -52,7 +52,7 @@ describe('route declarations', () => {
     )
   })
 
-  it('have no default that they refuse themselves', () => {
+  it('have only defaults that pass their own validation', () => {
     const fields = (schema: unknown): TSchema[] => {
       if (typeof schema !== 'object' || schema === null) return []
       return [...('default' in schema ? [schema as TSchema] : []), ...Object.values(schema).flatMap(fields)]
@@ -70,7 +70,7 @@ describe('route declarations', () => {
   })
 
   for (const { route, path } of SERVED) {
-    it(`say everything about ${route.operationId}`, () => {
+    it(`declare parameters, body and response schemas consistently for ${route.operationId}`, () => {
       const { success, params, body, stream, query, headers, also = {} } = route
       const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name)
       const declared = Object.keys((params as { properties?: object } | undefined)?.properties ?? {})
@@ -86,7 +86,7 @@ describe('route declarations', () => {
         'GET only reads',
       )
       for (const schema of [params, body, query, headers, success.schema, ...Object.values(also)]) {
-        // Schemas are compiled at their first use; an invalid one must fail here and not at a request.
+        // Schemas compile on first use; an invalid one must fail here rather than during a request.
         if (schema) compile(schema)
       }
     })
@@ -94,15 +94,15 @@ describe('route declarations', () => {
 })
 
 describe('the OpenAPI document', () => {
-  it('is checked in as the routes say (npm run openapi:write)', async () => {
+  it('matches the checked-in docs/openapi/hearth.json (npm run openapi:write)', async () => {
     const now = JSON.stringify(toOpenApi(FAMILIES))
     const then = JSON.stringify(JSON.parse(await readFile(CHECKED_IN, 'utf8')))
 
-    // assert is not used for the comparison, because the difference of two whole documents is of no use.
+    // We don't compare with assert, because a diff of two whole documents is useless.
     assert.ok(now === then, 'docs/openapi/hearth.json is out of date')
   })
 
-  it('groups error codes that share a status and knows what a declaration implies', () => {
+  it('lists a response for every error status that an operation can return', () => {
     const { paths } = toOpenApi(FAMILIES) as { paths: Record<string, Record<string, Operation>> }
     for (const { route, path } of SERVED) {
       if (route.internal || route.preview) continue
@@ -116,14 +116,14 @@ describe('the OpenAPI document', () => {
     }
   })
 
-  it('names the version of the contract', () => {
+  it('names the contract version', () => {
     const { openapi, info } = toOpenApi(FAMILIES) as { openapi: string; info: { version: string } }
 
     assert.match(openapi, /^3\.1\./)
     assert.equal(info.version, '0.1.0')
   })
 
-  it('shows preview routes only when asked', () => {
+  it('includes preview routes only on request', () => {
     const named = (features: string[]): string[] => {
       const { paths, components } = toOpenApi(FAMILIES, { features }) as Record<'paths', object> & {
         components: { schemas: object }
@@ -138,7 +138,7 @@ describe('the OpenAPI document', () => {
     for (const path of preview) assert.ok(named(['webhooks']).includes(path), path)
   })
 
-  it('is served, with a page that loads nothing from elsewhere', async () => {
+  it('is served along with a page that loads nothing from other origins', async () => {
     await using api = await startApi()
 
     const document = await api.call('GET', '/openapi.json')

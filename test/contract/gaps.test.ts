@@ -11,7 +11,7 @@ const [gaps = '', unbuilt = ''] = readFileSync(new URL('docs/gaps.md', ROOT), 'u
 
 const isRule = (line = ''): boolean => line.startsWith('| ---')
 
-/** The cells of every row of all tables, without their heads. */
+/** The cells of every table row, without header rows. */
 const rowsOf = (text: string): string[][] =>
   text
     .split('\n')
@@ -23,8 +23,8 @@ const rowsOf = (text: string): string[][] =>
         .map((cell) => cell.trim()),
     )
 
-describe('the document of gaps', () => {
-  it('has one row a gap, each with a decision and tests that exist', () => {
+describe('docs/gaps.md', () => {
+  it('lists every contract gap once, with a decision and existing tests', () => {
     const rows = rowsOf(gaps)
 
     for (const row of rows) {
@@ -37,11 +37,11 @@ describe('the document of gaps', () => {
     assert.equal(new Set(rows.map(([gap]) => gap)).size, rows.length)
   })
 
-  it('cites nothing that is not in the repository', () => {
+  it('cites no documents outside the repository', () => {
     assert.doesNotMatch(gaps + unbuilt, /\b(?:design|contract) (?:section |part )?\d/i)
   })
 
-  it('lists as not built only what is not served', () => {
+  it('lists only unserved routes and tasks as not built', () => {
     const served = new Set(SERVED.map(({ path }) => path))
     const tasks = loadCatalog().profiles.flatMap(({ task_types }) => task_types)
     const named = rowsOf(unbuilt).flatMap(([part = '']) => [...part.matchAll(/`([^`]+)`/g)])

@@ -10,17 +10,17 @@ import { type Call, OPERATIONS_KEY, startApi, type TestApi } from '../support/se
 import { addModel, startNode, type TestNode } from '../support/servers/node.ts'
 import { type SignedNode, signedNode } from '../support/servers/signed-node.ts'
 
-/** What a call of an operation needs: the values of its path, and the rest of the request. */
+/** The call of an operation: values for its path, and the rest of the request. */
 interface OperationCall extends Call {
   params?: Record<string, string>
-  /** Ends the path. */
+  /** Appended to the path. */
   query?: string
 }
 
-/** Returns a call that succeeds, with rows and names of its own. */
+/** Returns a call that succeeds, with its own rows and names. */
 type MakeCall = () => Promise<OperationCall> | OperationCall
 
-/** What all calls may refer to, because none changes it. */
+/** Rows that all calls may refer to, because no call changes them. */
 interface Shared {
   datasetId: string
   endpointId: string
@@ -105,7 +105,7 @@ export class ParallelWorld implements AsyncDisposable {
     await this.api[Symbol.asyncDispose]()
   }
 
-  /** Calls that succeed, by operation; an operation without one is called with ids that do not exist. */
+  /** Calls that succeed, by operation; an operation without one is called with ids that don't exist. */
   get calls(): Readonly<Record<string, MakeCall>> {
     const { accountId, key } = this.#caller
     const { datasetId, endpointId, keyId, planId, mergeable } = this.#shared
@@ -279,7 +279,7 @@ export class ParallelWorld implements AsyncDisposable {
     }
   }
 
-  /** Creates something as the operators. */
+  /** Creates a resource as an operator. */
   async #made(path: string, body: object) {
     const answer = await operate(this.api, 'POST', path, body)
     if (answer.status >= 300) throw new Error(answer.text)

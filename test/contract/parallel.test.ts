@@ -10,7 +10,7 @@ import { SERVED, type Served } from './routes.ts'
 
 const PARALLEL = 8
 const MUTATING = SERVED.filter(({ route: { method } }) => method !== 'GET')
-/** It would stop the work of all later calls. */
+/** Activating the kill switch would block all later calls. */
 const LEFT_OUT = new Set(['activateKillSwitch'])
 
 describe('parallel requests', () => {
@@ -38,7 +38,7 @@ describe('parallel requests', () => {
   for (const served of MUTATING) {
     const { operationId, idempotent } = served.route
     if (LEFT_OUT.has(operationId)) continue
-    it(`of ${operationId} fail neither when they are identical nor when they differ`, async () => {
+    it(`never fail with a 5xx for ${operationId}, whether identical or different`, async () => {
       const answers: Answer<AnyBody>[] = []
       for (const isKeyed of idempotent ? [false, true] : [false]) {
         const [same, different] = [await prepare(served), await times(() => prepare(served))]
@@ -58,7 +58,7 @@ describe('parallel requests', () => {
     })
   }
 
-  it('that repeat a run, resume it and change its account fail none', async () => {
+  it('can repeat a run, resume it and credit its account without a 5xx', async () => {
     const byId = (id: string): Served => {
       const served = SERVED.find(({ route }) => route.operationId === id)
       assert.ok(served, id)
@@ -81,7 +81,7 @@ describe('parallel requests', () => {
     for (const { status, text } of answers.flat()) assert.ok(status < 500, `${status} ${text}`)
   })
 
-  it('never wait for each other in PostgreSQL until it ends one', async () => {
+  it('cause no deadlocks in PostgreSQL', async () => {
     const { url } = world.api.database
     // A connection reports its deadlocks when it closes.
     await world.api.services.db.destroy()

@@ -17,7 +17,7 @@ const DOCUMENT = join(ROOT, 'docs', 'openapi', 'hearth.json')
 const OVERRIDES = join(ROOT, 'docs', 'openapi', 'python-client.yml')
 const CALLER = join(ROOT, 'test', 'support', 'servers', 'generated_client.py')
 
-describe('the OpenAPI document and a generator of Python clients', () => {
+describe('a Python client generated from the OpenAPI document', () => {
   let api: TestApi
   let folder: string
   let env: NodeJS.ProcessEnv
@@ -30,7 +30,7 @@ describe('the OpenAPI document and a generator of Python clients', () => {
     }
     await requireInstalled(this, process.env.HEARTH_TEST_GENERATOR_MISSING, install)
     folder = await mkdtemp(join(tmpdir(), 'hearth-python-'))
-    // The generator formats with a program of its environment, and a gateway here is reached without a proxy.
+    // The generator runs a formatter from its environment, and the client must reach the gateway without a proxy.
     env = pythonProcessEnv({
       PATH: `${dirname(python)}${delimiter}${process.env.PATH}`,
       NO_PROXY: '127.0.0.1',
@@ -43,7 +43,7 @@ describe('the OpenAPI document and a generator of Python clients', () => {
     if (folder) await rm(folder, { recursive: true, force: true })
   })
 
-  it('gives a client that lacks no operation and no answer, and understands them', async function () {
+  it('has every operation and parses every response', async function () {
     this.timeout(120_000)
     const target = join(folder, 'hearth_client')
     const { stdout, stderr } = await execute(

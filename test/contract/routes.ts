@@ -2,14 +2,14 @@ import { FAMILIES } from '../../api/app.ts'
 import type { AnyRoute } from '../../api/http/route.ts'
 import { docsRoutes } from '../../api/routes/docs/index.ts'
 
-/** One served route with its whole path. */
+/** One served route with its full path. */
 export interface Served {
   route: AnyRoute
   path: string
   surface: 'builder' | 'openai' | 'mcp'
 }
 
-/** Everything a gateway serves, features included. */
+/** Everything that a gateway serves, features included. */
 export const SERVED: readonly Served[] = [
   ...FAMILIES,
   { prefix: '', errors: 'builder' as const, routes: docsRoutes(FAMILIES) },

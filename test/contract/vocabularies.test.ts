@@ -39,7 +39,7 @@ async function checkedValues(): Promise<Map<string, string[]>> {
         note(`${table}.${column}`, values)
       }
     }
-    // A later constraint replaces that of the table.
+    // A later constraint replaces the one from the table definition.
     const replaced = /alter table (\w+) add constraint \w+\s+check \((\w+) in \(([^)]*)\)\)/g
     for (const [, table, column, values] of text.matchAll(replaced)) note(`${table}.${column}`, values)
   }
@@ -72,7 +72,7 @@ describe('vocabularies', () => {
   }
 
   for (const [column, vocabulary] of Object.entries(expected)) {
-    it(`of ${column} are the same on the wire and in the database`, async () => {
+    it(`match between wire and database for ${column}`, async () => {
       const checked = await checkedValues()
 
       assert.deepEqual(checked.get(column), (vocabulary as { enum: string[] }).enum)
