@@ -24,7 +24,7 @@ describe('the gateway process', () => {
     await rm(folder, { recursive: true, force: true })
   })
 
-  it('starts, logs each request without its key or query, and stops when told to', async () => {
+  it('starts, logs each request without its key or query, and stops on a signal', async () => {
     await using gateway = runGateway(env)
     const { baseUrl } = await gateway.ready()
     const accountId = newId()
@@ -51,7 +51,7 @@ describe('the gateway process', () => {
     assert.ok(gateway.lines.some(({ msg }) => msg === 'the gateway has stopped'))
   })
 
-  it('logs what is no request under the id that its answer names', async () => {
+  it('logs malformed requests under the request id in the response', async () => {
     await using gateway = runGateway(env)
     const { baseUrl } = await gateway.ready()
     const send = async (text: string): Promise<string> => {
@@ -80,7 +80,7 @@ describe('the gateway process', () => {
     }
   })
 
-  it('finishes what it is at before it stops, and takes nothing new', async () => {
+  it('finishes the request in progress on SIGTERM and refuses new connections', async () => {
     await using gateway = runGateway(env)
     const { baseUrl } = await gateway.ready()
     const port = Number(new URL(baseUrl).port)
@@ -105,7 +105,7 @@ describe('the gateway process', () => {
     assert.equal(code, 0)
   })
 
-  it('does not start with a bad setting, and names it', async () => {
+  it('exits with code 2 on an invalid setting and names the setting', async () => {
     for (const [name, value] of [
       ['HEARTH_PORT', 'eighty'],
       ['HEARTH_ENCRYPTION_KEYS', 'short'],
@@ -120,7 +120,7 @@ describe('the gateway process', () => {
     }
   })
 
-  it('answers what is not HTTP with an error body all the same', async () => {
+  it('answers input that is not HTTP with an error body', async () => {
     await using gateway = runGateway(env)
     const { baseUrl } = await gateway.ready()
     const say = async (text: string): Promise<string> => {

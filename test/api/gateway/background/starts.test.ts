@@ -14,7 +14,7 @@ import { startTemporal, type TestTemporal } from '../../../support/servers/tempo
 
 const log = createLogger('test', 'silent')
 
-describe('starts', () => {
+describe('the outbox of workflow starts', () => {
   let database: TestDatabase
   let port: number
   let temporal: TestTemporal
@@ -44,7 +44,7 @@ describe('starts', () => {
     )
   const lazyClient = () => new Client({ connection: Connection.lazy({ address: `127.0.0.1:${port}` }) })
 
-  it('starts what was promised while Temporal was down, soon after it is up', async () => {
+  it('starts pending workflows once Temporal comes back up', async () => {
     const id = `task/${newId()}`
     await promise(id)
     await using outbox = openWorkflowOutbox({ db: database.db, temporal: lazyClient(), log })
@@ -62,7 +62,7 @@ describe('starts', () => {
     assert.equal(await about.staticSummary(), 'A test')
   })
 
-  it('starts at once when nudged, and once although several gateways sweep', async () => {
+  it('starts each workflow immediately when poked, and only once across several gateways', async () => {
     const gateways = Array.from({ length: 3 }, () =>
       openWorkflowOutbox({ db: database.db, temporal: lazyClient(), log }),
     )
@@ -77,7 +77,7 @@ describe('starts', () => {
     await Promise.all(gateways.map((each) => each[Symbol.asyncDispose]()))
   })
 
-  it('forgets a promise whose workflow runs already', async () => {
+  it('drops a pending start whose workflow is already running', async () => {
     const id = `task/${newId()}`
     await temporal.client.workflow.start('coldInference', { workflowId: id, taskQueue: 'nobody-polls-this' })
     await promise(id)

@@ -25,14 +25,14 @@ const table = (count: number) => ({
   },
 })
 
-describe('the cache of endpoints', () => {
+describe('the endpoint cache', () => {
   let database: TestDatabase
   before(async () => {
     database = await startDatabase()
   })
   after(() => database[Symbol.asyncDispose]())
 
-  it('holds bytes and not rows: many endpoints with large schemas stay within 16 MB', async () => {
+  it('is bounded by bytes: many endpoints with large schemas stay within 16 MB', async () => {
     const cache = new EndpointCache(database.db, FRESH)
     const accountId = newId()
     await database.db.insertInto('account').values({ id: accountId, name: 'test' }).execute()

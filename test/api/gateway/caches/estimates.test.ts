@@ -7,7 +7,7 @@ import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
 
-describe('what a model that nobody has measured is expected to take (2.8, 4.5)', () => {
+describe('load-time estimates of models without measurements (2.8, 4.5)', () => {
   let api: TestApi
   let accountId: string
   let key: string
@@ -41,7 +41,7 @@ describe('what a model that nobody has measured is expected to take (2.8, 4.5)',
   const infer = (endpoint: EndpointRow, body: object) =>
     api.call('POST', `${BUILDER}/endpoints/${endpoint.id}/infer`, { key, body: { input: {}, ...body } })
 
-  it('is what its kind took, in proportion to its size', async () => {
+  it('scale the load time of other models of the same kind by model size', async () => {
     await loaded(await model(1_000, 'llm-transformers', { latency_ms: 400 }), 'cold', 20_000)
     await loaded(await model(60, 'tabular', { latency_ms: 3 }), 'cold', 1_500)
 
@@ -52,7 +52,7 @@ describe('what a model that nobody has measured is expected to take (2.8, 4.5)',
     assert.ok(body.sync_latency_ms > 0)
   })
 
-  it('is its own once that is known', async () => {
+  it("give way to the model's own load time once that is measured", async () => {
     const endpoint = await model(1_000, 'llm-transformers', { latency_ms: 50 })
     await loaded(await model(1_000, 'llm-transformers'), 'cold', 20_000)
     await loaded(endpoint, 'cold', 7_250)
@@ -61,14 +61,14 @@ describe('what a model that nobody has measured is expected to take (2.8, 4.5)',
     assert.equal((await infer(endpoint, { sync: false })).body.estimated_load_time_s, 7.25)
   })
 
-  it('differs with the size where nothing of the kind was measured at all', async () => {
+  it("depend on the model's size when no model of its kind has been measured", async () => {
     const [small, large] = [await latency(await model(1, 'ocr')), await latency(await model(14_000, 'ocr'))]
 
     assert.ok(Number.isInteger(small) && small < 100, `${small}`)
     assert.ok(large > 60_000, `${large}`)
   })
 
-  it('is said of every request to a model that was not loaded, and the time that it has taken', async () => {
+  it('appear in every response to a request for a cold model, with the elapsed time', async () => {
     const endpoint = await model(100, 'tabular')
 
     const { body } = await infer(endpoint, { sync_timeout_s: 1 })
@@ -78,7 +78,7 @@ describe('what a model that nobody has measured is expected to take (2.8, 4.5)',
     assert.ok(body.sync_latency_ms >= 900)
   })
 
-  it('does not make up in which state a failed request met its model', async () => {
+  it('leave model_state null for a task that is cancelled before it reaches a model', async () => {
     const endpoint = await model(100, 'tabular')
     const asked = infer(endpoint, { sync_timeout_s: 60 })
     const taskOf = () =>

@@ -7,7 +7,7 @@ import { createLogger } from '../../../../platform/log.ts'
 const log = createLogger('test', 'silent')
 
 describe('a group writer', () => {
-  it('lets callers go when the database hangs', async () => {
+  it('rejects callers with `unavailable` when the database hangs', async () => {
     const answer = Promise.withResolvers<void>()
     await using writer = new GroupWriter<number>({
       write: () => answer.promise,
@@ -23,7 +23,7 @@ describe('a group writer', () => {
     answer.resolve()
   })
 
-  it('lets rows that nobody waits for gather, and still writes them when it is closed', async () => {
+  it('delays rows without a waiting caller, and writes them on close', async () => {
     const groups: (readonly number[])[] = []
     const write = async (items: readonly number[]) => groups.push(items)
     {

@@ -27,7 +27,7 @@ import { startDatabase, type TestDatabase } from '../../../support/servers/datab
 const log = createLogger('test', 'silent')
 const PRICE = 1_001
 
-describe('journal', () => {
+describe('the journal', () => {
   let database: TestDatabase
   let accountId: string
   let ownerId: string
@@ -93,7 +93,7 @@ describe('journal', () => {
   const sum = (amounts: { amount_micro: number }[]) =>
     amounts.reduce((total, line) => total + line.amount_micro, 0)
 
-  it('leaves the row, its bookings, its event and its count once the answer may go out', async () => {
+  it('stores the row, its ledger entries, its event and its count before the response is sent', async () => {
     await using journal = new Journal(database.db, log)
     const entry = ended()
     const before = await taskStatsRepository.readUsage(database.db, accountId)
@@ -121,7 +121,7 @@ describe('journal', () => {
     assert.deepEqual([after.enqueued - before.enqueued, after.succeeded - before.succeeded], [1, 1])
   })
 
-  it('refunds what failed, and keeps its sentence readable', async () => {
+  it('refunds a failed task and stores a readable error message', async () => {
     await using journal = new Journal(database.db, log)
     const entry = ended(failed())
 
@@ -133,7 +133,7 @@ describe('journal', () => {
     assert.equal(sum(entries), 0)
   })
 
-  it('books nothing for a free endpoint', async () => {
+  it('makes no ledger entries for a free endpoint', async () => {
     const free = endedEntry(
       draft({ endpoint: { ...endpoint, price_micro: 0 } }),
       answered(),
@@ -164,13 +164,13 @@ describe('journal', () => {
     assert.ok(sizes.length <= 5, `${sizes.length} transactions`)
   })
 
-  it('changes nothing when a group whose outcome was unknown is written again', async () => {
+  it('makes no changes when it rewrites a group whose outcome was unknown', async () => {
     const entries = [ended(), ended(failed())]
     let tries = 0
     await using writer = new GroupWriter<TaskEntry>({
       async write(items) {
         await taskWriteRepository.insertTasks(database.db, items)
-        // As when the connection breaks between COMMIT and its answer.
+        // As when the connection breaks between COMMIT and its acknowledgment.
         if (++tries === 1) throw new Error('Connection terminated unexpectedly')
       },
       sizeOf: () => 1,
@@ -193,7 +193,7 @@ describe('journal', () => {
     assert.deepEqual([after.enqueued - before.enqueued, after.failed - before.failed], [2, 1])
   })
 
-  it('writes the rest of a group that one bad row fails, and refuses only that one', async () => {
+  it('writes the rest of a group when one bad row fails, and rejects only that row', async () => {
     await using journal = new Journal(database.db, log)
     const entries = Array.from({ length: 40 }, () => ended())
     entries[17]!.template = { ...entries[17]!.template, surface: 'elsewhere' as never }
@@ -216,7 +216,7 @@ describe('journal', () => {
     assert.equal(count.n, 39)
   })
 
-  it('lets callers go when the database stays away, and still writes their rows once it is back', async () => {
+  it('rejects callers with `unavailable` during a database outage, and writes their rows afterwards', async () => {
     let isAway = true
     await using writer = new GroupWriter<TaskEntry>({
       write: (items) =>
@@ -235,7 +235,7 @@ describe('journal', () => {
     await until(async () => (await rowsOf(entry.id)).task?.status === 'succeeded')
   })
 
-  it('names the task to a caller it lets go, who would ask and pay twice otherwise', async () => {
+  it('returns the task id with the error, so the caller does not retry and pay twice', async () => {
     const dead = openDatabase('postgres://nobody@127.0.0.1:1/none')
     const journal = new Journal(dead, log, { patienceMs: 50 })
     const entry = ended()
@@ -246,7 +246,7 @@ describe('journal', () => {
     void journal[Symbol.asyncDispose]()
   })
 
-  it('turns new work away with Retry-After while too much waits to be written', async () => {
+  it('refuses new work with Retry-After while too many rows wait to be written', async () => {
     const dead = openDatabase('postgres://nobody@127.0.0.1:1/none')
     const journal = new Journal(dead, log)
     for (let i = 0; i < 8_192 + 256; i++) journal.insert(ended()).catch(() => {})
@@ -260,7 +260,7 @@ describe('journal', () => {
     void journal[Symbol.asyncDispose]()
   })
 
-  it('ends an open row once, with capture but no second hold', async () => {
+  it('ends an open row once, with a capture and no second hold', async () => {
     await using journal = new Journal(database.db, log)
     const open = draft()
     await journal.open(runningEntry(open, newId())).opened
@@ -286,7 +286,7 @@ describe('journal', () => {
     assert.equal(sum(entries), 0)
   })
 
-  it('fails and refunds the open rows of a gateway that died, and leaves those of the living', async () => {
+  it('fails and refunds the open rows of a dead gateway and leaves those of live gateways', async () => {
     const { db } = database
     const [dead, alive] = [newId(), newId()]
     await gatewayRepository.takeGatewayLease(db, { id: dead, baseUrl: 'http://dead', leaseS: 60 })

@@ -6,7 +6,7 @@ import { until } from '../../../support/assertions/until.ts'
 import type { AnyBody, Answer } from '../../../support/servers/api.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
 
-/** The rows of running work, when the database accepts them only after their clients were refused. */
+/** Rows of running work that the database accepts only after their clients got an error. */
 describe('rows that are written late', () => {
   let chat: ChatApi
   const stack = new AsyncDisposableStack()
@@ -34,7 +34,7 @@ describe('rows that are written late', () => {
     return { id, task }
   }
 
-  it('end as failed when they are those of streams, and what they held goes back', async () => {
+  it('end as failed and are refunded when they belong to streams', async () => {
     const endpoint = await chat.warm({ price_micro: 700 })
 
     const { id, task } = await whileLocked(() => chat.chat(endpoint.id, { stream: true }))
@@ -45,7 +45,7 @@ describe('rows that are written late', () => {
     assert.deepEqual(booked.map(({ kind }) => kind).toSorted(), ['hold', 'refund'])
   })
 
-  it('go to a workflow when they are those of requests that turned running', async () => {
+  it('are handed to a workflow when they belong to requests that turned running', async () => {
     const endpoint = await chat.warm()
     const input = { messages: [{ role: 'user', content: 'hi' }], fake: { delay_ms: 5_000 } }
 

@@ -6,7 +6,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
-/** The time that the reaper allows gateways to renew their leases, and the tolerance of this test. */
+/** How long the reaper waits for gateways to renew their leases, and the tolerance of this test. */
 const RENEWAL_S = 10
 const SLACK_S = 1
 
@@ -17,7 +17,7 @@ describe('the reaper', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  it('leaves the rows of a gateway whose lease ran out while the database was away', async () => {
+  it('keeps the rows of a gateway whose lease expired during a database outage', async () => {
     const { db } = database
     const [accountId, cutOff] = [newId(), newId()]
     await db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
@@ -27,7 +27,7 @@ describe('the reaper', () => {
       await reapOrphans(db, new Date(), own)
       return (await db.selectFrom('task').select('status').where('id', '=', id).executeTakeFirst())?.status
     }
-    // The state after the database was away for a while.
+    // The state after a database outage.
     const lease_expires_at = sql<Date>`pg_postmaster_start_time() - interval '1 second'`
     await db.updateTable('gateway').set({ lease_expires_at }).where('id', '=', cutOff).execute()
 
@@ -36,7 +36,7 @@ describe('the reaper', () => {
     const { rows } = await sql<{ up_s: number }>`
       select extract(epoch from now() - pg_postmaster_start_time())::float8 as up_s`.execute(db)
     const upS = rows[0]!.up_s
-    // By then every live gateway has renewed; shortly before, the outcome is open.
+    // By then every live gateway has renewed; shortly before, the outcome isn't determined.
     if (upS < RENEWAL_S - SLACK_S) assert.equal(await statusAfter(newId()), 'running')
     else if (upS > RENEWAL_S) assert.equal(await statusAfter(newId()), 'failed')
   })

@@ -14,7 +14,7 @@ import { startDatabase, type TestDatabase } from '../../../support/servers/datab
 const isBuffer = (value: unknown): value is { data: number[] } =>
   typeof value === 'object' && value !== null && 'type' in value && value.type === 'Buffer'
 
-describe('rows of the journal', () => {
+describe('journal rows', () => {
   let database: TestDatabase
   let endpoint: Admitted['endpoint']
   const [accountId, nodeId, keyId] = [newId(), newId(), newId()]
@@ -65,7 +65,7 @@ describe('rows of the journal', () => {
     return { task, entries, events }
   }
 
-  it('writes rows of every sort in one group, each with its own bodies, times and event', async () => {
+  it('are written in one group whatever their kind, each with its own bodies, times and event', async () => {
     const other = newId()
     await database.db.insertInto('account').values({ id: other, name: 'a "quoted\\" name' }).execute()
     const at = new Date(1_700_000_000_007)
@@ -109,7 +109,7 @@ describe('rows of the journal', () => {
     )
   })
 
-  it('writes tasks of one kind, alone or many, just as it writes them among others', async () => {
+  it('are identical whether a task is written alone, in bulk or mixed with other kinds', async () => {
     const at = new Date(1_700_000_000_007)
     const said = {
       status: 'succeeded',
@@ -169,7 +169,7 @@ describe('rows of the journal', () => {
     assert.deepEqual(alike, mixed)
   })
 
-  it('forgets the input of a task when it ends, however it does', async () => {
+  it("lose the task's input when the task ends, whatever its outcome", async () => {
     const outcomes = [
       { status: 'succeeded', result: null, inferenceTimeMs: 1, modelState: 'cached' },
       { status: 'failed', error: 'cancelled by the caller' },
@@ -187,7 +187,7 @@ describe('rows of the journal', () => {
     }
   })
 
-  it('freezes the event of a task as any other event is frozen', async () => {
+  it("store a task's event in the same frozen form as any other event", async () => {
     const at = new Date(1_700_000_000_070)
     const entry = endedEntry(draft(), answer({ status: 'failed', error: 'no' }), undefined, at)
     await taskWriteRepository.insertTasks(database.db, [entry])

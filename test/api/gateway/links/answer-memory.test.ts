@@ -3,11 +3,11 @@ import { AnswerMemory } from '../../../../api/gateway/links/answer-memory.ts'
 
 const MIB = 1024 * 1024
 
-describe('the memory of an answer', () => {
+describe('the answer memory', () => {
   const room = () => new AnswerMemory(64 * MIB).room('a')
   const hold = (text: string) => room().holdValues(Buffer.from(text))
 
-  it('refuses what would take the gateway long to parse, whose node may be of a tenant', () => {
+  it('rejects answers that would take long to parse, because a tenant may own the node', () => {
     const names = Array.from({ length: 100_000 }, (_, nth) => `"${nth.toString(36)}":0`).join()
     const unlike = Array.from({ length: 100_000 }, (_, nth) => `{"${(nth % 19_000).toString(36)}":0}`).join()
     for (const text of [
@@ -19,7 +19,7 @@ describe('the memory of an answer', () => {
       assert.throws(() => hold(text), { code: 'internal', message: /too many different member names, lists/ })
   })
 
-  it('takes tables and embeddings', () => {
+  it('accepts tables and embeddings', () => {
     const row = Object.fromEntries(Array.from({ length: 20 }, (_, nth) => [`column_${nth}`, nth / 7]))
     hold(JSON.stringify({ predictions: Array.from({ length: 10_000 }, () => row) }))
     hold(

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { readLogs, readMetrics } from '../../../../api/gateway/links/reports.ts'
 import { newId } from '../../../../domain/ids.ts'
 
-describe('lines and losses that a node tells in batches', () => {
-  it('are numbered below those that the platform adds', () => {
+describe('batches of logs and losses from a node', () => {
+  it('drop log lines whose sequence numbers are reserved for the platform', () => {
     const line = { job_id: newId(), attempt: 1, at: new Date().toISOString(), message: 'x' }
     const told = [2_147_483_647, 1_000_000_000, 999_999_999, 0].map((seq) => ({ ...line, seq }))
 
@@ -15,7 +15,7 @@ describe('lines and losses that a node tells in batches', () => {
     )
   })
 
-  it('are losses where they are numbers, and nothing else keeps the others of a batch from being stored', () => {
+  it('drop losses that are not numbers and keep the rest of the batch', () => {
     const epoch = { job_id: newId(), attempt: 1, at: new Date().toISOString(), train_loss: 1, val_loss: null }
     const told = [
       { epoch: 1 },

@@ -3,12 +3,12 @@ import { checkFrameJson } from '../../../../api/gateway/links/frame-weight.ts'
 import { readHello, readLogs, readMetrics, readState } from '../../../../api/gateway/links/reports.ts'
 import { newId } from '../../../../domain/ids.ts'
 
-describe('a frame of a node', () => {
+describe('a frame from a node', () => {
   const namesOf = (count: number) =>
     Buffer.from(`{${Array.from({ length: count }, (_, nth) => `"${nth.toString(36)}":0`).join()}}`)
   const listOf = (body: Buffer) => Buffer.concat([Buffer.from('['), body, Buffer.from(']')])
 
-  it('is refused before it is parsed when its names would take long', () => {
+  it('is rejected before parsing when it has too many names or nests too deeply', () => {
     const names = namesOf(100_000)
     for (const read of [
       () => readState({ body: names }),
@@ -21,7 +21,7 @@ describe('a frame of a node', () => {
       assert.throws(read, { name: 'LinkProtocolError', message: /too many names|too deeply/ })
   })
 
-  it('may report a thousand models and a megabyte of lines', () => {
+  it('may report a thousand models and a megabyte of logs', () => {
     const models = Array.from({ length: 1_000 }, (_, nth) => ({
       model_key: `m-${nth}`,
       state: 'warm',

@@ -24,12 +24,12 @@ import {
 } from '../../../support/servers/raw-node.ts'
 
 const MB = 1024 * 1024
-/** The limit for a gateway's growth, whatever one node does. */
+/** The limit for a gateway's memory growth, whatever one node does. */
 const GROWTH_MB = 300
-/** The limit for another account's response time meanwhile; without bounds it was seconds. */
+/** The limit for another account's response time during an attack; without bounds it was seconds. */
 const LATENCY_MS = 3_000
 
-describe('a node that does what it should not', () => {
+describe('a hostile node', () => {
   let database: TestDatabase
   let folder: string
   let gateway: GatewayProcess
@@ -115,7 +115,7 @@ describe('a node that does what it should not', () => {
     await until(() => link.frames.some(({ type }) => type === FRAME.hello))
     return link
   }
-  /** Keeps writing the same bytes for a while, as fast as they are taken and a little faster. */
+  /** Keeps writing the same bytes for a while, slightly faster than the gateway reads them. */
   async function flood(link: RawLink, message: Buffer, ms: number): Promise<void> {
     const until = performance.now() + ms
     while (performance.now() < until && link.socket.readyState === 1) {
@@ -126,13 +126,13 @@ describe('a node that does what it should not', () => {
   const many = (count: number, type: FrameType, stream: number, body: Buffer, meta = '') =>
     Buffer.concat(Array.from({ length: count }, () => encodeFrame(type, stream, meta, body)))
 
-  it('loses its link when it sends more on a stream than was granted, and the client hears of it', async () => {
+  it('loses its link when it exceeds its stream credit, and the client sees the stream end', async () => {
     using link = await linked()
     const chunk = Buffer.from(`data: ${'x'.repeat(MAX_CHUNK - 8)}\n\n`)
     link.onFrame = ({ type, stream }) => {
       if (type !== FRAME.request) return
       link.send(FRAME.head, stream, { status: 200, content_type: 'text/event-stream' })
-      // The client reads nothing, so nothing is granted after the first few.
+      // The client reads nothing, so the gateway grants no credit after the first chunks.
       void flood(link, encodeFrame(FRAME.chunk, stream, '', chunk), 20_000)
     }
     await under(async () => {
@@ -143,7 +143,7 @@ describe('a node that does what it should not', () => {
     })
   })
 
-  it('keeps within credit what a client does not read', async () => {
+  it('gets no more stream credit while the client does not read', async () => {
     using link = await linked()
     let sent = 0
     link.onFrame = ({ type, stream }) => {
@@ -166,7 +166,7 @@ describe('a node that does what it should not', () => {
     })
   })
 
-  it('cannot fill the memory with large answers: those beyond the budget are refused', async () => {
+  it('cannot exhaust memory with large answers: the gateway refuses those beyond the budget', async () => {
     using link = await linked()
     const piece = Buffer.alloc(MAX_CHUNK, 'x')
     const opening = Buffer.from('{"choices":[],"fill":"')
@@ -207,7 +207,7 @@ describe('a node that does what it should not', () => {
     assert.equal(status, 200, 'the memory of answers was not given back')
   })
 
-  it('cannot hold the thread with an answer of many names, and its client hears of it', async () => {
+  it('cannot block the thread with an answer of many names; its client gets an error', async () => {
     using link = await linked()
     const names = Array.from({ length: 24_000 }, (_, nth) => `"${nth.toString(36)}":0`)
     const body = Buffer.from(`{"choices":[],${names.join()}}`)
@@ -235,14 +235,14 @@ describe('a node that does what it should not', () => {
       'changes of one model',
       () => many(1_000, FRAME.progress, 0, Buffer.from(JSON.stringify({ model: reportOf([{}]).models[0] }))),
     ],
-    ['chunks for streams that nobody knows', () => many(14, FRAME.chunk, 4_000_000, Buffer.alloc(MAX_CHUNK))],
+    ['chunks for unknown streams', () => many(14, FRAME.chunk, 4_000_000, Buffer.alloc(MAX_CHUNK))],
     ['empty chunks', () => many(60_000, FRAME.chunk, 1, Buffer.alloc(0))],
     ['pings', () => many(60_000, FRAME.ping, 0, Buffer.alloc(0))],
     [
-      'errors of no stream',
+      'errors without a stream',
       () => many(10_000, FRAME.error, 9, Buffer.alloc(0), '{"code":"x","message":"y"}'),
     ],
-    ['frames of types that nobody knows', () => many(10_000, 99 as FrameType, 1, Buffer.alloc(50))],
+    ['frames of unknown types', () => many(10_000, 99 as FrameType, 1, Buffer.alloc(50))],
     [
       'reports of 10,000 models',
       () =>
@@ -264,14 +264,14 @@ describe('a node that does what it should not', () => {
     ],
   ]
   for (const [name, message] of floods) {
-    it(`slows nobody but itself with ${name} without end`, async () => {
+    it(`slows down only itself with an endless flood of ${name}`, async () => {
       using link = await linked()
       const bytes = await message()
       await under(() => flood(link, bytes, 4_000))
     })
   }
 
-  it('has no more models told on than a report may hold, and no longer texts', async () => {
+  it('has at most 1,000 of its reported models stored, with their texts cut', async () => {
     const ordered = Array.from({ length: 4_000 }, (_, i) => ({ node_id: node.nodeId, model_key: `m-${i}` }))
     await database.db.insertInto('node_model_order').values(ordered).execute()
     using link = await linked()
@@ -300,7 +300,7 @@ describe('a node that does what it should not', () => {
     assert.ok(gateway.lines.some(({ msg }) => /more models/.test(msg ?? '')))
   })
 
-  it('keeps no report of another node from being stored by texts that PostgreSQL refuses', async () => {
+  it("cannot block another node's reports with texts that PostgreSQL refuses", async () => {
     const other = await rawNode(database.db)
     using honest = await other.link(baseUrl)
     await database.db
@@ -322,7 +322,7 @@ describe('a node that does what it should not', () => {
     }
     await until(async () => Boolean((await storedOf(other.nodeId)) && (await storedOf(node.nodeId))))
 
-    // So that each write has a report of both.
+    // Ensures that each write has a report of both.
     const flooding = setInterval(
       () => link.send(FRAME.state, 0, {}, { report: reportOf(models, { gpu_fault: fault }) }),
       5,

@@ -10,7 +10,7 @@ import { type RawLink, rawNode } from '../../../support/servers/raw-node.ts'
 
 const PAGE = Buffer.from('<script>steal()</script>')
 
-describe('a node that speaks as it should not', () => {
+describe('a node that answers speech requests with hostile content', () => {
   const stack = new AsyncDisposableStack()
   let api: TestApi
   let key: string
@@ -30,7 +30,7 @@ describe('a node that speaks as it should not', () => {
   })
   after(() => stack.disposeAsync())
 
-  /** Asks for speech that the node answers with these bytes as a file of this type. */
+  /** Requests speech, which the node answers with these bytes as a file of this type. */
   async function speak(content_type: unknown, metadata: object = {}) {
     link.onFrame = ({ type, stream }) => {
       if (type !== FRAME.request) return
@@ -54,7 +54,7 @@ describe('a node that speaks as it should not', () => {
     return { status: statusCode, headers, text: await body.text() }
   }
 
-  it('answers with the types of sound alone that the route promises', async () => {
+  it('has its answer rejected unless the content type is a documented audio type', async () => {
     for (const type of [
       'text/html',
       'audio/mpeg, text/html',
@@ -80,7 +80,7 @@ describe('a node that speaks as it should not', () => {
     }
   })
 
-  it('names only speakers that fit into a header', async () => {
+  it('has its speaker name returned only if it fits into a header', async () => {
     for (const voice of ['a\r\nset-cookie: a=b', '声', 'a'.repeat(10_000), '', 7]) {
       const { status, headers } = await speak('audio/mpeg', { voice })
 

@@ -13,7 +13,7 @@ import { buildCohortRows } from '../../../support/builders/cohort-rows.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../../support/servers/node.ts'
 
-describe('links', () => {
+describe('a link', () => {
   let api: TestApi
   let node: TestNode
   let model: string
@@ -49,7 +49,7 @@ describe('links', () => {
     return (await body.json()) as { in_flight: number; left: number; done: number }
   }
 
-  it('carries a request to a model and its short answer back', async () => {
+  it('carries a request to a model and returns its short answer', async () => {
     const answer = await ask({ instances: [1, 2] })
 
     assert.equal(answer.head.status, 200)
@@ -57,14 +57,14 @@ describe('links', () => {
     assert.deepEqual(json(answer), { predictions: [1, 2], weights: 'echo' })
   })
 
-  it('carries the status and body of a refusal', async () => {
+  it('passes on the status and body of a refusal', async () => {
     const answer = await ask({ refuse: 'no such column' })
 
     assert.equal(answer.head.status, 422)
     assert.deepEqual(json(answer), { error: { message: 'no such column' } })
   })
 
-  it('carries bodies far above one frame in both directions', async () => {
+  it('carries bodies far larger than one frame in both directions', async () => {
     const instances = Array.from({ length: 200_000 }, (_, i) => i)
 
     const answer = await ask({ instances })
@@ -72,7 +72,7 @@ describe('links', () => {
     assert.deepEqual(json(answer)['predictions'], instances)
   })
 
-  it('carries hundreds of requests at once', async () => {
+  it('carries hundreds of concurrent requests', async () => {
     const count = 300
     await using wide = await startNode(api, { concurrency: count })
     await wide.parts.models.load(model)
@@ -87,7 +87,7 @@ describe('links', () => {
     )
   })
 
-  it('says that a model is cold without asking anybody else', async () => {
+  it('reports a cold model without sending the request to the node', async () => {
     const other = await addModel(api, { name: 'never-loaded' })
 
     await assert.rejects(
@@ -101,7 +101,7 @@ describe('links', () => {
     )
   })
 
-  it('says that a node without a link cannot be asked', async () => {
+  it('reports link_lost for a node without a link', async () => {
     await assert.rejects(
       api.services.links.ask(newId(), {
         accountId: newId(),
@@ -142,7 +142,7 @@ describe('links', () => {
     assert.ok(heard[5]!.at - heard[1]!.at > 150)
   })
 
-  it('lets a slow reader wait alone', async () => {
+  it('applies backpressure only to the stream with the slow reader', async () => {
     let received = 0
     const ended = Promise.withResolvers<void>()
     const body = Buffer.from('{"chunks":300,"bytes":65536,"content_type":"application/octet-stream"}')
@@ -168,7 +168,7 @@ describe('links', () => {
     assert.equal(received, 300 * 65_536)
   })
 
-  it('stops the model server within a second when the caller leaves', async () => {
+  it('stops the model server within a second when the caller disconnects', async () => {
     const before = await serverCounts()
     const gone = new AbortController()
     const asked = ask({ wait_s: 30 }, { signal: gone.signal })
@@ -180,7 +180,7 @@ describe('links', () => {
     await until(async () => (await serverCounts()).left === before.left + 1, SOON_MS)
   })
 
-  it('gives up a request at its deadline, and the model server with it', async () => {
+  it('aborts a request at its deadline and stops the model server', async () => {
     const before = await serverCounts()
 
     await assert.rejects(
@@ -191,13 +191,13 @@ describe('links', () => {
     await until(async () => (await serverCounts()).left === before.left + 1)
   })
 
-  it('drops requests that wait for their turn when their callers leave', async () => {
+  it('drops queued requests when their callers disconnect', async () => {
     const before = await serverCounts()
     const gone = new AbortController()
     const asked = Promise.allSettled(
       Array.from({ length: 20 }, () => ask({ wait_s: 30 }, { signal: gone.signal })),
     )
-    // Eight are at work, twelve wait for them.
+    // Eight are being served, and twelve are queued behind them.
     await sleep(200)
 
     gone.abort()
@@ -208,7 +208,7 @@ describe('links', () => {
     assert.equal((await ask({ instances: [1] })).head.status, 200)
   })
 
-  it('says what broke when a model server dies, and reports the model as not loaded', async () => {
+  it('reports an internal error when a model server dies, and the model as evicted', async () => {
     const mortal = await addModel(api, { name: 'mortal' })
     await node.parts.models.load(mortal)
     await until(() => stateOf(mortal)?.state === 'warm')
@@ -227,14 +227,14 @@ describe('links', () => {
     assert.match(stateOf(mortal)?.error ?? '', /told to die/)
   })
 
-  it('tells gateways of each step of a model, and workers through the database', async () => {
+  it('notifies gateways of each model state, and workers through the database', async () => {
     let steps = ''
     let heard: string[] = []
     const stop = api.services.links.onModel((_nodeId, { model_key, state }) => {
       if (model_key === steps) heard.push(state)
     })
 
-    // On a busy machine the download of these few bytes may be over before the node reports it.
+    // On a busy machine the download of these few bytes may end before the node reports it.
     for (let attempt = 0; attempt < 5 && !heard.includes('downloading_model'); attempt++) {
       heard = []
       steps = await addModel(api, { name: `steps-${attempt}` })
@@ -261,7 +261,7 @@ describe('links', () => {
       .find(({ node_id }) => node_id === node.nodeId)
       ?.models.find(({ model_key }) => model_key === key)
 
-  it('finds the work that a cancel is meant for', async () => {
+  it('delivers a cancel to the work it is meant for', async () => {
     const jobId = newId()
     using work = node.parts.work.begin(jobId)
 
@@ -270,7 +270,7 @@ describe('links', () => {
     await until(() => work.signal.aborted)
   })
 
-  it('take an attempt at a stage from its node, and leave it the next one', async () => {
+  it('recalls one attempt at a stage and leaves the next one running', async () => {
     const { db } = api.database
     const [stageId] = (await buildCohortRows(api, [])).stages
     const { accountId } = await api.account()
@@ -283,7 +283,7 @@ describe('links', () => {
         await recallStages(trx, [stageId])
       })
 
-    // The node has ended the first attempt by itself, and is at the second one by the time that it is told.
+    // The node has ended the first attempt itself, and runs the second one when the recall arrives.
     work.claimed(2)
     await recalled(1)
     await sleep(300)
@@ -316,7 +316,7 @@ describe('links', () => {
     const spec = async (headers: Record<string, string>, path: string) =>
       (await request(api.baseUrl + path, { headers })).statusCode
 
-    it('are refused when replayed, on the link and on routes', async () => {
+    it('are rejected when replayed, on the link and on routes', async () => {
       const path = `/api/v1/nodes/models/${model}`
       const headers = signed(path)
       assert.equal(await spec(headers, path), 200)
@@ -327,7 +327,7 @@ describe('links', () => {
       assert.equal(await handshake(hello), 401)
     })
 
-    it('are refused when they are of another path, account, time or key', async () => {
+    it('are rejected for another path, account, time or key', async () => {
       const path = `/api/v1/nodes/models/${model}`
       assert.equal(await spec(signed(`${path}?x=1`), path), 401)
       assert.equal(await spec({ ...signed(path), 'x-account-id': newId() }, path), 401)
@@ -342,7 +342,7 @@ describe('links', () => {
       assert.equal(await spec({ ...signed(path), 'x-node-id': newId() }, path), 401)
     })
 
-    it('leave other paths alone', async () => {
+    it('are not required on other paths', async () => {
       assert.equal(await handshake(signed('/api/v1/other'), '/api/v1/other'), 404)
     })
   })

@@ -98,7 +98,7 @@ describe('logs and losses over the link', () => {
     )
   })
 
-  it('show what was measured after each epoch while a run works, and when it has failed or been cancelled', async () => {
+  it("show each epoch's losses while a run works, and after it has failed or been cancelled", async () => {
     const { key, accountId } = await api.account()
     const { db } = api.database
     for (const status of ['running', 'failed', 'cancelled'] as const) {
@@ -124,7 +124,7 @@ describe('logs and losses over the link', () => {
     }
   })
 
-  it('come once each, whatever happens to the link meanwhile', async () => {
+  it('are delivered exactly once across link drops', async () => {
     const jobId = await addJob()
     const report = node.parts.spool.job(jobId, 1)
     const told: string[] = []
@@ -142,7 +142,7 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(await linesOf(jobId), told)
   })
 
-  it('of a later attempt replace the losses of an earlier one, never the other way round', async () => {
+  it('of a later attempt replace those of an earlier one, never the reverse', async () => {
     const jobId = await addJob({ attempts: 2 })
     const losses = (train_loss: number) => ({ train_loss, val_loss: null })
     node.parts.spool.job(jobId, 2).metric(7, losses(1))
@@ -158,7 +158,7 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(row, { attempt: 2, train_loss: 1 })
   })
 
-  it('of jobs that are not this node’s are let go, and nothing waits behind them', async () => {
+  it("are dropped for another node's jobs without blocking later lines", async () => {
     const other = await startNode(api)
     const foreign = await addJob({ nodeId: other.nodeId })
     await other[Symbol.asyncDispose]()
@@ -174,7 +174,7 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(await linesOf(mine), ['mine'])
   })
 
-  it('wait for a database that is away', async () => {
+  it('wait until the database is back', async () => {
     const jobId = await addJob()
     const { db } = api.database
     await db.schema.alterTable('job_log').renameTo('job_log_away').execute()
@@ -188,7 +188,7 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(await linesOf(jobId), ['patient'])
   })
 
-  it('lose the end of what is too long for a line, and what is no line at all', async () => {
+  it('are cut when a line is too long, and dropped when malformed', async () => {
     const jobId = await addJob()
     const at = new Date().toISOString()
     node.parts.spool.log({ job_id: jobId, attempt: 1, seq: 0, message: `€${'ü'.repeat(30_000)}`, at })
@@ -203,7 +203,7 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(rest, ['behind them'])
   })
 
-  it('end with a line that says so where a job has told more than its log may take', async () => {
+  it('end with a notice when a job exceeds its log limit', async () => {
     const jobId = await addJob()
     const line = (seq: number) => ({
       job_id: jobId,
@@ -228,7 +228,7 @@ describe('logs and losses over the link', () => {
     assert.match(lines[3] ?? '', /has reached 3 KB: further lines are dropped/)
   })
 
-  it('are read in pages of a bounded size, the newest first', async () => {
+  it('are read in pages of bounded size, newest first', async () => {
     const { accountId, key } = await api.account()
     const jobId = await addJob()
     const { db } = api.database
@@ -269,7 +269,7 @@ describe('logs and losses over the link', () => {
     assert.equal(other.status, 422)
   })
 
-  it('disappears from placement when its link breaks, and comes back with the next', async () => {
+  it('stop when the link breaks, and the node leaves placement until it reconnects', async () => {
     const isPlaced = () => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId)
     const hasRow = async () =>
       (
@@ -300,7 +300,7 @@ describe('reports over the link', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  /** Opens a link on which the test acts as the node, in place of the node's own. */
+  /** Opens a link on which the test acts as the node, in place of the node's own link. */
   async function speakFor(): Promise<WebSocket> {
     const path = '/api/v1/nodes/link'
     const socket = new WebSocket(api.baseUrl.replace('http', 'ws') + path, {
@@ -311,7 +311,7 @@ describe('reports over the link', () => {
     return socket
   }
 
-  /** Answers every request with the head that is made from the number in its body. */
+  /** Answers every request with the head that is built from the number in its body. */
   function answerWith(socket: WebSocket, headOf: (n: number) => string): void {
     socket.on('message', (message: Buffer) => {
       for (const { type, stream, body } of decodeFrames(message)) {
@@ -331,14 +331,14 @@ describe('reports over the link', () => {
     return api.services.links.ask(node.nodeId, request)
   }
 
-  it('that make no sense break the link, and whoever waits for an answer hears of it', async () => {
+  it('break the link when malformed, and fail the waiting request with link_lost', async () => {
     for (const head of ['{broken', '{"status":"fine"}', '[]']) {
       answerWith(await speakFor(), () => head)
       await assert.rejects(ask(0), (err) => err instanceof LinkError && err.code === 'link_lost', head)
     }
   })
 
-  it('of what a chat counts are believed where they are counts', async () => {
+  it("have a chat's token counts ignored unless they are valid counts", async () => {
     const socket = await speakFor()
     const claims = [7, -1, 1.5, '7', 2 ** 60, null, undefined, 0]
     answerWith(socket, (n) => JSON.stringify({ status: 200, content_type: n, tokens: claims[n] }))
@@ -352,7 +352,7 @@ describe('reports over the link', () => {
     assert.ok(believed.every(({ head }) => head.contentType === 'application/json'))
   })
 
-  it('of what a chat has written are believed up to all that it counts', async () => {
+  it("have a chat's output tokens capped at its total count", async () => {
     const [socket, claims] = [await speakFor(), [3, 8, -1, '3', undefined]]
     answerWith(socket, (n) => JSON.stringify({ status: 200, tokens: 7, tokens_out: claims[n] }))
     const counts = await Promise.all(claims.map(async (_, n) => (await ask(n)).head.tokens))
@@ -363,7 +363,7 @@ describe('reports over the link', () => {
     )
   })
 
-  it('of a node that speaks otherwise than agreed break its link and spoil nothing', async () => {
+  it('break the link of a node that violates the protocol, without side effects', async () => {
     const socket = await speakFor()
     const closed = new Promise<string>((resolve) => {
       socket.on('close', (_code, reason) => resolve(String(reason)))
@@ -386,7 +386,7 @@ describe('reports over the link', () => {
     await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId))
   })
 
-  it('of a node that boasts beyond what machines have break its link', async () => {
+  it('break the link of a node that claims impossible hardware', async () => {
     for (const beyond of [{ train_slots: 3e9 }, { memory_mb: 1e300 }, { cpus: 1e9 }]) {
       const socket = await speakFor()
       const closed = once(socket, 'close')

@@ -15,7 +15,7 @@ import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../../support/servers/node.ts'
 import { INVENTORY, type RawNode, rawNode, reportOf } from '../../../support/servers/raw-node.ts'
 
-/** Types that no version has yet. */
+/** Frame types that no version has yet. */
 const NEWER: readonly number[] = [14, 77, 255]
 
 describe('a link between versions', () => {
@@ -41,7 +41,7 @@ describe('a link between versions', () => {
       return link
     }
 
-    it('is told of in the handshake and in the first frame, to nodes that tell theirs and to those that do not', async () => {
+    it('sends its version in the handshake and in the first frame, whether or not the node sends its own', async () => {
       for (const headers of [
         {},
         { [LINK_HEADER]: '1' },
@@ -55,7 +55,7 @@ describe('a link between versions', () => {
       }
     })
 
-    it('passes over frames of types that it does not know, between those of an answer too', async () => {
+    it('ignores frames of unknown types, also within an answer', async () => {
       using link = await linked({ [LINK_HEADER]: '7' })
       link.onFrame = ({ type, stream }) => {
         if (type !== FRAME.request) return
@@ -69,7 +69,7 @@ describe('a link between versions', () => {
       assert.equal((await ask('{}')).body.toString(), '{"a":1}')
     })
 
-    it('takes reports and hellos with members that it does not know, and keeps none of them', async () => {
+    it('accepts reports and hellos with unknown members, and stores none of them', async () => {
       using link = await linked()
       link.send(
         FRAME.hello,
@@ -90,7 +90,7 @@ describe('a link between versions', () => {
       assert.doesNotMatch(JSON.stringify(snapshot()), /fitness|weather|cooling/)
     })
 
-    it('fails a stream alone whose answer needs what it does not know, or that fails in a way it does not know', async () => {
+    it('fails only the stream whose answer needs an unknown feature or has an unknown error code', async () => {
       using link = await linked()
       link.onFrame = ({ type, stream, body }) => {
         if (type !== FRAME.request) return
@@ -164,7 +164,7 @@ describe('a link between versions', () => {
     }
 
     for (const headers of [[`${LINK_HEADER}: 9`], []]) {
-      it(`works with a gateway that tells ${headers[0] ?? 'no version'}`, async () => {
+      it(`works with a gateway that sends ${headers[0] ?? 'no version'}`, async () => {
         using gateway = await speak(headers)
         assert.equal(gateway.headers[LINK_HEADER], String(LINK_VERSION))
         for (const newer of NEWER) gateway.send(newer, 3, { any: 'thing' }, 'bytes')
