@@ -25,7 +25,7 @@ describe('null in a body', () => {
     { additionalProperties: false },
   )
 
-  it('is the absence of an optional field, at any depth, and the default applies', () => {
+  it('counts as an absent optional field at any depth, and the default applies', () => {
     const given = {
       name: 'x',
       size: null,
@@ -38,11 +38,11 @@ describe('null in a body', () => {
     assert.deepEqual(check(Body, given), { name: 'x', size: 5, rows: [{ id: 1 }] })
   })
 
-  it('stays where the schema accepts it', () => {
+  it('is kept where the schema accepts it', () => {
     assert.deepEqual(check(Body, { name: 'x', note: null, size: 1 }), { name: 'x', note: null, size: 1 })
   })
 
-  it('is a fault of a required field, of an item, and of a field that does not exist', () => {
+  it('is an error for a required field, a list item or an unknown field', () => {
     for (const [given, fault] of [
       [{ name: null, size: null }, /^body\.name: /],
       [{ name: 'x', rows: [null] }, /^body\.rows\.0: /],
@@ -52,7 +52,7 @@ describe('null in a body', () => {
       assert.throws(() => check(Body, given), { code: 'validation_failed', message: fault })
   })
 
-  it('is absence however often it comes, and still a fault where it is one', () => {
+  it('counts as absent in hundreds of rows, and is still an error for a required field', () => {
     const rows = Array.from({ length: 500 }, (_, id) => ({ id, note: null as null | string }))
 
     assert.deepEqual(check(Body, { name: 'x', rows }), {
@@ -66,7 +66,7 @@ describe('null in a body', () => {
     })
   })
 
-  it('is the absence of a field that excludes another one, also in large bodies', () => {
+  it('counts as absent for a field that excludes another one, also in large bodies', () => {
     const id = '01a21c30-b750-7478-a0b0-e5bd1625c369'
     const Stage = Type.Object(
       { a: Type.Optional(Type.String()), b: Type.Optional(Type.Array(Type.String())) },
@@ -96,7 +96,7 @@ describe('null in a body', () => {
     }
   })
 
-  it('is absence where another variant of the object has the field, at any depth', () => {
+  it('counts as absent for a field of another variant of the object, at any depth', () => {
     const version_id = '01a21c30-b750-7478-a0b0-e5bd1625c369'
     const run = { job_name: 'r', dataset_id: version_id, model: 'm' }
     const Sources = Type.Object({
@@ -126,7 +126,7 @@ describe('null in a body', () => {
       })
   })
 
-  it('is not listed as a fault next to real ones', () => {
+  it('is not listed among the validation errors of other fields', () => {
     const faults = (schema: TSchema, value: unknown) => {
       try {
         check(schema, value)
@@ -151,7 +151,7 @@ describe('null in a body', () => {
     const given = Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`f${n}`, null]))
 
     assert.deepEqual(check(Wide, given), {})
-    // A large body is checked up to its first fault only, so each of its nulls costs one more check.
+    // Validation of a large body stops at its first error, so each of its nulls costs one more check.
     assert.throws(() => jsonCheck('body', Wide)(structuredClone(given), true), { code: 'validation_failed' })
   })
 })

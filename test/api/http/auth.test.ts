@@ -62,7 +62,7 @@ describe('authentication', () => {
   const get = (path: string, headers: Record<string, string> = {}, gateway = api) =>
     gateway.call('GET', `/api/builder/v1${path}`, { headers })
 
-  it('takes a key in X-API-Key or as bearer, and knows its account', async () => {
+  it('accepts a key in X-API-Key or as a bearer token, and finds its account', async () => {
     const { key, accountId } = await api.account()
 
     for (const headers of [
@@ -78,7 +78,7 @@ describe('authentication', () => {
     }
   })
 
-  it('takes both when they agree and refuses them when they differ', async () => {
+  it('accepts both headers when they agree and rejects them when they differ', async () => {
     const { key } = await api.account()
     const { key: second } = await api.account()
 
@@ -86,7 +86,7 @@ describe('authentication', () => {
     assert.equal((await get('/viewer', { 'x-api-key': key, authorization: `Bearer ${second}` })).status, 401)
   })
 
-  it('answers 401 without a key, with an unknown one, and with another scheme', async () => {
+  it('answers 401 without a key, with an unknown key, and with another scheme', async () => {
     const { key } = await api.account()
     const refused = [
       {},
@@ -106,14 +106,14 @@ describe('authentication', () => {
     }
   })
 
-  it('says which credential a route of operators misses', async () => {
+  it('answers 401 on an operator route and asks for the operations key', async () => {
     const { status, body } = await get('/operations')
 
     assert.equal(status, 401)
     assert.match(body.error.message, /the operations key is needed/)
   })
 
-  it('answers 401 on the OpenAI surface in its own format', async () => {
+  it('answers 401 on the OpenAI surface in OpenAI format', async () => {
     const { status, body } = await api.call('GET', '/v1/me', { headers: { authorization: 'Bearer nope' } })
 
     assert.equal(status, 401)
@@ -134,7 +134,7 @@ describe('authentication', () => {
     assert.equal(body.error.code, 'account_mismatch')
   })
 
-  it('lets each role do what it may and no more', async () => {
+  it('grants each role its own routes and those of lower roles', async () => {
     const { accountId } = await api.account()
     const allowed: Record<Role, number[]> = {
       viewer: [200, 403, 403],
@@ -152,7 +152,7 @@ describe('authentication', () => {
     }
   })
 
-  it('makes the first key of an account admin whatever was asked for', async () => {
+  it('makes the first key of an account an admin key, whatever role was requested', async () => {
     const accountId = newId()
     await database.db.insertInto('account').values({ id: accountId, name: 'fresh' }).execute()
     const key = await api.key(accountId, 'viewer')
@@ -160,7 +160,7 @@ describe('authentication', () => {
     assert.equal((await get('/admin', { 'x-api-key': key })).status, 200)
   })
 
-  it('forgets a revoked key within a second on every gateway', async () => {
+  it('rejects a revoked key within a second on every gateway', async () => {
     const { key } = await api.account()
     for (const gateway of [api, other])
       assert.equal((await get('/viewer', { 'x-api-key': key }, gateway)).status, 200)
@@ -176,7 +176,7 @@ describe('authentication', () => {
       await until(async () => (await get('/viewer', { 'x-api-key': key }, gateway)).status === 401, SOON_MS)
   })
 
-  it('forgets a revoked key within a second even when nobody is notified', async () => {
+  it('rejects a revoked key within a second even without a notification', async () => {
     const { key } = await api.account()
     assert.equal((await get('/viewer', { 'x-api-key': key })).status, 200)
 
@@ -194,7 +194,7 @@ describe('authentication', () => {
     await until(async () => (await get('/viewer', { 'x-api-key': key })).status === 401, SOON_MS)
   })
 
-  it('takes the operations key and the evaluator token, and refuses everything while they are not set', async () => {
+  it('accepts the operations key and the evaluator token, and neither when unset', async () => {
     const credentials = [
       ['/operations', { 'x-api-key': OPERATIONS_KEY }],
       ['/evaluator', { 'x-cohort-evaluator-token': EVALUATOR_TOKEN }],
@@ -210,7 +210,7 @@ describe('authentication', () => {
     assert.match(unset.body.error.message, /HEARTH_EVALUATOR_TOKEN is not set/)
   })
 
-  it('needs an account header beside the key on cohort routes', async () => {
+  it('requires an account header along with the key on cohort routes', async () => {
     const { key, accountId } = await api.account()
 
     const missing = await get('/cohort', { 'x-api-key': key })
@@ -222,12 +222,12 @@ describe('authentication', () => {
     assert.equal((await get('/cohort', { 'x-account-id': accountId })).status, 401)
   })
 
-  it('hands a join token to its route, and answers 401 without one', async () => {
+  it('passes a join token to its route, and answers 401 without one', async () => {
     assert.equal((await get('/join')).status, 401)
     assert.deepEqual((await get('/join', { authorization: 'Bearer hnt_1' })).body.caller, { token: 'hnt_1' })
   })
 
-  it('answers 422 to a node request that lacks any of its headers, and 401 to a wrong signature (4.9)', async () => {
+  it('answers 422 to a node request that lacks a signature header, and 401 to a wrong signature (4.9)', async () => {
     const headers = {
       'x-account-id': newId(),
       'x-node-id': newId(),

@@ -54,7 +54,7 @@ describe('JSON bodies', () => {
       headers: { 'content-type': 'application/json', ...headers },
     })
 
-  it('answers 400 to what is not JSON', async () => {
+  it('answer 400 when they are not valid JSON', async () => {
     for (const raw of ['{"word":', '{"word": "a"} x', "{'word': 'a'}", 'NaN', ' ']) {
       const { status, body } = await send(raw)
 
@@ -63,13 +63,13 @@ describe('JSON bodies', () => {
     }
   })
 
-  it('answers 400 to a body that is not UTF-8', async () => {
+  it('answer 400 when they are not UTF-8', async () => {
     const { status } = await send(Buffer.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x7d]))
 
     assert.equal(status, 400)
   })
 
-  it('answers 415 to another content type, charset or encoding', async () => {
+  it('answer 415 for another content type, charset or encoding', async () => {
     const types = [
       'text/plain',
       'application/x-www-form-urlencoded',
@@ -85,7 +85,7 @@ describe('JSON bodies', () => {
     )
   })
 
-  it('refuses JSON nested too deep and members called __proto__', async () => {
+  it('are rejected when nested too deeply or with members called __proto__', async () => {
     const deep = '['.repeat(100_000) + ']'.repeat(100_000)
     assert.equal((await send(`{"word":"a","free":${deep}}`)).status, 400)
     assert.equal((await send('{"word":"a","free":{"__proto__":{"admin":true}}}')).status, 400)
@@ -93,7 +93,7 @@ describe('JSON bodies', () => {
     assert.equal(({} as { admin?: boolean }).admin, undefined)
   })
 
-  it('names a number that is too great to be one, wherever it stands', async () => {
+  it('are rejected with the path of a number that is too large', async () => {
     for (const number of ['1e999', '-1e999']) {
       const { status, body } = await send(`{"word":"a","free":{"rows":[1,{"x":${number}}]}}`)
 
@@ -104,14 +104,14 @@ describe('JSON bodies', () => {
     assert.equal((await send('{"word":"a","free":[1.7e308,1e-999]}')).status, 200)
   })
 
-  it('takes NUL and lone surrogates in text without failing', async () => {
+  it('may contain NUL and lone surrogates in text', async () => {
     const { status, body } = await send('{"word":"a\\u0000b\\ud800"}')
 
     assert.equal(status, 200)
     assert.equal(body.said.slice(0, 3), 'a\u0000b')
   })
 
-  it('names one fault of a large body, quickly, and never a name at full length', async () => {
+  it('have one validation error reported when large, quickly and with long names cut', async () => {
     const startedAt = performance.now()
     const many = await send(`{"word":[${'0,'.repeat(400_000)}0]}`)
     const long = await api.call('PUT', '/api/builder/v1/closed', { body: { ['x'.repeat(50_000)]: 1 } })
@@ -122,7 +122,7 @@ describe('JSON bodies', () => {
     assert.ok(long.text.length < 3_000)
   })
 
-  it('answers 413 to a body over the limit, declared or not, and goes on with the connection', async () => {
+  it('answer 413 over the limit, declared or not, and keep the connection usable', async () => {
     const big = 'x'.repeat(5_000_000)
     const declared = await api.call('PUT', '/api/builder/v1/small', {
       raw: big,
@@ -137,7 +137,7 @@ describe('JSON bodies', () => {
     assert.equal(declared.body.error.details.max_bytes, 100)
   })
 
-  it('says 413 before the body is sent when the client waits for 100-continue', async () => {
+  it('answer 413 before the body is sent when the client waits for 100-continue', async () => {
     const socket = connectTo(api.baseUrl)
     socket.write(
       'PUT /api/builder/v1/small HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n' +
@@ -149,7 +149,7 @@ describe('JSON bodies', () => {
     assert.match(answer.toString(), /^HTTP\/1\.1 413 /)
   })
 
-  it('survives clients that leave in the middle of their body', async () => {
+  it('do no harm when the client disconnects in the middle of one', async () => {
     for (let i = 0; i < 20; i++) {
       const socket = connectTo(api.baseUrl)
       socket.write(

@@ -51,7 +51,7 @@ describe('the memory of request bodies', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** Begins a body of `length` bytes, of which `sent` are on their way, and says when the gateway has answered. */
+  /** Starts sending a body of `length` bytes with `sent` of them, and resolves when the gateway has answered. */
   const begin = (
     key: string,
     { sent, length, path = 'take' }: { sent: number; length?: number; path?: string },
@@ -80,7 +80,7 @@ describe('the memory of request bodies', () => {
     )
   }
 
-  /** Announces a body and never sends it, because an announcement reserves no memory. */
+  /** Announces a body without sending it, because an announcement reserves no memory. */
   const isFull = async (key: string) => {
     const { socket, answer } = begin(key, { sent: 0, length: 2_000 })
     await sleep(50)
@@ -88,7 +88,7 @@ describe('the memory of request bodies', () => {
     return answer.text.startsWith('HTTP/1.1 503')
   }
 
-  it('is shared by all connections: beyond it 503 no_capacity with Retry-After, and room again once they have gone', async () => {
+  it('is shared by all connections: requests beyond it get 503 no_capacity with Retry-After until others finish', async () => {
     const [mine = '', theirs = '', third = '', others = ''] = keys
     const open: Socket[] = []
     const sizes: [string, number][] = [
@@ -107,14 +107,14 @@ describe('the memory of request bodies', () => {
     assert.equal(refused.status, 503)
     assert.equal(refused.body.error.code, 'no_capacity')
     assert.equal(refused.headers['retry-after'], '1')
-    // Ordinary requests of those who hold nothing are served all the same.
+    // Ordinary requests of accounts that hold no memory are still served.
     assert.equal((await medium(others)).status, 200)
 
     await leave(open)
     await until(async () => (await large(others)).status === 200)
   })
 
-  it('goes to one account by half at most, so that it does not shut out the others', async () => {
+  it('is limited to half for one account, so that it cannot lock out others', async () => {
     const [mine = '', theirs = ''] = keys
     const { socket } = begin(mine, { sent: 2 * MIB - 400 })
     await until(() => isFull(mine))
@@ -124,7 +124,7 @@ describe('the memory of request bodies', () => {
     await leave([socket])
   })
 
-  it('leaves room for one more, however many accounts hold much', async () => {
+  it('keeps a reserve for another account, however many accounts hold large bodies', async () => {
     const [mine = '', theirs = '', third = '', others = ''] = keys
     const all = [mine, theirs, third].flatMap((key) => [1, 2, 3].map(() => begin(key, { sent: MIB })))
     await until(() => all.some(({ answer }) => answer.text.startsWith('HTTP/1.1 503')))
@@ -138,7 +138,7 @@ describe('the memory of request bodies', () => {
     await leave(all.map(({ socket }) => socket))
   })
 
-  it('is not given to whoever only claims to be a node', async () => {
+  it('is not granted to a caller that only claims to be a node', async () => {
     const node = await signedNode(api)
     const { status } = await node.post('/api/builder/v1/take-of-node', { fill: 'x'.repeat(300_000) })
     assert.equal(status, 200)
@@ -148,7 +148,7 @@ describe('the memory of request bodies', () => {
     await leave([stranger.socket])
   })
 
-  it('is held by what has come and not by what was announced, up to the moment it comes', async () => {
+  it('is reserved for received bytes, not for announced ones', async () => {
     const [mine = '', theirs = ''] = keys
     const idle = [1, 2, 3].map(() => begin(mine, { sent: 10, length: 2 * MIB - 1 }))
     assert.equal((await small(mine)).status, 200)
@@ -159,7 +159,7 @@ describe('the memory of request bodies', () => {
     await leave(idle.map(({ socket }) => socket))
   })
 
-  it('survives many large bodies at once, each answered or refused', async () => {
+  it('survives many large bodies at once: each gets 200 or 503', async () => {
     const body = { fill: 'x'.repeat(900_000) }
     const answers = await Promise.all(
       Array.from({ length: 60 }, (_, i) =>
@@ -176,7 +176,7 @@ describe('the memory of request bodies', () => {
     for (const key of keys) assert.equal((await small(key)).status, 200)
   })
 
-  it('refuses a body that could never fit with 413, and one whose values would not', async () => {
+  it('answers 413 to a body that could never fit, or whose parsed values could not', async () => {
     const [key = ''] = keys
     const large = await api.call('POST', '/api/builder/v1/take', { key, raw: Buffer.alloc(3 * MIB, ' ') })
     const many = await api.call('POST', '/api/builder/v1/take', {
@@ -191,17 +191,17 @@ describe('the memory of request bodies', () => {
   })
 })
 
-describe('the memory of JSON values', () => {
+describe('the parsed size of JSON values', () => {
   const parsedBytes = (json: Buffer): number => weighJson(json).bytes
 
-  it('is as much again for long texts and much more for many small values', () => {
+  it("is about the text's length for long texts, and far more for many small values", () => {
     const image = parsedBytes(Buffer.from(JSON.stringify({ image: 'x'.repeat(100_000) })))
     assert.ok(image >= 100_000 && image < 100_100)
     assert.ok(parsedBytes(Buffer.from(`[${'{},'.repeat(1000)}{}]`)) > 30_000)
     assert.ok(parsedBytes(Buffer.from(JSON.stringify(['{{{{', '\\"{{{{', 'a"b{{{']))) < 500)
   })
 
-  it('is seen behind texts with any escapes', () => {
+  it('is counted correctly after texts with any escapes', () => {
     const objects = `[${'{},'.repeat(1000)}{}]`
     for (const text of ['\\', '"', '\\"', '"\\', 'a"b"c', '"{"[,']) {
       const body = `{"a":${JSON.stringify(text)},"b":${objects}}`

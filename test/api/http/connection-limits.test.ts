@@ -8,7 +8,7 @@ import { connectTo, OPERATIONS_KEY, startApi, type TestApi } from '../../support
 
 const ME = '/api/builder/v1/me'
 
-/** Sends a request and returns the start of its answer; the connection stays open unless the gateway closes it. */
+/** Sends a request and returns the start of the response; the connection stays open unless the gateway closes it. */
 async function get(socket: Socket, path: string, key: string): Promise<string> {
   socket.write(`GET ${path} HTTP/1.1\r\nhost: x\r\nx-api-key: ${key}\r\n\r\n`)
   const [data] = (await once(socket, 'data')) as [Buffer]
@@ -41,7 +41,7 @@ describe('connections of accounts', () => {
     return socket
   }
 
-  it('are bounded for each account, and one too many is answered and closed', async () => {
+  it('are limited per account: one too many gets 429 and is closed', async () => {
     const [loud, quiet] = [await api.account(), await api.account()]
     for (let nth = 0; nth < 16; nth++) assert.equal(statusOf(await get(connect(), ME, loud.key)), 200)
     const refused = connect()
@@ -52,7 +52,7 @@ describe('connections of accounts', () => {
     assert.match(answer, /retry-after: 5/i)
     assert.match(answer, /an account or a node may have 16 connections/)
     await closed
-    // The connections that it has still serve it.
+    // Its other connections still work.
     assert.equal(statusOf(await get(open[0] as Socket, ME, loud.key)), 200)
     assert.equal(statusOf(await get(connect(), ME, quiet.key)), 200)
     open.shift()?.destroy()
@@ -60,7 +60,7 @@ describe('connections of accounts', () => {
     assert.equal(statusOf(await get(connect(), ME, loud.key)), 200)
   })
 
-  it('leave a reserve for operators, which connections without a credential cannot take', async () => {
+  it('leave a reserve for operators that connections without a credential cannot take', async () => {
     const accounts = await Promise.all(Array.from({ length: 7 }, () => api.account()))
     const statuses: number[] = []
     for (const { key } of accounts)
@@ -72,7 +72,7 @@ describe('connections of accounts', () => {
     for (let nth = 0; nth < 3; nth++) assert.equal(statusOf(await get(connect(), path, OPERATIONS_KEY)), 200)
   })
 
-  it('hold at most so many streams of all kinds, and the refused one is closed', async () => {
+  it('carry at most 64 streams, and a refused stream closes its connection', async () => {
     const { key } = await api.account()
     const slots = Array.from({ length: MAX_STREAMS - 1 }, () =>
       api.services.streamSlots.take('somebody else'),
@@ -85,8 +85,8 @@ describe('connections of accounts', () => {
   })
 })
 
-describe('database connections of accounts', () => {
-  it('are a share, so that waiting requests of one account leave some to the others', async () => {
+describe('database connections', () => {
+  it("are shared out, so that one account's waiting requests leave some to other accounts", async () => {
     await using api = await startApi({ env: { HEARTH_RATE_LIMIT: '0' } })
     const [loud, quiet] = [await api.account(), await api.account()]
     const { db } = api.database

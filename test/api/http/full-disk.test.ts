@@ -24,12 +24,12 @@ import { skipBecause } from '../../support/skip.ts'
 
 const MB = 1024 * 1024
 const BUILDER = '/api/builder/v1'
-/** Health and the overview are read again after this time. */
+/** Health and the overview are refreshed after this time. */
 const FRESH_MS = 2_100
-/** Larger than a block, and than all that tests leave free. */
+/** Larger than a block, and than the space that any test leaves free. */
 const FILE = Buffer.alloc(3 * MB, 'a,b\n')
 
-/** A disk without room is 503 `no_capacity` with `Retry-After`, and says that it is full. */
+/** A full disk answers 503 `no_capacity` with `Retry-After` and a message that says so. */
 function assertFull({ status, body, headers }: Answer<AnyBody>): void {
   assert.deepEqual([status, body.error?.code], [503, 'no_capacity'], JSON.stringify(body))
   assert.ok(Number(headers['retry-after']) > 0)
@@ -85,9 +85,9 @@ describe('a full object store', function () {
   }
   const input = () => uploadInput({ api, key }, endpointId, new File([FILE], 'a.csv', { type: 'text/csv' }))
 
-  it('refuses a signed PUT, a dataset and an input with 503 and Retry-After, and leaves nothing behind', async () => {
+  it('answers 503 with Retry-After to a signed PUT, a dataset and an input, and leaves no files behind', async () => {
     const url = await signedUrl()
-    // Also beyond the reserve, which an upload does not reach while it still has room.
+    // Also in the reserve, which an upload doesn't touch while the disk has room.
     for (const left of [0, 2 * MB]) {
       disk.fill(left)
 
@@ -101,7 +101,7 @@ describe('a full object store', function () {
     )
   })
 
-  it('takes the same upload once there is room', async () => {
+  it('accepts the same upload once there is room', async () => {
     const url = await signedUrl()
     disk.fill()
     assertFull(await put(url, FILE))
@@ -110,7 +110,7 @@ describe('a full object store', function () {
     assert.equal((await put(url, FILE)).status, 200)
   })
 
-  it('lets another gateway start, which signs with the same key', async () => {
+  it('lets another gateway start, which uses the same signing key', async () => {
     const url = await signedUrl()
     for (const left of [0, 16]) {
       disk.fill(left)
@@ -125,7 +125,7 @@ describe('a full object store', function () {
     assert.deepEqual(keys, ['signing-key'])
   })
 
-  it('keeps the reserve for results of admitted work', async () => {
+  it('keeps its reserve for results of admitted work', async () => {
     // A twentieth of 32 MB is 1.6 MB.
     disk.fill(1.2 * MB)
     const url = await signedUrl()
@@ -140,7 +140,7 @@ describe('a full object store', function () {
     await objects.deletePrefix('results/')
   })
 
-  it('delays the reading of a dataset, which says so and ends well once there is room', async () => {
+  it('delays reading a dataset with a message that says so, and finishes once there is room', async () => {
     await using on = await DatasetApi.start({
       HEARTH_OBJECT_DIR: join(disk.path, 'datasets'),
       HEARTH_ACCOUNT_STORAGE_GB: '0',
@@ -164,7 +164,7 @@ describe('a full object store', function () {
     assert.equal((await dataset()).message, null)
   })
 
-  it('degrades health and needs attention until there is room', async () => {
+  it('degrades health and is listed under attention until there is room', async () => {
     assert.equal((await health(api)).storage.objects, 'ok')
     disk.fill()
     await sleep(FRESH_MS)
@@ -186,7 +186,7 @@ describe('a full object store', function () {
 describe('a full disk of PostgreSQL', function () {
   this.timeout(60_000)
 
-  it('is 503 with Retry-After on routes that write and in health, and over once there is room', async function () {
+  it('answers 503 with Retry-After on routes that write and in health, until there is room', async function () {
     const mounted = mountSmallDisk(48)
     if ('missing' in mounted) return skipBecause(this, mounted.missing)
     using disk = mounted
@@ -209,7 +209,7 @@ describe('a full disk of PostgreSQL', function () {
       const endpoint = await buildEndpoint(db, accountId)
       disk.fill()
 
-      // Rows find room in pages that exist for a while.
+      // Rows fit into existing pages for a while.
       const description = 'x'.repeat(1_900)
       const create = () =>
         api.call('POST', `${BUILDER}/datasets`, {

@@ -24,7 +24,7 @@ function filled(open: string, close: string, item: (nth: number) => string, byte
 const namesOf = (count: number): string =>
   `{${Array.from({ length: count }, (_, nth) => `"k${nth}":1`).join()}}`
 
-/** Values that were dear to parse or to check, or could be taken for such. */
+/** Values that were expensive to parse or check, or look as if they were. */
 const SHAPES = {
   'many names': filled('{', '}', (nth) => `"k${nth}":1`),
   'many short names': filled('{', '}', (nth) => `"${nth.toString(36)}":0`),
@@ -54,7 +54,7 @@ const shuffled = (nth: number) => {
   return LETTERS.toSorted((a, b) => placeOf(a) - placeOf(b))
 }
 const row = (names: readonly string[], value = 0) => `{${names.map((name) => `"${name}":${value}`).join()}}`
-/** Objects that V8 cannot lay out like those before them. */
+/** Objects whose layouts V8 cannot share. */
 const DEAR = {
   'members in many orders': filled('[', ']', (nth) => row(shuffled(nth))),
   'one member of many names each': filled('[', ']', (nth) => row([(nth % 19_000).toString(36)])),
@@ -88,7 +88,7 @@ const CHEAP = {
 
 /** B 2: a body of a megabyte may hold the thread for this long at a time. */
 const MAX_TURN_MS = 50
-/** Parsing is one call that nothing can interrupt; a machine under load needs more than the limit for it alone. */
+/** Parsing is one call that can't be interrupted; on a loaded machine it alone may exceed the limit. */
 const PARSE_FACTOR = 1.5
 const ATTEMPTS = 3
 
@@ -100,7 +100,7 @@ function cpuMs(work: () => unknown): number {
   return (user + system) / 1_000
 }
 
-describe('bodies that are dear to parse', () => {
+describe('bodies that are expensive to parse', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {
@@ -147,7 +147,7 @@ describe('bodies that are dear to parse', () => {
         let answer: Awaited<ReturnType<typeof send>> | undefined
         const turns: number[] = []
         let limit = MAX_TURN_MS
-        // The first request of a surface compiles its checks, and garbage of others may be collected in any.
+        // The first request on a surface compiles its checks, and any of them may collect garbage left by others.
         do {
           turns.push(await longestTurnMs(async () => (answer = await send(path, body))))
           if (turns.at(-1)! >= limit) limit = Math.max(limit, PARSE_FACTOR * cpuMs(() => JSON.parse(body)))
@@ -168,7 +168,7 @@ describe('bodies that are dear to parse', () => {
     })
   }
 
-  it("hold the gateway's thread only briefly in the result of a node, which may be a tenant's", async () => {
+  it("hold the gateway's thread only briefly in a result from a node, which may belong to a tenant", async () => {
     const node = await signedNode(api)
     for (const shape of ['many names', 'nested arrays', 'small numbers'] as const) {
       const body = `{"inference_time_ms":1,"model_state":"cold","result":{"a":${SHAPES[shape]}}}`
@@ -192,7 +192,7 @@ describe('bodies that are dear to parse', () => {
     assert.equal(status, 404)
   })
 
-  it('have a limit on members in arguments and messages of MCP', async () => {
+  it('are limited in members for arguments and messages of MCP', async () => {
     const [allowed, tooMany] = [MAX_MESSAGE_MEMBERS - 10, MAX_MESSAGE_MEMBERS + 1].map(namesOf)
     for (const [value, expected] of [
       [allowed, 200],
@@ -207,7 +207,7 @@ describe('bodies that are dear to parse', () => {
     }
   })
 
-  it('have a limit on orders of members and on short texts', async () => {
+  it('are limited in member orders and in short texts', async () => {
     const path = `${BUILDER}/endpoints/${id}/infer`
     const infer = (value: string) => send(path, `{"input":{"a":${value}}}`)
     const orders = await infer(DEAR['members in many orders'])
@@ -219,7 +219,7 @@ describe('bodies that are dear to parse', () => {
     assert.match(texts.text, /different texts of up to 10 characters/)
   })
 
-  it('take turns above 64 KB, so that a small request of another account is answered in between', async () => {
+  it("yield the thread above 64 KB, so that another account's small request is answered in between", async () => {
     const other = await api.account()
     const table = filled('{"input":{"a":[', ']}}', (nth) => `{"a":${nth},"b":"text"}`, 0.5 * MIB)
     let open = 12
@@ -233,22 +233,22 @@ describe('bodies that are dear to parse', () => {
   })
 })
 
-describe('layouts of objects in JSON', () => {
+describe('object layouts in JSON', () => {
   const weigh = (text: string) => weighJson(Buffer.from(text))
   const isRefused = ({ unlike, shortTexts }: ReturnType<typeof weighJson>, bytes: number) =>
     unlike > Math.max(MAX_UNLIKE.count, bytes * MAX_UNLIKE.share) ||
     shortTexts > Math.max(MAX_SHORT_TEXTS.count, bytes * MAX_SHORT_TEXTS.share)
 
   for (const [name, text] of Object.entries(DEAR))
-    it(`are too many with ${name}`, () => {
+    it(`exceed the limit for ${name}`, () => {
       assert.ok(isRefused(weigh(text), text.length), JSON.stringify(weigh(text)))
     })
   for (const [name, text] of Object.entries(CHEAP))
-    it(`are few with ${name}`, () => {
+    it(`stay within the limit for ${name}`, () => {
       assert.ok(!isRefused(weigh(text), text.length), JSON.stringify(weigh(text)))
     })
 
-  it('are counted in each body alone', () => {
+  it('are counted per body', () => {
     assert.equal(weigh('[{"a":1,"b":2},{"a":1,"b":2},{"b":1,"a":2}]').unlike, 4)
     assert.equal(weigh('[{"a":1,"b":2},{"a":"x","c":["x","y","0123456789a"]}]').unlike, 3)
     assert.equal(weigh('[{"a":1,"b":2},{"a":"x","c":["x","y","0123456789a"]}]').shortTexts, 2)
@@ -257,7 +257,7 @@ describe('layouts of objects in JSON', () => {
 
 const bodyOf = (owner: string, bytes = 100_000) => ({ owner, bytes, signal: new AbortController().signal })
 
-describe('the reading of a large body', () => {
+describe('reading a large body', () => {
   it('lets other requests run between its steps', async () => {
     const order: string[] = []
     const others = setInterval(() => order.push('other'))
@@ -279,7 +279,7 @@ describe('the reading of a large body', () => {
     )
   })
 
-  it('ends when its caller leaves', async () => {
+  it('stops when its caller disconnects', async () => {
     const left = new AbortController()
     function* steps(): Generator<void, void> {
       left.abort(new Error('left'))
@@ -329,7 +329,7 @@ describe('the weight of JSON', () => {
     assert.equal(weigh(namesOf(MAX_JSON_NAMES)).names, MAX_JSON_NAMES)
   })
 
-  it('is never plain for what the check of shapes refuses', () => {
+  it('never counts a body as plain that checkShape rejects', () => {
     const refused = [
       '{"__proto__":1}',
       '{"a":[{"\\u005f_proto__" : 1}]}',
@@ -347,7 +347,7 @@ describe('the weight of JSON', () => {
     }
   })
 
-  it('is plain for ordinary values', () => {
+  it('counts ordinary values as plain', () => {
     const plain = ['{"a":[1.5e-7,true,false,null,"1e999"]}', '['.repeat(64) + ']'.repeat(64), '"__proto__"']
     for (const text of plain) {
       assert.doesNotThrow(() => checkShape(JSON.parse(text)), text)

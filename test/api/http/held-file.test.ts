@@ -59,7 +59,7 @@ describe('files of forms in memory', () => {
   const bytes = (size: number): Buffer<ArrayBuffer> =>
     Buffer.from(Uint8Array.from({ length: size }, (_, i) => (i * 7) % 251))
 
-  it('are data: URLs of exactly their bytes, beside the fields', async () => {
+  it('become data: URLs of exactly their bytes, along with the fields', async () => {
     for (const size of [1, 2, 3, 4, 200_000, 200_001, 200_002]) {
       const { status, body } = await send(bytes(size), { name: 'x"y' })
 
@@ -72,7 +72,7 @@ describe('files of forms in memory', () => {
     assert.deepEqual(Object.keys((await send(bytes(1))).body), ['file'])
   })
 
-  it('are held in few pieces, however small the chunks in which they come', async () => {
+  it('are stored in few pieces, however small the received chunks', async () => {
     const { raw, headers } = await callOf(formOf({ file: bytes(100_000) }, 'a.bin'))
     const asked = request(`${api.baseUrl}/api/builder/v1/pieces`, {
       method: 'POST',
@@ -87,11 +87,11 @@ describe('files of forms in memory', () => {
     assert.deepEqual(await (await asked).body.json(), { pieces: 3 })
   })
 
-  it('take their memory only until the response', async () => {
+  it('hold memory only until the response', async () => {
     for (let i = 0; i < 10; i++) assert.equal((await send(bytes(MIB))).status, 200)
   })
 
-  it('are refused when they are empty, or do not fit now', async () => {
+  it('are rejected when they are empty or do not fit right now', async () => {
     const empty = await send(bytes(0))
     const large = await send(bytes(2 * MIB))
 

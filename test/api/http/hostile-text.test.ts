@@ -6,7 +6,7 @@ import { form } from '../../support/servers/dataset-api.ts'
 const BUILDER = '/api/builder/v1'
 const NUL = 'a\u0000b'
 
-describe('text that the database cannot hold', () => {
+describe('text that PostgreSQL cannot store', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {
@@ -26,7 +26,7 @@ describe('text that the database cannot hold', () => {
     return answer.body.detail[0].loc
   }
 
-  it('is named by its field, in the body, in a list and in the query', async () => {
+  it('is rejected with the name of its field, in a body, in a list and in the query', async () => {
     const named = { dataset_name: 'x', description: NUL, storage_format: 'csv' }
     assert.deepEqual(await refusedAt('POST', '/datasets', named), ['body', 'description'])
 
@@ -46,7 +46,7 @@ describe('text that the database cannot hold', () => {
     assert.deepEqual([query.status, query.body.detail?.[0].loc], [422, ['query', 'search']])
   })
 
-  it('is named by its field in a form', async () => {
+  it('is rejected with the name of its field in a form', async () => {
     const sent = await form({ name: NUL, storage_format: 'csv' }, { text: 'a,b\n1,2\n' })
     const { status, body } = await api.call('POST', `${BUILDER}/datasets/upload`, {
       key: caller.key,

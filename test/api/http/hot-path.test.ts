@@ -32,7 +32,7 @@ const families: Family[] = [
   { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [say, tell] },
 ]
 
-/** The same request once past Koa and once, by the query that it carries, through it. */
+/** The same request, once bypassing Koa and once through it, as the query selects. */
 const WAYS = ['', '?through=koa']
 
 describe('the hot path', () => {
@@ -44,7 +44,7 @@ describe('the hot path', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('answers as Koa and its router do, header for header', async () => {
+  it('answers exactly like Koa and its router, headers included', async () => {
     const headers = { 'x-request-id': 'same' }
     const calls = [
       ['POST', '/say', { key, body: { word: 'ho' } }],
@@ -73,7 +73,7 @@ describe('the hot path', () => {
     }
   })
 
-  it('leaves what is encoded to the router', async () => {
+  it('leaves encoded paths to the router', async () => {
     const { body } = await api.call('POST', '/api/builder/v1/people/a%2Fb/tell', {
       key,
       body: { word: 'ho' },

@@ -43,7 +43,7 @@ const createThing = route({
   },
 })
 
-/** Locks two accounts in the order of the request, and counts what runs after its commit. */
+/** Locks two accounts in the order of the request, and counts how often its after-commit step runs. */
 const lockBoth = route({
   operationId: 'lockBoth',
   summary: 'Lock two accounts',
@@ -111,7 +111,7 @@ describe('idempotency', () => {
     return n
   }
 
-  it('answers a repeat with the first reply, word for word, and says so', async () => {
+  it('answers a repeated request with the identical first reply, marked as replayed', async () => {
     const id = randomUUID()
     const first = await create(id, { name: 'once' })
     const again = await create(id, { name: 'once' })
@@ -126,7 +126,7 @@ describe('idempotency', () => {
   })
 
   for (const isKeyed of [true, false]) {
-    it(`repeats a transaction that a deadlock ended, ${isKeyed ? 'with' : 'without'} a key`, async () => {
+    it(`retries a transaction that a deadlock aborted, ${isKeyed ? 'with' : 'without'} a key`, async () => {
       const ids = await Promise.all([1, 2].map(async () => (await api.account()).accountId))
       const lock = (order: string[]) =>
         api.call('POST', '/api/builder/v1/pairs', {
@@ -142,14 +142,14 @@ describe('idempotency', () => {
     })
   }
 
-  it('does the work each time without a key', async () => {
+  it('does the work every time without a key', async () => {
     await create(undefined, { name: 'twice' })
     await create(undefined, { name: 'twice' })
 
     assert.equal(await count('twice'), 2)
   })
 
-  it('does not mind the order of members nor the case of the key', async () => {
+  it('ignores the order of members and the case of the key', async () => {
     const id = randomUUID()
     const first = await create(id, { name: 'order', size: { a: 1, b: [1, { c: 2, d: 3 }] } })
     const again = await create(id.toUpperCase(), { size: { b: [1, { d: 3, c: 2 }], a: 1 }, name: 'order' })
@@ -166,7 +166,7 @@ describe('idempotency', () => {
     assert.equal(body.error.code, 'idempotency_key_reused')
   })
 
-  it('keeps accounts and path parameters apart', async () => {
+  it('keeps keys of different accounts and path parameters apart', async () => {
     const id = randomUUID()
     const { key: apiKey } = await api.account()
     const replies = [
@@ -186,7 +186,7 @@ describe('idempotency', () => {
     assert.deepEqual(body.detail[0].loc, ['header', 'idempotency-key'])
   })
 
-  it('does the work once for fifty requests at once on two gateways', async () => {
+  it('does the work once for fifty concurrent requests on two gateways', async () => {
     const id = randomUUID()
     const replies = await Promise.all(
       Array.from({ length: 50 }, (_, i) => create(id, { name: 'race' }, { gateway: i % 2 ? other : api })),
@@ -198,7 +198,7 @@ describe('idempotency', () => {
     assert.equal(await count('race'), 1)
   })
 
-  it('lets one of many different bodies win and refuses the others', async () => {
+  it('accepts one of many different concurrent bodies and rejects the others', async () => {
     const id = randomUUID()
     const replies = await Promise.all(
       Array.from({ length: 20 }, (_, i) =>
@@ -210,7 +210,7 @@ describe('idempotency', () => {
     assert.equal(replies.filter(({ status }) => status === 409).length, 19)
   })
 
-  it('lets one request of a process at the work while others wait for it, also when its admission takes a while', async () => {
+  it('admits one request per key and process while the others wait, even if admission is slow', async () => {
     const idempotency = new Idempotency(api.services)
     const { accountId } = await api.account()
     const id = { accountId, operation: 'createThing', key: randomUUID() }
@@ -228,7 +228,7 @@ describe('idempotency', () => {
     assert.deepEqual(new Set(answers.map(({ body }) => body)), new Set(['1']))
   })
 
-  it('keeps no failure: the next try with the key does the work', async () => {
+  it('stores no failures: the next attempt with the key does the work', async () => {
     for (const outcome of ['conflict', 'reply-404']) {
       const id = randomUUID()
       const failed = await create(id, { name: `retry-${outcome}`, outcome })
@@ -241,7 +241,7 @@ describe('idempotency', () => {
     assert.equal(await count('retry-conflict'), 0)
   })
 
-  it('lets the next of several waiting requests through when the first fails', async () => {
+  it('lets the next waiting request through when the first fails', async () => {
     const id = randomUUID()
     const replies = await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
@@ -281,7 +281,7 @@ describe('idempotency', () => {
     assert.equal((await create(id, { name: 'old, but new' })).headers['idempotency-replayed'], 'true')
   })
 
-  it('repeats what was admitted, while the kill switch refuses new work', async () => {
+  it('replays an admitted request while the kill switch refuses new work', async () => {
     const id = randomUUID()
     const first = await create(id, { name: 'admitted' })
     const stop = (active: boolean) =>

@@ -34,7 +34,7 @@ const families: Family[] = [
   { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ponder, look] },
 ]
 
-describe('a client in the middle of its body', () => {
+describe('a client that is still sending its body', () => {
   let api: TestApi
   before(async () => {
     api = await startApi({ families, idleLimits: { bodyIdleMs: IDLE_TIMEOUT_MS, sweepMs: 20 } })
@@ -57,7 +57,7 @@ describe('a client in the middle of its body', () => {
     return { socket, answer }
   }
 
-  it('is told that it stopped, and cut off, when it sends nothing more', async () => {
+  it('gets 408 and is disconnected when it stops sending', async () => {
     const { socket, answer } = open(10)
     socket.write('{')
 
@@ -66,7 +66,7 @@ describe('a client in the middle of its body', () => {
     assert.match(text, /"request_timeout"/)
   })
 
-  it('may be slow, and the work that follows may take longer', async () => {
+  it('may send slowly, and the handler may then take longer', async () => {
     const { socket, answer } = open(6)
     for (const byte of '{    }') {
       await sleep(IDLE_TIMEOUT_MS / 4)
@@ -76,7 +76,7 @@ describe('a client in the middle of its body', () => {
     assert.match(await answer, /^HTTP\/1\.1 204/)
   })
 
-  it('may ask for something else, that takes longer, after it was refused', async () => {
+  it('may send a slower second request after its first was refused', async () => {
     const socket = connectTo(api.baseUrl)
     socket.write(
       `${[...PONDER, 'transfer-encoding: chunked'].join('\r\n')}\r\n\r\n7d0\r\n${' '.repeat(2_000)}\r\n`,

@@ -21,7 +21,7 @@ const wait = route({
 })
 const families: Family[] = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [wait] }]
 
-describe('connections on which nothing is asked any more', () => {
+describe('idle connections', () => {
   let api: TestApi
   before(async () => {
     api = await startApi({ families, idleLimits: { idleMs: IDLE_TIMEOUT_MS, sweepMs: 20 } })
@@ -41,7 +41,7 @@ describe('connections on which nothing is asked any more', () => {
     assert.match(answer.toString(), /^HTTP\/1\.1 204/)
   }
 
-  it('are closed after a while', async () => {
+  it('are closed after the idle timeout', async () => {
     await using socket = await open()
     await ask(socket, 0)
     const began = performance.now()
@@ -49,7 +49,7 @@ describe('connections on which nothing is asked any more', () => {
     assert.ok(performance.now() - began > IDLE_TIMEOUT_MS / 2)
   })
 
-  it('are kept while an answer takes its time, and while more is asked', async () => {
+  it('stay open during a slow response and while requests keep coming', async () => {
     await using socket = await open()
     await ask(socket, 3 * IDLE_TIMEOUT_MS)
     for (let n = 0; n < 6; n++) {
@@ -59,7 +59,7 @@ describe('connections on which nothing is asked any more', () => {
     await once(socket, 'close')
   })
 
-  it('are left to the limit of the server before their first request', async () => {
+  it("are left to the server's own limit before their first request", async () => {
     await using socket = await open()
     await sleep(2 * IDLE_TIMEOUT_MS)
     await ask(socket, 0)

@@ -7,8 +7,8 @@ import { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { EitherOf, ExactlyOneOf, RequiredWith, Uuid } from '../../../schemas/common.ts'
 import { EndpointName } from '../../../schemas/endpoint.ts'
 
-describe('what is wrong with a body', () => {
-  it('names the member that chooses between shapes, its value and those it may have', () => {
+describe('validation errors', () => {
+  it('name the discriminator of a union, its value and the allowed values', () => {
     const check = jsonCheck('body', ArtifactRef)
     const allowed = 'must be one of "hf", "model_version", "job", "storage"'
 
@@ -32,7 +32,7 @@ describe('what is wrong with a body', () => {
     )
   })
 
-  it('says where an unknown field belongs, unless many objects have one of its name', () => {
+  it('say where an unknown field belongs, unless too many objects have a field of that name', () => {
     const of = (fields: Record<string, TSchema>) => Type.Object(fields, { additionalProperties: false })
     const text = Type.Optional(Type.String())
     const edge = of({ space: Type.Optional(of({ source: text })), least: text, ways: text, id: text })
@@ -62,7 +62,7 @@ describe('what is wrong with a body', () => {
     assert.equal(said({ limits: { other: 'x' } }), 'body.limits.other: Unknown field')
   })
 
-  it('names one of several members that would do with everything else that is wrong', () => {
+  it('report a missing one-of group along with all other errors', () => {
     const fields = { a: Type.Optional(Type.String()), b: Type.Optional(Type.String()), c: Type.String() }
     const faults = (options: object, value: object): [string, string][] => {
       const check = jsonCheck('body', Type.Object(fields, { additionalProperties: false, ...options }))
@@ -100,7 +100,7 @@ describe('what is wrong with a body', () => {
     assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'y' }), [])
   })
 
-  it('asks whether a member of that object was meant by one that it does not have', () => {
+  it("suggest the object's field that an unknown field may be a misspelling of", () => {
     const inner = Type.Object({ timeout_s: Type.Integer() }, { additionalProperties: false })
     const fields = { endpoint_id: Type.String(), a: Type.String(), stages: Type.Array(inner) }
     const check = jsonCheck(
@@ -133,7 +133,7 @@ describe('what is wrong with a body', () => {
       assert.match(asked({ [far]: 1 }) ?? '', /: Unknown field$/)
   })
 
-  it('tells in words what a text has to look like, never as a pattern', () => {
+  it('describe the expected text in words, never as a pattern', () => {
     const body = Type.Object({ name: EndpointName, id: Uuid, other: Type.String({ pattern: '^secret$' }) })
     const check = jsonCheck('body', body)
     const told = (value: object): string => {
@@ -152,7 +152,7 @@ describe('what is wrong with a body', () => {
     assert.equal(told({ other: 'x' }), 'body.other: has not the form that the schema gives')
   })
 
-  it('says what was expected in words and not in those of a schema', () => {
+  it('describe expectations in words, not in JSON Schema terms', () => {
     const told = (schema: object, value: unknown): string => {
       try {
         jsonCheck('body', Type.Unsafe({ type: 'object', properties: { a: schema } }))({ a: value })

@@ -6,13 +6,13 @@ describe('the JSON text of a response', () => {
   const known = () => withText(JSON.parse(text.toString()) as Record<string, unknown>, text)
   const textOf = (body: unknown) => String(serialize(body))
 
-  it('has the text of a known member as it is, wherever the member stands', () => {
+  it('keeps the original text of a known member at any position', () => {
     assert.equal(textOf({ id: 7, result: known(), ms: 1 }), `{"id":7,"ms":1,"result":${text.toString()}}`)
     assert.equal(textOf({ result: known() }), `{"result":${text.toString()}}`)
     assert.equal(textOf({ gone: undefined, result: known() }), `{"result":${text.toString()}}`)
   })
 
-  it('stands for values that nobody has parsed', () => {
+  it('includes values that have never been parsed', () => {
     assert.equal(textOf({ id: 7, result: ofText(text) }), `{"id":7,"result":${text.toString()}}`)
     assert.equal(textOf({ deep: { result: ofText(text) } }), '{"deep":{"result":{"a":1.5,"b":"é"}}}')
     assert.deepEqual(parsed({ id: 7, result: ofText(text) }), { id: 7, result: { a: 1.5, b: 'é' } })
@@ -20,7 +20,7 @@ describe('the JSON text of a response', () => {
       assert.equal(parsed(body), body)
   })
 
-  it('is not parsed where it has megabytes', () => {
+  it('is not parsed for tools when it has megabytes', () => {
     const large = Buffer.from(`{"a":"${'x'.repeat(5 << 20)}"}`)
     for (const result of [ofText(large), withText({}, large)])
       assert.throws(() => parsed({ task_id: 'an-id', result }), {
@@ -30,12 +30,12 @@ describe('the JSON text of a response', () => {
       })
   })
 
-  it('is that of JSON.stringify otherwise', () => {
+  it('equals JSON.stringify otherwise', () => {
     const bodies = [{ a: [1, { b: null }] }, [known()], { deep: { result: known() } }, null, 'text', 3]
     for (const body of bodies) assert.equal(textOf(body), JSON.stringify(body))
   })
 
-  it('does not outlive a change: a copy is written as it stands', () => {
+  it('reflects changes: a modified copy is serialized from its values', () => {
     assert.equal(textOf({ result: { ...known(), a: 2 } }), '{"result":{"a":2,"b":"é"}}')
   })
 })

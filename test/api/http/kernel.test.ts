@@ -90,7 +90,7 @@ const families: Family[] = [
 const ID = '01890000-0000-7000-8000-000000000000'
 const SAY = `/api/builder/v1/echo/${ID}:say`
 
-describe('the kernel', () => {
+describe('the HTTP kernel', () => {
   let api: TestApi
   let key: string
   before(async () => {
@@ -99,14 +99,14 @@ describe('the kernel', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('gives the handler a body with its defaults', async () => {
+  it('passes the handler a body with defaults applied', async () => {
     const { status, body } = await api.call('POST', SAY, { key, body: { word: 'ho' } })
 
     assert.equal(status, 200)
     assert.deepEqual(body, { said: ['ho'] })
   })
 
-  it('names every fault of a body, in both shapes', async () => {
+  it('reports every validation error of a body, in both formats', async () => {
     const { status, body } = await api.call('POST', SAY, { key, body: { times: '2', note: 5 } })
 
     assert.equal(status, 422)
@@ -122,26 +122,26 @@ describe('the kernel', () => {
     assert.deepEqual(body.error.details.issues, body.detail)
   })
 
-  it('does not coerce what JSON has types for', async () => {
+  it('does not coerce types that JSON can express', async () => {
     const { status } = await api.call('POST', SAY, { key, body: { word: 1 } })
 
     assert.equal(status, 422)
   })
 
-  it('takes no body for an empty one', async () => {
+  it('treats a missing body as an empty one', async () => {
     const { status, body } = await api.call('POST', SAY, { key })
 
     assert.equal(status, 422)
     assert.deepEqual(body.detail[0].loc, ['body', 'word'])
   })
 
-  it('coerces the query and ignores what it does not know', async () => {
+  it('coerces the query and ignores unknown parameters', async () => {
     const { body } = await api.call('GET', '/api/builder/v1/things/x?limit=7&loud=true&colour=red')
 
     assert.deepEqual(body, { name: 'x', limit: 7, loud: true })
   })
 
-  it('takes the spellings of a boolean that FastAPI takes', async () => {
+  it('accepts the same spellings of a boolean as FastAPI', async () => {
     const loud = async (word: string) =>
       (await api.call('GET', `/api/builder/v1/things/x?loud=${word}`)).body.loud
     for (const word of ['true', 'True', 'TRUE', '1', 'yes', 'Yes', 'on', 'ON', 't', 'y', 'Y']) {
@@ -152,7 +152,7 @@ describe('the kernel', () => {
     }
   })
 
-  it('refuses a query that cannot be coerced, and one given twice', async () => {
+  it('rejects a query parameter that cannot be coerced or is given twice', async () => {
     const booleans = ['loud=perhaps', 'loud=', 'loud=2', 'loud=null', 'loud=%20true', 'loud=1&loud=True']
     for (const query of ['limit=many', 'limit=0', 'limit=101', 'limit=1&limit=2', 'limit=', ...booleans]) {
       const { status, body } = await api.call('GET', `/api/builder/v1/things/x?${query}`)
@@ -175,7 +175,7 @@ describe('the kernel', () => {
     assert.equal(body.error.code, 'bad_request')
   })
 
-  it('answers 422 to a path parameter that is not one', async () => {
+  it('answers 422 to an invalid path parameter', async () => {
     const { status, body } = await api.call('POST', '/api/builder/v1/echo/seven:say', {
       key,
       body: { word: 'a' },
@@ -185,13 +185,13 @@ describe('the kernel', () => {
     assert.deepEqual(body.detail[0].loc, ['path', 'id'])
   })
 
-  it('finds a literal verb however its colon is written', async () => {
+  it('matches a literal verb whether or not its colon is encoded', async () => {
     const { status } = await api.call('POST', SAY.replace(':say', '%3Asay'), { key, body: { word: 'a' } })
 
     assert.equal(status, 200)
   })
 
-  it('answers 404 to an unknown route, in the words of its family', async () => {
+  it('answers 404 to an unknown route in the error format of its family', async () => {
     const builder = await api.call('GET', '/api/builder/v1/nothing')
     const openai = await api.call('GET', '/v1/nothing')
     const outside = await api.call('GET', '/nothing')
@@ -213,7 +213,7 @@ describe('the kernel', () => {
     assert.equal(options.headers.allow, 'GET, HEAD, OPTIONS')
   })
 
-  it('takes the methods of a path from the one that says most about it', async () => {
+  it('takes the allowed methods of a path from its most specific route', async () => {
     const first = await api.call('DELETE', '/api/builder/v1/things/first')
     const other = await api.call('DELETE', '/api/builder/v1/things/other')
 
@@ -222,7 +222,7 @@ describe('the kernel', () => {
     assert.equal((await api.call('GET', '/api/builder/v1/things/first')).status, 405)
   })
 
-  it('knows a path as far as a route leads, and only there minds how it is encoded', async () => {
+  it('knows a path as far as a route leads, and validates the encoding only there', async () => {
     const statusOf = async (path: string) => (await api.call('GET', path)).status
 
     assert.equal(await statusOf('/api/builder/v1/things/%zz/more'), 400)
@@ -240,7 +240,7 @@ describe('the kernel', () => {
     assert.equal(text, '')
   })
 
-  it('answers 304 while the tag is the current one', async () => {
+  it('answers 304 while the ETag is current', async () => {
     const first = await api.call('GET', '/api/builder/v1/things/x')
     const etag = String(first.headers.etag)
     const again = await api.call('GET', '/api/builder/v1/things/x', {
@@ -254,20 +254,20 @@ describe('the kernel', () => {
     assert.equal(other.status, 200)
   })
 
-  it('answers 422, not 500, to what the database cannot hold', async () => {
+  it('answers 422, not 500, to text that the database cannot store', async () => {
     const { status } = await api.call('GET', '/api/builder/v1/break/nul')
 
     assert.equal(status, 422)
   })
 
-  it('keeps what went wrong inside to itself', async () => {
+  it('hides internal error details from the response', async () => {
     const { status, text } = await api.call('GET', '/api/builder/v1/break/secret')
 
     assert.equal(status, 500)
     assert.doesNotMatch(text, /hunter2/)
   })
 
-  it('answers 503 with Retry-After when something behind it is not reachable', async () => {
+  it('answers 503 with Retry-After when a dependency is unreachable', async () => {
     const { status, body, headers } = await api.call('GET', '/api/builder/v1/break/unreachable')
 
     assert.equal(status, 503)
@@ -275,14 +275,14 @@ describe('the kernel', () => {
     assert.equal(headers['retry-after'], '1')
   })
 
-  it('shows in tests when a route breaks its own declaration', async () => {
+  it("fails a test request whose response does not match the route's schema", async () => {
     const { status, body } = await api.call('GET', '/api/builder/v1/break/lie')
 
     assert.equal(status, 500)
     assert.match(body.error.message, /breakDown answers 200 with a body unlike its schema/)
   })
 
-  it('names each request, with the name the client gave if it is sane', async () => {
+  it("gives each request an id, the client's own if it is well-formed", async () => {
     const own = await api.call('GET', '/nothing', { headers: { 'x-request-id': 'trace-1.a' } })
     const odd = await api.call('GET', '/nothing', { headers: { 'x-request-id': 'a b<script>' } })
     const none = await api.call('GET', '/api/builder/v1/things/x')

@@ -70,7 +70,7 @@ function form(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
   return Buffer.concat([...chunks, end].map((chunk) => Buffer.from(chunk as string)))
 }
 
-describe('forms', () => {
+describe('multipart forms', () => {
   let api: TestApi
   before(async () => {
     api = await startApi({ families })
@@ -82,7 +82,7 @@ describe('forms', () => {
     api.call('POST', PATH, { raw, headers: { 'content-type': type } })
   const file = { name: 'file', value: 'a,b\n1,2\n', filename: 'C:\\data\\täble.csv' }
 
-  it('gives the file as it comes and the fields on either side of it', async () => {
+  it('stream the file and accept fields before and after it', async () => {
     const { status, body } = await send(
       form([{ name: 'name', value: 'x' }, file, { name: 'rows', value: '7' }]),
     )
@@ -91,7 +91,7 @@ describe('forms', () => {
     assert.deepEqual(body, { name: 'x', rows: 7, bytes: 8, filename: 'täble.csv', contentType: 'text/csv' })
   })
 
-  it('answers 422 to a missing or wrong field, and undoes what was made of the file', async () => {
+  it('answer 422 to a missing or invalid field, and discard the processed file', async () => {
     const missing = await send(form([file]))
     const wrong = await send(form([{ name: 'name', value: 'x' }, { name: 'rows', value: 'many' }, file]))
 
@@ -101,7 +101,7 @@ describe('forms', () => {
     assert.equal(seen.discarded, 2)
   })
 
-  it('gathers the parts of a list, and refuses another field that stands twice', async () => {
+  it('collect the parts of a list, and reject another field given twice', async () => {
     const parts = [{ name: 'name', value: 'x' }, file, { name: 'tags[]', value: 'a' }]
     const list = await send(form([...parts, { name: 'tags[]', value: 'b' }]))
     const twice = await send(form([...parts, { name: 'name', value: 'x' }]))
@@ -112,7 +112,7 @@ describe('forms', () => {
     assert.equal(seen.discarded + seen.failed, 1)
   })
 
-  it('takes exactly as much as its limits say, and no byte more', async () => {
+  it('are accepted exactly up to their limits', async () => {
     const sent = (fileBytes: number, fieldBytes: number) =>
       send(
         form([
@@ -127,7 +127,7 @@ describe('forms', () => {
     assert.equal((await sent(1, 64 * 1024 + 1)).status, 422)
   })
 
-  it('answers 422 without a file, and with two', async () => {
+  it('answer 422 without a file, and with two', async () => {
     const none = await send(form([{ name: 'name', value: 'x' }]))
     const two = await send(form([{ name: 'name', value: 'x' }, file, file]))
 
@@ -135,7 +135,7 @@ describe('forms', () => {
     assert.deepEqual(none.body.detail[0].loc, ['body', 'file'])
   })
 
-  it('names all that is wrong with its fields where the file is missing too', async () => {
+  it('report all field errors when the file is missing too', async () => {
     const { status, body } = await send(form([{ name: 'other', value: 'x' }]))
 
     assert.equal(status, 422)
@@ -143,7 +143,7 @@ describe('forms', () => {
     assert.deepEqual(places.slice(0, 2), ['file', 'name'])
   })
 
-  it('refuses a file of another name, even when the form ends in the middle of it', async () => {
+  it('are rejected for a file under another name, even when they end in the middle of it', async () => {
     const data = { name: 'data', value: 'a,b\n1,2\n', filename: 'a.csv' }
     const whole = form([{ name: 'name', value: 'x' }, data])
     const cut = await send(whole.subarray(0, -BOUNDARY.length))
@@ -153,7 +153,7 @@ describe('forms', () => {
     assert.deepEqual(cut.body.detail[0].loc, ['body', 'data'])
   })
 
-  it('answers 413 to a file over the limit with the hint, though the client goes on sending', async () => {
+  it('answer 413 with the hint to a file over the limit while the client is still sending', async () => {
     const head = form([{ name: 'name', value: 'x' }], '')
     const start = `--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n`
     async function* parts(): AsyncGenerator<Buffer> {
@@ -168,19 +168,19 @@ describe('forms', () => {
     assert.equal(seen.failed, 1)
   })
 
-  it('answers 400 to forms that end early or have no boundary, and 415 to what is no form', async () => {
+  it('answer 400 when truncated or without a boundary, and 415 when the body is no form', async () => {
     assert.equal((await send(form([{ name: 'name', value: 'x' }, file], ''))).status, 400)
     assert.equal((await send(form([file]), 'multipart/form-data')).status, 400)
     assert.equal((await send(form([file]), 'application/json')).status, 415)
   })
 
-  it('refuses forms with very many or very long fields', async () => {
+  it('are rejected with too many or too long fields', async () => {
     const many = Array.from({ length: 100 }, (_, i) => ({ name: `f${i}`, value: 'x' }))
     assert.equal((await send(form([...many, file]))).status, 422)
     assert.equal((await send(form([{ name: 'name', value: 'x'.repeat(100_000) }, file]))).status, 422)
   })
 
-  it('takes a field called __proto__ for what it is', async () => {
+  it('treat a field called __proto__ as an ordinary field', async () => {
     const { status, body } = await send(
       form([{ name: '__proto__', value: 'x' }, { name: 'name', value: 'y' }, file]),
     )
@@ -189,7 +189,7 @@ describe('forms', () => {
     assert.equal(body.name, 'y')
   })
 
-  it('stops reading when the client leaves', async () => {
+  it('stop being read when the client disconnects', async () => {
     const socket = connect(Number(new URL(api.baseUrl).port), '127.0.0.1')
     await once(socket, 'connect')
     const body = form([{ name: 'name', value: 'x' }, file], '')

@@ -22,7 +22,7 @@ describe('the router', () => {
     '/leases/{token}:renew',
     '/cohorts:plan',
   ]
-  // Order of registration must not matter.
+  // The order of registration must not matter.
   const entries = paths.toReversed().map((path) => ({ name: path, method: 'GET', path, middlewares: [] }))
   const router = createRouter(entries)
   const find = (path: string) => {
@@ -31,7 +31,7 @@ describe('the router', () => {
     return layer && [layer.name, layer.params(routed, layer.captures(routed))]
   }
 
-  it('prefers literals to parameters and goes back when they lead nowhere', () => {
+  it('prefers literals to parameters and backtracks from dead ends', () => {
     assert.deepEqual(find('/models/registry'), ['/models/registry', {}])
     assert.deepEqual(find('/models/registry/versions/2'), [
       '/models/{id}/versions/{version}',
@@ -40,7 +40,7 @@ describe('the router', () => {
     assert.deepEqual(find('/models/hf/org%2Fname/info'), ['/models/hf/{repo}/info', { repo: 'org/name' }])
   })
 
-  it('tells verbs after a colon from ids', () => {
+  it('distinguishes verbs after a colon from ids', () => {
     assert.deepEqual(find('/actions/a:invoke'), ['/actions/{slug}:invoke', { slug: 'a' }])
     assert.deepEqual(find('/actions/a%3Ainvoke'), ['/actions/{slug}:invoke', { slug: 'a' }])
     assert.deepEqual(find('/actions/a:b'), ['/actions/{slug}', { slug: 'a:b' }])
@@ -48,7 +48,7 @@ describe('the router', () => {
     assert.deepEqual(find('/cohorts:plan'), ['/cohorts:plan', {}])
   })
 
-  it('finds nothing for what is not there', () => {
+  it('returns no match for unknown paths', () => {
     for (const path of [
       '/',
       '',
@@ -64,7 +64,7 @@ describe('the router', () => {
     }
   })
 
-  it('refuses two routes for one place', () => {
+  it('rejects two routes for the same path', () => {
     const withOne = (path: string) => () =>
       createRouter([...entries, { name: 'again', method: 'GET', path, middlewares: [] }])
 
@@ -81,7 +81,7 @@ describe('pages', () => {
       .slice(0, limit)
       .map((id) => ({ id }))
 
-  it('show every row once, and end', async () => {
+  it('return every row once, and end', async () => {
     const seen: string[] = []
     let cursor: string | undefined
     do {
@@ -93,14 +93,14 @@ describe('pages', () => {
     assert.deepEqual(seen, ids)
   })
 
-  it('end with null exactly when nothing follows', async () => {
+  it('end with a null cursor exactly when no rows follow', async () => {
     const page = await readPage({ limit: 45 }, ['a'], read)
 
     assert.equal(page.items.length, 45)
     assert.equal(page.next_cursor, null)
   })
 
-  it('refuse cursors of another list and ones made up', async () => {
+  it('reject cursors of another list and invented ones', async () => {
     const { next_cursor: cursor } = await readPage({}, ['a', 'ready'], read)
 
     await assert.rejects(
@@ -116,7 +116,7 @@ describe('pages', () => {
 describe('entity tags', () => {
   const tag = etagOf({ a: 1 })
 
-  it('match by value, whatever their weakness', () => {
+  it('match by value, weak or strong', () => {
     assert.equal(tag, etagOf({ a: 1 }))
     assert.notEqual(tag, etagOf({ a: 2 }))
     assert.ok(etagMatches(`"x", W/${tag}`, tag))
@@ -134,7 +134,7 @@ describe('entity tags', () => {
 })
 
 describe('the kill-switch gate', () => {
-  it('lets new work in only while it knows that the switch is off', () => {
+  it('admits new work only while the switch is known to be off', () => {
     const now = performance.now()
 
     checkKillSwitch({ active: false, reason: null, seenAt: now - 1_900 }, now)
@@ -147,7 +147,7 @@ describe('the kill-switch gate', () => {
     }
   })
 
-  it('waits for one look when the process was too busy to look', async () => {
+  it('waits for one fresh read when the process was too busy to poll', async () => {
     const view = { active: false, reason: null as string | null, seenAt: performance.now() - 5_000 }
     const passing = passKillSwitch(view)
     view.seenAt = performance.now()

@@ -42,7 +42,7 @@ const longFamilies = [
 const families = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ping] }] as const
 
 describe('rate limiting', () => {
-  it('answers 429 with Retry-After and says how much is left', async () => {
+  it('answers 429 with Retry-After and reports the remaining requests', async () => {
     await using api = await startApi({ families, env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '3' } })
     const { key } = await api.account()
     const { key: other } = await api.account()
@@ -65,7 +65,7 @@ describe('rate limiting', () => {
     assert.equal(elsewhere.status, 200)
   })
 
-  it('rests after a long answer by its length, for that account alone', async () => {
+  it('pauses an account after a long response in proportion to its length, without slowing others', async () => {
     await using api = await startApi({ families: longFamilies, env: { HEARTH_RATE_LIMIT: '0' } })
     const [one, other] = [await api.account(), await api.account()]
     const ask = (key: string, bytes: number) =>
@@ -84,7 +84,7 @@ describe('rate limiting', () => {
     assert.ok(elsewhere < rested / 2, `${elsewhere} ms beside ${rested} ms`)
   })
 
-  it('makes the long answers of an account one after another, and those of others meanwhile', async () => {
+  it('serializes the long responses of one account without delaying other accounts', async () => {
     await using api = await startApi({ families: longFamilies, env: { HEARTH_RATE_LIMIT: '0' } })
     const [one, other] = [await api.account(), await api.account()]
     const ask = (key: string) => api.call('GET', '/api/builder/v1/long?bytes=1&ms=10', { key })
@@ -104,7 +104,7 @@ describe('rate limiting', () => {
     assert.equal(statuses.filter((each) => each === 200).length, 300 - refused)
   })
 
-  it('limits nothing when it is switched off', async () => {
+  it('applies no limit when it is switched off', async () => {
     await using api = await startApi({ families, env: { HEARTH_RATE_LIMIT: '0' } })
     const { key } = await api.account()
 
@@ -114,7 +114,7 @@ describe('rate limiting', () => {
     assert.equal(headers['ratelimit-limit'], undefined)
   })
 
-  it('fills up at the sustained rate and never beyond the burst', () => {
+  it('refills at the sustained rate, up to the burst', () => {
     const limiter = new RateLimiter({ perSecond: 10, burst: 5 })
     const takeAll = (now: number): number => {
       for (let taken = 0; ; taken++) {

@@ -9,14 +9,14 @@ interface RawAnswer {
   body: { error?: { code: string; message: string; request_id: string } }
 }
 
-describe('requests as other clients write them', () => {
+describe('raw HTTP requests', () => {
   let api: TestApi
   before(async () => {
     api = await startApi()
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** One request, byte for byte, and its answer. */
+  /** One request, byte for byte, and its response. */
   const send = (lines: readonly string[], body = ''): Promise<RawAnswer> =>
     new Promise((resolve, reject) => {
       const socket = connectTo(api.baseUrl)
@@ -36,7 +36,7 @@ describe('requests as other clients write them', () => {
       socket.write(`${lines.join('\r\n')}\r\n\r\n${body}`)
     })
 
-  it('are served when they offer another protocol, as for HTTP/2', async () => {
+  it('are served when they offer an upgrade, for example to HTTP/2', async () => {
     const offers = [
       ['connection: Upgrade, HTTP2-Settings', 'upgrade: h2c', 'http2-settings: AAMAAABkAAQAoAAAAAIAAAAA'],
       ['connection: upgrade', 'upgrade: websocket'],
@@ -46,18 +46,18 @@ describe('requests as other clients write them', () => {
     }
   })
 
-  it('are served when they name the whole address, as to a proxy', async () => {
+  it('are served when they use an absolute URL, as for a proxy', async () => {
     assert.equal((await send([`GET ${api.baseUrl}${HEALTH} HTTP/1.1`, 'host: x'])).status, 200)
     assert.equal((await send(['GET http://x HTTP/1.1', 'host: x'])).status, 302)
   })
 
-  it('are told how long their connection is kept', async () => {
+  it('get the keep-alive timeout in the response', async () => {
     const { head } = await send([`GET ${HEALTH} HTTP/1.1`, 'host: x'])
     assert.match(head, /\r\nConnection: keep-alive(?:\r\n|$)/)
     assert.match(head, /\r\nkeep-alive: timeout=65\r\n/)
   })
 
-  it('are refused without Host in our own words', async () => {
+  it('are rejected without Host in our own error format', async () => {
     const { status, body } = await send([`GET ${HEALTH} HTTP/1.1`])
 
     assert.equal(status, 400)
@@ -66,7 +66,7 @@ describe('requests as other clients write them', () => {
     assert.equal((await send([`GET ${HEALTH} HTTP/1.0`])).status, 200)
   })
 
-  it('are served whatever they expect', async () => {
+  it('are served whatever their Expect header says', async () => {
     const head = ['POST /api/builder/v1/datasets HTTP/1.1', 'host: x', 'content-length: 2']
     for (const expected of ['100-continue', 'the-unexpected']) {
       const { status, body } = await send([...head, `expect: ${expected}`], '{}')
@@ -74,7 +74,7 @@ describe('requests as other clients write them', () => {
     }
   })
 
-  it('are told of paths that are not there in few words, however long they are', async () => {
+  it('get a short 404 message for an unknown path of any length', async () => {
     const { status, body } = await send([`GET /${'x'.repeat(10_000)} HTTP/1.1`, 'host: x'])
 
     assert.equal(status, 404)

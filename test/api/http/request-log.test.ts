@@ -15,8 +15,8 @@ const WHOLE = {
   ms: 1.5,
 }
 
-describe('the line of a request', () => {
-  it('is the event request.answered, in the form that the logger gives to every line', () => {
+describe('the request log entry', () => {
+  it('is the event request.answered, formatted like every other log entry', () => {
     const lines: string[] = []
     const log = pino({ base: { zone: 'z1' } }, { write: (line: string) => void lines.push(line) })
     const write = requestLog(log)
@@ -49,7 +49,7 @@ describe('the line of a request', () => {
       assert.ok(!(field in stranger))
   })
 
-  it('is not written by a log that takes warnings only', () => {
+  it('is not written at log level warn', () => {
     const lines: string[] = []
     const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
 

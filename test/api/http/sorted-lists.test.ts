@@ -8,10 +8,10 @@ import { createRun, readyDataset } from '../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
-/** Names that differ in case and accent alone, one of them twice and one with what separates the parts of a cursor. */
+/** Names that differ only in case and accents, one duplicate, and one with the cursor's separator. */
 const NAMES = ['beta', 'alpha', 'Alpha', 'älpha', 'beta', 'a.b', 'gamma']
 
-describe('lists in an order', () => {
+describe('sorted lists', () => {
   let api: TestApi
   let caller: { accountId: string; key: string }
   before(async () => {
@@ -53,7 +53,7 @@ describe('lists in an order', () => {
     ['/training/runs', 'runs', 'job_id', 'training_run', 'job_name'],
     ['/models', 'models', 'model_id', 'model', 'name'],
   ] as const) {
-    it(`${path} by name and by creation, both ways, each row once`, async () => {
+    it(`${path} sorts by name and by creation, both ways, each row once`, async () => {
       const expected = await sql<{ id: string }>`select id from ${sql.table(table)}
         where account_id = ${caller.accountId} order by ${sql.ref(column)}, id`.execute(api.database.db)
       const ids = expected.rows.map((row) => row.id)
@@ -65,7 +65,7 @@ describe('lists in an order', () => {
       assert.deepEqual(await listed(''), ids.toSorted().toReversed())
     })
 
-    it(`${path} refuses the cursor of another order`, async () => {
+    it(`${path} rejects a cursor from another order`, async () => {
       const { body } = await api.call('GET', `${BUILDER}${path}?limit=2`, { key: caller.key })
       for (const query of ['sort=name', 'order=asc', 'sort=name&order=asc']) {
         const more = `${BUILDER}${path}?${query}&cursor=${body.next_cursor}`
@@ -76,7 +76,7 @@ describe('lists in an order', () => {
     })
   }
 
-  it('refuses a cursor whose name no row can have', async () => {
+  it('reject a cursor with a name that no row can have', async () => {
     const path = `${BUILDER}/datasets?limit=2&sort=name`
     const { body } = await api.call('GET', path, { key: caller.key })
     const [scope, id] = Buffer.from(body.next_cursor, 'base64url').toString().split('.')
@@ -88,7 +88,7 @@ describe('lists in an order', () => {
     assert.match(refused.error.message, /cursor is not one that this list returned/)
   })
 
-  it('/tasks runs oldest first when asked, and has no other order', async () => {
+  it('/tasks lists oldest first on request, and rejects any other order', async () => {
     const newest = await all('/tasks', '', 'tasks', 'task_id')
     assert.equal(newest.length, NAMES.length)
     assert.deepEqual(await all('/tasks', 'order=asc', 'tasks', 'task_id'), newest.toReversed())
@@ -97,7 +97,7 @@ describe('lists in an order', () => {
     assert.match(JSON.stringify(body), /order/)
   })
 
-  it('reads no more of a long list than its page', async () => {
+  it('read no more rows of a long list than one page', async () => {
     const { db } = api.database
     const { accountId: busy } = await api.account()
     await sql`insert into dataset (id, account_id, dataset_name, status, storage_format, visibility)

@@ -77,7 +77,7 @@ const families: Family[] = [
   { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [events, download, later] },
 ]
 
-describe('answers that stream', () => {
+describe('streamed responses', () => {
   let api: TestApi
   let key: string
   before(async () => {
@@ -89,7 +89,7 @@ describe('answers that stream', () => {
 
   const get = (path: string) => api.call('GET', `/api/builder/v1${path}`, { key })
 
-  /** Sends a request, reads a little, and leaves. */
+  /** Sends a request, reads a little, and disconnects. */
   async function leave(path: string): Promise<void> {
     const socket = connect(Number(new URL(api.baseUrl).port), '127.0.0.1')
     socket.write(`GET /api/builder/v1${path} HTTP/1.1\r\nhost: x\r\nx-api-key: ${key}\r\n\r\n`)
@@ -97,7 +97,7 @@ describe('answers that stream', () => {
     socket.destroy()
   }
 
-  it('carry what every answer carries', async () => {
+  it('carry the headers of every response', async () => {
     const { status, headers, text } = await get('/events/well')
 
     assert.equal(status, 200)
@@ -119,13 +119,13 @@ describe('answers that stream', () => {
     await assert.rejects(get('/events/late'))
   })
 
-  it('tell their handler within a second that the client has left', async () => {
+  it("abort the handler's signal within a second when the client disconnects", async () => {
     await leave('/events/wait')
 
     await until(() => seen.aborted === 1, SOON_MS)
   })
 
-  it('go out as they are, and end their source when the client leaves', async () => {
+  it('pass bytes through, and destroy their source when the client disconnects', async () => {
     const whole = await api.call('GET', '/api/builder/v1/files/short')
     await leave('/files/endless')
 
@@ -134,7 +134,7 @@ describe('answers that stream', () => {
     await until(() => seen.destroyed === 2, SOON_MS)
   })
 
-  it('leave what comes after the commit to once', async () => {
+  it('run their after-commit step once for a repeated request', async () => {
     const headers = { 'idempotency-key': crypto.randomUUID() }
     const call = () => api.call('POST', '/api/builder/v1/later', { key, headers })
 

@@ -11,7 +11,7 @@ import { signedNode } from '../../support/servers/signed-node.ts'
 
 const KIB = 1024
 
-/** Sends a head and a part of its body, and collects the response. */
+/** Sends a head and part of its body, and collects the response. */
 function begin(api: TestApi, lines: string[], body: string | Buffer = '') {
   const socket = connectTo(api.baseUrl)
   socket.write(`${[...lines, 'host: x'].join('\r\n')}\r\n\r\n`)
@@ -22,7 +22,7 @@ function begin(api: TestApi, lines: string[], body: string | Buffer = '') {
 }
 const leave = (all: { socket: Socket }[]) => all.forEach(({ socket }) => socket.destroy())
 
-/** Creates an account with a dataset, and begins uploads of it. */
+/** Creates an account with a dataset, and starts uploads to it. */
 async function datasetOf(api: TestApi) {
   const { accountId, key } = await api.account()
   const datasets = '/api/builder/v1/datasets'
@@ -40,8 +40,8 @@ async function datasetOf(api: TestApi) {
   return { accountId, upload }
 }
 
-describe('callers who show no valid credential', () => {
-  it('do not take the memory that bodies of accounts need', async () => {
+describe('callers without a valid credential', () => {
+  it('do not take memory that accounts need for bodies', async () => {
     await using api = await startApi({ env: { HEARTH_BODY_MEMORY_MB: '8' } })
     const { key } = await api.account()
     const node = await signedNode(api)
@@ -75,7 +75,7 @@ describe('callers who show no valid credential', () => {
     leave(open)
   })
 
-  it('send 16 KB to join at most', async () => {
+  it('may send at most 16 KB to nodes:join', async () => {
     await using api = await startApi()
     const headers = { authorization: 'Bearer x', 'content-type': 'application/json' }
     const { status } = await api.call('POST', '/api/v1/nodes:join', { headers, raw: ' '.repeat(17 * KIB) })
@@ -83,7 +83,7 @@ describe('callers who show no valid credential', () => {
     assert.equal(status, 413)
   })
 
-  it('cannot shut out the uploads of accounts by URLs of their own', async () => {
+  it("cannot block other accounts' uploads, and neither can one account with signed URLs", async () => {
     await using api = await startApi({ env: { HEARTH_BODY_MEMORY_MB: '8' } })
     const [mine, theirs] = [await datasetOf(api), await datasetOf(api)]
     const open: ReturnType<typeof begin>[] = []
@@ -113,7 +113,7 @@ describe('callers who show no valid credential', () => {
     leave([...open, forged])
   })
 
-  it('are let go when they read nothing of an answer for long', async () => {
+  it('are disconnected when they stop reading a response for too long', async () => {
     await using api = await startApi({ idleLimits: { answerIdleMs: 3_000, sweepMs: 100 } })
     const key = `datasets/${newId()}/a/b/data.upload`
     await api.services.objects.put(key, Buffer.alloc(40 * KIB * KIB), {
@@ -143,7 +143,7 @@ describe('callers who show no valid credential', () => {
     for (const socket of [...still, reader]) socket.destroy()
   })
 
-  it('hear 408 when a body stops coming, whatever kind it is', async () => {
+  it('get 408 when a body stalls, whatever kind it is', async () => {
     await using api = await startApi({ idleLimits: { bodyIdleMs: 300, sweepMs: 50 } })
     const { key } = await api.account()
     const post = (...rest: string[]) => [
@@ -174,7 +174,7 @@ describe('callers who show no valid credential', () => {
     }
   })
 
-  it('make few look-ups, however many keys they try', async () => {
+  it('cause few database look-ups, however many keys they try', async () => {
     await using api = await startApi({ env: { HEARTH_ADDRESS_RATE: '40' } })
     const { key } = await api.account()
     const transactions = async () => {
@@ -202,7 +202,7 @@ describe('callers who show no valid credential', () => {
     assert.equal((await api.call('GET', '/api/builder/v1/endpoints', { key })).status, 200)
   })
 
-  it('keep an account that is known from nothing', async () => {
+  it('do not affect a known account at the same address', async () => {
     await using api = await startApi({ env: { HEARTH_ADDRESS_RATE: '1' } })
     const { key } = await api.account()
     assert.equal((await api.call('GET', '/api/builder/v1/endpoints', { key })).status, 200)
@@ -214,7 +214,7 @@ describe('callers who show no valid credential', () => {
     assert.equal((await api.call('GET', '/api/builder/v1/endpoints', { key })).status, 200)
   })
 
-  it('hold few connections: the oldest are closed, those of accounts stay', async () => {
+  it('have their oldest connections closed, while those of accounts stay open', async () => {
     await using api = await startApi({ env: { HEARTH_ADDRESS_CONNECTIONS: '5' } })
     const { key } = await api.account()
     const known = begin(api, ['GET /api/builder/v1/endpoints HTTP/1.1', `x-api-key: ${key}`])
@@ -229,14 +229,14 @@ describe('callers who show no valid credential', () => {
   })
 })
 
-describe('the address of a request', () => {
+describe('the client address of a request', () => {
   const of = (proxies: string[], remoteAddress: string, forwarded?: string) =>
     new RemoteAddresses(proxies).of({
       socket: { remoteAddress } as Socket,
       headers: forwarded === undefined ? {} : { 'x-forwarded-for': forwarded },
     })
 
-  it('is that of its connection, unless a trusted proxy names another', () => {
+  it('is the address of its connection, unless a trusted proxy names another', () => {
     assert.equal(of([], '10.0.0.1', '1.2.3.4'), '10.0.0.1')
     assert.equal(of(['10.0.0.0/8'], '::ffff:10.0.0.1', '9.9.9.9, 1.2.3.4, 10.0.0.2'), '1.2.3.4')
     assert.equal(of(['10.0.0.0/8'], '11.0.0.1', '1.2.3.4'), '11.0.0.1')
@@ -244,7 +244,7 @@ describe('the address of a request', () => {
     assert.equal(of(['fd00::/8'], 'fd00::1', '2001:db8:1:2::9'), '2001:db8:1:2')
   })
 
-  it('of IPv6 is its network: whoever has one has all of it', () => {
+  it('is the whole network for IPv6, because its owner controls all of it', () => {
     assert.equal(of([], '2001:db8::1'), of([], '2001:db8:0:0:ffff::1'))
     assert.notEqual(of([], '2001:db8:0:1::1'), of([], '2001:db8::1'))
   })
