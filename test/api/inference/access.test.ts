@@ -11,7 +11,7 @@ import { InferenceApi } from '../../support/servers/inference-api.ts'
 const BUILDER = '/api/builder/v1'
 const PRICE = 1_000
 
-describe('who may infer, and what of', () => {
+describe('access to inference and uploads', () => {
   let on: InferenceApi
   let warm: EndpointRow
   before(async () => {
@@ -20,7 +20,7 @@ describe('who may infer, and what of', () => {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  it('is 404 for a foreign endpoint, 403 for one under review, 409 for one that is paused', async () => {
+  it("answers 404 for another account's endpoint, 403 under review and 409 when paused", async () => {
     const stranger = await on.api.account()
     const ask = async (overrides: object) => {
       const endpoint = await on.endpointOver(warm.model_key, overrides)
@@ -36,7 +36,7 @@ describe('who may infer, and what of', () => {
     assert.equal((await on.infer(newId(), { input: {} })).status, 404)
   })
 
-  it('sees a change of an endpoint within a second', async () => {
+  it('picks up a change to an endpoint within a second', async () => {
     const endpoint = await on.endpointOver(warm.model_key)
     assert.equal((await on.infer(endpoint.id, { input: { instances: [1] } })).status, 200)
 
@@ -49,7 +49,7 @@ describe('who may infer, and what of', () => {
     await until(async () => (await ask()).status === 409, SOON_MS)
   })
 
-  it('shows a task to its own account only', async () => {
+  it('shows a task only to its own account', async () => {
     const { body } = await on.infer(warm.id, { input: { instances: [1] } })
     const stranger = await on.api.account()
 
@@ -58,7 +58,7 @@ describe('who may infer, and what of', () => {
     assert.equal(cancelled.status, 404)
   })
 
-  it('counts the tasks of the account and all workers', async () => {
+  it("counts the account's tasks and all workers", async () => {
     const other = await on.api.account()
     const endpoint = await on.endpointOver(warm.model_key, OFFERED)
     await on.infer(endpoint.id, { input: { instances: [1] } }, other.key)
@@ -74,7 +74,7 @@ describe('who may infer, and what of', () => {
     })
   })
 
-  it('stores an uploaded picture and gives an address for it', async () => {
+  it('stores an uploaded image and returns a URL for it', async () => {
     const { status, body } = await upload(new File([Buffer.alloc(1_000, 7)], 'a.png', { type: 'image/png' }))
 
     assert.equal(status, 200)
@@ -84,14 +84,14 @@ describe('who may infer, and what of', () => {
     assert.equal((await read.body.arrayBuffer()).byteLength, 1_000)
   })
 
-  it('refuses an upload of no bytes, naming the file', async () => {
+  it('rejects an empty upload and names the file', async () => {
     const { status, body } = await upload(new File([], 'a.png', { type: 'image/png' }))
 
     assert.equal(status, 422)
     assert.deepEqual(body.detail[0].loc, ['body', 'file'])
   })
 
-  it('takes an upload of exactly 50 MB', async () => {
+  it('accepts an upload of exactly 50 MB', async () => {
     const file = new File([Buffer.alloc(52_428_800)], 'a.wav', { type: 'audio/wav' })
 
     const { status, body } = await upload(file)
@@ -99,7 +99,7 @@ describe('who may infer, and what of', () => {
     assert.deepEqual([status, body.size_bytes], [200, 52_428_800])
   })
 
-  it('refuses an upload of another type and one above 50 MB', async () => {
+  it('rejects an upload of another type and one above 50 MB', async () => {
     const text = new File(['x'], 'a.txt', { type: 'text/plain' })
     const large = new File([Buffer.alloc(50 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' })
 
@@ -111,7 +111,7 @@ describe('who may infer, and what of', () => {
     assert.equal(refused.body.error.message, 'the file is larger than 50 MB (52428800 bytes)')
   })
 
-  it('goes by the extension of a file whose sender knows no type', async () => {
+  it('falls back to the file extension when the client sends no content type', async () => {
     const named = async (name: string) =>
       (await upload(new File(['x'], name, { type: 'application/octet-stream' }))).status
 

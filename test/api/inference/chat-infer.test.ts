@@ -3,7 +3,7 @@ import { ChatApi } from '../../support/servers/chat-api.ts'
 
 const messages = [{ role: 'user', content: 'hi' }]
 
-describe('infer with a language model', () => {
+describe('infer on a language model', () => {
   let chat: ChatApi
   before(async () => {
     chat = await ChatApi.start()
@@ -13,7 +13,7 @@ describe('infer with a language model', () => {
   const infer = (endpoint: string, body: object, how = 'infer') =>
     chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint}/${how}`, { key: chat.caller.key, body })
 
-  it('gives the chat completion as the result, with the limits of the body over those of the input', async () => {
+  it('returns the chat completion, with the limits of the body taking precedence over those of the input', async () => {
     const endpoint = await chat.warm()
     const tools = [{ type: 'function', function: { name: 'f' } }]
 
@@ -37,7 +37,7 @@ describe('infer with a language model', () => {
     })
   })
 
-  it('holds to the limit of the body under either of its names in the input', async () => {
+  it("applies the body's token limit under either of its names in the input", async () => {
     const endpoint = await chat.warm()
 
     await infer(endpoint.id, {
@@ -52,7 +52,7 @@ describe('infer with a language model', () => {
     assert.deepEqual([own.max_tokens, own.max_completion_tokens], [undefined, 80])
   })
 
-  it('counts its tokens', async () => {
+  it('counts tokens', async () => {
     const endpoint = await chat.warm()
 
     await infer(endpoint.id, { input: { messages, fake: { tokens: 8 } } })
@@ -65,7 +65,7 @@ describe('infer with a language model', () => {
     assert.equal(Number(tokens), 20)
   })
 
-  it('keeps what an async request asks for as the model server is to get it', async () => {
+  it('stores an async request as the model server will receive it', async () => {
     const endpoint = await chat.warm()
 
     const { status, body } = await infer(endpoint.id, { input: { messages }, max_tokens: 5 }, 'infer:async')
@@ -79,7 +79,7 @@ describe('infer with a language model', () => {
     assert.deepEqual(JSON.parse(String(input)), { model: 'model', messages, max_tokens: 5 })
   })
 
-  it('refuses what is no chat, and limits out of range', async () => {
+  it('rejects input that is no chat, and limits out of range', async () => {
     const endpoint = await chat.warm()
     const bad = [
       { input: {} },

@@ -16,7 +16,7 @@ const chain = (depth: number, step: (next: Schema) => Schema, last: Schema): Sch
 })
 const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : { a: nested(levels - 1) })
 
-describe('schemas that take too long (4.4, 4.5)', () => {
+describe('schemas that take too long to compile or check (4.4, 4.5)', () => {
   let api: TestApi
   let tenant: { accountId: string; key: string }
   let other: { accountId: string; key: string }
@@ -51,7 +51,7 @@ describe('schemas that take too long (4.4, 4.5)', () => {
     })
   }
 
-  it('are refused with the field, and hold up nobody else', async () => {
+  it('are rejected with the field, without delaying other accounts', async () => {
     const bodies = [
       { input_schema: chain(26, (next) => ({ oneOf: [next, next] }), { type: 'number' }) },
       { output_schema: chain(24, (next) => ({ allOf: [next], not: { not: next } }), {}) },
@@ -79,7 +79,7 @@ describe('schemas that take too long (4.4, 4.5)', () => {
     assert.ok(worst < 1_500, `another account waited ${worst} ms`)
   })
 
-  it('that stand in the database already stop only those who use them', async () => {
+  it('already stored in the database affect only their own users', async () => {
     const schema = chain(28, (next) => ({ anyOf: [next, next] }), { type: 'number' })
     const deep = chain(
       40,

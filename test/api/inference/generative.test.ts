@@ -39,7 +39,7 @@ describe('generative models (4.5)', function () {
     return Buffer.from(await body.arrayBuffer())
   }
 
-  it('answer with files whose addresses are new at each read and valid for a day', async () => {
+  it('return files with URLs that are new on each read and valid for a day', async () => {
     const input = { prompt: 'a ball', ...SMALL, num_inference_steps: 3, seed: 7 }
     const { task_id, status, result } = await world.ask('pictures', input)
 
@@ -60,7 +60,7 @@ describe('generative models (4.5)', function () {
     assert.deepEqual(await bytesOf(later), bytes)
   })
 
-  it('make the same again with the same seed, and something else with another', async () => {
+  it('make the same image for the same seed, and another for another seed', async () => {
     const made = async (seed: number) => {
       const { result } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 2, seed })
       return createHash('sha256')
@@ -74,7 +74,7 @@ describe('generative models (4.5)', function () {
     assert.notEqual(first, other)
   })
 
-  it('tell every step as generating, with its percentage', async () => {
+  it('report every step as `generating`, with its percentage', async () => {
     const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 40 })
     const seen: AnyBody[] = []
     await until(async () => {
@@ -90,7 +90,7 @@ describe('generative models (4.5)', function () {
     assert.equal(progress_pct, Math.floor((100 * metadata.step) / 40))
   })
 
-  it('end within a step of a cancel, leave no file, and serve the next request', async () => {
+  it('stop within a step of a cancel, leave no files, and serve the next request', async () => {
     const before = await world.outputs()
     const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 900 })
     await until(async () => (await world.on.task(id)).status === 'generating')
@@ -109,7 +109,7 @@ describe('generative models (4.5)', function () {
     assert.equal((await world.outputs()).length, before.length + 1)
   })
 
-  it('refuse what the pipeline cannot do, naming the field', async () => {
+  it('reject input that the pipeline does not support, naming the field', async () => {
     const refusals: [object, RegExp][] = [
       [
         { prompt: 'a', width: 60, height: 64 },
@@ -127,7 +127,7 @@ describe('generative models (4.5)', function () {
     }
   })
 
-  it('end once and leave nothing behind when their server is killed', async () => {
+  it('complete a task exactly once and leave no files when the model server is killed', async () => {
     const before = await world.outputs()
     const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 80 })
     await until(async () => (await world.on.task(id)).status === 'generating')
@@ -144,7 +144,7 @@ describe('generative models (4.5)', function () {
     assert.deepEqual(await readdir(workDir), [])
   })
 
-  it('stop once their node has lost the task, which ends once on its next attempt', async () => {
+  it('stop when their node loses the task, which completes on its next attempt', async () => {
     const before = await world.outputs()
     const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 80 })
     await until(async () => (await world.on.task(id)).status === 'generating')
@@ -164,7 +164,7 @@ describe('generative models (4.5)', function () {
     await until(async () => (await readdir(world.node.parts.workDir)).length === 0)
   })
 
-  it('leave their files to other accounts as little as their tasks', async () => {
+  it('hide their files, like their tasks, from other accounts', async () => {
     const { task_id } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 1 })
     const other = await world.on.api.account()
     const path = `/api/builder/v1/tasks/${task_id}`
@@ -240,7 +240,7 @@ describe('generative models (4.5)', function () {
     })
   }
 
-  it('refuse a change in no step, which the strength leaves of the steps', async () => {
+  it('reject image-to-image when the strength leaves no steps to run', async () => {
     const once = { image_url: PICTURE, prompt: 'a', num_inference_steps: 4 }
 
     const none = await world.ask('image-to-image', { ...once, strength: 0.1 })
@@ -253,7 +253,7 @@ describe('generative models (4.5)', function () {
     assert.equal(one.status, 'succeeded', one.message)
   })
 
-  it('refuse files that are no pictures or not to be had, and live on', async () => {
+  it('reject files that are not images or cannot be fetched, and keep serving', async () => {
     const inBase64 = (bytes: Buffer) => `data:image/png;base64,${bytes.toString('base64')}`
     const sound = await world.upload('image-to-image', Buffer.from('RIFF....WAVE'), 'audio/wav')
     const another = (await world.upload('image-to-image', pictureBytes())).replaceAll(
@@ -291,7 +291,7 @@ describe('generative models (4.5)', function () {
     assert.equal(fine.status, 'succeeded', fine.message)
   })
 
-  it('fail with a sentence when what was made is no picture', async () => {
+  it('fail the task with an error when the output is not a valid image', async () => {
     const faults = {
       flat: 'the model made a picture that has one value throughout',
       nan: 'the model made a picture with values that are not finite numbers',

@@ -23,7 +23,7 @@ describe('inference over HTTP', () => {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  it('answers from a loaded model, and the task can be read at once', async () => {
+  it('answers from a loaded model, and the task is readable right away', async () => {
     const { status, body } = await on.infer(warm.id, { input: { instances: [1, 'ä\u0000"'] } })
 
     assert.equal(status, 200)
@@ -39,13 +39,13 @@ describe('inference over HTTP', () => {
     assert.ok(read.body.inference_time_ms > 0 && read.body.completed_at)
   })
 
-  it('takes the endpoint by its name', async () => {
+  it("accepts the endpoint's name instead of its id", async () => {
     const { body } = await on.infer(warm.name, { input: { instances: [2] } })
 
     assert.deepEqual(body.result.predictions, [2])
   })
 
-  it('forwards the input as the client wrote it, whatever stands around it', async () => {
+  it('forwards the input exactly as the client wrote it', async () => {
     const raw = `{ "sync" : true, "input":{"instances":[1]}, "input" : {"note":{"input":3}, "instances": [ 1e2, "a\\"}]" ]} }`
 
     const { status, body } = await on.api.call('POST', `${BUILDER}/endpoints/${warm.id}/infer`, {
@@ -58,7 +58,7 @@ describe('inference over HTTP', () => {
     assert.deepEqual(body.result.predictions, [100, 'a"}]'])
   })
 
-  it('refuses an input that breaks the endpoint schema before anything is written', async () => {
+  it("rejects an input that violates the endpoint's schema before writing anything", async () => {
     const before = await on.count(warm.id)
 
     const { status, body } = await on.infer(warm.id, { input: { instances: [true] } })
@@ -69,7 +69,7 @@ describe('inference over HTTP', () => {
     assert.equal(await on.count(warm.id), before)
   })
 
-  it('names fields of a request that nobody knows, and leaves those of the input to its schema', async () => {
+  it("rejects unknown fields of the request, and leaves those of the input to the endpoint's schema", async () => {
     const path = `/api/builder/v1/endpoints/${warm.id}/infer`
     const ask = (route: string, body: object) => on.api.call('POST', route, { key: on.caller.key, body })
     const input = { instances: [1], colour: 'blue' }
@@ -88,7 +88,7 @@ describe('inference over HTTP', () => {
     assert.equal(status, 200)
   })
 
-  it('holds the limits of contract part 8', async () => {
+  it('enforces the limits of contract part 8', async () => {
     const input = { instances: [1] }
     const statuses = await Promise.all(
       [
@@ -107,7 +107,7 @@ describe('inference over HTTP', () => {
     assert.deepEqual(statuses, [200, 200, 422, 422, 200, 422, 422, 422, 422])
   })
 
-  it('makes what only the model can see a failed task with its sentence', async () => {
+  it("fails the task with the model's message when only the model can reject the input", async () => {
     const { status, body } = await on.infer(warm.id, {
       input: { refuse: 'instances[0].age must be a number' },
     })
@@ -126,7 +126,7 @@ describe('inference over HTTP', () => {
     assert.deepEqual(new Set(entries.map(({ kind }) => kind)), new Set(['hold', 'refund']))
   })
 
-  it('pays the owner of the node for a priced request', async () => {
+  it("pays the node's owner for a priced request", async () => {
     const { body } = await on.infer(warm.id, { input: { instances: [1] } })
 
     const payout = await on.api.database.db
@@ -138,7 +138,7 @@ describe('inference over HTTP', () => {
     assert.equal(payout.amount_micro, 800)
   })
 
-  it('answers `running` when a loaded model takes longer, and finishes the task itself', async () => {
+  it('answers `running` when a loaded model is slow, and still completes the task', async () => {
     const { status, body } = await on.infer(warm.id, { input: { wait_s: 3 }, sync_timeout_s: 1 })
 
     assert.equal(status, 200)
@@ -149,7 +149,7 @@ describe('inference over HTTP', () => {
     assert.deepEqual((await on.task(body.task_id)).body.result, { waited_s: 3 })
   })
 
-  it('stops a request that runs on when its task is cancelled, and refunds it', async () => {
+  it('stops a running request when its task is cancelled, and refunds it', async () => {
     const { body } = await on.infer(warm.id, { input: { wait_s: 30 }, sync_timeout_s: 1 })
 
     const cancelled = await on.cancel(body.task_id)
@@ -162,7 +162,7 @@ describe('inference over HTTP', () => {
     assert.equal(again.status, 409)
   })
 
-  it('stops the model when the client leaves, and leaves no row', async () => {
+  it('stops the model when the client disconnects, and writes no row', async () => {
     const before = await on.count(warm.id)
     const leaving = new AbortController()
     const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
@@ -181,15 +181,15 @@ describe('inference over HTTP', () => {
   })
 
   /**
-   * Starts a slow request, and leaves while the row of the running task is being written; returns the row
-   * once it satisfies `done`.
+   * Starts a slow request and disconnects while the row of the running task is being written; returns the row once it
+   * satisfies `done`.
    */
   async function leaveAsItTurnsRunning(done: string): Promise<{ id: string; error: string | null }> {
     const { db } = on.api.database
     const before = await on.count(warm.id)
     const leaving = new AbortController()
     await db.transaction().execute(async (trx) => {
-      // Its row cannot be written before the client has left.
+      // The row can't be written before the client has disconnected.
       await sql`lock table task in share row exclusive mode`.execute(trx)
       const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
         method: 'POST',
@@ -223,14 +223,14 @@ describe('inference over HTTP', () => {
     return rows.length > 0
   }
 
-  it('cancels a task that has just turned running when its client leaves before it has the id', async () => {
+  it('cancels a task that has just turned running when its client disconnects before receiving the id', async () => {
     const { id, error } = await leaveAsItTurnsRunning('failed')
 
     assert.equal(error, 'the caller left before the result')
     assert.equal(await isPromised(id), false)
   })
 
-  it('gives it to a workflow when it cannot be cancelled, as soon as the database takes that: no row is left to nobody', async () => {
+  it('hands an abandoned running task to a workflow when it cannot be cancelled, once the database allows it', async () => {
     const { db } = on.api.database
     const never = { gone: `error <> 'the caller left before the result'`, queued: `status <> 'queued'` }
     for (const [name, check] of Object.entries(never))
@@ -246,7 +246,7 @@ describe('inference over HTTP', () => {
     }
   })
 
-  it('queues a task for a cold model, and says so once the client has waited as long as it asked to', async () => {
+  it('queues a task for a cold model, and answers `queued` when sync_timeout_s is over', async () => {
     const { status, body } = await on.infer(cold.id, { input: { instances: [1] }, sync_timeout_s: 1 })
 
     assert.equal(status, 200)
@@ -264,7 +264,7 @@ describe('inference over HTTP', () => {
     assert.deepEqual(start.args, [{ taskId: body.task_id }])
   })
 
-  it('answers 202 to an async request at once, and 200 queued to one with sync false', async () => {
+  it('answers 202 to an async request immediately, and 200 `queued` with sync false', async () => {
     const accepted = await on.api.call('POST', `${BUILDER}/endpoints/${warm.id}/infer:async`, {
       key: on.caller.key,
       body: { input: { instances: [1] } },
@@ -277,7 +277,7 @@ describe('inference over HTTP', () => {
     assert.deepEqual([queued.status, queued.body.status], [200, 'queued'])
   })
 
-  it('gives up a queued task whose client leaves before it has its id', async () => {
+  it('fails a queued task when its client disconnects before receiving the id', async () => {
     const leaving = new AbortController()
     const before = await on.count(cold.id)
     const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${cold.id}/infer`, {
@@ -302,7 +302,7 @@ describe('inference over HTTP', () => {
     }, 2_000)
   })
 
-  it('asks another node when the one that was asked is lost on the way', async () => {
+  it('retries on another node when the node is lost during the request', async () => {
     await using second = await startNode(on.api)
     await second.parts.models.load(warm.model_key)
     await until(() => on.api.services.links.placement.count(warm.model_key).warm === 2)
@@ -326,7 +326,7 @@ describe('inference over HTTP', () => {
 })
 
 describe('infer without a node', () => {
-  it('says that there is none, and none that works for the account, when its time is over', async () => {
+  it('reports after the timeout that no node is connected, or none that works for the account', async () => {
     await using api = await startApi()
     const { accountId, key } = await api.account()
     const { db } = api.database

@@ -22,7 +22,7 @@ const table = (count: number) => ({
 })
 const given = (value: unknown) => ({ value, json: Buffer.from(JSON.stringify(value)) })
 
-describe('the checks of inputs', () => {
+describe('input checks', () => {
   let checks: SchemaChecks
   before(() => {
     checks = new SchemaChecks()
@@ -59,7 +59,7 @@ describe('the checks of inputs', () => {
     )
   })
 
-  it('take nulls of optional members for absent ones, however many, at once and aside', async () => {
+  it('remove nulls of optional members, however many, inline and in a child process', async () => {
     const inputs = new InputChecks(checks)
     for (const count of [33, 1_000, 20_000]) {
       const input = given({
@@ -76,7 +76,7 @@ describe('the checks of inputs', () => {
     }
   })
 
-  it('name a null of a required member, and leave what may be null', async () => {
+  it('report a null in a required member, and keep nulls that the schema allows', async () => {
     const inputs = new InputChecks(checks)
     const schema = {
       type: 'object',
@@ -102,7 +102,7 @@ describe('the checks of inputs', () => {
       )
   })
 
-  it('do small schemas at once, and large values aside', async () => {
+  it('check small inputs inline, and large ones in a child process', async () => {
     const inputs = new InputChecks(checks)
     const small = endpoint(table(10))
 

@@ -12,10 +12,10 @@ const BUILDER = '/api/builder/v1'
 const CHAT = '/v1/chat/completions'
 const PRICE = 1_000
 const GATEWAYS = 2
-/** From the commit of the change of a key on, whose answer comes after it. */
+/** Measured from the commit of a key's change, which precedes its response. */
 const WITHIN_MS = 1_000
 
-describe('limits of a key', () => {
+describe('key limits', () => {
   let chat: ChatApi
   let second: TestApi
   let node: TestNode
@@ -57,7 +57,7 @@ describe('limits of a key', () => {
   }
   const counts = (answers: readonly Answer[]) => answers.filter(({ status }) => status === 200).length
 
-  it('hold for requests a minute over all gateways, each of which admits no more than the limit by itself', async () => {
+  it('bound requests per minute across gateways, and exactly on each gateway', async () => {
     await withinMinute(15)
     const limit = 10
     const { key } = await keyWith({ requests_per_minute: limit })
@@ -82,7 +82,7 @@ describe('limits of a key', () => {
     assert.equal((await ask(chat.caller.key)).status, 200)
   })
 
-  it('are seen by the other gateway within a second of what one has admitted', async () => {
+  it('take effect on the other gateway within a second of the requests that used them up', async () => {
     await withinMinute(15)
     const { key } = await keyWith({ requests_per_minute: 3 })
     for (let n = 0; n < 3; n++) assert.equal((await ask(key)).status, 200)
@@ -91,7 +91,7 @@ describe('limits of a key', () => {
     assert.equal((await ask(key, second)).status, 429)
   })
 
-  it('hold for tokens a minute, those of streams included, on every surface', async () => {
+  it('bound tokens per minute on every surface, streams included', async () => {
     await withinMinute(15)
     const { key } = await keyWith({ tokens_per_minute: 40 })
     assert.equal((await ask(key)).status, 200)
@@ -108,7 +108,7 @@ describe('limits of a key', () => {
     await until(async () => (await ask(key, second)).status === 429, SOON_MS)
   })
 
-  it('hold for the credits of a month, and failures are given back', async () => {
+  it('bound the credits of a month, and refund failures', async () => {
     const { key } = await keyWith({ budget_credits_per_month: (3 * PRICE) / 1_000_000 })
     const failing = { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }], fake: { status: 500 } }
     await chat.api.call('POST', CHAT, { key, body: failing })
@@ -124,12 +124,12 @@ describe('limits of a key', () => {
     await until(async () => (await ask(key, second)).status === 429, SOON_MS)
   })
 
-  it('hold for the credits of a month while answers last, whole or streamed', async () => {
+  it('bound the credits of a month while requests are in flight, streamed or not', async () => {
     for (const stream of [false, true]) {
       const { key } = await keyWith({ budget_credits_per_month: (3 * PRICE) / 1_000_000 })
       const slow = { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }], stream }
       const asked: Promise<Answer<AnyBody>>[] = []
-      // Longer than two readings of what is booked.
+      // Longer than two refreshes of the booked usage.
       for (let n = 0; n < 24; n++) {
         asked.push(chat.api.call('POST', CHAT, { key, body: { ...slow, fake: { delay_ms: 2_500 } } }))
         await sleep(60)
@@ -139,7 +139,7 @@ describe('limits of a key', () => {
     }
   })
 
-  it('hold for the credits of a month with tasks that are queued, and count those of another gateway', async () => {
+  it("count queued tasks and another gateway's requests against the monthly credits", async () => {
     const { key } = await keyWith({ budget_credits_per_month: (4 * PRICE) / 1_000_000 })
     const cold = await chat.cold({ name: 'cold' }, { price_micro: PRICE })
     const path = `${BUILDER}/endpoints/${cold.id}/infer:async`
@@ -151,7 +151,7 @@ describe('limits of a key', () => {
       queued.map(({ status }) => status),
       [202, 202, 202],
     )
-    // Until the hold of the queued tasks is gone, which have been booked.
+    // Wait until the hold of the queued tasks is released; they are booked by then.
     await sleep(1_200)
     const last = callApi(second.baseUrl + CHAT, 'POST', {
       key,
@@ -164,10 +164,10 @@ describe('limits of a key', () => {
     assert.equal((await last).status, 200)
   })
 
-  it('hold for requests in flight again after the row of their gateway was lost', async () => {
+  it("count requests in flight again after their gateway's row was lost", async () => {
     const limits = { budget_credits_per_month: PRICE / 1_000_000 }
     const { id } = await keyWith(limits)
-    // A gateway without nodes, whose links would be lost with its row.
+    // A gateway without nodes, because links would be lost along with its row.
     await using third = await startApi({ database: chat.api.database })
     const { db } = chat.api.database
     const held = async () =>
@@ -184,7 +184,7 @@ describe('limits of a key', () => {
     await until(async () => (await held()).length === 0, SOON_MS)
   })
 
-  it('count nothing that a gateway held which has died, and begin again with the month', async () => {
+  it('ignore the holds of a dead gateway, and reset with the month', async () => {
     const { key, id } = await keyWith({ budget_credits_per_month: PRICE / 1_000_000 })
     const { db } = chat.api.database
     const dead = newId()
@@ -202,7 +202,7 @@ describe('limits of a key', () => {
     assert.throws(admit, /credits a month/)
   })
 
-  it('hold for the models that it may ask, by id or name, and change within a second on every gateway', async () => {
+  it('restrict a key to models by id or name, and change within a second on every gateway', async () => {
     const other = await chat.warm()
     const { key, id } = await keyWith({ models: [endpoint.name] })
 
@@ -225,7 +225,7 @@ describe('limits of a key', () => {
     assert.equal((await ask(key, chat.api, other.id)).status, 200)
   })
 
-  it('are those of its row on every gateway within a second, and so is its end', async () => {
+  it('follow changes, revocation and expiry of a key within a second on every gateway', async () => {
     await withinMinute(20)
     const refusedBy = async (key: string, status: number, from: number) => {
       while ((await ask(key, second)).status !== status)

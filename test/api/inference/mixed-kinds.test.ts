@@ -12,7 +12,7 @@ import {
   type WorldNode,
 } from '../../support/servers/inference-world.ts'
 
-/** Room for one model of pictures and little beside it; all five need 3.4 GB. */
+/** Memory for one image model and little else; all five models need 3.4 GB. */
 const MEMORY_MB = 2_650
 const ROUNDS = 2
 const CHAT = { messages: [{ role: 'user', content: 'hello' }], max_tokens: 4 }
@@ -47,7 +47,7 @@ describe('models of several kinds under one memory limit', function () {
   })
   after(() => stack.disposeAsync())
 
-  it('take turns, answer every request, and never hold more memory than there is', async () => {
+  it('take turns, answer every request, and never exceed the memory limit', async () => {
     const evictions: string[] = []
     node.parts.models.onChange(({ model_key, state }) => state === 'evicted' && evictions.push(model_key))
     const held: number[] = []
@@ -83,7 +83,7 @@ async function servedMb(): Promise<number> {
       const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8')
       kb += Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0)
     } catch {
-      // It has ended since.
+      // It has exited in the meantime.
     }
   }
   return kb / 1024

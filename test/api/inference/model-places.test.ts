@@ -11,7 +11,7 @@ const MAX_WAITING = 32 * PLACES
 const slow = { fake: { delay_ms: 100 } }
 const messages = [{ role: 'user', content: 'hi' }]
 
-describe('a model that more requests want than it serves at once', function () {
+describe('a model with more requests than it serves at once', function () {
   this.timeout(60_000)
   let chat: ChatApi
   let other: { accountId: string; key: string }
@@ -30,7 +30,7 @@ describe('a model that more requests want than it serves at once', function () {
     return { status, headers, began, endedAt: performance.now() }
   }
 
-  it('answers another account next, and refuses what one account sends beyond its share', async () => {
+  it("serves another account next, and answers 429 to one account's requests beyond its share", async () => {
     const endpoint = await open()
     const flood = Array.from({ length: 150 }, () => timed(chat.chat(endpoint.id, slow)))
     await until(() => waiting(endpoint) >= MAX_WAITING - 4)
@@ -56,7 +56,7 @@ describe('a model that more requests want than it serves at once', function () {
     assert.equal(waiting(endpoint), 0)
   })
 
-  /** Opens streams that get no answer until they leave; one at least has to wait. */
+  /** Opens streams that get no response until they disconnect; at least one has to wait. */
   const flood = async (endpoint: { id: string; model_key: string }, count: number) => {
     const left = new AbortController()
     const ask = () =>
@@ -69,7 +69,7 @@ describe('a model that more requests want than it serves at once', function () {
     }
   }
 
-  it('serves requests by their tier: priority first in its account, flex with a quarter of a share', async () => {
+  it('serves requests by tier: priority first within its account, flex with a quarter of a share', async () => {
     const endpoint = await open()
     const limited = await chat.api.call('POST', '/api/builder/v1/keys', {
       key: chat.caller.key,
@@ -99,7 +99,7 @@ describe('a model that more requests want than it serves at once', function () {
     assert.deepEqual(new Set(served), new Set(['flex', 'default', 'priority']))
   })
 
-  it('gets no more requests at once, streams included, and none whose client has left', async () => {
+  it('receives no more requests than its concurrency, streams included, and none whose client has left', async () => {
     const endpoint = await open()
     const before = (await chat.stats(endpoint)).requests
 
@@ -111,7 +111,7 @@ describe('a model that more requests want than it serves at once', function () {
     assert.equal((await chat.chat(endpoint.id)).status, 200)
   })
 
-  it('keeps waiting streams alive, and makes no task of an inference whose client leaves', async () => {
+  it('keeps waiting streams alive, and creates no task for an infer whose client disconnects', async () => {
     const endpoint = await open()
     const leave = await flood(endpoint, PLACES + 1)
     const gone = new AbortController()
@@ -141,7 +141,7 @@ describe('a model that more requests want than it serves at once', function () {
     assert.deepEqual(tasks, [])
   })
 
-  it('gets no more requests from two gateways, which divide it among them', async () => {
+  it('receives no more requests than its concurrency from two gateways together', async () => {
     const endpoint = await open()
     const { HEARTH_OBJECT_DIR } = chat.api.services.config
     await using second = await startApi({ database: chat.api.database, env: { HEARTH_OBJECT_DIR } })
@@ -174,7 +174,7 @@ describe('a model that more requests want than it serves at once', function () {
     assert.equal((await chat.stats(endpoint)).requests - before, PLACES)
   })
 
-  it('gets the chats of one session on one node of two, unless that is busier than the other', async () => {
+  it('serves the chats of one session on one of two nodes, unless that node is busier', async () => {
     await using node = await startChatNode(chat.api, { concurrency: 8 })
     const endpoint = await chat.warm({}, [chat.node, node])
     const session = { 'x-session-id': 'one' }
@@ -194,7 +194,7 @@ describe('a model that more requests want than it serves at once', function () {
     assert.equal((await nodesOf(atOnce)).size, 2)
   })
 
-  it('gets an inference as a queued task when its time is over, or when its account has used up its share', async () => {
+  it("queues an infer as a task when its timeout is over or its account's share is used up", async () => {
     const endpoint = await open()
     const infer = () =>
       chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {

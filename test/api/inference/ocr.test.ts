@@ -49,7 +49,7 @@ describe('ocr', function () {
     return JSON.parse(await text(child.stdout)) as string[]
   }
 
-  it('reads an upload and a data: URL, cold and warm, with the texts of transformers', async () => {
+  it('reads an upload and a data: URL, cold and warm, with the same texts as transformers', async () => {
     const model = await imported('tiny-trocr', {})
     const plain = await plainTexts(await tinyReader())
     const [first = Buffer.alloc(0), second = Buffer.alloc(0)] = PICTURES
@@ -67,7 +67,7 @@ describe('ocr', function () {
     }
   })
 
-  it('comes from the hub with the first request', async () => {
+  it('is imported from the hub by the first request', async () => {
     const files = await filesOf(await tinyReader())
     hub.put({ repoId: 'acme/trocr', files, licence: 'mit', pipelineTag: 'image-to-text' })
     const registered = await world.api.call('POST', '/api/builder/v1/models/hf/register', {
@@ -83,7 +83,7 @@ describe('ocr', function () {
     assert.equal(body.result.text, (await plainTexts(await tinyReader()))[0]?.trim())
   })
 
-  it('says which field a text is from, as the tags of a Donut do', async () => {
+  it('returns the fields of a text, as the tags of a Donut model name them', async () => {
     const { name } = await imported('tiny-donut', { kind: 'donut' })
     const [first = Buffer.alloc(0)] = PICTURES
 
@@ -102,7 +102,7 @@ describe('ocr', function () {
     })
   })
 
-  it('says what is wrong with a picture, and reads the next one', async () => {
+  it('reports what is wrong with an image, and reads the next one', async () => {
     const cases = [
       [{ image_url: urlOf(Buffer.from('a text and no picture')) }, /image_url must be a picture/],
       [{ image_url: urlOf(pngOf(1, 1)) }, /image_url is a picture of 1 x 1; each side needs at least 8/],
@@ -121,7 +121,7 @@ describe('ocr', function () {
     assert.equal((await infer('tiny-trocr', { image_url: urlOf(small) })).body.status, 'succeeded')
   })
 
-  it('fails where the numbers of a model are not finite, and reads the next picture', async () => {
+  it("fails when a model's output is not finite, and reads the next image", async () => {
     const { name } = await imported('tiny-overflow', { overflows: true })
     const flat = (grey: number) => infer(name, { image_url: urlOf(pngOf(20, 20, () => grey)) })
 

@@ -15,10 +15,10 @@ import { probeSpecialists } from '../../support/servers/specialist.ts'
 const QUERY = 'What is the capital of France?'
 const TEXTS = ['Paris is the capital of France.', 'The lazy dog.', '']
 const LONG = 'the lazy dog '.repeat(2_000)
-/** llama.cpp has an approximation of the activation, from a table of 16 bits. */
+/** llama.cpp approximates the activation with a 16-bit table. */
 const NOISE = 2e-4
 
-describe('specialists in a GGUF', function () {
+describe('specialists as GGUF files', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let world: InferenceWorld
@@ -51,7 +51,7 @@ describe('specialists in a GGUF', function () {
     )
 
   for (const pooling of ['mean', 'cls'] as const) {
-    it(`give the vectors of transformers, cold and warm, pooled as the file says (${pooling})`, async () => {
+    it(`return the same vectors as transformers, cold and warm, pooled as the file declares (${pooling})`, async () => {
       const { path, plain } = await tinySpecialistGguf({}, pooling)
       const [expected] = await probeSpecialists([{ ask: 'embed', folder: plain, texts: TEXTS, pooling }])
       const model = await imports(`gguf-${pooling}`, path, { task: 'embeddings' })
@@ -71,7 +71,7 @@ describe('specialists in a GGUF', function () {
     })
   }
 
-  it('score documents as transformers does, in their order', async () => {
+  it('score documents like transformers does, in the given order', async () => {
     const { path, plain } = await tinySpecialistGguf({ kind: 'rerank' }, 'rank')
     const texts = [...TEXTS, LONG].map((text): [string, string] => [QUERY, text])
     const [logits = []] = await probeSpecialists([{ ask: 'classify', folder: plain, texts }])
@@ -101,7 +101,7 @@ describe('specialists in a GGUF', function () {
     assert.deepEqual(cohere.body.results, [{ index: best[0], relevance_score: scores[best[0] ?? 0] }])
   })
 
-  it("answer OpenAI's clients with floats, base64 and for tokens", async () => {
+  it('answer OpenAI requests with floats, as base64 and for token ids', async () => {
     const plain = await ask('/v1/embeddings', { model: 'gguf-mean', input: ['the lazy dog', 'the fox'] })
     const coded = await ask('/v1/embeddings', {
       model: 'gguf-mean',
@@ -123,7 +123,7 @@ describe('specialists in a GGUF', function () {
     assert.match(unknown.body.error.message, /token id 999999, which is not in the vocabulary/)
   })
 
-  it('say what is wrong with an input, cut what is too long, and serve on', async () => {
+  it('report invalid input, truncate long input, and keep serving', async () => {
     for (const [input, sentence] of [
       [{ text: LONG, truncate: false }, /text is longer than the 128 tokens that this model takes/],
       [{ text: ['a', LONG], truncate: false }, /text\[1\] is longer than the 128 tokens/],
@@ -142,7 +142,7 @@ describe('specialists in a GGUF', function () {
     assert.equal(cut.body.result.usage.total_tokens, 128)
   })
 
-  it('fail where the numbers of a model are not finite, and answer the next text', async () => {
+  it("fail when a model's output is not finite, and answer the next request", async () => {
     const { path } = await tinySpecialistGguf({ broken: 20 }, 'mean')
     const { name } = await imports('gguf-broken', path, { task: 'embeddings' })
 
@@ -155,7 +155,7 @@ describe('specialists in a GGUF', function () {
     assert.equal((await infer(name, { text: 'a' })).body.status, 'succeeded')
   })
 
-  it('are no files of another kind, which the import or the server refuses', async () => {
+  it('are rejected by the import or the server when the file is of another kind', async () => {
     using folder = temporaryFolder()
     const chat = `${folder.path}/chat.gguf`
     await writeTinyGguf(chat)
@@ -169,7 +169,7 @@ describe('specialists in a GGUF', function () {
     ] as const)
       await assert.rejects(imports('gguf-other', path, { task }), sentence)
 
-    // As a client that does not look into the files does it.
+    // Like a client that doesn't inspect the files.
     const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
     const inBlindness: Pick<AdminClient, 'call'> = {
       call: (method, path, body) =>

@@ -67,7 +67,7 @@ describe('specialists', function () {
       `${JSON.stringify(a)} differs from ${JSON.stringify(b)}`,
     )
 
-  it('answer cold and warm with the numbers of transformers, all four kinds, on ONNX Runtime and PyTorch', async () => {
+  it('return the same numbers as transformers, cold and warm, for all four kinds on ONNX Runtime and PyTorch', async () => {
     const [embeddings, rerank, moderation, classification] = KINDS
     assert.ok(embeddings && rerank && moderation && classification)
     const [vectors, logits, categories, classes] = await probeSpecialists([
@@ -133,7 +133,7 @@ describe('specialists', function () {
     }
   })
 
-  it('serves moderation and classification of the same weights from one server', async () => {
+  it('serve moderation and classification of the same weights from one server', async () => {
     const kind: TinySpecialist = { kind: 'moderation', architecture: 'distilbert' }
     const model = await imports(kind)
     const { db } = world.api.database
@@ -158,7 +158,7 @@ describe('specialists', function () {
     assert.equal(servers.length, 1)
   })
 
-  it('refuse inputs with the field, at the gateway or from the model', async () => {
+  it('reject input with the field name, at the gateway or in the model', async () => {
     const [embeddings, rerank] = [
       await imports({ kind: 'embeddings' }),
       await imports({ kind: 'rerank', architecture: 'xlm-roberta' }),
@@ -182,7 +182,7 @@ describe('specialists', function () {
     assert.match(refused.body.message, /text is longer than the 128 tokens that this model takes/)
   })
 
-  it('refuse weights that are for another task', async () => {
+  it('reject weights for another task', async () => {
     const path = await tinySpecialist({ kind: 'rerank' })
     const order = { name: 'for-tables', path, task: 'regression', profile: 'specialist-onnx' }
     await assert.rejects(
@@ -195,7 +195,7 @@ describe('specialists', function () {
     )
   })
 
-  it('fail or repeat what is under way when the server is killed, and serve on', async () => {
+  it('fail or retry requests in flight when the server is killed, and keep serving', async () => {
     const kind: TinySpecialist = { hidden: 256, layers: 6 }
     const model = await imports(kind)
     const input = { text: Array.from({ length: 1_500 }, (_, i) => `the quick brown fox ${i}`) }
@@ -214,7 +214,7 @@ describe('specialists', function () {
     await until(async () => (await after()).body.status === 'succeeded', 60_000)
   })
 
-  it('give the memory of the platform its vectors', async () => {
+  it('provide the embeddings of platform memory', async () => {
     const model = await imports({ kind: 'embeddings' })
     const embeddings = new Embeddings(world.api.services, model.name)
     const signal = AbortSignal.timeout(120_000)

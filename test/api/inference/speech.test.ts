@@ -29,13 +29,13 @@ describe('speech to text', function () {
     return (await uploadInput(world, model.name, file)).body.input_url
   }
 
-  it('hears an upload and a data: URL, cold and warm, longer than one window of the model', async () => {
+  it('transcribes an upload and a data: URL, cold and warm, longer than one window of the model', async () => {
     const cold = await infer({ audio_url: await upload(wav(3)) })
     const warm = await infer({ audio_url: dataUrl(wav(42)), language: 'en', timestamps: false })
 
     assert.equal(model.runtime_profile, 'specialist-whisper')
     for (const [{ body, text }, seconds, spoken] of [
-      // The model recognises one of its languages where none is named.
+      // The model detects the language when the request names none.
       [cold, 3, /^[a-z]{2,3}$/],
       [warm, 42, /^en$/],
     ] as const) {
@@ -57,7 +57,7 @@ describe('speech to text', function () {
     }
   })
 
-  it('fetches uploads for a warm model without a task queue, and beyond a few at once with one', async () => {
+  it('fetches uploads for a warm model without a workflow, and queues tasks beyond a few concurrent ones', async () => {
     const url = await upload(wav(2))
     const alone = await infer({ audio_url: url })
     const together = await Promise.all(Array.from({ length: 7 }, () => infer({ audio_url: url })))
@@ -72,7 +72,7 @@ describe('speech to text', function () {
     assert.deepEqual(stored.result, alone.body.result)
   })
 
-  it('makes up no text in silence', async () => {
+  it('returns no text for silence', async () => {
     const { body, text } = await infer({ audio_url: dataUrl(wav(4, { silent: true })) })
 
     assert.equal(body.status, 'succeeded', text)
@@ -80,7 +80,7 @@ describe('speech to text', function () {
     assert.equal(body.result.duration_s, 4)
   })
 
-  it('says what is wrong with a sound, and serves the next one', async () => {
+  it('reports invalid audio, and serves the next request', async () => {
     const short = dataUrl(wav(1))
     const cases = [
       [{ audio_url: dataUrl(Buffer.from('a text and no sound')) }, /audio_url must be a sound/],

@@ -34,7 +34,7 @@ describe('tasks that wait for a node', () => {
     return { ...account, endpoint, infer }
   }
 
-  it('are bounded for each account, whichever way they came, and counted anew once one has ended', async () => {
+  it('are limited per account on every route, and make room when one ends', async () => {
     const [mine, theirs] = [await tenant(3), await tenant(1)]
     const first = await mine.infer()
     assert.equal(first.status, 202)
@@ -62,7 +62,7 @@ describe('tasks that wait for a node', () => {
     assert.equal((await mine.infer()).status, 429)
   })
 
-  it('count no more once a node has claimed them', async () => {
+  it('no longer count once a node has claimed them', async () => {
     const mine = await tenant(1)
     const { body } = await mine.infer()
     assert.equal((await mine.infer()).status, 429)
@@ -76,7 +76,7 @@ describe('tasks that wait for a node', () => {
     assert.equal((await mine.infer()).status, 202)
   })
 
-  it('are never more than the quota, however many come at the same moment', async () => {
+  it('never exceed the quota, however many arrive at once', async () => {
     const mine = await tenant(7)
 
     const answers = await Promise.all(Array.from({ length: 40 }, () => mine.infer()))
@@ -85,7 +85,7 @@ describe('tasks that wait for a node', () => {
     assert.deepEqual([count(202), count(429)], [7, 33])
   })
 
-  it('that come at the same moment are written together, and one that cannot be written keeps back no other', async () => {
+  it('are written in groups when they arrive together, and one bad row does not block the others', async () => {
     const mine = await tenant(100)
     const { db } = api.database
     const isBad = sql`input is distinct from '{"bad":1}'::bytea`
@@ -109,7 +109,7 @@ describe('tasks that wait for a node', () => {
     assert.ok(rows[0]!.transactions < 20, `${rows[0]!.transactions} transactions`)
   })
 
-  it('are refused for now, and not kept waiting, while a lost gateway holds the lock of the quota', async () => {
+  it('get a quick 503 while a lost gateway holds the quota lock', async () => {
     const mine = await tenant(20)
     const { db } = api.database
     const [held, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -128,7 +128,7 @@ describe('tasks that wait for a node', () => {
     await lost
   }).timeout(30_000)
 
-  it('share a look for a node while there is none', async () => {
+  it('share node look-ups while no node is connected', async () => {
     const mine = await tenant(20)
     const tasks = await Promise.all(Array.from({ length: 20 }, () => mine.infer()))
     let looks = 0
@@ -149,7 +149,7 @@ describe('tasks that wait for a node', () => {
     assert.ok(looks < 5, `${looks} looks for 20 tasks`)
   })
 
-  it('are not sent to a node beyond its slots for their account', async () => {
+  it('are not placed on a node beyond its slots for their account', async () => {
     const { db } = api.database
     const { nodeId } = await signedNode(api, 'busy')
     const room = {

@@ -35,7 +35,7 @@ describe('translation', function () {
       body: { sync_timeout_s: 120, ...body },
     })
 
-  it('answers cold and warm with the texts of transformers', async () => {
+  it('returns the same texts as transformers, cold and warm', async () => {
     const languages = { source: 'eng_Latn', target: 'deu_Latn' }
     const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
     child.stdin.end(
@@ -64,7 +64,7 @@ describe('translation', function () {
     assert.equal(pair.body.result?.text, marian, pair.text)
   })
 
-  it('says what is wrong with a request, and serves the next one', async () => {
+  it('reports what is wrong with a request, and serves the next one', async () => {
     const long = `${TEXT} `.repeat(2_000)
     const noLanguage = await infer('nllb', { input: { text: TEXT } })
     const unknown = await infer('nllb', { input: { text: TEXT, target_language: 'klingon' } })
