@@ -13,8 +13,8 @@ import { gatewayEnv, runGateway } from '../../support/servers/gateway-process.ts
 
 const TOOLS = 60
 
-describe('versions of manifests while gateways are killed', () => {
-  it('move once for each change', async () => {
+describe('manifest versions while gateways are killed', () => {
+  it('increase once per change', async () => {
     await using database = await startDatabase()
     const { db } = database
     const folder = await mkdtemp(join(tmpdir(), 'hearth-manifest-'))
@@ -27,7 +27,7 @@ describe('versions of manifests while gateways are killed', () => {
     const ids: string[] = []
     for (let n = 0; n < TOOLS; n++) ids.push((await buildEndpoint(db, accountId)).id)
     const env = gatewayEnv(database.url, folder)
-    /** The versions of the account's own tools, without those that the platform brings. */
+    /** The versions of the account's own tools, without those of the platform. */
     const versions = async (baseUrl: string): Promise<string[]> => {
       const { body } = await callApi(`${baseUrl}/api/builder/v1/mcp/manifest`, 'GET', { key })
       const tools = body.tools as { kind: string; version: string }[]

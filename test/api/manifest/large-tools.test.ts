@@ -37,7 +37,7 @@ describe('tools with schemas of a megabyte', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('are not held in memory, and are in every answer in full', async () => {
+  it('are not held in memory, and are complete in every response', async () => {
     const { texts } = api.services.tools
     const { status, body, headers } = await api.call<Manifest>('GET', PATH, { key: mine.key })
 
@@ -52,7 +52,7 @@ describe('tools with schemas of a megabyte', () => {
     assert.equal(wordsIn(one.body.inputSchema), words.get('big-7'))
   }).timeout(60_000)
 
-  it('come to agents page by page', async () => {
+  it('are listed to agents page by page', async () => {
     await using mcp = await connectMcp(api, mine.key)
 
     const { tools } = await mcp.client.listTools()
@@ -62,7 +62,7 @@ describe('tools with schemas of a megabyte', () => {
     assert.ok(api.services.tools.texts.heldBytes < MB)
   }).timeout(60_000)
 
-  it('are shown as they are after a change', async () => {
+  it('are up to date after a change', async () => {
     const { db } = api.database
     const input_schema = schemaOf('short now')
     await db.transaction().execute(async (trx) => {
@@ -82,7 +82,7 @@ describe('tools with schemas of a megabyte', () => {
   })
 })
 
-describe('the texts of tools', () => {
+describe('tool texts', () => {
   const manifest = (name: string, description = '') =>
     ({ name, version: '1.0.0', kind: 'model', stability: 'beta', description }) as ToolManifest
   const made = (name: string, description?: string) => {
@@ -92,7 +92,7 @@ describe('the texts of tools', () => {
   const collect = async (texts: ToolTexts, tools: Tool[]) =>
     (await Array.fromAsync(texts.of(tools))).map((text) => (JSON.parse(String(text)) as ToolManifest).name)
 
-  it('are in memory up to a limit, and read a few at once beyond it', async () => {
+  it('are cached up to a limit, and read in small batches beyond it', async () => {
     const all = Array.from({ length: 400 }, (_, n) =>
       made(`tool-${n}`, `${n}`.repeat(100_000).slice(0, 200_000)),
     )
@@ -117,7 +117,7 @@ describe('the texts of tools', () => {
     assert.deepEqual(reads, [])
   })
 
-  it('are refused where a tool has changed since it was listed', async () => {
+  it('are refused for a tool that has changed since it was listed', async () => {
     const { tool } = made('gone')
     const texts = new ToolTexts(async () => new Map())
 

@@ -7,7 +7,7 @@ import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 const EXAMPLE = { name: 'second', description: '', input: { x: 1 }, output: { y: 1 } }
 
-describe('what the use of an endpoint makes of its tool', () => {
+describe("the stability and latency class of an endpoint's tool", () => {
   let api: TestApi
   let accountId: string
   before(async () => {
@@ -37,7 +37,7 @@ describe('what the use of an endpoint makes of its tool', () => {
       .insertInto('usage_delta')
       .values({ ...row, inference_ms: succeeded * ms })
       .execute()
-    // Two folders at once count everything once.
+    // Two concurrent folds count everything once.
     await Promise.all([
       usageRepository.foldUsage(api.database.db),
       usageRepository.foldUsage(api.database.db),
@@ -49,7 +49,7 @@ describe('what the use of an endpoint makes of its tool', () => {
   }
   const tool = (slug: string) => findTool(api.services, { accountId }, slug)
 
-  it('moves through the levels and classes, and gateways hear of each step', async () => {
+  it('change with usage, and gateways see each step', async () => {
     const { id, name } = await build(30)
     assert.equal((await tool(name))?.stability, 'experimental')
     assert.equal(await latencyOf(name), 'fast')
@@ -65,7 +65,7 @@ describe('what the use of an endpoint makes of its tool', () => {
     assert.equal((await tool(name))?.version, '1.0.3')
   })
 
-  it('is stable once it has the age, although nothing else happens', async () => {
+  it('reach `stable` with age even without further usage', async () => {
     const { id, name } = await build(6)
     await used(id, { succeeded: 100 })
     await until(async () => (await tool(name))?.stability === 'beta')
@@ -75,7 +75,7 @@ describe('what the use of an endpoint makes of its tool', () => {
     await until(async () => (await tool(name))?.stability === 'stable')
   })
 
-  it('changes nothing for gateways while no level moves', async () => {
+  it("leave gateways' caches untouched while no level changes", async () => {
     const { id, name } = await build(0)
     await used(id, { succeeded: 20 })
     await until(async () => (await tool(name))?.stability === 'beta')

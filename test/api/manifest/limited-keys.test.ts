@@ -62,7 +62,7 @@ describe('a key that is limited to tools', () => {
     })
   }
 
-  it('is unknown to gateways of earlier versions, which know no limits', async () => {
+  it('is invalid for older gateways, which do not know tool limits', async () => {
     const key = await limited('sales-*')
     const asBefore = (text: string) =>
       apiKeyRepository.findApiKey(api.database.db, hash('sha256', text, 'buffer'))
@@ -71,7 +71,7 @@ describe('a key that is limited to tools', () => {
     assert.equal((await asBefore(open))?.account_id, accountId)
   })
 
-  it('has tags of its own', async () => {
+  it('has its own ETag', async () => {
     const key = await limited('sales-*')
     const tagFor = async (of: string) =>
       String((await api.call('GET', `${BUILDER}/mcp/manifest`, { key: of })).headers['etag'])
@@ -81,7 +81,7 @@ describe('a key that is limited to tools', () => {
     assert.equal(etag, await tagFor(await limited('sales-*', 'sales-churn')))
   })
 
-  it('is refused with a sentence by every other route that takes keys', async () => {
+  it('gets 403 with an explanation from every other route that accepts keys', async () => {
     const key = await limited('sales-*')
     const headers = { 'x-account-id': accountId }
     const taken = SERVED.filter(({ route }) => route.auth === 'api-key' || route.auth === 'cohort')
@@ -106,7 +106,7 @@ describe('a key that is limited to tools', () => {
     assert.equal((await api.call('GET', `${BUILDER}/health`, { key })).status, 200)
   })
 
-  it('sees and invokes its actions alone', async () => {
+  it('sees and invokes only its own actions', async () => {
     const key = await limited('sales-*', 'training.merge')
     const listed = await api.call('GET', `${BUILDER}/actions`, { key })
     const detail = (slug: string) => api.call('GET', `${BUILDER}/actions/${slug}`, { key })
@@ -134,7 +134,7 @@ describe('a key that is limited to tools', () => {
     await api.call('PATCH', endpoint, { key: open, body: { status: 'active' } })
   })
 
-  it('reads and cancels the tasks of its tools alone', async () => {
+  it('reads and cancels only the tasks of its tools', async () => {
     const task = await buildHeldTask(api.database.db, accountId)
     const { endpoint_id } = await api.database.db
       .selectFrom('task')
@@ -159,7 +159,7 @@ describe('a key that is limited to tools', () => {
     ],
     [{ HEARTH_TOOL_STABILITY: 'beta' }, OPERATIONS],
   ] as const) {
-    it(`sees no more than the configuration shows: ${JSON.stringify(env)}`, async () => {
+    it(`sees no more tools than the configuration allows: ${JSON.stringify(env)}`, async () => {
       await using gateway = await startApi({ database: api.database, env })
 
       assert.deepEqual(await namesFor(open, gateway), expected)
@@ -170,7 +170,7 @@ describe('a key that is limited to tools', () => {
     })
   }
 
-  it('is made and listed over the admin routes', async () => {
+  it('is created and listed through the admin routes', async () => {
     const path = `/api/v1/admin/accounts/${accountId}/keys`
     const made = await api.call('POST', path, {
       key: 'ops-test-key',

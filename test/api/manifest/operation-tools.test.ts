@@ -12,7 +12,7 @@ import { createTrainingRun } from '../../../api/routes/builder/training-runs/cre
 import { canonicalJson } from '../../../domain/canonical-json.ts'
 import type { ToolManifest } from '../../../schemas/tool.ts'
 
-// Clients compile schemas strictly, where an unknown keyword is an error.
+// Clients compile schemas in strict mode, where an unknown keyword is an error.
 const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false })
 addFormats.default(ajv)
 
@@ -20,7 +20,7 @@ const manifests = operationTools().map(({ text }) => JSON.parse(String(text)) as
 
 describe('the tools of operations (4.6)', () => {
   for (const manifest of manifests) {
-    it(`${manifest.name} has schemas that strict validators accept, and examples that fit them`, () => {
+    it(`${manifest.name} has schemas that strict validators accept, and examples that match them`, () => {
       const [input, output] = [ajv.compile(manifest.inputSchema), ajv.compile(manifest.outputSchema ?? {})]
 
       assert.ok(manifest.examples.length >= 2)
@@ -31,12 +31,12 @@ describe('the tools of operations (4.6)', () => {
     })
   }
 
-  it('take every field of the body of their route, also as tools of the MCP server', () => {
+  it("accept every field of their route's body, also as tools of the MCP server", () => {
     const bodyOf = ({ body }: AnyRoute) => (body as unknown as { properties: object }).properties
     const argumentsOf = ({ inputSchema }: { inputSchema: object }) =>
       (inputSchema as { properties: object }).properties
     const fields = (properties: object) => Object.keys(properties).toSorted()
-    // `model` is the second name of `model_config_id`.
+    // `model` is an alias of `model_config_id`.
     const bodies = OPERATION_ACTIONS.map((action) => [
       action.slug,
       fields(bodyOf(action.operation)).filter((name) => name !== 'model'),
@@ -58,13 +58,13 @@ describe('the tools of operations (4.6)', () => {
     }
   })
 
-  it('get another version when their schemas change', () => {
+  it('have another version when their schemas change', () => {
     const digests = manifests.map(({ name, version, inputSchema, outputSchema }) => {
       const text = canonicalJson([inputSchema, outputSchema])
       return [name, version, hash('sha256', text).slice(0, 12)]
     })
 
-    // A new digest here needs a new version in api/manifest/operation-tools.ts.
+    // A new digest here requires a new version in api/manifest/operation-tools.ts.
     assert.deepEqual(digests, [
       ['training.merge', '1.1.0', 'b2e9b515ccb7'],
       ['training.retrain_on', '1.1.0', 'ba7bdc301dc7'],

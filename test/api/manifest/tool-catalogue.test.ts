@@ -13,14 +13,14 @@ import { startDatabase, type TestDatabase } from '../../support/servers/database
 
 const pick = <T>(list: readonly T[]): T => list[Math.floor(Math.random() * list.length)] as T
 
-describe('the tools in the memory of a gateway', () => {
+describe("a gateway's in-memory tools", () => {
   let database: TestDatabase
   before(async () => {
     database = await startDatabase()
   })
   after(() => database[Symbol.asyncDispose]())
 
-  /** One random change of an endpoint, as requests make it. */
+  /** One random change of an endpoint, like those that requests make. */
   async function change(accountIds: readonly string[], ids: string[]): Promise<void> {
     const { db } = database
     const kind = Math.random()
@@ -57,7 +57,7 @@ describe('the tools in the memory of a gateway', () => {
       .execute((trx) => endpointRepository.updateEndpoint(trx, pick(ids), changed, new Date()))
   }
 
-  it('are those that a new gateway reads, after any changes, also while they were first read', async () => {
+  it('equal those of a freshly started gateway after any changes, also during their first read', async () => {
     await using first = await startApi({ database })
     await using second = await startApi({ database })
     const accountIds: string[] = []
@@ -83,7 +83,7 @@ describe('the tools in the memory of a gateway', () => {
     }
   })
 
-  it('are refused rather than outdated while the database cannot be read', async () => {
+  it('are refused rather than served stale while the database is unreachable', async () => {
     await using gateway = await startApi()
     const { key } = await gateway.account()
     const path = '/api/builder/v1/mcp/manifest'
@@ -95,14 +95,14 @@ describe('the tools in the memory of a gateway', () => {
   })
 })
 
-describe('a set of tools', () => {
+describe('a tool set', () => {
   const tool = (slug: string, displayName = slug) =>
     new Tool(
       { name: slug, displayName, version: '1.0.0', kind: 'model', stability: 'beta' } as ToolManifest,
       { endpointId: slug, side: 'own' },
     )
 
-  it('stays sorted, and merges into the same list in whatever order it was made', () => {
+  it('stays sorted, and is the same whatever the order of insertion', () => {
     const slugs = Array.from({ length: 200 }, (_, n) => `tool-${(n * 7919) % 1000}`)
     const made = new ToolSet([])
     for (const slug of slugs) made.put(slug, tool(slug, 'first'))

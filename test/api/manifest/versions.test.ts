@@ -14,7 +14,7 @@ const schema = (...names: string[]) =>
     properties: Object.fromEntries(names.map((name) => [name, { type: 'string' }])),
   })
 
-describe('the version of a manifest (2.10, 9.3)', () => {
+describe('a manifest version (2.10, 9.3)', () => {
   let database: TestDatabase
   const gateways: TestApi[] = []
   let accountId: string
@@ -60,7 +60,7 @@ describe('the version of a manifest (2.10, 9.3)', () => {
       ),
     )
 
-  it('moves by the weight of the change, once however many gateways see it', async () => {
+  it('increases by the weight of each change, once for all gateways', async () => {
     const { id, name } = await build()
     const steps: [EndpointChange, string][] = [
       [{ description: 'words' }, '1.0.1'],
@@ -79,7 +79,7 @@ describe('the version of a manifest (2.10, 9.3)', () => {
     }
   })
 
-  it('is that of the last state where several changes came at once', async () => {
+  it('reflects the final state after concurrent changes', async () => {
     const { id, name } = await build()
 
     await Promise.all(Array.from({ length: 20 }, (_, n) => change(id, { description: `words ${n}` })))
@@ -101,20 +101,20 @@ describe('the version of a manifest (2.10, 9.3)', () => {
     assert.match(String([...seen][0]), /^2\.0\.0$/)
   })
 
-  it('stays after a restart, and moves by what has changed while no gateway ran', async () => {
+  it('survives a restart, and increases for changes made while no gateway ran', async () => {
     const { id, name } = await build()
     await change(id, { input_schema: schema('a', 'b') })
     await seenByAll(name, '1.1.0')
 
     await using restarted = await startApi({ database })
     assert.equal(await versionAt(restarted, name), '1.1.0')
-    // Nothing is noted, as if all gateways had been down.
+    // We don't note the change, as if all gateways had been down.
     await database.db.updateTable('endpoint').set({ description: 'changed' }).where('id', '=', id).execute()
     await using later = await startApi({ database })
     assert.equal(await versionAt(later, name), '1.1.1')
   })
 
-  it('is left to gateways of a later release that have other rules', async () => {
+  it('is left alone when a gateway of a later release has written it with other rules', async () => {
     const { id, name } = await build()
     await database.db
       .updateTable('tool_version')
@@ -127,7 +127,7 @@ describe('the version of a manifest (2.10, 9.3)', () => {
     assert.equal(await stored(id), '7.0.0')
   })
 
-  it('tells who subscribed of the accounts whose tools have changed', async () => {
+  it('changes are reported to subscribers with the accounts whose tools have changed', async () => {
     const { id } = await build()
     const [gateway] = gateways
     const heard: (string | undefined)[] = []
@@ -144,7 +144,7 @@ describe('the version of a manifest (2.10, 9.3)', () => {
     await seenByAll((await endpointRepository.findEndpoint(database.db, id))?.name ?? '', '1.0.2')
     assert.equal(heard.length, count)
 
-    // Also on a gateway that nobody has asked for tools yet.
+    // Also on a gateway that hasn't served any tools yet.
     await using idle = await startApi({ database })
     let isTold = false
     idle.services.tools.onChange(() => {
