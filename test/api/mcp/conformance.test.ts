@@ -19,7 +19,7 @@ const CLI = fileURLToPath(
 
 const listOf = (revision: string): string => join(import.meta.dirname, `not-applicable-${revision}.yml`)
 
-describe('the conformance tests of the Model Context Protocol', () => {
+describe('the MCP conformance tests', () => {
   let api: TestApi
   let proxy: Server
   let url: string
@@ -40,7 +40,7 @@ describe('the conformance tests of the Model Context Protocol', () => {
   })
 
   for (const revision of REVISIONS) {
-    it(`pass in full for ${revision}, apart from what does not apply`, async function () {
+    it(`pass for ${revision}, apart from the scenarios that do not apply`, async function () {
       this.timeout(300_000)
       using folder = temporaryFolder()
       const args = [
@@ -60,7 +60,7 @@ describe('the conformance tests of the Model Context Protocol', () => {
       assert.equal(code, 0, said.slice(-20_000))
     })
 
-    it(`have a reason for everything that does not apply to ${revision}`, () => {
+    it(`list a reason for every scenario that does not apply to ${revision}`, () => {
       const lines = readFileSync(listOf(revision), 'utf8').split('\n')
 
       for (const [at, line] of lines.entries()) {
@@ -70,7 +70,7 @@ describe('the conformance tests of the Model Context Protocol', () => {
   }
 })
 
-/** The tests cannot send a key, so they go through a server that adds it and changes nothing else. */
+/** The tests can't send a key, so they go through a proxy that only adds it. */
 function addingKey(api: TestApi, key: string): Server {
   const { hostname, port } = new URL(api.baseUrl)
   return createServer((req, res) => {

@@ -9,7 +9,9 @@ import { connectMcp, type McpClient } from '../../support/servers/mcp-client.ts'
 
 const ROLES = ['viewer', 'operator', 'admin'] as const satisfies Role[]
 
-/** The least role of each tool, listed apart from the tools, and arguments about something that the account has. */
+/**
+ * The lowest role that each tool requires, listed apart from the tools, and arguments about something in the account.
+ */
 const TOOLS: Readonly<Record<string, { least: Role; args: (own: Own) => object }>> = {
   list_endpoints: { least: 'viewer', args: () => ({}) },
   get_endpoint: { least: 'viewer', args: ({ endpoint }) => ({ endpoint_id: endpoint }) },
@@ -46,7 +48,7 @@ interface Own {
   pending: string
 }
 
-describe('credentials of the MCP tools', () => {
+describe('credentials of MCP tools', () => {
   let api: TestApi
   let accountId: string
   let own: Own
@@ -63,14 +65,14 @@ describe('credentials of the MCP tools', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  it('are written down for every built-in tool, and for no other', () => {
+  it('are listed for every built-in tool and no other', () => {
     const names = BUILT_IN_TOOLS.map(({ name }) => name)
 
     assert.deepEqual(names.toSorted(), Object.keys(TOOLS).toSorted())
   })
 
   for (const [name, { least, args }] of Object.entries(TOOLS)) {
-    it(`of ${name}: ${least}`, async () => {
+    it(`need at least the role ${least} for ${name}`, async () => {
       for (const role of ROLES) {
         const { isError, text } = await clients.get(role)!.call(name, args(own))
 
@@ -81,9 +83,9 @@ describe('credentials of the MCP tools', () => {
       }
     })
 
-    // Tools whose arguments name something of the account.
+    // Tools whose arguments name something in the account.
     if (args.length > 0) {
-      it(`of ${name}: nothing of another account is there for it`, async () => {
+      it(`do not let ${name} find anything of another account`, async () => {
         const { isError, text } = await clients.get('stranger')!.call(name, args(own))
 
         assert.equal(isError, true, text)
@@ -92,7 +94,7 @@ describe('credentials of the MCP tools', () => {
     }
   }
 
-  it('refuse a request without a key before its message is read, and say how keys are sent', async () => {
+  it('are required before a message is read: a request without a key gets 401 and a hint', async () => {
     for (const headers of [{}, { authorization: 'Bearer hk_unknown' }]) {
       const {
         status,
@@ -116,7 +118,7 @@ describe('credentials of the MCP tools', () => {
   })
 })
 
-/** Makes one of each thing that a tool is about. */
+/** Creates one of each thing that a tool is about. */
 async function things(api: TestApi, accountId: string): Promise<Own> {
   const { db } = api.database
   const run = await buildRun(db, accountId, { job_name: 'Árbol 7' })

@@ -7,7 +7,7 @@ import { until } from '../../support/servers/node.ts'
 
 const ENDPOINTS = '/api/builder/v1/endpoints'
 
-describe('deprecated endpoints, as agents see them', () => {
+describe('deprecated endpoints as MCP tools', () => {
   let api: TestApi
   let accountId: string
   let key: string
@@ -36,7 +36,7 @@ describe('deprecated endpoints, as agents see them', () => {
   const descriptionOf = async (name: string) =>
     (await mcp.client.listTools()).tools.find((tool) => tool.name === name)?.description
 
-  it('say so first in their description, with what to use instead; the manifest has that apart', async () => {
+  it('start their description with the deprecation and its replacement; the manifest has both apart', async () => {
     await register(await run('old-one'))
     await register(await run('new-one'))
     await until(async () => (await descriptionOf('old-one')) === 'Counts.')
@@ -52,7 +52,7 @@ describe('deprecated endpoints, as agents see them', () => {
     assert.equal(await descriptionOf('new-one'), 'Counts.')
   })
 
-  it('are not the answer to a registration without a name', async () => {
+  it('are never returned for a registration without a name', async () => {
     const id = await run('churn')
     const first = await register(id)
     assert.equal((await register(id)).body.endpoint_id, first.body.endpoint_id)

@@ -15,8 +15,8 @@ const OUTPUT = {
 }
 const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 
-/** Each test covers a complaint of users of other servers of the protocol. */
-describe('faults of other MCP servers', () => {
+/** Each test covers a complaint from users of other MCP servers. */
+describe('known problems of other MCP servers', () => {
   let on: InferenceApi
   let warm: EndpointRow
   before(async () => {
@@ -29,7 +29,7 @@ describe('faults of other MCP servers', () => {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  it('a call dies in silence: with a token the client hears of it every few seconds', async () => {
+  it('silent calls: a client with a progress token hears of its call every few seconds', async () => {
     const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
     await using mcp = await connectMcp(on.api, on.caller.key)
     const told: number[] = []
@@ -50,7 +50,7 @@ describe('faults of other MCP servers', () => {
     assert.ok(gaps.every((ms) => ms < 4_000))
   }).timeout(60_000)
 
-  it('long work has no handle: it is a task of the protocol, and its invocation is read over REST', async () => {
+  it('long work without a handle: it is a protocol task, and its invocation is readable over REST', async () => {
     const mcp = withTasks(on.api, on.caller.key)
 
     const started = await mcp('tools/call', { name: 'handle', arguments: { instances: [1] } })
@@ -66,7 +66,7 @@ describe('faults of other MCP servers', () => {
     assert.equal((await read()).body.status, 'failed')
   }).timeout(60_000)
 
-  it('one dotted name makes every tool vanish: no listed name has a dot where the client refuses them', async () => {
+  it('one dotted name hides every tool: ?names=safe lists no name with a dot', async () => {
     await using mcp = await connectMcp(on.api, on.caller.key, { search: '?names=safe' })
 
     const { tools } = await mcp.client.listTools()
@@ -77,7 +77,7 @@ describe('faults of other MCP servers', () => {
     assert.equal((await mcp.call('rows_of_numbers', { instances: [1] })).isError, false)
   })
 
-  it('too many tools fill the context: a key has as few as it needs', async () => {
+  it('too many tools fill the context: a limited key lists only its own tools', async () => {
     const key = await on.api.database.db.transaction().execute(
       async (trx) =>
         (
@@ -99,7 +99,7 @@ describe('faults of other MCP servers', () => {
     )
   })
 
-  it('output schemas are stripped and structured results lost: both arrive as they are', async () => {
+  it('lost output schemas and structured results: both arrive unchanged', async () => {
     await using mcp = await connectMcp(on.api, on.caller.key)
 
     const { tools } = await mcp.client.listTools()
@@ -111,7 +111,7 @@ describe('faults of other MCP servers', () => {
     assert.deepEqual(JSON.parse(text), body)
   })
 
-  it('a session for every call: there are none, so a call needs no handshake and any gateway takes it', async () => {
+  it('a session for every call: a call needs no handshake, and any gateway serves it', async () => {
     const {
       statusCode,
       headers: answered,

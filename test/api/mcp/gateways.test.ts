@@ -5,7 +5,7 @@ import { startDatabase, type TestDatabase } from '../../support/servers/database
 import { connectMcp } from '../../support/servers/mcp-client.ts'
 import { until } from '../../support/servers/node.ts'
 
-describe('clients that listen at one of several gateways', () => {
+describe('clients that listen on one of several gateways', () => {
   let database: TestDatabase
   before(async () => {
     database = await startDatabase()
@@ -23,7 +23,7 @@ describe('clients that listen at one of several gateways', () => {
     return { mcp, changes: () => changes }
   }
 
-  it('hear of changes that were made at another one, once they see them', async () => {
+  it('are notified of changes made on another gateway, once those are visible', async () => {
     await using here = await startApi({ database })
     await using elsewhere = await startApi({ database })
     const { key, accountId } = await here.account()
@@ -44,7 +44,7 @@ describe('clients that listen at one of several gateways', () => {
     assert.equal(stranger.changes(), before.stranger)
   })
 
-  it('are let go at once by a gateway that stops', async () => {
+  it('are disconnected promptly when their gateway stops', async () => {
     const api = await startApi({ database })
     const { mcp } = await listen(api, (await api.account()).key)
     const began = performance.now()

@@ -9,8 +9,8 @@ import { startDatabase } from '../../support/servers/database.ts'
 import { gatewayEnv, runGateway } from '../../support/servers/gateway-process.ts'
 import { withTasks } from '../../support/servers/mcp-client.ts'
 
-describe('tasks of agents whose gateway is killed', () => {
-  it('go on at another gateway, each of them once', async () => {
+describe("agents' tasks when their gateway is killed", () => {
+  it('continue on another gateway, each exactly once', async () => {
     await using database = await startDatabase()
     using folder = temporaryFolder()
     const { db } = database

@@ -6,7 +6,7 @@ import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { connectMcp, REVISIONS, withTasks } from '../../support/servers/mcp-client.ts'
 import { addModel, until } from '../../support/servers/node.ts'
 
-describe('a call that takes longer than its client waits', () => {
+describe("a call that outlasts its client's timeout", () => {
   let on: InferenceApi
   let cold: EndpointRow
   before(async () => {
@@ -24,7 +24,7 @@ describe('a call that takes longer than its client waits', () => {
       .toSorted()
       .at(-1) ?? ''
 
-  /** Ends a task as a node would that has it. */
+  /** Ends a task like the node that runs it would. */
   const end = (id: string) =>
     on.api.database.db
       .updateTable('task')
@@ -33,7 +33,7 @@ describe('a call that takes longer than its client waits', () => {
       .execute()
 
   for (const revision of REVISIONS) {
-    it(`tells its progress to clients of ${revision}, and ends with the result`, async () => {
+    it(`reports progress to clients of ${revision}, and ends with the result`, async () => {
       await using mcp = await connectMcp(on.api, on.caller.key, { revision })
       const told: string[] = []
 
@@ -52,7 +52,7 @@ describe('a call that takes longer than its client waits', () => {
     }).timeout(60_000)
   }
 
-  it('gives the long result of a tool to clients of every revision, and refuses one beyond 4 MB', async () => {
+  it('returns a long result to clients of every revision, and rejects one beyond 4 MB', async () => {
     const name = 'long-words'
     const { id } = await on.endpointOver(await addModel(on.api, { name }), { name })
     const { db } = on.api.database
@@ -85,7 +85,7 @@ describe('a call that takes longer than its client waits', () => {
     }
   }).timeout(120_000)
 
-  it('is answered within 45 seconds with its task, and waits on with it: nothing runs twice', async () => {
+  it('returns its task within 45 seconds; calling again with the task waits for the same work', async () => {
     await using mcp = await connectMcp(on.api, on.caller.key)
     const before = (await rows()).length
     const began = performance.now()
@@ -102,7 +102,7 @@ describe('a call that takes longer than its client waits', () => {
     assert.equal((await rows()).length, before + 1)
   }).timeout(120_000)
 
-  it('becomes a task for clients that have declared tasks, which they poll and cancel', async () => {
+  it('becomes a task that clients with the tasks capability can poll and cancel', async () => {
     const mcp = withTasks(on.api, on.caller.key)
 
     const [done, cancelled] = [await mcp('tools/call', call()), await mcp('tools/call', call())]
@@ -127,7 +127,7 @@ describe('a call that takes longer than its client waits', () => {
     }
   }).timeout(60_000)
 
-  it('is cancelled when its client leaves', async () => {
+  it('is cancelled when its client disconnects', async () => {
     const leave = new AbortController()
     const known = new Set((await rows()).map(({ id }) => id))
     const body = JSON.stringify({

@@ -11,7 +11,7 @@ import { addModel, until } from '../../support/servers/node.ts'
 
 const OPERATIONS = ['training.merge', 'training.retrain_on']
 
-describe('the tools of an account', () => {
+describe('the MCP tools of an account', () => {
   let on: InferenceApi
   let warm: EndpointRow
   before(async () => {
@@ -40,7 +40,7 @@ describe('the tools of an account', () => {
     on.api.database.db.transaction().execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [id]))
 
   for (const revision of REVISIONS) {
-    it(`are its endpoints and the operations for clients of ${revision}, under names that they take`, async () => {
+    it(`are its endpoints and the operations for clients of ${revision}, under names that those accept`, async () => {
       await using slugs = await connectMcp(on.api, on.caller.key, { revision })
       await using safe = await connectMcp(on.api, on.caller.key, { revision, search: '?names=safe' })
 
@@ -57,7 +57,7 @@ describe('the tools of an account', () => {
       }
     })
 
-    it(`take the input of the endpoint as their arguments, from clients of ${revision}`, async () => {
+    it(`accept the input of the endpoint as their arguments, from clients of ${revision}`, async () => {
       await using mcp = await connectMcp(on.api, on.caller.key, { revision })
 
       const { _meta: fault } = await mcp.client.callTool({
@@ -87,7 +87,7 @@ describe('the tools of an account', () => {
     })
   }
 
-  it('start jobs, which are looked after by their id', async () => {
+  it('start jobs that the agent follows by their id', async () => {
     const { accountId, key } = await on.api.account()
     const base = versionRef(await addLlmVersion(on.api, accountId, { model: {} }))
     const columns = { adapter: {}, base_model_version_id: base.version_id }
@@ -104,7 +104,7 @@ describe('the tools of an account', () => {
     assert.match(wrong.text, /^Invalid arguments: model_config_id: Field required/)
   })
 
-  it('belong to one account: those of another are unknown, and offered ones are everybody’s', async () => {
+  it('include offered endpoints of other accounts, but no private ones', async () => {
     const { key } = await on.api.account()
     const offered = await buildEndpoint(on.api.database.db, on.caller.accountId, {
       ...OFFERED,
@@ -119,7 +119,7 @@ describe('the tools of an account', () => {
     await assert.rejects(mcp.call('sales.churn-2', { instances: [1] }), /Unknown tool: sales\.churn-2/)
   })
 
-  it('are those that the key is limited to, and nothing else of the account is there for it', async () => {
+  it('are limited to those of the key, which sees nothing else in the account', async () => {
     await using mcp = await connectMcp(on.api, await limited('sales.*', 'get_endpoint'))
 
     const names = await namesOf(mcp)
@@ -143,7 +143,7 @@ describe('the tools of an account', () => {
     await assert.rejects(mcp.client.readResource({ uri: `hearth://datasets/${newId()}/rows` }))
   })
 
-  it('have invocations that a limited key sees as tasks and over REST, also of a paused endpoint', async () => {
+  it('create invocations that a limited key reads as tasks and over REST, even when the endpoint is paused', async () => {
     const action = '/api/builder/v1/actions/slow-one'
     const cold = await on.endpointOver(await addModel(on.api, { name: 'slow' }), { name: 'slow-one' })
     await noteChange(cold.id)
@@ -170,7 +170,7 @@ describe('the tools of an account', () => {
     await assert.rejects(call('tasks/get', { taskId: 'invocation.none' }), /there is no task with this id/)
   })
 
-  it('need the role operator, and belong to the account', async () => {
+  it('require the role operator and a key of the account', async () => {
     const viewer = await on.api.key(on.caller.accountId, 'viewer')
     const operator = await on.api.key(on.caller.accountId, 'operator')
     const calls = { 'sales.churn-2': { instances: [5] }, 'training.merge': { name: 'x' } }
@@ -187,7 +187,7 @@ describe('the tools of an account', () => {
     await assert.rejects(foreign.call('sales.churn-2', { instances: [5] }), /Unknown tool/)
   })
 
-  it('are those of each key, although two keys have nothing of the manifest', async () => {
+  it('are not mixed up between two keys without any manifest tools', async () => {
     for (const name of ['list_models', 'get_endpoint']) {
       await using mcp = await connectMcp(on.api, await limited(name))
 
@@ -197,7 +197,7 @@ describe('the tools of an account', () => {
     assert.deepEqual(await namesOf(none), [])
   })
 
-  it('wait on by run_inference for a limited key that has it', async () => {
+  it('let run_inference wait with a limited key that includes it', async () => {
     const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }), { name: 'cold-one' })
     await using mcp = await connectMcp(on.api, await limited('run_inference'))
     const told: string[] = []
@@ -220,7 +220,7 @@ describe('the tools of an account', () => {
     assert.equal(told[0], 'queued')
   }).timeout(60_000)
 
-  it('tell their changes to the clients of the account that listen', async () => {
+  it('notify listening clients of their own account about changes', async () => {
     let changes = 0
     const listChanged = { tools: { autoRefresh: false, debounceMs: 0, onChanged: () => void (changes += 1) } }
     await using mcp = await connectMcp(on.api, on.caller.key, { revision: '2026-07-28', listChanged })
@@ -241,7 +241,7 @@ describe('the tools of an account', () => {
     await stop.close()
   })
 
-  it('are told no more to a client whose key is revoked while it listens', async () => {
+  it('stop notifying a listening client when its key is revoked', async () => {
     let changes = 0
     const listChanged = { tools: { autoRefresh: false, debounceMs: 0, onChanged: () => void (changes += 1) } }
     const { db } = on.api.database

@@ -3,7 +3,7 @@ import { enableMemory, grant, revoke } from '../../support/builders/memory.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { connectMcp, REVISIONS } from '../../support/servers/mcp-client.ts'
 
-describe('the tools of memory', () => {
+describe('the memory tools', () => {
   let api: TestApi
   before(async () => {
     api = await startApi({ env: { HEARTH_MEMORY: '1' } })
@@ -17,7 +17,7 @@ describe('the tools of memory', () => {
   }
 
   for (const revision of REVISIONS) {
-    it(`remember and recall what an agent was told (${revision})`, async () => {
+    it(`remember and recall a fact that an agent stores (${revision})`, async () => {
       const caller = await api.account()
       await enableMemory(api, caller)
       await using mcp = await connectMcp(api, caller.key, { revision })
@@ -42,7 +42,7 @@ describe('the tools of memory', () => {
     })
   }
 
-  it('are those that the key has a grant for, and only in accounts with memory', async () => {
+  it("are listed according to the key's grants, and only in accounts with memory", async () => {
     const caller = await api.account()
     await enableMemory(api, caller)
     const agent = await api.key(caller.accountId, 'operator')

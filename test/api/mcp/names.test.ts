@@ -9,8 +9,8 @@ import { isReserved } from '../../../domain/actions/reserved.ts'
 
 const SAFE = /^[A-Za-z0-9_-]{1,64}$/
 
-describe('names of tools for clients that refuse dots', () => {
-  it('keep a slug that is such a name, and replace what is not allowed', () => {
+describe('tool names for clients that refuse dots', () => {
+  it('keep a valid slug, and replace disallowed characters', () => {
     assert.deepEqual(
       [...safeNames(['training.merge', 'sales-churn_2'])],
       [
@@ -20,7 +20,7 @@ describe('names of tools for clients that refuse dots', () => {
     )
   })
 
-  it('are unique and short for slugs that collide or are too long, whatever their order', () => {
+  it('are unique and short for slugs that collide or are too long, in any order', () => {
     const long = `a${'.long'.repeat(19)}`
     const slugs = ['a.b', 'a_b', 'a-b', 'a..b', 'a._b', long, `${long}x`]
 
@@ -34,12 +34,12 @@ describe('names of tools for clients that refuse dots', () => {
   })
 })
 
-describe('the tools of the platform', () => {
+describe('the names of platform tools', () => {
   for (const { name } of [...BUILT_IN_TOOLS, rememberTool, recallTool])
-    it(`leave ${name} to no endpoint`, () => assert.ok(isReserved(name)))
+    it(`reserve ${name}`, () => assert.ok(isReserved(name)))
 })
 
-describe('a list of tools', () => {
+describe('a tool list', () => {
   const tool = (name: string): Tool => ({
     name,
     title: name,
@@ -54,7 +54,7 @@ describe('a list of tools', () => {
   const namesIn = (bytes: Buffer): string[] =>
     (JSON.parse(`[${String(bytes)}]`) as Tool[]).map(({ name }) => name)
 
-  it('comes in pages that belong together', async () => {
+  it('is returned in pages that cover every tool once', async () => {
     const list = ToolList.of(many(2_500))
 
     const names: string[] = []
@@ -69,7 +69,7 @@ describe('a list of tools', () => {
     assert.ok(names.every((name) => SAFE.test(name)))
   })
 
-  it('refuses the cursor of a list that has changed, and one that was made up', async () => {
+  it('rejects the cursor of a list that has changed, and an invented one', async () => {
     const { nextCursor } = await ToolList.of(many(2_500)).page(undefined, 'slugs')
 
     for (const cursor of [nextCursor, 'x', '', Buffer.from('..').toString('base64url')]) {
@@ -77,7 +77,7 @@ describe('a list of tools', () => {
     }
   })
 
-  it('finds a tool by both of its names', () => {
+  it('finds a tool by either of its names', () => {
     const list = ToolList.of([tool('training.merge')])
 
     assert.equal(list.find('training.merge')?.name, 'training.merge')

@@ -4,7 +4,7 @@ import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { PYTHON_CLIENTS, requirePythonMcp, startPythonMcp } from '../../support/servers/mcp-python.ts'
 import { addModel, until } from '../../support/servers/node.ts'
 
-describe('MCP clients of Python', () => {
+describe('Python MCP clients', () => {
   let on: InferenceApi
   let warm: EndpointRow
   before(requirePythonMcp)
@@ -15,7 +15,7 @@ describe('MCP clients of Python', () => {
   after(() => on?.[Symbol.asyncDispose]())
 
   for (const client of PYTHON_CLIENTS) {
-    it(`${client} lists and calls tools, hears of progress and reads errors`, async () => {
+    it(`${client} lists and calls tools, receives progress and reads errors`, async () => {
       await using mcp = await startPythonMcp(client, { baseUrl: on.api.baseUrl, key: on.caller.key })
       const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }))
       const { db } = on.api.database

@@ -20,7 +20,7 @@ describe('requests to /mcp', () => {
     api.call('POST', '/mcp', { key, body, headers: { accept, ...headers } })
   const host = () => new URL(api.baseUrl).host
 
-  it('are refused from pages of elsewhere, and from names that were pointed at this machine', async () => {
+  it('are rejected from foreign web pages, and for host names that merely resolve to this machine', async () => {
     const refused = [
       { origin: 'http://evil.example.com' },
       { origin: 'null' },
@@ -39,7 +39,7 @@ describe('requests to /mcp', () => {
     }
   })
 
-  it('are refused in the form of the protocol when they cannot be read', async () => {
+  it("get an error in the protocol's format when they cannot be parsed", async () => {
     const raw = (text: string, contentType = 'application/json') =>
       api.call('POST', '/mcp', { key, raw: text, headers: { accept, 'content-type': contentType } })
 
@@ -71,7 +71,7 @@ describe('requests to /mcp', () => {
     ],
     ['initialize', { protocolVersion: 1 }, /params\.\w+: /],
   ] as const) {
-    it(`say which parameter is wrong: ${method} ${JSON.stringify(params)}`, async () => {
+    it(`get an error that names the wrong parameter: ${method} ${JSON.stringify(params)}`, async () => {
       const { status, body } = await post({}, { ...LIST, method, params })
 
       assert.deepEqual([status, body.id, body.error.code], [200, 1, -32_602])
@@ -80,7 +80,7 @@ describe('requests to /mcp', () => {
     })
   }
 
-  it('of an unknown revision are told those of both eras', async () => {
+  it('with an unknown revision get the list of supported ones in both formats', async () => {
     const version = '2030-01-01'
     const _meta = {
       'io.modelcontextprotocol/protocolVersion': version,
@@ -98,7 +98,7 @@ describe('requests to /mcp', () => {
     assert.deepEqual(recent.body.error.data, { supported: ['2026-07-28'], requested: version })
   })
 
-  it('are logged with their method and tool, and without arguments', () => {
+  it('are logged with their method and tool, without arguments', () => {
     const message = { method: 'tools/call', params: { name: 'list_models', arguments: { secret: 'x' } } }
 
     assert.deepEqual(loggedCall(message), { rpcMethod: 'tools/call', tool: 'list_models' })
@@ -106,7 +106,7 @@ describe('requests to /mcp', () => {
     assert.deepEqual([loggedCall([]), loggedCall(null)], [undefined, undefined])
   })
 
-  it('hold one message each, so that each is counted', async () => {
+  it('must contain a single message, so that the rate limit counts each one', async () => {
     const { status, body } = await post(
       {},
       Array.from({ length: 20 }, (_, id) => ({ ...LIST, id })),
@@ -123,7 +123,7 @@ describe('requests to /mcp', () => {
     ['*/*', undefined],
     [undefined, undefined],
   ] as const) {
-    it(`answers a client that accepts ${accepted ?? 'anything without saying so'}`, async () => {
+    it(`are answered for a client that accepts ${accepted ?? 'anything without saying so'}`, async () => {
       const call = { ...LIST, method: 'tools/call', params: { name: 'list_endpoints', arguments: {} } }
       for (const body of [LIST, call]) {
         const response = await fetch(`${api.baseUrl}/mcp/`, {
@@ -146,11 +146,11 @@ describe('requests to /mcp', () => {
     })
   }
 
-  it('rejects a client that accepts neither form with 406', async () => {
+  it('get 406 from a client that accepts neither format', async () => {
     assert.equal((await post({ accept: 'text/html' })).status, 406)
   })
 
-  it('takes null for absent arguments, parameters and optional fields of arguments', async () => {
+  it('may have null for absent arguments, parameters and optional fields of arguments', async () => {
     const called = async (params: object) => {
       const { status, body, text } = await post({}, { ...LIST, method: 'tools/call', params })
       assert.equal(status, 200)
@@ -167,7 +167,7 @@ describe('requests to /mcp', () => {
     assert.equal(status, 200)
   })
 
-  it('name one fault of a large call, however many it has', async () => {
+  it('report one validation error of a large call, however many it has', async () => {
     await using mcp = await connectMcp(api, key)
     const unknown = Object.fromEntries(Array.from({ length: 1_900 }, (_, i) => [`member_${i}`, i]))
 
@@ -177,7 +177,7 @@ describe('requests to /mcp', () => {
     assert.ok(text.length < 500, text)
   })
 
-  it('start no new work while the kill switch is active, and say so to the agent', async () => {
+  it('start no new work while the kill switch is active, and tell the agent so', async () => {
     const killSwitch = (path: string) =>
       api.call('POST', `/api/v1/admin/killswitch/${path}`, { headers: { 'x-api-key': OPERATIONS_KEY } })
     await using mcp = await connectMcp(api, key)
@@ -199,7 +199,7 @@ describe('requests to /mcp', () => {
     assert.equal(list.isError, false)
   })
 
-  it('are counted by the rate limit of their account', async () => {
+  it('count towards the rate limit of their account', async () => {
     await using limited = await startApi({
       database: api.database,
       env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' },

@@ -32,8 +32,8 @@ describe('the MCP server', () => {
   after(() => on?.[Symbol.asyncDispose]())
 
   for (const revision of REVISIONS) {
-    describe(`to clients of ${revision}`, () => {
-      it('lists its built-in tools with schemas, annotations and what they return', async () => {
+    describe(`for clients of ${revision}`, () => {
+      it('lists its built-in tools with schemas, annotations and output schemas', async () => {
         await using mcp = await connectMcp(on.api, on.caller.key, { revision })
 
         const { tools } = await mcp.client.listTools()
@@ -54,7 +54,7 @@ describe('the MCP server', () => {
         assert.equal(tools.find(({ name }) => name === 'list_datasets')?.annotations?.readOnlyHint, true)
       })
 
-      it('asks a model and records where the task came from', async () => {
+      it("runs an inference and records MCP as the task's surface", async () => {
         await using mcp = await connectMcp(on.api, on.caller.key, { revision })
 
         const { isError, body, text } = await mcp.call('run_inference', {
@@ -73,7 +73,7 @@ describe('the MCP server', () => {
         assert.deepEqual(row, { surface: 'mcp', account_id: on.caller.accountId })
       })
 
-      it('tells an agent where its arguments are wrong, in the words of the tool', async () => {
+      it("reports invalid arguments to the agent by the tool's own argument names", async () => {
         await using mcp = await connectMcp(on.api, on.caller.key, { revision })
 
         const input = await mcp.call('run_inference', { endpoint_id: warm.id, input: { instances: [true] } })
@@ -92,7 +92,7 @@ describe('the MCP server', () => {
         )
       })
 
-      it('answers a call of no tool as the protocol wants it', async () => {
+      it('answers a call of an unknown tool with a protocol error', async () => {
         await using mcp = await connectMcp(on.api, on.caller.key, { revision })
 
         await assert.rejects(mcp.call('make_coffee'), (err: { code: number; message: string }) => {
