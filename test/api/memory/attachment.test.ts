@@ -20,7 +20,7 @@ interface Message {
   content: string
 }
 
-describe('memory of requests', () => {
+describe('memory in requests', () => {
   let chat: ChatApi
   let endpoint: EndpointRow
   before(async () => {
@@ -45,7 +45,7 @@ describe('memory of requests', () => {
   const audit = async (answer: Answer, id = String(answer.headers['x-hearth-task-id'])) =>
     (await operate(chat.api, 'GET', `/audit/task/${id}`)).body.memory
 
-  it('leads a chat as one system message, and its audit names the snapshot', async () => {
+  it('is the first message of a chat, and its audit record has the snapshot', async () => {
     const { key, accountId } = await accountWithMemory('likes tea', 'lives in Oslo')
 
     const answer = await say(key, { temperature: 0.5 })
@@ -63,7 +63,7 @@ describe('memory of requests', () => {
     assert.equal(given.snapshot_id, body.snapshot.snapshot_id)
   })
 
-  it('is added to a stream and to infer as well', async () => {
+  it('is also added to streams and to infer', async () => {
     const { key } = await accountWithMemory('plays chess')
 
     const streamed = await say(key, { stream: true })
@@ -80,7 +80,7 @@ describe('memory of requests', () => {
     assert.equal((await audit(inferred, inferred.body.task_id)).outcome, 'given')
   })
 
-  it("stands after the instructions of the caller's own system message", async () => {
+  it("follows the instructions in the caller's own system message", async () => {
     const { key } = await accountWithMemory('is called Ada')
     const messages = [
       { role: 'system', content: 'Be brief.', name: 'rules' },
@@ -101,7 +101,7 @@ describe('memory of requests', () => {
     )
   })
 
-  it('leaves the bytes of a caller without a grant alone, and writes nothing for it', async () => {
+  it('leaves requests of callers without a grant unchanged, and writes no audit record', async () => {
     const { accountId } = await accountWithMemory('a fact')
     const ungranted = await chat.api.key(accountId, 'operator')
     const stranger = await chat.api.account()
@@ -129,7 +129,7 @@ describe('memory of requests', () => {
     assert.doesNotMatch(toBob, /ada/)
   })
 
-  it('holds what the snapshot froze: nothing newer, nothing deleted, nothing superseded', async () => {
+  it('contains what the snapshot froze: nothing newer, deleted or superseded', async () => {
     const { key } = await accountWithMemory('stays')
     const doomed = await remember(chat.api, key, 'to be deleted')
     const old = await remember(chat.api, key, 'to be superseded')
@@ -152,7 +152,7 @@ describe('memory of requests', () => {
     assert.equal((await audit(answer)).outcome, 'empty')
   })
 
-  it('takes the newest entries that fit into the budget of tokens', async () => {
+  it('contains the newest entries that fit into the token budget', async () => {
     const long = (word: string) => `${word} `.repeat(40)
     const { key } = await accountWithMemory(
       long('alpha'),
@@ -172,9 +172,9 @@ describe('memory of requests', () => {
     assert.ok(Buffer.byteLength(content) / 3 <= 200, content)
   })
 
-  it('is left out, and the chat answered, when the model refuses the request because of it', async () => {
+  it('is dropped, and the chat answered, when the model rejects the request because of it', async () => {
     const { key } = await accountWithMemory('too much')
-    // The fake model refuses what has more than one message.
+    // The fake model rejects requests with more than one message.
     const body = { fake: { most_messages: 1 } }
 
     const whole = await say(key, body)
@@ -194,7 +194,7 @@ describe('memory of requests', () => {
     await until(async () => (await audit(inferred, inferred.body.task_id)).outcome === 'refused')
   })
 
-  it('is in no error, row or event when a model quotes its request', async () => {
+  it('appears in no error, row or event when a model quotes its request', async () => {
     const { key, accountId } = await accountWithMemory('the quoted fact')
     const errors: string[] = []
     for (const echoes of ['message', 'body']) {
@@ -220,12 +220,12 @@ describe('memory of requests', () => {
     const events = await db.selectFrom('event').selectAll().where('account_id', '=', accountId).execute()
     const said = JSON.stringify([errors, rows, events])
     assert.doesNotMatch(said, /quoted fact|Notes remembered/)
-    // The model's answer to a request without memory is passed on.
+    // The model's error for the request without memory is passed on.
     assert.match(said, /my question/)
     assert.match(said, /its own words are not shown/)
   })
 
-  it('is left out, and the chat answered, when it cannot be read', async () => {
+  it('is dropped, and the chat answered, when it cannot be decrypted', async () => {
     const { key, accountId } = await accountWithMemory('unreadable')
     const { db } = chat.api.database
     await db
@@ -242,7 +242,7 @@ describe('memory of requests', () => {
     assert.equal((await audit(answer)).reason, 'unreadable')
   })
 
-  it('is not read after the answer of a revocation, whichever gateway gives it', async () => {
+  it('is not read after a revocation has returned on any gateway', async () => {
     const { key } = await accountWithMemory('the revoked fact')
     await using other = await startApi({ env: { HEARTH_MEMORY: '1' }, database: chat.api.database })
     const bodies: { at: number; has: boolean }[] = []
@@ -273,7 +273,7 @@ describe('memory of requests', () => {
     assert.equal(after, before)
   })
 
-  it('is that of the newest snapshot when the attached one is gone', async () => {
+  it('falls back to the newest snapshot when the attached one is gone', async () => {
     const { key, accountId } = await accountWithMemory('still there')
     const reader = { taskId: newId(), accountId, keyId: await keyIdOf(chat.api, key) }
 
@@ -287,7 +287,7 @@ describe('memory of requests', () => {
     assert.equal(row?.snapshot_id, body.snapshot.snapshot_id)
   })
 
-  it('has a reason where it is denied or unavailable', async () => {
+  it('records a reason when it is denied or unavailable', async () => {
     const { db } = chat.api.database
     const { key, accountId } = await accountWithMemory('a fact')
     const keyId = await keyIdOf(chat.api, key)
@@ -325,7 +325,7 @@ describe('memory of requests', () => {
     )
   })
 
-  it('is revoked within seconds although a gateway is silent', async () => {
+  it('is revoked within seconds even if a gateway does not respond', async () => {
     const { key } = await accountWithMemory('a fact')
     const { db } = chat.api.database
     const lease_expires_at = new Date(Date.now() + 60_000)

@@ -18,7 +18,7 @@ import { ChatApi } from '../../support/servers/chat-api.ts'
 
 const EMBEDDER = 'memory-embedder'
 
-describe('memory by nearness', () => {
+describe('memory ordered by nearness', () => {
   let chat: ChatApi
   let endpoint: EndpointRow
   let embedder: EndpointRow
@@ -61,7 +61,7 @@ describe('memory by nearness', () => {
     ...Array.from({ length: 60 }, (_, i) => `unrelated remark number ${i} about weather`),
   ]
 
-  it('gives the newest entries while no vectors are there', async () => {
+  it('returns the newest entries while there are no vectors', async () => {
     const { key } = await accountWith(FACTS)
     await buildSnapshots(chat.api)
 
@@ -70,7 +70,7 @@ describe('memory by nearness', () => {
   })
 
   for (const batches of [true, false]) {
-    it(`gives the entries nearest to the request, by a model that takes ${batches ? 'lists' : 'one text'}`, async () => {
+    it(`returns the entries nearest to the request, with a model that accepts ${batches ? 'lists' : 'one text'}`, async () => {
       embedder = await chat.warm({ name: `${EMBEDDER}-${batches}`, task_type: 'embeddings' }, [chat.node], {
         name: 'embed',
         batches,
@@ -92,7 +92,7 @@ describe('memory by nearness', () => {
     })
   }
 
-  it('gives no entry that is newer than the snapshot, deleted, superseded or of another account', async () => {
+  it('returns no entry that is newer than the snapshot, deleted, superseded or of another account', async () => {
     const mine = await accountWith(['the cat eats tuna', 'the dog eats beef'])
     const other = await accountWith(['the cat of others eats mice'])
     await until(async () => (await embedded(mine.accountId)) === 2 && (await embedded(other.accountId)) === 1)
@@ -111,7 +111,7 @@ describe('memory by nearness', () => {
     assert.ok(live.entries.some(({ text }: { text: string }) => text.includes('salmon')))
     assert.doesNotMatch(after, /tuna|mice/)
     assert.match(after, /beef/)
-    // Other keys still find the entries that a key without a grant was refused.
+    // Other keys still find the entries that a key without a grant can't read.
     const stranger = await chat.api.key(mine.accountId, 'operator')
     await grant(chat.api, stranger, 'read')
     await revoke(chat.api, stranger, 'read')
@@ -119,7 +119,7 @@ describe('memory by nearness', () => {
     assert.match(await systemFor(mine.key, 'the dog eats'), /beef/)
   })
 
-  it('gives the nearest of the snapshot, however many newer entries are nearer', async () => {
+  it('returns the nearest entries of the snapshot, however many newer entries are nearer', async () => {
     const weather = FACTS.slice(2)
     const mine = await accountWith(['the car is red', ...weather])
     await until(async () => (await embedded(mine.accountId)) === 1 + weather.length)
@@ -144,7 +144,7 @@ describe('memory by nearness', () => {
     assert.match(first(messages[0].content), /car is red/)
   })
 
-  it('stores vectors encrypted, those of gateways of earlier versions too', async () => {
+  it('stores vectors encrypted, including those of older gateways', async () => {
     const { db } = chat.api.database
     const { memory, secretBox } = chat.api.services
     const { accountId, key } = await accountWith(['the cat eats tuna', 'the car is red'])
@@ -172,7 +172,7 @@ describe('memory by nearness', () => {
     for (const { sealed } of await stored()) assert.ok(plain.every((vector) => !sealed?.includes(vector)))
   })
 
-  it('embeds the others when the model refuses one text, which is still given after the nearest', async () => {
+  it('embeds the other texts when the model rejects one, which still follows the nearest entries', async () => {
     const mine = await accountWith(['the cat eats tuna', 'POISON for the model', 'the car is red'])
     await until(async () => (await embedded(mine.accountId)) === 2)
     await buildSnapshots(chat.api)
@@ -185,7 +185,7 @@ describe('memory by nearness', () => {
     )
   })
 
-  it('makes snapshots anew, and vectors, when the endpoint serves another model', async () => {
+  it('rebuilds snapshots and vectors when the endpoint serves another model', async () => {
     const { key, accountId } = await accountWith(['the cat eats tuna', 'the car is red'])
     await until(async () => (await embedded(accountId)) === 2)
     await buildSnapshots(chat.api)
@@ -210,7 +210,7 @@ describe('memory by nearness', () => {
     assert.equal((await recall(key, 'cat')).ordered_by, 'nearness')
   })
 
-  it('is made anew by no gateway while another is set to another model', async () => {
+  it('is not rebuilt while gateways are configured with different models', async () => {
     const second = await chat.warm({ name: 'second-embedder', task_type: 'embeddings' }, [chat.node], {
       name: 'embed',
       batches: true,
@@ -245,7 +245,7 @@ describe('memory by nearness', () => {
     assert.equal(during, before)
   })
 
-  /** Makes this the endpoint that the setting names. */
+  /** Points the setting's endpoint name to this endpoint. */
   async function name({ id }: EndpointRow): Promise<void> {
     const { db } = chat.api.database
     await db.transaction().execute(async (trx) => {
