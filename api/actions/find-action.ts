@@ -10,14 +10,14 @@ interface Named {
   readonly kind: ToolKind
 }
 
-/** The action of an endpoint that this account may call now. */
+/** An endpoint's action that this account may call now. */
 export interface EndpointAction extends Named {
   readonly operation: undefined
 }
 
 type FoundAction = EndpointAction | (Named & { readonly operation: OperationAction })
 
-/** Finds an action by its slug; throws a 404, 403 or 409 where this account cannot invoke it now. */
+/** Finds an action by its slug; throws a 404, 403 or 409 if this account cannot invoke it now. */
 export async function findAction(
   { endpoints }: Pick<Services, 'endpoints'>,
   accountId: string,
@@ -26,7 +26,7 @@ export async function findAction(
   const operation = operationAction(slug)
   if (operation) return { slug, kind: 'operation', operation }
   const endpoint = await endpoints.find(slug)
-  // An endpoint is also found by its id, which is no slug.
+  // The lookup also matches ids, but only the name is a slug.
   if (endpoint?.name !== slug) throw actionNotFound(slug)
   return { slug, kind: kindOf(checkCallable(endpoint, accountId)), operation: undefined }
 }

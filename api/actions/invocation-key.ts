@@ -6,7 +6,7 @@ import { ApiError } from '../../domain/errors.ts'
 import { requestDigest } from '../http/canonical.ts'
 import type { Services } from '../services.ts'
 
-/** Thrown in the transaction of a request whose key another request has used meanwhile. */
+/** Thrown in a request's transaction when another request has claimed its key in the meantime. */
 class KeyTakenError extends Error {
   override readonly name = 'KeyTakenError'
 }
@@ -20,8 +20,8 @@ interface KeyedInvocation {
 }
 
 /**
- * The `Idempotency-Key` of an invocation. Under it stands the id of the invocation, committed together with its task
- * or job, so that a repeat within 24 hours finds the work, whatever its state.
+ * The `Idempotency-Key` of an invocation. The key's row stores the invocation's id and commits together with its task
+ * or job, so a repeat within 24 hours finds the work in any state.
  */
 export class InvocationKey {
   readonly #db: Services['db']
@@ -35,12 +35,12 @@ export class InvocationKey {
     this.#digest = requestDigest(body, rawBody)
   }
 
-  /** Returns the id of the invocation under this key, if there is one; throws a 409 if the request was another. */
+  /** Returns the id of the invocation under this key, if any; throws a 409 if that request was a different one. */
   async find(): Promise<string | undefined> {
     const stored = await idempotencyRepository.findReply(this.#db, this.#id)
     if (!stored) return undefined
     if (stored.bodyDigest.equals(this.#digest)) return stored.reply.toString()
-    throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another request')
+    throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with a different request')
   }
 
   /** Stores an invocation under the key, in the transaction that creates its work. */
@@ -51,8 +51,8 @@ export class InvocationKey {
   }
 
   /**
-   * Returns the id of the invocation under the key, and whether another request has created it: `create` does the work
-   * and takes the key, unless there is an invocation already.
+   * Returns the id of the invocation under the key, and whether another request created it. Calls `create`, which does
+   * the work and claims the key, only if there is no invocation yet.
    */
   async once(create: () => Promise<string>): Promise<{ id: string; isReplay: boolean }> {
     for (;;) {

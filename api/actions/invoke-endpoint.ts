@@ -15,7 +15,7 @@ import { invocationNote, invocationStatusOf, isEnded } from './present.ts'
 
 type InvocationDraft = TaskDraft & Admitted & { invocation: NewInvocation }
 
-/** Invokes the model of an endpoint. A loaded model answers a synchronous call without any other service. */
+/** Invokes the model of an endpoint. A synchronous call to a loaded model needs no other service. */
 export async function invokeEndpoint(
   services: Services,
   action: EndpointAction,
@@ -33,7 +33,7 @@ export async function invokeEndpoint(
   return present(draft, response, services.now())
 }
 
-/** Queues the task of an invocation and takes its key in one transaction; returns the id of the invocation. */
+/** Queues an invocation's task and claims its key in one transaction; returns the invocation's id. */
 export async function queueInvocation(
   services: Services,
   action: EndpointAction,

@@ -12,7 +12,9 @@ const checks = new Map<OperationAction, Check>(
   OPERATION_ACTIONS.map((action) => [action, jsonCheck('body', action.inputSchema)]),
 )
 
-/** Calls an operation and stores its invocation in the transaction that creates the job; returns the invocation's id. */
+/**
+ * Calls an operation and stores its invocation in the transaction that creates the job; returns the invocation's id.
+ */
 export async function invokeOperation(
   services: Services,
   operation: OperationAction,
@@ -22,7 +24,7 @@ export async function invokeOperation(
   const id = newId()
   const created_at = services.now()
   await underInput(async () => {
-    // The check fills in defaults, so it gets a copy; `structuredClone` takes twice as long.
+    // The check fills in defaults, so pass a copy; `structuredClone` takes twice as long.
     checks.get(operation)?.(JSON.parse(JSON.stringify(body.input)), rawBody.length > LARGE_BYTES)
     await callOperation(
       operation.operation,
@@ -50,7 +52,7 @@ export async function invokeOperation(
   return id
 }
 
-/** Places the faults of an operation's body under `input`, where the client has sent it. */
+/** Reports validation errors of an operation's body under `input`, where the client sent it. */
 async function underInput(work: () => Promise<void>): Promise<void> {
   try {
     await work()

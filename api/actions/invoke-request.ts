@@ -5,7 +5,7 @@ import type { AnyRequest } from '../http/route.ts'
 /** A request to invoke an action. */
 export interface InvokeRequest {
   readonly slug: string
-  /** The request of the client, whose departure cancels the work of a synchronous call. */
+  /** The client's request; a client that disconnects cancels the work of its synchronous call. */
   readonly request: AnyRequest & { readonly caller: AccountCaller }
   readonly body: InvokeBody
   /** The JSON text of `body` as the client sent it. */
@@ -16,6 +16,6 @@ export interface InvokeRequest {
 
 export interface Invoked {
   invocation: Invocation
-  /** True where an earlier request with the same key has created the invocation. */
+  /** True if an earlier request with the same key created the invocation. */
   isReplay: boolean
 }

@@ -14,9 +14,9 @@ import { isEnded } from './present.ts'
 import { awaitInvocation } from './read-invocation.ts'
 
 /**
- * Invokes an action. Without a key a loaded model answers at once, and a client that leaves cancels the work of its
- * synchronous call. With a key exactly one invocation comes of all requests with that key: its work is durable from the
- * start, and no client's departure ends it.
+ * Invokes an action. Without a key, a loaded model answers at once, and a client that disconnects cancels its
+ * synchronous call. With a key, all requests with that key share exactly one invocation: its work is durable from the
+ * start and survives any client's disconnect.
  */
 export async function invokeAction(services: Services, invoke: InvokeRequest): Promise<Invoked> {
   const { db } = services
@@ -44,7 +44,7 @@ export async function invokeAction(services: Services, invoke: InvokeRequest): P
   return { invocation, isReplay: false }
 }
 
-/** Creates the invocation of a request with a key; returns its id. */
+/** Creates the invocation for a request with a key; returns its id. */
 async function createOnce(services: Services, invoke: InvokeRequest, key: InvocationKey): Promise<string> {
   await passKillSwitch(services.killSwitch)
   const action = await findAction(services, invoke.request.caller.accountId, invoke.slug)
@@ -53,11 +53,11 @@ async function createOnce(services: Services, invoke: InvokeRequest, key: Invoca
     : queueInvocation(services, action, invoke, key)
 }
 
-/** The response of a tool is shared by its calls. */
+/** Several tool calls may share one response. */
 const readerOf = ({ request: { signal, res }, surface }: InvokeRequest) =>
   surface === 'mcp' ? { signal, res, surface } : { signal, res }
 
-/** The time for which a request waits for its result. A job takes minutes, so by default nobody waits for one. */
+/** How long a request waits for its result. Jobs take minutes, so the default for them is not to wait. */
 function windowMs({ slug, body }: InvokeRequest): number {
   const { sync = operationAction(slug) === undefined, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } =
     body

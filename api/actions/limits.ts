@@ -7,14 +7,14 @@ import type { Services } from '../services.ts'
 
 type Limited = Pick<AccountCaller, 'accountId' | 'tools'>
 
-/** Returns whether a caller's key allows an action; a key without a limit allows every one. */
+/** Returns whether a caller's key allows an action; a key without a limit allows all of them. */
 export const allowsAction = async (
   services: Pick<Services, 'tools'>,
   caller: Limited,
   slug: string,
 ): Promise<boolean> => !caller.tools || (await findTool(services, caller, slug)) !== undefined
 
-/** Returns whether a caller's key may see an invocation, whose endpoint may take no requests any more. */
+/** Returns whether a caller's key may see an invocation; its endpoint may no longer accept requests. */
 export function maySeeInvocation(
   db: Services['db'],
   caller: AccountCaller,
@@ -33,6 +33,6 @@ export async function requireAllowed(
   if (await allowsAction(services, caller, slug)) return
   throw new ApiError(
     'forbidden',
-    `this key is limited to tools, and ${slug} is none of them; GET /api/builder/v1/actions lists them`,
+    `this key is limited to certain tools and ${slug} is not one of them; GET /api/builder/v1/actions lists them`,
   )
 }

@@ -7,12 +7,12 @@ import type { AnyRoute } from '../http/route.ts'
 import { createTrainingMerge } from '../routes/builder/training-merges/create-training-merge.ts'
 import { createTrainingRun } from '../routes/builder/training-runs/create-training-run.ts'
 
-/** An operation of the platform that is an action in every account's manifest; its task is a job. */
+/** A platform operation that every account's manifest lists as an action; its work is a job. */
 export interface OperationAction {
   readonly slug: (typeof OPERATION_SLUGS)[number]
   readonly displayName: string
   readonly description: string
-  /** The operation that the input is the body of. */
+  /** The operation; the action's input is its request body. */
   readonly operation: AnyRoute
   readonly inputSchema: TSchema
   readonly outputSchema: TSchema

@@ -63,7 +63,7 @@ const STATUS_OF_JOB = {
   cancelled: 'failed',
 } as const satisfies Record<TrainingRunStatus, InvocationStatus>
 
-/** Returns the status of an invocation whose task has this status. */
+/** Maps a task's status to its invocation's status. */
 export const invocationStatusOf = (status: TaskStatus): InvocationStatus =>
   STATUS_OF_TASK[status] ?? 'running'
 
@@ -102,7 +102,7 @@ const taskOf = async (
   error: task_status === 'failed' ? task_error : null,
 })
 
-/** The error of an invocation whose job was cancelled. */
+/** The error text of an invocation whose job was cancelled. */
 export const CANCELLED_JOB = 'the job was cancelled'
 
 function jobOf({ job_status, job_error, version_id }: InvocationView, jobId: string): Work {

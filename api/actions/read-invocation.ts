@@ -15,7 +15,7 @@ interface InvocationId {
   id: string
 }
 
-/** The request that an invocation is read for: its client gets long results one at a time. */
+/** The request that reads an invocation; an account gets long results one at a time. */
 type Reader = Pick<AnyRequest, 'signal' | 'res' | 'surface'>
 type Needs = Pick<Services, 'db' | 'objects' | 'longAnswers'>
 
@@ -53,7 +53,7 @@ const invocationNotFound = (): ApiError => new ApiError('not_found', 'there is n
 
 const JOB_POLL_INTERVAL_MS = 500
 
-/** Waits until an invocation has ended, the time is up or the signal aborts, and returns it as it is then. */
+/** Waits until an invocation ends, the time is up or the signal aborts, then returns its current state. */
 export async function awaitInvocation(
   services: Needs & Pick<Services, 'taskWaiters'>,
   id: InvocationId,

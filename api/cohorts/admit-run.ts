@@ -26,7 +26,7 @@ import { resumedCohort, takenOver } from './resumed-cohort.ts'
 
 interface Admission {
   accountId: string
-  /** The key that asks for the run. */
+  /** The API key of the request. */
   keyId: string
   userId: string
   body: RunRequest
@@ -34,7 +34,7 @@ interface Admission {
   signal: AbortSignal
 }
 
-/** Writes a cohort with its task, its stages, its holds and the start of its workflow, in the transaction of its request. */
+/** Writes a cohort with its task, stages, holds and workflow start, in the transaction of its request. */
 export async function admitRun(
   { trx, objects, planner }: { trx: Transaction<Database> } & Pick<Services, 'objects' | 'planner'>,
   admission: Admission,
@@ -56,7 +56,7 @@ export async function admitRun(
 
   const [taskId, cohortId, planId] = [newId(), newId(), earlier?.plan_id ?? plan.plan_id]
   const rows = rowsOf(admission, planned, { taskId, cohortId, planId, source })
-  // Before anything is locked; what a run that is refused has left there is swept.
+  // Upload before locking anything. If the run is then rejected, the sweep removes these objects.
   for (const { key, payload } of rows.values)
     await objects.put(key, payload, { contentType: 'application/json' })
   const { quota, waiting } = await taskRepository.lockTaskQuota(trx, accountId)
@@ -81,11 +81,11 @@ export async function admitRun(
     }),
   )
   await passKillSwitchIn(trx)
-  const note = `queued; about ${Math.ceil(plan.estimated_latency_ms / 1_000)} s by the plan. GET /api/v1/tasks/${taskId}/cohort shows it`
+  const note = `queued; the plan estimates about ${Math.ceil(plan.estimated_latency_ms / 1_000)} s. GET /api/v1/tasks/${taskId}/cohort shows its progress`
   return { task_id: taskId, cohort_id: cohortId, plan_id: planId, status: 'queued', note }
 }
 
-/** Returns the request to run, and its plan when it was made before. */
+/** Returns the request to run, along with its plan if the client planned it earlier. */
 async function requestOf(
   trx: Transaction<Database>,
   { accountId, body, now }: Admission,
@@ -124,7 +124,7 @@ const insertTask = (
         surface: 'cohort',
         model_key: first.model_key,
         model_state: null,
-        // Its stages are paid for one by one.
+        // Each stage is charged separately.
         price_micro: 0,
         node_id: null,
         gateway_id: null,
@@ -144,7 +144,7 @@ const insertTask = (
     },
   ])
 
-/** Writes the rows of a cohort, and holds what its stages may cost. */
+/** Writes a cohort's rows and places a hold for the maximum cost of its stages. */
 async function insertRows(
   trx: Transaction<Database>,
   { accountId }: Pick<Admission, 'accountId'>,
@@ -160,7 +160,7 @@ async function insertRows(
     await cohortRepository.bookTransfers(trx, row.id, hold({ accountId, priceMicro: price }))
 }
 
-/** Returns the event that tells which stages a new plan has on other nodes than the earlier one; none where it has none. */
+/** Returns the event that lists the stages a new plan moves to other nodes; empty if no stage moves. */
 function replanned(earlier: Plan, plan: Plan): NewCohortEvent[] {
   const moved = plan.stages.flatMap((stage) => {
     const { stage_id } = stage

@@ -8,14 +8,14 @@ import type { Services } from '../services.ts'
 
 interface CancelRequest {
   message?: string
-  /** The user of the caller, where it has said so. */
+  /** The caller's user, if the request names one. */
   userId?: string | undefined
   inTransaction?: (trx: Transaction<Database>) => Promise<void>
 }
 
 /**
- * Ends a cohort at the request of its owner or of an operator: first its rows, which ends the work of its stages, then its
- * workflow. Returns whether it was still open.
+ * Cancels a cohort for its owner or an operator. Ending its rows first stops the work of its stages; the workflow is
+ * cancelled after that. Returns whether the cohort was still open.
  */
 export async function cancelCohort(
   { db, now, temporal, log }: Pick<Services, 'db' | 'now' | 'temporal' | 'log'>,
@@ -31,7 +31,7 @@ export async function cancelCohort(
     return ended
   })
   if (!wasOpen) return false
-  // When Temporal is away, the workflow finds the ended rows by itself.
+  // If Temporal is unavailable, the workflow finds the ended rows by itself later.
   temporal.workflow
     .getHandle(WORKFLOW_ID.cohort(cohortId))
     .cancel()

@@ -4,12 +4,12 @@ import { carriedBy, withCarried } from '../../domain/cohorts/values.ts'
 import { invalid } from '../../domain/errors.ts'
 import { MAX_RUN_INPUT_BYTES } from '../../schemas/cohort.ts'
 
-/** The largest input that a stage begins with, before its producers hand theirs over. */
+/** The maximum initial input of a stage, before its producers hand over their values. */
 const MAX_STAGE_INPUT_BYTES = 4 * MAX_RUN_INPUT_BYTES
 
 /**
- * Checks that the input of a run has what its edges take, that each value has a place to go, and that no stage begins with
- * more than it may. Values are counted before they are written, so that a small request cannot make a large input.
+ * Checks that a run's input has every value its edges read, that each value has a target, and that no stage's initial
+ * input is too large. Sizes are counted before values are written, so a small request cannot produce a huge input.
  */
 export function checkRunInput({ stages, edges }: Graph, input: Record<string, unknown>): void {
   if (jsonBytes(input) > MAX_RUN_INPUT_BYTES)
@@ -21,7 +21,7 @@ export function checkRunInput({ stages, edges }: Graph, input: Record<string, un
     const isInput = from.stage_id === RUN_INPUT
     const value = isInput ? carriedBy(edge, input) : null
     if (value === undefined) {
-      const message = `has nothing at "${from.path}", which edge "${edge_id}" takes: ${whereItEnds(input, from.path)}`
+      const message = `has no value at "${from.path}", which edge "${edge_id}" reads: ${whereItEnds(input, from.path)}`
       throw invalid(['body', 'input'], message)
     }
     const bytes = (written.get(to.stage_id) ?? 0) + jsonBytes(value)
@@ -34,7 +34,7 @@ export function checkRunInput({ stages, edges }: Graph, input: Record<string, un
       throw invalid(['body', 'plan', 'edges'], `edge "${edge_id}": ${err.message}`)
     }
     if (isInput && to.path === '' && !isObject(value)) {
-      const message = `has no object at "${from.path}", which edge "${edge_id}" makes the whole input of stage "${to.stage_id}"`
+      const message = `has no object at "${from.path}", which edge "${edge_id}" uses as the whole input of stage "${to.stage_id}"`
       throw invalid(['body', 'input'], message)
     }
   }
@@ -43,7 +43,7 @@ export function checkRunInput({ stages, edges }: Graph, input: Record<string, un
 
 function refuseBeyond(stage: string, bytes: number): void {
   if (bytes <= MAX_STAGE_INPUT_BYTES) return
-  const message = `stage "${stage}" would begin with ${bytes} bytes of input or more, and may with ${MAX_STAGE_INPUT_BYTES}`
+  const message = `stage "${stage}" would start with at least ${bytes} bytes of input; the limit is ${MAX_STAGE_INPUT_BYTES}`
   throw invalid(['body', 'input'], message)
 }
 

@@ -32,17 +32,17 @@ interface Ids {
   source: Source | undefined
 }
 
-/** The rows of a new cohort, and what has to be in the object store before them. */
+/** The rows of a new cohort, and the objects that must be stored before them. */
 export interface CohortRows {
   cohort: NewCohort
-  /** Each with the most that it may cost. */
+  /** Each stage with its maximum price. */
   stages: { row: NewCohortStage & { id: string }; price: number }[]
   edges: NewCohortEdge[]
-  /** Values of stages that were taken over, too large for the rows of their hand-overs. */
+  /** Values of reused stages that are too large for the rows of their edges. */
   values: { key: string; payload: Buffer }[]
 }
 
-/** Returns the rows of a cohort. What hands over the values of stages that are taken over has them already. */
+/** Returns the rows of a cohort. Edges from reused stages already contain their values. */
 export function rowsOf(
   { accountId, userId, body, now }: Order,
   { asked, graph, plan, models, handOvers }: PlannedRequest,
@@ -54,7 +54,7 @@ export function rowsOf(
     const place = plan.stages.find(({ stage_id }) => stage_id === stage.stage_id)
     const kept = source?.stages.get(stage.stage_id)
     const isSpare = source?.spare.has(stage.stage_id)
-    // A run that failed or was cancelled has paid nothing for what is taken over of it.
+    // A failed or cancelled run never paid for the stages that we reuse.
     const owed = kept && !source?.paid.has(stage.stage_id) ? Number(kept.price_micro) : 0
     return {
       price: kept || isSpare ? owed : price,
@@ -95,7 +95,7 @@ export function rowsOf(
     const row = edgeRow(graph, edge, { cohortId, ids, handOver: handOvers.get(edge.edge_id)! })
     const payloads = results.get(edge.from.stage_id)
     if (row.from_stage_id === null) return row
-    // Nothing is for a consumer that is spare, and what is taken over had gone on without the producers that are not.
+    // A spare consumer needs no values, and a reused consumer ran without those producers that aren't reused.
     if (source?.spare.has(edge.to.stage_id) || (!payloads && results.has(edge.to.stage_id)))
       return { ...row, closed: true }
     if (!payloads || !isByValue(row.kind)) return row
@@ -103,7 +103,7 @@ export function rowsOf(
     if (value === undefined) return { ...row, closed: true }
     const { payload, ...statement } = value
     const given = { ...row, encoding: 'json', ...statement }
-    // Its consumer is taken over as well.
+    // Its consumer is reused as well.
     if (results.has(edge.to.stage_id))
       return { ...given, state: 'consumed' as const, consumed_at: now, closed: true }
     const key = valueKey({ edge: row, accountId, value })
@@ -114,7 +114,7 @@ export function rowsOf(
     if (bytes > COHORT_LIMITS.valueBytes)
       throw invalid(
         ['body', 'plan', 'edges'],
-        `what they take of the results that are taken over has more than ${COHORT_LIMITS.valueBytes} bytes; let them take smaller parts by "path"`,
+        `the values that they read from reused results have more than ${COHORT_LIMITS.valueBytes} bytes in total; select smaller parts with "path"`,
       )
     return { ...given, payload_key: key }
   })
@@ -143,7 +143,7 @@ export function rowsOf(
   }
 }
 
-/** Returns the model of a stage, and the largest price that it or a fallback may cost. */
+/** Returns a stage's model, and the highest price of that model and its fallbacks. */
 function priced(
   { models, fallbacks }: PlannedRequest['models'],
   { stage_id }: GraphStage,
@@ -155,7 +155,7 @@ function priced(
 
 type ValueRow = NewCohortEdge & { template: string | null }
 
-/** Returns the row of a hand-over of which nothing is known yet, unless it comes from the input of the run. */
+/** Returns the initial row of an edge. An edge from the run's input starts out consumed. */
 function edgeRow(
   graph: Graph,
   { edge_id, from, to, mode, transports, max_bytes, min_score }: Graph['edges'][number],
@@ -177,7 +177,7 @@ function edgeRow(
     transports: allowedTransports(graph, transports),
     max_bytes,
     min_score: min_score ?? graph.constraints.min_score,
-    // A value from the input of the run is read from there.
+    // The stage reads this value directly from the run's input.
     ...(isInput && { state: 'consumed' as const, transport: 'inline' as const }),
   }
 }

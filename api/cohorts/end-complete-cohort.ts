@@ -3,8 +3,8 @@ import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
 /**
- * Ends a cohort whose stages have all succeeded, so that its result is there before its workflow has heard of the last one.
- * Never throws: the workflow ends every cohort that is still open, and removes the files of each.
+ * Ends a cohort whose stages have all succeeded, so clients see its result before the workflow learns of the last
+ * stage. Never throws: the workflow ends every cohort that is still open, and removes every cohort's files.
  */
 export async function endCompleteCohort(
   { db, now, log }: Pick<Services, 'db' | 'now' | 'log'>,

@@ -14,14 +14,14 @@ import type { PlanRequest } from '../../schemas/cohort-plan.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 
-/** Larger ones are no configurations. */
+/** A larger file is not a model configuration. */
 const MAX_BYTES = 1024 * 1024
 
 type Parts = Pick<Services, 'db' | 'objects' | 'hub' | 'catalog' | 'log'>
 
 /**
- * Registers the spaces that follow from the files of these versions, unless some were registered or revoked before: what
- * evaluators say takes precedence. A model whose files cannot be read now is tried again at the next call.
+ * Registers the spaces derived from these versions' files. Skips a version whose spaces were registered or revoked
+ * before, because evaluators take precedence. If a model's files cannot be read now, the next call retries.
  */
 export async function ensureSpaces(services: Parts, versionIds: readonly string[]): Promise<void> {
   const unknown = await spaceRepository.findWithoutSpaces(services.db, versionIds)
@@ -32,14 +32,14 @@ export async function ensureSpaces(services: Parts, versionIds: readonly string[
   }
 }
 
-/** Does the same for one version, without making anybody wait. */
+/** Does the same for one version, in the background. */
 export function beginSpaces(services: Parts, { id, model_key }: { id: string; model_key: string }): void {
   void ensureSpaces(services, [id]).catch((err: unknown) =>
     emit(services.log, 'spaces.not_derived', { err, model_key }),
   )
 }
 
-/** Does the same for the models of a graph whose hand-overs name spaces. */
+/** Does the same for the models of a graph whose edges name spaces. */
 export async function ensureSpacesOf(
   services: Parts,
   { stages, edges }: Pick<PlanRequest, 'stages' | 'edges'>,
@@ -77,10 +77,10 @@ async function register(
     gguf: framework === LLAMA_CPP ? await readHead(services, files) : undefined,
   })
   if (spaces.length === 0) return
-  // One model to a transaction, so that two that come upon the same models wait for each other in turn.
+  // One model per transaction: two callers with the same models then queue up instead of deadlocking.
   await db.transaction().execute(async (trx) => {
     await spaceRepository.lockModel(trx, id)
-    // Another gateway or an evaluator may have come first.
+    // Another gateway or an evaluator may have been faster.
     if ((await spaceRepository.findWithoutSpaces(trx, [id])).length === 0) return
     await spaceRepository.registerSpaces(trx, {
       versionId: id,
@@ -91,7 +91,7 @@ async function register(
   })
 }
 
-/** Reads the head of the GGUF of a model, or of the first part of it; undefined without one. */
+/** Reads the header of a model's GGUF file, or of its first split; undefined without one. */
 async function readHead(services: Parts, files: readonly VersionFileRow[]): Promise<ModelFacts['gguf']> {
   const [first] = files
     .filter(({ path }) => /^(?!.*mmproj).*\.gguf$/i.test(path))
@@ -116,6 +116,6 @@ async function readStart({ objects, hub }: Parts, file: VersionFileRow, most: nu
   const { body } = onHub
     ? await hub.open(onHub.repoId, onHub.revision, onHub.path, { range: `bytes=0-${end}` })
     : await objects.get(file.object_key, { range: { start: 0, end } })
-  // A server without ranges sends all of it.
+  // A server without range support sends the whole file.
   return (await buffer(body)).subarray(0, most)
 }

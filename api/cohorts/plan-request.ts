@@ -12,12 +12,12 @@ import { newId } from '../../domain/ids.ts'
 import type { Plan, PlanRequest } from '../../schemas/cohort-plan.ts'
 import type { Services } from '../services.ts'
 
-/** A plan may be run for ten minutes; nodes and prices change. */
+/** A plan expires after ten minutes, because nodes and prices change. */
 const LIFETIME_MS = 10 * 60_000
 
 /** A plan with the graph and the models that it was made for. */
 export interface PlannedRequest {
-  /** As it was asked for; `graph` begins each stage with the endpoint that its objective prefers. */
+  /** The graph as requested; in `graph`, each stage starts with the endpoint that its objective prefers. */
   asked: Graph
   graph: Graph
   plan: Plan
@@ -34,7 +34,7 @@ interface PlanSubject {
   signal: AbortSignal
 }
 
-/** Plans a request for an account; throws a 422 for faults of its shape, which names them by where the graph is. */
+/** Plans a request for an account; throws a 422 for an invalid graph, with locations relative to the request. */
 export async function planRequest(
   { db, planner }: { db: Kysely<Database>; planner: Services['planner'] },
   { request, place, now, ...owner }: PlanSubject,

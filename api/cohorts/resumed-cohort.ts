@@ -12,20 +12,20 @@ import { COHORT_LIMITS } from '../../schemas/cohort-plan.ts'
 import type { RunRequest } from '../../schemas/cohort.ts'
 import type { PlannedRequest } from './plan-request.ts'
 
-/** A cohort of which finished stages are taken over. */
+/** An earlier cohort whose finished stages are reused. */
 export interface Source {
   cohort: CohortFacts
-  /** The stages that are, by name. */
+  /** The reused stages, by name. */
   stages: Map<string, KeptResult>
-  /** The stages that need not run, because their consumers had gone on without them; by name. */
+  /** Names of stages that need not run, because their consumers had continued without them. */
   spare: ReadonlySet<string>
-  /** Those that were paid for already, by name. */
+  /** Names of the reused stages that were already paid for. */
   paid: ReadonlySet<string>
-  /** The reason why nothing is taken over, where nothing is. */
+  /** The reason why no stage is reused, if none is. */
   reason?: string
 }
 
-/** Finds what a run takes over of the cohort that it names; undefined when it names none. */
+/** Finds what a run reuses of the cohort in its `resume_of`; undefined without one. */
 export async function resumedCohort(
   trx: Transaction<Database>,
   { accountId, body }: { accountId: string; body: RunRequest },
@@ -37,17 +37,17 @@ export async function resumedCohort(
     (await cohortRepository.findCohortOfTask(trx, { taskId: body.resume_of, accountId }))
   if (!cohort) throw invalid(['body', 'resume_of'], 'there is no such cohort')
   if (cohortRepository.isOpenCohort(cohort)) {
-    const message = 'the cohort to resume is still at work; wait for its end, or cancel it'
+    const message = 'the cohort to resume is still running; wait for it to end, or cancel it'
     throw new ApiError('conflict', message, { details: { reason: 'already_running' } })
   }
   const rows = await cohortRepository.readResults(trx, cohort.id, COHORT_LIMITS.valueBytes)
-  // The files of a cohort that failed are gone.
+  // The files of a failed cohort are deleted.
   const kept = rows.filter(({ outputs }) => !outputs || cohort.status === 'succeeded')
   const none = { cohort, stages: new Map(), spare: new Set<string>(), paid: new Set<string>() }
-  if (kept.length === 0) return { ...none, reason: 'no result of its stages was kept' }
+  if (kept.length === 0) return { ...none, reason: 'none of its stage results are still stored' }
   const input = await cohortRepository.readRunInput(trx, cohort.id)
   if (canonicalJson(input) !== canonicalJson(body.input))
-    return { ...none, reason: 'its input was another one' }
+    return { ...none, reason: 'its input was different' }
   const then = await cohortRepository.readStages(trx, cohort.id)
   const earlier = {
     graph: await cohortRepository.readGraph(trx, cohort.id),
@@ -59,7 +59,7 @@ export async function resumedCohort(
     return {
       ...none,
       reason:
-        'each of its finished stages is another one now, is fed by one that runs again, or hands on what only its node held, such as embeddings or a KV cache',
+        'each of its finished stages has changed, depends on a stage that runs again, or hands over data that only its node held, such as embeddings or a KV cache',
     }
   const taken = kept.filter(({ name }) => standing.has(name))
   const elsewhere = await cohortRepository.paidElsewhere(trx, taken.map(madeAs))
@@ -68,10 +68,10 @@ export async function resumedCohort(
   return { cohort, stages: new Map(taken.map((row) => [row.name, row])), spare, paid: names }
 }
 
-/** Returns the stage for which a node made a result, by its id. */
+/** Returns the id of the stage that originally produced a result. */
 export const madeAs = ({ id, taken_from }: Pick<KeptResult, 'id' | 'taken_from'>): string => taken_from ?? id
 
-/** Returns the data of the event that tells of a resumed cohort. */
+/** Returns the data of the event that reports a resumed cohort. */
 export function takenOver({ cohort, stages, reason }: Source): Record<string, unknown> {
   const { shown, ...left } = listed([...stages.keys()])
   return { resume_of: cohort.id, stages: shown, ...left, ...(reason !== undefined && { reason }) }

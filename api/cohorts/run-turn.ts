@@ -8,16 +8,16 @@ const MAX_REST_MS = 5_000
 interface RunOrder {
   accountId: string
   body: RunRequest
-  /** The length of the body. */
+  /** The length of the request body. */
   bytes: number
   signal: AbortSignal
 }
 
 /**
- * Waits for a turn of the account where a run has a long graph, which may be that of a stored plan, or takes results over,
- * which may have 64 MB; undefined for any other. The next turn begins after a pause as long as this one, so that an account
- * occupies the gateway's only thread half of the time at most. A transaction would hold a connection while it waits, so
- * the turn is taken before.
+ * Waits for the account's turn if a run has a long graph (in its body or its stored plan) or reuses results, which may
+ * have 64 MB; returns undefined for any other run. The next turn starts after a pause as long as this one, so an
+ * account occupies the gateway's only thread at most half of the time. Call this before the transaction, which would
+ * hold a connection while it waits.
  */
 export async function takeRunTurn(
   { db, longAnswers }: Pick<Services, 'db' | 'longAnswers'>,

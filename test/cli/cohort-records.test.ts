@@ -135,7 +135,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
     assert.deepEqual([resumed.code, resumed.err], [0, 'Taken over: first.\n'])
     assert.equal(again.out, resumed.out)
     assert.equal(other.code, 0, other.err)
-    assert.match(other.err, /^Nothing could be taken over: its input was another one\.\n/)
+    assert.match(other.err, /^Nothing could be taken over: its input was different\.\n/)
   })
 
   it('leave out the load of a model that is loaded, and number events as they came', async () => {

@@ -49,7 +49,7 @@ describe('cohort admission', function () {
       const { status, body } = await world.cohorts.call('POST', '/api/v1/cohorts:run', { plan, input })
       assert.equal(status, 422, JSON.stringify(body))
       assert.deepEqual(body.detail[0].loc, ['body', 'input'])
-      return body.detail[0].msg.replace(/^has nothing at "([^"]*)", which edge "seventh" takes: /, '$1 | ')
+      return body.detail[0].msg.replace(/^has no value at "([^"]*)", which edge "seventh" reads: /, '$1 | ')
     }
 
     assert.equal(

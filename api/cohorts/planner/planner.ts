@@ -9,26 +9,26 @@ export type PlannerTask = { kind: 'plan'; input: PlanInput } | { kind: 'order'; 
 export type PlannerAnswer = PlannedGraph | Graph
 
 /**
- * Stages times nodes and edges up to which a plan takes less than 5 ms of CPU (measured: 10 stages with 20 edges on 5
- * nodes take 2 ms). Copying such a plan to a thread and starting the thread would cost more.
+ * Stages times nodes and edges. Up to this product a plan takes less than 5 ms of CPU (measured: 2 ms for 10 stages
+ * with 20 edges on 5 nodes). Copying such a plan to a worker thread and starting that thread would cost more.
  */
 const MAX_INLINE_WORK = 300
 /** The largest graph takes 0.4 s on 1,000 nodes; a machine under load may need much longer. */
 const PLAN_TIMEOUT_MS = 10_000
-/** A run plans inside its transaction, which must not wait for long. */
+/** A run plans inside its transaction, which must not wait long. */
 const MAX_WAIT_MS = 10_000
 const IDLE_TIMEOUT_MS = 60_000
 const HEAP_MB = 256
 const MAX_WAITING = 128
 const RETRY_AFTER_S = 2
 
-/** The caller that a graph is planned for; `signal` ends its wait. */
+/** The account that a graph is planned for; `signal` ends its wait. */
 export interface PlanOwner {
   accountId: string
   signal: AbortSignal
 }
 
-/** Plans graphs outside the gateway's event loop, which a large one would hold for up to half a second. */
+/** Plans large graphs off the event loop, which they would block for up to half a second. */
 export class Planner implements AsyncDisposable {
   readonly #thread: TaskThread<PlannerTask, PlannerAnswer>
 
@@ -41,14 +41,14 @@ export class Planner implements AsyncDisposable {
     })
   }
 
-  /** Throws 503 when the plan takes too long or too many others wait. */
+  /** Throws a 503 if planning takes too long or too many plans are queued. */
   async plan(input: PlanInput, owner: PlanOwner): Promise<PlannedGraph> {
     const { stages, edges } = input.graph
     if (stages.length * (input.nodes.length + edges.length) <= MAX_INLINE_WORK) return planGraph(input)
     return (await this.#run({ kind: 'plan', input }, owner)) as PlannedGraph
   }
 
-  /** Begins each stage with its cheapest endpoint, as `cheapestAble` does; throws like `plan`. */
+  /** Moves each stage's cheapest endpoint to the front, as `cheapestAble` does; throws like `plan`. */
   async order(input: OrderInput, owner: PlanOwner): Promise<Graph> {
     const candidates = [...input.fallbacks.values()].reduce((sum, { length }) => sum + length, 0)
     if ((input.models.size + candidates) * input.nodes.length <= MAX_INLINE_WORK) return cheapestAble(input)
@@ -67,7 +67,7 @@ export class Planner implements AsyncDisposable {
       if (err instanceof TaskTimeout)
         throw temporaryError(
           'no_capacity',
-          'planning this graph takes too long; give it fewer stages and edges, or try again',
+          'planning this graph takes too long; use fewer stages and edges, or try again',
           RETRY_AFTER_S,
           { cause: err },
         )

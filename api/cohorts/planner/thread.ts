@@ -4,7 +4,7 @@ import { planGraph } from '../../../domain/cohorts/plan-graph.ts'
 import type { TaskReply } from '../../../platform/async/task-thread.ts'
 import type { PlannerAnswer, PlannerTask } from './planner.ts'
 
-// The thread that plans graphs for the gateway.
+// The worker thread that plans graphs for the gateway.
 parentPort?.on('message', (task: PlannerTask) => {
   parentPort?.postMessage(attempt(task))
 })
