@@ -42,19 +42,19 @@ export interface CopyPlannerOptions {
 
 const INTERVAL_MS = 2_000
 const PREVIEW_MS = 1_000
-/** A decision counts at most this much time since the one before, which another gateway may have made. */
+/** Caps the time credited since the previous decision, which another gateway may have made. */
 const MAX_ELAPSED_S = 5
 const NOT_ACTIVE = 'no endpoint that reserves copies is active'
 
 /**
- * Plans how many copies of a model are loaded and on which nodes: as many as endpoints ask for at least, and for those with a
- * scaling as many as the requests need. Every gateway measures and checks, and one plans at a time. Nodes get the plan over their
- * links and load missing models; the enqueued `modelLoad` workflow shows a load to operators.
+ * Plans how many copies of each model are loaded and on which nodes: the minimum that its endpoints reserve, and with
+ * scaling enabled as many as the requests need. Every gateway measures and checks, but only one plans at a time. Nodes
+ * get the plan over their links and load missing models; an enqueued `modelLoad` workflow shows each load to operators.
  */
 export class CopyPlanner implements AsyncDisposable {
   readonly #options: CopyPlannerOptions
   readonly #loop: BackgroundLoop
-  /** The plan that runs, and the one that its callers wait for. */
+  /** The plan in progress, and the next one, which new callers wait for. */
   #running: Promise<PinPlan | undefined> | undefined
   #next: Promise<PinPlan | undefined> | undefined
   readonly #preview = new HeldAnswer(() => this.#planNow(), PREVIEW_MS)
@@ -68,15 +68,15 @@ export class CopyPlanner implements AsyncDisposable {
   }
 
   /**
-   * Plans by what is committed now and applies the plan. Callers at one time share one plan, so that they wait with one connection.
-   * Undefined when that fails: the next round plans again.
+   * Plans from the currently committed state and applies the plan. Concurrent callers share one plan, and so one
+   * connection. Returns undefined if planning fails; the next round retries.
    */
   replan(): Promise<PinPlan | undefined> {
     this.#next ??= this.#afterRunning()
     return this.#next
   }
 
-  /** Returns the plan for the state of the last second without applying it, and the nodes. */
+  /** Returns the plan for the state of the last second, without applying it, along with the nodes. */
   preview(): Promise<PlannedCopies> {
     return this.#preview.get()
   }
@@ -115,7 +115,7 @@ export class CopyPlanner implements AsyncDisposable {
     }
   }
 
-  /** Plans and applies the plan; undefined when another gateway is planning and `wait` is false. */
+  /** Makes a plan and applies it; returns undefined if another gateway is planning and `wait` is false. */
   async #keep({
     wait,
     models,
@@ -124,11 +124,11 @@ export class CopyPlanner implements AsyncDisposable {
     models?: readonly ModelCopies[]
   }): Promise<PinPlan | undefined> {
     const { db, outbox } = this.#options
-    // The lock stops the plans of all gateways, so the costly reads come before it.
+    // The lock blocks planning on all gateways, so do the costly reads first.
     const facts = await this.#facts(models ?? (await this.#models(db, new Date())))
     const plan = await db.transaction().execute(async (trx) => {
       if (!(await warmPinRepository.lockWarmPins(trx, { wait }))) return undefined
-      // The clock of the database, because gateways plan in turn.
+      // Use the database's clock, because gateways take turns planning.
       const now = await copyRepository.databaseTime(trx)
       const situation = {
         models: await this.#models(trx, now),
@@ -156,7 +156,7 @@ export class CopyPlanner implements AsyncDisposable {
     return { snapshots, plan: await this.#plan(db, { models, snapshots, now }, scales) }
   }
 
-  /** Stores the use of models at this gateway since the last time. */
+  /** Stores this gateway's use of models since the last call. */
   async #measure(scaled: ReadonlySet<string>): Promise<void> {
     const { db, gatewayId, places, loads } = this.#options
     const byModel = new Map(places.takeDemand().map((demand) => [demand.modelKey, demand]))
@@ -173,7 +173,7 @@ export class CopyPlanner implements AsyncDisposable {
     return copiesByModel(await warmPinRepository.listEndpointCopies(db), { now, defaultIdleS })
   }
 
-  /** Reads the demand for the models with a scaling, and how long they take to load. */
+  /** Reads the demand for the models with scaling, and how long they take to load. */
   async #facts(models: readonly ModelCopies[]): Promise<Facts> {
     const { db, estimates } = this.#options
     const keys = models.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key)
@@ -182,7 +182,7 @@ export class CopyPlanner implements AsyncDisposable {
     return { demands, loadMs }
   }
 
-  /** Decides about the models with a scaling, records each change, and returns the scales of all. */
+  /** Decides the number of copies for models with scaling, records each change, and returns all scales. */
   async #decide(
     trx: Transaction<Database>,
     { models, snapshots, now }: Situation,
@@ -260,7 +260,7 @@ export class CopyPlanner implements AsyncDisposable {
   }
 }
 
-/** The plan for the present state of the nodes. */
+/** The plan for the current state of the nodes. */
 export interface PlannedCopies {
   readonly plan: PinPlan
   readonly snapshots: readonly NodeSnapshot[]

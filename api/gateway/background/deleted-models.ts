@@ -17,12 +17,12 @@ export interface DeletedModelsOptions {
 }
 
 const INTERVAL_MS = 30_000
-/** Several endpoints are often deleted in a row. */
+/** Endpoints are often deleted several in a row, so gather their deletions. */
 const GATHER_DELAY_MS = 1_000
 
 /**
- * Has linked nodes free the files of deleted models. It compares what nodes report with the database, so a node that
- * was away gets the order once it is back, and a lost order is sent again.
+ * Orders linked nodes to free the files of deleted models. It compares the nodes' reports with the database, so a node
+ * that was offline gets the order once it is back, and a lost order is sent again.
  */
 export class DeletedModels implements AsyncDisposable {
   readonly #options: DeletedModelsOptions

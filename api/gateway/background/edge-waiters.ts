@@ -7,9 +7,9 @@ import type { NodeLinks } from '../links/node-links.ts'
 import { type Watch, Watches } from './watches.ts'
 
 /**
- * Wakes requests that wait for news of an edge of a cohort, and tells nodes at once that their payload of a closed one, or
- * their work on a stage, is not needed any more. A NOTIFY may be lost, so requests read again from time to time, and nodes
- * keep asking.
+ * Wakes requests that wait for changes of a cohort's edge. Also notifies nodes as soon as their payload of a closed
+ * edge, or their work on a stage, is no longer needed. A NOTIFY may be lost, so requests also re-read the edge from
+ * time to time, and nodes keep polling.
  */
 export class EdgeWaiters implements AsyncDisposable {
   readonly #watches = new Watches()
@@ -31,7 +31,7 @@ export class EdgeWaiters implements AsyncDisposable {
     })
   }
 
-  /** True once the gateway stops, after which nothing is waited for. */
+  /** True once the gateway is stopping; requests then no longer wait. */
   get isClosing(): boolean {
     return this.#watches.isClosed
   }
@@ -40,7 +40,7 @@ export class EdgeWaiters implements AsyncDisposable {
     return this.#listener.start()
   }
 
-  /** Watches an edge from now on, so that no change between a read and the wait is missed. */
+  /** Watches an edge from now on, so a caller misses no change between its read and its wait. */
   watch(edgeId: string): Watch {
     return this.#watches.watch(edgeId)
   }

@@ -5,16 +5,16 @@ import type { StreamSlots } from '../../http/stream-slots.ts'
 import { type Watch, Watches } from './watches.ts'
 
 interface Followed {
-  /** The channel on which the id of a subject is notified when there is news of it. */
+  /** The NOTIFY channel; its payload is the id of the changed subject. */
   channel: string
-  /** The streams of all kinds. */
+  /** Counts the open streams of all kinds. */
   slots: StreamSlots
 }
 
-/** The subject that has news whenever any other has. */
+/** A pseudo subject that changes whenever any subject changes. */
 export const ALL = 'all'
 
-/** Wakes the streams of one kind. A NOTIFY may be lost, so streams read again from time to time. */
+/** Wakes the streams of one kind. A NOTIFY may be lost, so streams also poll from time to time. */
 export class Followers implements AsyncDisposable {
   readonly #followed: Followed
   readonly #watches = new Watches()
@@ -34,7 +34,7 @@ export class Followers implements AsyncDisposable {
     })
   }
 
-  /** The number of streams that are open. */
+  /** The number of open streams. */
   get size(): number {
     return this.#watches.size
   }
@@ -43,7 +43,10 @@ export class Followers implements AsyncDisposable {
     return this.#listener.start()
   }
 
-  /** Watches a subject for a stream of an account, or of the operators, until disposed; throws `rate_limited` when it has too many. */
+  /**
+   * Watches a subject until disposed, for an account's or an operator's stream; throws `rate_limited` for too many
+   * streams.
+   */
   follow(follower: string, id: string): Watch {
     const slot = this.#followed.slots.take(follower)
     const watch = this.#watches.watch(id)

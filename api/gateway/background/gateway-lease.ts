@@ -9,7 +9,7 @@ import { emit } from '../../events.ts'
 const LEASE_S = 10
 const RENEW_INTERVAL_MS = 2_000
 
-/** Registers this process for other gateways: its address, and a lease on its open rows. */
+/** Registers this process with the other gateways: its address, and a lease on its open rows. */
 export class GatewayLease implements AsyncDisposable {
   readonly id = newId()
   readonly baseUrl: string
@@ -32,7 +32,7 @@ export class GatewayLease implements AsyncDisposable {
     this.#loop.start()
   }
 
-  /** How often the row was created: above one, the rows that refer to it were lost with the earlier row. */
+  /** How often the row was created. Above 1, the rows that referred to an earlier row were lost with it. */
   get registrations(): number {
     return this.#registrations
   }

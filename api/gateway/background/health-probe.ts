@@ -9,7 +9,7 @@ import { HeldAnswer } from '../caches/held-answer.ts'
 import type { RoomWatch, Storage } from './room-watch.ts'
 
 const TIMEOUT_MS = 1_500
-/** More frequent callers get the previous result. */
+/** Callers within this time get the previous result. */
 const FRESH_MS = 500
 
 /** Checks whether the systems behind this gateway respond; concurrent callers share one check. */
@@ -44,7 +44,7 @@ export class HealthProbe {
     return { status, version: VERSION, database, temporal, storage, reasons }
   }
 
-  /** A database that hangs says nothing of its room. */
+  /** A hanging database can't report its free space. */
   #storage(): Promise<Storage> {
     const unknown: Storage = { room: undefined, objects: 'ok', database: 'ok' }
     return pTimeout(this.#room.read(), { milliseconds: TIMEOUT_MS, fallback: () => unknown })
@@ -56,8 +56,8 @@ function* reasonsOf({
   temporal,
   storage,
 }: Pick<Health, 'database' | 'temporal' | 'storage'>): Generator<string> {
-  if (database.status !== 'ok') yield 'PostgreSQL does not answer'
-  if (temporal.status !== 'ok') yield 'Temporal does not answer; accepted work waits'
+  if (database.status !== 'ok') yield 'PostgreSQL is not responding'
+  if (temporal.status !== 'ok') yield 'Temporal is not responding; accepted work waits'
   if (storage.database === 'full') yield 'the disk of PostgreSQL is full; writes are refused and work waits'
   if (storage.objects === 'full') yield 'the object store is full; uploads are refused and results wait'
 }

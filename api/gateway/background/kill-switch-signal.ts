@@ -11,8 +11,8 @@ const SIGNAL_MS = 5_000
 const PAUSE_MS = 3_000
 
 /**
- * Signals the kill switch workflow after a change over REST, as soon as Temporal accepts it. If this process ends
- * before, the reconciler signals it; the row is already in force.
+ * Signals the kill switch workflow after a change over REST, retrying until Temporal accepts it. If this process exits
+ * first, the reconciler sends the signal; the row is already in force.
  */
 export class KillSwitchSignal implements AsyncDisposable {
   readonly #temporal: Client
@@ -26,7 +26,7 @@ export class KillSwitchSignal implements AsyncDisposable {
     this.#log = log
   }
 
-  /** Sends the signal in the background and never throws; of several changes only the latest must arrive. */
+  /** Sends the signal in the background; never throws. Only the latest of several changes has to arrive. */
   send(row: KillSwitchRow): void {
     this.#latest = row
     this.#publishing ??= this.#publish().finally(() => {
@@ -57,7 +57,9 @@ export class KillSwitchSignal implements AsyncDisposable {
   }
 }
 
-/** With a version in the signal the workflow reads the row and does not write it, so a late signal undoes nothing. */
+/**
+ * A signal with a version makes the workflow read the row instead of writing it, so a late signal can't undo a change.
+ */
 const signal = (temporal: Client, { active, reason, actor, version }: KillSwitchRow): Promise<unknown> =>
   temporal.workflow.signalWithStart(killSwitchStart.workflow, {
     workflowId: killSwitchStart.workflowId,

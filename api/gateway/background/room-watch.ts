@@ -6,17 +6,17 @@ import { ApiError, STORAGE_FULL } from '../../../domain/errors.ts'
 import type { ObjectStore, StoreRoom } from '../../../platform/object-store/store.ts'
 import type { StorageHealth } from '../../../schemas/health.ts'
 
-/** How long a refused write counts where the store does not report its room. */
+/** How long a refused write marks a store as full that doesn't report its free space. */
 const NOTED_MS = 30_000
 
-/** The state of the two systems that store data, with the room of the object store's disk if it is known. */
+/** The state of the two systems that store data, with the free space of the object store's disk if known. */
 export interface Storage extends StorageHealth {
   room: StoreRoom | undefined
 }
 
 /**
- * Watches whether the object store and PostgreSQL have room. The disk of a local object store is read. PostgreSQL does not
- * report its own, so a write that it refused counts until a write of a megabyte succeeds again.
+ * Watches whether the object store and PostgreSQL have free space. We read the disk of a local object store. PostgreSQL
+ * doesn't report its free space, so after a refused write it counts as full until a write of a megabyte succeeds.
  */
 export class RoomWatch {
   readonly #db: Kysely<Database>
@@ -29,7 +29,7 @@ export class RoomWatch {
     this.#objects = objects
   }
 
-  /** Notes the error of a write, of any kind. */
+  /** Records the error of any write. */
   note(err: unknown): void {
     const cause = err instanceof ApiError ? err.cause : err
     if (isDatabaseFull(cause)) this.#isDatabaseFull = true

@@ -11,8 +11,8 @@ import { emit } from '../../events.ts'
 const POLL_INTERVAL_MS = 1_000
 
 /**
- * Wakes requests that wait for a task: by NOTIFY when it ends, and by a poll every second,
- * because a NOTIFY may be lost.
+ * Wakes requests that wait for a task: by NOTIFY when the task ends, and by a poll every second, because a NOTIFY may
+ * be lost.
  */
 export class TaskWaiters implements AsyncDisposable {
   readonly #db: Kysely<Database>
@@ -43,8 +43,8 @@ export class TaskWaiters implements AsyncDisposable {
   }
 
   /**
-   * Resolves to true once the task has ended; to false when the time is up, the signal aborts or
-   * the gateway stops first.
+   * Resolves to true once the task has ended, or to false if the time is up, the signal aborts or the gateway stops
+   * first.
    */
   wait(taskId: string, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()

@@ -17,21 +17,21 @@ export interface TaskWakerOptions {
   log: Logger
 }
 
-/** The largest number of tasks that one pass wakes. */
+/** The maximum number of tasks that one pass wakes. */
 const MAX_WOKEN = 256
 const AT_ONCE = 16
 const RPC_TIMEOUT_MS = 3_000
 /**
- * The pause between two passes, during which further triggers count as one. A pass that took long is followed by a
- * longer pause, up to the longest.
+ * The pause between two passes; all triggers during it count as one. The pause is `times` as long as the last pass,
+ * within `least` and `most`.
  */
 const IDLE_DELAY_MS = { least: 200, times: 20, most: 2_000 }
-/** The pause after a pass that woke tasks, or that another gateway had begun; the next pass sees what changed meanwhile. */
+/** The pause after a pass that woke tasks or found another gateway at it, before we look at the new state. */
 const RETRY_DELAY_MS = 500
 
 /**
- * Signals tasks that wait for a node when nodes have room for them, in the order in which they began to wait. It runs
- * whenever nodes have reported changes. A task that gets no signal is placed again when its pause ends.
+ * Signals waiting tasks when nodes have room for them, longest wait first. Runs whenever nodes report changes. A task
+ * that gets no signal retries its placement when its own pause ends.
  */
 export class TaskWaker implements AsyncDisposable {
   readonly #options: TaskWakerOptions
@@ -73,7 +73,7 @@ export class TaskWaker implements AsyncDisposable {
     }
   }
 
-  /** Wakes the tasks that nodes have room for; returns whether another pass is worthwhile soon. */
+  /** Wakes the tasks that nodes have room for; returns whether another pass should follow soon. */
   async #wakeAll(): Promise<boolean> {
     const { db, log } = this.#options
     if (!(await waitingTaskRepository.hasUnplaced(db))) return false
@@ -108,7 +108,7 @@ export class TaskWaker implements AsyncDisposable {
         temporal.workflow.getHandle(WORKFLOW_ID.task(id)).signal(nodeHasRoom),
       )
     } catch (err) {
-      // The workflow has ended, or will start and place the task itself.
+      // The workflow has ended, or hasn't started yet and will place the task itself.
       if (err instanceof WorkflowNotFoundError) return
       emit(log, 'task.wake_signal_failed', { err, task_id: id })
     }

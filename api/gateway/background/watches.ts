@@ -1,12 +1,12 @@
 import { setMaxListeners } from 'node:events'
 
-/** Watches one subject from its creation on, so that no change between a read and the wait is missed. */
+/** Watches one subject from creation, so a caller misses no change between its read and its wait. */
 export interface Watch extends Disposable {
-  /** Resolves at the next change, when the time is up, the signal aborts or the watches are closed. */
+  /** Resolves at the next change, or when the time is up, the signal aborts or the watches are closed. */
   next(timeoutMs: number, signal: AbortSignal): Promise<void>
 }
 
-/** Requests of this gateway that wait for news of a subject, each of which reads it again when it is woken. */
+/** This gateway's requests that wait for changes of a subject. Each re-reads its subject when woken. */
 export class Watches {
   readonly #wakers = new Map<string, Set<() => void>>()
   readonly #closing = new AbortController()
@@ -20,7 +20,7 @@ export class Watches {
     return this.#closing.signal.aborted
   }
 
-  /** The number of watches that have not been disposed. */
+  /** The number of open watches. */
   get size(): number {
     return [...this.#wakers.values()].reduce((sum, { size }) => sum + size, 0)
   }

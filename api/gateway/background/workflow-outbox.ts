@@ -8,7 +8,7 @@ import type { Logger } from '../../../platform/log.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
 import { emit } from '../../events.ts'
 
-/** The number of rows that one sweep claims; a full sweep is followed by another at once. */
+/** The number of rows that one sweep claims; after a full batch the next sweep follows at once. */
 const BATCH = 64
 const SWEEP_INTERVAL_MS = 1_000
 const RPC_TIMEOUT_MS = 4_000
@@ -29,9 +29,9 @@ interface Sweep extends WorkflowOutboxDeps {
 }
 
 /**
- * Starts the workflows enqueued in `workflow_start`: at once when poked, otherwise within a second, and
- * repeatedly until Temporal has accepted them. Several gateways may sweep: a row is claimed by moving its next
- * attempt, so a crash only delays it.
+ * Starts the workflows enqueued in `workflow_start`: at once when poked, otherwise within a second, with retries until
+ * Temporal accepts them. Several gateways may sweep: each claims a row by postponing its next attempt, so a crash only
+ * delays the start.
  */
 export function openWorkflowOutbox({ db, temporal, log }: WorkflowOutboxDeps): WorkflowOutbox {
   const closing = new AbortController()
@@ -82,7 +82,7 @@ async function startBatch(sweep: Sweep): Promise<number> {
   return rows.length
 }
 
-/** A closed workflow may be started again under its id; guards in SQL decide whether work is left. */
+/** A closed workflow may be started again under its id; guards in SQL decide whether any work remains. */
 async function start({ temporal, signal }: Sweep, row: WorkflowStartRow): Promise<void> {
   const { search, summary, priority, fairnessKey, signal: message } = row.options ?? {}
   const limited = AbortSignal.any([signal, AbortSignal.timeout(RPC_TIMEOUT_MS)])

@@ -6,15 +6,15 @@ import type { CallableEndpointRow } from '../../../db/repositories/endpoints/cal
 import type { Database } from '../../../db/tables.ts'
 
 /**
- * The limit of the cache by size: a row counts half a kilobyte plus its schema, which may have a
- * megabyte for a wide table.
+ * The size limit of the cache. A row counts half a kilobyte plus its schema, which can reach a megabyte for a wide
+ * table.
  */
 const MAX_BYTES = 16 * 1024 * 1024
 const ROW_BYTES = 512
 
 /**
- * The endpoint rows that inference needs. All are dropped when any endpoint changes, and none is used
- * while changes cannot be seen.
+ * Caches the endpoint rows that inference needs. Any change of an endpoint drops all of them, and the cache is bypassed
+ * while we can't see changes.
  */
 export class EndpointCache {
   readonly #db: Kysely<Database>
@@ -36,7 +36,7 @@ export class EndpointCache {
     return this.#known.calculatedSize
   }
 
-  /** Returns the endpoint with this id or name, without a promise when it is cached. */
+  /** Returns the endpoint with this id or name, synchronously if cached. */
   find(idOrName: string): CallableEndpointRow | undefined | Promise<CallableEndpointRow | undefined> {
     const name = idOrName.toLowerCase()
     const known = this.#known.get(name)

@@ -4,7 +4,7 @@ import type { Database } from '../../../db/tables.ts'
 import { estimateMs, type Measured } from '../../../domain/estimates.ts'
 import { HeldAnswer } from './held-answer.ts'
 
-/** The largest age of the cached samples of all models. */
+/** The maximum age of the cached samples of all models. */
 const REMEMBERED_MS = 10_000
 
 type What = Measured['what']
@@ -23,7 +23,7 @@ export class Estimates {
     this.#measured = new HeldAnswer(() => taskEstimateRepository.readMeasured(db), REMEMBERED_MS)
   }
 
-  /** Returns a function for milliseconds by model; 0 for a model that no longer exists. */
+  /** Returns a function that maps a model to milliseconds; 0 for a model that no longer exists. */
   async of(modelKeys: readonly string[]): Promise<(modelKey: string, what: What) => number> {
     const facts = new Map(
       (await taskEstimateRepository.readModelFacts(this.#db, modelKeys)).map((one) => [one.model_key, one]),

@@ -1,9 +1,9 @@
 import { outsideAccounts } from '../../../db/account-share.ts'
 
-/** A read that takes longer is not joined any more: its connection may be lost. */
+/** Callers no longer join a read that takes longer, because its connection may be lost. */
 const MAX_READ_MS = 10_000
 
-/** Holds the answer of a costly read for a while; callers at one time share one read. */
+/** Caches the result of a costly read for a while; concurrent callers share one read. */
 export class HeldAnswer<T> {
   readonly #read: () => Promise<T>
   readonly #freshMs: number

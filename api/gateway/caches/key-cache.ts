@@ -14,12 +14,12 @@ import type { KeyMeters } from './key-meters.ts'
 
 const MAX_KEY = 200
 const MAX_UNKNOWN = 10_000
-/** Unknown keys can be cached: a key consists of random bits, so no request can have used it before its creation. */
+/** Unknown keys are safe to cache: keys are random bits, so no request can have used one before its creation. */
 const UNKNOWN_MS = 10_000
-/** The pause between two queries, each of which looks up all keys requested by then. */
+/** The pause between two queries. Each query looks up all keys requested so far. */
 const PAUSE_MS = 5
 const MAX_AT_ONCE = 500
-/** How often it is recorded which keys were used. */
+/** How often we record which keys were used. */
 const NOTE_MS = 60_000
 
 interface Known {
@@ -33,7 +33,7 @@ interface Deps {
   log: Logger
 }
 
-/** Live API keys by their hash. All are dropped when any key changes, and none is used while changes cannot be seen. */
+/** Caches live API keys by hash. Any change of a key drops all of them; bypassed while we can't see changes. */
 export class KeyCache implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
@@ -41,7 +41,7 @@ export class KeyCache implements AsyncDisposable {
   readonly #unknown = new LRUCache<string, true>({ max: MAX_UNKNOWN, ttl: UNKNOWN_MS })
   readonly #wanted = new Map<string, PromiseWithResolvers<AccountCaller | undefined>>()
   readonly #meters: Pick<KeyMeters, 'load'>
-  /** Keys that were used and are no longer cached. */
+  /** Used keys that are no longer cached. */
   readonly #used = new Set<string>()
   readonly #loop: BackgroundLoop
   #isFetching = false
@@ -61,7 +61,7 @@ export class KeyCache implements AsyncDisposable {
     })
   }
 
-  /** Returns the caller of a key if it is cached; otherwise a function that queries the database when it is called. */
+  /** Returns the caller of a key if cached; otherwise a function that queries the database. */
   find(key: string): AccountCaller | undefined | (() => Promise<AccountCaller | undefined>) {
     if (key.length > MAX_KEY) return undefined
     const keyHash = apiKeyRepository.hexHashOfApiKey(key)
@@ -73,7 +73,7 @@ export class KeyCache implements AsyncDisposable {
     return this.#unknown.has(keyHash) ? undefined : () => this.#fetch(keyHash)
   }
 
-  /** Requests with one unknown key share a single query, however many arrive. */
+  /** All requests with the same unknown key share a single query. */
   #fetch(keyHash: string): Promise<AccountCaller | undefined> {
     const asked = this.#wanted.get(keyHash)
     if (asked) return asked.promise
@@ -128,7 +128,7 @@ export class KeyCache implements AsyncDisposable {
     return found
   }
 
-  /** Records which keys were used since the last time. */
+  /** Records which keys were used since the last call. */
   async noteUses(): Promise<void> {
     for (const known of this.#known.values()) this.#noteUse(known)
     const ids = [...this.#used]

@@ -12,40 +12,40 @@ import type { KeyLimits } from '../../../schemas/api-key.ts'
 import { emit } from '../../events.ts'
 
 const MINUTE_MS = 60_000
-/** How often gateways add up what they have admitted. */
+/** How often gateways share what they have admitted. */
 const SETTLE_MS = 500
-/** A meter is read for so long after its last request. */
+/** A meter stays active this long after its last request. */
 const ACTIVE_MS = 2 * MINUTE_MS
 
-/** The row of this gateway. */
+/** This gateway's row. */
 interface Registration {
   readonly id: string
-  /** How often its row was created. */
+  /** How often the row was created. */
   readonly registrations: number
 }
 
-/** What a limited key has used. Only the current minute matters. */
+/** The usage of a limited key. Rate limits only look at the current minute. */
 interface Meter {
   minute: number
-  /** What all gateways have added to the minute. */
+  /** Usage in this minute that all gateways have shared. */
   requests: number
   tokens: number
-  /** What this gateway has admitted since. */
+  /** Usage that this gateway has admitted since and not shared yet. */
   ownRequests: number
   ownTokens: number
   /** The month of the costs, as `year * 12 + month`. */
   month: number
-  /** The costs of the month that are booked, and those that were booked since they were read. */
+  /** The costs booked this month as last read, and those booked since that read. */
   spentMicro: number
   pendingMicro: number
-  /** The costs of admitted requests that are not booked yet: here, as other gateways read it, and at the others. */
+  /** Costs of admitted requests that aren't booked yet: at this gateway, as last shared by it, and at the others. */
   heldMicro: number
   sharedMicro: number
   othersMicro: number
   usedAt: number
 }
 
-/** The cost of an admitted request, which counts against the budget of its key until it is booked or given back. */
+/** The cost of an admitted request. It counts against its key's budget until it is booked or released. */
 export class BudgetHold {
   readonly #meter: Meter
   #micro: number
@@ -56,12 +56,12 @@ export class BudgetHold {
     meter.heldMicro += micro
   }
 
-  /** The cost is in a row now; it counts here until the next reading has it. */
+  /** Call once the cost is in a row. It still counts here until the next read includes it. */
   book(): void {
     this.#meter.pendingMicro += this.release()
   }
 
-  /** Gives back what is not booked; returns it. */
+  /** Releases and returns the cost that isn't booked. */
   release(): number {
     const micro = this.#micro
     this.#micro = 0
@@ -71,11 +71,10 @@ export class BudgetHold {
 }
 
 /**
- * Holds keys to their limits. Minutes are those of the clock. Each gateway admits by what all have added up and what it
- * has admitted itself since, and adds that up twice a second: so each of several gateways admits at most a limit for
- * itself, and more than the limit in all only of what came within the same half second. A budget is compared with
- * what is booked and with what every gateway holds for requests that it has admitted. So one gateway never passes it, and
- * several pass it only by what they admit within the same half second.
+ * Enforces the limits of keys, per clock minute. Each gateway counts the usage that all gateways have shared plus its
+ * own since then, and shares its own twice a second. A single gateway never exceeds a limit; several together exceed it
+ * only by requests within the same half second. A budget is compared with the booked costs plus the holds that every
+ * gateway has for admitted requests, so the same half second applies.
  */
 export class KeyMeters implements AsyncDisposable {
   readonly #db: Kysely<Database>
@@ -94,7 +93,7 @@ export class KeyMeters implements AsyncDisposable {
     }).start()
   }
 
-  /** Reads the meters of keys before their first request. */
+  /** Loads the meters of keys before their first request. */
   async load(keyIds: readonly string[]): Promise<void> {
     if (keyIds.length === 0) return
     for (const id of keyIds) this.#of(id)
@@ -102,8 +101,8 @@ export class KeyMeters implements AsyncDisposable {
   }
 
   /**
-   * Counts a request to an endpoint's model; throws when the key may not ask it now. Returns the hold of a request that
-   * costs a key some of its budget: to be booked with the row of its task, or released at its end.
+   * Counts a request to an endpoint's model; throws if the key may not call it now. If the request uses the key's
+   * budget, returns its hold, which the caller books with the task's row or releases when the request ends.
    */
   admit(
     { keyId, limits }: { keyId: string; limits: KeyLimits },
@@ -112,7 +111,7 @@ export class KeyMeters implements AsyncDisposable {
   ): BudgetHold | undefined {
     const { requests_per_minute, tokens_per_minute, budget_credits_per_month: budget } = limits
     if (!mayAsk(limits, endpoint))
-      throw new ApiError('forbidden', `this key may not ask the model ${endpoint.name}`, {
+      throw new ApiError('forbidden', `this key may not call the model ${endpoint.name}`, {
         details: { limit: 'models' },
       })
     const meter = this.#of(keyId, now)
@@ -126,20 +125,20 @@ export class KeyMeters implements AsyncDisposable {
       const left = creditsToMicro(budget) - meter.spentMicro - meter.pendingMicro
       if (endpoint.price_micro > left)
         throw exceeded('budget_credits_per_month', `${budget} credits a month`, nextMonth(now))
-      // A request that fails gives its part back, and what another gateway has booked may still be among its holds.
+      // Requests that fail release their holds, and a cost that another gateway booked may still count as its hold too.
       if (endpoint.price_micro > left - meter.heldMicro - meter.othersMicro) throw budgetHeld(budget)
     }
     meter.ownRequests += 1
     return isCharged ? new BudgetHold(meter, endpoint.price_micro) : undefined
   }
 
-  /** Counts the tokens of an answer to the key that asked, if that is limited. */
+  /** Counts a response's tokens against the calling key, if that key has limits. */
   spend(keyId: string | undefined, { in: read, out }: TokenCounts): void {
     if (keyId === undefined || !this.#meters.has(keyId)) return
     this.#of(keyId).ownTokens += read + out
   }
 
-  /** Adds up what this gateway has admitted, and reads what all have. */
+  /** Shares what this gateway has admitted, and reads the totals of all gateways. */
   async settle(): Promise<void> {
     const now = Date.now()
     this.#forgetLostHolds()
@@ -165,7 +164,7 @@ export class KeyMeters implements AsyncDisposable {
     await this.#read(active.map(([keyId]) => keyId))
   }
 
-  /** The holds that this gateway has written are lost with its row; a new row has none. */
+  /** If this gateway's row was lost, its holds in the database were lost too; the new row has none. */
   #forgetLostHolds(): void {
     const { registrations } = this.#gateway
     if (registrations === this.#registrations) return
@@ -173,7 +172,7 @@ export class KeyMeters implements AsyncDisposable {
     for (const meter of this.#meters.values()) meter.sharedMicro = 0
   }
 
-  /** Writes for the other gateways what this one holds. */
+  /** Publishes this gateway's holds to the other gateways. */
   async #share(active: readonly [string, Meter][]): Promise<void> {
     const changed = active.filter(([, { heldMicro, sharedMicro }]) => heldMicro !== sharedMicro)
     if (changed.length === 0) return
@@ -195,12 +194,12 @@ export class KeyMeters implements AsyncDisposable {
       if (meter.month !== monthOf(minute)) continue
       meter.spentMicro = reading.spent_micro
       meter.othersMicro = reading.others_micro
-      // A month may have begun during the reading, with nothing pending.
+      // A new month may have started during the read, with nothing pending.
       meter.pendingMicro = Math.max(0, meter.pendingMicro - (pending.get(reading.key_id) ?? 0))
     }
   }
 
-  /** Returns the meter of a key in the minute of this time. */
+  /** Returns a key's meter for the minute of `now`. */
   #of(keyId: string, now = Date.now()): Meter {
     const minute = minuteOf(now)
     let meter = this.#meters.get(keyId)
@@ -226,13 +225,13 @@ export class KeyMeters implements AsyncDisposable {
 const minuteOf = (now: number): number => now - (now % MINUTE_MS)
 const nextMinute = (now: number): number => Math.max(1, Math.ceil((minuteOf(now) + MINUTE_MS - now) / 1_000))
 
-/** The month of UTC. */
+/** The UTC month as `year * 12 + month`. */
 function monthOf(now: number): number {
   const date = new Date(now)
   return date.getUTCFullYear() * 12 + date.getUTCMonth()
 }
 
-/** The seconds until the next month of UTC. */
+/** The seconds until the next UTC month. */
 function nextMonth(now: number): number {
   const date = new Date(now)
   return Math.ceil((Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1) - now) / 1_000)
@@ -248,7 +247,7 @@ const HELD_RETRY_S = 1
 const budgetHeld = (budget: number): ApiError =>
   temporaryError(
     'rate_limited',
-    `requests in flight hold the rest of this key's ${budget} credits a month; try again in ${HELD_RETRY_S} s`,
+    `requests in flight reserve the rest of this key's ${budget} credits a month; try again in ${HELD_RETRY_S} s`,
     HELD_RETRY_S,
     { details: { limit: 'budget_credits_per_month' } },
   )

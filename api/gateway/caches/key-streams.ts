@@ -10,10 +10,10 @@ import { emit } from '../../events.ts'
 import type { AccountCaller } from '../../http/caller.ts'
 
 const RETRY_DELAY_MS = 500
-/** The longest delay of a timer of Node.js. */
+/** The maximum delay of a Node.js timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** The access of a stream; `ended` aborts once its key is revoked or has expired. */
+/** A stream's access; `ended` aborts once its key is revoked or has expired. */
 export interface StreamAccess extends Disposable {
   readonly ended: AbortSignal
 }
@@ -26,15 +26,15 @@ interface Watched {
 type Caller = Pick<AccountCaller, 'keyId' | 'expiresAt'>
 
 /**
- * Ends the streams of keys that are revoked or expire, which would else last up to an hour longer. A request in flight to
- * a model is admitted work, and may finish.
+ * Ends the streams of keys that are revoked or expire; they could otherwise last up to an hour longer. A request in
+ * flight to a model is admitted work and may finish.
  */
 export class KeyStreams implements Disposable {
   readonly #db: Kysely<Database>
   readonly #log: Logger
   readonly #watched = new Map<string, Set<Watched>>()
   readonly #closing = new AbortController()
-  /** The ids of keys that have to be read. */
+  /** The ids of keys to re-read. */
   readonly #stale = new Set<string>()
   #isReading = false
 
@@ -46,8 +46,8 @@ export class KeyStreams implements Disposable {
   }
 
   /**
-   * Watches the key of a stream until disposed. A request calls this before it first awaits: the key is read once more,
-   * because it may have ended since the request was let in.
+   * Watches the key of a stream until disposed. Call this before the request's first await. The key is read once more,
+   * because it may have been revoked since the request was authenticated.
    */
   watch({ keyId, expiresAt }: Caller): StreamAccess {
     const watched: Watched = { end: new AbortController(), timer: undefined }
@@ -71,11 +71,11 @@ export class KeyStreams implements Disposable {
 
   #refresh(ids: Iterable<string>): void {
     for (const id of ids) this.#stale.add(id)
-    // All accounts wait for one read, whose request may belong to an account that is out of connections.
+    // All accounts share this read, so it must not use up the connections of the current request's account.
     if (this.#stale.size > 0 && !this.#isReading) outsideAccounts(() => void this.#read())
   }
 
-  /** Reads the keys that changed, again for each change that comes meanwhile, and until the database answers. */
+  /** Reads the changed keys; repeats for changes that arrive during the read, and until the database responds. */
   async #read(): Promise<void> {
     this.#isReading = true
     while (this.#stale.size > 0 && !this.#closing.signal.aborted) {
@@ -101,7 +101,7 @@ export class KeyStreams implements Disposable {
   }
 }
 
-/** Ends a stream at a time, which replaces an earlier one. */
+/** Schedules the end of a stream, replacing an earlier schedule. */
 function expireAt(watched: Watched, time: number | undefined): void {
   clearTimeout(watched.timer)
   if (time === undefined) return

@@ -12,7 +12,10 @@ const POLL_INTERVAL_MS = 800
 export interface KillSwitchView {
   readonly active: boolean
   readonly reason: string | null
-  /** When the last look began that succeeded, by the monotonic clock of this process in milliseconds; a view older than 2 s admits no new work. */
+  /**
+   * Start of the last successful read, in ms of this process's monotonic clock. A view older than 2 s admits no new
+   * work.
+   */
   readonly seenAt: number
 }
 
@@ -20,13 +23,13 @@ export interface KillSwitchDeps {
   db: Kysely<Database>
   watch: Pick<CacheWatch, 'on'>
   log: Logger
-  /** The row of `gateway` in which this process acknowledges versions of the switch. */
+  /** This process's row in `gateway`, in which it acknowledges versions of the switch. */
   gatewayId: string
 }
 
 /**
- * The kill switch as this gateway sees it: read on every notification of a change, and every 800 ms. A state is in
- * force here before it is acknowledged. While the row cannot be read, `seenAt` grows old and the gate closes.
+ * This gateway's view of the kill switch, read on every change notification and every 800 ms. The gateway applies a
+ * state before acknowledging it. While the row can't be read, `seenAt` ages and the gate closes.
  */
 export class KillSwitch implements KillSwitchView, AsyncDisposable {
   active = false
@@ -49,7 +52,7 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
     return this.refresh()
   }
 
-  /** Reads the switch. Never throws: a failed read leaves the view, which then grows old. */
+  /** Reads the switch. Never throws: a failed read keeps the old view, which then ages. */
   refresh(): Promise<void> {
     return this.#loop.run()
   }
@@ -64,7 +67,7 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
     this.active = active
     this.reason = reason
     this.seenAt = startedAt
-    // The acknowledgement is repeated when the gateway's row is new, because a row starts at version 0.
+    // A new gateway row starts at version 0, so acknowledge again after it was re-created.
     if (acknowledged !== null && acknowledged < version)
       await killSwitchRepository.acknowledgeKillSwitch(db, gatewayId, version)
   }

@@ -12,26 +12,26 @@ interface Waiting<T> {
   since: number
   resolve: () => void
   reject: (err: unknown) => void
-  /** Called instead of `reject` when the item is not yet durable; the caller still learns the outcome later. */
+  /** Called instead of `reject` when the item isn't durable yet; the caller's promise still settles later. */
   onLate: ((err: ApiError) => void) | undefined
   deadlineReported: boolean
 }
 
 export interface GroupWriterOptions<T> {
-  /** Writes a group in one transaction. Writing the same group again must change nothing. */
+  /** Writes a group in one transaction. Must be idempotent. */
   write(items: readonly T[]): Promise<unknown>
   sizeOf(item: T): number
   log: Logger
-  /** Returns the error for the caller that added the item, in place of `err`. */
+  /** Returns the error for the caller that added the item, to replace `err`. */
   explain?: (err: ApiError, item: T) => ApiError
   /**
-   * The time that a group gathers before it is written, if latency does not matter; without it a group is written as
-   * soon as the previous one is.
+   * How long a group gathers items before it is written, if latency doesn't matter. Without it, a group is written as
+   * soon as the previous one is done.
    */
   gatherMs?: number
-  /** Called with each error of a group that is written again. */
+  /** Called with the error of each failed attempt that will be retried. */
   onFault?: (err: unknown) => void
-  /** The time that a caller waits for a database that does not respond. */
+  /** How long a caller waits for a database that doesn't respond. */
   patienceMs?: number
 }
 
@@ -45,8 +45,8 @@ const MAX_DELAY_MS = 1_000
 const STOP_MS = 3_000
 
 /**
- * Writes the rows of many requests in few transactions: while one group is being written, the next one gathers. A group
- * whose outcome is unknown is written again. A group that fails because of a bad row is halved until that row is alone.
+ * Writes the rows of many requests in few transactions: while one group is being written, the next one gathers. A write
+ * with an unknown outcome is repeated. A group with a bad row is halved until that row is isolated.
  */
 export class GroupWriter<T> implements AsyncDisposable {
   readonly #options: GroupWriterOptions<T>
@@ -64,20 +64,20 @@ export class GroupWriter<T> implements AsyncDisposable {
     return this.#options.patienceMs ?? TIMEOUT_MS
   }
 
-  /** True when no further items should be admitted. Items of work that was admitted before are always accepted. */
+  /** True if no new work should be admitted. Items of work that was admitted earlier are always accepted. */
   get isFull(): boolean {
     return this.#queue.length >= MAX_QUEUED || this.#bytes >= MAX_QUEUED_BYTES
   }
 
-  /** True while the queue may gather further items: the writer is not closing, and the queue does not fill a group yet. */
+  /** True while the queue may gather more items: the writer isn't closing, and the queue doesn't fill a group yet. */
   get #hasTime(): boolean {
     const isFullGroup = this.#queue.length >= MAX_GROUP || this.#bytes >= MAX_GROUP_BYTES
     return !isFullGroup && this.#stopAt === Number.POSITIVE_INFINITY
   }
 
   /**
-   * Resolves once the item is durable. Rejects when it cannot be written. When it is not durable in time, rejects too,
-   * unless there is `onLate`, which is then called while the promise stays pending.
+   * Resolves once the item is durable; rejects if it can't be written. If it isn't durable in time, calls `onLate` and
+   * stays pending, or rejects if there is no `onLate`.
    */
   add(item: T, onLate?: (err: ApiError) => void): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -103,7 +103,7 @@ export class GroupWriter<T> implements AsyncDisposable {
 
   async #run(): Promise<void> {
     const { gatherMs } = this.#options
-    // Requests that are handled in the same turn of the event loop share the first group.
+    // Lets requests handled in the same turn of the event loop share the first group.
     await Promise.resolve()
     while (this.#queue.length > 0) {
       if (gatherMs !== undefined && this.#hasTime) await sleep(gatherMs)
@@ -144,9 +144,9 @@ export class GroupWriter<T> implements AsyncDisposable {
     }
   }
 
-  /** Makes one attempt. Callers wait for a database that hangs no longer than for one that refuses. */
+  /** Makes one attempt. Callers wait no longer for a hanging database than for one that refuses connections. */
   async #attempt(group: readonly Waiting<T>[]): Promise<void> {
-    const silent = () => this.#losePatience(new Error('the database does not answer'))
+    const silent = () => this.#losePatience(new Error('the database is not responding'))
     const timer = setInterval(silent, Math.min(MAX_DELAY_MS, this.#patienceMs))
     try {
       await this.#options.write(group.map(({ item }) => item))

@@ -6,24 +6,24 @@ import type { Logger } from '../../../platform/log.ts'
 import { GroupWriter, type GroupWriterOptions } from './group-writer.ts'
 
 /**
- * The gathering time for ends of tasks, because no client waits for them: streams have delivered their last chunk,
- * and other tasks are polled.
+ * How long settlements gather. No client waits for them: streams have delivered their last chunk, and other tasks are
+ * polled.
  */
 const SETTLE_DELAY_MS = 10
-/** The memory of a row in bytes, without its bodies. */
+/** The bytes of memory of a row, excluding its bodies. */
 const ROW_BYTES = 512
 
 /** The row of a task that is still running. */
 export interface OpenRow {
-  /** Rejects also when the row is late and the caller should not wait. */
+  /** Also rejects if the row is late and the caller should stop waiting. */
   readonly opened: Promise<void>
-  /** Rejects only when the row will never exist; a late row must be settled like any other. */
+  /** Rejects only if the row will never exist; a late row must be settled like any other. */
   readonly written: Promise<void>
 }
 
 type JournalOptions = Pick<GroupWriterOptions<unknown>, 'patienceMs' | 'onFault'>
 
-/** Writes the rows of warm inference, many requests to a transaction. Each request is answered once its row is durable. */
+/** Writes the rows of warm inference, many per transaction. Each request is answered once its row is durable. */
 export class Journal implements AsyncDisposable {
   readonly #opened: GroupWriter<TaskEntry>
   readonly #settled: GroupWriter<Settlement>
@@ -46,10 +46,10 @@ export class Journal implements AsyncDisposable {
     })
   }
 
-  /** Refuses new work while too many rows wait to be written. */
+  /** Refuses new work while too many rows are waiting to be written. */
   admit(): void {
     if (!this.#opened.isFull && !this.#settled.isFull) return
-    throw new ApiError('no_capacity', 'too many results wait to be recorded; try again in a moment', {
+    throw new ApiError('no_capacity', 'too many results are waiting to be recorded; try again in a moment', {
       headers: { 'retry-after': '1' },
     })
   }
@@ -59,7 +59,7 @@ export class Journal implements AsyncDisposable {
     return this.#opened.add(entry)
   }
 
-  /** Writes the row of a task that this gateway will settle; no other gateway does while this one lives. */
+  /** Writes the row of a task that this gateway will settle. No other gateway settles it while this one lives. */
   open(entry: TaskEntry): OpenRow {
     const { promise: opened, resolve, reject } = Promise.withResolvers<void>()
     const written = this.#opened.add(entry, reject)
@@ -69,19 +69,19 @@ export class Journal implements AsyncDisposable {
     return { opened, written }
   }
 
-  /** Settles a task whose row was opened, once that row is written. */
+  /** Settles an opened task once its row is written. */
   settle(settlement: Settlement): Promise<void> {
     return this.#settled.add(settlement)
   }
 
-  /** Delays the closing of the journal until this work has settled its row. */
+  /** Keeps the journal open until this work has settled its row. */
   keep(work: Promise<void>): void {
     this.#open.add(work)
     void work.finally(() => this.#open.delete(work))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // Work that waits for rows which the database does not accept stops waiting here.
+    // This also ends the wait of work whose rows the database doesn't accept.
     await this.#opened[Symbol.asyncDispose]()
     await Promise.all(this.#open)
     await this.#settled[Symbol.asyncDispose]()
@@ -89,11 +89,11 @@ export class Journal implements AsyncDisposable {
 }
 
 /**
- * A late row may still be written, so its caller gets the task's id to read. Repeating the
- * request would charge it twice.
+ * A late row may still be written, so we give the caller the task's id to check. Repeating the request could charge it
+ * twice.
  */
 function nameTask(err: ApiError, taskId: string): ApiError {
   if (err.code !== 'unavailable') return err
-  const message = `${err.message}; read task ${taskId} before you ask again`
+  const message = `${err.message}; check task ${taskId} before you retry`
   return new ApiError('unavailable', message, { details: { task_id: taskId }, cause: err })
 }

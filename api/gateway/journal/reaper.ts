@@ -9,7 +9,7 @@ import { emit } from '../../events.ts'
 const INTERVAL_MS = 3_000
 const BATCH = 200
 
-/** Fails and refunds the open tasks of gateways whose lease has expired, never those of `own`; returns their number. */
+/** Fails and refunds the open tasks of gateways with an expired lease, except `own`; returns their number. */
 export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string): Promise<number> {
   return db.transaction().execute(async (trx) => {
     const tasks = await taskRepository.lockOrphans(trx, { own, limit: BATCH })
@@ -23,8 +23,8 @@ export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string)
 }
 
 /**
- * Periodically handles the open rows of lost gateways. Every gateway does so; rows that another
- * one has locked are skipped.
+ * Periodically reaps the open rows of lost gateways. Every gateway runs this and skips rows that another one has
+ * locked.
  */
 export const startReaper = (db: Kysely<Database>, log: Logger, own: string): BackgroundLoop =>
   new BackgroundLoop(

@@ -6,16 +6,16 @@ import { LongAnswers } from '../../http/long-answers.ts'
 const MIB = 1024 * 1024
 /** Larger responses must be streamed. */
 const MAX_ANSWER = 64 * MIB
-/** Responses up to one frame are not counted. */
+/** Responses of at most one frame are not counted. */
 const UNCOUNTED = 64 * 1024
 
 /** Returns whether a response is large enough to be counted. */
 export const isCounted = (answer: Buffer): boolean => answer.length > UNCOUNTED
 
-/** The memory for model responses on this gateway while they are assembled and sent; one account may use half of it. */
+/** The memory for model responses while this gateway assembles and sends them; one account may use half of it. */
 export class AnswerMemory {
   readonly #budget: BodyBudget
-  /** The turns of accounts to have their long responses parsed. */
+  /** Lets accounts take turns having long responses parsed. */
   readonly reading = new LongAnswers()
 
   constructor(bytes: number) {
@@ -59,8 +59,9 @@ export class AnswerRoom {
   }
 
   /**
-   * Reserves the memory for the parsed values of a JSON text; throws `no_capacity` when that is too much, and `internal` for
-   * a text that would hold the gateway's thread for long, because a node may belong to a tenant.
+   * Reserves the memory for the parsed values of a JSON text; throws `no_capacity` if that is too much. Throws
+   * `internal` for a text that would block the gateway's thread for long: a node may belong to a tenant, so we can't
+   * trust it.
    */
   holdValues(json: Buffer): void {
     if (!isCounted(json)) return
@@ -73,7 +74,7 @@ export class AnswerRoom {
     if (!this.grow(weight.bytes)) throw tooMuch()
   }
 
-  /** Releases everything for good; safe to repeat. */
+  /** Releases everything permanently; safe to repeat. */
   release(): void {
     this.#isOver = true
     if (this.#held) this.#budget.release(this.#held)
@@ -81,7 +82,7 @@ export class AnswerRoom {
   }
 }
 
-/** Assembles bytes that arrive in pieces. The pieces are copied, because each may be a small part of a large buffer. */
+/** Assembles bytes that arrive in pieces. Copies each piece, which may be a small view of a large buffer. */
 export class AnswerBuffer {
   readonly #room: AnswerRoom
   #bytes: Buffer = Buffer.alloc(0)
@@ -95,7 +96,7 @@ export class AnswerBuffer {
     return this.#length
   }
 
-  /** Throws `no_capacity` when no memory is left, `internal` when the response exceeds the largest size. */
+  /** Throws `no_capacity` if no memory is left, `internal` if the response exceeds `MAX_ANSWER`. */
   append(chunk: Buffer): void {
     const length = this.#length + chunk.length
     if (length > MAX_ANSWER) {

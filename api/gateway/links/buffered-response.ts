@@ -6,13 +6,13 @@ import { type Head, LinkError, type LinkStream, type LinkHandlers } from './link
 export interface LinkAnswer {
   head: Head
   body: Buffer
-  /** The memory of the body, which must be released once the body has been sent. */
+  /** The memory of the body; release it once the body has been sent. */
   room: AnswerRoom
 }
 
 const NO_HEAD: Head = { status: 0, contentType: '', tokens: undefined }
 
-/** Assembles a complete response; `answer` rejects with a `LinkError`, or `no_capacity` when memory is short. */
+/** Assembles a complete response; `answer` rejects with a `LinkError`, or with `no_capacity` if memory is short. */
 export class BufferedResponse implements LinkHandlers {
   readonly answer: Promise<LinkAnswer>
   readonly #resolve: (answer: LinkAnswer) => void
@@ -69,7 +69,7 @@ export class BufferedResponse implements LinkHandlers {
     this.#body = undefined
     this.#room.release()
     this.#reject(
-      error instanceof Error ? error : new Error('an answer was not put together', { cause: error }),
+      error instanceof Error ? error : new Error('could not assemble the response', { cause: error }),
     )
   }
 }

@@ -8,31 +8,31 @@ import type { NodeLink } from './node-link.ts'
 const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
 const SOON = { perSecond: 10, burst: 40 }
 
-/** The gateway's state of a linked node. */
+/** The gateway's state for a linked node. */
 export interface Connected {
   link: NodeLink
   /** The account that owns the node. */
   accountId: string
   /** The inventory of the newest hello. */
   inventory: NodeInventory | undefined
-  /** True while a hello is being recorded; hellos that arrive meanwhile are recorded as one. */
+  /** True while a hello is being recorded; hellos that arrive during this are recorded as one. */
   recording: boolean
   snapshot: NodeSnapshot | undefined
-  /** The platform's decisions about the node; undefined until its hello is recorded. No work is placed on it before. */
+  /** The platform's decisions about the node; undefined until its hello is recorded. Until then it gets no work. */
   decided: Decided | undefined
   /** The last report, including models without an order. */
   report: NodeReport | undefined
   /** The keys of all models of the last report. */
   reported: readonly string[]
-  /** True when its reports hold more models than are passed on. */
+  /** True if its reports list more models than we pass on. */
   isCut: boolean
   /** The number of frames of unknown types. */
   unknownFrames: number
-  /** Limits the changes that are written at once for workers; others wait for the next periodic write. */
+  /** Limits how many changes are written immediately for workers; the others wait for the next periodic write. */
   soon: Allowance
   /** Limits the bytes of log lines and losses that are stored. */
   spooled: Allowance
-  /** Models without an order that the node has reported, for which its account's right to load them has been checked. */
+  /** Reported models without an order whose account we have already checked for the right to load them. */
   asked: Set<string>
 }
 
@@ -53,7 +53,7 @@ export const connected = (link: NodeLink, accountId: string): Connected => ({
   asked: new Set(),
 })
 
-/** Returns what placement sees of a node: its report, with the decisions about it and the `models` that count. */
+/** Returns placement's view of a node: its report, the decisions about it and the `models` that count. */
 export function snapshotOf({
   nodeId,
   accountId,

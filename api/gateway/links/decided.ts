@@ -8,11 +8,11 @@ export interface Decided {
   readonly sharing: NodeSharing
   /** Models that are pinned on the node. */
   readonly pinned: readonly string[]
-  /** Models that the node unloads once no request uses them. */
+  /** Models that the node unloads as soon as no request uses them. */
   readonly retiring: readonly string[]
-  /** Seconds by model. */
+  /** Idle timeout in seconds, by model. */
   readonly idleTimeouts: Readonly<Record<string, number>>
-  /** Models whose load the platform ordered. The node's reports about other models do not count. */
+  /** Models that the platform ordered to load. The node's reports about other models don't count. */
   readonly ordered: ReadonlySet<string>
 }
 
@@ -25,7 +25,7 @@ export const decidedIn = (row: NodeDecision): Decided => ({
   ordered: new Set(row.ordered),
 })
 
-/** Returns the members of a hello that tell a node the decisions about it. */
+/** Returns the hello fields that inform a node of the decisions about it. */
 export const helloOf = ({ draining, sharing, pinned, retiring, idleTimeouts }: Decided): HelloMeta => ({
   draining,
   sharing,

@@ -1,7 +1,7 @@
 import type { TokenCounts } from '../../../domain/chat/chat.ts'
 import type { InputFile } from '../../../schemas/link.ts'
 
-/** The reasons for which a request over a link fails. */
+/** The reasons why a request over a link fails. */
 export type LinkFault =
   | 'model_cold'
   | 'no_capacity'
@@ -22,7 +22,7 @@ export class LinkError extends Error {
   }
 }
 
-/** The part of an `AbortSignal` that suffices for work that only needs one notification of an abort. */
+/** The subset of `AbortSignal` for work that only needs to be notified once. */
 export interface Aborting {
   readonly aborted: boolean
   addEventListener(type: 'abort', listener: () => void): void
@@ -36,15 +36,15 @@ export interface LinkRequest {
   path: string
   body: Buffer
   contentType?: string
-  /** Tells the requests of one caller from those of others, where the node gives callers their turns. */
+  /** Identifies the caller, so the node can let callers take turns. */
   turn?: string | undefined
-  /** The files of the body that the node fetches; none when empty or absent. */
+  /** Files that the node fetches for the body. */
   files?: readonly InputFile[] | undefined
-  /** Is for the node in place of the model: to unload it, or to tell lines that the node keeps of itself. */
+  /** A command for the node itself rather than a model: evict the model, or return recent logs of the node. */
   order?: 'evict' | 'lines'
   /** The request is cancelled on the node after this time. */
   deadlineMs?: number
-  /** The signal of one request of a caller; it does not outlive that request. */
+  /** The signal of the caller's request; it doesn't outlive that request. */
   signal?: Aborting | undefined
 }
 
@@ -52,7 +52,7 @@ export interface LinkRequest {
 export interface Head {
   status: number
   contentType: string
-  /** The `usage` of a short chat response; undefined when it must still be parsed. */
+  /** The `usage` of a short chat response; undefined if it must still be parsed. */
   tokens: TokenCounts | undefined
 }
 
@@ -64,7 +64,7 @@ export interface LinkHandlers {
   onError(error: LinkError): void
 }
 
-/** A request in flight. After `cancel` no handler is called. */
+/** A request in flight. No handler is called after `cancel`. */
 export interface LinkStream {
   cancel(): void
   /** Stops the node's chunks while the client is slow; only this stream waits. */

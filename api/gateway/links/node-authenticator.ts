@@ -9,7 +9,7 @@ import { MAX_SKEW_MS, publicKeyFromRaw, sha256Hex, verifyRequest } from '../../.
 import type { NodeCaller } from '../../http/caller.ts'
 import { RateLimiter } from '../../http/rate-limit.ts'
 
-/** The signed parts of a node's request, as they came in. */
+/** The signed parts of a node's request, as received. */
 export interface SignedRequest {
   method: string
   /** Path and query as on the request line. */
@@ -18,7 +18,7 @@ export interface SignedRequest {
   accountId: string
   nodeId: string
   signature: string
-  /** As the sender declares it; nodes before 0.12 do not. */
+  /** The digest that the sender declares; nodes before 0.12 send none. */
   bodySha256: string | undefined
   body: Buffer
 }
@@ -28,16 +28,16 @@ interface KnownNode {
   accountId: string
 }
 
-/** Limits database look-ups of unknown node ids per second and at once; known ids need none. */
+/** Limits the rate and the burst of database look-ups for unknown node ids; known ids need none. */
 const UNKNOWN_IDS = { perSecond: 50, burst: 500 }
 const ANYBODY = ''
-/** Unknown ids can be cached, because a node learns its id only after it is stored. */
+/** Unknown ids are safe to cache, because a node learns its id only after it is stored. */
 const UNKNOWN = { max: 10_000, ttl: 10_000 }
 
-/** Verifies `X-Node-Signature`. A signed message is accepted once over all gateways. */
+/** Verifies `X-Node-Signature`. A signed message is accepted only once across all gateways. */
 export class NodeAuthenticator {
   readonly #db: Kysely<Database>
-  // Keys never change. Whether the node has been removed is checked with each signature.
+  // Keys never change. Each signature check also checks whether the node was removed.
   readonly #known = new LRUCache<string, KnownNode>({ max: 10_000 })
   readonly #unknown = new LRUCache<string, true>(UNKNOWN)
   readonly #questions = new RateLimiter(UNKNOWN_IDS)
@@ -46,12 +46,12 @@ export class NodeAuthenticator {
     this.#db = db
   }
 
-  /** Throws `unauthenticated` unless a node that was not removed signed the request and it was not seen before. */
+  /** Throws `unauthenticated` unless an existing node signed the request and the signature is new. */
   async verify(request: SignedRequest): Promise<NodeCaller> {
     const node = await this.#nodeOf(request)
     const bodySha256 = sha256Hex(request.body)
     if (request.bodySha256 !== undefined && request.bodySha256 !== bodySha256) {
-      throw refused('X-Node-Body-SHA256 does not fit the body')
+      throw refused('X-Node-Body-SHA256 does not match the body')
     }
     const checked = signatureOf(node, { ...request, bodySha256 })
 
@@ -59,15 +59,15 @@ export class NodeAuthenticator {
     if (!(await nodeRepository.acceptSignature(this.#db, { nodeId, ...checked }))) {
       if (await nodeRepository.isRemoved(this.#db, nodeId))
         throw refused('this node has been removed', 'node_removed')
-      throw refused('this signature was used before')
+      throw refused('this signature was already used')
     }
     return { nodeId, accountId }
   }
 
   /**
-   * Returns the node that a request claims to come from. Throws `unauthenticated` when the node is unknown, the request
-   * is too old, or the signature does not match the declared digest of the body. Without a declared digest, `verify`
-   * checks the signature once the body has arrived.
+   * Returns the node that a request claims to come from. Throws `unauthenticated` if the node is unknown, the request
+   * is too old, or the signature doesn't match the declared body digest. Without a declared digest, `verify` checks the
+   * signature once the body has arrived.
    */
   async checkHead(request: Omit<SignedRequest, 'body'>): Promise<NodeCaller> {
     const node = await this.#nodeOf(request)
@@ -105,12 +105,12 @@ function signatureOf(
 ): { digest: Buffer; expiresAt: Date } {
   const checked = verifyRequest(key, request, request.signature)
   if (checked.fault === 'skew') throw tooOld()
-  if (checked.fault) throw refused('X-Node-Signature does not fit this request')
+  if (checked.fault) throw refused('X-Node-Signature does not match this request')
   return checked
 }
 
 const tooOld = () =>
   refused(`X-Node-Timestamp is more than ${MAX_SKEW_MS / 1000} s away from this gateway's clock`)
-/** `reason` informs a node that none of its requests will ever be accepted. */
+/** `reason` informs the node that we will never accept any of its requests. */
 const refused = (message: string, reason?: 'node_removed' | 'node_unknown') =>
   new ApiError('unauthenticated', message, reason && { details: { reason } })

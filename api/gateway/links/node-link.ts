@@ -36,11 +36,11 @@ import {
 } from './link-request.ts'
 import { readHello, readLogs, readMetrics, readState } from './reports.ts'
 
-/** The events of a link for the hub. */
+/** Callbacks for the events of a link. */
 export interface LinkEvents {
   onHello(hello: HelloMeta): void
   onState(state: StateBody): void
-  /** Stores one batch at a time; nothing more is read from the node while a second one waits. */
+  /** Stores one batch at a time; the link stops reading from the node while a second batch waits. */
   onLogs(entries: LogEntry[], place: BatchPlace): Promise<void>
   onMetrics(entries: MetricEntry[], place: BatchPlace): Promise<void>
   /** The node sent a frame of a type that this version does not know. */
@@ -50,7 +50,7 @@ export interface LinkEvents {
   onFault(err: unknown): void
 }
 
-/** The position that acknowledges a batch of lines or losses, and its size. */
+/** The position that acknowledges a batch of log lines or losses, and the batch's size. */
 export interface BatchPlace {
   ackedThrough: number
   bytes: number
@@ -63,7 +63,7 @@ interface Pending {
 
 type OwnMeta = Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>
 
-/** The last meta of requests to a model, and its text. */
+/** The last request meta for a model, and its JSON text. */
 interface KnownMeta {
   meta: OwnMeta
   text: string
@@ -72,9 +72,9 @@ interface KnownMeta {
 const JSON_TYPE = 'application/json'
 const MAX_METAS = 1_000
 const MAX_HEADS = 1_000
-/** Longer heads in bytes are not cached and are parsed each time. */
+/** Heads with more bytes aren't cached and are parsed each time. */
 const MAX_KEPT_LENGTH = 200
-/** The largest part of a node's error text that is passed on. */
+/** A node's error text is cut to this length. */
 const MAX_ERROR = 4_000
 const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
   'model_cold',
@@ -86,10 +86,10 @@ const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
   'unsupported',
   'internal',
 ])
-/** The largest frame rate of one node: tens of thousands of chunks a second, and hundreds of reports. */
+/** The frame rate limit of one node: enough for tens of thousands of chunks and hundreds of reports a second. */
 const PACE = { perSecond: 60_000, burst: 60_000 }
 
-/** The gateway's end of one node's link: it sends requests, and receives responses and reports. */
+/** The gateway's end of one node's link: sends requests, and receives responses and reports. */
 export class NodeLink {
   readonly nodeId: string
   readonly #channel: LinkChannel
@@ -100,7 +100,7 @@ export class NodeLink {
   readonly #heads = new Map<string, Head>()
   #lastStream = 0
   #retiring = false
-  /** The batch of lines or losses that is being stored, and those that wait for it. */
+  /** The batch of log lines or losses being stored, and the batches queued behind it. */
   #storing: Promise<void> = Promise.resolve()
   #batches = 0
 
@@ -111,7 +111,7 @@ export class NodeLink {
     this.#channel = new LinkChannel(socket, {
       onFrame: (frame) => this.#guarded(frame),
       onClose: (reason) => this.#lost(reason),
-      onStall: (stream) => this.#fail(stream, 'stalled', 'the node took no more of the request'),
+      onStall: (stream) => this.#fail(stream, 'stalled', 'the node stopped reading the request'),
       onUnknown: (type) => events.onUnknown(type),
       pace: PACE,
     })
@@ -142,7 +142,7 @@ export class NodeLink {
     this.#channel.close(reason)
   }
 
-  /** Closes as soon as no request is in flight. */
+  /** Closes the link as soon as no request is in flight. */
   retire(): void {
     this.#retiring = true
     if (this.#pending.size === 0) this.close('the gateway is stopping')
@@ -153,7 +153,7 @@ export class NodeLink {
     const pending: Pending = { handlers, timer: undefined }
     this.#pending.set(stream, pending)
     if (request.deadlineMs !== undefined) {
-      const expire = () => this.#fail(stream, 'timeout', 'the node did not answer in time')
+      const expire = () => this.#fail(stream, 'timeout', 'the node did not respond in time')
       pending.timer = this.#wheel.add(request.deadlineMs, expire)
     }
     if (request.signal) this.#follow(stream, request.signal)
@@ -183,7 +183,7 @@ export class NodeLink {
     this.#channel.end(stream)
   }
 
-  /** Requests to one model repeat the same meta, so its text is cached. */
+  /** Requests to one model repeat the same meta, so we cache its text. */
   #meta(meta: OwnMeta): string {
     const last = this.#metas.get(meta.model_key)
     if (last && isSame(last.meta, meta)) return last.text
@@ -199,9 +199,9 @@ export class NodeLink {
     return this.#lastStream
   }
 
-  /** The listener is not removed and lives as long as the signal; after the end of the stream it does nothing. */
+  /** The listener is never removed and lives as long as the signal; once the stream has ended, it does nothing. */
   #follow(stream: number, signal: Aborting): void {
-    const abort = () => this.#fail(stream, 'cancelled', 'the caller has left')
+    const abort = () => this.#fail(stream, 'cancelled', 'the caller disconnected')
     if (signal.aborted) queueMicrotask(abort)
     else signal.addEventListener('abort', abort)
   }
@@ -214,7 +214,7 @@ export class NodeLink {
       if (err instanceof LinkProtocolError) throw err
       if (err instanceof LinkError) return this.#fail(frame.stream, err.code, err.message)
       this.#events.onFault(err)
-      this.#fail(frame.stream, 'internal', 'the answer could not be passed on')
+      this.#fail(frame.stream, 'internal', 'the response could not be forwarded')
     }
   }
 
@@ -246,17 +246,17 @@ export class NodeLink {
       case FRAME.cancel:
       case FRAME.ack:
       case FRAME.ping:
-        throw new LinkProtocolError('a gateway takes no frame of this type')
+        throw new LinkProtocolError('a gateway does not accept frames of this type')
     }
   }
 
   /**
-   * A node sends the next batch after the acknowledgement of the last one; a node that does not
-   * wait is not read meanwhile.
+   * A node should wait for the acknowledgement of a batch before it sends the next one. If it doesn't, we stop reading
+   * from it until the batch is stored.
    */
   #store<T>(frame: Frame, entries: T[], store: (entries: T[], place: BatchPlace) => Promise<void>): void {
     const { upto: ackedThrough } = parseMeta<SpoolMeta>(frame)
-    if (!Number.isSafeInteger(ackedThrough)) throw new LinkProtocolError('a batch without its position')
+    if (!Number.isSafeInteger(ackedThrough)) throw new LinkProtocolError('the batch has no position')
     this.#batches += 1
     const release = this.#batches > 1 ? this.#channel.hold() : undefined
     this.#storing = this.#storing
@@ -269,7 +269,7 @@ export class NodeLink {
   }
 
   #end(frame: Frame): void {
-    // The head is parsed first, so that the request also fails if the head breaks the link.
+    // Parse the head before removing the request, so the request also fails if the head breaks the link.
     const head = frame.meta.length > 0 ? this.#headOf(frame) : undefined
     const handlers = this.#take(frame.stream)?.handlers
     if (!handlers) return
@@ -280,7 +280,7 @@ export class NodeLink {
     handlers.onEnd()
   }
 
-  /** The same short heads arrive repeatedly, so they are cached. */
+  /** The same short heads arrive again and again, so we cache them. */
   #headOf(frame: Frame): Head {
     if (frame.meta.length > MAX_KEPT_LENGTH) return readHead(frame)
     const bytes = frame.meta.toString('latin1')
@@ -304,7 +304,7 @@ export class NodeLink {
     return pending
   }
 
-  /** Removes a stream and returns it; undefined when it has already ended. */
+  /** Removes a stream and returns it; undefined if it has already ended. */
   #take(stream: number): Pending | undefined {
     const pending = this.#pending.get(stream)
     if (!pending) return undefined
@@ -325,7 +325,7 @@ export class NodeLink {
   }
 }
 
-/** A later version may send fault codes that this one does not know. */
+/** A newer node may send fault codes that this version doesn't know. */
 function errorOf(frame: Frame): LinkError {
   const { code, message } = parseMeta<Partial<Record<keyof ErrorMeta, unknown>>>(frame)
   const fault = typeof code === 'string' && FAULTS.has(code) ? (code as LinkFault) : 'internal'
@@ -337,10 +337,10 @@ function readHead(frame: Frame): Head {
     parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
   const unknown = unknownNeed(needs)
   if (unknown !== undefined) {
-    throw new LinkError('unsupported', `the node answers with ${unknown}, which this gateway does not know`)
+    throw new LinkError('unsupported', `the node responded with ${unknown}, which this gateway does not know`)
   }
-  if (!Number.isInteger(status)) throw new LinkProtocolError('a head without a status')
-  // The count goes into the database, where a value that is no number would fail the rows written with it.
+  if (!Number.isInteger(status)) throw new LinkProtocolError('the response head has no valid status')
+  // The count goes into the database, where a non-number would fail all rows written along with it.
   const isCount = frame.type === FRAME.end && isTokenCount(tokens)
   return {
     status: status as number,

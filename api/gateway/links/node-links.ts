@@ -27,9 +27,9 @@ import { boundedInventory, boundedModels, isModelKey, MAX_MODELS } from './repor
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
-  /** Notifies of decisions about nodes, made by any gateway. */
+  /** Notifies about decisions that any gateway made about nodes. */
   watch: Pick<CacheWatch, 'on'>
-  /** The memory for the responses of all models at once. */
+  /** The memory in bytes for the responses of all models together. */
   answerBytes: number
 }
 
@@ -39,18 +39,18 @@ const GATEWAY_LIST_INTERVAL_MS = 5_000
 const FORGET_MS = 60_000
 const RETRY_DELAY_MS = 500
 const LINKS = { perSecond: 0.5, burst: 30 }
-/** The largest number of models of one node that are compared with the deleted ones. */
+/** The maximum number of models per node that are compared with the deleted ones. */
 const MAX_REPORTED = 5_000
-/** The largest number of models of one link that the database is queried for. */
+/** The maximum number of models per link for which we query the database. */
 const MAX_ASKED = 1_000
 
 /** The nodes linked to this gateway: their reports, and requests to their models. */
 export class NodeLinks implements AsyncDisposable {
   /** The linked nodes' reports, ordered for the choice of a warm node. */
   readonly placement = new PlacementIndex()
-  /** The addresses of all gateways that are up, in order. */
+  /** The addresses of all running gateways, in order. */
   gateways: readonly string[] = []
-  /** The memory of responses on their way through this gateway. */
+  /** The memory of responses that pass through this gateway. */
   readonly memory: AnswerMemory
   readonly #db: Kysely<Database>
   readonly #log: Logger
@@ -62,7 +62,7 @@ export class NodeLinks implements AsyncDisposable {
   readonly #timers: NodeJS.Timeout[]
   #snapshots: readonly NodeSnapshot[] | undefined
   #syncing: Promise<void> = Promise.resolve()
-  /** True after a notification of decisions that have not been read yet. */
+  /** True if there was a notification about decisions that we haven't read yet. */
   #isOutdated = false
   #closed = false
 
@@ -71,7 +71,7 @@ export class NodeLinks implements AsyncDisposable {
     this.#log = options.log
     this.memory = new AnswerMemory(options.answerBytes)
     this.#states = new StateWriter(options)
-    // Decisions are read and sent one after the other, so that the last decision is sent last.
+    // Read and send decisions one after another, so the latest decision is sent last.
     options.watch.on('node', () => {
       if (this.#isOutdated) return
       this.#isOutdated = true
@@ -84,29 +84,31 @@ export class NodeLinks implements AsyncDisposable {
     for (const timer of this.#timers) timer.unref()
   }
 
-  /** Returns the last reports of linked nodes, for placement. The same array is returned until something changes. */
+  /** Returns the last reports of linked nodes, for placement. Returns the same array until something changes. */
   snapshot(): readonly NodeSnapshot[] {
     return (this.#snapshots ??= [...this.#nodes.values()].flatMap(({ snapshot }) => snapshot ?? []))
   }
 
-  /** Sends a request to a model on a node; its handlers are never called before this returns. */
+  /** Sends a request to a model on a node; no handler is called before this returns. */
   request(nodeId: string, request: LinkRequest, handlers: LinkHandlers): LinkStream {
     const node = this.#nodes.get(nodeId)
     if (node) return node.link.request(request, handlers)
-    queueMicrotask(() => handlers.onError(new LinkError('link_lost', 'the node has no link to this gateway')))
+    queueMicrotask(() =>
+      handlers.onError(new LinkError('link_lost', 'the node is not linked to this gateway')),
+    )
     return { cancel() {}, pause() {}, resume() {} }
   }
 
   /**
-   * Sends a request whose response is wanted complete; rejects with a `LinkError`, or
-   * `no_capacity` when memory is short.
+   * Sends a request and resolves to the complete response; rejects with a `LinkError`, or with `no_capacity` if memory
+   * is short.
    */
   ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
     const ask = (handlers: LinkHandlers) => this.request(nodeId, request, handlers)
     return new BufferedResponse(this.memory, request.accountId, ask).answer
   }
 
-  /** Returns the account that owns a node, while it is linked. */
+  /** Returns the account that owns a linked node. */
   ownerOf(nodeId: string): string | undefined {
     return this.#nodes.get(nodeId)?.accountId
   }
@@ -116,28 +118,28 @@ export class NodeLinks implements AsyncDisposable {
     return this.#nodes.get(nodeId)?.inventory?.version
   }
 
-  /** Sends the cancel, or the pause, of a job to every linked node, because any of them may run it. */
+  /** Sends a job's cancel or pause to every linked node, because any of them may run the job. */
   cancelJob(jobId: string, { pause = false } = {}): void {
     const meta = pause ? { paused_job_id: jobId } : { job_id: jobId }
     for (const { link } of this.#nodes.values()) link.cancelWork(meta)
   }
 
-  /** Sends the cancel of a task to every linked node, because any of them may run it. */
+  /** Sends a task's cancel to every linked node, because any of them may run the task. */
   cancelTask(taskId: string): void {
     for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
   }
 
-  /** Tells a node, if it is linked, that nobody waits for its work on a stage, or for a payload, any more. */
+  /** Notifies a node, if linked, that its work on a stage or its payload is no longer needed. */
   cancelOn(nodeId: string, meta: Pick<CancelMeta, 'task_id' | 'attempt' | 'edge'>): void {
     this.#nodes.get(nodeId)?.link.cancelWork(meta)
   }
 
-  /** Returns, by node, the keys of all models that it reports, also of those that are not passed on. */
+  /** Returns the keys of all models that each node reports, including those that we don't pass on. */
   reportedModels(): Map<string, readonly string[]> {
     return new Map([...this.#nodes].map(([nodeId, { reported }]) => [nodeId, reported]))
   }
 
-  /** Has a node, if it is linked, free the files of models that the platform has deleted. */
+  /** Orders a node, if linked, to free the files of deleted models. */
   forget(nodeId: string, modelKeys: readonly string[]): void {
     this.#nodes.get(nodeId)?.link.hello({ forget: [...modelKeys] })
   }
@@ -153,16 +155,16 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /**
-   * Retires all links, because the gateway is stopping: they close as their last requests end, and
-   * nodes use the other gateways.
+   * Retires all links because the gateway is stopping: each closes when its last request ends, and nodes use the other
+   * gateways.
    */
   retire(): void {
     for (const { link } of this.#nodes.values()) link.retire()
   }
 
   /**
-   * Returns whether a node may link again. Each link is recorded in the database, and a node whose link was broken for
-   * a fault reconnects at once, so the rate is limited.
+   * Returns whether a node may link again. We limit the rate because every link is recorded in the database, and a node
+   * whose link was closed for a protocol error reconnects at once.
    */
   mayLink(nodeId: string): boolean {
     let known = this.#linking.get(nodeId)
@@ -170,7 +172,7 @@ export class NodeLinks implements AsyncDisposable {
     return known.take()
   }
 
-  /** Takes over a socket whose handshake this node signed. */
+  /** Accepts a socket whose handshake this node signed. */
   accept(nodeId: string, socket: WebSocket, accountId: string, linkVersion = 1): void {
     const earlier = this.#nodes.get(nodeId)
     const link = new NodeLink(nodeId, socket, this.#wheel, {
@@ -259,7 +261,7 @@ export class NodeLinks implements AsyncDisposable {
     if (isTold && added.size === 0 && before.ordered.size === ordered.size) return
     if (!node.report) return
     this.#report(node, node.report, { soon: true })
-    // The node may have reported the model before the order arrived here.
+    // The node may have reported the model before its order arrived here.
     for (const model of node.report.models) if (added.has(model.model_key)) this.#announce(node, model)
   }
 
@@ -304,8 +306,8 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /**
-   * Orders models that a node has loaded by itself, if its account may use them; the result arrives
-   * like any other decision.
+   * Adds orders for models that a node loaded by itself, if its account may use them. The result arrives like any other
+   * decision.
    */
   #join(node: Connected, models: readonly NodeModel[], { ordered }: Decided): void {
     const room = MAX_ASKED - node.asked.size
@@ -364,8 +366,8 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /**
-   * Acknowledges a batch once it is stored. Waits for a failing database; drops bad data, which the node would
-   * otherwise resend without end.
+   * Acknowledges a batch once it is stored. Waits while the database fails, but drops bad data, which the node would
+   * otherwise resend forever.
    */
   async #store(
     node: Connected,
@@ -375,7 +377,7 @@ export class NodeLinks implements AsyncDisposable {
     while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {
       try {
         await write()
-        // The acknowledgement is delayed, because a node sends its next batch after it.
+        // Delaying the acknowledgement slows the node down, because it waits for it before the next batch.
         const wait = node.spooled.spend(bytes)
         if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
         return node.link.acknowledge(ackedThrough)

@@ -10,8 +10,8 @@ import { jsonCheck } from '../../http/validate.ts'
 import { checkFrameJson } from './frame-weight.ts'
 
 /**
- * Parses and checks a node's message. Every gateway and worker places work by reports, so a node that breaks the schema
- * (another version, or a hostile node) may lose its link, and nothing else may be affected.
+ * Parses and validates a node's message. Every gateway and worker relies on reports to place work, so a message that
+ * breaks the schema (from another version or a hostile node) may cost that node its link but must affect nothing else.
  */
 const readerOf = <S extends TSchema>(schema: S) => {
   const check = jsonCheck('body', schema)
@@ -26,14 +26,14 @@ const readerOf = <S extends TSchema>(schema: S) => {
   }
 }
 
-/** The largest number of models of one node that are passed on to placement, other gateways and workers. */
+/** The maximum number of models per node that we pass on to placement, other gateways and workers. */
 export const MAX_MODELS = 1_000
 const MAX_ENTRIES = 2_000
 const MAX_NAME = 300
 const MAX_ERROR = 2_000
 const MAX_MESSAGE = 16 * 1024
 const MAX_INT4 = 2_147_483_647
-/** The largest line number of an attempt; lines of the platform come after it. */
+/** The largest log line number of an attempt; the platform's own lines come after it. */
 const MAX_LINES = jobRecordRepository.AFTER_NODE_SEQ - 1
 const CUT = ' [cut]'
 
@@ -43,8 +43,8 @@ export const readState = readerOf(StateBody)
 export const readHello = readerOf(HelloMeta)
 
 /**
- * Reads the lines of a `log` frame. Anything else in it is dropped, because a node would resend it without end.
- * Long lines are truncated.
+ * Reads the lines of a `log` frame. Drops everything else, because the node would resend it forever. Truncates long
+ * lines.
  */
 export const readLogs = (frame: Pick<Frame, 'body'>): LogEntry[] =>
   entriesOf(frame)
@@ -64,7 +64,7 @@ export const readMetrics = (frame: Pick<Frame, 'body'>): MetricEntry[] =>
 function entriesOf({ body }: Pick<Frame, 'body'>): Partial<Record<string, unknown>>[] {
   checkFrameJson(body)
   const entries = parseJson<unknown>(body)
-  if (!Array.isArray(entries)) throw new LinkProtocolError('a batch that is no list')
+  if (!Array.isArray(entries)) throw new LinkProtocolError('the batch is not a list')
   return entries
     .slice(0, MAX_ENTRIES)
     .filter((entry): entry is Partial<Record<string, unknown>> => typeof entry === 'object' && entry !== null)
@@ -82,7 +82,7 @@ const MEASURES = ['train_loss', 'val_loss', 'eval_loss', 'eval_perplexity'] as c
 const isLoss = (value: unknown): boolean => value === null || typeof value === 'number'
 const isTime = (text: string): boolean => text.length <= 40 && !Number.isNaN(Date.parse(text))
 
-/** Returns the members of an inventory that this version knows, with texts of bounded length. */
+/** Returns the inventory fields that this version knows, with bounded text lengths. */
 export function boundedInventory(inventory: NodeInventory): NodeInventory {
   const { gpus, profiles, platform, version, ...known } = pick(inventory, INVENTORY_MEMBERS)
   return {
@@ -94,13 +94,10 @@ export function boundedInventory(inventory: NodeInventory): NodeInventory {
   }
 }
 
-/** Returns whether a model can have this key: others end statements about the models of all nodes. */
+/** Returns whether a model can have this key. An invalid key would fail SQL statements that cover all nodes' models. */
 export const isModelKey = (key: string): boolean => key.length <= MAX_NAME && isStorable(key)
 
-/**
- * Returns the models of a report that are passed on: beyond `MAX_MODELS`, models that are only on the
- * node's disk are dropped first.
- */
+/** Returns at most `MAX_MODELS` models of a report; models that are only on the node's disk are dropped first. */
 export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
   const named = models.filter(({ model_key }) => isModelKey(model_key))
   if (named.length <= MAX_MODELS) return named.map(boundedModel)
@@ -120,14 +117,14 @@ function boundedModel(model: NodeModel): NodeModel {
 const INVENTORY_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeInventory.properties))
 const MODEL_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeModel.properties))
 
-/** Drops members that this version does not know, because their size has no limit. */
+/** Drops fields that this version doesn't know, because nothing limits their size. */
 function pick<T extends object>(value: T, members: ReadonlySet<string>): T {
   const names = Object.keys(value)
   if (names.every((name) => members.has(name))) return value
   return Object.fromEntries(Object.entries(value).filter(([name]) => members.has(name))) as T
 }
 
-/** Truncates a text to at most `bytes` in UTF-8, with a mark. */
+/** Truncates a text to at most `bytes` of UTF-8 and marks the cut. */
 function cut(text: string, bytes: number): string {
   if (Buffer.byteLength(text) <= bytes) return text
   const most = Buffer.from(text.slice(0, bytes)).subarray(0, bytes - CUT.length)

@@ -13,11 +13,11 @@ export interface StateWriterOptions {
   db: Kysely<Database>
   gatewayId: string
   log: Logger
-  /** Called when placement may have a new state to use. */
+  /** Called when placement may see new states. */
   onStates?: () => void
 }
 
-/** Writes the reports of nodes for placement by workers: one statement per interval, and sooner when a model changed. */
+/** Writes node reports for placement by workers: one statement per interval, or sooner when a model changes. */
 export class StateWriter implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #gatewayId: string
@@ -36,14 +36,14 @@ export class StateWriter implements AsyncDisposable {
     this.#onStates = onStates
   }
 
-  /** Stores the newest state of a node for the next write; `soon` when workers should see it at once. */
+  /** Queues a node's newest state for the next write; set `soon` if workers should see it at once. */
   note(snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
     this.#gone.delete(snapshot.node_id)
     this.#dirty.set(snapshot.node_id, snapshot)
     this.#schedule(soon ? FLUSH_DELAY_MS : INTERVAL_MS)
   }
 
-  /** Records that a node's link has closed, unless the node is noted again before the next write. */
+  /** Records that a node's link has closed, unless `note` is called for it again before the next write. */
   drop(nodeId: string): void {
     this.#dirty.delete(nodeId)
     this.#gone.add(nodeId)
@@ -82,7 +82,7 @@ export class StateWriter implements AsyncDisposable {
       await nodeReportRepository.saveNodeStates(
         this.#db,
         this.#gatewayId,
-        // One statement stores the reports of all nodes, so a text of one of them may not fail it.
+        // One statement stores the reports of all nodes, so no node's text may fail it.
         states.map((snapshot) => ({ nodeId: snapshot.node_id, snapshot: storableJson(snapshot) })),
       )
       this.#onStates()

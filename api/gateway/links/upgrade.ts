@@ -12,11 +12,11 @@ import type { NodeLinks } from './node-links.ts'
 const LINK_PATH = '/api/v1/nodes/link'
 const MAX_FRAME = 1024 * 1024
 
-/** Returns whether a request opens a link. Other upgrade requests are handled as if they asked for none (RFC 9110, 7.8). */
+/** Returns whether a request opens a link. We ignore the upgrade of any other request (RFC 9110, 7.8). */
 export const asksForLink = ({ url, headers }: IncomingMessage): boolean =>
   url?.split('?')[0] === LINK_PATH && headers.upgrade?.toLowerCase() === 'websocket'
 
-/** Upgrades `GET /api/v1/nodes/link` to a link; the handshake has the same signature as any node request. */
+/** Upgrades `GET /api/v1/nodes/link` to a link; the handshake is signed like any node request. */
 export function serveLinks(
   server: Server,
   { links, verify }: { links: NodeLinks; verify: (request: SignedRequest) => Promise<NodeCaller> },
@@ -30,7 +30,7 @@ export function serveLinks(
       const { nodeId, accountId } = await verify(signedParts(req))
       identify(socket, { key: `node/${nodeId}`, isPlatform: true })
       if (!links.mayLink(nodeId))
-        return refuse(socket, 503, 'this node links too often; it may again in a moment')
+        return refuse(socket, 503, 'this node links too often; try again in a moment')
       sockets.handleUpgrade(req, socket, head, (webSocket) =>
         links.accept(nodeId, webSocket, accountId, versionIn(req.headers[LINK_HEADER])),
       )

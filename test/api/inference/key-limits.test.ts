@@ -208,7 +208,7 @@ describe('key limits', () => {
 
     const refused = await ask(key, chat.api, other.id)
     assert.equal(refused.status, 403)
-    assert.match(refused.body.error.message, /this key may not ask the model/)
+    assert.match(refused.body.error.message, /this key may not call the model/)
     assert.equal((await ask(key)).status, 200)
     assert.equal((await ask(key, second)).status, 200)
     const run = await chat.api.call('POST', '/api/v1/cohorts:run', {
