@@ -20,17 +20,17 @@ import { cohere, openai } from './routes/openai/family.ts'
 import { orchestrator, root } from './routes/orchestrator/family.ts'
 import type { Services } from './services.ts'
 
-/** Everything that is served, in the order of the description. */
+/** All API families, in the order of the OpenAPI document. */
 export const FAMILIES: readonly Family[] = [builder, openai, cohere, orchestrator, mcpFamily(), root]
 
 export interface AppOptions extends MountOptions {
-  /** Tests of the shell bring their own routes. */
+  /** For tests of the HTTP shell, which bring their own routes. */
   families?: readonly Family[]
 }
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
 
-/** Builds the whole HTTP surface as one request listener for `http.createServer`. */
+/** Builds the whole HTTP API as one request listener for `http.createServer`. */
 export function createApp(
   services: Services,
   { families: given = FAMILIES, ...options }: AppOptions = {},
@@ -59,7 +59,7 @@ export function createApp(
 
 interface ShellOptions {
   routes: readonly MountedRoute[]
-  /** The middlewares of every request, including one that matches no route. */
+  /** Middlewares that run for every request, including those that match no route. */
   around: readonly Middleware[]
   /** Routes of disabled features. */
   off: readonly Operation[]
@@ -81,11 +81,11 @@ function createShell({ routes, around, off, log }: ShellOptions): Koa<RequestCon
   }))
 
   const app = new Koa<RequestContext>()
-  // Koa reports only what the middlewares can no longer handle: connections that broke.
+  // Our middlewares handle every other error, so Koa only reports broken connections.
   app.on('error', (err) => emit(log, 'connection.lost', { err }))
   Object.defineProperty(app.context, 'path', PATH)
   app.use((ctx, next) => {
-    // The middleware `respond` writes the response; its comment has the reason.
+    // The `respond` middleware writes the response; see its comment for why.
     ctx.respond = false
     ctx.state = new RequestContext(ctx.req, ctx.res, log)
     return next()

@@ -13,13 +13,13 @@ interface Made {
   subject: { kind: string; id: string }
   accountId?: string | null
   before?: Fields | undefined
-  /** The fields that may have changed, as the API shows them, and never a secret. */
+  /** The fields that may have changed, as the API shows them; never a secret. */
   after: Fields
-  /** The key that asked for it; absent for an operator. */
+  /** The key that made the change; absent for an operator. */
   caller?: Pick<AccountCaller, 'keyId'> | undefined
 }
 
-/** Records who changed what, in the transaction of the change; nothing when nothing has changed. */
+/** Records who changed what, in the transaction of the change. Writes nothing if no field changed. */
 export function audit(
   trx: Transaction<Database>,
   { action, subject, accountId = null, before, after, caller }: Made,
@@ -28,7 +28,7 @@ export function audit(
   return recordChange(trx, { actor, action, subject, accountId, changes: changesBetween(before, after) })
 }
 
-/** The fields of an account that operators change. */
+/** The account fields that operators can change. */
 export const accountFields = (account: AccountRow): Fields => ({
   name: account.name,
   training_quota: account.training_quota,
@@ -38,7 +38,7 @@ export const accountFields = (account: AccountRow): Fields => ({
   hub_repos: account.hub_repos,
 })
 
-/** The fields of a key that can be changed, with those that say what it may do. */
+/** The fields of a key that can change or that define its permissions. */
 export const keyFields = (key: ApiKeyRow): Fields => ({
   name: key.name,
   role: key.role,

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** The longest wait for gateways. One that is silent for longer comes to the change by itself. */
+/** A gateway that stays silent for longer picks the change up by itself. */
 const MAX_WAIT_MS = 2_000
 const POLL_INTERVAL_MS = 20
 
 /**
- * Waits until every live gateway has acknowledged a change that has been committed. `look` returns undefined when that is
- * so, and otherwise what is known of the wait; the last of it is returned when gateways are silent.
+ * Waits until every live gateway has acknowledged a committed change. `look` returns undefined once all have, and the
+ * current state of the wait until then. After `MAX_WAIT_MS` we return the last state.
  */
 export async function awaitGateways<T>(look: () => Promise<T | undefined>): Promise<T | undefined> {
   const deadline = performance.now() + MAX_WAIT_MS

@@ -1,6 +1,6 @@
 import { debug, defineEvents, error, fatal, info, warn } from '../platform/events.ts'
 
-/** Emits what a gateway logs; docs/events.md lists it. */
+/** Emits the gateway's log events; docs/events.md lists them. */
 export const emit = defineEvents({
   'gateway.started': info('the gateway is ready', {
     base_url: 'string',
@@ -14,16 +14,16 @@ export const emit = defineEvents({
   'gateway.start_failed': fatal('the gateway did not start', { err: 'error' }),
   'gateway.crashed': fatal('uncaught', { err: 'error' }),
   'keys.settle_failed': warn(
-    'the use of limited keys was not added up; each gateway counts alone until it is',
+    'could not share the usage of limited keys; until this works, each gateway counts only its own requests',
     {
       err: 'error',
     },
   ),
-  'keys.use_unrecorded': warn('when keys were last used was not recorded', { err: 'error' }),
-  'keys.streams_unchecked': warn('whether the keys of open streams still hold was not read', {
+  'keys.use_unrecorded': warn('could not record when keys were last used', { err: 'error' }),
+  'keys.streams_unchecked': warn('could not check whether the keys of open streams are still valid', {
     err: 'error',
   }),
-  'gateway.lease_failed': warn('the lease of this gateway was not renewed', { err: 'error' }),
+  'gateway.lease_failed': warn("could not renew this gateway's lease", { err: 'error' }),
 
   'request.answered': info(undefined, {
     request_id: 'string',
@@ -40,43 +40,43 @@ export const emit = defineEvents({
   'request.malformed': info('{message}', { request_id: 'string', status: 'number', reason: 'string?' }),
   'request.refused': debug('{message}', { err: 'error' }),
   'request.failed': error('{message}', { err: 'error' }),
-  'request.answer_failed': error('an error could not be told', { err: 'error' }),
-  'mcp.refused': debug('a message of the Model Context Protocol was refused', { err: 'error' }),
+  'request.answer_failed': error('could not send an error response', { err: 'error' }),
+  'mcp.refused': debug('rejected a Model Context Protocol message', { err: 'error' }),
   'connection.lost': debug('connection lost', { err: 'error' }),
   'request.timed_out': info('{message}', { request_id: 'string', status: 'number' }),
 
-  'tool.name_taken': warn('a tool is not offered, because another endpoint has its name', { slug: 'string' }),
-  'tools.refresh_failed': warn('changes of tools were not read; the next request reads them', {
+  'tool.name_taken': warn('skipped a tool because another endpoint has its name', { slug: 'string' }),
+  'tools.refresh_failed': warn('could not read changes of tools; the next request retries', {
     err: 'error',
   }),
 
-  'memory.refresh_failed': warn('the memory grants could not be read: requests go by those known before', {
+  'memory.refresh_failed': warn('could not read the memory grants; requests use the last known grants', {
     err: 'error',
   }),
-  'memory.unacknowledged': warn('a change of memory grants was not acknowledged by every gateway', {
+  'memory.unacknowledged': warn('not every gateway has acknowledged a change of memory grants', {
     version: 'number',
   }),
-  'memory.unavailable': warn('a request goes without memory, because it could not be read', {
+  'memory.unavailable': warn('could not read the memory for a request; it runs without memory', {
     err: 'error',
     task_id: 'string',
   }),
-  'memory.not_ranked': warn('memory could not be searched by nearness: the newest entries are taken', {
+  'memory.not_ranked': warn('could not rank memory entries by similarity; using the newest entries', {
     err: 'error',
     account_id: 'string',
   }),
-  'memory.note_failed': warn('what became of the memory of a task could not be recorded', {
+  'memory.note_failed': warn('could not record whether a task received its memory', {
     err: 'error',
     task_id: 'string',
   }),
-  'memory.not_embedded': warn('entries of an account could not be embedded: they are tried again', {
+  'memory.not_embedded': warn('could not embed the memory entries of an account; will retry', {
     err: 'error',
     account_id: 'string',
   }),
   'memory.models_differ': warn(
-    'the gateways are set to different models of embeddings: no snapshot of memory is made anew until they agree',
+    'the gateways are configured with different embedding models; memory snapshots are not rebuilt until they agree',
     { gateway_id: 'string' },
   ),
-  'memory.upkeep_failed': warn('entries of memory could not be embedded, or snapshots not be asked for', {
+  'memory.upkeep_failed': warn('could not embed memory entries or request snapshots', {
     err: 'error',
   }),
 
@@ -86,118 +86,136 @@ export const emit = defineEvents({
     reason: 'string',
     unknown_frames: 'number?',
   }),
-  'link.request_failed': error('a request over a link failed in its handler', {
+  'link.request_failed': error('the handler of a request over a link failed', {
     err: 'error',
     node_id: 'string',
   }),
   'link.unknown_frame': warn(
-    'a node sends frames of a type that this version does not know: they are passed over',
+    'a node sends frames of a type that this version does not know; they are ignored',
     { node_id: 'string', frame_type: 'number' },
   ),
-  'node.record_failed': warn('a node could not be recorded; it links again', {
+  'node.record_failed': warn('could not record a node; it will reconnect', {
     err: 'error',
     node_id: 'string',
   }),
-  'node.decisions_read_failed': warn('cannot see what was decided about nodes; trying again', {
+  'node.decisions_read_failed': warn('could not read decisions about nodes; will retry', {
     err: 'error',
   }),
-  'node.deleted_models_failed': warn('cannot see which models of nodes were deleted; trying again', {
+  'node.deleted_models_failed': warn('could not read which models of nodes were deleted; will retry', {
     err: 'error',
   }),
-  'node.load_check_failed': warn('could not see whether a node may load what it has', {
+  'node.load_check_failed': warn('could not check whether a node may load the models it has', {
     err: 'error',
     node_id: 'string',
   }),
-  'node.report_cut': warn('a node reports more models than are told on, or keys that are too long', {
-    node_id: 'string',
-    models: 'number',
-    kept: 'number',
-  }),
-  'node.states_write_failed': warn('node states were not written; the next report brings them again', {
+  'node.report_cut': warn(
+    'a node reports too many models, or model keys that are too long; the excess is dropped',
+    {
+      node_id: 'string',
+      models: 'number',
+      kept: 'number',
+    },
+  ),
+  'node.states_write_failed': warn('could not write node states; the next report includes them again', {
     err: 'error',
   }),
 
-  'model.load_promise_failed': warn('the load of a model could not be promised', {
+  'model.load_promise_failed': warn('could not enqueue the load of a model', {
     err: 'error',
     model_key: 'string',
   }),
-  'model.load_time_failed': warn('a load time was not recorded', { err: 'error', model_key: 'string' }),
-  'model.mark_failed': warn('a model was not marked unusable', { err: 'error', model_key: 'string' }),
-  'model.pins_failed': warn('could not see to the models that are to be kept warm', { err: 'error' }),
-  'model.pins_planned': info('decided which nodes keep which models loaded', {
+  'model.load_time_failed': warn('could not record a load time', { err: 'error', model_key: 'string' }),
+  'model.mark_failed': warn('could not mark a model as unusable', { err: 'error', model_key: 'string' }),
+  'model.pins_failed': warn('could not plan the copies of models that stay loaded', { err: 'error' }),
+  'model.pins_planned': info('planned which nodes keep which models loaded', {
     add: 'json',
     drop: 'json',
     retire: 'json',
   }),
-  'model.scaled': info('decided how many copies of a model are loaded', {
+  'model.scaled': info('changed the planned number of loaded copies of a model', {
     model_key: 'string',
     before: 'number',
     copies: 'number',
     reason: 'string',
   }),
-  'version.test_cancel_failed': debug('the test of a deleted version was not told', { err: 'error' }),
+  'version.test_cancel_failed': debug('could not cancel the test of a deleted version', { err: 'error' }),
 
-  'task.hand_over_failed': warn('a task could not be handed over yet', { err: 'error', task_id: 'string' }),
-  'task.finish_failed': error('a running task could not be finished', { err: 'error', task_id: 'string' }),
-  'task.abandon_failed': warn('the task of a client that left goes on', { err: 'error', task_id: 'string' }),
-  'task.cancel_failed': debug('the workflow of a task was not cancelled', {
+  'task.hand_over_failed': warn('could not hand a task over to a workflow yet', {
     err: 'error',
     task_id: 'string',
   }),
-  'task.stream_close_failed': error('the row of a stream was not closed', {
+  'task.finish_failed': error('could not settle a running task', { err: 'error', task_id: 'string' }),
+  'task.abandon_failed': warn('could not cancel the task of a disconnected client; it continues', {
     err: 'error',
     task_id: 'string',
   }),
-  'task.ends_read_failed': warn('cannot see which tasks have ended', { err: 'error' }),
-  'task.ends_notify_lost': warn('the ends of tasks are looked for by polling alone', { err: 'error' }),
-  'task.wake_failed': warn('tasks that wait for a node were not woken; they look for one themselves', {
-    err: 'error',
-  }),
-  'task.woken': info('told tasks that wait for a node that there is room', { tasks: 'number' }),
-  'cohort.cancel_failed': warn('the workflow of a cancelled cohort could not be told', {
-    err: 'error',
-    cohort_id: 'string',
-  }),
-  'cohort.end_failed': debug('a complete cohort was left to its workflow', {
-    err: 'error',
-    cohort_id: 'string',
-  }),
-  'cohort.signal_failed': debug('a cohort was not told that a stage has begun', {
-    err: 'error',
-    cohort_id: 'string',
-  }),
-  'task.wake_signal_failed': debug('a task was not told that there is room', {
+  'task.cancel_failed': debug('could not cancel the workflow of a task', {
     err: 'error',
     task_id: 'string',
   }),
-  'task.reaped': warn('ended tasks of a lost gateway', { count: 'number' }),
-  'task.reap_failed': warn('could not look for tasks of lost gateways', { err: 'error' }),
+  'task.stream_close_failed': error('could not settle the task of a stream', {
+    err: 'error',
+    task_id: 'string',
+  }),
+  'task.ends_read_failed': warn('could not read which tasks have ended', { err: 'error' }),
+  'task.ends_notify_lost': warn('lost the notifications of task ends; polling only', { err: 'error' }),
+  'task.wake_failed': warn('could not wake tasks that wait for a node; they poll for one', {
+    err: 'error',
+  }),
+  'task.woken': info('woke tasks that wait for a node', { tasks: 'number' }),
+  'cohort.cancel_failed': warn('could not cancel the workflow of a cancelled cohort', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
+  'cohort.end_failed': debug('could not end a complete cohort; its workflow will', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
+  'cohort.signal_failed': debug('could not signal a cohort that a stage has started', {
+    err: 'error',
+    cohort_id: 'string',
+  }),
+  'task.wake_signal_failed': debug('could not signal a task that a node has room', {
+    err: 'error',
+    task_id: 'string',
+  }),
+  'task.reaped': warn('failed the open tasks of a lost gateway', { count: 'number' }),
+  'task.reap_failed': warn('could not check for tasks of lost gateways', { err: 'error' }),
 
-  'spaces.not_derived': warn('the spaces of a model were not derived from its files', {
+  'spaces.not_derived': warn('could not derive the spaces of a model from its files', {
     err: 'error',
     model_key: 'string',
   }),
-  'cohort.edge_notify_lost': warn('news of hand-overs is looked for by polling alone', { err: 'error' }),
+  'cohort.edge_notify_lost': warn('lost the notifications of hand-overs; polling only', { err: 'error' }),
 
-  'stream.notify_lost': warn('news for streams is looked for by polling alone', {
+  'stream.notify_lost': warn('lost the notifications for streams; polling only', {
     err: 'error',
     channel: 'string',
   }),
-  'job.report_store_failed': warn('logs or losses of a job were not stored', {
+  'job.report_store_failed': warn('could not store logs or losses of a job', {
     err: 'error',
     node_id: 'string',
   }),
-  'job.claim_signal_failed': debug('the workflow was not told of a claim', { err: 'error' }),
-  'job.pause_signal_failed': debug('the workflow was not told of a pause', { err: 'error' }),
-  'job.cancel_failed': debug('the workflow of a cancelled run was not told', { err: 'error' }),
-  'checkpoint.delete_failed': warn('an old checkpoint was not deleted', { err: 'error' }),
+  'job.claim_signal_failed': debug('could not signal a claim to the workflow', { err: 'error' }),
+  'job.pause_signal_failed': debug('could not signal a pause to the workflow', { err: 'error' }),
+  'job.cancel_failed': debug('could not cancel the workflow of a cancelled run', { err: 'error' }),
+  'checkpoint.delete_failed': warn('could not delete an old checkpoint', { err: 'error' }),
 
-  'journal.write_failed': warn('a group of rows was not written yet', { err: 'error', rows: 'number' }),
-  'journal.row_refused': error('a row cannot be written', { err: 'error' }),
-  'outbox.read_failed': warn('could not look for workflows to start', { err: 'error' }),
-  'outbox.start_failed': warn('workflows not started yet', { reason: 'string?', waiting: 'number' }),
-  'kill_switch.read_failed': warn('cannot read the kill switch', { err: 'error' }),
-  'kill_switch.signal_failed': warn('kill switch workflow not told yet', { err: 'error', version: 'number' }),
+  'journal.write_failed': warn('could not write a group of rows; will retry', {
+    err: 'error',
+    rows: 'number',
+  }),
+  'journal.row_refused': error('could not write a row', { err: 'error' }),
+  'outbox.read_failed': warn('could not read the workflows to start', { err: 'error' }),
+  'outbox.start_failed': warn('could not start workflows yet; will retry', {
+    reason: 'string?',
+    waiting: 'number',
+  }),
+  'kill_switch.read_failed': warn('could not read the kill switch', { err: 'error' }),
+  'kill_switch.signal_failed': warn('could not signal the kill switch workflow yet; will retry', {
+    err: 'error',
+    version: 'number',
+  }),
   'kill_switch.unacknowledged': warn('not every gateway has acknowledged the kill switch', {
     live: 'number',
     acknowledged: 'number',
