@@ -10,7 +10,7 @@ import { startTemporal } from '../support/servers/temporal.ts'
 const NOWHERE = '127.0.0.1:1'
 const DAY_MS = 86_400_000
 
-/** Has Node start with a clock that is so much ahead. */
+/** Starts Node with a clock that is ahead by `ms`. */
 const clockAhead = (ms: number) =>
   `--import=data:text/javascript,${encodeURIComponent(`
   const { now } = Date
@@ -43,7 +43,7 @@ describe('the control worker', () => {
     return { child, exit, output: () => output }
   }
 
-  it('waits for PostgreSQL and says so, and ends when it is told to', async () => {
+  it('waits for PostgreSQL, logs it, and exits on SIGTERM', async () => {
     using folder = temporaryFolder()
     const { child, exit, output } = start({
       DATABASE_URL: 'postgres://nobody:none@127.0.0.1:1/none',
@@ -57,7 +57,7 @@ describe('the control worker', () => {
     assert.deepEqual((await exit)[0], 0)
   })
 
-  it('waits for Temporal and says so, and ends when it is told to', async () => {
+  it('waits for Temporal, logs it, and exits on SIGTERM', async () => {
     using folder = temporaryFolder()
     const { child, exit, output } = start({
       DATABASE_URL: database.url,
@@ -71,14 +71,14 @@ describe('the control worker', () => {
     assert.deepEqual((await exit)[0], 0)
   })
 
-  it('does not start without a database, and names the setting', async () => {
+  it('refuses to start without a database and names the setting', async () => {
     const { exit, output } = start({ TEMPORAL_ADDRESS: NOWHERE })
 
     assert.deepEqual((await exit)[0], 2)
     assert.match(output(), /^DATABASE_URL must be set/)
   })
 
-  it('ends deliveries by the clock of the database, however far its own is ahead or behind', async function () {
+  it('ends deliveries by the clock of the database, however far its own clock is ahead or behind', async function () {
     this.timeout(240_000)
     await using temporal = await startTemporal()
     const on = await WebhookRoutes.start()

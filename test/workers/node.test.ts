@@ -15,7 +15,7 @@ import { skipBecause } from '../support/skip.ts'
 
 const DISMISSED = 3
 
-describe('the process of a node', function () {
+describe('the node process', function () {
   this.timeout(120_000)
   const stack = new AsyncDisposableStack()
   let temporal: TestTemporal
@@ -31,7 +31,7 @@ describe('the process of a node', function () {
     return stored.node_id
   }
   const isLinked = (nodeId: string) => api.services.links.snapshot().some(({ node_id }) => node_id === nodeId)
-  /** Returns its id, once it accepts work. */
+  /** Returns the node's id once it accepts work. */
   const working = (node: NodeProcess) =>
     eventually('a node at work', async () => {
       const row = await api.database.db
@@ -46,7 +46,7 @@ describe('the process of a node', function () {
     assert.equal(status, 200)
   }
 
-  it('tells operators what it has logged, for as long as it is there', async () => {
+  it('returns its recent logs to operators while it is online', async () => {
     await using node = await startNodeProcess(api, 'talker', { env: { HEARTH_LOG_LEVEL: 'info' } })
     const nodeId = await working(node)
     const logs = (query: string) =>
@@ -69,7 +69,7 @@ describe('the process of a node', function () {
     assert.match(away.body.error.message, /not connected to this gateway/)
   })
 
-  it('ends by itself, with one line, when the node is removed', async () => {
+  it('exits with one line when the node is removed', async () => {
     await using node = await startNodeProcess(api, 'removed-at-work')
     await remove(await working(node))
 
@@ -83,7 +83,7 @@ describe('the process of a node', function () {
     )
   })
 
-  it('reaches a gate that speaks TLS by the certificates it was given', async function () {
+  it('connects to a TLS gate with the configured certificates', async function () {
     const files = makeCertificates(stack.use(temporaryFolder()).path)
     if (!files) return skipBecause(this, 'OpenSSL is not installed')
     const [port] = await freePorts(1)
@@ -115,7 +115,7 @@ describe('the process of a node', function () {
     assert.ok(node.dir)
   })
 
-  it('ends with the same line when it is started after its node was removed', async () => {
+  it('exits with the same line when it starts after its node was removed', async () => {
     await using first = await startNodeProcess(api, 'removed-while-away')
     const nodeId = await working(first)
     await first.kill('SIGTERM')
@@ -128,7 +128,7 @@ describe('the process of a node', function () {
     assert.match(said, /^This node has been removed from the pool\. [^\n]+\n$/)
   })
 
-  it('ends with one line when the platform has never heard of its node', async () => {
+  it("exits with one line when the platform doesn't know its node", async () => {
     await using first = await startNodeProcess(api, 'unheard-of')
     await working(first)
     await first.kill('SIGTERM')
@@ -159,7 +159,7 @@ describe('the process of a node', function () {
     await until(() => isLinked(after))
   })
 
-  it('ends when another one is started with the same identity', async () => {
+  it('exits when another process starts with the same identity', async () => {
     await using first = await startNodeProcess(api, 'twin')
     const nodeId = await working(first)
 

@@ -3,8 +3,8 @@ import { pino } from 'pino'
 import { temporalLogger } from '../../workers/temporal-logger.ts'
 import { emit } from '../../workflows/events.ts'
 
-describe('lines of the Temporal SDK', () => {
-  it('say why something failed, and hold no token that could end it', () => {
+describe('temporalLogger', () => {
+  it('logs why something failed, without any task token', () => {
     const lines: string[] = []
     const log = pino({ base: null }, { write: (line: string) => void lines.push(line) })
     const error = new Error('Activity task failed', { cause: new Error('the weights are torn') })
@@ -19,7 +19,7 @@ describe('lines of the Temporal SDK', () => {
     assert.deepEqual([rest.attempt, rest.taskToken], [3, undefined])
   })
 
-  it('are detail where a worker that ends could not say so, and stay what they are otherwise', () => {
+  it('logs shutdown errors of an ending worker as debug, and keeps all other levels', () => {
     const levels: number[] = []
     const write = (line: string) => void levels.push((JSON.parse(line) as { level: number }).level)
     const sdk = temporalLogger(pino({ base: null, level: 'debug' }, { write }))
@@ -33,7 +33,7 @@ describe('lines of the Temporal SDK', () => {
     assert.deepEqual(levels, [20, 20, 40, 50])
   })
 
-  it('are the event temporal.log, but for those of workflows, which have names of their own', () => {
+  it('emits the event temporal.log, except for workflow events with their own names', () => {
     const names: unknown[] = []
     const write = (line: string) => void names.push((JSON.parse(line) as { event: unknown }).event)
     const sdk = temporalLogger(pino({ base: null }, { write }))

@@ -17,7 +17,7 @@ const framed = (message: Uint8Array, length = message.length): Buffer => {
   return Buffer.concat([head, message])
 }
 
-describe('the gate to Temporal under attack', function () {
+describe('the Temporal gate under attack', function () {
   this.timeout(120_000)
   let world: GateWorld
   let node: GateNode
@@ -40,7 +40,7 @@ describe('the gate to Temporal under attack', function () {
     })
   const own = () => `Bearer ${credential(node.nodeId)}`
 
-  /** Sends bytes as one call; returns its gRPC status once it has ended. */
+  /** Sends bytes as one call; returns the gRPC status once the call has ended. */
   function send(
     path: string,
     body: readonly Uint8Array[],
@@ -64,7 +64,7 @@ describe('the gate to Temporal under attack', function () {
     if (isWhole) stream.end()
     return { ended }
   }
-  it('refuses a request whose sender shows no credential before its message has come', async () => {
+  it('rejects a request without credentials before reading its message', async () => {
     const part = framed(Buffer.alloc(1_000), 1_000_000)
 
     for (const authorization of ['', 'Bearer hgt_none']) {
@@ -73,12 +73,12 @@ describe('the gate to Temporal under attack', function () {
     }
   })
 
-  it('refuses messages that are larger than any answer, and what is no message', async () => {
+  it('rejects malformed messages and messages larger than any answer', async () => {
     const authorization = own()
     const cases: [string, Uint8Array[]][] = [
       ['too large', [framed(Buffer.alloc(2_000_000))]],
       ['claims 4 GB', [framed(Buffer.alloc(10), 0xffff_ffff)]],
-      ['no protocol buffer', [framed(Buffer.from([0x0f, 0xff, 0xff]))]],
+      ['not a protocol buffer', [framed(Buffer.from([0x0f, 0xff, 0xff]))]],
       ['empty', [framed(Buffer.alloc(0))]],
       ['no frame at all', [Buffer.from('{"task_token":"x"}')]],
       ['nothing', []],
@@ -91,7 +91,7 @@ describe('the gate to Temporal under attack', function () {
     await node.service.getSystemInfo({})
   })
 
-  it('knows methods by their exact names alone', async () => {
+  it('matches method names exactly', async () => {
     const authorization = own()
     const poll = framed(
       PollActivityTaskQueueRequest.encode({ namespace: 'default', taskQueue: { name: 'control' } }).finish(),
@@ -110,7 +110,7 @@ describe('the gate to Temporal under attack', function () {
     }
   })
 
-  it('lets no node keep the work of another one alive, nor reach another namespace', async () => {
+  it("lets no node keep another node's work alive or reach another namespace", async () => {
     const other = await world.node('other')
     await world.schedule(`node.${other.nodeId}`, { workflowId: `task/${newId()}` })
     const { taskToken } = await other.poll(`node.${other.nodeId}`)

@@ -34,7 +34,7 @@ const unauthenticated = (words: RegExp) => (err: { code?: number; details?: stri
   return true
 }
 
-describe('the gate to Temporal', function () {
+describe('the Temporal gate', function () {
   this.timeout(60_000)
   let world: GateWorld
   let node: GateNode
@@ -54,8 +54,8 @@ describe('the gate to Temporal', function () {
   const remove = ({ nodeId }: GateNode) =>
     world.api.call('DELETE', `/api/v1/admin/nodes/${nodeId}`, { key: OPERATIONS_KEY })
 
-  describe('what a node cannot do', () => {
-    it('list, read, start, signal, query, end or reset workflows, or read their history', async () => {
+  describe('rejected calls of nodes', () => {
+    it('rejects listing, reading, starting, signalling, querying, ending and resetting workflows, and reading their history', async () => {
       await world.temporal.client.workflow.start(killSwitchStart.workflow, {
         workflowId: 'killswitch',
         taskQueue: 'nobody',
@@ -82,7 +82,7 @@ describe('the gate to Temporal', function () {
       )
     })
 
-    it('call anything of Temporal but the few methods of activity workers', async () => {
+    it('rejects every Temporal method except the few that activity workers need', async () => {
       const allowed = new Set([
         'getSystemInfo',
         'describeNamespace',
@@ -111,7 +111,7 @@ describe('the gate to Temporal', function () {
       assert.ok(tried > 100, String(tried))
     })
 
-    it('poll the queues of the control plane, of another node, or of hardware it does not have', async () => {
+    it("rejects polls of control plane queues, other nodes' queues, and queues for hardware the node lacks", async () => {
       const other = await world.node('other')
       for (const queue of ['control', 'webhooks', own(other), 'train.gpu', 'node.', '']) {
         await assert.rejects(node.poll(queue), denied(/may not take work from/), queue)
@@ -125,7 +125,7 @@ describe('the gate to Temporal', function () {
       }
     })
 
-    it('poll, when dedicated to its account, for the work of everybody or of another account', async () => {
+    it("rejects polls of a dedicated node for shared work or another account's work", async () => {
       const dedicated = await world.node('dedicated', { sharing: 'dedicated' })
       const stranger = await world.node('stranger', { sharing: 'dedicated' })
       for (const queue of ['train.cpu', 'merge.cpu', `train.cpu.${stranger.accountId}`, 'warm.some-model']) {
@@ -137,7 +137,7 @@ describe('the gate to Temporal', function () {
       await assert.rejects(node.poll(mine), denied(/may not take work from/))
     })
 
-    it('poll for the work of a model whose load on it nobody has ordered', async () => {
+    it('rejects polls for a model that was not placed on the node', async () => {
       const { db } = world.api.database
       const queues = ['warm.ordered-model', 'cached.ordered-model']
       for (const queue of queues) await assert.rejects(node.poll(queue), denied(/may not take work from/))
@@ -155,7 +155,7 @@ describe('the gate to Temporal', function () {
       await assert.rejects(node.poll('warm.another-model'), denied(/may not take work from/))
     })
 
-    it('reach another namespace', async () => {
+    it('rejects other namespaces', async () => {
       await assert.rejects(
         node.service.pollActivityTaskQueue({ namespace: 'temporal-system', taskQueue: { name: own(node) } }),
         denied(/temporal-system/),
@@ -170,7 +170,7 @@ describe('the gate to Temporal', function () {
       )
     })
 
-    it('say anything without a credential, or with one that is old, forged or from other keys', async () => {
+    it('rejects missing, expired and forged credentials, and credentials from other keys', async () => {
       const mine = new NodeCredentials(world.api.services.config.HEARTH_ENCRYPTION_KEYS)
       const others = new NodeCredentials([Buffer.alloc(32, 9).toString('base64')])
       const { nodeId } = node
@@ -190,7 +190,7 @@ describe('the gate to Temporal', function () {
       await world.connect(good).workflowService.getSystemInfo({})
     })
 
-    it('read of the namespace more than its name and state', async () => {
+    it('returns only the name and state of the namespace', async () => {
       const { namespaceInfo, ...rest } = await node.service.describeNamespace({ namespace: 'default' })
       assert.equal(namespaceInfo?.name, 'default')
       assert.ok(!namespaceInfo?.capabilities)
@@ -198,8 +198,8 @@ describe('the gate to Temporal', function () {
     })
   })
 
-  describe('work', () => {
-    it('is recorded as handed to the node before the node has it, and can be answered', async () => {
+  describe('work passed through the gate', () => {
+    it('is recorded as handed to the node before the node receives it, and can be completed', async () => {
       const subject = newId()
       const workflowId = await world.schedule(own(node), { workflowId: `task/${subject}` })
 
@@ -214,7 +214,7 @@ describe('the gate to Temporal', function () {
       assert.equal(started?.activityTaskStartedEventAttributes?.identity, `node ${node.nodeId}`)
     })
 
-    it('of a job is recorded as a job, and other work is not recorded', async () => {
+    it('is recorded as a job for a job workflow, and not recorded for other workflows', async () => {
       const [job, version] = [newId(), newId()]
       await world.schedule(own(node), { workflowId: `job/${job}` })
       await node.poll(own(node))
@@ -225,7 +225,7 @@ describe('the gate to Temporal', function () {
       assert.deepEqual(await dispatches(version), [])
     })
 
-    it('of one node is not answered or kept alive by another', async () => {
+    it("can't be completed or kept alive by another node", async () => {
       const other = await world.node('thief')
       await world.schedule(own(node))
       const { taskToken } = await node.poll(own(node))
@@ -242,7 +242,7 @@ describe('the gate to Temporal', function () {
       await node.service.respondActivityTaskFailed({ namespace: 'default', taskToken })
     })
 
-    it('that cannot be recorded is given back at once, for its workflow to place it again', async () => {
+    it("is returned at once if it can't be recorded, so that its workflow places it again", async () => {
       const { db } = world.api.database
       await db.schema.alterTable('node_dispatch').renameTo('node_dispatch_away').execute()
       try {
@@ -262,8 +262,8 @@ describe('the gate to Temporal', function () {
     })
   })
 
-  describe('a node that is removed', () => {
-    it('is cut off within a second, in the middle of a poll and with what it has in hand', async () => {
+  describe('a removed node', () => {
+    it('is cut off within a second, both in a poll and in running work', async () => {
       const gone = await world.node('gone')
       await world.schedule(own(gone))
       const { taskToken } = await gone.poll(own(gone))
@@ -289,7 +289,7 @@ describe('the gate to Temporal', function () {
       assert.equal(answer, 401)
     })
 
-    it('gets none of the work that comes for it later', async () => {
+    it('receives none of the work that arrives later', async () => {
       const gone = await world.node('gone-too')
       const poll = gone.poll(own(gone), 60_000).catch(() => {})
       await remove(gone)
@@ -303,7 +303,7 @@ describe('the gate to Temporal', function () {
     })
   })
 
-  it('keeps a poll for a queue that becomes its node’s a moment later, and passes it on then', async () => {
+  it('holds a poll for a queue that is assigned to the node a moment later, and then forwards it', async () => {
     await using patient = await startGate(world.api, { holdMs: 20_000, port: 0 })
     const drained = await world.node('drained', { address: `127.0.0.1:${patient.port}` })
     const move = (to: string) =>
@@ -317,7 +317,7 @@ describe('the gate to Temporal', function () {
     assert.ok((await poll).taskToken.length > 0)
   })
 
-  it('reports refused polls of a node to that node, and still takes its heartbeats and results', async () => {
+  it('reports rejected polls to the node, and still accepts its heartbeats and results', async () => {
     const crowded = await world.node('crowded')
     const { body } = await crowded.post<{ token: string }>(CREDENTIAL, {
       instance_id: randomUUID(),

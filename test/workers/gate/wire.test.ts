@@ -7,8 +7,8 @@ import { Message, WireError } from '../../../workers/gate/wire.ts'
 const { PollActivityTaskQueueResponse, RespondActivityTaskCompletedRequest } =
   proto.temporal.api.workflowservice.v1
 
-describe('messages as the gate reads them', () => {
-  it('keep everything but the field that is replaced', () => {
+describe('messages parsed by the gate', () => {
+  it('keep every field except the replaced one', () => {
     for (const length of [0, 1, 127, 128, 20_000]) {
       const answer = {
         taskToken: randomBytes(40),
@@ -29,7 +29,7 @@ describe('messages as the gate reads them', () => {
     }
   })
 
-  it('are refused when they say twice what the gate decides by, so that no other reader finds another answer', () => {
+  it('are rejected if they repeat a field that the gate decides by, which another parser could read differently', () => {
     const one = (taskToken: string) =>
       RespondActivityTaskCompletedRequest.encode({ taskToken: Buffer.from(taskToken) }).finish()
     const twice = new Message(Buffer.concat([one('mine'), one('theirs')]))
@@ -38,7 +38,7 @@ describe('messages as the gate reads them', () => {
     assert.equal(twice.bytes(4).length, 0)
   })
 
-  it('are refused when they are cut off, empty of sense, or claim lengths that nothing has', () => {
+  it('are rejected if they are truncated, meaningless, or claim impossible lengths', () => {
     const whole = Buffer.from(
       RespondActivityTaskCompletedRequest.encode({
         taskToken: randomBytes(300),

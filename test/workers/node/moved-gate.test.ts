@@ -8,7 +8,7 @@ import { startInferenceWorld } from '../../support/servers/inference-world.ts'
 import { startNodeProcess } from '../../support/servers/node-process.ts'
 import { startTemporal } from '../../support/servers/temporal.ts'
 
-/** Starts a gate at another port, of which the gateway tells nodes from now on. */
+/** Starts a gate on another port, and makes the gateway announce it to nodes. */
 async function startAnotherGate(api: TestApi) {
   const [port] = await freePorts(1)
   const gate = await startGate(api, { port: port! })
@@ -16,10 +16,10 @@ async function startAnotherGate(api: TestApi) {
   return gate
 }
 
-describe('a node whose gate is elsewhere now', function () {
+describe('a node whose gate has moved', function () {
   this.timeout(120_000)
 
-  it('goes on with its work there, and takes more', async () => {
+  it('continues its work there, and accepts more', async () => {
     await using world = await startInferenceWorld()
     await using _control = await world.control()
     await using node = await world.node()
@@ -54,7 +54,7 @@ describe('a node whose gate is elsewhere now', function () {
     assert.deepEqual(leases, [{ attempt: 1 }])
   })
 
-  it('does not look healthy until it has followed', async () => {
+  it('reports unhealthy until it has reconnected', async () => {
     await using stack = new AsyncDisposableStack()
     const temporal = stack.use(await startTemporal())
     const { api, gate } = await startGatedApi(stack, temporal)

@@ -12,11 +12,11 @@ import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal.ts'
 
-/** Longer than the SDK itself tries. */
+/** Longer than the SDK itself retries. */
 const AWAY_MS = 25_000
 const ONE = { slots: 1, pollers: 1 }
 
-/** Starts a proxy to a server that can be closed for a while. */
+/** Starts a proxy to a server; the proxy can be closed temporarily. */
 async function startWay(upstream: string) {
   const [host = '', port = ''] = upstream.split(':')
   const sockets = new Set<Socket>()
@@ -84,7 +84,7 @@ describe('task queues of a node', () => {
     assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu'])
   })
 
-  it('are not those of GPUs on a node whose GPUs are unusable', () => {
+  it('exclude GPU queues on a node whose GPUs are unusable', () => {
     const queuesOf = (isUnusable: boolean, sharing: 'shared' | 'dedicated', hasRuns = false) => {
       const inventory = { ...node.parts.inventory, hardware: 'gpu' as const }
       const parts = { ...node.parts, inventory, gpuHealth: { isUnusable, hasRuns } }
@@ -95,13 +95,13 @@ describe('task queues of a node', () => {
 
     assert.deepEqual(queuesOf(true, 'shared'), [own, 'train.cpu', 'merge.cpu'])
     assert.deepEqual(queuesOf(false, 'shared'), [own, 'train.cpu', 'merge.cpu', 'train.gpu'])
-    // Closing the queue would cancel the run of another GPU.
+    // Closing the queue would cancel a run on another GPU.
     assert.ok(queuesOf(true, 'shared', true).includes('train.gpu'))
     assert.ok(!queuesOf(true, 'dedicated').includes(`train.gpu.${accountId}`))
     assert.ok(queuesOf(false, 'dedicated').includes(`train.gpu.${accountId}`))
   })
 
-  it('follow its models as they are loaded and evicted', async () => {
+  it('follow its models as they load and are evicted', async () => {
     const [first, second] = [
       await addModel(api, { name: 'first' }, { memoryMb: 90 }),
       await addModel(api, { name: 'second' }, { memoryMb: 90 }),
@@ -114,7 +114,7 @@ describe('task queues of a node', () => {
     assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu', `warm.${second}`])
   })
 
-  it('keep a fixed number of polls open, those of the models used last, however many are loaded', () => {
+  it('keep a fixed number of polls open for the most recently used models, however many are loaded', () => {
     const polls = (loaded: number) => {
       const keys = Array.from({ length: loaded }, (_, i) => `model-${i}`)
       const parts = { ...node.parts, models: { stayingKeys: () => keys } }
@@ -134,7 +134,7 @@ describe('task queues of a node', () => {
     )
   })
 
-  it('name no loaded model beyond the limit, which its report then says', async () => {
+  it("exclude loaded models beyond the limit, which the node's report mentions", async () => {
     const { models } = node.parts
     models.setPolled(() => false)
     const unpolled = models.report().filter((model) => model.unpolled)
@@ -153,7 +153,7 @@ describe('task queues of a node', () => {
     assert.equal((await polled()).length, 4)
   })
 
-  it('are all polled over another connection, also while one is closing', async () => {
+  it('are all polled over another connection, even while one is closing', async () => {
     const first = temporal.connection
     for (const waitMs of [0, 1, 2, 3]) {
       const next = await NativeConnection.connect({ address: temporal.address })
@@ -170,7 +170,7 @@ describe('task queues of a node', () => {
     assert.ok((await polled()).includes('train.cpu'))
   })
 
-  it('are polled soon after Temporal was away when they were wanted', async () => {
+  it('are polled soon after Temporal is back if they were requested during its outage', async () => {
     await using way = await startWay(temporal.address)
     const connection = await NativeConnection.connect({ address: way.address })
     const reasons: string[] = []
@@ -204,7 +204,7 @@ describe('task queues of a node', () => {
     )
   })
 
-  it('are none for good once they have been disposed of, whatever models do meanwhile', async () => {
+  it('stay closed after disposal, whatever its models do', async () => {
     const disposed = queues[Symbol.asyncDispose]()
     queues.want(wantedQueues(node.parts, { draining: false, sharing: 'shared' }))
     await disposed

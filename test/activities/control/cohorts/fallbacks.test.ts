@@ -5,8 +5,8 @@ import { buildCohort, buildEdge, buildStage } from '../../../support/builders/co
 import { embeddingSpace, evaluate, evidenceBody } from '../../../support/builders/evidence.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
-/** A stage whose attempts are used up goes on with a fallback that can do its work and take what it is handed. */
-describe('the fallbacks of a stage', () => {
+/** A stage without attempts left continues with a fallback that can do its work and accept its input. */
+describe('stage fallbacks', () => {
   let api: TestApi
   let accountId: string
   let steps: ReturnType<typeof createCohortActivities>
@@ -37,7 +37,7 @@ describe('the fallbacks of a stage', () => {
   }
   const INPUT = { name: 'input', role: 'accepts' }
 
-  /** Two stages with a hand-over between them; one of them has used its attempts up. */
+  /** Builds two stages with a hand-over; one of them has used up its attempts. */
   async function failed(
     side: 'from' | 'to',
     {
@@ -95,7 +95,7 @@ describe('the fallbacks of a stage', () => {
     return { verdict: settled.verdict, endpoint: endpoint_id, edge }
   }
 
-  it('take over only with evidence of their own, which then stands with the hand-over', async () => {
+  it('take over only with their own evidence, which is then stored with the hand-over', async () => {
     const [from, to, blind, shown] = [
       await model(embeddingSpace(4)),
       await model(embeddingSpace(6, INPUT)),
@@ -121,7 +121,7 @@ describe('the fallbacks of a stage', () => {
     })
   })
 
-  it('do not take over where they hand over values of another space, or lack the operation', async () => {
+  it('do not take over if they produce another space or lack the operation', async () => {
     const [from, other, to] = [
       await model(embeddingSpace(4)),
       await model(embeddingSpace(4)),

@@ -8,7 +8,7 @@ import { buildCohort, buildStage } from '../../../support/builders/cohorts.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 /** No node is connected, so every stage waits. */
-describe('a look for room', () => {
+describe('findRoom', () => {
   let api: TestApi
   before(async () => (api = await startApi()))
   after(() => api[Symbol.asyncDispose]())
@@ -50,7 +50,7 @@ describe('a look for room', () => {
     return createCohortActivities({ db, objects, catalog, config, log, now, temporal })
   }
 
-  it('makes as many queries for 64 stages as for two, and notes what each waits for', async () => {
+  it('makes as many queries for 64 stages as for two, and records what each waits for', async () => {
     let queries = 0
     const counted = api.database.db.withPlugin({
       transformQuery: ({ node }) => {
@@ -79,10 +79,10 @@ describe('a look for room', () => {
     assert.equal(await ofLook(64), few)
   })
 
-  it('ends within seconds, and the looks that follow reach every stage', async () => {
+  it('returns within seconds, and later calls reach every stage', async () => {
     const { asked, notes } = await waitingStages(12)
     let time = Date.now()
-    // Each look at the clock is a second later.
+    // Each read of the clock is a second later.
     const slow = steps(api.database.db, () => new Date((time += 1_000)))
     await slow.findRoom(asked)
     const { length: first } = await notes()

@@ -6,7 +6,7 @@ import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { signedNode } from '../../../support/servers/signed-node.ts'
 
 /** If a worker is killed before its workflow task is recorded, all local activities of that task run again. */
-describe('the settlement of a failed attempt', () => {
+describe('settling a failed attempt', () => {
   let api: TestApi
   let lostNode: string
   let steps: ReturnType<typeof createCohortActivities>
@@ -21,7 +21,7 @@ describe('the settlement of a failed attempt', () => {
 
   const HELD = { kind: 'embedding', state: 'consumed', sha256: 'a'.repeat(64), size_bytes: 4 } as const
 
-  /** A chain of an encoder, a mapper and a classifier, which is at work on the node that is lost. */
+  /** A chain of an encoder, a mapper and a classifier; the classifier is running on the node that is lost. */
   async function chain(edges: [Partial<NewCohortEdge>, Partial<NewCohortEdge>]) {
     const { db } = api.database
     const { accountId } = await api.account()
@@ -58,7 +58,7 @@ describe('the settlement of a failed attempt', () => {
     return { encoder, mapper, classifier, settle, rows }
   }
 
-  it('repeats the producers whose payloads were lost with the node, and theirs', async () => {
+  it('repeats the producers whose payloads were lost with the node, recursively', async () => {
     const lost = { ...HELD, payload_node_id: lostNode }
     const { encoder, mapper, settle, rows } = await chain([lost, lost])
 
@@ -78,7 +78,7 @@ describe('the settlement of a failed attempt', () => {
     })
   })
 
-  it('hands a producer that works again the values that the platform still has', async () => {
+  it('hands a repeated producer the values that the platform still stores', async () => {
     const value = {
       kind: 'json',
       state: 'consumed',
@@ -101,7 +101,7 @@ describe('the settlement of a failed attempt', () => {
     })
   })
 
-  it('answers a repeat of the call with the same producers, and changes nothing', async () => {
+  it('returns the same producers for a repeated call, and changes nothing', async () => {
     const lost = { ...HELD, payload_node_id: lostNode }
     const { settle, rows } = await chain([lost, lost])
 
@@ -112,7 +112,7 @@ describe('the settlement of a failed attempt', () => {
     assert.deepEqual(await rows(), after)
   })
 
-  it('settles an attempt once when several calls come together', async () => {
+  it('settles an attempt once when calls are concurrent', async () => {
     const lost = { ...HELD, payload_node_id: lostNode }
     const { settle, rows } = await chain([lost, lost])
 

@@ -46,7 +46,7 @@ describe('the steps of a training run, repeated in sequence', () => {
   const row = () =>
     api.database.db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirstOrThrow()
 
-  it('records a result once', async () => {
+  it('record a result once', async () => {
     const { lease_token } = await claimJob(node, jobId)
     await checkpoint(node, lease_token, 1)
     await completeJob(node, lease_token)
@@ -61,7 +61,7 @@ describe('the steps of a training run, repeated in sequence', () => {
     assert.equal((await leaseRepository.findLastLease(api.database.db, 'job', jobId))?.state, 'completed')
   })
 
-  it("takes a lost attempt's lease once and measures progress by its checkpoint", async () => {
+  it("expire a lost attempt's lease once, and measure progress by its checkpoint", async () => {
     const { lease_token } = await claimJob(node, jobId)
     await checkpoint(node, lease_token, 4)
 
@@ -81,7 +81,7 @@ describe('the steps of a training run, repeated in sequence', () => {
     assert.equal((await row()).status, 'running')
   })
 
-  it('keeps the first outcome, whatever comes after', async () => {
+  it('keep the first outcome, whatever follows', async () => {
     await claimJob(node, jobId)
 
     await twice(async () => {
@@ -95,7 +95,7 @@ describe('the steps of a training run, repeated in sequence', () => {
     assert.equal((await steps.openRun(jobId)).status, 'cancelled')
   })
 
-  it('does not call a run completed that has no result', async () => {
+  it('do not complete a run that has no result', async () => {
     await claimJob(node, jobId)
     await assert.rejects(steps.finishRun({ jobId, status: 'completed' }), /no result/)
     assert.equal((await row()).status, 'running')

@@ -10,7 +10,7 @@ import { until } from '../../../support/assertions/until.ts'
 import { DELIVERIES, ifMatch, WEBHOOK_BODY, WebhookRoutes } from '../../../support/builders/webhook-routes.ts'
 import { type Receiver, startReceiver } from '../../../support/servers/receiver.ts'
 
-describe('dispatch of webhooks', () => {
+describe('webhook dispatch', () => {
   let on: WebhookRoutes
   let receiver: Receiver
   let sender: PublicSender
@@ -45,13 +45,13 @@ describe('dispatch of webhooks', () => {
     const log = createLogger('test', config.HEARTH_LOG_LEVEL)
     return createWebhookActivities({ config, db, secretBox, sender, log, now: () => new Date(), ...change })
   }
-  /** One shift of 300 ms, which reaches what is pending. */
+  /** Runs one shift of 300 ms, which processes pending deliveries. */
   const shift = (activities = worker()) =>
     new MockActivityEnvironment({ startToCloseTimeoutMs: 600 }).run(activities.dispatchWebhooks)
   const told = async (query = '') => (await on.listed(query))[0]
   const becomes = (status: string) => until(async () => (await told())?.status === status)
 
-  it('ends its shift though a destination hangs, and records later what came of that', async () => {
+  it('ends its shift while a destination hangs, and records the outcome later', async () => {
     await destination()
     await on.emit()
 
@@ -63,7 +63,7 @@ describe('dispatch of webhooks', () => {
     await becomes('succeeded')
   })
 
-  it('knows in its next shift which destinations hang', async () => {
+  it('remembers in its next shift which destinations hang', async () => {
     await destination()
     const activities = worker()
     answer = (res) => res.writeHead(500).end()
@@ -80,7 +80,7 @@ describe('dispatch of webhooks', () => {
     await until(async () => (await on.listed('?status=delivering')).length === 0)
   })
 
-  it('gives up what it is sending when its worker shuts down, and records that at once', async () => {
+  it('aborts what it is sending when its worker shuts down, and records that at once', async () => {
     await destination()
     await on.emit()
     const environment = new MockActivityEnvironment({ startToCloseTimeoutMs: 60_000 })
@@ -99,7 +99,7 @@ describe('dispatch of webhooks', () => {
     )
   })
 
-  it('disables a destination that answers 410 and cancels what else it has', async () => {
+  it('disables a destination that answers 410, and cancels its other deliveries', async () => {
     const { path } = await destination()
     await on.emit()
     await shift()
@@ -111,7 +111,7 @@ describe('dispatch of webhooks', () => {
     assert.deepEqual(statuses, ['cancelled', 'failed'])
   })
 
-  it('goes on to the destination that has replaced one which answers 410', async () => {
+  it('continues to the destination that replaced one answering 410', async () => {
     const { id, path } = await destination()
     await on.emit()
     await shift()
@@ -138,7 +138,7 @@ describe('dispatch of webhooks', () => {
     assert.equal((await told()).status, 'succeeded')
   })
 
-  it('tells no duration below zero when its clock is set back meanwhile', async () => {
+  it('never reports a negative duration when its clock is set back', async () => {
     await destination()
     await on.emit()
     let offset = 0
@@ -153,7 +153,7 @@ describe('dispatch of webhooks', () => {
     assert.equal(body.attempts[0].duration_ms, 0)
   })
 
-  it('sends nothing that it cannot sign', async () => {
+  it("sends nothing that it can't sign", async () => {
     const { id } = await destination()
     await on.api.database.db.deleteFrom('webhook_secret').where('endpoint_id', '=', id).execute()
     await on.emit()
@@ -164,7 +164,7 @@ describe('dispatch of webhooks', () => {
     assert.equal(open.length, 0)
   })
 
-  it('cancels what a disabled endpoint still has, and plans no attempt at it', async () => {
+  it('cancels the deliveries of a disabled endpoint, and plans no attempt', async () => {
     const { id } = await destination()
     await on.emit()
     const { db } = on.api.database

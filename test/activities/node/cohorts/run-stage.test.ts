@@ -16,8 +16,8 @@ import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
 const SHARE = PLACED_SLOTS / 2
 
-describe('stages of cohorts on a node', () => {
-  /** A node with two cores, whose tools run until they are ended, unless they are of the account `quiet`. */
+describe('cohort stages on a node', () => {
+  /** A node with two cores. Its tools run until the test ends them, except those of the account `quiet`. */
   class StageNode implements AsyncDisposable {
     readonly #turns = new Map<string, string | undefined>()
     readonly running: string[] = []
@@ -52,7 +52,7 @@ describe('stages of cohorts on a node', () => {
       this.#activities = createCohortActivities(deps as unknown as NodeDeps)
     }
 
-    /** Starts a stage as Temporal does, which has a slot for it. */
+    /** Starts a stage like Temporal does when it has a slot for it. */
     run(turn?: string): Promise<void> {
       const runStage = this.#activities.runStage.bind(this.#activities)
       const call = { cohortId: randomUUID(), stageId: randomUUID(), ...(turn !== undefined && { turn }) }
@@ -65,7 +65,7 @@ describe('stages of cohorts on a node', () => {
       return stage
     }
 
-    /** Ends the tools that run. */
+    /** Ends the running tools. */
     async end(): Promise<void> {
       this.#over.abort()
       await Promise.all(this.#stages)
@@ -77,7 +77,7 @@ describe('stages of cohorts on a node', () => {
     }
   }
 
-  it('leave half of the slots to others while the tools of an account sleep', async () => {
+  it("leave half of the slots to others while one account's tools sleep", async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
 
@@ -90,7 +90,7 @@ describe('stages of cohorts on a node', () => {
     assert.equal(gateway.bodies.get('fail'), undefined, 'a stage that is not taken is not claimed')
   })
 
-  it('are taken again once others of their account have ended', async () => {
+  it('are accepted again once others of their account have ended', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
     for (let n = 0; n < SHARE + 8; n++) void node.run('loud')
@@ -105,7 +105,7 @@ describe('stages of cohorts on a node', () => {
     )
   })
 
-  it('are all taken from a worker of an earlier version, which does not place them again', async () => {
+  it('are all accepted from a worker of an earlier version, which does not place them again', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new StageNode(gateway.origin)
 

@@ -12,13 +12,13 @@ import { GpuHealth } from '../../../../node-runtime/hardware/gpu-health.ts'
 import { createLogger } from '../../../../platform/log.ts'
 import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
-describe('an attempt at a job on a node', () => {
+describe('a job attempt on a node', () => {
   for (const [patienceS, leaseS] of [
     [10, 60],
     [60, 90],
     [200, 300],
   ] as const)
-    it(`has a lease of ${leaseS} s where calls under it are repeated for ${patienceS} s`, async () => {
+    it(`requests a lease of ${leaseS} s when calls are retried for ${patienceS} s`, async () => {
       using gateway = await gatewayAwayFor(0, /^$/)
       const identity = { sign: () => ({}) } as unknown as Identity
       const gateways = () => [gateway.origin]
@@ -39,7 +39,7 @@ describe('an attempt at a job on a node', () => {
       assert.deepEqual([gateway.bodies.get('claim')?.lease_s, ...kept], [leaseS, leaseS])
     })
 
-  it('does not begin on a GPU that another run could not use, and leaves the run to other nodes', async () => {
+  it('does not start on a GPU that another run could not use, and leaves the run to other nodes', async () => {
     const log = createLogger('test', 'silent')
     using diskHealth = new DiskHealth({ folders: [tmpdir()], log })
     using gpuHealth = new GpuHealth({ probe: async () => ({ devices: 1 }), log })

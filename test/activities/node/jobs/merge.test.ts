@@ -5,7 +5,7 @@ import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { addLlmVersion, createMerge, versionRef } from '../../../support/builders/merges.ts'
 import type { NodeProcess } from '../../../support/servers/node-process.ts'
 
-/** Enough weights to be interrupted in the middle: 200 MB each. */
+/** Enough weights to be interrupted halfway: 200 MB each. */
 const LARGE = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }
 
 describe('merging on a node', function () {
@@ -15,7 +15,7 @@ describe('merging on a node', function () {
   const add = (seed: number, model = {}) =>
     addLlmVersion(jobs.world.api, jobs.accountId, { model: { seed, ...model } }).then(versionRef)
 
-  /** Public, for each test has an account of its own. */
+  /** Public, because each test has its own account. */
   const large = new Map<number, ReturnType<typeof add>>()
   const addLarge = (seed: number) => {
     const made =
@@ -34,7 +34,7 @@ describe('merging on a node', function () {
     })
     after(() => node[Symbol.asyncDispose]())
 
-    it('makes a candidate of two models, with its sources, log, artifacts and announcement', async () => {
+    it('merges two models into a candidate, with its sources, log, artifacts and notification', async () => {
       const [base, first, second] = [await add(0), await add(1), await add(2)]
       const jobId = await createMerge(jobs.world.api, jobs.key, {
         name: 'both',
@@ -67,7 +67,7 @@ describe('merging on a node', function () {
         .executeTakeFirstOrThrow()
       assert.equal(version.lifecycle_status, 'candidate')
       assert.equal(version.runtime_profile, 'llm-transformers')
-      // The base memory of its profile, plus its weights.
+      // The profile's base memory plus the weights.
       assert.equal(version.memory_mb, 701)
       assert.equal(version.base_model_version_id, base.version_id)
       assert.deepEqual(version.example_input, { messages: [] })
@@ -102,7 +102,7 @@ describe('merging on a node', function () {
       assert.equal(hyperparameters.method, 'adapter_merge')
     })
 
-    it('names the first thing that does not fit, before any arithmetic, and does not try again', async () => {
+    it('reports the first mismatch before any arithmetic, and does not retry', async () => {
       const jobId = await createMerge(jobs.world.api, jobs.key, {
         method: 'slerp',
         sources: [await add(1), await add(2, { vocab: 51 })],
@@ -119,12 +119,12 @@ describe('merging on a node', function () {
       await recordHistory('merge-failed', jobs.world.workflow(jobId))
     })
 
-    it('is over within a second when it is cancelled', async () => {
+    it('stops within a second when it is cancelled', async () => {
       const pair = [await addLarge(1), await addLarge(2)]
       const jobId = await createMerge(jobs.world.api, jobs.key, {
         method: 'ties',
         base: await addLarge(0),
-        // Enough arithmetic to be caught in the middle, over files that are fetched once.
+        // Enough arithmetic to be interrupted halfway, over files that are fetched once.
         sources: [...pair, ...pair, ...pair, ...pair],
       })
       await until(async () => (await messages(jobId)).some((line) => line.startsWith('ties:')))
@@ -138,7 +138,7 @@ describe('merging on a node', function () {
     })
   })
 
-  it('begins anew elsewhere when its node is killed', async () => {
+  it('restarts elsewhere when its node is killed', async () => {
     await using first = await jobs.startNode('first')
     const jobId = await createMerge(jobs.world.api, jobs.key, {
       method: 'ties',

@@ -10,10 +10,10 @@ import { type NodeProcess, startNodeProcess } from '../../../support/servers/nod
 import { mountSmallDisk, type SmallDisk } from '../../../support/servers/small-disk.ts'
 import { skipBecause } from '../../../support/skip.ts'
 
-/** Long enough to be interrupted in the middle: each epoch takes a few milliseconds. */
+/** Long enough to be interrupted halfway: each epoch takes a few milliseconds. */
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
 
-/** Ends what hangs; each step of a run takes seconds, and minutes on a machine with much else to do. */
+/** Ends hanging tests. Each step of a run takes seconds, or minutes on a busy machine. */
 const TIMEOUT_MS = 240_000
 
 describe('training on a node', function () {
@@ -47,7 +47,7 @@ describe('training on a node', function () {
     })
     after(() => node[Symbol.asyncDispose]())
 
-    it('turns a table into a model, with losses while it runs', async () => {
+    it('turns a table into a model, and reports losses while it runs', async () => {
       const jobId = await start({ epochs: 60 })
 
       await completed(jobId)
@@ -67,7 +67,7 @@ describe('training on a node', function () {
       })
     })
 
-    it('waits for room in the object store, and completes in its first attempt', async function () {
+    it('waits for space in the object store, and completes in its first attempt', async function () {
       if ('missing' in disk) return skipBecause(this, disk.missing)
       const jobId = await start({ epochs: 3_000, checkpoint_every_epochs: 100 })
       await hasCheckpoint(jobId)
@@ -77,7 +77,7 @@ describe('training on a node', function () {
         TIMEOUT_MS,
       )
       await until(() => node.trainers().length === 0, TIMEOUT_MS)
-      // Its result waits now, for longer than a transfer is tried.
+      // The result now waits longer than a transfer is retried.
       await sleep(3_000)
       const waiting = await get(jobId)
       assert.deepEqual([waiting.status, waiting.error_message ?? null], ['running', null])
@@ -89,7 +89,7 @@ describe('training on a node', function () {
       assert.deepEqual([attempt, wait ?? null, typeof version_id], [1, null, 'string'])
     })
 
-    it('says in words why data cannot be trained on, and does not try again', async () => {
+    it("explains why data can't be trained on, and does not retry", async () => {
       const jobId = await start({ target_column: 'region' })
 
       await jobs.reached(jobId, 'failed')
@@ -99,8 +99,8 @@ describe('training on a node', function () {
       assert.equal(run.attempt, 1)
     })
 
-    it('is ended when it takes more memory than it may, and the node goes on', async () => {
-      // Trees without end, each with as many leaves as there are.
+    it('is ended when it exceeds its memory, and the node continues', async () => {
+      // Endless trees, each with the maximum number of leaves.
       const jobId = await start({ epochs: 100_000, num_leaves: 1024, checkpoint_every_epochs: 100_000 })
 
       await jobs.reached(jobId, 'failed', 240_000)
@@ -137,8 +137,8 @@ describe('training on a node', function () {
       assert.equal((await get(jobId)).status, 'cancelled')
     })
 
-    it('ends with a checkpoint when it is paused, and goes on from it when it is resumed', async () => {
-      // Epochs take long with so many rows, so that the model stays small until the pause.
+    it('ends with a checkpoint when it is paused, and continues from it when it is resumed', async () => {
+      // Epochs are slow with so many rows, so that the model stays small until the pause.
       const slow = { epochs: 100_000, checkpoint_every_epochs: 100_000, learning_rate: 0.0001 }
       const jobId = await start(slow, {}, 100_000)
       const measured = async (): Promise<number> =>
@@ -172,7 +172,7 @@ describe('training on a node', function () {
       await until(() => node.trainers().length === 0, SOON_MS)
     })
 
-    it('makes room for a better run at a checkpoint, and goes on after it', async () => {
+    it('yields to a higher-priority run at a checkpoint, and continues after it', async () => {
       const eco = await start({ epochs: 100_000, checkpoint_every_epochs: 200 }, { operating_mode: 'eco' })
       await hasCheckpoint(eco)
       const urgent = await start({ epochs: 5 }, { operating_mode: 'performance' })
@@ -187,7 +187,7 @@ describe('training on a node', function () {
     })
   })
 
-  it('waits while the disk of its node is full, and continues without a counted attempt', async function () {
+  it("waits while its node's disk is full, and continues without using an attempt", async function () {
     const own = mountSmallDisk(256)
     if ('missing' in own) return skipBecause(this, own.missing)
     using small = own
@@ -220,7 +220,7 @@ describe('training on a node', function () {
     assert.match((await jobs.messages(jobId)).join('\n'), /The disk of this node is full/)
   })
 
-  it('goes on elsewhere from the last checkpoint when its node is killed', async () => {
+  it('continues elsewhere from the last checkpoint when its node is killed', async () => {
     await using first = await startNode('first')
     const jobId = await start({ epochs: 1_500, checkpoint_every_epochs: 50 })
     await hasCheckpoint(jobId)
@@ -241,7 +241,7 @@ describe('training on a node', function () {
     assert.equal(metrics.epochs.length, 1_500)
   })
 
-  it('leaves a checkpoint when its node is told to stop, and starts an equal run there', async () => {
+  it('leaves a checkpoint when its node shuts down, and starts an equal run there', async () => {
     const node = await startNode('one')
     const jobId = await start({ epochs: 100_000 })
     await until(async () => (await get(`${jobId}/metrics`)).metrics.epochs.length > 20)

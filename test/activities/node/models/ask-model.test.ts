@@ -8,8 +8,8 @@ import { WatchedPool } from '../../../../node-runtime/models/watched-pool.ts'
 import { OUTPUT_TYPE } from '../../../../platform/model-output.ts'
 import { SOON_MS } from '../../../support/assertions/until.ts'
 
-describe('the turn of a task at a model server', () => {
-  it('ends with the answer, also where its files cannot be stored', async () => {
+describe("a task's turn at a model server", () => {
+  it("ends with the answer, even when its files can't be stored", async () => {
     const server = createServer((req, res) => {
       req.resume()
       res.setHeader('content-type', OUTPUT_TYPE)

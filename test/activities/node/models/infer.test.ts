@@ -15,7 +15,7 @@ import { until } from '../../../support/assertions/until.ts'
 import { gatewayAwayFor } from '../../../support/servers/gateway-away.ts'
 
 const SHARE = PLACED_SLOTS / 2
-/** The number of slots that all accounts together may occupy. */
+/** The number of slots that all accounts together may use. */
 const SHARED = (3 * PLACED_SLOTS) / 4
 
 describe('a task on a node', () => {
@@ -35,7 +35,7 @@ describe('a task on a node', () => {
     }
   }
 
-  /** A node whose tools run until they are ended, and that has called the gateway for `claims` tasks. */
+  /** A node whose tools run until the test ends them; it has called the gateway for `claims` tasks. */
   class ToolNode implements AsyncDisposable {
     readonly slotShares = new SlotShares()
     readonly drain = new AbortController()
@@ -69,11 +69,11 @@ describe('a task on a node', () => {
       this.#activities = createInferActivities({ ...deps, stopping } as unknown as NodeDeps)
     }
 
-    /** The slots of the node's queue that tasks occupy, of a turn or of all. */
+    /** The slots of the node's queue that tasks occupy, of one turn or of all. */
     occupied = (turn?: string): number =>
       turn === undefined ? this.#occupied : (this.#occupiedBy.get(turn) ?? 0)
 
-    /** Starts a task as Temporal does, which has a slot for it. */
+    /** Starts a task like Temporal does when it has a slot for it. */
     infer(turn: string, isTool = true): Promise<void> {
       const task = this.#infer(turn, isTool)
       this.#tasks.push(task)
@@ -106,7 +106,7 @@ describe('a task on a node', () => {
   }
 
   for (const atOnce of [4, 16, 128])
-    it(`leaves slots for others while many tools of an account sleep, on a node that runs ${atOnce}`, async () => {
+    it(`leaves slots for others while many tools of one account sleep, on a node that runs ${atOnce}`, async () => {
       using gateway = await gatewayAwayFor(0, /^$/)
       await using node = new ToolNode(gateway.origin, atOnce)
 
@@ -134,7 +134,7 @@ describe('a task on a node', () => {
     assert.ok(!node.notTaken.some((turn) => turn.startsWith('quiet')))
   })
 
-  it('leaves slots for others while a batch of an account waits for a slow model', async () => {
+  it('leaves slots for others while a batch of one account waits for a slow model', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 4)
 
@@ -146,7 +146,7 @@ describe('a task on a node', () => {
     assert.equal(gateway.bodies.get('fail'), undefined, 'a task that is not taken is not claimed')
   })
 
-  it('shares the slots of its account with stages of cohorts', async () => {
+  it('shares the slots of its account with cohort stages', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 128)
     const stages = Array.from({ length: SHARE - 5 }, () => node.slotShares.take('loud'))
@@ -160,7 +160,7 @@ describe('a task on a node', () => {
     assert.equal(node.notTaken.length, 5)
   })
 
-  it('gives its slot back when its node drains before its turn', async () => {
+  it('releases its slot when its node drains before its turn', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
     await using node = new ToolNode(gateway.origin, 4)
     for (let n = 0; n < 10; n++) void node.infer('loud')
@@ -172,7 +172,7 @@ describe('a task on a node', () => {
     assert.equal(node.claims, 7)
   })
 
-  it('transfers its input and its result in the turn of the claim on a queue that nodes share', async () => {
+  it('transfers its input and result in the turn of its claim, on a queue that nodes share', async () => {
     using gateway = await gatewayAwayFor(0, /^$/, { turn: 'quiet' })
     const control = controlOf(gateway.origin)
     const turns: (string | undefined)[] = []
@@ -191,7 +191,7 @@ describe('a task on a node', () => {
     assert.deepEqual(turns, ['quiet', 'quiet'])
   })
 
-  it('asks for a lease that lasts while a call under it may be repeated', async () => {
+  it('requests a lease that outlasts the retries of a call under it', async () => {
     using gateway = await gatewayAwayFor(0, /^$/)
 
     await infer(gateway)
@@ -199,7 +199,7 @@ describe('a task on a node', () => {
     assert.equal(gateway.bodies.get('claim')?.lease_s, 90)
   })
 
-  it('reads its input, and tells its result, once the database is back', async () => {
+  it('reads its input and reports its result once the database is back', async () => {
     using gateway = await gatewayAwayFor(4, /^(input|complete)$/)
 
     await infer(gateway)
@@ -208,7 +208,7 @@ describe('a task on a node', () => {
     assert.deepEqual(gateway.bodies.get('complete')?.result, { text: 'hi' })
   })
 
-  it('ends where the platform finds its result too large, because it would be on any node', async () => {
+  it('ends when the platform rejects its result as too large, because it would be on any node', async () => {
     using gateway = await gatewayAwayFor(1, /^complete$/, { status: 413, code: 'payload_too_large' })
 
     await assert.rejects(infer(gateway), { type: 'result_refused', nonRetryable: true })

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { toFailure } from '../../../../activities/node/models/load.ts'
 import { ModelUnavailableError } from '../../../../node-runtime/models/manager.ts'
 
-describe('a load that failed', () => {
+describe('a failed load', () => {
   const told = (code: ModelUnavailableError['code'], message: string) =>
     (toFailure(new ModelUnavailableError(code, message)) as Error).message
 
-  it('tells Temporal in the words of the node alone, whatever the server or a store said', () => {
+  it("is reported to Temporal only in the node's own words, whatever the server or a store said", () => {
     const said = [
       told('load_failed', 'it ended with status 1 before it was ready. Traceback: prompt is "my secret"'),
       told('load_failed', 'GET of an object answered 403: <StringToSign>AWS4 my secret</StringToSign>'),
