@@ -10,25 +10,27 @@ import { createLogger } from '../../platform/log.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 const SHARE = 2
-/** Each of these queries holds a connection of the share. */
+/** Each of these queries holds a connection of the account's share. */
 const SLOW_S = 0.5
 const SOON_MS = 400
 const log = createLogger('test', 'silent')
 
-describe('the share of connections of an account', () => {
+describe("an account's share of connections", () => {
   let database: TestDatabase
   before(async () => {
     database = await startDatabase()
   })
   after(() => database[Symbol.asyncDispose]())
 
-  /** Runs `begin` in a request of an account, has the account fill its share, and expects `done` to resolve at once. */
+  /**
+   * Runs `begin` in a request of an account, makes the account use up its share, and expects `done` to resolve at once.
+   */
   async function assertRunsAtOnce(begin: (query: () => Promise<unknown>) => () => Promise<unknown>) {
     await using db = openDatabase(database.url, { max: SHARE + 2, accountShare: SHARE })
     const slow: Promise<unknown>[] = []
     const query = () => sql`select 1`.execute(db)
     const start = begin(query)
-    // Each is a request of its own: one that holds a connection does not wait for its next.
+    // Each is a separate request: a request that holds a connection does not wait for its next one.
     for (let i = 0; i < 2 * SHARE; i++)
       slow.push(ofAccount('a', () => sql`select pg_sleep(${SLOW_S})`.execute(db)))
     await sleep(50)
@@ -39,7 +41,7 @@ describe('the share of connections of an account', () => {
     assert.ok(tookMs < SOON_MS, `it waited ${Math.round(tookMs)} ms for the account's connections`)
   }
 
-  it('does not delay a background loop that a request of the account pokes', async () => {
+  it('does not delay a background loop that a request of the account wakes', async () => {
     await assertRunsAtOnce((query) => {
       const loop = new BackgroundLoop(query, { everyMs: 3_600_000, onError: assert.ifError })
       return async () => {
@@ -49,7 +51,7 @@ describe('the share of connections of an account', () => {
     })
   })
 
-  it('does not delay the later runs of a loop whose timer a request of the account has set', async () => {
+  it('does not delay later runs of a loop whose timer was set by a request of the account', async () => {
     await assertRunsAtOnce((query) => {
       const { promise: ran, resolve } = Promise.withResolvers<void>()
       let runs = 0
@@ -65,7 +67,7 @@ describe('the share of connections of an account', () => {
     })
   })
 
-  it('does not delay the writer of the rows of all accounts', async () => {
+  it('does not delay the writer that all accounts share', async () => {
     await assertRunsAtOnce((query) => {
       const writer = new GroupWriter<string>({
         log,
@@ -83,7 +85,7 @@ describe('the share of connections of an account', () => {
     })
   })
 
-  it('does not delay shared work outside of accounts, and delays the account itself', async () => {
+  it('does not delay shared work outside of accounts, but delays the account itself', async () => {
     await assertRunsAtOnce((query) => () => outsideAccounts(query))
     await assert.rejects(
       assertRunsAtOnce((query) => query),

@@ -11,7 +11,7 @@ describe('database', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  it('tells the next statement, not the process, that a connection broke in the middle of a transaction', async () => {
+  it('reports a connection broken in a transaction to the next statement, without crashing the process', async () => {
     const { db } = database
     const broken = db.transaction().execute(async (trx) => {
       const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(trx)

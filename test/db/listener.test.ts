@@ -35,7 +35,7 @@ describe('listener', () => {
     return rows
   }
 
-  it('asks to read what was announced before it listened, then hears the rest', async () => {
+  it('asks to read what was announced before it listened, then receives the rest', async () => {
     const { told, listener } = listening()
     await using _ = listener
 
@@ -46,7 +46,7 @@ describe('listener', () => {
     assert.deepEqual(told, { heard: ['one'], gaps: 1, errors: 0 })
   })
 
-  it('connects again when its connection breaks, and asks to read what it missed', async () => {
+  it('reconnects when its connection breaks, and asks to read what it missed', async () => {
     const { told, listener } = listening()
     await using _ = listener
     await listener.start()
@@ -62,7 +62,7 @@ describe('listener', () => {
     assert.equal((await connections()).length, 1)
   })
 
-  it('keeps trying while the database cannot be reached, without holding up who starts it', async () => {
+  it('keeps trying while the database is unreachable, without blocking its starter', async () => {
     const { told, listener } = listening('postgres://nobody@127.0.0.1:1/none')
 
     await listener.start()
@@ -82,8 +82,8 @@ describe('listener', () => {
   })
 
   /**
-   * Starts a proxy to the database that stops forwarding, with both ends open, once a message from
-   * this side contains `mark`.
+   * Starts a proxy to the database. It stops forwarding, with both ends open, once a message from this side contains
+   * `mark`.
    */
   async function wayUntil(mark: string) {
     const { port } = new URL(database.url)
@@ -106,7 +106,7 @@ describe('listener', () => {
     return { url: way.href, sockets, [Symbol.dispose]: close }
   }
 
-  it('does not hold up who starts it where the server lets it in and then says nothing', async () => {
+  it('does not block its starter when the server accepts the connection and then hangs', async () => {
     using way = await wayUntil('listen')
     const { told, listener } = listening(way.url, 200)
     await using _ = listener
@@ -116,7 +116,7 @@ describe('listener', () => {
     assert.deepEqual(told, { heard: [], gaps: 0, errors: 1 })
   })
 
-  it('does not wait for a server that has fallen silent when it is closed', async () => {
+  it('does not wait for an unresponsive server when it is closed', async () => {
     using way = await wayUntil('nothing of this')
     const { listener } = listening(way.url)
     await listener.start()

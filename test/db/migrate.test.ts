@@ -18,7 +18,7 @@ describe('migrate', () => {
   })
   afterEach(() => database[Symbol.asyncDispose]())
 
-  /** The migrations of another version, in a folder. */
+  /** Writes the migrations of another version into a folder. */
   async function version(change: (folder: string) => Promise<void>) {
     const folder = temporaryFolder()
     await cp(MIGRATIONS, folder.path, { recursive: true })
@@ -30,13 +30,13 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db), [])
   })
 
-  it('may run from several processes at once', async () => {
+  it('may run in several processes concurrently', async () => {
     const applied = await Promise.all([migrate(database.db), migrate(database.db), migrate(database.db)])
 
     assert.deepEqual(applied.flat(), [])
   })
 
-  it('lets a process start beside newer ones whose migrations only add', async () => {
+  it('lets a process start next to newer ones whose migrations only add', async () => {
     using newer = await version((folder) =>
       writeFile(join(folder, '9001-more.sql'), 'create table more (id integer primary key);'),
     )
@@ -46,7 +46,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: newer.path }), [])
   })
 
-  it('stops a process that is older than the oldest compatible one, and says what to do', async () => {
+  it('stops a process older than the oldest compatible one, with instructions', async () => {
     using newer = await version((folder) =>
       writeFile(
         join(folder, '9002-contract.sql'),
@@ -64,7 +64,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: newer.path }), [])
   })
 
-  it('applies what an older process had left out below the newest', async () => {
+  it("applies migrations below the newest that an older process didn't have", async () => {
     using newest = await version(async (folder) => {
       await writeFile(join(folder, '9001-first.sql'), 'create table first (id integer);')
       await writeFile(join(folder, '9003-third.sql'), 'create table third (id integer);')
@@ -77,7 +77,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: other.path }), ['9002-second'])
   })
 
-  it('gives back what is wrong with a migration, and applies nothing of it', async () => {
+  it('reports the error of a migration, and applies nothing of it', async () => {
     using broken = await version((folder) =>
       writeFile(join(folder, '9004-broken.sql'), 'create table whole (id integer); create table;'),
     )
@@ -89,7 +89,7 @@ describe('migrate', () => {
     assert.deepEqual(await migrate(database.db, { folder: broken.path }), [])
   })
 
-  it('has only migrations that keep the version before at work, or name the oldest that still works', async () => {
+  it('has only migrations that the previous version works with, or that name the oldest version that does', async () => {
     const names = (await readdir(MIGRATIONS)).filter((name) => Number.parseInt(name, 10) >= FIRST_EXPANDING)
     const texts = await Promise.all(names.map((name) => readFile(join(MIGRATIONS, name), 'utf8')))
 
@@ -99,7 +99,7 @@ describe('migrate', () => {
     assert.deepEqual(faults, [])
   })
 
-  it('knows what would break the version before', () => {
+  it('detects statements that would break the previous version', () => {
     const breaking = [
       'drop table task;',
       'alter table task drop column error;',
@@ -127,7 +127,7 @@ const DESTRUCTIVE =
   /\bdrop\s+(table|column|type|view|schema|sequence|domain)\b|\brename\b|\btruncate\b|\bset\s+not\s+null\b|\balter\s+column\s+\w+\s+(set\s+data\s+)?type\b/i
 const ADDED_COLUMN = /\badd\s+column\s+[^,;]*/gi
 
-/** Statements that processes of the version before could not work beside; none when the migration says so itself. */
+/** Returns statements that break processes of the previous version; none if the migration declares that itself. */
 function contractionsOf(text: string): string[] {
   const plain = text.replaceAll(/--[^\n]*/g, '').replaceAll(/\$(\w*)\$[\s\S]*?\$\1\$/g, "''")
   if (/\bupdate\s+schema_compatibility\b/i.test(plain)) return []

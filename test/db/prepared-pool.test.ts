@@ -6,7 +6,7 @@ import { startDatabase, type TestDatabase } from '../support/servers/database.ts
 const statement = <R>(text: string, ...parameters: unknown[]) =>
   CompiledQuery.raw(text, parameters) as CompiledQuery<R>
 
-describe('a pool of prepared statements', () => {
+describe('the pool of prepared statements', () => {
   let database: TestDatabase
   before(async () => (database = await startDatabase()))
   after(() => database[Symbol.asyncDispose]())
@@ -29,11 +29,11 @@ describe('a pool of prepared statements', () => {
         true,
       ),
     )
-    // This one and the one above.
+    // This statement and the one above.
     assert.equal(rows[0]!.n, 2)
   })
 
-  it('goes on with a new connection when the server has ended one', async () => {
+  it('continues on a new connection when the server has closed one', async () => {
     await using pool = new PreparedPool(database.url, { max: 1 })
     const { rows } = await pool.executeQuery(statement<{ pid: number }>('select pg_backend_pid() as pid'))
     await database.db.executeQuery(statement('select pg_terminate_backend($1)', rows[0]!.pid))

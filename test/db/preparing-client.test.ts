@@ -4,10 +4,10 @@ import { openDatabase } from '../../db/database.ts'
 import type { Database } from '../../db/tables.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
-/** As many as a connection runs before it prepares a statement, and some more. */
+/** More than the number of runs after which a connection prepares a statement. */
 const USES = 8
 
-describe('a connection that prepares its frequent statements', () => {
+describe('PreparingClient', () => {
   let database: TestDatabase
   before(async () => (database = await startDatabase({ isEmpty: true })))
   after(() => database[Symbol.asyncDispose]())
@@ -19,7 +19,7 @@ describe('a connection that prepares its frequent statements', () => {
     return rows.map(({ statement }) => statement)
   }
 
-  it('prepares what it runs often, with its parameters, and nothing else', async () => {
+  it('prepares only the statements it runs often, with their parameters', async () => {
     await using db = openDatabase(database.url, { max: 1 })
     const often = 'select $1::int + $2::int as sum'
     for (let i = 0; i < USES; i++) {
@@ -33,7 +33,7 @@ describe('a connection that prepares its frequent statements', () => {
     assert.deepEqual((await run(db, often, 2, 2)).rows, [{ sum: 4 }])
   })
 
-  it('continues where a migration adds columns that it reads meanwhile', async () => {
+  it('keeps working when a migration adds columns that it reads', async () => {
     await using db = openDatabase(database.url, { max: 1 })
     await run(db, 'create table grown (id int, name text)')
     await run(db, "insert into grown values (1, 'a')")
@@ -48,7 +48,7 @@ describe('a connection that prepares its frequent statements', () => {
     assert.deepEqual((await run(db, some, 1)).rows, [{ id: 1, rows: 1 }])
   })
 
-  it('prepares a bounded number of statements', async () => {
+  it('prepares a limited number of statements', async () => {
     await using db = openDatabase(database.url, { max: 1 })
     for (let n = 0; n < 120; n++)
       for (let i = 0; i < USES; i++) await run(db, `select $1::int + ${n} as sum`, i)

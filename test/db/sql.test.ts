@@ -3,12 +3,12 @@ import { globSync, readFileSync } from 'node:fs'
 
 const SQL = /\.(?:selectFrom|insertInto|updateTable|deleteFrom|mergeInto)\(|\bsql(?:<[^>]*>)?`/
 
-/** Tables whose rows hold texts of users that may have megabytes. */
+/** Tables whose rows may hold megabytes of user text. */
 const WIDE = new Set(['task', 'training_run', 'model_version', 'endpoint', 'cohort', 'cohort_stage'])
 const WHOLE =
   /(?:selectFrom|insertInto|updateTable|deleteFrom)\('(\w+)'\)|(?:selectAll|returningAll)\((?:'(\w+)')?\)/g
 
-/** Returns the wide tables of which the statements of a file read whole rows. */
+/** Returns the wide tables from which the statements of a file read whole rows. */
 function wideTables(source: string): string[] {
   let table = ''
   return [...source.matchAll(WHOLE)].flatMap(([, from, named]) => {
@@ -19,7 +19,7 @@ function wideTables(source: string): string[] {
 }
 
 describe('SQL', () => {
-  it('reads whole rows of wide tables only for what shows or copies all their texts', () => {
+  it('reads whole rows of wide tables only to show or copy all their text', () => {
     const files = globSync('db/repositories/**/*.ts').toSorted()
     const found = files.flatMap((file) => {
       const tables = wideTables(readFileSync(file, 'utf8'))
@@ -27,7 +27,7 @@ describe('SQL', () => {
     })
 
     assert.deepEqual(found, [
-      // An endpoint's own page, its changes and its reviews, and an endpoint just created.
+      // An endpoint's own page, its changes, its reviews, and a newly created endpoint.
       ['db/repositories/endpoints/endpoints.ts', ...Array.from({ length: 5 }, () => 'endpoint')],
       ['db/repositories/endpoints/lists.ts', 'endpoint'],
       // A merged model copies the listing of its source.
@@ -44,7 +44,7 @@ describe('SQL', () => {
     assert.deepEqual(wideTables("a.selectFrom('task').select(FACTS), b.selectFrom('lease').selectAll()"), [])
   })
 
-  it('stands under db/ only, so that every statement on a table is found in one folder', () => {
+  it('is found only under db/, so that every statement on a table is in one folder', () => {
     const sources = globSync(
       '{api,activities,cli,domain,embedded,node-runtime,platform,schemas,scripts,workers,workflows}/**/*.ts',
     )

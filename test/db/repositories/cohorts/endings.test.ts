@@ -11,7 +11,7 @@ import { startDatabase, type TestDatabase } from '../../../support/servers/datab
 import { until } from '../../../support/servers/node.ts'
 import { type RawNode, rawNode } from '../../../support/servers/raw-node.ts'
 
-describe('the end of a cohort whose results are large', function () {
+describe('the end of a cohort with large results', function () {
   this.timeout(60_000)
   let database: TestDatabase
   let accountId: string
@@ -22,7 +22,7 @@ describe('the end of a cohort whose results are large', function () {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  /** Ends a cohort of two stages with results of 33 MiB each, of which these places are outputs. */
+  /** Ends a cohort of two stages with results of 33 MiB each; `outputs` are its outputs. */
   async function ended(...outputs: { stage_id: string; path: string }[]) {
     const { db } = database
     const named = outputs.map((output, i) => ({ name: `out${i}`, ...output }))
@@ -66,7 +66,7 @@ describe('the end of a cohort whose results are large', function () {
     }
   }
 
-  it('fails, says so and costs nothing where the outputs are more than 64 MiB', async () => {
+  it('fails with the reason and without charges if the outputs exceed 64 MiB', async () => {
     const whole = await ended({ stage_id: 'a', path: '' }, { stage_id: 'b', path: '' })
     const twice = await ended({ stage_id: 'a', path: '' }, { stage_id: 'a', path: '/large' })
 
@@ -80,7 +80,7 @@ describe('the end of a cohort whose results are large', function () {
     }
   })
 
-  it('succeeds with smaller parts of them', async () => {
+  it('succeeds with smaller parts of the results', async () => {
     const { status, task } = await ended(
       { stage_id: 'a', path: '/small' },
       { stage_id: 'a', path: '/absent' },
@@ -91,7 +91,7 @@ describe('the end of a cohort whose results are large', function () {
   })
 })
 
-describe('the money of a cohort that ends', function () {
+describe('the payment of a cohort that ends', function () {
   this.timeout(60_000)
   let database: TestDatabase
   let accountId: string
@@ -106,7 +106,7 @@ describe('the money of a cohort that ends', function () {
 
   const NAMES = ['a', 'b']
 
-  /** Builds a run that failed after both of its stages had succeeded; returns these. */
+  /** Builds a run that failed after both of its stages had succeeded; returns the stages. */
   async function failedRun(): Promise<string[]> {
     const cohort = await buildCohort(database.db, accountId, { status: 'failed' })
     const made: string[] = []
@@ -117,7 +117,7 @@ describe('the money of a cohort that ends', function () {
     return made
   }
 
-  /** Builds a run of two stages that have taken results over, for which it holds what they cost. */
+  /** Builds a run of two stages that took over results, with a hold for their cost. */
   async function resumed(made: readonly string[]) {
     const { db } = database
     const cohort = await buildCohort(db, accountId, {
@@ -159,7 +159,7 @@ describe('the money of a cohort that ends', function () {
       await ended()
     })
 
-  it('is paid by the first of two runs that have taken the same results over', async () => {
+  it('is made by the first of two runs that took over the same results', async () => {
     const { db } = database
     const made = await failedRun()
     const [one, other] = [await resumed(made), await resumed(made.toReversed())]
@@ -184,7 +184,7 @@ describe('the money of a cohort that ends', function () {
     assert.deepEqual(await other.prices(), [0, 0])
   })
 
-  it('goes to the owner of a node that has been removed meanwhile', async () => {
+  it('goes to the owner of a node even if the node was removed in the meantime', async () => {
     const { db } = database
     const run = await resumed(await failedRun())
     await db.transaction().execute((trx) => nodeRepository.moveNode(trx, node.nodeId, 'removed'))
@@ -198,7 +198,7 @@ describe('the money of a cohort that ends', function () {
       stages.map(({ paid_to }) => paid_to),
       [node.accountId, node.accountId],
     )
-    // The owner of a node that has done a task is asked for in this way.
+    // This is how the owner of a node that has done a task is looked up.
     assert.equal((await taskRepository.findNodeOwner(db, node.nodeId))?.account_id, node.accountId)
   })
 })

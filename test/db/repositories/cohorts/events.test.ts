@@ -4,7 +4,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { buildCohort } from '../../../support/builders/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
-describe('events of cohorts (2.4)', () => {
+describe('cohort events (2.4)', () => {
   let database: TestDatabase
   let accountId: string
   before(async () => {
@@ -24,7 +24,7 @@ describe('events of cohorts (2.4)', () => {
       .orderBy('sequence')
       .execute()
 
-  it('are numbered without gaps, also when several write at once', async () => {
+  it('are numbered without gaps, even with concurrent writers', async () => {
     const { id } = await buildCohort(database.db, accountId)
 
     await Promise.all(
@@ -42,7 +42,7 @@ describe('events of cohorts (2.4)', () => {
       assert.equal(type, i % 2 === 0 ? 'stage.loading' : 'stage.started')
   })
 
-  it('leave out progress once there are 5,000, and nothing else', async () => {
+  it('omit only progress after 5,000 events', async () => {
     const { id } = await buildCohort(database.db, accountId, { event_sequence: 5_000 })
 
     await append(id, [{ type: 'edge.progress' }])

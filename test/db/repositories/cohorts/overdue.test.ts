@@ -10,14 +10,14 @@ import { startApi, type TestApi } from '../../../support/servers/api.ts'
 const PAGE = 100
 const LONG_AGO = new Date(Date.now() - 600_000)
 
-describe('what takes too long', () => {
+describe('overdue stages and hand-overs', () => {
   let api: TestApi
   before(async () => {
     api = await startApi()
   })
   after(() => api[Symbol.asyncDispose]())
 
-  it('is told in turn, though the workflows of those before do not answer', async () => {
+  it('are signalled in turn, even if the workflows of earlier ones do not respond', async () => {
     const { db } = api.database
     const cohort = await buildCohort(db, (await api.account()).accountId)
     for (let position = 0; position < PAGE + 20; position++)
@@ -44,10 +44,10 @@ describe('what takes too long', () => {
     assert.equal(await pass(), PAGE, 'and again after a while')
   })
 
-  it('is looked for among hand-overs whose sides are ready', async () => {
+  it('are searched only among hand-overs with both sides ready', async () => {
     const { db } = api.database
     const { accountId } = await api.account()
-    /** Builds a hand-over to a consumer that has been loaded for long. */
+    /** Builds a hand-over to a consumer that has been loaded for a long time. */
     const handOver = async (completed_at: Date | null) => {
       const cohort = await buildCohort(db, accountId)
       const done = completed_at ? ({ status: 'succeeded', completed_at } as const) : {}
@@ -71,7 +71,7 @@ describe('what takes too long', () => {
     assert.deepEqual(read, [1])
   })
 
-  it('is found behind any number of long transfers, and counts for each state from its own time', async () => {
+  it('are found behind any number of long transfers, each measured from the start of its own state', async () => {
     const { db } = api.database
     const { accountId } = await api.account()
     const handOver = async (readyAgoS: number) => {
@@ -81,7 +81,7 @@ describe('what takes too long', () => {
       const to = await buildStage(db, cohort, { position: 1, loaded_at: at })
       return { id: cohort.id, between: [from, to] as const }
     }
-    /** Adds a hand-over in a state, whose last call was so long ago. */
+    /** Adds a hand-over in a state, with its last call `calledAgoS` seconds ago. */
     const add = async (
       { between }: Awaited<ReturnType<typeof handOver>>,
       state: EdgeState,

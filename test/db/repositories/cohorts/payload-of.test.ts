@@ -5,8 +5,8 @@ import {
   UnfitValuesError,
 } from '../../../../db/repositories/cohorts/payload-of.ts'
 
-describe('the payloads of a result', () => {
-  it('are made once for all edges that carry the same, and for nothing that is not there', () => {
+describe('payloads of a result', () => {
+  it('are serialized once for all edges that carry the same value, and not for absent values', () => {
     const result = { text: 'hello', other: 1 }
     const payloads = new ResultPayloads(result)
     const edge = { kind: 'json', from_path: '/text', template: null } as const
@@ -22,7 +22,7 @@ describe('the payloads of a result', () => {
     assert.equal(payloads.of({ ...edge, from_path: '/absent' }), undefined)
     assert.equal(payloads.of({ ...edge, kind: 'embedding' }), undefined)
   })
-  it('are refused once they are more than 64 MiB together', () => {
+  it('are rejected if they exceed 64 MiB together', () => {
     const payloads = new ResultPayloads({ text: 'x'.repeat(33 * 2 ** 20) })
     const edge = { kind: 'json', from_path: '/text', template: null } as const
     payloads.of(edge)

@@ -16,7 +16,7 @@ const MB = 1e6
 const PAYLOAD_MB = 10
 const ROUND_TRIPS_MS = 3
 
-describe('what a plan of a cohort reads', () => {
+describe('the input of a cohort plan', () => {
   let database: TestDatabase
   let accountId: string
   before(async () => {
@@ -26,7 +26,7 @@ describe('what a plan of a cohort reads', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  /** A node that has just reported; returns its id. */
+  /** Creates a node that has just reported; returns its id. */
   async function reportingNode(): Promise<string> {
     const { db } = database
     const id = newId()
@@ -64,7 +64,7 @@ describe('what a plan of a cohort reads', () => {
     return id
   }
 
-  /** An endpoint whose model gives and takes vectors of a space of its own; returns its id. */
+  /** Creates an endpoint whose model consumes and produces vectors of its own space; returns its id. */
   async function endpointWithSpace(): Promise<string> {
     const { db } = database
     const { id, model_key } = await buildVersion(db, accountId)
@@ -82,7 +82,7 @@ describe('what a plan of a cohort reads', () => {
     return endpoint.id
   }
 
-  it('is the rate that was measured between two nodes, in its direction', async () => {
+  it('includes the rate measured between two nodes in each direction', async () => {
     const { db } = database
     const [from, to] = [await reportingNode(), await reportingNode()]
     const endpoint = await endpointWithSpace()
@@ -125,7 +125,7 @@ describe('what a plan of a cohort reads', () => {
     assert.deepEqual(await plan(to, from), after(100, 'default'))
   })
 
-  it('is a graph whose stages begin with their cheapest endpoints, where the objective is the cost', async () => {
+  it('starts stages with their cheapest endpoints if the objective is cost', async () => {
     const { db } = database
     await reportingNode()
     const [dear, cheap] = await Promise.all(
@@ -146,7 +146,7 @@ describe('what a plan of a cohort reads', () => {
     assert.deepEqual(await read({ objective: 'cost' }), [[dear!.id], cheap!.id, 100 / 1e6])
   })
 
-  it('is asked for at once, however many endpoints a graph names', async () => {
+  it('is read in one go, however many endpoints a graph names', async () => {
     const { db } = database
     const asked = async (stages: number) => {
       let queries = 0

@@ -5,7 +5,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { buildCohort, buildEdge, buildStage } from '../../../support/builders/cohorts.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
-describe('stages of cohorts', () => {
+describe('cohort stages', () => {
   let database: TestDatabase
   let accountId: string
   before(async () => {
@@ -18,7 +18,7 @@ describe('stages of cohorts', () => {
   const readStage = (id: string) =>
     database.db.selectFrom('cohort_stage').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
 
-  it('are loaded at the latest when they run, and not anew where that was told before', async () => {
+  it('are marked loaded when they run, unless the node reported it earlier', async () => {
     const { db } = database
     const cohort = await buildCohort(db, accountId)
     const told = new Date(Date.now() - 5_000)
@@ -33,7 +33,7 @@ describe('stages of cohorts', () => {
     assert.deepEqual(first.loaded_at, first.started_at)
     assert.deepEqual(second.loaded_at, told)
   })
-  it('are taken once, however often the node asks', async () => {
+  it('are taken once, however often the node calls', async () => {
     const { db } = database
     const stage = await buildStage(db, await buildCohort(db, accountId), { status: 'called' })
     const take = () => db.transaction().execute((trx) => takeLoaded(trx, stage.id))
@@ -44,7 +44,7 @@ describe('stages of cohorts', () => {
     assert.deepEqual((await readStage(stage.id)).loaded_at, loaded_at)
   })
 
-  it('are handed nothing any more once they are given up', async () => {
+  it('receive nothing after they are given up', async () => {
     const { db } = database
     const cohort = await buildCohort(db, accountId)
     const producer = await buildStage(db, cohort, { status: 'succeeded' })
@@ -71,7 +71,7 @@ describe('stages of cohorts', () => {
     ])
   })
 
-  it('hand over their default output, in the template of each edge that finds its place there', async () => {
+  it('hand over their default output in the template of each edge whose path exists in it', async () => {
     const { db } = database
     const cohort = await buildCohort(db, accountId)
     const stage = await buildStage(db, cohort, { status: 'waiting' })

@@ -9,7 +9,7 @@ import { WEBHOOK_BODY, WebhookRoutes } from '../../../support/builders/webhook-r
 
 const TYPE = 'inference.task.succeeded'
 
-describe('fan-out of events to webhook destinations', () => {
+describe('the fan-out of events to webhook destinations', () => {
   let on: WebhookRoutes
   let db: Kysely<Database>
   before(async () => {
@@ -28,7 +28,7 @@ describe('fan-out of events to webhook destinations', () => {
     await on.activate(id)
     return id
   }
-  /** Events as a journal writes them: many in one statement. */
+  /** Inserts events like a journal does: many in one statement. */
   const happen = (count: number, accountId = on.accountId) =>
     eventRepository.insertEvents(
       db,
@@ -45,7 +45,7 @@ describe('fan-out of events to webhook destinations', () => {
     return Number((await query.executeTakeFirstOrThrow()).count)
   }
 
-  it('leaves one row an event in the statement that writes events, however many destinations there are', async () => {
+  it('writes one row per event in the statement that writes events, however many destinations exist', async () => {
     for (let n = 0; n < 20; n++) await destination()
 
     await happen(50)
@@ -55,14 +55,14 @@ describe('fan-out of events to webhook destinations', () => {
     assert.deepEqual([await count('webhook_outbox'), await count('webhook_delivery')], [0, 1_000])
   })
 
-  it('leaves nothing for an account that nobody subscribed for', async () => {
+  it('writes nothing for an account without subscriptions', async () => {
     await on.create()
     await happen(3)
 
     assert.equal(await count('webhook_outbox'), 0, 'the only destination is not verified')
   })
 
-  it('takes every event once, by however many dispatchers', async () => {
+  it('processes every event once, with any number of dispatchers', async () => {
     await destination()
     await happen(300)
 
@@ -73,7 +73,7 @@ describe('fan-out of events to webhook destinations', () => {
     assert.deepEqual([await count('webhook_outbox'), await count('webhook_delivery')], [0, 300])
   })
 
-  it('lets accounts take turns: one with thousands of events keeps the event of another waiting for one pass at most', async () => {
+  it("alternates between accounts: thousands of events of one delay another's event by one pass at most", async () => {
     await destination()
     await happen(2_000)
     await on.newAccount()
@@ -85,7 +85,7 @@ describe('fan-out of events to webhook destinations', () => {
     assert.equal(await count('webhook_delivery', on.accountId), 1)
   })
 
-  it('gives a destination only what happened since it is enabled and verified', async () => {
+  it('delivers to a destination only events since it was enabled and verified', async () => {
     await destination()
     await happen(1)
     const late = await destination()
@@ -102,7 +102,7 @@ describe('fan-out of events to webhook destinations', () => {
     assert.equal(rows.length, 1)
   })
 
-  it('keeps events waiting for a destination with too many open deliveries, and only for that one', async () => {
+  it('holds back events only for a destination with too many open deliveries', async () => {
     const [dead, healthy] = [await destination(), await destination()]
     const of = async (id: string) =>
       (await db.selectFrom('webhook_delivery').select('id').where('endpoint_id', '=', id).execute()).length
@@ -123,7 +123,7 @@ describe('fan-out of events to webhook destinations', () => {
     assert.deepEqual([await of(dead), await count('webhook_overflow')], [20, 0])
   })
 
-  it('makes a dead letter of what waited for 48 hours', async () => {
+  it('dead-letters events that waited for 48 hours', async () => {
     await destination()
     await happen(2)
     await fanOutRepository.fanOutEvents(db, { maxOpen: 0 })
@@ -138,7 +138,7 @@ describe('fan-out of events to webhook destinations', () => {
     ])
   })
 
-  it('forgets what waited for a destination that is disabled', async () => {
+  it('drops events that waited for a destination that is disabled', async () => {
     const id = await destination()
     await happen(2)
     await fanOutRepository.fanOutEvents(db, { maxOpen: 0 })
@@ -155,13 +155,13 @@ describe('fan-out of events to webhook destinations', () => {
     assert.deepEqual([status, await count('webhook_overflow')], [200, 0])
   })
 
-  it('housekeeping ends deliveries in the order in which attempts are closed, so that neither waits for the other', async () => {
+  it('ends deliveries in the order in which attempts are closed, so that housekeeping causes no deadlock', async () => {
     const id = await destination()
     await happen(200)
     await fanOutRepository.fanOutEvents(db)
     await db.updateTable('webhook_endpoint').set({ enabled: false }).where('id', '=', id).execute()
     const past = new Date(Date.now() - 1_000)
-    // The physical order of the rows is the opposite of the order of their ids.
+    // The physical order of the rows is the reverse of the order of their ids.
     await sql`update webhook_delivery set deadline_at = ${past} where id in (select id from webhook_delivery order by id desc)`.execute(
       db,
     )

@@ -43,7 +43,7 @@ describe('webhook rows', () => {
     return id
   }
 
-  it('are kept as long as the contract says: attempts 14 days, events and deliveries 30, open ones to their deadline', async () => {
+  it('are kept as long as the contract requires: attempts 14 days, events and deliveries 30, open ones to their deadline', async () => {
     const { db } = on.api.database
     const id = await destination()
     const ages = [13, 15, 29, 31, 36, 38, 38, 38]
@@ -56,7 +56,7 @@ describe('webhook rows', () => {
         .insertInto('webhook_attempt')
         .values({ delivery_id: delivery, number: 1, started_at: created_at, outcome: 'succeeded' })
         .execute()
-      // One is still being retried; another is past its deadline, and no process was there to end it.
+      // One is still being retried; another is past its deadline without a process to end it.
       const status = i === 6 ? 'retrying' : i === 7 ? 'pending' : 'succeeded'
       await db
         .updateTable('webhook_delivery')
@@ -76,7 +76,7 @@ describe('webhook rows', () => {
     assert.ok(id)
   })
 
-  it('of secrets go a week after they have expired', async () => {
+  it('of secrets are removed a week after they expire', async () => {
     const { id, path } = await on.create()
     const { db } = on.api.database
     for (let n = 0; n < 2; n++) await on.call('POST', `${path}/rotate-secret`, { mode: 'graceful' })
@@ -99,7 +99,7 @@ describe('webhook rows', () => {
     assert.equal(left.length, 2)
   })
 
-  it('may lose an early generation while a later one stays', async () => {
+  it('may lose an early secret generation while a later one stays', async () => {
     const { db } = on.api.database
     await destination()
     await on.emit()
@@ -123,7 +123,7 @@ describe('webhook rows', () => {
     assert.equal(others.length, 0)
   })
 
-  it('are sealed again with the first key after a rotation of the ring', async () => {
+  it('are sealed again with the first key after a rotation of the key ring', async () => {
     const { id, body } = await on.create()
     const { db } = on.api.database
     const { config } = on.api.services
@@ -150,7 +150,7 @@ describe('webhook rows', () => {
     assert.equal(alone.open(secret.sealed, `webhook_secret/${secret.id}`).toString(), body.secret)
   })
 
-  it('are picked fairly: none beyond its share, those with the least under way first', async () => {
+  it('are picked fairly: none beyond its share, destinations with the fewest deliveries in flight first', async () => {
     const [flooding, slow, quiet] = [await destination(), await destination(), await destination()]
     for (let n = 0; n < 30; n++) await on.emit()
     await on.api.database.db
@@ -184,7 +184,7 @@ describe('webhook rows', () => {
     assert.deepEqual(of(rest), [2, 4, 0])
   })
 
-  it('leave room for other accounts, and for quick destinations, however many hang or flood', async () => {
+  it('leave room for other accounts and fast destinations, however many destinations hang or flood', async () => {
     const flooding = [await destination(), await destination(), await destination()]
     for (let n = 0; n < 4; n++) await on.emit()
     await on.newAccount()
@@ -212,7 +212,7 @@ describe('webhook rows', () => {
     assert.deepEqual(await countOf({ busy, perAccount: 5 }), [5, 1])
   })
 
-  it('of a destination do not deadlock when it changes while its challenge is being answered', async () => {
+  it('do not deadlock when a destination changes while its challenge is being answered', async () => {
     const { id } = await on.create()
     const { db } = on.api.database
     const pending = await verificationRepository.findOpenVerification(db, id, 1)
@@ -232,7 +232,7 @@ describe('webhook rows', () => {
     assert.equal(await answered.finishing, false, 'the earlier challenge counts no more')
   })
 
-  it('are written while their destination is being changed', async () => {
+  it('can be written while their destination is being changed', async () => {
     const id = await destination()
     const { db } = on.api.database
 
