@@ -18,7 +18,7 @@ function opened() {
 }
 
 describe('an event', () => {
-  it('is a line with its name, its fields and its sentence', () => {
+  it('is a line with its name, fields and message', () => {
     const { log, lines } = opened()
 
     emit(log, 'kettle.boiled', { ms: 7, cups: ['blue'] })
@@ -30,7 +30,7 @@ describe('an event', () => {
     ])
   })
 
-  it('takes the texts of its sentence as they are', () => {
+  it('inserts the texts of its message unchanged', () => {
     const { log, lines } = opened()
 
     emit(log, 'kettle.filled', { ml: 300 }, { source: '{note} $& %s', note: 'cold' })
@@ -38,7 +38,7 @@ describe('an event', () => {
     assert.equal(lines[0]?.['msg'], 'filled from {note} $& %s: cold')
   })
 
-  it('has the words of its error where it has no sentence', () => {
+  it("uses its error's message when it has none of its own", () => {
     const { log, lines } = opened()
 
     emit(log, 'kettle.broke', { err: new Error('the lid is stuck') })
@@ -46,7 +46,7 @@ describe('an event', () => {
     assert.deepEqual([lines[0]?.['event'], lines[0]?.['msg']], ['kettle.broke', 'the lid is stuck'])
   })
 
-  it('has the level that it was given where it may have any', () => {
+  it('uses the given level when it may have any', () => {
     const { log, lines } = opened()
 
     emit(log, 'kettle.log', {}, { message: 'hot', level: 'error' })
@@ -54,7 +54,7 @@ describe('an event', () => {
     assert.deepEqual(lines, [{ level: 50, event: 'kettle.log', msg: 'hot' }])
   })
 
-  it('carries what is bound to its logger', () => {
+  it("includes its logger's bindings", () => {
     const { log, lines } = opened()
 
     emit(log.child({ request_id: 'r1' }), 'kettle.emptied')
@@ -62,7 +62,7 @@ describe('an event', () => {
     assert.equal(lines[0]?.['request_id'], 'r1')
   })
 
-  it('is emitted with the fields that it declares, or does not compile', () => {
+  it('does not compile unless it is emitted with its declared fields', () => {
     const { log } = opened()
     const wrong = () => {
       // @ts-expect-error not an event

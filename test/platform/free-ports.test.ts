@@ -7,14 +7,14 @@ import { clearLockedPorts } from 'get-port'
 import { keptPort } from '../../platform/free-ports.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
-/** As a later process asks, to which get-port has given none yet. */
+/** Requests a port like a later process, for which get-port has no reservations. */
 const later = (file: string): Promise<number> => {
   clearLockedPorts()
   return keptPort(file)
 }
 
-describe('a port that is kept', () => {
-  it('is the same after a restart, and another one where something else has taken it', async () => {
+describe('a stored port', () => {
+  it('is the same after a restart, and another one if it is in use', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'port')
     const port = await later(file)
@@ -31,7 +31,7 @@ describe('a port that is kept', () => {
     }
   })
 
-  it('is chosen anew where the file holds none', async () => {
+  it('is chosen again when the file contains none', async () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'port')
     for (const text of ['', 'abc', '80', '99999']) {

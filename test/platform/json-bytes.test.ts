@@ -12,27 +12,27 @@ describe('memberFinder', () => {
   const kept: [what: string, json: string, expected: string][] = [
     ['alone', '{"model":"a"}', '{"model":"served"}'],
     [
-      'with spaces and numbers as they were written',
+      'and preserves spaces and numbers as written',
       ' {\t"x" : 1.50,\n "model" : "a b" , "y":[] } ',
       ' {\t"x" : 1.50,\n "model" : "served" , "y":[] } ',
     ],
-    ['with quotes in its value', '{"model":"a\\"b\\\\","x":"c"}', '{"model":"served","x":"c"}'],
+    ['with quotes in it', '{"model":"a\\"b\\\\","x":"c"}', '{"model":"served","x":"c"}'],
     ['behind a nested one', '{"x":{"model":"in"},"model":"a"}', '{"x":{"model":"in"},"model":"served"}'],
     ['before a nested one', '{"model":"a","x":[{"model":1}]}', '{"model":"served","x":[{"model":1}]}'],
-    ['behind a value of that name', '{"x":"model","model":"a"}', '{"x":"model","model":"served"}'],
+    ['after a value of that name', '{"x":"model","model":"a"}', '{"x":"model","model":"served"}'],
     [
-      'behind text that quotes it',
+      'after text that quotes the member',
       '{"x":"\\"model\\":\\"b\\"","model":"a"}',
       '{"x":"\\"model\\":\\"b\\"","model":"served"}',
     ],
-    ['written with escapes', '{"mod\\u0065l":"a","x":1}', '{"mod\\u0065l":"served","x":1}'],
+    ['whose name has escapes', '{"mod\\u0065l":"a","x":1}', '{"mod\\u0065l":"served","x":1}'],
     [
-      'written with escapes, behind a nested one',
+      'whose name has escapes, after a nested one',
       '{"x":{"model":"in"},"mod\\u0065l":"a"}',
       '{"x":{"model":"in"},"mod\\u0065l":"served"}',
     ],
-    ['beside other text with escapes', '{"x":"\\u00e9","model":"a"}', '{"x":"\\u00e9","model":"served"}'],
-    ['beside text of several bytes', '{"x":"é漢😀","model":"a"}', '{"x":"é漢😀","model":"served"}'],
+    ['next to other text with escapes', '{"x":"\\u00e9","model":"a"}', '{"x":"\\u00e9","model":"served"}'],
+    ['next to multi-byte text', '{"x":"é漢😀","model":"a"}', '{"x":"é漢😀","model":"served"}'],
   ]
   for (const [what, json, expected] of kept) {
     it(`replaces a value ${what}`, () => {
@@ -41,7 +41,7 @@ describe('memberFinder', () => {
     })
   }
 
-  it('gives nothing for a member that stands twice, however it is written', () => {
+  it('returns undefined for a duplicate member, however it is written', () => {
     assert.equal(replaced('{"model":"a","model":"b"}'), undefined)
     assert.equal(replaced('{"model":"a","mod\\u0065l":"b"}'), undefined)
     assert.equal(replaced('{"\\u006dodel":"a","mod\\u0065l":"b"}'), undefined)

@@ -17,7 +17,7 @@ async function written(program: string, options = '{}'): Promise<string> {
 describe('the log', function () {
   this.timeout(20_000)
 
-  it('holds no row that the database complains of', async () => {
+  it('contains no row that the database complains about', async () => {
     const line = await written(`
       const err = Object.assign(new Error('violates a constraint'), { code: '23514' })
       log.error({ err: Object.assign(err, { detail: 'Failing row contains (my prompt)', where: 'my prompt' }) }, 'no')`)
@@ -26,14 +26,14 @@ describe('the log', function () {
     assert.ok(!line.includes('my prompt'))
   })
 
-  it('loses no line that it gathered, however the program ends', async () => {
+  it('loses no buffered line, however the program ends', async () => {
     const written100 = (end: string) =>
       written(
         `for (let i = 0; i < 100; i++) log.info({ i, word: 'é' }, 'a line'); ${end}`,
         '{ buffered: true }',
       )
     const many = written(`for (let i = 0; i < 3_000; i++) log.info({ i }, 'a line')`, '{ buffered: true }')
-    // The output is a pipe, whose capacity is smaller than the data at the process's exit.
+    // The output is a pipe with less capacity than the data at the process's exit.
     const ended = written(
       `for (let i = 0; i < 3_000; i++) log.info({ i, text: 'x'.repeat(200) }, 'a line'); process.exit()`,
       '{ buffered: true }',
@@ -54,7 +54,7 @@ describe('the log', function () {
     }
   })
 
-  it('writes a gathered line soon, while the program goes on', async () => {
+  it('writes a buffered line soon, while the program continues', async () => {
     const program = `import { createLogger } from '${LOG}'
       createLogger('test', 'info', { buffered: true }).info('now'); setInterval(() => {}, 1_000)`
     const child = spawn(process.execPath, ['--input-type=module', '-e', program])
@@ -63,7 +63,7 @@ describe('the log', function () {
     assert.match(line.toString(), /"msg":"now"/)
   })
 
-  it('names routes whose address is a credential by their template', () => {
+  it('logs the route template when the path contains a credential', () => {
     const of = (operationId: string) => {
       const route = orchestrator.routes.find((each) => each.operationId === operationId)!
       return operationOf(route, orchestrator).loggedPath

@@ -6,7 +6,7 @@ const file = (filename: string, size_bytes: number): Buffer =>
   line({ event: 'file', filename, content_type: 'audio/wav', modality: 'audio', size_bytes })
 const END = line({ event: 'result', metadata: { seed: 7 } })
 
-describe('answers of steps and files', () => {
+describe('answers with steps and files', () => {
   async function* piecesOf(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
     for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
   }
@@ -19,7 +19,7 @@ describe('answers of steps and files', () => {
       onStep,
     })
 
-  it('are read in pieces of any size', async () => {
+  it('are read in chunks of any size', async () => {
     const parts = [
       line({ event: 'step', step: 1, total: 2 }),
       file('a.wav', 7),
@@ -39,7 +39,7 @@ describe('answers of steps and files', () => {
     }
   })
 
-  it('may be repeated where they break off, and not where the server says so', async () => {
+  it('may be retried when they break off, but not when the server says otherwise', async () => {
     const fails = (parts: readonly Buffer[], retryable: boolean, message: RegExp) =>
       assert.rejects(read(parts), (err) => {
         assert.ok(err instanceof OutputError)

@@ -6,8 +6,8 @@ import { NodeCredentials } from '../../platform/node-credentials.ts'
 
 const newKey = () => randomBytes(32).toString('base64')
 
-describe('credentials of nodes', () => {
-  it('are read by whoever has the ring, also while its keys are exchanged', () => {
+describe('node credentials', () => {
+  it('can be read with any key of the ring, even during key rotation', () => {
     const [old, next] = [newKey(), newKey()]
     const credential = { nodeId: 'n1', expiresAt: 12_345 }
     const before = new NodeCredentials([old])
@@ -21,7 +21,7 @@ describe('credentials of nodes', () => {
     assert.equal(new NodeCredentials([next]).read(before.issue(credential)), undefined)
   })
 
-  it('are nothing when any part of them was changed', () => {
+  it('are invalid when any part was changed', () => {
     const credentials = new NodeCredentials([newKey()])
     const token = credentials.issue({ nodeId: 'n1', expiresAt: 1 })
     const bytes = Buffer.from(token.slice('hgt_'.length), 'base64url')
@@ -35,7 +35,7 @@ describe('credentials of nodes', () => {
     }
   })
 
-  it('bind a task token to one node, and are no task tokens themselves', () => {
+  it('bind a task token to one node, and are not task tokens themselves', () => {
     const credentials = new NodeCredentials([newKey()])
     const taskToken = randomBytes(80)
     const bound = credentials.bind('n1', taskToken)
@@ -48,7 +48,7 @@ describe('credentials of nodes', () => {
     assert.equal(credentials.unbind('n1', Buffer.from(token.slice(4), 'base64url')), undefined)
   })
 
-  it('need a key', () => {
+  it('require a key', () => {
     assert.throws(() => new NodeCredentials([]), ConfigError)
   })
 })

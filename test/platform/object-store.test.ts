@@ -62,7 +62,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
     })
     after(() => close?.())
 
-    it('gives back what was put, with its size, type and digest', async () => {
+    it('returns what was put, with its size, type and digest', async () => {
       const bytes = randomBytes(100_000)
 
       const stored = await store.put('a/b/data.csv', Readable.from([bytes]), CSV)
@@ -74,7 +74,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.ok((await buffer(body)).equals(bytes))
     })
 
-    it('takes bytes as well as streams, and empty objects', async () => {
+    it('accepts bytes as well as streams, and empty objects', async () => {
       await store.put('bytes', Buffer.from('hello'), CSV)
       await store.put('empty', Readable.from([]), CSV)
 
@@ -105,7 +105,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal(info.contentType, 'application/json')
     })
 
-    it('reads ranges, and says when one starts beyond the end', async () => {
+    it('reads ranges, and reports one that starts beyond the end', async () => {
       await store.put('range', Buffer.from('0123456789'), CSV)
 
       const middle = await store.get('range', { range: { start: 2, end: 4 } })
@@ -116,13 +116,13 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(store.get('range', { range: { start: 10 } }), failsAs('range_not_satisfiable'))
     })
 
-    it('gives nothing to a caller who has left', async () => {
+    it('returns nothing to a caller who has left', async () => {
       await store.put('left', Buffer.from('late'), CSV)
 
       await assert.rejects(store.get('left', { signal: AbortSignal.abort() }), { name: 'AbortError' })
     })
 
-    it('refuses more bytes than allowed and leaves nothing', async () => {
+    it('rejects more bytes than allowed and leaves nothing', async () => {
       const limited = { ...CSV, maxBytes: 10 << 20 }
       const tooMuch = Readable.from([randomBytes(9 << 20), randomBytes(2 << 20)])
 
@@ -145,7 +145,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal(await store.head('broken'), undefined)
     })
 
-    it('stops writing when told to', async () => {
+    it('stops writing when it is aborted', async () => {
       const abort = new AbortController()
       const endless = Readable.from(
         (async function* () {
@@ -160,7 +160,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal(await store.head('endless'), undefined)
     })
 
-    it('deletes one object or a whole folder, and does not mind absence', async () => {
+    it('deletes an object or a whole folder, and ignores absence', async () => {
       for (const key of ['d/1', 'd/2', 'd/e/3', 'dd/4']) await store.put(key, Buffer.from(key), CSV)
 
       await store.delete('d/1')
@@ -178,7 +178,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(store.get('d/2'), failsAs('not_found'))
     })
 
-    it('moves an object with its type, and minds no repetition', async () => {
+    it('moves an object with its type, and may be repeated', async () => {
       await store.put('move/from a', Buffer.from('moved'), CSV)
 
       await store.move('move/from a', 'move/to/b')
@@ -190,12 +190,12 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(store.move('move/from a', 'move/c'), failsAs('not_found'))
     })
 
-    it('refuses names that could leave the store', async () => {
+    it('rejects names that could escape the store', async () => {
       for (const key of ['../x', 'a/../../x', '/etc/passwd', 'a//b', 'a/./b', '', 'a\\b', 'a\0b', '..', 'ä'])
         await assert.rejects(async () => store.put(key, Buffer.from('x'), CSV), failsAs('not_found'), key)
     })
 
-    it('gives a local copy for readers that need a file', async () => {
+    it('provides a local copy for readers that need a file', async () => {
       await store.put('copy', Buffer.from('content'), CSV)
       const directory = await mkdtemp(join(tmpdir(), 'hearth-copy-'))
 
@@ -246,7 +246,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal((await store.head('signed/upload'))?.contentType, 'text/csv')
     })
 
-    it('refuses other sizes for an upload that was signed for one', async () => {
+    it('rejects other sizes for an upload signed for one size', async () => {
       const { url } = await store.signPut('signed/sized', { expiresInS: 60, ...CSV, sizeBytes: 3 })
       const put = async (body: string) =>
         (await fetch(url, { method: 'PUT', body, headers: CSV_HEADERS })).status
@@ -258,7 +258,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal((await store.head('signed/sized'))?.sizeBytes, 3)
     })
 
-    it('takes by an upload signed for a digest nothing but those bytes, however often, and tells the digest', async () => {
+    it('accepts only the exact bytes for an upload signed for a digest, any number of times, and reports the digest', async () => {
       const bytes = randomBytes(3 << 20)
       const digest = sha256(bytes)
       const key = `signed/sha256=${digest}/weights.bin`
@@ -289,7 +289,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.ok((await buffer((await store.get(key)).body)).equals(bytes))
     })
 
-    it('tells the digest of an object that it has moved, whoever put it', async () => {
+    it('reports the digest of a moved object, whoever put it', async () => {
       const { url } = await store.signPut('signed/untold', { expiresInS: 60, ...CSV })
       const put = await fetch(url, { method: 'PUT', body: 'a,b', headers: CSV_HEADERS })
       assert.equal(put.status, 200)
@@ -299,7 +299,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal((await store.head('signed/told'))?.sha256, sha256(Buffer.from('a,b')))
     })
 
-    it('refuses forged, foreign and expired signatures', async () => {
+    it('rejects forged, foreign and expired signatures', async () => {
       await store.put('signed/secret', Buffer.from('secret'), CSV)
       const { url } = await store.signGet('signed/secret', { expiresInS: 60 })
       const short = await store.signGet('signed/secret', { expiresInS: 1 })
@@ -314,7 +314,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.equal((await fetch(url)).status, 200)
     })
 
-    it('answers 404 for a signed object that is gone', async () => {
+    it('returns 404 for a signed object that is gone', async () => {
       const { url } = await store.signGet('signed/gone', { expiresInS: 60 })
 
       assert.equal((await fetch(url)).status, 404)

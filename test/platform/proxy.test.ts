@@ -28,7 +28,7 @@ describe('the proxy variables', () => {
     process.env = { ...before }
   })
 
-  it('are read in small and capital letters, and ALL_PROXY stands for both kinds', () => {
+  it('are read in lower and upper case, and ALL_PROXY stands for both kinds', () => {
     assert.deepEqual(proxiesOf({ HTTP_PROXY: 'http://a:1', https_proxy: 'http://b:2' }), {
       http: 'http://a:1',
       https: 'http://b:2',
@@ -43,7 +43,7 @@ describe('the proxy variables', () => {
     assert.equal(proxyDispatcher({}), undefined)
   })
 
-  it('leave this machine out for every program, whichever spelling it reads', () => {
+  it('exclude this machine for every program, whichever spelling it reads', () => {
     const env: NodeJS.ProcessEnv = { NO_PROXY: 'localhost,.corp', no_proxy: '', no_grpc_proxy: 'x' }
     exceptThisMachine(env)
     for (const name of ['no_proxy', 'NO_PROXY', 'no_grpc_proxy'])
@@ -54,7 +54,7 @@ describe('the proxy variables', () => {
   })
 
   for (const name of ['http_proxy', 'https_proxy', 'grpc_proxy'])
-    it(`do not lead gRPC to Temporal through a proxy (${name})`, async () => {
+    it(`do not route gRPC to Temporal through a proxy (${name})`, async () => {
       await using proxy = await recordingProxy()
       process.env[name] = proxy.url
       const connecting = Connection.connect({
@@ -66,7 +66,7 @@ describe('the proxy variables', () => {
       assert.deepEqual(proxy.asked, [])
     })
 
-  it('lead downloads from a model hub through the proxy', async () => {
+  it('route downloads from a model hub through the proxy', async () => {
     await using proxy = await recordingProxy('[{"id":"a/b"}]')
     process.env['ALL_PROXY'] = proxy.url
     const hub = new HubClient({ endpoint: 'http://hub.invalid', token: '' })
@@ -75,7 +75,7 @@ describe('the proxy variables', () => {
     assert.deepEqual(proxy.asked, ['hub.invalid:80'])
   })
 
-  it('lead weights of the hub through the proxy, and nothing of the store or a gateway', async () => {
+  it('route hub weights through the proxy, but nothing of the store or a gateway', async () => {
     await using proxy = await recordingProxy('weights')
     using folder = temporaryFolder()
     const path = join(folder.path, 'file')
@@ -84,7 +84,7 @@ describe('the proxy variables', () => {
     assert.equal(readFileSync(path, 'utf8'), 'weights')
     assert.deepEqual(proxy.asked, ['hub.invalid:80'])
 
-    // No name of this machine: only the missing flag keeps the proxy out.
+    // Not a name of this machine: only the missing flag keeps the proxy out.
     const store = createServer((_request, response) => void response.end('own')).listen(0, '127.0.0.2')
     await once(store, 'listening')
     const { port } = store.address() as AddressInfo
@@ -97,7 +97,7 @@ describe('the proxy variables', () => {
     assert.deepEqual(proxy.asked, ['hub.invalid:80'])
   })
 
-  it('lead the installation of Python packages through the proxy', async function () {
+  it('route the installation of Python packages through the proxy', async function () {
     this.timeout(120_000)
     await using proxy = await recordingProxy('')
     using folder = temporaryFolder()

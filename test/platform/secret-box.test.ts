@@ -4,7 +4,7 @@ import { SecretBox } from '../../platform/secret-box.ts'
 const key = (byte: number): string => Buffer.alloc(32, byte).toString('base64')
 
 describe('the secret box', () => {
-  it('opens what it sealed, in the same place only', () => {
+  it('opens what it sealed, but only in the same place', () => {
     const box = new SecretBox([key(1)])
     const sealed = box.seal('whsec_1', 'row/1')
 
@@ -13,7 +13,7 @@ describe('the secret box', () => {
     assert.ok(!sealed.includes('whsec_1'))
   })
 
-  it('encrypts with the first key of the ring and opens with any', () => {
+  it('encrypts with the first key of the ring and decrypts with any', () => {
     const old = new SecretBox([key(1)]).seal('x', '')
     const rotated = new SecretBox([key(2), key(1)])
 
@@ -21,7 +21,7 @@ describe('the secret box', () => {
     assert.throws(() => new SecretBox([key(1)]).open(rotated.seal('x', ''), ''), /no key/)
   })
 
-  it('refuses what was changed or cut off', () => {
+  it('rejects altered and truncated data', () => {
     const box = new SecretBox([key(1)])
     const sealed = box.seal('a secret', '')
     for (let i = 0; i < sealed.length; i++) {
@@ -32,7 +32,7 @@ describe('the secret box', () => {
     }
   })
 
-  it('never seals alike', () => {
+  it('never seals the same way twice', () => {
     const box = new SecretBox([key(1)])
 
     assert.ok(!box.seal('x', '').equals(box.seal('x', '')))

@@ -29,14 +29,14 @@ const verifySigned = (by: KeyObject, signed: SignedParts, text: string, at?: num
   verifyRequest(by, { ...signed, bodySha256: sha256Hex(signed.body) }, text, at)
 
 describe('node signatures', () => {
-  it('are Ed25519 over the lines that the design names', () => {
+  it('are Ed25519 signatures over the lines that the design specifies', () => {
     const digest = createHash('sha256').update('{"lease_s":30}').digest('hex')
     const text = `v1\nPOST\n/api/v1/leases/x:renew?a=1\n${now}\nacct\nnode\n${digest}`
 
     assert.equal(signature, sign(null, Buffer.from(text), key).toString('base64'))
   })
 
-  it('hold for the message, and give a digest to remember it by', () => {
+  it('verify for the message, and yield a digest to remember it by', () => {
     const checked = verifySigned(publicKey, parts, signature, now)
 
     assert.ok(checked.fault === undefined)
@@ -53,12 +53,12 @@ describe('node signatures', () => {
     ['body', { body: '{"lease_s":31}' }],
   ]
   for (const [what, change] of changed) {
-    it(`do not hold for another ${what}`, () => {
+    it(`do not verify for another ${what}`, () => {
       assert.equal(verifySigned(publicKey, { ...parts, ...change }, signature, now).fault, 'signature')
     })
   }
 
-  it('do not hold under another key, or when they are no signature', () => {
+  it('do not verify with another key, or when they are malformed', () => {
     const other = publicKeyFromRaw(newNodeKey().publicKey)!
 
     assert.equal(verifySigned(other, parts, signature, now).fault, 'signature')
@@ -66,7 +66,7 @@ describe('node signatures', () => {
     assert.equal(verifySigned(publicKey, parts, 'AAAA', now).fault, 'signature')
   })
 
-  it('hold for five minutes to either side', () => {
+  it('are valid for five minutes in both directions', () => {
     assert.equal(verifySigned(publicKey, parts, signature, now + 300_000).fault, undefined)
     assert.equal(verifySigned(publicKey, parts, signature, now - 300_000).fault, undefined)
     assert.equal(verifySigned(publicKey, parts, signature, now + 300_001).fault, 'skew')
@@ -74,7 +74,7 @@ describe('node signatures', () => {
     assert.equal(verifySigned(publicKey, { ...parts, timestamp: Number.NaN }, signature, now).fault, 'skew')
   })
 
-  it('come with keys that survive their text forms', () => {
+  it('use keys that survive a text round trip', () => {
     assert.equal(rawPublicKey(key), raw)
     assert.equal(rawPublicKey(generateKeyPairSync('ed25519').publicKey).length, 44)
     assert.equal(publicKeyFromRaw('c2hvcnQ='), undefined)

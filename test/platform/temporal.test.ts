@@ -14,7 +14,7 @@ import { skipBecause } from '../support/skip.ts'
 const NAMESPACE = { namespace: 'default' }
 const API_KEY = 'a-key-of-temporal'
 
-describe('the connection to a Temporal that is secured', function () {
+describe('the connection to a secured Temporal', function () {
   this.timeout(60_000)
   const stack = new AsyncDisposableStack()
   let temporal: TestTemporal
@@ -27,7 +27,7 @@ describe('the connection to a Temporal that is secured', function () {
   })
   after(() => stack.disposeAsync())
 
-  /** Connects as a gateway does, and as a worker does. */
+  /** Connects like a gateway, and like a worker. */
   async function bothConnect(env: NodeJS.ProcessEnv): Promise<void> {
     const config = readConfig(env)
     const { client, close } = openTemporal(config)
@@ -59,7 +59,7 @@ describe('the connection to a Temporal that is secured', function () {
     )
   }
 
-  it('is made with a client certificate, and not without', async () => {
+  it('requires the client certificate', async () => {
     await using proxy = await startTlsProxy(temporal.address, files)
     const server = {
       TEMPORAL_ADDRESS: proxy.address,
@@ -75,7 +75,7 @@ describe('the connection to a Temporal that is secured', function () {
     await eachFails({ ...server, ...client, TEMPORAL_TLS: '0' })
   })
 
-  it('is made with an API key, and not with another', async () => {
+  it('requires the right API key', async () => {
     await using proxy = await startKeyProxy(temporal.address, API_KEY, files)
     const server = {
       TEMPORAL_ADDRESS: proxy.address,
@@ -92,7 +92,7 @@ describe('the connection to a Temporal that is secured', function () {
     ['a client certificate', startTlsProxy],
     ['an API key', (address: string, made: Certificates) => startKeyProxy(address, API_KEY, made)],
   ] as const) {
-    it(`is made by the gate with ${how}, and nodes get their work through both`, async () => {
+    it(`works through the gate with ${how}, and nodes receive their work through both`, async () => {
       await using proxy = await secured(temporal.address, files)
       await using world = await startGateWorld({
         temporal,
@@ -116,7 +116,7 @@ describe('the connection to a Temporal that is secured', function () {
     })
   }
 
-  it('says which setting is wrong', () => {
+  it('reports which setting is wrong', () => {
     const address = { TEMPORAL_ADDRESS: 'temporal:7233' }
     const cases: [NodeJS.ProcessEnv, RegExp][] = [
       [{ TEMPORAL_TLS_CERT: files.clientCert }, /TEMPORAL_TLS_CERT and TEMPORAL_TLS_KEY belong together/],
@@ -134,7 +134,7 @@ describe('the connection to a Temporal that is secured', function () {
     }
   })
 
-  it('is in the clear unless a setting asks for TLS', () => {
+  it('is unencrypted unless a setting enables TLS', () => {
     const address = { TEMPORAL_ADDRESS: 'temporal:7233' }
     assert.equal(temporalAccess(readConfig(address)).tls, false)
     assert.deepEqual(temporalAccess(readConfig({ ...address, TEMPORAL_TLS: '1' })).tls, {})

@@ -7,7 +7,7 @@ const HOUR = 3_600_000
 const never = (err: unknown) => assert.fail(String(err))
 
 describe('a background loop', () => {
-  it('runs again and again, with a pause after each run and never twice at a time', async () => {
+  it('runs repeatedly, with a pause after each run and never twice at once', async () => {
     let [runs, atOnce, most] = [0, 0, 0]
     const work = async () => {
       most = Math.max(most, ++atOnce)
@@ -22,7 +22,7 @@ describe('a background loop', () => {
     assert.equal(most, 1)
   })
 
-  it('runs once more for those who ask during a run, and answers them after it', async () => {
+  it('runs once more for callers that request it during a run, and resolves them afterwards', async () => {
     const steps: string[] = []
     const { promise: gate, resolve: open } = Promise.withResolvers<void>()
     const work = async () => {
@@ -41,7 +41,7 @@ describe('a background loop', () => {
     assert.equal(steps.length, 5)
   })
 
-  it('tells what a run throws, and goes on', async () => {
+  it('reports the error of a run, and continues', async () => {
     const told: unknown[] = []
     const work = () => Promise.reject(new Error('not now'))
     await using _loop = new BackgroundLoop(work, { everyMs: 1, onError: (err) => told.push(err) }).start()
@@ -49,7 +49,7 @@ describe('a background loop', () => {
     await until(() => told.length >= 3)
   })
 
-  it('waits for the run under way when it is disposed of, and runs no more', async () => {
+  it('waits for the current run on disposal, and runs no more', async () => {
     let runs = 0
     const loop = new BackgroundLoop(
       async () => {

@@ -4,7 +4,7 @@ import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
 
 const LIMITS = { most: 3, mostPerKey: 2, mostWaiting: 5 }
 
-/** Requests turns for keys and records the outcome of each. */
+/** Requests turns for keys, and records the outcome of each. */
 class Takers {
   readonly begun: string[] = []
   readonly refused: string[] = []
@@ -35,8 +35,8 @@ class Takers {
   }
 }
 
-describe('turns', () => {
-  it('are as many as may be, of all and of one key', async () => {
+describe('fair turns', () => {
+  it('are limited in total and per key', async () => {
     const takers = new Takers()
 
     await takers.take(['a1', 'a2', 'a3'])
@@ -47,7 +47,7 @@ describe('turns', () => {
     assert.deepEqual(takers.refused, [])
   })
 
-  it('go to the key with the fewest at work, then to the one that has waited longest', async () => {
+  it('go to the key with the fewest running turns, then to the key that has waited longest', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'a2', 'b1', 'a3', 'a4', 'b2', 'c1'])
 
@@ -59,7 +59,7 @@ describe('turns', () => {
     assert.deepEqual(takers.begun.slice(3), ['c1', 'a3', 'b2', 'a4'])
   })
 
-  it('send the last one of the longest line away when too many wait', async () => {
+  it('reject the last waiter of the longest line when too many wait', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'a2', 'b1', 'a3', 'a4', 'a5', 'a6', 'a7'])
     assert.deepEqual(takers.refused, [])
@@ -71,7 +71,7 @@ describe('turns', () => {
     assert.equal(takers.begun.at(-1), 'c1')
   })
 
-  it('send the newcomer away when as many keys as may wait', async () => {
+  it('reject the newcomer when the maximum number of keys is waiting', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'b1', 'c1', 'd1', 'e1', 'f1', 'g1', 'h1'])
 
@@ -80,7 +80,7 @@ describe('turns', () => {
     assert.deepEqual(takers.refused, ['i1 full', 'a2 full'])
   })
 
-  it('are taken at once where one is free, and count as any other', async () => {
+  it('are granted at once if one is free, and count like any other', async () => {
     const turns = new FairTurns(LIMITS)
     const never = new AbortController().signal
     const [first, second] = [turns.takeFree('a')!, turns.takeFree('a')!]
@@ -96,7 +96,7 @@ describe('turns', () => {
     assert.ok(turns.takeFree('a'))
   })
 
-  it('are not given to who has stopped waiting, nor ended twice', async () => {
+  it('are not granted to waiters that have left, and end only once', async () => {
     const takers = new Takers()
     const leaves = new AbortController()
     await takers.take(['a1', 'a2'])

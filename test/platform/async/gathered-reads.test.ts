@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { GatheredReads } from '../../../platform/async/gathered-reads.ts'
 
-/** Reads that the test ends, with the ids of each. */
+/** Reads that the test completes, with the ids of each. */
 class Store {
   readonly asked: { ownerId: string; ids: readonly string[]; end: (err?: Error) => void }[] = []
   readonly reads = new GatheredReads<string>((ownerId, ids) => {
@@ -14,7 +14,7 @@ class Store {
 }
 
 describe('gathered reads', () => {
-  it('share one read when they are asked for in one turn of the event loop', async () => {
+  it('share one read when they are requested in the same turn of the event loop', async () => {
     const { reads, asked } = new Store()
     const all = ['1', '2', 'none', '2'].map((id) => reads.get('a', id))
     await setImmediate()
@@ -28,7 +28,7 @@ describe('gathered reads', () => {
     )
   })
 
-  it('wait neither for other owners nor for a read that hangs', async () => {
+  it('wait neither for other owners nor for a hanging read', async () => {
     const { reads, asked } = new Store()
     void reads.get('a', '1')
     await setImmediate()
@@ -40,7 +40,7 @@ describe('gathered reads', () => {
     assert.deepEqual(await Promise.all([own, other]), ['a 2', 'b 1'])
   })
 
-  it('fail together, and fail no other read', async () => {
+  it('fail together, without failing other reads', async () => {
     const { reads, asked } = new Store()
     const [first, second] = [reads.get('a', '1'), reads.get('a', '2')]
     await setImmediate()
@@ -55,7 +55,7 @@ describe('gathered reads', () => {
     assert.equal(await third, 'a 3')
   })
 
-  it('are bounded in their size', async () => {
+  it('are limited in size', async () => {
     const { reads, asked } = new Store()
     const all = Array.from({ length: 100 }, (_, i) => reads.get('a', String(i)))
     await setImmediate()

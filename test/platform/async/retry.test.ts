@@ -11,7 +11,7 @@ describe('retries', () => {
     assert.deepEqual(pauses, [100, 200, 400, 800, 1_000, 1_000])
   })
 
-  it('go on until the work succeeds, whatever it throws', async () => {
+  it('continue until the work succeeds, whatever it throws', async () => {
     const seen: unknown[] = []
     const failures = [new TypeError('first'), 'second']
     const work = async () => {
@@ -29,7 +29,7 @@ describe('retries', () => {
     assert.deepEqual(seen, ['TypeError: first', 0, 'second', 1])
   })
 
-  it('end with what the caller throws about a failure', async () => {
+  it('end with the error that the caller throws about a failure', async () => {
     const work = () => Promise.reject(new Error('not yet'))
     const onFailure = () => {
       throw new Error('never')
@@ -52,7 +52,7 @@ describe('retries', () => {
     await assert.rejects(over, { name: 'AbortError' })
   })
 
-  it('return what the work brought although the signal has aborted meanwhile', async () => {
+  it('return the result of the work even if the signal has aborted in the meantime', async () => {
     const stop = new AbortController()
     const work = async () => {
       stop.abort()

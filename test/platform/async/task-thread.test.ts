@@ -3,7 +3,7 @@ import { LineFull } from '../../../platform/async/fair-turns.ts'
 import { TaskThread, type TaskThreadOptions, TaskTimeout } from '../../../platform/async/task-thread.ts'
 import { until } from '../../support/assertions/until.ts'
 
-/** Doubles numbers, throws at `fail`, loops at `loop`, throws outside a task at `crash`, and ends at `exit`. */
+/** Doubles numbers, throws at `fail`, loops at `loop`, throws outside a task at `crash`, and exits at `exit`. */
 const ENTRY = `
 import { parentPort, threadId } from 'node:worker_threads'
 parentPort.on('message', (task) => {
@@ -15,7 +15,7 @@ parentPort.on('message', (task) => {
 })`
 const DATA_URL = new URL(`data:text/javascript,${encodeURIComponent(ENTRY)}`)
 
-describe('a thread for tasks', () => {
+describe('TaskThread', () => {
   const never = new AbortController().signal
   const open = (options: Partial<TaskThreadOptions> = {}) =>
     new TaskThread<number | string, number>(DATA_URL, {
@@ -42,7 +42,7 @@ describe('a thread for tasks', () => {
     assert.notEqual(await thread.run('a', 'thread', never), id)
   })
 
-  it('ends with a task that takes too long, crashes or exits, and performs those that wait', async () => {
+  it('ends on a task that times out, crashes or exits, and performs the waiting ones', async () => {
     await using thread = open({ timeoutMs: 2_000 })
     const looping = thread.run('a', 'loop', never)
     const next = thread.run('b', 4, never)
@@ -53,7 +53,7 @@ describe('a thread for tasks', () => {
     assert.equal(await thread.run('a', 5, never), 10)
   })
 
-  it('refuses callers beyond its limit, and lets callers leave', async () => {
+  it('rejects callers beyond its limit, and lets callers leave', async () => {
     await using thread = open({ timeoutMs: 2_000 })
     const order: string[] = []
     const run = (owner: string, task: number | string, signal = never) =>

@@ -4,7 +4,7 @@ import { TimerWheel, type WheelTimer } from '../../../platform/async/timer-wheel
 import { until } from '../../support/assertions/until.ts'
 
 describe('timer wheel', () => {
-  it('calls back once it is time, in order, and not for what was cancelled', async () => {
+  it('fires timers when they are due, in order, except cancelled ones', async () => {
     using wheel = new TimerWheel(10)
     const startedAt = performance.now()
     const heard: [string, number][] = []
@@ -22,7 +22,7 @@ describe('timer wheel', () => {
     assert.ok(heard[0]![1] >= 20 && heard[1]![1] >= 60)
   })
 
-  it('does not call back for what another of the same tick cancels', async () => {
+  it('does not fire a timer that another one in the same tick cancels', async () => {
     using wheel = new TimerWheel(10)
     const heard: string[] = []
     let other: WheelTimer | undefined
@@ -38,7 +38,7 @@ describe('timer wheel', () => {
     assert.deepEqual(heard, ['first', 'last'])
   })
 
-  it('never calls back too soon, even when the loop is late and a tick begins just after the timer', async () => {
+  it('never fires early, even when the loop is late and a tick begins just after the timer was added', async () => {
     const spin = (isOver: () => boolean) => {
       while (!isOver());
     }
@@ -53,7 +53,7 @@ describe('timer wheel', () => {
     assert.ok(performance.now() - addedAt >= 20)
   })
 
-  it('takes new timers after it has run empty', async () => {
+  it('accepts new timers after it has run empty', async () => {
     using wheel = new TimerWheel(10)
     for (let round = 0; round < 3; round++) {
       await new Promise<void>((resolve) => wheel.add(15, resolve))

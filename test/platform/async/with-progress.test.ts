@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { mock } from 'node:test'
 import { withProgress } from '../../../platform/async/with-progress.ts'
 
-describe('the progress of long work', () => {
+describe('progress of long work', () => {
   beforeEach(() => mock.timers.enable({ apis: ['setInterval'] }))
   afterEach(() => mock.timers.reset())
 
@@ -25,7 +25,7 @@ describe('the progress of long work', () => {
     assert.equal(lines.length, 2)
   })
 
-  it('ends with work that fails', async () => {
+  it('ends when the work fails', async () => {
     const lines: string[] = []
     const work = withProgress(
       'building it',

@@ -4,7 +4,7 @@ import { ConfigError, readConfig, required } from '../../../platform/config.ts'
 import { configurationDocument } from '../../../platform/config/document.ts'
 
 describe('configuration', () => {
-  it('takes the defaults from an empty environment', () => {
+  it('uses the defaults for an empty environment', () => {
     const config = readConfig({})
 
     assert.equal(config.HEARTH_PORT, 8420)
@@ -49,12 +49,12 @@ describe('configuration', () => {
     ['DATABASE_URL', 'nonsense', /DATABASE_URL must be a URL with postgres:\/\/$/],
     ['DATABASE_URL', 'mysql://me:secret@db/x', /DATABASE_URL must be a URL with postgres:\/\/$/],
   ] as const) {
-    it(`refuses ${name}=${value} in a sentence`, () => {
+    it(`rejects ${name}=${value} with a message`, () => {
       assert.throws(() => readConfig({ [name]: value }), expected)
     })
   }
 
-  it('takes addresses as they are usually written', () => {
+  it('accepts addresses as people usually write them', () => {
     const config = readConfig({
       DATABASE_URL: 'postgresql://me:p%40ss@[::1]:5432/hearth?sslmode=require',
       HEARTH_HOST: '::',
@@ -66,15 +66,15 @@ describe('configuration', () => {
     assert.equal(config.HEARTH_EGRESS_ALLOW.length, 2)
   })
 
-  it('takes an empty host for the default and not for every network', () => {
+  it('reads an empty host as the default, not as all networks', () => {
     assert.equal(readConfig({ HEARTH_HOST: '' }).HEARTH_HOST, '127.0.0.1')
   })
 
-  it('takes an empty path for the default', () => {
+  it('reads an empty path as the default', () => {
     assert.equal(readConfig({ HEARTH_CACHE_DIR: '' }).HEARTH_CACHE_DIR, readConfig({}).HEARTH_CACHE_DIR)
   })
 
-  it('says what a missing setting is for', () => {
+  it('explains what a missing setting is for', () => {
     assert.throws(() => required(readConfig({}), 'DATABASE_URL'), ConfigError)
     assert.throws(() => required(readConfig({}), 'DATABASE_URL'), /DATABASE_URL must be set: PostgreSQL/)
   })

@@ -5,7 +5,7 @@ import { ConfigError } from '../../../platform/config.ts'
 import { usableFolder } from '../../../platform/config/folder.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-describe('a folder that a setting names', () => {
+describe('the folder of a setting', () => {
   const refused = (path: string): string => {
     try {
       usableFolder('HEARTH_DATA_DIR', path)
@@ -16,7 +16,7 @@ describe('a folder that a setting names', () => {
     throw new Error(`${path} was taken`)
   }
 
-  it('is made with all above it, and left empty', () => {
+  it('is created with its parents, and left empty', () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'a', 'b')
     usableFolder('HEARTH_DATA_DIR', path)
@@ -25,7 +25,7 @@ describe('a folder that a setting names', () => {
     assert.deepEqual(readdirSync(path), [])
   })
 
-  it('is refused in one sentence where a file is in its place or above it', () => {
+  it('is rejected with one message when a file is in its place or above it', () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'file')
     writeFileSync(file, '')
@@ -34,7 +34,7 @@ describe('a folder that a setting names', () => {
     assert.equal(refused(join(file, 'sub')), `HEARTH_DATA_DIR cannot be ${file}/sub: a file is in its place.`)
   })
 
-  it('is refused at once where the system lets nobody create anything', function () {
+  it('is rejected at once when the system lets no user create anything', function () {
     if (!existsSync('/proc/self')) return this.skip()
 
     for (const path of ['/proc/hearth', '/proc/hearth/below', '/proc']) {

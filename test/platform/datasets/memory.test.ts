@@ -19,7 +19,7 @@ const COLUMNS = [
   { name: 'more', type: 'object' },
   { name: 'none', type: 'any' },
 ]
-/** Less memory than DuckDB's buffers for one file need. */
+/** Less memory than DuckDB needs to buffer one file. */
 const TOO_LITTLE = [
   { memoryMb: 8, threads: 2 },
   { memoryMb: 8, threads: 1 },
@@ -41,14 +41,14 @@ function* lines(oddLine?: number): Iterable<string> {
   for (let id = 0; id < ROWS; id++) yield id + 1 === oddLine ? '{"id":\n' : `${row(id)}\n`
 }
 
-describe('JSON Lines larger than the memory of their reader', function () {
+describe("JSON Lines larger than their reader's memory", function () {
   this.timeout(240_000)
   const folder = temporaryFolder()
   const path = join(folder.path, 'data.jsonl')
   before(() => pipeline(Readable.from(lines()), createWriteStream(path)))
   after(() => folder[Symbol.dispose]())
 
-  it('are read all the same, several at once, and to the same profile', async () => {
+  it('are read nevertheless, several at once, with the same profile', async () => {
     const [plain, ...small] = await Promise.all([
       readJsonl(path),
       readJsonl(path, TOO_LITTLE),
@@ -60,7 +60,7 @@ describe('JSON Lines larger than the memory of their reader', function () {
     for (const profile of small) assert.deepEqual(profile, plain)
   })
 
-  it('spill to the temporary folder of the reader, not to the current one', async () => {
+  it("spill to the reader's temporary folder, not to the current one", async () => {
     const { TMPDIR } = process.env
     process.env.TMPDIR = folder.path
     try {
@@ -74,7 +74,7 @@ describe('JSON Lines larger than the memory of their reader', function () {
     }
   })
 
-  it('are refused with their line when they are broken', async () => {
+  it('are rejected with the line number when they are malformed', async () => {
     const broken = join(folder.path, 'broken.jsonl')
     await pipeline(Readable.from(lines(ROWS - 7)), createWriteStream(broken))
 
@@ -84,7 +84,7 @@ describe('JSON Lines larger than the memory of their reader', function () {
     })
   })
 
-  it('are refused when they hold no rows', async () => {
+  it('are rejected when they have no rows', async () => {
     const blank = join(folder.path, 'blank.jsonl')
     await writeFile(blank, '\n\n')
 

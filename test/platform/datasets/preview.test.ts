@@ -17,8 +17,8 @@ async function previewOfFile(format: DatasetFormat, content: string | Uint8Array
   return preview
 }
 
-describe('the first rows of a dataset', () => {
-  it('of CSV have values of the types of their columns', async () => {
+describe('dataset preview', () => {
+  it('shows CSV values with the types of their columns', async () => {
     const { rows, columns, sampled_rows } = await previewOfFile(
       'csv',
       'i,n,b,d,s\n1,1.5,true,2024-01-31,"x, y"\n-2,NA,False,2024-02-01,\n',
@@ -34,7 +34,7 @@ describe('the first rows of a dataset', () => {
     assert.deepEqual([n?.missing, n?.mean], [1, 1.5])
   })
 
-  it('of CSV show a dash among numbers as missing and among texts as it is, and no column of a trailing delimiter', async () => {
+  it('shows a dash as missing in number columns but not in text columns, and no column for a trailing delimiter', async () => {
     const { rows, columns } = await previewOfFile('csv', 'sep=;\n;a;b;\n0;-;-;\n1;4,5;+;\n2;#REF!;x;\n')
 
     assert.deepEqual(
@@ -52,14 +52,14 @@ describe('the first rows of a dataset', () => {
     ])
   })
 
-  it('of CSV read amounts that are all negative as numbers', async () => {
+  it('reads negative CSV amounts as numbers', async () => {
     const { rows, columns } = await previewOfFile('csv', 'refund\n-$25.58\n-$1.5\n-$3\n')
 
     assert.equal(columns[0]?.type, 'number')
     assert.deepEqual(rows, [[-25.58], [-1.5], [-3]])
   })
 
-  it('of CSV have no points between thousands where the file shows that they are', async () => {
+  it('drops thousands points in CSV numbers when the file shows that they are such', async () => {
     const semicolons = await previewOfFile('csv', 'a;b\n1.234;x\n980;y\n')
     const commas = await previewOfFile('csv', 'a|b\n1.234|1,5\n-12.000|2,25\n')
     const points = await previewOfFile('csv', 'a;b\n1.234;0.5\n980;0.25\n')
@@ -94,7 +94,7 @@ describe('the first rows of a dataset', () => {
     assert.equal(semicolons.columns[0]?.mean, 1107)
   })
 
-  it('of CSV show numbers of other notations, and figures of all of them', async () => {
+  it('normalizes CSV numbers in other notations, and computes their statistics', async () => {
     const cases: [csv: string, numbers: number[]][] = [
       ['a;b\n1.234,50;x\n12.000;y\n7;z\n93.041;z\n', [1234.5, 12_000, 7, 93_041]],
       ['a;b\n9,5;x\n10;y\n-7,25;z\n', [9.5, 10, -7.25]],
@@ -121,7 +121,7 @@ describe('the first rows of a dataset', () => {
     ])
   })
 
-  it('of CSV have texts without blanks around them', async () => {
+  it('trims CSV text', async () => {
     const table = await previewOfFile('csv', 'a,b\n Zug,1\nZug ,2\n NA ,3\n')
     const odd = await previewOfFile('csv', '"a\n",b\n  Zug,1\nZug,2\n n/a,3\n')
 
@@ -134,7 +134,7 @@ describe('the first rows of a dataset', () => {
     }
   })
 
-  it('of JSON Lines show nested values as JSON, and what is absent as missing', async () => {
+  it('shows nested JSON Lines values as JSON, and absent ones as missing', async () => {
     const { rows, columns } = await previewOfFile(
       'jsonl',
       '{"a":[1,2],"b":"x"}\n\n{"b":null}\n{"a":{"c":1},"b":"x"}\n',
@@ -152,7 +152,7 @@ describe('the first rows of a dataset', () => {
     )
   })
 
-  it('of Parquet are read in order', async () => {
+  it('reads Parquet in order', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'data.parquet')
     const db = await (await DuckDBInstance.create(':memory:')).connect()
@@ -166,7 +166,7 @@ describe('the first rows of a dataset', () => {
     assert.deepEqual([preview?.sampled_rows, preview?.columns[0]?.max], [SAMPLED.rows, SAMPLED.rows - 1])
   })
 
-  it('are the first ones of a long file, with long texts cut', async () => {
+  it('shows the first rows of a long file, with long text cut', async () => {
     const long = 'x'.repeat(10_000)
     const { rows, sampled_rows } = await previewOfFile(
       'csv',
@@ -181,7 +181,7 @@ describe('the first rows of a dataset', () => {
     assert.equal(sampled_rows, SAMPLED.rows)
   })
 
-  it('are fewer where they are large, and of a wide table the first columns', () => {
+  it('shows fewer rows when they are large, and the first columns of a wide table', () => {
     const columns = Array.from({ length: 300 }, (_, i) => ({ name: `c${i}`, type: 'string' as const }))
     const row = columns.map((_, i) => `${i}`.padEnd(SAMPLED.characters, '.'))
 
@@ -195,7 +195,7 @@ describe('the first rows of a dataset', () => {
     assert.ok(JSON.stringify(preview.rows).length <= 600_000)
   })
 
-  it('keep integers as texts that JSON cannot hold', () => {
+  it("shows integers that JSON can't represent as text", () => {
     const { rows } = previewOf([{ name: 'id', type: 'integer' }], [['9007199254740993'], ['7']])
 
     assert.deepEqual(rows, [['9007199254740993'], [7]])

@@ -9,7 +9,7 @@ import { treeOf } from '../../../platform/processes/process-tree.ts'
 import { until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-/** Reads bytes as a format; answers rows and columns, or the refusal. */
+/** Reads bytes as a format; returns rows and columns, or the rejection. */
 async function read(format: DatasetFormat, content: string | Uint8Array): Promise<unknown> {
   using folder = temporaryFolder()
   const path = join(folder.path, 'data')
@@ -37,23 +37,23 @@ describe('reading csv', () => {
       'i,n,b,d,t,s,e\n1,1.5,true,2024-01-31,2024-01-31 10:00:00,x,\n-2,2,false,2024-02-01,2024-01-31T10:00:00Z,1,\n',
       { rows: 2, i: 'integer', n: 'number', b: 'boolean', d: 'date', t: 'timestamp', s: 'string', e: 'any' },
     ],
-    ['takes a byte order mark for what it is', '\ufeffa,b\n1,2\n', { rows: 1, a: 'integer', b: 'integer' }],
+    ['recognizes a byte order mark', '\ufeffa,b\n1,2\n', { rows: 1, a: 'integer', b: 'integer' }],
     ['takes CRLF', 'a,b\r\n1,x\r\n2,y\r\n', { rows: 2, a: 'integer', b: 'string' }],
-    ['takes a last line without its end', 'a\n1\n2', { rows: 2, a: 'integer' }],
+    ['accepts a last line without a line end', 'a\n1\n2', { rows: 2, a: 'integer' }],
     [
-      'takes newlines, commas and quotes inside quotes',
+      'accepts newlines, commas and quotes inside quotes',
       'a,b\n1,"x\ny, ""z"""\n2,w\n',
       { rows: 2, a: 'integer', b: 'string' },
     ],
     ['skips blank lines', 'a,b\n1,2\n\n3,4\n', { rows: 2, a: 'integer', b: 'integer' }],
     ['finds semicolons', 'a;b\n1;2,5\n', { rows: 1, a: 'integer', b: 'number' }],
     [
-      'takes semicolons where commas may be decimal commas',
+      'accepts semicolons when commas may be decimal commas',
       'a;b;c,d\n1;2;3,4\n',
       { rows: 1, a: 'integer', b: 'integer', 'c,d': 'number' },
     ],
     [
-      'takes dates behind blanks for dates',
+      'recognizes dates after spaces',
       'a, b, c\n1, 2024-01-31, 2024-01-31 10:00\n',
       { rows: 1, a: 'integer', b: 'date', c: 'timestamp' },
     ],
@@ -65,51 +65,51 @@ describe('reading csv', () => {
       { rows: 1, 'a "b"': 'integer', select: 'integer', 'x y': 'integer' },
     ],
     [
-      'looks at every row for the types',
+      'uses every row to infer the types',
       `a,b\n${rows((i) => `${i},${i}`)}\n1.5,word\n`,
       { rows: MANY + 1, a: 'number', b: 'string' },
     ],
     [
-      'takes what stands for a missing value as the trainers do',
+      'treats the same values as missing as the trainers do',
       'a,b,c\n1,NA,null\nN/A,"?",\nNaN,2.5,NULL\n',
       { rows: 3, a: 'integer', b: 'number', c: 'any' },
     ],
     [
-      'names the index of pandas, and columns inside without a name, as pandas does',
+      'names the index of pandas and unnamed inner columns like pandas does',
       ',a,,Unnamed: 2\n0,5,x,1\n1,6,y,2\n',
       { rows: 2, 'Unnamed: 0': 'integer', a: 'integer', 'Unnamed: 2_': 'string', 'Unnamed: 2': 'integer' },
     ],
     [
-      'drops the column of a trailing delimiter',
+      'drops the column after a trailing delimiter',
       'a;b;\n1;2;\n3;4;\n',
       { rows: 2, a: 'integer', b: 'integer' },
     ],
     [
-      'takes the line with the delimiter that Excel writes',
+      'accepts the delimiter line that Excel writes',
       'sep=;\r\na;b\r\n1;2,5\r\n',
       { rows: 1, a: 'integer', b: 'number' },
     ],
     [
-      'takes that line after a byte order mark, with any delimiter',
+      'accepts that line after a byte order mark, with any delimiter',
       '\ufeff"sep=|"\na,b|c\n1|x\n',
       { rows: 1, 'a,b': 'integer', c: 'string' },
     ],
     [
-      'reads numbers with currencies, percent signs and thousands',
+      'reads numbers with currencies, percent signs and thousands separators',
       'a|b|c|d|e|f\n$1,200|12 %|1.234,5|1 234|5\u00a0€|1,234\n$3.50|3.5 %|7|2|7,5\u202f€|999\n',
       { rows: 2, a: 'number', b: 'number', c: 'number', d: 'number', e: 'number', f: 'string' },
     ],
     [
-      'counts a dash as missing among numbers and as a text among texts',
+      'counts a dash as missing among numbers and as text among text',
       'a,b,c,d\n1,+,2024-01-31,-\n-,-,.,-\n 2 ,+,n.a.,-\n',
       { rows: 3, a: 'integer', b: 'string', c: 'date', d: 'any' },
     ],
     [
-      'reads a late word among other notations as a text',
+      'falls back to text on a late word among other number notations',
       `a;b\n${rows((i) => `${i},5;$1,00${i % 10}`)}\nx;$2\n`,
       { rows: MANY + 1, a: 'string', b: 'number' },
     ],
-    ['tells numbers with leading zeros apart from nothing', 'zip\n01234\n', { rows: 1, zip: 'integer' }],
+    ['treats numbers with leading zeros like other integers', 'zip\n01234\n', { rows: 1, zip: 'integer' }],
   ]
   for (const [title, content, expected] of good) {
     it(title, async () => assert.deepEqual(await read('csv', content), expected))
@@ -119,23 +119,23 @@ describe('reading csv', () => {
     ['an empty file', '', /^the file is empty$/],
     ['a header without rows', 'a,b\n', /a header and no rows/],
     ['a blank header', '\n1,2\n', /^line 1: blank/],
-    ['a header name twice', 'a,b,a\n1,2,3\n', /^line 1: columns 1 and 3 are both named "a"/],
+    ['a duplicate header name', 'a,b,a\n1,2,3\n', /^line 1: columns 1 and 3 are both named "a"/],
     [
       'a row with too few fields',
       `a,b\n${rows(csv)}\n1\n${rows(csv)}\n`,
       /^line 30002: 1 fields where the header has 2/,
     ],
     ['a row with too many fields', 'a,b\n1,2\n1,2,3\n', /^line 3: 3 fields/],
-    ['the line where a record begins', 'a,b\n1,"x\ny\nz"\n2\n', /^line 5: 1 fields/],
+    ['the line where a record starts', 'a,b\n1,"x\ny\nz"\n2\n', /^line 5: 1 fields/],
     ['a quote that is never closed', 'a,b\n1,2\n3,"4\n', /^line 3: a quote is opened/],
     ['text after a closing quote', 'a,b\n1,"2"3\n', /^line 2: text after the closing quote/],
     ['bytes that are not UTF-8', Buffer.concat([Buffer.from('a\nok\n'), LATIN1]), /^line 3: not valid UTF-8/],
     ['UTF-16', Buffer.from('\ufeffa,b\n1,2\n', 'utf16le'), /UTF-16/],
-    ['line ends that change', 'a,b\n1,2\n3,4\r\n5,6\n', /^line 3: ends in CRLF/],
+    ['changing line ends', 'a,b\n1,2\n3,4\r\n5,6\n', /^line 3: ends in CRLF/],
     ['a row of more than 8 MB', `a,b\n1,2\n3,${'x'.repeat(9 << 20)}\n`, /^line 3: longer than 8 MB/],
   ]
   for (const [title, content, expected] of bad) {
-    it(`names ${title}`, async () => assert.match(String(await read('csv', content)), expected))
+    it(`reports ${title}`, async () => assert.match(String(await read('csv', content)), expected))
   }
 })
 
@@ -157,7 +157,7 @@ describe('reading csv with thousands of columns', () => {
   const wide = (row: (cell: number) => string | undefined) => columns.map((cell) => row(cell)).join(';')
   const header = columns.map((_, i) => `c${i}`).join(';')
 
-  it('types them as it types few', async () => {
+  it('infers the same types as for few columns', async () => {
     const content = `sep=;\r\n${header}\r\n${wide((cell) => cells[cell])}\r\n${wide(() => '')}\r\n`
 
     const found = (await read('csv', content)) as Record<string, unknown>
@@ -171,21 +171,21 @@ describe('reading csv with thousands of columns', () => {
     assert.deepEqual(Object.values(few as object).slice(1), types)
   })
 
-  it('reads them once: the time grows with their number, not with its square', async () => {
+  it('reads them once: the time grows linearly with the number of columns, not quadratically', async () => {
     const names = Array.from({ length: 10_000 }, (_, i) => `c${i}`).join(',')
     const line = `${Array.from({ length: 10_000 }, (_, i) => i % 10).join(',')}\n`
     using folder = temporaryFolder()
     const path = join(folder.path, 'data')
     await writeFile(path, `${names}\n${line.repeat(60)}`)
 
-    // Reading it a hundred columns at a time took 36 seconds of processor time.
+    // Reading a hundred columns at a time took 36 seconds of CPU time.
     const bounds: ReadBounds = { memoryMb: 2_048, ms: 60_000 }
     const { num_samples, columns: found } = await readDataset({ path, format: 'csv' }, { bounds })
 
     assert.deepEqual([num_samples, found.length, found.at(-1)?.type], [60, 10_000, 'integer'])
   })
 
-  it('names the line of a row with other columns, and a quote that is never closed', async () => {
+  it('reports the line of a row with a different number of columns, and of a quote that is never closed', async () => {
     const row = `${columns.map(() => 1).join(';')}\n`
 
     assert.match(
@@ -211,16 +211,16 @@ describe('reading jsonl', () => {
       '{"a":1,"A":2,"x_1":true}\n',
       { rows: 1, a: 'integer', A: 'any', x_1: 'boolean' },
     ],
-    ['takes a byte order mark for what it is', '\ufeff{"a":1}\r\n{"a":2.5}', { rows: 2, a: 'number' }],
+    ['recognizes a byte order mark', '\ufeff{"a":1}\r\n{"a":2.5}', { rows: 2, a: 'number' }],
     ['joins rows with different keys', '{"a":1}\n{"b":"x"}\n', { rows: 2, a: 'integer', b: 'string' }],
     [
-      'takes CRLF, blank lines and a last line without its end',
+      'accepts CRLF, blank lines and a last line without a line end',
       '{"a":1}\r\n\r\n  \n {"a":2}',
       { rows: 2, a: 'integer' },
     ],
-    ['takes NaN, as Python writes it', '{"a":NaN}\n{"a":-Infinity}\n', { rows: 2, a: 'number' }],
+    ['accepts NaN as Python writes it', '{"a":NaN}\n{"a":-Infinity}\n', { rows: 2, a: 'number' }],
     ['leaves commas inside strings alone', '{"a":"x,}"}\n{"a":",]"}\n', { rows: 2, a: 'string' }],
-    ['says any of a column of several types', '{"a":1}\n{"a":{"b":1}}\n', { rows: 2, a: 'any' }],
+    ['types a column of several types as any', '{"a":1}\n{"a":{"b":1}}\n', { rows: 2, a: 'any' }],
   ]
   for (const [title, content, expected] of good) {
     it(title, async () => assert.deepEqual(await read('jsonl', content), expected))
@@ -229,11 +229,11 @@ describe('reading jsonl', () => {
   const bad: [string, string | Uint8Array, RegExp][] = [
     ['an empty file', '', /^the file has no rows/],
     ['blank lines only', '\n  \n\n', /^the file has no rows/],
-    ['what is not JSON', `${rows(json)}\n{"id":\n${rows(json)}\n`, /^line 30001: not valid JSON/],
-    ['the first of several', '{"a":1}\nx\n{"a":2}\ny\n', /^line 2: /],
+    ['invalid JSON', `${rows(json)}\n{"id":\n${rows(json)}\n`, /^line 30001: not valid JSON/],
+    ['the first of several errors', '{"a":1}\nx\n{"a":2}\ny\n', /^line 2: /],
     ['text after an object', '{"a":1} {"a":2}\n', /^line 1: not valid JSON/],
     ['an object over two lines', '{"a":1}\n{"a":\n2}\n', /^line 2: not valid JSON/],
-    ['a comma too many', '{"a":1}\n{"a":[1,2, ]}\n', /^line 2: not valid JSON/],
+    ['a trailing comma', '{"a":1}\n{"a":[1,2, ]}\n', /^line 2: not valid JSON/],
     ['an array', '{"a":1}\n[1]\n', /^line 2: not a JSON object but an array/],
     ['a number', '{"a":1}\n\n42\n', /^line 3: not a JSON object but "42"/],
     ['a null', 'null\n', /^line 1: not a JSON object but "null"/],
@@ -249,17 +249,17 @@ describe('reading jsonl', () => {
     ['one pretty-printed array', '[\n  {"a": 1}\n]\n', /^line 1: not valid JSON/],
   ]
   for (const [title, content, expected] of bad) {
-    it(`names ${title}`, async () => assert.match(String(await read('jsonl', content)), expected))
+    it(`reports ${title}`, async () => assert.match(String(await read('jsonl', content)), expected))
   }
 
-  it('takes long rows, the last of them with and without its end', async () => {
+  it('accepts long rows, the last one with or without a line end', async () => {
     const long = rows((i) => `{"id":${i},"text":"${'x'.repeat(7_900_000)}"}`, 3)
     for (const end of ['', '\n']) {
       assert.deepEqual(await read('jsonl', long + end), { rows: 3, id: 'integer', text: 'string' })
     }
   })
 
-  it('stops, with its process, when told to', async () => {
+  it('stops along with its process when it is aborted', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'data')
     await writeFile(path, `${rows(json, 200_000)}\nx\n`)
@@ -272,20 +272,20 @@ describe('reading jsonl', () => {
   })
 })
 
-describe('the process that reads a file', () => {
+describe('the reader process', () => {
   const folder = temporaryFolder()
   const path = join(folder.path, 'data')
   before(() =>
     writeFile(
       path,
-      // Reading it takes a quiet machine twice as long as the pause between two looks at the memory.
+      // On a quiet machine, reading this takes twice as long as the interval between two memory checks.
       rows((i) => `{"id":${i},"text":"${'x'.repeat(1_000)}"}`, 300_000),
     ),
   )
   after(() => folder[Symbol.dispose]())
   const readWithin = (bounds: ReadBounds) => readDataset({ path, format: 'jsonl' }, { bounds })
 
-  it('has nothing of its worker but the way to programs and to temporary files, and namespaces of its own', async function () {
+  it('inherits only the paths to programs and temporary files, and runs in its own namespaces', async function () {
     if (process.platform !== 'linux') {
       this.runnable().title += ' (skipped: processes are looked at on Linux alone)'
       this.skip()
@@ -319,20 +319,20 @@ describe('the process that reads a file', () => {
     }
   })
 
-  it('is ended when it holds more memory than it may, which the refusal says', async () => {
+  it('is ended when it exceeds its memory, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 20, ms: 60_000 }), {
       name: 'DatasetRefused',
       message: /^the file cannot be read within bounds: it held \d+ MB of memory and may have 20 MB$/,
     })
   })
 
-  it('has time in proportion to its file, so that a small one does not keep others waiting', () => {
+  it('has time proportional to its file, so that a small file does not delay others', () => {
     const MB = 1024 * 1024
     const times = [0, 3, 100, 260, 5_000].map((mb) => boundsOf(mb * MB).ms / 60_000)
     assert.deepEqual(times, [2, 2.15, 7, 15, 15])
   })
 
-  it('is ended when it takes longer than it may, which the refusal says', async () => {
+  it('is ended when it exceeds its time, with a rejection that says so', async () => {
     await assert.rejects(readWithin({ memoryMb: 2_000, ms: 60 }), {
       name: 'DatasetRefused',
       message: 'the file cannot be read within bounds: it took longer than 0.001 minutes',
@@ -343,7 +343,7 @@ describe('the process that reads a file', () => {
 const namespaceOf = (pid: number | 'self' | undefined, kind: string): string =>
   readlinkSync(`/proc/${pid}/ns/${kind}`)
 
-/** Returns the reader process that this process has started, and its environment. */
+/** Returns the reader process that this process started, and its environment. */
 async function readerOfThis(): Promise<{ pid: number; environment: string } | undefined> {
   for (const pid of await treeOf(process.pid)) {
     try {
@@ -351,7 +351,7 @@ async function readerOfThis(): Promise<{ pid: number; environment: string } | un
       const isReader = !program.endsWith('unshare') && rest.some((word) => word.endsWith('reader-child.ts'))
       if (isReader) return { pid, environment: readFileSync(`/proc/${pid}/environ`, 'utf8') }
     } catch {
-      // It has ended meanwhile.
+      // It has ended in the meantime.
     }
   }
   return undefined

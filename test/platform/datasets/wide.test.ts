@@ -7,7 +7,7 @@ import type { DatasetFormat } from '../../../platform/datasets/profile.ts'
 import { readDataset } from '../../../platform/datasets/reader.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
-/** Reads bytes as a format; answers rows and columns, or the refusal. */
+/** Reads bytes as a format; returns rows and columns, or the rejection. */
 async function read(format: DatasetFormat, content: string | Uint8Array): Promise<unknown> {
   using folder = temporaryFolder()
   const path = join(folder.path, 'data')
@@ -25,7 +25,7 @@ describe('reading wide files', () => {
   const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
   const jsonRow = (count: number) => JSON.stringify(Object.fromEntries(names(count).map((name) => [name, 1])))
 
-  it('takes a thousand columns', async () => {
+  it('accepts a thousand columns', async () => {
     const row = names(1000).map((_, i) => (i % 2 ? 'x' : '1'))
     const wide = [names(1000), row, row].map((fields) => fields.join(',')).join('\n')
 
@@ -36,7 +36,7 @@ describe('reading wide files', () => {
     assert.equal(Object.keys(inJson).length, 1001)
   })
 
-  it('refuses more than ten thousand', async () => {
+  it('rejects more than ten thousand columns', async () => {
     const csv = `${names(10_001).join(',')}\n`
 
     assert.match(String(await read('csv', csv)), /^line 1: more than 10000 columns/)
@@ -44,16 +44,16 @@ describe('reading wide files', () => {
     assert.match(String(await read('csv', `${'x'.repeat(2 << 20)}\n1\n`)), /^line 1: .* more than 1 MB/)
   })
 
-  describe('whose column names are long', () => {
+  describe('with long column names', () => {
     const limit = /^the names of the columns take more than 1 MB together, the limit; shorten names such as "/
     const long = (count: number, chars: number, row = 0) =>
       Array.from({ length: count }, (_, i) => `${row}_${i}_`.padEnd(chars, 'x'))
     const object = (keys: readonly string[]) =>
       JSON.stringify(Object.fromEntries(keys.map((key) => [key, 1])))
 
-    it('refuses more than 1 MB of names, in one row of jsonl or in several', async () => {
+    it('rejects more than 1 MB of names, in one jsonl row or in several', async () => {
       const inRows = [0, 1, 2, 3].map((row) => object(long(100, 3_000, row))).join('\n')
-      // A byte order mark is read line by line, by another reader.
+      // Another reader handles files with a byte order mark, line by line.
       const inTwoBytes = object(long(100, 6_000).map((name) => name.replaceAll('x', '°')))
       for (const content of [object(long(200, 6_000)), inTwoBytes, inRows, `\ufeff${inRows}`]) {
         const refusal = String(await read('jsonl', content))
@@ -62,14 +62,14 @@ describe('reading wide files', () => {
       }
     })
 
-    it('counts names as JSON writes them, so that control characters count six times', async () => {
+    it('counts names as JSON encodes them, so control characters count six times', async () => {
       const names = long(100, 2_500).map((name) => name.replaceAll('x', '\u0001'))
 
       assert.match(String(await read('jsonl', object(names))), limit)
       assert.match(String(await read('csv', `${names.join(',')}\n${names.map(() => 1).join(',')}\n`)), limit)
     })
 
-    it('refuses them in parquet, and accepts just below the limit in every format', async () => {
+    it('rejects them in parquet, and accepts names just below the limit in every format', async () => {
       assert.match(String(await read('parquet', await parquetOf(long(200, 6_000)))), limit)
 
       const most = long(100, 10_000)
@@ -84,7 +84,7 @@ describe('reading wide files', () => {
   })
 })
 
-/** Writes a Parquet file of one row with these columns. */
+/** Writes a one-row Parquet file with these columns. */
 async function parquetOf(names: readonly string[]): Promise<Buffer> {
   using folder = temporaryFolder()
   const path = join(folder.path, 'data.parquet')

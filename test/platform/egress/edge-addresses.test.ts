@@ -7,7 +7,7 @@ const NEAR = { isSameMachine: true }
 describe('addresses between nodes', () => {
   const byDefault = new EdgeAddresses([])
 
-  it('allow private and public networks', () => {
+  it('may be in private and public networks', () => {
     for (const host of [
       '10.0.0.7',
       '172.31.255.255',
@@ -21,7 +21,7 @@ describe('addresses between nodes', () => {
       assert.equal(byDefault.allows(`https://${host}:7440`, FAR), true, host)
   })
 
-  it('allow loopback on one machine only', () => {
+  it('may be loopback on one machine only', () => {
     for (const host of ['127.0.0.1', '127.8.8.8', '[::1]']) {
       assert.equal(byDefault.allows(`https://${host}:7440`, FAR), false, host)
       assert.equal(byDefault.allows(`https://${host}:7440`, NEAR), true, host)
@@ -63,7 +63,7 @@ describe('addresses between nodes', () => {
         assert.equal(addresses.allows(`https://${host}:7440`, NEAR), false, host)
   })
 
-  it('have one form each, and no name', () => {
+  it('have one canonical form, and are never names', () => {
     const texts = [
       'https://localhost:1',
       'https://node.example.com:7440',
@@ -107,7 +107,7 @@ describe('addresses between nodes', () => {
     assert.equal(addressOfCandidate('https://[fd12::7]:65535'), 'fd12::7')
   })
 
-  it('are in the networks that an operator names', () => {
+  it('must be in the networks that the operator allows', () => {
     const named = new EdgeAddresses(['10.1.0.0/16', 'fd12::/32'])
 
     assert.equal(named.allows('https://10.1.2.3:1', FAR), true)

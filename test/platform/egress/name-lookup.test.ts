@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { NameLookup } from '../../../platform/egress/name-lookup.ts'
 
-describe('look-up of names', () => {
+describe('NameLookup', () => {
   const answer = ['93.184.215.14']
 
-  it('asks anew each time, but once for all who want a name at the same time', async () => {
+  it('queries each time, but shares one query among concurrent callers', async () => {
     let questions = 0
     const names = new NameLookup(async () => (questions++, answer))
 
@@ -15,7 +15,7 @@ describe('look-up of names', () => {
     assert.equal(questions, 2)
   })
 
-  /** The most questions under way at once, of all and of each kind of name. */
+  /** Counts the peak number of concurrent queries, in total and per kind of name. */
   const counting = (isSlow: (hostname: string, nth: number) => boolean) => {
     const now = new Map<string, number>()
     const most = new Map<string, number>()
@@ -34,7 +34,7 @@ describe('look-up of names', () => {
   }
   const named = (kind: string, count: number) => Array.from({ length: count }, (_, i) => `${kind}-${i}.com`)
 
-  it('lets names that were never asked for wait for each other, and those known to be quick pass', async () => {
+  it('queues names that are new, and lets names known to be fast pass', async () => {
     const { resolve, most } = counting((hostname) => hostname.startsWith('new'))
     const names = new NameLookup(resolve, { slowMs: 50, slowAtOnce: 3, ownerAtOnce: 100 })
     await names.addressesOf('quick-0.com', 'a')
@@ -49,7 +49,7 @@ describe('look-up of names', () => {
     assert.ok(took < 50, `a quick name took ${took} ms`)
   })
 
-  it('leaves one owner few questions, whatever its names did before', async () => {
+  it('limits the concurrent queries of one owner, whatever its names did before', async () => {
     const { resolve, most } = counting((_, nth) => nth % 2 === 0)
     const names = new NameLookup(resolve, { slowMs: 50, slowAtOnce: 6, ownerAtOnce: 4 })
     const mine = named('mine', 40)
@@ -65,7 +65,7 @@ describe('look-up of names', () => {
     assert.ok((most.get('mine') ?? 0) <= 4)
   })
 
-  it('counts a name that was slow as slow until it was quick several times', async () => {
+  it('treats a slow name as slow until it was fast several times', async () => {
     let wait = 60
     const names = new NameLookup(() => sleep(wait, answer), {
       slowMs: 50,
@@ -92,7 +92,7 @@ describe('look-up of names', () => {
     )
   })
 
-  it('gives up on a name that nobody answers for in time', async () => {
+  it('gives up on a name when no answer arrives in time', async () => {
     const names = new NameLookup(() => new Promise(() => {}), { resolveMs: 50 })
 
     await assert.rejects(names.addressesOf('a.com', 'a'), /not within 50 ms/)

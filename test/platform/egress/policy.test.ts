@@ -18,14 +18,14 @@ const MORE = JSON.parse(
   readFileSync(new URL('../../fixtures/egress-more.json', import.meta.url), 'utf8'),
 ) as Case[]
 
-/** Which layer refuses, or nothing. */
+/** Returns the layer that rejects the destination, if any. */
 function refusedAt(
   policy: EgressPolicy,
   { url, resolves_to: addresses = [] }: Case,
 ): 'url' | 'dns' | undefined {
   const destination = attempt(() => policy.parse(url))
   if (!destination) return 'url'
-  // A name without an address is a failed look-up, which the sender reports and not the policy.
+  // A name without an address is a failed lookup, which the sender reports, not the policy.
   return attempt(() => (policy.checkAddresses(destination, addresses), true)) ? undefined : 'dns'
 }
 
@@ -52,36 +52,36 @@ describe('egress policy', () => {
   describe('with an allow list', () => {
     const allowing = new EgressPolicy({ allow: ['127.0.0.0/8:8443', '[fd00::]/8:443'], block: [] })
 
-    it('lets a reserved name through to an allowed address on its port', () => {
+    it('allows a reserved name at an allowed address and its port', () => {
       const destination = allowing.parse('https://receiver.test:8443/in')
       assert.doesNotThrow(() => allowing.checkAddresses(destination, ['127.0.0.1']))
     })
 
-    it('refuses another address for the same name', () => {
+    it('rejects another address for the same name', () => {
       const destination = allowing.parse('https://receiver.test:8443/in')
       assert.throws(() => allowing.checkAddresses(destination, ['127.0.0.1', '93.184.215.14']), EgressRefused)
     })
 
-    it('refuses the allowed address on another port', () => {
+    it('rejects the allowed address on another port', () => {
       const destination = allowing.parse('https://hooks.acme-corp.com/in')
       assert.throws(() => allowing.checkAddresses(destination, ['127.0.0.1']), EgressRefused)
     })
 
-    it('never lets a literal address through', () => {
+    it('never allows a literal address', () => {
       assert.throws(() => allowing.parse('https://127.0.0.1:8443/in'), EgressRefused)
     })
 
-    it('refuses a port that no entry names', () => {
+    it('rejects a port that no entry names', () => {
       assert.throws(() => allowing.parse('https://receiver.test:8444/in'), /port must be 443/)
     })
 
-    it('takes IPv6 networks', () => {
+    it('accepts IPv6 networks', () => {
       const destination = allowing.parse('https://receiver.internal/in')
       assert.doesNotThrow(() => allowing.checkAddresses(destination, ['fd00::5']))
     })
   })
 
-  it('says which entry of the allow list cannot be read', () => {
+  it('reports which entry of the allow list is invalid', () => {
     assert.throws(
       () => new EgressPolicy({ allow: ['10.0.0.0/8'], block: [] }),
       /HEARTH_EGRESS_ALLOW.*10\.0\.0\.0\/8/,

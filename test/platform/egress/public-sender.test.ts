@@ -54,7 +54,7 @@ describe('public sender', () => {
     assert.equal(answer.body.toString(), `receiver.test:${to.port} {}`)
   })
 
-  it('uses a kept connection again while its address is in the fresh answer', async () => {
+  it('reuses a connection while its address is in the fresh DNS answer', async () => {
     const to = await receiver((_req, res) => res.end())
     const one = sender(to)
 
@@ -64,7 +64,7 @@ describe('public sender', () => {
     assert.ok(to.connections() <= 2, `${to.connections()} connections`)
   })
 
-  it('resolves for each exchange and refuses once the answer turns unsafe, however warm the connection', async () => {
+  it('resolves for each exchange, and rejects an answer that turned unsafe even with an open connection', async () => {
     const to = await receiver((_req, res) => res.end())
     const answers = [['127.0.0.1'], ['169.254.169.254']]
     const one = sender(to, () => answers.shift() ?? [])
@@ -83,14 +83,14 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(one, to)), 'connect_failed')
   })
 
-  it('refuses a mixed answer without connecting to any of it', async () => {
+  it('rejects a mixed answer without connecting to any of its addresses', async () => {
     const to = await receiver((_req, res) => res.end())
 
     assert.equal(await reasonOf(post(sender(to, ['127.0.0.1', '10.0.0.1']), to)), 'address_not_allowed')
     assert.equal(to.connections(), 0)
   })
 
-  it('tries the next checked address when the first does not accept', async () => {
+  it('tries the next checked address when the first refuses the connection', async () => {
     const to = await receiver((_req, res) => res.end())
 
     assert.equal((await post(sender(to, ['127.0.0.3', '127.0.0.1']), to)).status, 200)
@@ -119,7 +119,7 @@ describe('public sender', () => {
     assert.equal(answer.body.length, 65_536)
   })
 
-  it('gives up when its caller does', async () => {
+  it('aborts when its caller does', async () => {
     const to = await receiver(() => {})
     const aborted = AbortSignal.timeout(50)
 
@@ -129,13 +129,13 @@ describe('public sender', () => {
     )
   })
 
-  it('says that a name has no answer', async () => {
+  it('reports a name without an answer', async () => {
     const to = await receiver((_req, res) => res.end())
 
     assert.equal(await reasonOf(post(sender(to, []), to)), 'name_not_resolved')
   })
 
-  it('says that a resolver hangs, and asks it once for all who want the name', async () => {
+  it('reports a hanging resolver, and queries it once for all concurrent callers', async () => {
     const to = await receiver((_req, res) => res.end())
     let questions = 0
     const hanging = () => {
@@ -150,7 +150,7 @@ describe('public sender', () => {
     assert.equal(questions, 1)
   })
 
-  it('gives up an answer that comes byte by byte, and closes its connection', async () => {
+  it('gives up on an answer that trickles in byte by byte, and closes its connection', async () => {
     let closed = 0
     const to = await receiver((_req, res) => {
       res.writeHead(200)
@@ -162,7 +162,7 @@ describe('public sender', () => {
     await until(() => closed === 1)
   })
 
-  it('gives up an answer whose head comes byte by byte, or never ends announcing itself', async () => {
+  it('gives up on a head that trickles in, or on endless informational responses', async () => {
     const drip = (text: string) => async (req: IncomingMessage) => {
       for (;;) {
         if (req.socket.destroyed) return
@@ -183,7 +183,7 @@ describe('public sender', () => {
     )
   })
 
-  it('takes no more of a head than 16 KB', async () => {
+  it('accepts at most 16 KB of headers', async () => {
     const to = await receiver((_req, res) => {
       res.setHeader('x-large', 'a'.repeat(40_000))
       res.end()
@@ -192,7 +192,7 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(sender(to), to)), 'invalid_answer')
   })
 
-  it('never lets destinations that share a host wait for each other', async () => {
+  it('never makes destinations on the same host wait for each other', async () => {
     const hung: ServerResponse[] = []
     const to = await receiver((req, res) => (req.url === '/hangs' ? void hung.push(res) : res.end()))
     const one = sender(to)
@@ -204,13 +204,13 @@ describe('public sender', () => {
     await Promise.all(hanging)
   })
 
-  it('speaks HTTP/1.1, also to who would rather speak HTTP/2', async () => {
+  it('speaks HTTP/1.1, even to a server that prefers HTTP/2', async () => {
     const to = await receiver((req, res) => res.end(req.httpVersion), { http2: true })
 
     assert.equal((await post(sender(to), to)).body.toString(), '1.1')
   })
 
-  it('keeps nothing of an exchange that is over', async () => {
+  it('keeps nothing of a finished exchange', async () => {
     const to = await receiver((_req, res) => res.end())
     const { signal } = new AbortController()
     const one = sender(to)
@@ -226,13 +226,13 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(sender(to), to)), 'tls_failed')
   })
 
-  it('does not take a certificate of another name', async () => {
+  it('rejects a certificate for another name', async () => {
     const to = await receiver((_req, res) => res.end())
 
     assert.equal(await reasonOf(post(sender(to), to, '/', 'wrong.test')), 'tls_failed')
   })
 
-  it('tells a connection that closes before the answer from garbage', async () => {
+  it('distinguishes a connection closed before the answer from garbage', async () => {
     const closing = await receiver((req) => req.socket.destroy())
     const garbage = await receiver((req) => req.socket.end('nonsense\r\n\r\n'))
 

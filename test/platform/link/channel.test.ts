@@ -20,7 +20,7 @@ interface End extends Disposable {
   stalled: number[]
 }
 
-describe('link channel', () => {
+describe('the link channel', () => {
   let server: WebSocketServer
   before(async () => {
     server = new WebSocketServer({ port: 0, host: '127.0.0.1', perMessageDeflate: false })
@@ -74,7 +74,7 @@ describe('link channel', () => {
     }
   })
 
-  it('joins what a stream is given in one turn of the event loop, and sends the frames of a turn as one message', async () => {
+  it('joins what a stream receives in one turn of the event loop, and sends the frames of a turn as one message', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     using reader = end(far)
@@ -95,7 +95,7 @@ describe('link channel', () => {
     assert.equal(messages, 1)
   })
 
-  it('gives away what it was given just before it is closed', async () => {
+  it('sends pending data before it closes', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     using reader = end(far)
@@ -115,7 +115,7 @@ describe('link channel', () => {
     )
   })
 
-  it('lets control frames pass data that waits', async () => {
+  it('lets control frames overtake waiting data', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     using reader = end(far)
@@ -134,7 +134,7 @@ describe('link channel', () => {
     assert.equal(bytesOf(reader, 1), 8 * 1024 * 1024)
   })
 
-  it('stops a stream at its credit, says when it has stalled, and serves others meanwhile', async () => {
+  it('stops a stream at its credit, reports the stall, and serves other streams', async () => {
     const { near, far } = await sockets()
     using sender = end(near, { stallMs: 1_000, pingMs: 50 })
     using reader = end(far, { pingMs: 50 })
@@ -166,7 +166,7 @@ describe('link channel', () => {
     await until(() => drained === 1)
   })
 
-  it('keeps nothing of what was given up while the socket takes nothing', async () => {
+  it('retains nothing of cancelled streams while the socket is blocked', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     using reader = end(far)
@@ -182,7 +182,7 @@ describe('link channel', () => {
     }
     sender.channel.write(401, Buffer.from('after them'))
     sender.channel.end(401)
-    // The memory of a buffer is given back some time after the buffer.
+    // A buffer's memory is freed some time after the buffer.
     await until(() => heldBytes() - before < 150 * STREAM_CREDIT)
 
     far.resume()
@@ -192,7 +192,7 @@ describe('link channel', () => {
     assert.equal(bytesOf(reader, 150), 0)
   })
 
-  it('counts the bytes of an end towards the pace only when its stream is not expected', async () => {
+  it('counts the bytes of an end frame towards the pace only when its stream is not expected', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
     const ends: number[] = []
@@ -214,7 +214,7 @@ describe('link channel', () => {
     assert.ok(ends.length <= streams.length + 2, `${ends.length} ends`)
   })
 
-  it('notices that the other side has gone silent', async () => {
+  it('detects that the other side has gone silent', async () => {
     const { near } = await sockets()
     using sender = end(near, { pingMs: 50, idleMs: 200 })
 
@@ -223,7 +223,7 @@ describe('link channel', () => {
     assert.match(sender.closed[0] ?? '', /silent/)
   })
 
-  it('stays open while both sides have nothing to say', async () => {
+  it('stays open while both sides are idle', async () => {
     const { near, far } = await sockets()
     using one = end(near, { pingMs: 50, idleMs: 700 })
     using other = end(far, { pingMs: 50, idleMs: 700 })
@@ -236,11 +236,11 @@ describe('link channel', () => {
 
   const faults: [string, Buffer, RegExp][] = [
     ['the format of frames', Buffer.from('nonsense'), /frame/],
-    ['that of metas', encodeFrame(FRAME.ack, 1, 'null'), /no object/],
-    ['what credit is', encodeFrame(FRAME.ack, 1, '{"credit":-1}'), /credit/],
+    ['the format of meta', encodeFrame(FRAME.ack, 1, 'null'), /no object/],
+    ['the rules of credit', encodeFrame(FRAME.ack, 1, '{"credit":-1}'), /credit/],
   ]
   for (const [what, message, reason] of faults) {
-    it(`ends with a side that breaks ${what}`, async () => {
+    it(`closes when the other side violates ${what}`, async () => {
       const { near, far } = await sockets()
       using reader = end(far)
       reader.channel.write(1, Buffer.alloc(2 * STREAM_CREDIT))

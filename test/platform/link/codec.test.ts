@@ -6,7 +6,7 @@ import { decodeFrames } from '../../support/builders/link-frames.ts'
 const decodeFrame = (message: Buffer) => [...decodeFrames(message)][0]!
 
 describe('link frames', () => {
-  it('come out as they went in', () => {
+  it('decode to what was encoded', () => {
     const body = Buffer.from([0, 1, 2, 255])
 
     const frame = decodeFrame(encodeFrame(FRAME.request, 0xffff_fffe, '{"path":"/ü"}', body))
@@ -17,7 +17,7 @@ describe('link frames', () => {
     assert.deepEqual(frame.body, body)
   })
 
-  it('come one behind the other in a message', () => {
+  it('follow each other in a message', () => {
     const message = Buffer.concat([
       encodeFrame(FRAME.head, 1, '{"status":200}'),
       encodeFrame(FRAME.ping, 0),
@@ -35,14 +35,14 @@ describe('link frames', () => {
     assert.throws(() => [...decodeFrames(message.subarray(0, -1))], LinkProtocolError)
   })
 
-  it('may lack meta and body', () => {
+  it('may omit meta and body', () => {
     const frame = decodeFrame(encodeFrame(FRAME.ping, 0))
 
     assert.deepEqual(parseMeta(frame), {})
     assert.equal(frame.body.length, 0)
   })
 
-  it('are refused when they are cut short or malformed', () => {
+  it('are rejected when they are truncated or malformed', () => {
     const whole = encodeFrame(FRAME.head, 1, '{"status":200}')
 
     assert.throws(() => decodeFrame(whole.subarray(0, 20)), LinkProtocolError)

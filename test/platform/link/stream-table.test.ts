@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { StreamTable } from '../../../platform/link/stream-table.ts'
 
-describe('stream table', () => {
-  it('knows what a map would know, while streams come and go and some live long', () => {
+describe('the stream table', () => {
+  it('matches a map while streams come and go and some are long-lived', () => {
     const table = new StreamTable<{ of: number }>()
     const map = new Map<number, { of: number }>()
-    // Near the greatest number, beyond what fits a signed one, and past where they begin anew.
+    // Starts near the maximum, beyond signed 32 bits, and wraps around.
     const first = 0xffff_fffe - 30_000
     for (let i = 0; i < 60_000; i++) {
       const stream = ((first + i) % 0xffff_fffe) + 1
@@ -29,7 +29,7 @@ describe('stream table', () => {
     assert.deepEqual(table.entries(), [])
   })
 
-  it('takes a new value for a stream that it knows', () => {
+  it('accepts a new value for a known stream', () => {
     const table = new StreamTable<string>()
     for (const stream of [1, 65, 129]) table.set(stream, 'old')
     for (const stream of [1, 65, 129]) table.set(stream, 'new')

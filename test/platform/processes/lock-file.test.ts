@@ -36,7 +36,7 @@ describe('a lock file', () => {
     assert.deepEqual(readdirSync(folder.path), ['lock'])
   })
 
-  it('is no reason to try for ever when it cannot be removed', () => {
+  it("does not cause endless retries when it can't be removed", () => {
     using folder = temporaryFolder()
     const file = join(folder.path, 'file')
     writeFileSync(file, 'no folder')

@@ -10,7 +10,7 @@ import { treeOf } from '../../../platform/processes/process-tree.ts'
 import { until } from '../../support/assertions/until.ts'
 import { skipBecause } from '../../support/skip.ts'
 
-describe('a process in namespaces of its own', () => {
+describe('a process in its own namespaces', () => {
   let apart: readonly string[]
   before(async function () {
     apart = await ownNamespaces()
@@ -30,7 +30,7 @@ describe('a process in namespaces of its own', () => {
   const trying = (what: string) =>
     `try { ${what}; console.log('done') } catch (err) { console.log(err.code) }`
 
-  it('reads the environment of no other process of its user', async () => {
+  it("can't read the environment of another process of its user", async () => {
     const path = `/proc/${process.pid}/environ`
 
     const said = await saidBy(trying(`require('node:fs').readFileSync('${path}')`))
@@ -38,7 +38,7 @@ describe('a process in namespaces of its own', () => {
     assert.match(said, /^(EACCES|EPERM|ENOENT)$/m)
   })
 
-  it('signals no other process', async () => {
+  it("can't signal other processes", async () => {
     assert.match(await saidBy(trying(`process.kill(${process.pid}, 0)`)), /^ESRCH$/m)
   })
 
@@ -56,7 +56,7 @@ describe('a process in namespaces of its own', () => {
     assert.match(said, /^E[A-Z]+$/m)
   })
 
-  it('goes when what has started it is killed', async () => {
+  it('ends when its parent is killed', async () => {
     const child = start('setInterval(() => {}, 1000)')
     assert.ok(child.pid !== undefined)
     const { pid } = child

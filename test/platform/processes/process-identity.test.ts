@@ -4,14 +4,14 @@ import { once } from 'node:events'
 import { identify, isAlive, isRunning } from '../../../platform/processes/process-identity.ts'
 
 describe('the identity of a process', () => {
-  it('is that of this process as long as it runs', () => {
+  it('stays the same as long as the process runs', () => {
     const self = identify(process.pid)
 
     assert.ok(self && isAlive(self))
     assert.ok(isRunning(process.pid))
   })
 
-  it('is not passed on to a later process with the same pid', () => {
+  it('is not reused by a later process with the same pid', () => {
     assert.equal(isAlive({ pid: process.pid, started: 'another time' }), false)
   })
 

@@ -5,7 +5,7 @@ import { type CheckResult, SchemaChecks } from '../../../platform/schema-checks/
 
 type Schema = Record<string, unknown>
 
-/** Definitions d0 to d<depth>, each made of the next. */
+/** Definitions d0 to d<depth>; each refers to the next. */
 const ladder = (depth: number, step: (next: Schema) => Schema): Schema => ({
   $ref: '#/$defs/d0',
   $defs: Object.fromEntries(
@@ -15,7 +15,7 @@ const ladder = (depth: number, step: (next: Schema) => Schema): Schema => ({
     ]),
   ),
 })
-/** Each level of the value doubles the checks; nothing multiplies at one place. */
+/** Each level of the value doubles the checks, but nothing multiplies at one location. */
 const byDepth = (levels: number): Schema =>
   ladder(levels, (next) => ({ anyOf: [{ properties: { x: next } }, { properties: { x: next } }] }))
 const nested = (levels: number): unknown => (levels === 0 ? 'no number' : { x: nested(levels - 1) })
@@ -23,8 +23,8 @@ const nested = (levels: number): unknown => (levels === 0 ? 'no number' : { x: n
 const json = (value: unknown) => Buffer.from(JSON.stringify(value))
 const nameOf = (result: CheckResult): string => Object.keys(result)[0] ?? ''
 
-describe('weights of schemas', () => {
-  it('find what multiplies at one place, whatever does it', () => {
+describe('weighSchema', () => {
+  it('detects checks that multiply at one location, whatever keyword causes them', () => {
     const kinds: ((next: Schema) => Schema)[] = [
       (next) => ({ anyOf: [next, next] }),
       (next) => ({ oneOf: [next, next, next] }),
@@ -41,7 +41,7 @@ describe('weights of schemas', () => {
     assert.equal(weighSchema(anchored).atOnce, Infinity)
   })
 
-  it('have a bound for the schemas that people write, recursive ones too', () => {
+  it('stays small for schemas that people write, including recursive ones', () => {
     const tree = {
       $ref: '#/$defs/n',
       $defs: { n: { properties: { l: { $ref: '#/$defs/n' }, r: { $ref: '#/$defs/n' } } } },
@@ -58,17 +58,17 @@ describe('weights of schemas', () => {
     assert.equal(weighSchema(byDepth(60)).atOnce, 4)
   })
 
-  it('count lists of values and repetitions of patterns by their length', () => {
+  it('counts value lists and pattern repetitions by their length', () => {
     const values = Array.from({ length: 5_000 }, (_, i) => `value-${i}`)
     assert.ok(weighSchema({ enum: values }).perPlace > 5_000)
     assert.ok(weighSchema({ patternProperties: { '(a{500}){9}': {} } }).perPlace > 4_500)
   })
 })
 
-describe('checks of what callers wrote', () => {
+describe('checks of caller input', () => {
   const slow = { schema: byDepth(40), value: json(nested(40)) }
 
-  it('say what is wrong with a value, and with a schema', async () => {
+  it('report what is wrong with a value or a schema', async () => {
     await using checks = new SchemaChecks()
     const check = (schema: Schema, value: unknown, key = JSON.stringify(schema)) =>
       checks.check({ owner: 'a', key, schema, value: json(value) })
@@ -85,7 +85,7 @@ describe('checks of what callers wrote', () => {
     assert.ok('unusable' in circle && circle.unusable.includes('circle'))
   })
 
-  it('take the schema of a very wide table, which names all of its columns in order', async () => {
+  it('accept the schema of a very wide table that lists its columns in order', async () => {
     await using checks = new SchemaChecks()
     const names = Array.from({ length: 6_000 }, (_, i) => `a column of the table ${i}`)
     const properties = Object.fromEntries(names.map((name) => [name, { type: 'number' }]))
@@ -98,7 +98,7 @@ describe('checks of what callers wrote', () => {
     })
   })
 
-  it('stop what takes too long, keep this thread free and leave room for others', async () => {
+  it('end slow checks, keep this thread free and leave room for others', async () => {
     await using checks = new SchemaChecks({ deadlineMs: 1_500, restMs: 1_000 })
     const small = { schema: { type: 'object' }, value: json({}) }
     await checks.check({ owner: 'quiet', key: 'small', ...small })
@@ -126,7 +126,7 @@ describe('checks of what callers wrote', () => {
     assert.ok((await stopped).every((result) => ['stopped', 'busy'].includes(nameOf(result))))
   })
 
-  it('survive a check that takes all memory', async () => {
+  it('survive a check that exhausts memory', async () => {
     await using checks = new SchemaChecks({ heapMb: 64, deadlineMs: 60_000 })
     const many = Buffer.from(`[${'[],'.repeat(3_000_000)}[]]`)
 
@@ -137,7 +137,7 @@ describe('checks of what callers wrote', () => {
     assert.equal(nameOf(next), 'faults')
   })
 
-  it('bound what one owner has waiting', async () => {
+  it('limit the waiting checks of one owner', async () => {
     await using checks = new SchemaChecks({ perOwner: 3, deadlineMs: 500, waitMs: 1_000, restMs: 500 })
     const results = await Promise.all(
       Array.from({ length: 10 }, (_, i) => checks.check({ owner: 'a', key: `${i}`, ...slow })),

@@ -6,8 +6,8 @@ const compileUserSchema = (schema: Record<string, unknown>) => compileWeighed(sc
 
 const text = (schema: object) => compileUserSchema({ type: 'object', properties: { a: schema } })
 
-describe('schemas that callers write', () => {
-  it('are checked as JSON Schema says', () => {
+describe('caller schemas', () => {
+  it('are evaluated like JSON Schema', () => {
     const validate = compileUserSchema({
       $schema: 'http://json-schema.org/draft-07/schema#',
       $id: 'urn:x',
@@ -32,14 +32,14 @@ describe('schemas that callers write', () => {
     assert.ok(performance.now() - startedAt < 10_000)
   })
 
-  it('may use the usual patterns', () => {
+  it('may use common patterns', () => {
     const validate = text({ type: 'string', pattern: '^[\\p{L}\\d_-]{1,64}(?:\\.(csv|json))?$' })
 
     assert.ok(validate({ a: 'tä-1.csv' }))
     assert.ok(!validate({ a: 'a b' }))
   })
 
-  it('are refused when they are none, or too large, too deep, or need a pattern that is not linear', () => {
+  it('are rejected when they are invalid, too large, too deep, or need a non-linear pattern', () => {
     let deep: Record<string, unknown> = {}
     for (let i = 0; i < 100; i++) deep = { properties: { a: deep } }
     const bad = [
@@ -53,13 +53,13 @@ describe('schemas that callers write', () => {
     for (const schema of bad) assert.throws(() => compileUserSchema(schema), UserSchemaError)
   })
 
-  it('cannot put the answer off', () => {
+  it("can't make validation asynchronous", () => {
     const validate = compileUserSchema({ $async: true, type: 'object', required: ['a'] })
 
     assert.equal(validate({}), false)
   })
 
-  it('find items that are equal, however many there are', () => {
+  it('detect duplicate items, however many there are', () => {
     const validate = text({ type: 'array', uniqueItems: true })
     const many = Array.from({ length: 100_000 }, (_, n) => ({ n, x: n }))
     const startedAt = performance.now()
