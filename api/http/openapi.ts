@@ -77,9 +77,10 @@ export function toOpenApi(
     openapi: '3.1.0',
     info: {
       title: 'Hearth',
-      // The contract names the version of the interface; the platform has one of its own.
+      // The contract fixes the interface's version (9.1); the product's own version is an extension next to it.
       version: '0.1.0',
-      description: `Datasets, training, inference on a pool of nodes, and their operation. Served by Hearth ${VERSION}; the version above is that of the interface.`,
+      'x-hearth-version': VERSION,
+      description: 'Datasets, training, inference on a pool of nodes, and their operation.',
     },
     servers: [{ url: '/' }],
     paths,

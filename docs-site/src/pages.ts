@@ -9,25 +9,44 @@ const HEADING = /^# (.+)\n+/m
 const LINK = /\]\((?![a-z]+:|#|\/)([^)#\s]+)(#[^)\s]*)?\)/g
 
 /** Pages beside those of `docs/`, by their paths in the repository. */
-export const OUTSIDE = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'node-runtime/servers/README.md']
+export const OUTSIDE = [
+  'README.md',
+  'CONTRIBUTING.md',
+  'CHANGELOG.md',
+  'SECURITY.md',
+  'CODE_OF_CONDUCT.md',
+  'node-runtime/servers/README.md',
+]
 /** The folders of other files that pages may link, by their paths in the repository. */
 export const FILES = ['docs/openapi', 'docs/pictures', 'docs/examples']
 
 /** The pages in their order, by id; the decisions follow. */
 export const SIDEBAR = {
-  Start: ['index', 'concepts', 'console', 'cli', 'client', 'agents'],
+  Start: ['index', 'quickstart', 'browser-quickstart', 'concepts', 'console', 'cli', 'client', 'agents'],
   Use: ['models', 'cohorts', 'cohorts-evaluator', 'tools', 'manifest', 'memory', 'webhooks', 'status-codes'],
-  Operate: ['deployment', 'configuration', 'upgrading', 'security', 'events', 'performance'],
+  Operate: [
+    'deployment',
+    'configuration',
+    'upgrading',
+    'security',
+    'report-a-vulnerability',
+    'events',
+    'performance',
+  ],
   Understand: ['architecture', 'contract', 'gaps'],
-  Contribute: ['contributing', 'changelog', 'node-runtime/servers'],
+  Contribute: ['contributing', 'code_of_conduct', 'changelog', 'node-runtime/servers'],
 }
 
-/** Returns the id of a page, which is its address on the site; a `README.md` is the page of its folder. */
+/**
+ * Returns the id of a page, which is its address on the site. A `README.md` is the page of its folder; the root's
+ * `SECURITY.md` gets a name of its own, because ids are in lower case and `docs/security.md` exists.
+ */
 export const idOf = (path: string): string =>
   path
     .replace(/^docs\//, '')
     .replace(/\.md$/, '')
     .replace(/(^|\/)README$/, '')
+    .replace(/^SECURITY$/, 'report-a-vulnerability')
     .toLowerCase() || 'index'
 
 /** Returns the address on the site of a file in the repository; undefined where it has none. */
