@@ -62,10 +62,7 @@ describe('a run that no node can take', function () {
         hardware_preference: 'gpu_only',
       },
     })
-    assert.match(
-      accepted.body.message,
-      /queued; there is no node with a GPU .* it holds a place of the quota/,
-    )
+    assert.match(accepted.body.message, /queued; there is no node with a GPU .* counts toward the quota/)
     const jobId = accepted.body.job_id
     const noted = (await read(jobId)).waiting
     assert.match(noted.reason, /^there is no node with a GPU that works for this account$/)

@@ -5,51 +5,53 @@ import type { Watch } from '../../../gateway/background/watches.ts'
 import { EventStreamWriter, KEY_ENDED } from '../../../http/event-stream.ts'
 import type { Services } from '../../../services.ts'
 
-/** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
+/** Maximum events in memory per stream; a slow client gets the rest from the database. */
 const MAX_EVENTS = 500
 /**
- * Ids sort by the time of their making, and transactions commit in any order: events that are this much older than the
- * newest may still appear behind it.
+ * Ids sort by creation time, but transactions commit in any order: events that are up to this much older than the
+ * newest may still appear after it.
  */
 const LATE_MS = 10_000
-/** Of more events within that time the oldest are forgotten, and those that appear even later are not told. */
+/**
+ * Maximum events remembered within that time. Beyond it we forget the oldest, and don't send events that appear late.
+ */
 const MAX_REPORTED = 5_000
 const RETRY_DELAY_MS = 2_000
-/** A NOTIFY that was lost delays news by at most this time. */
+/** A lost NOTIFY delays events by at most this time. */
 const REREAD_INTERVAL_MS = 15_000
-/** A client comes back after this time, so that its key and its access are checked again. */
+/** The stream ends after this time, so that a reconnecting client's key and access are checked again. */
 const MAX_DURATION_MS = 60 * 60_000
 
 interface Range {
-  /** The least id. */
+  /** The lowest id to include. */
   from: string
-  /** Ids that are left out. */
+  /** Ids to leave out. */
   except: readonly string[]
   limit: number
 }
 
 interface Following<T> {
-  /** Lists events of every type, oldest first, so that each read goes on behind all that the last one looked at. */
+  /** Lists events of every type, oldest first, so that each read continues after everything that the last one saw. */
   read: (range: Range) => Promise<T[]>
-  /** The only type that is told; all when undefined. */
+  /** The only type to send; all types when undefined. */
   type: string | undefined
   present: (event: T) => unknown
-  /** The event behind which the stream begins; now when undefined. */
+  /** The event after which the stream starts; it starts now when undefined. */
   after: string | undefined
   watch: Watch
   res: ServerResponse
-  /** Aborts when the client leaves. */
+  /** Aborts when the client disconnects. */
   signal: AbortSignal
-  /** Aborts when its key is revoked or expires. */
+  /** Aborts when the client's key is revoked or expires. */
   ended?: AbortSignal
 }
 
-/** Returns the event behind which a stream begins. */
+/** Returns the event after which a stream starts. */
 export function placeOf(
   query: { after?: string },
   headers: { 'last-event-id'?: string },
 ): string | undefined {
-  // A browser that comes back repeats the first address, and says in the header how far it came.
+  // A reconnecting browser repeats the original URL and sends its position in the header.
   const last = headers['last-event-id']
   const place = last ?? query.after
   if (place === undefined || isUuidV7(place)) return place
@@ -57,7 +59,7 @@ export function placeOf(
   throw invalid(loc, 'must be the id of an event')
 }
 
-/** Sends events as they come, until the client leaves, its key ends, an hour is over or the gateway stops. */
+/** Sends events as they arrive, until the client disconnects, its key ends, an hour passes or the gateway stops. */
 export async function followEvents<T extends { id: string; type: string }>(
   { now, stopping, config }: Services,
   following: Following<T>,

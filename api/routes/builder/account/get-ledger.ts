@@ -11,7 +11,7 @@ import { periodOf } from './period.ts'
 
 export const getLedger = route({
   operationId: 'getLedger',
-  summary: 'List what the account has paid, got back and been given, newest work first, with its balance',
+  summary: "List the account's charges, refunds and credits, newest work first, with its balance",
   method: 'GET',
   path: '/ledger',
   auth: 'api-key',
@@ -21,7 +21,7 @@ export const getLedger = route({
   handler: ({ caller: { accountId }, query }, { db }) => readAccountLedger(db, accountId, query),
 })
 
-/** Returns a page of what an account has paid, got back and been given, with its balance. */
+/** Returns a page of an account's charges, refunds and credits, with its balance. */
 export async function readAccountLedger(
   db: Kysely<Database>,
   accountId: string,

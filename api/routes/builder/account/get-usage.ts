@@ -7,7 +7,7 @@ import type { Services } from '../../../services.ts'
 import { periodOf } from './period.ts'
 
 const DAY_MS = 86_400_000
-/** The period of a query that names none. */
+/** The period in days when the query does not set one. */
 const USUAL_DAYS = 30
 
 export const getUsage = route({
@@ -23,7 +23,7 @@ export const getUsage = route({
   handler: ({ caller: { accountId }, query }, services) => readAccountUsage(services, accountId, query),
 })
 
-/** Returns the usage of an account, in the last 30 days unless the query says otherwise. */
+/** Returns the usage of an account; the period defaults to the last 30 days. */
 export async function readAccountUsage(
   { db, now }: Pick<Services, 'db' | 'now'>,
   accountId: string,

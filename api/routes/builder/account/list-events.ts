@@ -6,8 +6,7 @@ import { presentEvent } from './present-event.ts'
 
 export const listEvents = route({
   operationId: 'listEvents',
-  summary:
-    'List what has ended for the account: runs, merges, invocations, and tasks that failed, newest first',
+  summary: 'List ended work of the account: runs, merges, invocations, and failed tasks, newest first',
   method: 'GET',
   path: '/events',
   auth: 'api-key',

@@ -1,7 +1,7 @@
 import type { FedEvent, PlatformEventRow } from '../../../../db/repositories/platform/event-feed.ts'
 import type { FeedEvent, PlatformEvent } from '../../../../schemas/event.ts'
 
-/** The payload is final, so it is shown as webhooks get it. */
+/** Presents an event. The payload is final, so it equals what webhooks receive. */
 export function presentEvent({ id, type, payload, created_at }: FedEvent): FeedEvent {
   const { data } = JSON.parse(payload.toString()) as { data: Pick<FeedEvent, 'resource' | 'resource_url'> }
   return {

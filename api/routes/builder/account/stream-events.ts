@@ -8,7 +8,7 @@ import { presentEvent } from './present-event.ts'
 
 export const streamEvents = route({
   operationId: 'streamEvents',
-  summary: 'Follow what ends for the account, as it does',
+  summary: 'Stream the events of the account as work ends',
   method: 'GET',
   path: '/events/stream',
   auth: 'api-key',
@@ -17,7 +17,7 @@ export const streamEvents = route({
   success: {
     status: 200,
     contentType: 'text/event-stream',
-    description: 'Server-sent events, named by their type; the data is the event as the list has it.',
+    description: 'Server-sent events, named by their type; the data is the event as in the list.',
   },
   errors: ['rate_limited', 'validation_failed'],
 

@@ -7,7 +7,7 @@ import { MAX_INFER_BYTES } from '../../../inference/admit.ts'
 
 export const invokeAction = route({
   operationId: 'invokeAction',
-  summary: 'Invoke an action; one that is not done in time answers 202 with an invocation to poll',
+  summary: 'Invoke an action; returns 202 with an invocation to poll if it is not done in time',
   method: 'POST',
   path: '/actions/{slug}:invoke',
   isHot: true,

@@ -13,7 +13,7 @@ interface Listed {
 
 export const listActions = route({
   operationId: 'listActions',
-  summary: 'List what this account may invoke: endpoints, newest first, then the operations of the platform',
+  summary: 'List the actions that this account may invoke: endpoints, newest first, then platform operations',
   method: 'GET',
   path: '/actions',
   auth: 'api-key',
@@ -45,12 +45,12 @@ export const listActions = route({
   },
 })
 
-/** Their ids, which only order the list, are older than that of any endpoint. */
+/** The operations' ids only order the list; they are older than the id of any endpoint. */
 const OPERATIONS: readonly Listed[] = OPERATION_ACTIONS.map((operation, i) => ({
   id: `00000000-0000-7000-8000-${String(OPERATION_ACTIONS.length - i).padStart(12, '0')}`,
   action: presentOperationAction(operation),
 }))
 
-/** Every account has the operations, so they count as public. */
+/** Every account has access to the operations, so they count as public. */
 const operationsOf = ({ kind = 'operation', visibility = 'public' }: ActionQuery): readonly Listed[] =>
   kind === 'operation' && visibility === 'public' ? OPERATIONS : []

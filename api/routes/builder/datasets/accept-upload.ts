@@ -16,7 +16,7 @@ export interface UploadPlace {
   uploadId: string
 }
 
-/** The longest wait for a file to be read, and for the reading to begin. */
+/** The longest wait for a file to be read, and for reading to start. */
 const MAX_WAIT_MS = 2 * 60_000
 const MAX_START_MS = 10_000
 const FIRST_POLL_INTERVAL_MS = 25
@@ -24,19 +24,19 @@ const MAX_POLL_INTERVAL_MS = 250
 
 /** The message of a response that is sent before the file has been read. */
 const STILL_READING =
-  'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to learn the outcome.'
+  'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to see the outcome.'
 
-/** Returns that message, with what the reading waits for. */
+/** Returns that message, including what the reader waits for. */
 export const stillReading = ({ error_message: reason }: Pick<DatasetUploadRow, 'error_message'>): string =>
   reason === null ? STILL_READING : `${STILL_READING} It waits: ${reason}`
 
-/** The largest number of an account's files that are being read or wait for it. */
+/** The largest number of an account's files that are being read or waiting to be read. */
 export const MAX_UNREAD = 100
 const RETRY_AFTER_S = 30
 
 /**
  * Accepts a file that is in the object store: it will be read even if this process dies. Throws `rate_limited` when too
- * many files of the account wait already.
+ * many files of the account are already waiting.
  */
 export async function acceptUpload(
   trx: Transaction<Database>,
@@ -47,7 +47,7 @@ export async function acceptUpload(
   if ((await ingestRepository.countUnread(trx, place.accountId)) > MAX_UNREAD) {
     throw temporaryError(
       'rate_limited',
-      `${MAX_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
+      `${MAX_UNREAD} files of this account wait to be read, which is the limit; send this one again later`,
       RETRY_AFTER_S,
     )
   }
@@ -56,7 +56,7 @@ export async function acceptUpload(
 
 /**
  * Waits until an accepted file has been read. Stops waiting after two minutes, with the upload still `ingesting`, or
- * after seconds if the workflow cannot be started because Temporal is away.
+ * after seconds if Temporal is unavailable and the workflow cannot start.
  */
 export async function awaitIngest(
   db: Kysely<Database>,

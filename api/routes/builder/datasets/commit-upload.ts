@@ -15,7 +15,7 @@ import { noDataset, refusedFile } from './present.ts'
 
 export const commitUpload = route({
   operationId: 'commitUpload',
-  summary: 'Check the file that was PUT and make it the dataset',
+  summary: "Check the uploaded file and make it the dataset's content",
   method: 'POST',
   path: '/datasets/{dataset_id}/uploads/{upload_id}/commit',
   auth: 'api-key',
@@ -28,7 +28,7 @@ export const commitUpload = route({
     const place = { accountId, datasetId: params.dataset_id, uploadId: params.upload_id }
     const upload = await datasetRepository.findUpload(services.db, place)
     if (!upload) throw new ApiError('not_found', 'there is no upload with this id')
-    // Safe to repeat, because a later request waits for the same reading and gets the same response.
+    // Safe to repeat, because a later request waits for the same read and gets the same response.
     if (upload.status === 'initialised') await begin(services, place, upload)
 
     const read = await awaitIngest(services.db, place, signal)
@@ -45,7 +45,7 @@ async function begin(
 ): Promise<void> {
   const file = await objects.head(key)
   if (!file) {
-    throw new ApiError('conflict', 'nothing has been PUT to the signed URL of this upload yet')
+    throw new ApiError('conflict', 'no file has been PUT to the signed URL of this upload yet')
   }
   await db.transaction().execute(async (trx) => {
     const dataset = await datasetRepository.lockOwnDataset(trx, place.accountId, place.datasetId)
@@ -53,7 +53,7 @@ async function begin(
     if (await datasetRepository.isDatasetInUse(trx, dataset.id)) {
       throw new ApiError('conflict', 'a pending or running job uses this dataset; its data cannot change now')
     }
-    // Files that a gateway stored count already; those that were PUT to S3 are measured here.
+    // Files that a gateway stored are already counted; files that were PUT to S3 are measured here.
     if (storedAt === null) await countFile(trx, config, { ...place, bytes: file.sizeBytes })
     await acceptUpload(trx, dataset, place)
   })

@@ -10,11 +10,11 @@ import { noDataset } from './present.ts'
 
 export const deleteDataset = route({
   operationId: 'deleteDataset',
-  summary: 'Delete a dataset and its files; an operator deletes one whose upload failed, an admin any',
+  summary: 'Delete a dataset and its files; needs the role admin, or operator if its upload failed',
   method: 'DELETE',
   path: '/datasets/{dataset_id}',
   auth: 'api-key',
-  // A failed dataset never had content, so whoever may upload may clear it away; any other needs an admin.
+  // A failed dataset never had content, so any key that may upload may delete it; other datasets need an admin.
   role: 'operator',
   params: DatasetParams,
   success: { status: 204 },

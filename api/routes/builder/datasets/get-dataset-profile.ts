@@ -4,7 +4,7 @@ import { readPreview } from './read-preview.ts'
 
 export const getDatasetProfile = route({
   operationId: 'getDatasetProfile',
-  summary: 'Read what the first rows of a dataset hold, column by column',
+  summary: 'Profile the first rows of a dataset, column by column',
   method: 'GET',
   path: '/datasets/{dataset_id}/profile',
   auth: 'api-key',

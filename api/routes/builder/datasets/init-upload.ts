@@ -6,7 +6,7 @@ import { route } from '../../../http/route.ts'
 import { admitBytes } from '../../../storage/storage-quota.ts'
 import { noDataset } from './present.ts'
 
-/** The time to begin the PUT, whose duration is not limited. */
+/** The time within which the PUT must start; its duration is not limited. */
 const URL_LIFETIME_S = 3_600
 
 export const initUpload = route({
@@ -44,7 +44,7 @@ export const initUpload = route({
       size_bytes: sizeBytes ?? null,
     } as const
     await db.transaction().execute(async (trx) => {
-      // An upload of unknown size is refused only when not even a byte fits.
+      // Refuse an upload of unknown size only if not even one byte fits.
       await admitBytes(trx, config, { accountId, bytes: sizeBytes ?? 1 })
       await datasetRepository.insertUpload(trx, upload)
     })

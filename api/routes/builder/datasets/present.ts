@@ -2,10 +2,10 @@ import type { FullDataset, ListedDataset } from '../../../../db/repositories/dat
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Dataset } from '../../../../schemas/dataset.ts'
 
-/** Datasets whose file is being read, by id, with what the reading waits for, if anything. */
+/** Datasets whose file is being read, by id, with what the reader waits for, if anything. */
 type Reading = ReadonlyMap<string, string | null>
 
-/** The message of a dataset whose columns an earlier version stored and this one does not read. */
+/** The message of a dataset whose columns an earlier version stored, and which are too large for this one. */
 const LARGE_COLUMNS =
   'The names of its columns take more than 1 MB together, the limit, so they are not shown or checked; it can still be trained on. To see them, upload its file again with shorter names.'
 
@@ -39,7 +39,7 @@ export const presentListed = (row: ListedDataset, reading: Reading): Dataset => 
 
 export const noDataset = (): ApiError => new ApiError('not_found', 'there is no dataset with this id')
 
-/** Makes the error for a file that is not of its declared format; the dataset shows the same message. */
+/** Returns the error for a file that is not of its declared format; the dataset shows the same message. */
 export const refusedFile = (datasetId: string, reason: string): ApiError =>
   new ApiError('validation_failed', `the file was refused: ${reason}`, {
     details: {

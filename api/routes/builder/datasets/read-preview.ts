@@ -7,12 +7,12 @@ import type { Services } from '../../../services.ts'
 import { noDataset } from './present.ts'
 
 /**
- * Twice what a preview may take today: 512 KB of rows, 1 MB of names, and five texts of 500 characters in each of 200
- * columns. Earlier versions did not limit names, and parsing them would hold this thread.
+ * Twice the size that a preview may have today: 512 KB of rows, 1 MB of names, and five texts of 500 characters in each
+ * of 200 columns. Earlier versions did not limit names, and parsing them would block this thread.
  */
 const MAX_PREVIEW_BYTES = 8 * 1024 * 1024
 
-/** Returns a dataset that the account may use, with what is kept of its first rows; throws a 409 when nothing is. */
+/** Returns a dataset that the account may use, with its stored first rows; throws a 409 when none are stored. */
 export async function readPreview(
   { db, objects }: Pick<Services, 'db' | 'objects'>,
   { accountId, datasetId, signal }: { accountId: string; datasetId: string; signal: AbortSignal },
@@ -30,7 +30,7 @@ export async function readPreview(
       dataset,
       dataset.storage_format === 'hf_dataset'
         ? 'the rows of archives are not shown'
-        : 'this dataset was read before its first rows were kept; upload its file again to see them',
+        : 'this dataset was read by a version that did not store first rows; upload its file again to see them',
     )
   if (found.info.sizeBytes > MAX_PREVIEW_BYTES) {
     found.body.destroy()

@@ -15,9 +15,9 @@ import { noDataset, refusedFile } from './present.ts'
 /** Larger files need init, PUT and commit. */
 const LIMIT = {
   maxBytes: 100 * 1024 * 1024,
-  hint: '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',
+  hint: '; for larger files: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',
 }
-/** The most bytes of a form that are not its file: fields and boundaries. */
+/** The maximum size of a form apart from its file: fields and boundaries. */
 const FORM_BYTES = 1024 * 1024
 const CONTENT_TYPE = 'application/octet-stream'
 

@@ -21,7 +21,7 @@ export async function usableEndpoint(
   return row
 }
 
-/** Does the same without its listing. */
+/** Does the same without the endpoint's listing. */
 export async function usableEndpointFacts(
   db: Kysely<Database>,
   accountId: string,
@@ -32,7 +32,7 @@ export async function usableEndpointFacts(
   return row
 }
 
-/** Throws a 404 when the account must not know of the endpoint, and a 403 when it may know but not use it. */
+/** Throws a 404 if the account must not know of the endpoint, and a 403 if it may know of it but not use it. */
 function assertUsable(row: Facts | undefined, accountId: string): asserts row {
   switch (row ? accessTo(row, accountId) : 'none') {
     case 'own':
@@ -45,7 +45,7 @@ function assertUsable(row: Facts | undefined, accountId: string): asserts row {
   }
 }
 
-/** Returns the endpoint if this account owns it; one that it may only use is a 403. */
+/** Returns the endpoint if this account owns it; throws a 403 if the account may only use it. */
 export async function ownEndpoint(
   db: Kysely<Database>,
   accountId: string,

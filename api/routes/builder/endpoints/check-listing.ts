@@ -5,7 +5,7 @@ import { newId } from '../../../../domain/ids.ts'
 import type { SchemaChecks } from '../../../../platform/schema-checks/checks.ts'
 import { toIssues } from '../../../http/issues.ts'
 
-/** Refuses invalid schemas, schemas that are too expensive, and examples that break the schema beside them. */
+/** Refuses invalid schemas, schemas that are too expensive, and examples that do not match their schema. */
 export async function checkListing(
   checks: SchemaChecks,
   owner: string,
@@ -56,13 +56,13 @@ async function issueOfExample(
     )
   }
   if ('stopped' in result)
-    return notUsable(name, `holding ${loc.slice(1).join('.')} against it takes too long`)
+    return notUsable(name, `validating ${loc.slice(1).join('.')} against it takes too long`)
   if ('unusable' in result) return notUsable(name, result.unusable)
   const [fault] = toIssues('body', result.faults)
   if (!fault) return undefined
   return {
     loc: [...loc, ...fault.loc.slice(1)],
-    msg: `does not fit ${name}: ${fault.msg}`,
+    msg: `does not match ${name}: ${fault.msg}`,
     type: 'example',
   }
 }

@@ -29,7 +29,7 @@ export const deleteEndpoint = route({
     if (seen.is_base_model && seen.account_id !== accountId) throw baseModel()
     assertOwn(seen, accountId)
     const remove = seen.is_base_model ? withdrawImport : removeEndpoint
-    // The endpoints that it replaces are changed as well, and other requests may be changing them.
+    // This also changes the endpoints that this one replaces, which other requests may be changing.
     const deleted = await retryTransaction(db, (trx) => remove(trx, seen, now()))
     if (!deleted) throw endpointNotFound()
   },
@@ -48,19 +48,19 @@ async function removeEndpoint(
 
 const MAX_NAME = 80
 
-/** Base models cannot be deleted (4.5). An import becomes one when it is ready for the first time. */
+/** Base models cannot be deleted (4.5). An import becomes a base model when it is ready for the first time. */
 const baseModel = () =>
-  new ApiError('conflict', 'base models cannot be deleted; disable it, and it takes no further requests')
+  new ApiError('conflict', 'base models cannot be deleted; disable it to stop further requests')
 
 async function assertNoForeignTasks(trx: Transaction<Database>, row: EndpointFacts): Promise<void> {
   if (await openWorkRepository.hasForeignTasks(trx, row)) {
-    throw new ApiError('conflict', 'requests of other accounts to this endpoint are still under way')
+    throw new ApiError('conflict', 'requests of other accounts to this endpoint are still in progress')
   }
 }
 
 /**
- * Withdraws an import that was never ready and that nothing was built on. Its version stays, disabled, because tasks refer to it. Its name becomes
- * free again, since any new import under it is of the same repository.
+ * Withdraws an import that was never ready and that nothing was built on. Its version stays, disabled, because tasks
+ * refer to it. Its name becomes free again, since any new import under that name is of the same repository.
  */
 async function withdrawImport(
   trx: Transaction<Database>,
@@ -68,7 +68,7 @@ async function withdrawImport(
   at: Date,
 ): Promise<EndpointRow | undefined> {
   if (seen.base_model) await hubModelRepository.lockHubRepo(trx, seen.account_id, seen.base_model)
-  // The version is locked before the endpoint, in the same order as by lifecycle changes.
+  // Lock the version before the endpoint, in the same order as lifecycle changes do.
   const version = await versionRepository.lockVersion(trx, seen.version_id)
   const row = await endpointRepository.lockEndpoint(trx, seen.id)
   if (!row || !version) return undefined

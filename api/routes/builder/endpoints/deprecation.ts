@@ -8,7 +8,7 @@ import type { UpdateEndpoint } from '../../../../schemas/endpoint.ts'
 
 const LOC = ['body', 'replaced_by'] as const
 
-/** Returns the columns of a deprecation after a change; an endpoint that is not deprecated has neither. */
+/** Returns the deprecation columns after a change; both are null for an endpoint that is not deprecated. */
 export async function deprecationAfter(
   trx: Transaction<Database>,
   before: EndpointRow,
@@ -16,7 +16,8 @@ export async function deprecationAfter(
   now: Date,
 ): Promise<Pick<EndpointRow, 'deprecated_at' | 'replaced_by'>> {
   if (status !== 'deprecated') {
-    if (replaced_by) throw invalid(LOC, 'only a deprecated endpoint has one; send it with status deprecated')
+    if (replaced_by)
+      throw invalid(LOC, 'only a deprecated endpoint has a replacement; send it with status deprecated')
     return { deprecated_at: null, replaced_by: null }
   }
   const since = before.status === 'deprecated' ? (before.deprecated_at ?? before.updated_at) : now
@@ -30,13 +31,13 @@ async function replacementName(
   { id, account_id }: EndpointRow,
   idOrName: string,
 ): Promise<string> {
-  // The lock lasts until this change has committed, so that a deletion finds it.
+  // Hold the lock until this change has committed, so that a concurrent deletion sees the change.
   const row = await endpointRepository.shareLockEndpoint(trx, idOrName)
   const access = row ? accessTo(row, account_id) : 'none'
   if (!row || (access !== 'own' && access !== 'use'))
     throw invalid(LOC, 'there is no endpoint with this id or name that you may use')
   if (row.id === id) throw invalid(LOC, 'an endpoint cannot replace itself')
   if (row.status === 'deprecated')
-    throw invalid(LOC, `${row.name} is deprecated itself; name the endpoint that replaces it`)
+    throw invalid(LOC, `${row.name} is deprecated as well; name the endpoint that replaces it`)
   return row.name
 }

@@ -6,7 +6,7 @@ import { presentScaling } from './present-scaling.ts'
 
 export const getScaling = route({
   operationId: 'getScaling',
-  summary: 'Read how many copies of its model an endpoint has, and why',
+  summary: "Get the number of copies of an endpoint's model, and why",
   method: 'GET',
   path: '/endpoints/{endpoint_id}/scaling',
   auth: 'api-key',

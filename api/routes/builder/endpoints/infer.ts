@@ -10,7 +10,7 @@ import { InferParams } from './params.ts'
 
 export const infer = route({
   operationId: 'infer',
-  summary: 'Ask a model; a model that is not ready in time answers with a task to poll',
+  summary: 'Call a model; returns a task to poll if the model is not ready in time',
   method: 'POST',
   path: '/endpoints/{endpoint_id}/infer',
   auth: 'api-key',

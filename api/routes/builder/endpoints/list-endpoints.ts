@@ -6,7 +6,7 @@ import { readinessOf } from './readiness.ts'
 
 export const listEndpoints = route({
   operationId: 'listEndpoints',
-  summary: 'List own endpoints and approved public ones',
+  summary: 'List your endpoints and approved public ones',
   method: 'GET',
   path: '/endpoints',
   auth: 'api-key',

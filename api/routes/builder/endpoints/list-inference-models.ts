@@ -9,7 +9,7 @@ import { readinessOf } from './readiness.ts'
 
 export const listInferenceModels = route({
   operationId: 'listInferenceModels',
-  summary: 'List the models that are open to everybody',
+  summary: 'List the models that every account may use',
   method: 'GET',
   path: '/inference/models',
   auth: 'none',

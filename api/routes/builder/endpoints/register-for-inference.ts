@@ -26,7 +26,7 @@ import { presentEndpoint } from './present.ts'
 
 export const registerForInference = route({
   operationId: 'registerForInference',
-  summary: 'Serve the model of a completed run as an endpoint',
+  summary: "Serve a completed run's model as an endpoint",
   method: 'POST',
   path: '/training/runs/{run_id}/register-for-inference',
   auth: 'api-key',
@@ -41,7 +41,7 @@ export const registerForInference = route({
     assertMayPublish(caller, body.visibility)
     checkBody(body)
     const { db, catalog, config, now, schemaChecks } = services
-    // The check precedes the transaction, so that a slow one holds no locks.
+    // Check before the transaction, so that a slow check holds no locks.
     const seen = await versionRepository.findListingOfJob(db, run_id)
     const isChecked = isOwn(body) && seen?.account_id === accountId
     if (isChecked) {
@@ -70,13 +70,13 @@ function checkBody(body: RegisterForInference): void {
   if (isHubName(body.name)) {
     throw invalid(
       ['body', 'name'],
-      'names that begin with hf- are kept for imports from the hub',
+      'names that begin with hf- are reserved for imports from the hub',
       'endpoint_name',
     )
   }
 }
 
-/** Locks the run, so that it is not deleted while its model becomes an endpoint. */
+/** Locks the run, so that it cannot be deleted while its model becomes an endpoint. */
 async function completedVersion(
   trx: Transaction<Database>,
   accountId: string,
@@ -91,7 +91,7 @@ async function completedVersion(
     })
   }
   const version = await versionRepository.shareLockVersionOfJob(trx, jobId)
-  if (!version) throw new ApiError('conflict', 'this run has left no model behind')
+  if (!version) throw new ApiError('conflict', 'this run has produced no model')
   if (version.lifecycle_status === 'disabled')
     throw new ApiError('conflict', 'the model of this run is disabled')
   return version

@@ -15,7 +15,7 @@ import { presentScaling } from './present-scaling.ts'
 
 export const setScaling = route({
   operationId: 'setScaling',
-  summary: 'Set how many copies of its model an endpoint has, and when copies come and go',
+  summary: "Set the number of copies of an endpoint's model, and when copies are added and removed",
   method: 'PUT',
   path: '/endpoints/{endpoint_id}/scaling',
   auth: 'api-key',
@@ -31,7 +31,7 @@ export const setScaling = route({
     const endpoint = await usableEndpointFacts(db, accountId, endpoint_id)
     assertOwn(endpoint, accountId)
     if (endpoint.runtime_profile === TOOL_PROFILE)
-      throw invalid(['body'], 'each request starts a tool, so it has no copies')
+      throw invalid(['body'], 'a tool starts for each request, so it has no copies')
     const { min = 0, max = 1 } = body
     const schedule = (body.schedule ?? []).map(({ timezone = 'UTC', ...entry }) => ({ timezone, ...entry }))
     assertConsistent({ ...body, min, max }, schedule)
@@ -76,10 +76,7 @@ function assertConsistent(
 ): void {
   if (min > max) throw invalid(['body', 'min'], `must be at most max, which is ${max}`)
   if (target_in_flight != null && target_wait_ms != null)
-    throw invalid(
-      ['body', 'target_wait_ms'],
-      'must be absent where target_in_flight is given; choose one of them',
-    )
+    throw invalid(['body', 'target_wait_ms'], 'cannot be combined with target_in_flight; choose one of them')
   for (const [i, entry] of schedule.entries()) {
     const fault = faultOf(entry)
     if (fault) throw invalid(['body', 'schedule', i, fault.field], fault.message)

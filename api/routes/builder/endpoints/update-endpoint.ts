@@ -22,7 +22,7 @@ import { presentEndpoint } from './present.ts'
 
 export const updateEndpoint = route({
   operationId: 'updateEndpoint',
-  summary: 'Change visibility, status, listing or price of an endpoint; an approved one is reviewed anew',
+  summary: 'Change visibility, status, listing or price of an endpoint; an approved one is reviewed again',
   method: 'PATCH',
   path: '/endpoints/{endpoint_id}',
   auth: 'api-key',
@@ -44,7 +44,7 @@ export const updateEndpoint = route({
       now: now(),
     }
     if (seen.is_base_model) refuseForBaseModel(body)
-    // The check precedes the transaction, so that a slow one holds no locks.
+    // Check before the transaction, so that a slow check holds no locks.
     else if (SCHEMAS.some((field) => body[field] !== undefined)) {
       await checkListing(schemaChecks, accountId, {
         input_schema: body.input_schema ?? seen.input_schema,
@@ -55,7 +55,7 @@ export const updateEndpoint = route({
       })
     }
     if (body.task_type !== undefined) await assertTaskType(services, seen, body.task_type)
-    // Its replacement is locked as well, which another request may be deleting.
+    // This also locks the replacement, which another request may be deleting.
     const row = await retryTransaction(db, async (trx) => {
       const changed = await apply(trx, change)
       if (changed.listing_bytes > seen.listing_bytes) await assertListingLimit(trx, config, accountId)
@@ -80,7 +80,7 @@ const SCHEMAS = ['input_schema', 'output_schema', 'example_input', 'example_outp
 const LISTING = ['display_name', 'description', 'tags', 'task_type', 'price_micro', ...SCHEMAS] as const
 
 interface Change {
-  /** The endpoint at the time when its listing was checked. */
+  /** The endpoint as it was when its listing was checked. */
   seen: EndpointRow
   body: UpdateEndpoint
   priceMicro: number | undefined
@@ -128,7 +128,7 @@ async function apply(
   })
   const row = await endpointRepository.updateEndpoint(trx, seen.id, change, now)
   if (!row) throw endpointNotFound()
-  // A public listing must stay complete, whichever field was changed.
+  // A public listing must stay complete, no matter which field was changed.
   if (row.visibility === 'public' && !row.is_base_model) requireListing(row, before)
   return row
 }
@@ -141,15 +141,19 @@ const defined = <T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], 
 const asJson = (values: object): Record<string, string> =>
   Object.fromEntries(Object.entries(values).map(([field, value]) => [field, JSON.stringify(value)]))
 
-/** The fields that may be changed of an import. */
+/** The fields of an import that its owner may change. */
 const OF_BASE_MODELS = new Set(['visibility', 'status', 'replaced_by'])
 
-/** An import is offered under its repository's name without a review, so its listing is that of the hub. */
+/** An import is offered under its repository's name without a review, so its listing comes from the hub. */
 function refuseForBaseModel(body: UpdateEndpoint): void {
   if (body.visibility !== undefined && body.visibility !== 'public')
     throw new ApiError('conflict', 'base models stay public')
   const field = Object.keys(body).find((name) => !OF_BASE_MODELS.has(name))
-  if (field) throw new ApiError('conflict', `${field} of a base model is given by its repository on the hub`)
+  if (field)
+    throw new ApiError(
+      'conflict',
+      `${field} of a base model comes from its repository on the hub and cannot be changed`,
+    )
 }
 
 /**
@@ -170,7 +174,7 @@ function reviewOf(
 }
 
 function requireListing(row: EndpointRow, before: EndpointRow): void {
-  // An endpoint that is public already got its price when it became so.
+  // An endpoint that is already public got its price when it became public.
   const isPriced = row.price_set || before.visibility === 'public'
   const issues = missingForPublic({ ...row, price_per_request: isPriced ? row.price_micro : undefined })
   const [first] = issues

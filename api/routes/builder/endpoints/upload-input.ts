@@ -21,7 +21,7 @@ const LIMIT = { maxBytes: MAX_INPUT_BYTES }
 export const uploadInput = route({
   operationId: 'uploadInput',
   summary:
-    'Upload a picture, sound, film, scene, document or table to use as image_url, audio_url or file_url',
+    'Upload an image, audio, video, 3D scene, document or table to use as image_url, audio_url or file_url',
   method: 'POST',
   path: '/endpoints/{endpoint_id}/upload-input',
   auth: 'api-key',

@@ -5,7 +5,7 @@ import { route } from '../../../http/route.ts'
 
 export const getCapabilities = route({
   operationId: 'getCapabilities',
-  summary: 'What this deployment can do',
+  summary: 'Get the capabilities of this deployment',
   method: 'GET',
   path: '/capabilities',
   auth: 'none',
@@ -13,7 +13,7 @@ export const getCapabilities = route({
 
   async handler(_request, { catalog, config }) {
     const active = catalog.models.map(({ config: model }) => model).filter((model) => model.is_active)
-    // Tools have no runtime profile. Operators add and remove them at any time, so the kind is always served.
+    // Tools have no runtime profile. Operators add and remove them at any time, so tool tasks always count as served.
     const served = [...catalog.profiles.flatMap((profile) => profile.task_types), ...TASK_TYPES_BY_KIND.tool]
     const kinds = served.map((task_type) => kindOf({ source: 'catalog', task_type }))
     const taskTypes = [...new Set(active.map((model) => model.task_type))].toSorted()

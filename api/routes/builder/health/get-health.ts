@@ -4,7 +4,7 @@ import { route } from '../../../http/route.ts'
 
 export const getHealth = route({
   operationId: 'getHealth',
-  summary: 'Whether the service and what it stands on are up',
+  summary: 'Check whether the service and its dependencies are up',
   method: 'GET',
   path: '/health',
   auth: 'none',

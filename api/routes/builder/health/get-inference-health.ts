@@ -5,7 +5,7 @@ import { route } from '../../../http/route.ts'
 
 export const getInferenceHealth = route({
   operationId: 'getInferenceHealth',
-  summary: 'Whether inference is served, and with what',
+  summary: 'Check whether inference is available, and with which resources',
   method: 'GET',
   path: '/inference/health',
   auth: 'none',

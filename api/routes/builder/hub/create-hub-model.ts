@@ -19,14 +19,14 @@ export interface HubImport extends HubLook {
   now: Date
 }
 
-/** Creates all rows of an import in the transaction of its request; an earlier import of the same account is returned. */
+/** Creates all rows of an import in the request's transaction, or returns an earlier import of the same account. */
 export async function createHubModel(trx: Transaction<Database>, order: HubImport): Promise<HubImportRow> {
   const { accountId, info } = order
   await hubModelRepository.lockHubRepo(trx, accountId, info.repoId)
   const known = await hubModelRepository.findHubModelByRepo(trx, accountId, info.repoId)
   if (!known) await insertAll(trx, order)
   const row = await hubModelRepository.findHubModelByRepo(trx, accountId, info.repoId)
-  if (!row) throw new Error('an import was not found in the transaction that made it')
+  if (!row) throw new Error('an import was not found in the transaction that created it')
   return row
 }
 
@@ -42,7 +42,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
       name: info.repoId,
       model_config_id: id,
       runtime_profile: verdict.compatibility.runtime_profile_id ?? '',
-      // Other accounts may build only on repositories that are open to everybody.
+      // Other accounts may build only on repositories that are open to the public.
       visibility: isClosed ? 'private' : 'public',
       lifecycle_status: 'candidate',
       memory_mb: verdict.requirements.vram_mb ?? 1,
@@ -60,8 +60,8 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
       display_name: info.repoId,
       description: `${info.repoId} from the model hub.`,
       visibility: 'public',
-      // Only its owner may call a candidate; `ready` opens it to all accounts. For a closed repository an operator must
-      // review first whether its licence allows that.
+      // Only the owner may call a candidate; `ready` opens it to all accounts. For a closed repository, an operator
+      // must first review whether its licence allows that.
       review_status: isClosed ? 'pending_review' : 'active',
       source: 'catalog',
       is_base_model: true,
@@ -95,8 +95,8 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
 }
 
 /**
- * The endpoint is named after the repository; if another account has imported it already, the
- * end of the endpoint's id is appended.
+ * Names the endpoint after the repository; if another account has already imported it, appends the end of the
+ * endpoint's id.
  */
 const namesOf = (repoId: string, endpointId: string): string[] =>
   [hubModelName(repoId), distinctHubName(repoId, endpointId)].filter((name) => name !== null)

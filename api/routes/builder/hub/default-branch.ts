@@ -3,8 +3,8 @@ import { HubError, MAX_COMMITS } from '../../../../platform/hub/client.ts'
 import type { Services } from '../../../services.ts'
 
 /**
- * Resolves a revision to a commit of the default branch. Anyone can add other commits to a repository by proposing a
- * change, so only commits that its owners have merged are offered under its name.
+ * Resolves a revision to a commit on the default branch. Anyone can add other commits to a repository by proposing a
+ * change, so we only offer commits that its owners have merged.
  */
 export async function commitOnDefaultBranch(
   { hub, hubReader }: Pick<Services, 'hub' | 'hubReader'>,
@@ -17,8 +17,8 @@ export async function commitOnDefaultBranch(
   if (commit && isOffered) return commit.revision
   throw invalid(
     ['body', 'revision'],
-    `${JSON.stringify(revision)} is not reachable from the default branch of ${repoId}, of which the newest ` +
-      `${MAX_COMMITS} commits count: name that branch, a commit of it, or a tag that points to one`,
+    `${JSON.stringify(revision)} is not reachable from the default branch of ${repoId} (only its newest ` +
+      `${MAX_COMMITS} commits count): name that branch, a commit of it, or a tag that points to one`,
     'hub_revision',
   )
 }

@@ -6,7 +6,7 @@ import { lookAtRepo, presentHubEntry } from './look-at-repo.ts'
 
 export const getHubModel = route({
   operationId: 'getHubModel',
-  summary: 'Read whether a hub repository can be served here, and what it takes',
+  summary: 'Check whether a hub repository can be served here, and what it requires',
   method: 'GET',
   path: '/models/hf/{repo_id}/info',
   auth: 'api-key',

@@ -18,7 +18,7 @@ import type { Services } from '../../../services.ts'
 
 type Needs = Pick<Services, 'hub' | 'hubReader' | 'catalog' | 'links'>
 
-/** A repository, with the verdict whether and how it can be served here. */
+/** A repository, and whether and how it can be served here. */
 export interface HubLook {
   info: HubRepoInfo
   verdict: HubVerdict
@@ -27,13 +27,13 @@ export interface HubLook {
 export interface LookOptions {
   task?: HubTask | undefined
   /**
-   * True to also read config.json and the index of the shards, and to test the access: three more requests. Otherwise
+   * True to also read config.json and the shard index, and to test access, which takes three more requests. Otherwise
    * the hub's data may be a minute old.
    */
   thorough: boolean
 }
 
-/** Reads a repository from the hub and judges it. */
+/** Reads a repository from the hub and decides whether it can be served. */
 export async function lookAtRepo(
   services: Needs,
   { accountId, repoId, revision }: { accountId: string; repoId: string; revision?: string | undefined },
@@ -123,7 +123,7 @@ function parse(bytes: Buffer): unknown {
 
 const MB = 1024 * 1024
 
-/** Returns the size of the files that would be downloaded; for a repository that cannot be served, of all its files. */
+/** Returns the size of the files to download; for a repository that cannot be served, the size of all its files. */
 function sizeMb({ files }: HubRepoInfo, verdict: HubVerdict): number | null {
   const bytes =
     verdict.files.length > 0 ? verdict.sizeBytes : files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)

@@ -7,7 +7,7 @@ import type { Services } from '../../../services.ts'
 import { lookAtRepo, presentHubEntry } from './look-at-repo.ts'
 
 const RESULTS = 20
-/** The largest number of hits that are examined to find enough matches; each is a request to the hub. */
+/** The largest number of hits to examine for enough matches; each costs a request to the hub. */
 const MAX_LOOKED_AT = 100
 const AT_A_TIME = 5
 const GB_IN_MB = 1024
@@ -39,7 +39,7 @@ export const searchHub = route({
       const next = hits.slice(at, (at += AT_A_TIME)).map(({ repoId }) => look(repoId))
       results.push(...(await askingHub(Promise.all(next))).filter((entry) => entry !== undefined))
     }
-    // Hits are sorted by downloads, so once one is below the limit, all further ones are too.
+    // Hits are sorted by downloads, so once a hit is below the limit, all later hits are too.
     const areAll = found.length < MAX_LOOKED_AT || hits.length < found.length
     const complete = areAll && at >= hits.length && results.length <= RESULTS
     return { results: results.slice(0, RESULTS), complete }
@@ -65,7 +65,7 @@ async function findHits(
     .slice(0, limit)
 }
 
-/** A repository that is gone or not visible does not affect the others. */
+/** Reads a hit's repository. A repository that is deleted or not visible does not affect the others. */
 async function glance(
   services: Services,
   { accountId, repoId, task }: { accountId: string; repoId: string; task: HubTask | undefined },

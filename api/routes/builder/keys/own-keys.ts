@@ -6,15 +6,15 @@ import type { AccountCaller } from '../../../http/caller.ts'
 
 export const keyNotFound = () => new ApiError('not_found', 'there is no live key with this id')
 
-/** Throws a 403 for a key that could make one that may do more, or live longer, than itself. */
+/** Throws a 403 for a key that could create a key with more rights or a longer life than its own. */
 export function requireUnlimited({ limits, expiresAt }: AccountCaller): void {
   if (!limits && expiresAt === undefined) return
-  throw new ApiError('forbidden', 'a key that has limits or expires makes and changes no keys')
+  throw new ApiError('forbidden', 'a key with limits or an expiry cannot create or change keys')
 }
 
 /**
- * Changes the keys of an account, one change after another; throws a 409 when none would be left that can administer
- * them: an admin key without limits and without an expiry.
+ * Changes the keys of an account, one change at a time. Throws a 409 when the account would be left without a key that
+ * can administer them: an admin key without limits and without an expiry.
  */
 export async function changeKeys<T>(
   trx: Transaction<Database>,
@@ -25,6 +25,6 @@ export async function changeKeys<T>(
   const changed = await change()
   if (await apiKeyRepository.hasLastingAdminKey(trx, accountId)) return changed
   const message =
-    'the account would have no admin key left that lasts; make another one without limits and expiry first'
+    'the account would have no permanent admin key left; create another one without limits and expiry first'
   throw new ApiError('conflict', message, { details: { reason: 'last_admin_key' } })
 }

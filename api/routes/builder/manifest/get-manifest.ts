@@ -12,7 +12,7 @@ const SERVER = { name: 'hearth', version: VERSION, vendor: 'Hearth' }
 
 export const getManifest = route({
   operationId: 'getManifest',
-  summary: 'The tools that the account may call, with their schemas',
+  summary: 'List the tools that the account may call, with their schemas',
   method: 'GET',
   path: '/mcp/manifest',
   auth: 'api-key',
@@ -25,7 +25,7 @@ export const getManifest = route({
 
   async handler({ caller, req }, services) {
     const list = await toolsOf(services, caller)
-    // The body of a 304 is not built.
+    // Don't build the body of a 304.
     if (etagMatches(req.headers['if-none-match'], list.etag))
       return reply(304, undefined, { etag: list.etag, 'cache-control': CACHE_CONTROL })
     return reply(200, await serialize(list, services.tools.texts, services.now()), {
@@ -36,10 +36,10 @@ export const getManifest = route({
   },
 })
 
-/** Answers differ by account, and must be asked for anew each time. */
+/** Responses differ by account, and clients must revalidate them each time. */
 const CACHE_CONTROL = 'private, no-cache'
 
-/** A longer manifest is sent piece by piece, so that it is not in memory a second time. */
+/** A longer manifest is sent in pieces, so that memory never holds a second copy. */
 const WHOLE_BYTES = 4 * 1024 * 1024
 
 /** Joins the texts of the tools. */

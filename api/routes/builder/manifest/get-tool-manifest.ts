@@ -9,7 +9,7 @@ const TAG_CHARACTERS = 22
 
 export const getToolManifest = route({
   operationId: 'getToolManifest',
-  summary: 'One tool that the account may call',
+  summary: 'Get a tool that the account may call',
   method: 'GET',
   path: '/mcp/manifest/{slug}',
   auth: 'api-key',

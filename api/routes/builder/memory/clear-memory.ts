@@ -4,14 +4,14 @@ import { route } from '../../../http/route.ts'
 
 export const clearMemory = route({
   operationId: 'clearMemory',
-  summary: 'Forget everything that the account has remembered',
+  summary: "Delete all entries of the account's memory",
   method: 'DELETE',
   path: '/memory/entries',
   auth: 'api-key',
   servedWith: 'HEARTH_MEMORY',
   query: Type.Object({
-    // Undeclared parameters are ignored, so one meant to choose entries would lose all of them.
-    all: Type.Literal(true, { description: 'Confirms that every entry is to go' }),
+    // Undeclared parameters are ignored, so without this a request meant to delete some entries would delete all.
+    all: Type.Literal(true, { description: 'Confirms that every entry should be deleted' }),
   }),
   success: { status: 200, schema: Type.Object({ deleted: Type.Integer() }) },
 

@@ -6,7 +6,7 @@ import { route } from '../../../http/route.ts'
 
 export const deleteMemoryEntry = route({
   operationId: 'deleteMemoryEntry',
-  summary: 'Forget one entry: it is recalled no more, also by requests that are queued',
+  summary: 'Delete a memory entry; queued requests do not recall it either',
   method: 'DELETE',
   path: '/memory/entries/{entry_id}',
   auth: 'api-key',

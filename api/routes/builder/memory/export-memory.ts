@@ -9,7 +9,7 @@ const PAGE = 500
 
 export const exportMemory = route({
   operationId: 'exportMemory',
-  summary: 'Download what the account has remembered: one JSON object a line, newest first',
+  summary: "Download the account's memory: one JSON object per line, newest first",
   method: 'GET',
   path: '/memory/export',
   auth: 'api-key',

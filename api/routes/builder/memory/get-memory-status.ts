@@ -5,7 +5,7 @@ import { presentStatus } from '../../../memory/present.ts'
 
 export const getMemoryStatus = route({
   operationId: 'getMemoryStatus',
-  summary: 'Read whether a task that is submitted now would carry the memory of the account',
+  summary: "Check whether a task submitted now would carry the account's memory",
   method: 'GET',
   path: '/memory/status',
   auth: 'api-key',

@@ -7,7 +7,7 @@ import { presentEntry } from '../../../memory/present.ts'
 
 export const listMemoryEntries = route({
   operationId: 'listMemoryEntries',
-  summary: 'List what the account has remembered, newest first, superseded entries too',
+  summary: "List the account's memory entries, newest first, including superseded ones",
   method: 'GET',
   path: '/memory/entries',
   auth: 'api-key',

@@ -8,7 +8,7 @@ import { presentEntry } from '../../../memory/present.ts'
 
 export const recallMemory = route({
   operationId: 'recallMemory',
-  summary: 'Recall the entries nearest to a text, or the newest ones; needs a read grant',
+  summary: 'Recall the entries most similar to a text, or the newest ones; needs a read grant',
   method: 'POST',
   path: '/memory/recall',
   auth: 'api-key',
@@ -22,7 +22,7 @@ export const recallMemory = route({
     const { db, memory } = services
     requireEnabled(await memoryNamespaceRepository.findNamespace(db, accountId))
     if (!(await memoryGrantRepository.hasGrant(db, { accountId, keyId, access: 'read' })))
-      throw new ApiError('forbidden', 'this key has no grant to read memory; an operator grants it')
+      throw new ApiError('forbidden', 'this key has no grant to read memory; ask an operator for one')
     const { entries, orderedBy } = await memory.recall({ accountId, keyId }, { query, limit })
     return { entries: entries.map((entry) => presentEntry(services, entry)), ordered_by: orderedBy }
   },

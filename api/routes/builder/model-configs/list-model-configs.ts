@@ -4,7 +4,7 @@ import { route } from '../../../http/route.ts'
 
 export const listModelConfigs = route({
   operationId: 'listModelConfigs',
-  summary: 'List what can be trained',
+  summary: 'List the model configs that can be trained',
   method: 'GET',
   path: '/training/model-configs',
   auth: 'none',

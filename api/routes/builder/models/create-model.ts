@@ -9,7 +9,7 @@ import { presentModel } from './present.ts'
 
 export const createModel = route({
   operationId: 'createModel',
-  summary: 'Name a trained version as a model; with the name of a model of yours, as its next version',
+  summary: 'Create a model from a trained version; the name of an existing model adds its next version',
   method: 'POST',
   path: '/models',
   auth: 'api-key',
@@ -20,7 +20,7 @@ export const createModel = route({
   async handler({ caller: { accountId }, body }, { db, now, config }) {
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
-      // The model is locked before the version, in the same order as by its removal.
+      // Lock the model before the version, in the same order as its removal does.
       const id = newId()
       const model = await modelRepository.ensureModel(trx, {
         id,
@@ -28,10 +28,10 @@ export const createModel = route({
         name: body.name,
         created_at: now(),
       })
-      // A further version of an existing model adds none.
+      // Another version of an existing model doesn't count as a model.
       if (model.id === id) await assertItemLimit(trx, config, { accountId, kind: 'models' })
       const version = await modelRepository.shareLockOwnVersion(trx, accountId, by)
-      if (!version) throw new ApiError('not_found', 'there is no such version of yours')
+      if (!version) throw new ApiError('not_found', 'your account has no such version')
       if (version.model_id === model.id) return model
       if (await modelRepository.adoptVersion(trx, version.id, model.id)) return model
       throw new ApiError('conflict', 'this version is part of another model', {

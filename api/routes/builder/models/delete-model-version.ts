@@ -5,7 +5,7 @@ import { releaseVersions } from './release-versions.ts'
 
 export const deleteModelVersion = route({
   operationId: 'deleteModelVersion',
-  summary: 'Take a version that nothing uses out of its model; the run it came from keeps it',
+  summary: 'Remove an unused version from its model; the run that produced it keeps it',
   method: 'DELETE',
   path: '/models/{model_id}/versions/{version_id}',
   auth: 'api-key',

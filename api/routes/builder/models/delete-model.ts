@@ -5,7 +5,7 @@ import { releaseVersions } from './release-versions.ts'
 
 export const deleteModel = route({
   operationId: 'deleteModel',
-  summary: 'Delete a model of whose versions nothing is in use; the runs they came from keep them',
+  summary: 'Delete a model whose versions are all unused; the runs that produced them keep them',
   method: 'DELETE',
   path: '/models/{model_id}',
   auth: 'api-key',

@@ -6,7 +6,7 @@ import { requireModel } from './require-model.ts'
 
 export const getModelLineage = route({
   operationId: 'getModelLineage',
-  summary: 'Read what a model was made of, back to hub repositories and datasets',
+  summary: 'Get the lineage of a model, back to hub repositories and datasets',
   method: 'GET',
   path: '/models/{model_id}/lineage',
   auth: 'api-key',

@@ -7,8 +7,7 @@ const MAX_ROWS = 200
 
 export const getModelUsage = route({
   operationId: 'getModelUsage',
-  summary:
-    'List what uses the versions of a model: endpoints, versions that were made of them, and open runs',
+  summary: 'List what uses the versions of a model: endpoints, versions derived from them, and open runs',
   method: 'GET',
   path: '/models/{model_id}/usage',
   auth: 'api-key',

@@ -7,8 +7,7 @@ import { presentCatalogEntry, presentHubImport } from './present.ts'
 
 export const listRegistry = route({
   operationId: 'listRegistry',
-  summary:
-    'List model configs with their lifecycle: those of the catalog, and what was imported from the hub',
+  summary: 'List model configs with their lifecycle: catalog configs and hub imports',
   method: 'GET',
   path: '/models/registry',
   auth: 'api-key',
@@ -23,7 +22,7 @@ export const listRegistry = route({
       ),
       configLifecycleRepository.readConfigLifecycles(db, accountId),
     ])
-    // The catalog is short and follows whole, after the last page of imports.
+    // The catalog is short, so all of it follows the last page of imports.
     const configs = next_cursor === null ? catalog.models : []
     return {
       models: [

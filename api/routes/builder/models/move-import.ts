@@ -12,13 +12,14 @@ export interface ImportMove {
   id: string
   to: LifecycleStatus
   reason: string | null
-  /** The account whose admin moves it; undefined for an operator, who may move every import. */
+  /** The account whose admin moves the import; undefined for an operator, who may move every import. */
   accountId: string | undefined
 }
 
 /**
- * Sets the lifecycle state of a hub import. `ready` and `preferred` open it to every account, so it takes the candidate's
- * test or an operator to open it first. The importing account can then choose between them, and undo its own `disabled`.
+ * Sets the lifecycle state of a hub import. `ready` and `preferred` open it to every account, so only a passed
+ * candidate test or an operator can do that first. The importing account can then choose between them, and undo its own
+ * `disabled`.
  */
 export async function moveImport(services: Services, move: ImportMove): Promise<HubImportRow> {
   const { db, now } = services
@@ -32,7 +33,7 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
     const byImporter = accountId !== undefined
     const opens = isOffered(to) && !isOffered(status)
     if (opens && byImporter && !(reopenable && unusable === null)) throw untested()
-    // A candidate's note is the result of its test, so a candidate that will be tested again has none.
+    // A candidate's note is the result of its test, so clear the note of a candidate that will be tested again.
     const note = to === 'candidate' ? null : reason
     const moved = await versionLifecycleRepository.moveVersion(trx, found.version_id, {
       from: [status],
@@ -43,7 +44,7 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
       now: now(),
     })
     if (!moved)
-      throw new ApiError('conflict', 'another request moved the model; read its state and try again')
+      throw new ApiError('conflict', "another request changed the model's state; read it and try again")
     if (accountId === undefined)
       await audit(trx, {
         action: 'overrideLifecycle',
@@ -70,5 +71,5 @@ const untested = () =>
 export const noModel = () =>
   new ApiError(
     'not_found',
-    'there is no model config of yours with this id; GET /api/builder/v1/models/registry lists them',
+    'your account has no model config with this id; GET /api/builder/v1/models/registry lists them',
   )

@@ -4,7 +4,9 @@ import * as versionRepository from '../../../../db/repositories/models/versions.
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
-/** Removes unused versions from a model and returns their number; without an id all of them. */
+/**
+ * Removes a version from a model, or all versions without an id, and returns their number; throws a 409 for a used one.
+ */
 export async function releaseVersions(
   trx: Transaction<Database>,
   { accountId, modelId, versionId }: { accountId: string; modelId: string; versionId?: string },

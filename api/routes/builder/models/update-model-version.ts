@@ -7,7 +7,7 @@ import { requireModel } from './require-model.ts'
 
 export const updateModelVersion = route({
   operationId: 'updateModelVersion',
-  summary: 'Rename a version, or change who may start from it',
+  summary: 'Rename a version, or change which accounts may start from it',
   method: 'PATCH',
   path: '/models/{model_id}/versions/{version_id}',
   auth: 'api-key',
@@ -18,7 +18,7 @@ export const updateModelVersion = route({
 
   async handler({ caller: { accountId, role }, params, body }, { db }) {
     if (body.visibility !== undefined && role !== 'admin') {
-      throw new ApiError('forbidden', 'only an admin key changes who may use a version')
+      throw new ApiError('forbidden', 'only an admin key can change who may use a version')
     }
     const { id } = await requireModel(db, accountId, params.model_id)
     const row = await modelRepository.updateVersion(db, { modelId: id, versionId: params.version_id }, body)

@@ -12,7 +12,7 @@ import { maySeeTask } from '../../../manifest/may-see-task.ts'
 
 export const cancelTask = route({
   operationId: 'cancelTask',
-  summary: 'End an inference task that has not ended yet',
+  summary: 'Cancel an inference task that has not ended',
   method: 'POST',
   path: '/tasks/{task_id}:cancel',
   auth: 'api-key',
@@ -34,7 +34,7 @@ export const cancelTask = route({
         taskId: task.id,
         accountId: caller.accountId,
       })
-      // Clients may send the header with every request; only a run of a cohort needs it to be right.
+      // Clients may send the header with every request; only a cohort run requires it to match.
       const userId = headers['x-user-id']?.slice(0, USER_ID_LENGTH.maxLength)
       if (!cohort || !(await cancelCohort(services, cohort.id, { userId }))) {
         const { status } = (cohort && (await cohortRepository.readCohort(services.db, cohort.id))) ?? task

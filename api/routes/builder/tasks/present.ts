@@ -9,18 +9,18 @@ import { presentResult } from '../../../inference/task-result.ts'
 
 type Placement = Pick<PlacementIndex, 'model' | 'environments'>
 
-/** Returns whether the node of a task has anything left to install; whether the model needs it depends on the profile. */
+/** Returns whether a task's node still has environments to install, which the model's profile may or may not need. */
 export const hasUnreadyNode = ({ status, node_id }: ShownTask, placement: Placement): boolean =>
   node_id !== null &&
   !isTerminalTask(status) &&
   placement.environments(node_id).some(({ state }) => state !== 'ready')
 
-/** Steps that the holder of the task tells with its lease; the node's report only knows that the model runs. */
+/** Steps that the lease holder reports through its lease; the node's report only shows that the model runs. */
 const TOLD_BY_LEASE: ReadonlySet<TaskStatus> = new Set(['generating', 'uploading_output'])
 
 /**
- * Returns a task as callers see it. While its node prepares the model, the progress comes from the node's reports. With
- * the model's runtime profile it also includes the installation of the environment.
+ * Returns a task as callers see it. While its node prepares the model, the progress comes from the node's reports. If
+ * the model's runtime profile is given, the progress also includes the installation of the environment.
  */
 export async function presentTask(
   {
@@ -48,7 +48,7 @@ export async function presentTask(
   }
 }
 
-/** The steps of a holder are over with its task; other details, such as that of a cohort, stay. */
+/** Drops the lease holder's steps once the task has ended; other details, such as a cohort's, stay. */
 const lastDetail = ({ status, status_detail: detail }: ShownTask): StatusDetail | null =>
   detail && isTerminalTask(status) && TOLD_BY_LEASE.has(taskStatusOf(detail.status) ?? status) ? null : detail
 
@@ -63,8 +63,8 @@ function liveDetail(
   const missing = profileId === undefined ? undefined : missingEnvironment({ environments }, profileId)
   switch (model?.state) {
     case 'downloading_model':
-      // Download and installation run at the same time; the download is reported first. Where nothing is left to
-      // download, the node waits for the environment of the server, or of the conversion before it.
+      // Download and installation run in parallel; report the download first. When nothing is left to download, the
+      // node waits for the environment of the server, or of the conversion before it.
       if (percent(model) === 100 || model.bytes_total === undefined) {
         const awaited = missing ?? environments.find(({ state }) => state === 'installing')
         if (awaited) return installation(row, awaited)
@@ -81,7 +81,7 @@ function liveDetail(
     case 'cold':
     case 'evicted':
     case undefined:
-      // The node has the task but has not begun with the model: it frees memory, or installs the environment.
+      // The node has the task but has not started the model: it frees memory, or installs the environment.
       if (missing && row.status !== 'assigned') return installation(row, missing)
       return row.status === 'claimed'
         ? { status: 'preparing', progress_pct: 0, metadata: { model_id: row.model_key } }
@@ -94,7 +94,7 @@ function installation({ model_key }: ShownTask, environment: NodeEnvironment): S
   const minutes = Math.ceil((eta_s ?? 0) / 60)
   const message =
     state === 'failed'
-      ? `the environment ${name} could not be installed and is tried again: ${error ?? 'no reason is known'}`
+      ? `the environment ${name} could not be installed; the node will try again: ${error ?? 'unknown reason'}`
       : `installing the environment ${name} for this model, once per machine: about ${minutes} ${minutes === 1 ? 'minute' : 'minutes'} left`
   return {
     status: 'preparing',

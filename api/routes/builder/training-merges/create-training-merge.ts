@@ -101,8 +101,8 @@ function assertMergeable(
 }
 
 /**
- * Without a version among the models nothing says how to serve the result, unless this platform
- * trains models of that kind.
+ * Without a version among the models, the platform does not know how to serve the result, unless it trains models of
+ * that kind.
  */
 const noModel = (method: MergeMethod) =>
   invalid(
@@ -112,7 +112,7 @@ const noModel = (method: MergeMethod) =>
 
 const messageFor = ({ hardware_preference }: CreateTrainingMerge): string =>
   hardware_preference?.startsWith('gpu')
-    ? 'Merge queued; it runs on a processor, as all merges do: no GPU is waited for'
+    ? 'Merge queued; merges run on the CPU, so it does not wait for a GPU'
     : 'Merge queued'
 
 function parametersOf(body: CreateTrainingMerge, method: MergeMethod): Record<string, unknown> {
@@ -125,7 +125,7 @@ function parametersOf(body: CreateTrainingMerge, method: MergeMethod): Record<st
   }
 }
 
-/** Returns notes about fields that are accepted and have no effect. */
+/** Returns notes about fields that are accepted but have no effect. */
 function notesOn({ base, density, seed }: CreateTrainingMerge, method: MergeMethod): string[] {
   const unused = [
     ...(method === 'slerp' && base ? ['base'] : []),

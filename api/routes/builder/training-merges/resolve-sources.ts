@@ -31,7 +31,7 @@ interface ResolveSourcesOptions {
 /** The resolved inputs of a merge. */
 interface Resolved {
   sources: NewMergeSource[]
-  /** The version whose description the result copies; `undefined` when no model is a version. */
+  /** The version whose description the result copies; undefined when no model is a version. */
   model: VersionFacts | undefined
   /** The base as the caller named it, or as the adapters were trained on it; `undefined` for methods without one. */
   base: { ref: ArtifactRef; version: VersionFacts | undefined } | undefined
@@ -58,7 +58,7 @@ export async function resolveSources(
   }
   const ref = body.base ?? (isFolding ? await recordedBase(asked, parts) : undefined)
   const given = ref && { ref, version: await resolve(asked, ref, { place: ['base'], kind: 'model' }) }
-  // slerp does not compute with its base.
+  // slerp does not use its base in the computation.
   const base = method === 'slerp' ? undefined : given
   if (base) {
     const version_id = base.version?.id ?? null
@@ -88,13 +88,13 @@ async function resolve(
     ref.type === 'hf'
       ? await importOf(asked, ref, place)
       : await artifactRefRepository.shareLockUsableVersion(trx, accountId, ref)
-  // The node finds out which files an unregistered repository has when it downloads them.
+  // The node discovers the files of an unregistered repository when it downloads them.
   if (!version && ref.type === 'hf') return undefined
   if (!version) throw absent(ref, place)
   assertVersionEnabled(version, ['body', ...place])
   const taskType = await taskTypeOf(trx, catalog, version)
   if (taskType !== undefined && !isChatCapable(taskType)) {
-    throw invalid(['body', ...place], `is a model for ${taskType}; merges take language models`)
+    throw invalid(['body', ...place], `is a model for ${taskType}; only language models can be merged`)
   }
   assertHolds(await artifactRefRepository.listVersionPaths(trx, version.id), kind, place)
   return version
@@ -102,7 +102,7 @@ async function resolve(
 
 const absent = ({ type }: ArtifactRef, place: Place) =>
   type === 'job'
-    ? invalid(['body', ...place, 'job_id'], 'there is no such job of yours with a finished model')
+    ? invalid(['body', ...place, 'job_id'], 'your account has no such job with a finished model')
     : invalid(['body', ...place, 'version_id'], 'there is no such version')
 
 /** Finds the import of a repository, if it is of the requested revision. */
@@ -136,7 +136,7 @@ function assertHolds(paths: readonly string[], kind: Kind, place: Place): void {
   throw invalid(['body', ...place], 'holds no language model with config.json and safetensors weights')
 }
 
-/** Returns the base that all adapters were trained on, whatever kind of reference names it. */
+/** Returns the base that all adapters were trained on, regardless of the kind of reference that names it. */
 async function recordedBase(
   asked: ResolveSourcesOptions,
   adapters: readonly { version: VersionFacts | undefined }[],
@@ -144,7 +144,8 @@ async function recordedBase(
   const bases = new Map<string, ArtifactRef>()
   for (const { version } of adapters) {
     const base = version && (await baseOf(asked, version))
-    if (!base) throw invalid(['body', 'base'], 'the base of these adapters is not known here; name it')
+    if (!base)
+      throw invalid(['body', 'base'], 'the platform does not know the base of these adapters; name it')
     bases.set(JSON.stringify(base), base)
   }
   const [base, other] = bases.values()

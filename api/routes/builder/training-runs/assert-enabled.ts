@@ -4,14 +4,14 @@ import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 
-/** Refuses a config that the account has disabled in its registry. */
+/** Throws a 409 for a config that the account has disabled in its registry. */
 export async function assertEnabled(db: Kysely<Database>, accountId: string, modelId: string): Promise<void> {
   const said = (await configLifecycleRepository.readConfigLifecycles(db, accountId)).get(modelId)
   if (said?.lifecycle_status !== 'disabled') return
   throw new ApiError('conflict', `your account has disabled ${modelId}: ${said.reason ?? 'no reason given'}`)
 }
 
-/** Refuses a version that has been disabled; the error names its location in the request. */
+/** Throws for a disabled version; the error names its location in the request. */
 export function assertVersionEnabled(
   { lifecycle_status }: Pick<ModelVersionRow, 'lifecycle_status'>,
   place: readonly (string | number)[],

@@ -6,8 +6,8 @@ import { ApiError } from '../../../../domain/errors.ts'
 const RETRY_AFTER_S = 30
 
 /**
- * Checks the quota, which runs and merges share. It must be called last before the insert, because it locks the
- * account, and requests that fail for other reasons should not wait for that. A run that is resumed is not counted itself.
+ * Checks the quota, which runs and merges share. Call this last before the insert, because it locks the account, and
+ * requests that fail for other reasons should not wait for that. A run that is being resumed does not count itself.
  */
 export async function assertQuota(
   trx: Transaction<Database>,
@@ -16,12 +16,8 @@ export async function assertQuota(
 ): Promise<void> {
   const { quota, open } = await jobRepository.lockTrainingQuota(trx, accountId, resumed)
   if (open < quota) return
-  throw new ApiError(
-    'training_quota_exceeded',
-    `this account may have ${quota} jobs at once and has ${open}`,
-    {
-      details: { quota, open },
-      headers: { 'retry-after': String(RETRY_AFTER_S) },
-    },
-  )
+  throw new ApiError('training_quota_exceeded', `this account has ${open} open jobs; its quota is ${quota}`, {
+    details: { quota, open },
+    headers: { 'retry-after': String(RETRY_AFTER_S) },
+  })
 }

@@ -7,13 +7,13 @@ import { emit } from '../../../events.ts'
 import type { Services } from '../../../services.ts'
 
 interface Cancellation {
-  /** Additional text of the event. */
+  /** Additional text for the event. */
   detail?: string
   /** A step that commits together with the end. */
   inTransaction?: (trx: Transaction<Database>) => Promise<void>
 }
 
-/** Cancels an open run or merge; `undefined` when it had ended before. */
+/** Cancels an open run or merge; returns `undefined` if it had already ended. */
 export async function cancelRun(
   { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
   id: string,
@@ -26,7 +26,7 @@ export async function cancelRun(
     return run
   })
   if (!ended) return undefined
-  // The row has already decided; these calls only make the node and the workflow stop sooner.
+  // The row is already updated; these calls only make the node and the workflow stop sooner.
   links.cancelJob(id)
   temporal.workflow
     .getHandle(WORKFLOW_ID.job(id))

@@ -16,8 +16,8 @@ interface Chosen {
 }
 
 /**
- * Returns the config that a request names as `model_config_id` or `model`: one of the catalog, or a hub import, which
- * the catalog's config for models of its task type trains.
+ * Returns the config that a request names as `model_config_id` or `model`: a catalog config, or a hub import, which is
+ * trained with the catalog's config for models of its task type.
  */
 export async function chooseModel(
   db: Kysely<Database>,
@@ -26,10 +26,10 @@ export async function chooseModel(
 ): Promise<Chosen> {
   const { model_config_id, model, base } = body
   const field = model_config_id === undefined ? 'model' : 'model_config_id'
-  // The schema requires one of them.
+  // The schema requires one of the two.
   const name = model_config_id ?? model ?? ''
   if (model !== undefined && model !== name) {
-    throw invalid(['body', 'model'], 'names another model config than model_config_id')
+    throw invalid(['body', 'model'], 'names a different model config than model_config_id')
   }
   if (isUuid(name)) {
     const imported = await hubModelRepository.findListedHubModel(db, accountId, name)
@@ -51,7 +51,8 @@ function chooseImport(
 ): Chosen {
   const refuse = (reason: string) => invalid(['body', field], `${repo_id} ${reason}`)
   if (lifecycle_status === 'disabled') throw refuse('is disabled')
-  if (base) throw invalid(['body', 'base'], `${field} already names ${repo_id} as what the run starts from`)
+  if (base)
+    throw invalid(['body', 'base'], `the run already starts from ${repo_id}, which ${field} names; omit base`)
   const model = catalog.tunerOf(task_type)
   if (!model) throw refuse(`cannot be trained: no model config here starts from models for ${task_type}`)
   const ref: ArtifactRef = { type: 'model_version', version_id }

@@ -12,16 +12,16 @@ import type { Services } from '../../../services.ts'
 import { encodeFeedCursor } from './feed-cursor.ts'
 import { showRun } from './show-run.ts'
 
-/** A stream holds at most so many events at once; a client that reads slowly gets the rest from the rows. */
+/** Maximum events in memory per stream; a slow client gets the rest from the database. */
 const PAGE = { limit: 1_000, maxBytes: 256 * 1024 } as const
 const RETRY_DELAY_MS = 2_000
-/** A NOTIFY that was lost delays news by at most this time. */
+/** A lost NOTIFY delays entries by at most this time. */
 const REREAD_INTERVAL_MS = 5_000
-/** A run that reports without pause is read this often. */
+/** The read interval for a run that reports continuously. */
 const PACE_MS = 100
-/** The last lines of a run come over another connection than its end, and may be later. */
+/** A run's last log lines arrive over another connection than its end, and may be this much later. */
 const LATE_MS = 2_000
-/** A client comes back after this time, so that its key and its access are checked again. */
+/** The stream ends after this time, so that a reconnecting client's key and access are checked again. */
 const MAX_DURATION_MS = 60 * 60_000
 
 interface Following {
@@ -31,13 +31,16 @@ interface Following {
   types: readonly StreamedType[]
   watch: Watch
   res: ServerResponse
-  /** Aborts when the client leaves. */
+  /** Aborts when the client disconnects. */
   signal: AbortSignal
-  /** Aborts when its key is revoked or expires. */
+  /** Aborts when the client's key is revoked or expires. */
   ended: AbortSignal
 }
 
-/** Sends the news of a run until it has ended, the client leaves, its key ends or the gateway stops; only the first sends `done`. */
+/**
+ * Streams a run until it ends, the client disconnects, its key ends or the gateway stops. Sends `done` only when the
+ * run has ended.
+ */
 export async function followRun(services: Services, following: Following): Promise<void> {
   const { db, now, stopping } = services
   const { accountId, runId, types, watch, res, ended } = following
@@ -50,7 +53,7 @@ export async function followRun(services: Services, following: Following): Promi
   let spokenAt = performance.now()
 
   while (!signal.aborted && performance.now() < until) {
-    // Read before the entries: what was told before the run had ended is then among them.
+    // Read the status before the entries, so that no entry written before the run ended is missed.
     const run = await jobRepository.findOwnJob(db, accountId, runId)
     if (!run) break
     const entries = await feedRepository.listFeed(db, runId, { after: place, types, ...PAGE })
@@ -80,12 +83,12 @@ export async function followRun(services: Services, following: Following): Promi
   writer.end(ended.aborted ? KEY_ENDED : undefined)
 }
 
-/** A page that is not full means that the stream has caught up. */
+/** Pauses after a page that is not full, because the stream has then caught up. */
 async function pause(ms: number, signal: AbortSignal, entries: number): Promise<void> {
   if (entries < PAGE.limit) await sleep(ms, undefined, { signal }).catch(() => {})
 }
 
-/** For how long the run may still tell something. */
+/** Returns how long new entries of the run may still arrive, in milliseconds. */
 function lateness({ status, completed_at }: JobView, now: Date): number {
   if (!isTerminal(status)) return Number.POSITIVE_INFINITY
   return completed_at === null ? 0 : completed_at.getTime() + LATE_MS - now.getTime()

@@ -5,7 +5,7 @@ import { requireRun } from './require-run.ts'
 
 export const getTrainingRunEvents = route({
   operationId: 'getTrainingRunEvents',
-  summary: 'Get what happened to a training run, in order',
+  summary: 'List the events of a training run, in order',
   method: 'GET',
   path: '/training/runs/{run_id}/events',
   auth: 'api-key',

@@ -16,7 +16,7 @@ const MAX_PAGE_BYTES = 1024 * 1024
 
 export const getTrainingRunLogs = route({
   operationId: 'getTrainingRunLogs',
-  summary: "Get the newest lines of a training run's log, or those after a place",
+  summary: "Get the newest lines of a training run's log, or the lines after a cursor",
   method: 'GET',
   path: '/training/runs/{run_id}/logs',
   auth: 'api-key',
@@ -33,7 +33,7 @@ export const getTrainingRunLogs = route({
   async handler({ caller, params, query: { limit = DEFAULT_LINES, cursor, after } }, { db }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
     if (after !== undefined) {
-      if (cursor !== undefined) throw invalid(['query', 'after'], 'cannot be given together with cursor')
+      if (cursor !== undefined) throw invalid(['query', 'after'], 'cannot be combined with cursor')
       return linesAfter(db, run.id, decodeFeedCursor(run.id, after, ['query', 'after']), limit)
     }
     const before = cursor === undefined ? undefined : decodePlace(run.id, cursor)
@@ -50,7 +50,7 @@ export const getTrainingRunLogs = route({
   },
 })
 
-/** Lines in the order in which they came, which is not that of their numbers when one was late. */
+/** Returns lines in order of arrival, which differs from the order of their numbers when a line was late. */
 async function linesAfter(
   db: Kysely<Database>,
   run_id: string,

@@ -7,7 +7,7 @@ import { requireRun } from './require-run.ts'
 
 export const getTrainingRunMetrics = route({
   operationId: 'getTrainingRunMetrics',
-  summary: 'Get the measures of a training run, live while it is at work',
+  summary: 'Get the metrics of a training run, live while it runs',
   method: 'GET',
   path: '/training/runs/{run_id}/metrics',
   auth: 'api-key',

@@ -12,7 +12,8 @@ import { noSuchRun, requireRun } from './require-run.ts'
 
 export const pauseTrainingRun = route({
   operationId: 'pauseTrainingRun',
-  summary: 'Pause a training run: its attempt ends with a checkpoint, and none begins until it is resumed',
+  summary:
+    'Pause a training run: its attempt ends with a checkpoint, and no other starts until it is resumed',
   method: 'POST',
   path: '/training/runs/{run_id}:pause',
   auth: 'api-key',
@@ -23,7 +24,10 @@ export const pauseTrainingRun = route({
   async handler({ caller, params, log, afterCommit }, { db, now, links, temporal }) {
     const { id, job_type } = await requireRun(db, caller.accountId, params.run_id)
     if (job_type === 'merge') {
-      throw new ApiError('conflict', 'this is a merge, which has no checkpoints to go on from; cancel it')
+      throw new ApiError(
+        'conflict',
+        'this is a merge, which has no checkpoints to resume from; cancel it instead',
+      )
     }
     const { status, paused_at } = await db.transaction().execute(async (trx) => {
       const run = await jobRepository.lockJob(trx, id)
@@ -37,7 +41,7 @@ export const pauseTrainingRun = route({
       return run
     })
     if (paused_at === null) {
-      // The row has already decided: claims are refused, and renewals say so. These calls only make it sooner.
+      // The row is already updated: claims are refused, and renewals report the pause. These calls only make it faster.
       afterCommit(() => {
         links.cancelJob(id, { pause: true })
         temporal.workflow

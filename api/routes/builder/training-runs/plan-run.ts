@@ -6,30 +6,34 @@ import { hardwareFor } from '../../../../domain/training-run.ts'
 import type { CatalogModel } from '../../../../platform/catalog.ts'
 import type { HardwarePreference } from '../../../../schemas/training-run.ts'
 
-/** The most missing columns of one hyperparameter that a response names, because each message lists the existing ones. */
+/** Maximum missing columns of one hyperparameter to report, because each message lists the existing columns. */
 const MAX_MISSING = 20
 
-/** Refuses a dataset that this config cannot be trained on now. */
+/** Throws for a dataset that this config cannot be trained on now. */
 export function assertTrainable(
   { config }: CatalogModel,
   dataset: Pick<DatasetRow, 'status' | 'storage_format'>,
 ): void {
   if (dataset.status !== 'ready') {
-    throw new ApiError('conflict', `the dataset is ${dataset.status}; training needs one that is ready`, {
-      details: { dataset_status: dataset.status },
-    })
+    throw new ApiError(
+      'conflict',
+      `the dataset is ${dataset.status}; training needs a dataset that is ready`,
+      {
+        details: { dataset_status: dataset.status },
+      },
+    )
   }
   if (config.dataset_formats.includes(dataset.storage_format)) return
   const formats = config.dataset_formats.join(', ')
   throw invalid(
     ['body', 'dataset_id'],
-    `${config.model_id} takes ${formats}; this dataset is ${dataset.storage_format}`,
+    `${config.model_id} accepts ${formats}; this dataset is ${dataset.storage_format}`,
   )
 }
 
 /**
- * Returns the values with defaults filled in, and warnings for those that are ignored; a 422 names every
- * known one that is wrong.
+ * Returns the values with defaults filled in, and warnings for ignored ones. Throws a 422 that names every known value
+ * that is invalid.
  */
 export function resolveHyperparameters(
   model: CatalogModel,
@@ -60,8 +64,8 @@ interface ResolvedRun {
 }
 
 /**
- * Returns the column to predict, chosen here when the run names none, so that the run shows it; or the
- * reason why it cannot be one.
+ * Returns the column to predict, chosen here if the run names none, so that the run shows it. If that column cannot be
+ * the target, returns the reason.
  */
 function targetOf(
   { config }: CatalogModel,
@@ -81,7 +85,7 @@ function targetOf(
     columns: named === '' ? columns : open,
   })
   if (why === undefined) return { chosen: { target_column: target } }
-  const msg = named === '' ? `${why}; none is named, so it would be this one` : why
+  const msg = named === '' ? `${why}; the request names no target_column, so this one would be used` : why
   const loc = ['body', 'hyperparameters', spellingOf(config, given, 'target_column')]
   return { issue: { loc, msg, type: 'column' } }
 }
@@ -93,7 +97,9 @@ const spellingOf = (
   name: string,
 ): string => Object.keys(given).find((one) => (aliases[one] ?? one) === name) ?? name
 
-/** Returns faults for missing columns: those that hyperparameters name, and those that the type of rows requires. */
+/**
+ * Returns issues for missing columns: columns that hyperparameters name, and columns that the type of rows requires.
+ */
 function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
   const names = run.columns.map(({ name }) => name)
   const present = new Set(names)
@@ -111,7 +117,7 @@ function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
   })
 }
 
-/** `target_column` names one column of the dataset, `ignore_columns` a list of them. */
+/** Returns the dataset columns that a hyperparameter names: `target_column` is one name, `ignore_columns` a list. */
 function columnsNamed(key: string, value: unknown): { name: string; at: number[] }[] {
   if (key.endsWith('_column') && typeof value === 'string' && value !== '') return [{ name: value, at: [] }]
   if (!key.endsWith('_columns') || !Array.isArray(value)) return []
@@ -138,13 +144,13 @@ function missingByRule(
 }
 
 /**
- * Returns whether a GPU node is preferred, without waiting for one. Language models train on any
- * node, but faster on a GPU.
+ * Returns whether to prefer a GPU node, without waiting for one. Language models train on any node, but faster on a
+ * GPU.
  */
 export const prefersGpu = ({ config }: CatalogModel, preference: HardwarePreference): boolean =>
   preference === 'gpu_preferred' || (preference === 'auto' && config.vram_required_mb > 0)
 
-/** Returns the kind of node to wait for; throws a 422 when there can be none. */
+/** Returns the kind of node to wait for; throws a 422 if no kind fits. */
 export function chooseHardware(
   { config }: CatalogModel,
   preference: HardwarePreference,
@@ -157,7 +163,7 @@ export function chooseHardware(
     const [name] = cudaOnly
     throw invalid(
       ['body', 'hyperparameters', name],
-      `${String(run.values[name])} needs a CUDA node, and hardware_preference is cpu_only`,
+      `${String(run.values[name])} needs a CUDA node, but hardware_preference is cpu_only`,
     )
   }
   const requiresGpu = config.requires_gpu || cudaOnly !== undefined

@@ -4,7 +4,7 @@ import { isTerminal } from '../../../../domain/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
 
-/** Returns the metrics of a run: the final values once there are some, and the losses so far. */
+/** Returns the metrics of a run: the final values if there are any, and the losses so far. */
 export function presentMetrics(metrics: JobRow['metrics'], live: readonly EpochLoss[]): TrainingMetrics {
   const final = (metrics ?? {}) as Partial<TrainingMetrics>
   return { ...final, epochs: final.epochs ?? [...live] }
@@ -31,7 +31,7 @@ export function presentRun(run: Omit<ListedJob, 'metrics'>, metrics: Record<stri
     hardware_preference: run.hardware_preference,
     hyperparameters: run.hyperparameters,
     metrics,
-    // While the run continues, this column has the error of the last attempt, which the next one may overcome.
+    // While the run continues, this column has the error of the last attempt; the next attempt may succeed.
     error_message: run.status === 'failed' ? run.error_message : null,
     parent_job_id: run.parent_job_id,
     base: baseOfRun(run),
@@ -48,7 +48,7 @@ export function presentRun(run: Omit<ListedJob, 'metrics'>, metrics: Record<stri
   }
 }
 
-/** Returns the base of a run; for a repository with the commit that it was pinned to, once a node has requested it. */
+/** Returns the base of a run; a repository includes its pinned commit once a node has requested it. */
 export function baseOfRun({
   base,
   job_type,
@@ -62,7 +62,7 @@ export function baseOfRun({
   return { type: 'hf', repo_id, ...(base_revision !== null && { revision: base_revision }) }
 }
 
-/** A run that was cancelled while it was paused is not paused any more. */
+/** Returns whether a run is paused. A run that was cancelled while paused no longer is. */
 export const isPaused = ({ status, paused_at }: Pick<JobView, 'status' | 'paused_at'>): boolean =>
   paused_at !== null && !isTerminal(status)
 

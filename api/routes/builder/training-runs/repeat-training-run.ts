@@ -13,7 +13,7 @@ import { startRun } from './start-run.ts'
 
 export const repeatTrainingRun = route({
   operationId: 'repeatTrainingRun',
-  summary: 'Start a training run with the configuration of another one, and with changes to it',
+  summary: 'Rerun a training run, with optional changes to its configuration',
   method: 'POST',
   path: '/training/runs/{run_id}:again',
   auth: 'api-key',
@@ -27,22 +27,23 @@ export const repeatTrainingRun = route({
   async handler({ caller: { accountId }, params, body, trx }, services) {
     const run = await requireRun(trx, accountId, params.run_id)
     if (run.job_type === 'merge') {
-      throw new ApiError('conflict', 'this is a merge, and only training runs can be run again')
+      throw new ApiError('conflict', 'this is a merge; only training runs can be rerun')
     }
     return startRun({ accountId, body: bodyOf(run, body), trx }, services)
   },
 })
 
-/** The request that makes such a run. */
+/** Returns the request body that creates such a run. */
 function bodyOf(run: JobView, changes: RepeatTrainingRun): CreateTrainingRun {
   const base = run.base as ArtifactRef | null
   const { base_model, ...others } = run.hyperparameters
-  // Beside a base of another kind it is the name of that base, which the request did not give.
+  // With a base of another kind, `base_model` is the name of that base, which the request did not contain.
   const isGiven = base_model !== undefined && (base === null || base.type === 'hf')
-  // A null is no change: it stands for a field that the client left out.
+  // A null means no change: some clients send it for omitted fields.
   const changed = Object.entries(changes.hyperparameters ?? {}).filter(([, value]) => value !== null)
   const dataset_id = changes.dataset_id ?? run.dataset_id
-  if (dataset_id === null) throw invalid(['body', 'dataset_id'], 'is required: the run names no dataset')
+  if (dataset_id === null)
+    throw invalid(['body', 'dataset_id'], 'is required: the original run has no dataset')
   return {
     job_name: changes.job_name ?? run.job_name,
     model_config_id: run.model_config_id,

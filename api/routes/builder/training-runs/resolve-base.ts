@@ -30,11 +30,11 @@ interface ResolveBaseOptions {
 export interface ResolvedBase {
   /** Null when the config's own base is used. */
   ref: ArtifactRef | null
-  /** The name of the base; `undefined` for configs without one. */
+  /** The name of the base; undefined for configs without one. */
   named: BaseModel | undefined
-  /** The job that the run descends from when the caller names none. */
+  /** The parent job of the run if the caller names none. */
   parentJobId: string | null
-  /** Notes about fields that are accepted and have no effect. */
+  /** Notes about fields that are accepted but have no effect. */
   notes: string[]
 }
 
@@ -54,7 +54,7 @@ export async function resolveBase(
     return { ref: null, named, parentJobId: null, notes: base ? ignoredBase(model, base, repoId) : [] }
   }
   if (!trainer.base) {
-    throw invalid(['body', 'base'], `${model_id} does not support retraining: it always starts from nothing`)
+    throw invalid(['body', 'base'], `${model_id} does not support retraining: it always starts from scratch`)
   }
   if (base.type === 'storage') {
     await assertStoredModel(model, storagePrefix(base.uri, accountId, storage), storage.objects)
@@ -68,14 +68,14 @@ export async function resolveBase(
   return { ref: base, named, parentJobId: parent ? parent.id : null, notes: [] }
 }
 
-/** The request fails here, rather than an attempt that cannot succeed. */
+/** The error for a missing base. We fail the request rather than start an attempt that cannot succeed. */
 const needsBase = () =>
   invalid(
     ['body', 'base'],
     'must be a model_version, job or storage: there is no model hub here to fetch one from (the operator sets HEARTH_HUB_ENDPOINT)',
   )
 
-/** A repository whose import the account has disabled must not be downloaded directly either. */
+/** Throws if the account disabled the repository's import, which must not be downloaded directly either. */
 async function assertImportFits(
   trx: Transaction<Database>,
   { accountId, ...options }: Pick<ResolveBaseOptions, 'accountId' | 'catalog' | 'model'>,
@@ -97,8 +97,8 @@ function ignoredBase(
   const given = revision === undefined ? repo_id : `${repo_id} at ${revision}`
   const why =
     repoId === undefined
-      ? `${model_id} starts from nothing unless base is a model_version, a job or a storage address`
-      : `the run starts from ${repoId}, which hyperparameters.base_model names, as it is on the hub`
+      ? `${model_id} starts from scratch unless base is a model_version, a job or a storage address`
+      : `the run starts from the hub's current version of ${repoId}, which hyperparameters.base_model names`
   return [`base ${given} is ignored: ${why}.`]
 }
 
@@ -116,8 +116,8 @@ async function usableVersion(
 }
 
 /**
- * A config that needs a base takes the Hugging Face folder of a model with one of its task types; other configs need a
- * model of their own.
+ * Checks that a base fits the config. A config that needs a base accepts the Hugging Face folder of a model with one of
+ * its task types; other configs accept only models that they have trained.
  */
 async function assertFits(
   trx: Transaction<Database>,
@@ -134,7 +134,7 @@ async function assertFits(
     }
     assertModelFolder(await artifactRefRepository.listVersionPaths(trx, version.id), place)
   } else if (version.model_config_id !== config.model_id) {
-    const msg = `is a model of ${version.model_config_id}; ${config.model_id} goes on only from one of its own`
+    const msg = `is a model of ${version.model_config_id}; ${config.model_id} continues only from its own models`
     throw invalid(place, msg)
   }
 }

@@ -7,7 +7,7 @@ import { PRIORITY } from '../../../../domain/training-run.ts'
 import type { TrainingRun } from '../../../../schemas/training-run.ts'
 import { isPaused, presentMetrics, presentRun } from './present.ts'
 
-/** Returns a run as it is read alone: with its losses per epoch, and its place in the queue. */
+/** Returns a single run as the API shows it: with its losses per epoch, and its position in the queue. */
 export async function showRun(db: Kysely<Database>, run: JobView): Promise<TrainingRun> {
   const epochs = await jobRecordRepository.listJobEpochs(db, run.id)
   const metrics = await jobRepository.findMetrics(db, run.id)

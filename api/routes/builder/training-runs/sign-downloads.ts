@@ -8,7 +8,7 @@ const DEFAULT_LIFETIME_S = 3_600
 
 export const signDownloads = route({
   operationId: 'signDownloads',
-  summary: 'Get addresses to download the files of a finished model from',
+  summary: 'Get URLs to download the files of a finished model',
   method: 'GET',
   path: '/training/runs/{run_id}/artifacts/download-urls',
   auth: 'api-key',

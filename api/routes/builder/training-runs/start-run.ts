@@ -23,11 +23,13 @@ import { queuedMessage, waitOf } from './wait-of-job.ts'
 interface NewRun {
   accountId: string
   body: CreateTrainingRun
-  /** The transaction in which the run, its events and the start of its workflow commit together. */
+  /** The transaction that commits the run, its events and the start of its workflow together. */
   trx: Transaction<Database>
 }
 
-/** Creates a run of a checked body: refuses what can never be trained, takes a place of the quota and enqueues the work. */
+/**
+ * Creates a run from a validated body: refuses a run that can never succeed, checks the quota and enqueues the work.
+ */
 export async function startRun(
   { accountId, body, trx }: NewRun,
   { catalog, config, objects, now }: Pick<Services, 'catalog' | 'config' | 'objects' | 'now'>,
@@ -50,7 +52,7 @@ export async function startRun(
   const hardware_preference = body.hardware_preference ?? 'auto'
   const operating_mode = body.operating_mode ?? 'balanced'
   const gpuPreferred = prefersGpu(model, hardware_preference)
-  // A mere preference does not wait for a GPU that no node offers now.
+  // A preference alone does not wait for a GPU if no node offers one now.
   const onGpu = { account_id: accountId, task_queue: QUEUES.train('gpu') }
   const gpuOnline = gpuPreferred && (await waitOf(trx, onGpu, now())).reason === null
   const hardware = chooseHardware(model, gpuPreferred ? 'gpu_preferred' : hardware_preference, {
@@ -109,7 +111,7 @@ export async function startRun(
   }
 }
 
-/** When the request has a base, a hyperparameter that names a model has no effect. */
+/** Drops a hyperparameter that names a base model, which has no effect when the request has a base. */
 function withoutNamedBase(
   hyperparameters: Record<string, unknown>,
   base: CreateTrainingRun['base'],

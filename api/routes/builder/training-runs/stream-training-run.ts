@@ -14,7 +14,7 @@ import { requireRun } from './require-run.ts'
 
 export const streamTrainingRun = route({
   operationId: 'streamTrainingRun',
-  summary: 'Follow a training run: its log, measures, progress, events and status as they come',
+  summary: 'Stream a training run: log, metrics, progress, events and status as they arrive',
   method: 'GET',
   path: '/training/runs/{run_id}/stream',
   auth: 'api-key',
@@ -25,7 +25,7 @@ export const streamTrainingRun = route({
       Type.String({
         minLength: 1,
         maxLength: 200,
-        description: `What to send, separated by commas: ${STREAMED_TYPES.join(', ')}. All of it when absent.`,
+        description: `Types to send, separated by commas: ${STREAMED_TYPES.join(', ')}. All types when absent.`,
       }),
     ),
   }),
@@ -40,7 +40,7 @@ export const streamTrainingRun = route({
   async handler({ caller, params, query, headers, res, signal }, services) {
     using access = services.keyStreams.watch(caller)
     const run = await requireRun(services.db, caller.accountId, params.run_id)
-    // A browser that comes back repeats the first address, and says in the header how far it came.
+    // A reconnecting browser repeats the original URL and sends its position in the header.
     const last = headers['last-event-id']
     const after =
       last !== undefined

@@ -4,7 +4,7 @@ import type { Database } from '../../../../db/tables.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { waitingReason } from '../../../../domain/waiting.ts'
 
-/** The reason why a new job waits for a node; null when a suitable node is online, busy or not. */
+/** The reason why a new job waits for a node; null if a suitable node is online, busy or not. */
 export interface Wait {
   /** Columns of the run's row. */
   readonly columns: Pick<JobRow, 'waiting_reason' | 'waiting_since'>
@@ -26,15 +26,15 @@ export async function waitOf(
   }
 }
 
-/** The largest number of ignored fields in the message; the log lists all. */
+/** The largest number of ignored fields in the message; the log lists all of them. */
 const MAX_REPORTED = 10
 
-/** Builds the message of a queued job: that it waits for a node, and which fields have no effect. */
+/** Builds the message of a queued job: whether it waits for a node, and which fields have no effect. */
 export function queuedMessage({ reason }: Wait, queued: string, ignored: readonly string[] = []): string {
   const waits =
     reason === null
       ? queued
-      : `${queued}; ${reason}. It waits for one until it is cancelled, and it holds a place of the quota meanwhile`
+      : `${queued}; ${reason}. It waits until there is one or it is cancelled, and counts toward the quota in the meantime`
   if (ignored.length === 0) return waits
   const more = ignored.length > MAX_REPORTED ? [`${ignored.length - MAX_REPORTED} more: see its log.`] : []
   return [`${waits}.`, ...ignored.slice(0, MAX_REPORTED), ...more].join(' ')

@@ -9,7 +9,7 @@ import { presentWebhookEndpoint, tagOfWebhookEndpoint } from './present.ts'
 
 export const createWebhookEndpoint = route({
   operationId: 'createWebhookEndpoint',
-  summary: 'Add a destination for terminal events; shows its signing secret once',
+  summary: 'Add a destination for terminal events; its signing secret is shown only once',
   method: 'POST',
   path: '/webhook-endpoints',
   auth: 'api-key',

@@ -8,7 +8,7 @@ import { noWebhookEndpoint, tagOfWebhookEndpoint } from './present.ts'
 
 export const deleteWebhookEndpoint = route({
   operationId: 'deleteWebhookEndpoint',
-  summary: 'Disable and delete a destination; what it still has open is cancelled',
+  summary: 'Disable and delete a destination; its open deliveries are cancelled',
   method: 'DELETE',
   path: '/webhook-endpoints/{endpoint_id}',
   auth: 'api-key',

@@ -12,14 +12,16 @@ import type { SecretBox } from '../../../../platform/secret-box.ts'
 import { newWebhookSecret } from '../../../../platform/webhook-signature.ts'
 import { webhookVerificationStart } from '../../../../workflows/contract/starts.ts'
 
-/** The time that an endpoint has to answer its challenge. */
+/** How long an endpoint has to answer its challenge. */
 const VERIFICATION_WINDOW_MS = 15 * 60_000
-/** An account may have this many hosts challenged, each as often as one host may be. */
+/** The number of hosts that an account may have challenged, each up to the limit per host. */
 const CHALLENGED_HOSTS = 3
 /** The `Retry-After` in seconds. */
 const CROWDED_RETRY_S = 300
 
-/** Returns the encrypted text of a URL, and the origin that responses show. Throws a 422 for a URL that is refused. */
+/**
+ * Returns the encrypted text of a URL, and the origin that responses show. Throws a 422 for a URL that is not allowed.
+ */
 export function sealUrl(
   { egress, secretBox }: { egress: EgressPolicy; secretBox: SecretBox },
   endpointId: string,
@@ -34,7 +36,7 @@ export function sealUrl(
   }
 }
 
-/** Makes a new secret: the row with its encrypted text, the text for a single response, and its last four characters. */
+/** Creates a secret: the row with its encrypted text, the text for a single response, and its last four characters. */
 export function makeSecret(secretBox: SecretBox, endpointId: string) {
   const id = newId()
   const secret = newWebhookSecret()
@@ -44,8 +46,8 @@ export function makeSecret(secretBox: SecretBox, endpointId: string) {
 
 /**
  * Challenges the current URL; an earlier challenge no longer counts. A challenge is a request to a host that has not
- * agreed to any, so a 429 refuses it when this endpoint had one a moment ago, or when the account has caused many,
- * to this host or in total.
+ * agreed to any, so we refuse it with a 429 if this endpoint was challenged a moment ago, or if the account has caused
+ * many challenges to this host or in total.
  */
 export async function startVerification(
   trx: Transaction<Database>,
@@ -69,7 +71,7 @@ export async function startVerification(
   if (counts.ofOrigin >= perHost || counts.ofAccount >= perAccount) {
     throw temporaryError(
       'rate_limited',
-      `an account may have ${perHost} challenges an hour sent to one host and ${perAccount} in all`,
+      `an account may send ${perHost} challenges an hour to one host and ${perAccount} in total`,
       CROWDED_RETRY_S,
     )
   }

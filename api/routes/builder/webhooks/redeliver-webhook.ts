@@ -28,12 +28,15 @@ export const redeliverWebhook = route({
         delivery.endpoint_id,
       )
       if (!endpoint?.enabled || endpoint.verification_status !== 'active') {
-        throw new ApiError('conflict', 'the destination must be enabled and verified to be sent to again')
+        throw new ApiError(
+          'conflict',
+          'the destination must be enabled and verified before an event can be redelivered',
+        )
       }
       const at = now()
       const generations = await deliveryRepository.lockGenerations(trx, delivery)
       refuseExpired(await deliveryRepository.eventCreatedAt(trx, delivery.event_id), at)
-      // The first generation is not a redelivery: it continues by its schedule beside the new one.
+      // The first generation is not a redelivery: it continues on its schedule along with the new one.
       const open = generations.find(
         ({ generation, status }) =>
           generation > 1 && deliveryRepository.OPEN_DELIVERY.some((other) => other === status),
@@ -52,7 +55,7 @@ export const redeliverWebhook = route({
   },
 })
 
-/** Delivery rows outlive their events by a week, so that a late request gets the reason. */
+/** Throws a 410 for an expired event. Delivery rows outlive their events by a week so that we can give this reason. */
 function refuseExpired(createdAt: Date | undefined, at: Date): void {
   if (createdAt && at.getTime() - createdAt.getTime() <= EVENT_RETENTION_MS) return
   throw new ApiError('gone', 'the event is past its retention of 30 days; read the resource instead')

@@ -11,7 +11,7 @@ import { noWebhookEndpoint, presentWebhookEndpoint, tagOfWebhookEndpoint } from 
 
 export const rotateWebhookSecret = route({
   operationId: 'rotateWebhookSecret',
-  summary: 'Give a destination a new signing secret, shown once',
+  summary: "Rotate a destination's signing secret; the new one is shown only once",
   method: 'POST',
   path: '/webhook-endpoints/{endpoint_id}/rotate-secret',
   auth: 'api-key',

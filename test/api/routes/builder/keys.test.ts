@@ -81,7 +81,7 @@ describe('keys of an account', () => {
 
     const last = await revoke(key, id)
     assert.equal(last.status, 409)
-    assert.match(last.body.error.message, /no admin key left that lasts/)
+    assert.match(last.body.error.message, /no permanent admin key left/)
     assert.equal((await change(key, id, { limits: { requests_per_minute: 1 } })).status, 409)
     assert.equal(
       (await change(key, id, { expires_at: new Date(Date.now() + 60_000).toISOString() })).status,

@@ -286,7 +286,7 @@ describe('register-for-inference (4.4)', () => {
     assert.deepEqual([noSchema.status, noSchema.body.detail[0].loc], [422, ['body', 'input_schema']])
     assert.deepEqual(
       [noFit.status, noFit.body.error.message],
-      [422, 'body.example_input.instances: does not fit input_schema: Field required'],
+      [422, 'body.example_input.instances: does not match input_schema: Field required'],
     )
     assert.equal(negative.status, 422)
   })

@@ -224,7 +224,7 @@ describe('base models of runs, merges and endpoints', function () {
       assert.match(refused.body.error.message, reason)
     }
     const both = await tune({ model_config_id: imported.config, base: refOf(imported) })
-    assert.match(both.body.error.message, /body\.base: model_config_id already names acme\/by-uuid/)
+    assert.match(both.body.error.message, /body\.base: the run already starts from acme\/by-uuid/)
   })
 
   it('fails a run whose stored base is gone, where it waited for ever', async () => {

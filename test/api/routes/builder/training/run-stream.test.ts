@@ -365,7 +365,7 @@ describe('the log of a training run read forwards', () => {
     assert.equal((await read(`?cursor=${back.next_cursor}`)).after, null)
     const both = await api.call('GET', `${path}?after=${all.after}&cursor=${back.next_cursor}`, { key })
     assert.equal(both.status, 422)
-    assert.match(both.body.error.message, /query\.after: cannot be given together with cursor/)
+    assert.match(both.body.error.message, /query\.after: cannot be combined with cursor/)
     const backwards = await api.call('GET', `${path}?after=${back.next_cursor}`, { key })
     assert.equal(backwards.status, 422)
   })
