@@ -14,7 +14,7 @@ const MAX_REASON = 300
 /** One run of cuInit, as cuda_probe.py prints it. */
 type Outcome = { missing: string } | { code: number; name: string; devices: number }
 
-/** What processes of this node can do with its GPUs: a number of devices, or the reason why none. */
+/** The number of devices that processes of this node can use, or the reason why they can use none. */
 export type CudaProbe = { devices: number } | Pick<GpuFault, 'code' | 'reason'>
 
 export interface CudaProbeOptions {
@@ -49,11 +49,12 @@ export async function probeCuda(
     const [out, err, { code }] = await Promise.all([text(probe.stdout), text(probe.stderr), probe.exited])
     clearTimeout(timer)
     if (isLate) return fault(null, `CUDA did not start within ${Math.ceil(timeoutMs / 1_000)} s`)
-    if (code !== 0) return fault(null, probe.excess ?? `its probe ended with status ${code}: ${err.trim()}`)
+    if (code !== 0)
+      return fault(null, probe.excess ?? `the CUDA probe exited with status ${code}: ${err.trim()}`)
     const { own, worker } = JSON.parse(out) as { own: Outcome; worker: Outcome }
     return judge(own, 'a process') ?? judge(worker, 'a worker of a process') ?? { devices: devicesOf(own) }
   } catch (err) {
-    return fault(null, `its probe failed: ${err instanceof Error ? err.message : String(err)}`)
+    return fault(null, `the CUDA probe failed: ${err instanceof Error ? err.message : String(err)}`)
   }
 }
 

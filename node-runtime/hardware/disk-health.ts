@@ -28,15 +28,15 @@ export interface DiskHealthOptions {
   readRoom?: (folder: string) => Promise<DiskRoom>
 }
 
-/** The room that a job needs, as far as its last attempt here has shown. */
+/** The room that a job is known to need from its last attempt here. */
 interface Filler {
   minFreeBytes: number
   retryAt: number
 }
 
 /**
- * Knows whether this node's disks have room for the files of jobs. A node whose disk is full reports it and starts no
- * jobs: each attempt would fail, and count against a run that another node could do.
+ * Tracks whether this node's disks have room for the files of jobs. A node with a full disk reports it and starts no
+ * jobs: every attempt would fail and count against a run that another node could execute.
  */
 export class DiskHealth implements Disposable {
   readonly #options: DiskHealthOptions
@@ -85,8 +85,8 @@ export class DiskHealth implements Disposable {
   }
 
   /**
-   * Records that an attempt at a job filled the disk. Its files are gone by now, so what is free is what it had: little
-   * where others filled the disk, and much where the job needs more than this node has.
+   * Records that an attempt at a job filled the disk. Its files are gone by now, so the free space is what it had:
+   * little if other programs filled the disk, and much if the job needs more than this node has.
    */
   async filled(jobId: string): Promise<void> {
     const freeBytes = await this.check()

@@ -5,8 +5,9 @@ import type { CudaProbe } from './cuda-probe.ts'
 
 const RECHECK_INTERVAL_MS = 60_000
 /**
- * After a program could not use its GPU, the node starts no other one for this time even if CUDA starts: PyTorch may
- * still not work with the driver, and every program would fail within seconds while a healthy node is busy.
+ * After a program could not use its GPU, the node starts no GPU program for this time even if CUDA starts. PyTorch may
+ * still be incompatible with the driver, so every program would fail within seconds and attract more work than a
+ * healthy node.
  */
 const PAUSE_MS = 5 * 60_000
 const MAX_REASON = 300
@@ -22,25 +23,25 @@ export interface GpuHealthOptions {
 }
 
 /**
- * Knows whether programs on this node can compute on its GPUs. The node reports a fault, because without it a GPU node
- * looks well while everything fails or, worse, computes on the processor.
+ * Tracks whether programs on this node can compute on its GPUs. Without a reported fault a GPU node would look healthy
+ * while everything on it fails or, worse, computes on the CPU.
  */
 export class GpuHealth implements Disposable {
   readonly #options: GpuHealthOptions
   #probed: GpuFault | undefined
-  /** From a trainer or server; CUDA may start and PyTorch still be unable to use it, for example with an old driver. */
+  /** Reported by a trainer or server: PyTorch may be unable to use CUDA although it starts, e.g. with an old driver. */
   #met: GpuFault | undefined
   #timer: NodeJS.Timeout | undefined
   #checking: Promise<void> | undefined
   #isClosed = false
   #isChecked = false
   #isUnusable: boolean
-  /** The number of failures of programs; a probe that one of them overtook proves nothing. */
+  /** The number of program failures. A probe proves nothing if a program fails while it runs. */
   #failures = 0
   /** The end of the pause after the last failure, on the monotonic clock. */
   #pausedUntil = 0
   #runs = 0
-  /** The state that `onChange` and the log have been notified of. */
+  /** The state last published to `onChange` and the log. */
   #published: { reason: string | undefined; isUnusable: boolean }
 
   constructor(options: GpuHealthOptions) {
@@ -148,7 +149,7 @@ export class GpuHealth implements Disposable {
     this.#timer.unref()
   }
 
-  /** Logs and notifies of what has changed since the last call. */
+  /** Logs changes since the last call and notifies the listener. */
   #publish(): void {
     const { log, onChange } = this.#options
     const before = this.#published

@@ -31,7 +31,7 @@ export interface InventoryOptions {
   onGpuFailure?: (reason: string) => void
 }
 
-/** Returns the hardware or software that a profile needs and this machine lacks; undefined when the profile can run. */
+/** Returns the hardware or software that a profile needs and this machine lacks; undefined if the profile can run. */
 export function profileLack(
   { requires_gpu, driver, tensor_parallel = 1 }: InventoryOptions['profiles'][number],
   { gpus, hasContainers }: { gpus: number; hasContainers: boolean },

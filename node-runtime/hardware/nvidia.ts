@@ -67,7 +67,7 @@ export const onlyGpus = (devices: readonly string[]): Record<string, string> => 
   CUDA_VISIBLE_DEVICES: devices.join(),
 })
 
-/** Returns what CUDA_VISIBLE_DEVICES calls each of these GPUs; nodes of earlier versions knew them by position. */
+/** Returns the CUDA_VISIBLE_DEVICES name of each of these GPUs; older nodes only knew their positions. */
 export const devicesOf = (gpus: readonly Gpu[]): string[] =>
   gpus.map(({ device }, position) => device ?? String(position))
 
@@ -93,7 +93,7 @@ async function driverGpus(): Promise<{ gpus: DriverGpu[]; failure?: string }> {
     const failure = await failureOf(listed)
     return { gpus: [], ...(failure !== undefined && { failure }) }
   }
-  // Some drivers say in words that there is no device, with status 0.
+  // Some drivers print a sentence that there is no device, and exit with status 0.
   const rows = rowsOf(listed.out).filter(({ length }) => length > 1)
   const isDivided = ([, , , mode]: string[]) => mode === 'Enabled'
   const instances = rows.some(isDivided) ? await migInstances() : new Map<string, never>()
@@ -111,10 +111,10 @@ async function failureOf({ status, isLate, said }: Ran): Promise<string | undefi
   if (NOTHING_THERE.includes(status) && !(await hasNvidiaDevice())) return undefined
   const how = isLate ? `did not answer within ${INVENTORY_TIMEOUT_MS / 1_000} s` : `ended with ${status}`
   const why = said ? ` (${said})` : ''
-  return `nvidia-smi ${how}${why}, so the node found no GPU and works on its processor. Restart it once nvidia-smi lists its GPUs`
+  return `nvidia-smi ${how}${why}, so the node found no GPU and runs on its CPU. Restart the node once nvidia-smi lists its GPUs`
 }
 
-/** Returns the MIG instances by the UUID of their GPU. No query has them; only the list for people does. */
+/** Returns the MIG instances by the UUID of their GPU. Only the human-readable list has them, no query does. */
 async function migInstances(): Promise<Map<string, NonNullable<DriverGpu['instances']>>> {
   const found = new Map<string, { name: string; memory_mb: number; uuid: string }[]>()
   let gpu: { name: string; instances: { name: string; memory_mb: number; uuid: string }[] } | undefined
@@ -148,12 +148,12 @@ const rowsOf = (out: string): string[][] =>
     .filter(Boolean)
     .map((line) => line.split(',').map((part) => part.trim()))
 
-/** The end of nvidia-smi: its output, or how it failed. */
+/** The outcome of nvidia-smi: its output, or how it failed. */
 interface Ran {
   out?: string
   status?: number | string
   isLate?: boolean
-  /** The first line that it wrote. */
+  /** The first line of its output. */
   said?: string
 }
 

@@ -17,8 +17,8 @@ const MAX_ENTRY_LENGTH = 100
 const MAX_VARIABLE_LENGTH = 1_000
 
 /**
- * Returns the GPUs that CUDA would show to a program with this `CUDA_VISIBLE_DEVICES`, and what it leaves out;
- * nvidia-smi ignores the variable. A GPU with MIG stands for its instances, because CUDA cannot use the whole of it.
+ * Returns the GPUs that CUDA would show to a program with this `CUDA_VISIBLE_DEVICES`, and the ones it would hide;
+ * nvidia-smi ignores the variable. A GPU in MIG mode is replaced by its instances, because CUDA can't use all of it.
  *
  * @param variable undefined when it is not set, which shows everything.
  */
@@ -46,13 +46,13 @@ export function visibleGpus(
   }
 }
 
-/** Returns the parts of a GPU on which a program can compute, by the names that CUDA_VISIBLE_DEVICES takes. */
+/** Returns the parts of a GPU on which a program can compute, named as in CUDA_VISIBLE_DEVICES. */
 function devicesOf({ name, memory_mb, uuid, instances }: DriverGpu, index: number): Device[] {
   if (!instances) return [{ name, memory_mb, device: uuid ?? String(index) }]
   return instances.map((one) => ({ name: one.name, memory_mb: one.memory_mb, device: one.uuid }))
 }
 
-/** Reads the variable as CUDA does: the first entry that names no GPU ends the list. */
+/** Parses the variable as CUDA does: the first entry that names no GPU ends the list. */
 function select(
   variable: string,
   driver: readonly DriverGpu[],
@@ -72,7 +72,7 @@ function select(
   return { gpus, ignored: [] }
 }
 
-/** Returns the devices that one entry names: an index of nvidia-smi, or a UUID or the beginning of just one. */
+/** Returns the devices that one entry names: an nvidia-smi index, a UUID, or an unambiguous prefix of one. */
 function find(
   entry: string,
   driver: readonly DriverGpu[],

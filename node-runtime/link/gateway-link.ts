@@ -40,22 +40,22 @@ import { ServeTool } from './serve-tool.ts'
 const LINK_PATH = '/api/v1/nodes/link'
 const RETRY_DELAY_MS = { first: 200, longest: 2_000 }
 /**
- * Masking prevents a sender who chooses the bytes, such as the caller of a model, from addressing caches on the way
- * (RFC 6455, 10.3). Over TLS, or within this machine, there can be no cache, so the mask is all zeroes and neither end
- * applies it, which saves an eighth of a node's CPU in streams.
+ * Masking prevents senders who choose the bytes, such as callers of a model, from poisoning intermediate caches (RFC
+ * 6455, 10.3). Over TLS or within this machine there can be no cache. An all-zero mask lets both ends skip masking,
+ * which saves an eighth of a node's CPU in streams.
  */
 const noMask = (mask: Buffer): void => void mask.fill(0)
 const isSealed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
 const HANDSHAKE_TIMEOUT_MS = 10_000
-/** A link that is down for less than this is not worth a warning: gateways restart, and announce when they close a link. */
+/** A shorter outage of a link deserves no warning: gateways restart, and announce when they close a link. */
 const BRIEF_MS = 10_000
 /**
- * Gateways keep to the concurrency of a model, so few of their requests wait here: where more than one gateway begins at the
- * same time, and next to durable work. Earlier versions of gateways send any number.
+ * Gateways respect a model's concurrency, so few of their requests queue here: when several gateways start requests at
+ * the same time, or next to durable work. Older gateways send any number.
  */
 const MAX_WAITING = 32
-/** Of a frame's body, without what surrounds the lines. */
+/** The limit for the log lines in a frame's body, without the JSON around them. */
 const MAX_LINE_BYTES = MAX_CHUNK - 4_096
 
 export interface GatewayLinkOptions {
@@ -71,7 +71,7 @@ export interface GatewayLinkOptions {
   lines: Pick<RecentLines, 'newest'>
   report: () => NodeReport
   onHello: (hello: HelloMeta) => void
-  /** Called when the link broke, or the gateway refused it. */
+  /** Called when the link breaks or the gateway refuses it. */
   onNoLink: () => void
   log: Logger
 }
@@ -82,8 +82,7 @@ interface Inbound {
 }
 
 /**
- * The node's end of its link to one gateway. It is reopened, with growing pauses, as long as
- * the gateway is on the list.
+ * The node's end of its link to one gateway. Reopens the link with back-off as long as the gateway is on the list.
  */
 export class GatewayLink {
   readonly url: string
@@ -113,7 +112,7 @@ export class GatewayLink {
     return this.#channel !== undefined
   }
 
-  /** Sends a change of one model now; all other changes wait for the next report. */
+  /** Reports a change of one model at once; all other changes wait for the next report. */
   tellModel(model: NodeModel): void {
     const type = model.bytes_downloaded === undefined ? FRAME.state : FRAME.progress
     this.#channel?.send(type, 0, '', Buffer.from(JSON.stringify({ model })))
@@ -194,7 +193,7 @@ export class GatewayLink {
       case FRAME.log:
       case FRAME.metric:
       case FRAME.ping:
-        throw new LinkProtocolError('a node takes no frame of this type')
+        throw new LinkProtocolError('a node does not accept frames of this type')
     }
   }
 
@@ -208,7 +207,7 @@ export class GatewayLink {
     const meta = parseMeta<RequestMeta>(frame)
     const unknown = unknownNeed(meta.needs)
     if (unknown !== undefined) {
-      return this.#refuse(frame.stream, 'unsupported', `this node does not know ${unknown}`)
+      return this.#refuse(frame.stream, 'unsupported', `this node does not support ${unknown}`)
     }
     if (meta.needs?.includes('evict')) return void this.#evict(frame.stream, meta.model_key)
     if (meta.needs?.includes('lines')) return this.#tellLines(frame)
@@ -293,7 +292,7 @@ export class GatewayLink {
 
   #stall(stream: number): void {
     this.#cancel(stream)
-    this.#refuse(stream, 'stalled', 'the client took no more of the answer')
+    this.#refuse(stream, 'stalled', 'the client stopped reading the response')
   }
 
   #cancel(stream: number): void {
@@ -313,7 +312,7 @@ export class GatewayLink {
     this.#channel = undefined
     this.#options.spool.detach(this.#sink)
     this.#inbound.clear()
-    // The gateway has already failed these requests, because the link broke.
+    // The gateway failed these requests when the link broke.
     for (const [, serving] of this.#serving.entries()) serving.abort()
     this.#again(reason)
   }

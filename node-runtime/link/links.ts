@@ -4,13 +4,13 @@ import { emit } from '../events.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 
 export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
-  /** The configured gateway, which is used while no gateway of the list can be reached. */
+  /** The configured gateway, used while no gateway of the list can be reached. */
   home: string
   gateways: readonly string[]
   onGateways: (gateways: readonly string[]) => void
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
-  /** Called with the members of a hello that say how long models stay loaded. */
+  /** Called with the fields of a hello that control how long models stay loaded. */
   onStay: (stay: Pick<HelloMeta, 'pinned' | 'retiring' | 'idle_timeouts'>) => void
   /** Called with models that the platform has deleted. */
   onForget: (modelKeys: readonly string[]) => void
@@ -19,7 +19,7 @@ export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'
 }
 
 const REPORT_INTERVAL_MS = 1_000
-/** A report is sent at least this often, changed or not, because it shows that the node is alive. */
+/** The number of intervals after which a report is sent even without changes, to show that the node is alive. */
 const MAX_SILENCE = 3
 
 /** After this time without any link, the last list of gateways is no longer trusted. */
@@ -30,7 +30,7 @@ export class Links {
   readonly #options: LinksOptions
   readonly #home: string
   readonly #links = new Map<string, GatewayLink>()
-  /** The gateways of the latest list. */
+  /** The gateways on the latest list. */
   #listed: ReadonlySet<string> = new Set()
   readonly #timer: NodeJS.Timeout
   #lastReport = ''
@@ -52,7 +52,7 @@ export class Links {
     return [...this.#links.keys()]
   }
 
-  /** Those that can be reached: with an open link, or all of them where none is open. */
+  /** The reachable gateways: those with an open link, or all of them if no link is open. */
   get reachable(): readonly string[] {
     const open = [...this.#links.values()].filter(({ isOpen }) => isOpen)
     return open.length > 0 ? open.map(({ url }) => url) : this.gateways
@@ -85,7 +85,7 @@ export class Links {
     for (const link of this.#links.values()) link.tellReport(body)
   }
 
-  /** All gateways may have moved while no link was open to announce it. */
+  /** Adds the configured gateway when no link is open: all gateways may have moved with no link to announce it. */
   #stayInReach(): void {
     const { log, homelessMs = HOMELESS_MS } = this.#options
     if (this.openCount > 0) this.#linkedAt = performance.now()
@@ -100,7 +100,7 @@ export class Links {
     if (sharing) this.#options.onSharing(sharing)
     if (stay.pinned ?? stay.retiring ?? stay.idle_timeouts) this.#options.onStay(stay)
     if (forget?.length) this.#options.onForget(forget)
-    // An empty list means that the sender does not know the gateways, not that there are none.
+    // An empty list means that the sender doesn't know the gateways, not that there are none.
     if (!gateways?.length) return
     this.#setGateways(gateways)
     this.#options.onGateways(gateways)
@@ -115,8 +115,8 @@ export class Links {
   }
 
   /**
-   * Closes the links to gateways that the list no longer names. Until one of the list is open, the others stay in use: the
-   * addresses that gateways announce may be out of this node's reach.
+   * Closes links to gateways that are no longer on the list. They stay in use until a link to a listed gateway is open:
+   * the announced addresses may be unreachable from this node.
    */
   #dropUnlisted(): void {
     const isListOpen = [...this.#links].some(([url, { isOpen }]) => isOpen && this.#listed.has(url))

@@ -11,7 +11,7 @@ import { ServedName } from './served-name.ts'
 type ResponseController = Dispatcher.DispatchController
 type ResponseHeaders = Record<string, string | string[] | undefined>
 
-/** Under this path requests and answers name their model. */
+/** Requests and responses under this path name their model. */
 const OPENAI = '/v1/'
 
 export interface ServedRequest {
@@ -21,15 +21,15 @@ export interface ServedRequest {
   body: Buffer
 }
 
-/** A request that this node works on. */
+/** A request in progress on this node. */
 export interface Serving {
-  /** Ends it at once, because the caller has left. */
+  /** Ends the request at once because the caller has disconnected. */
   abort(): void
 }
 
 /**
- * Carries one request from a link to a model server, and the response back. A short response is a single `end` frame. A
- * long or streamed one is sent in chunks, and waits at the model server while the stream has no credit.
+ * Forwards one request from a link to a model server, and its response back. A short response is a single `end` frame.
+ * A long or streamed one is sent in chunks, and is paused at the model server while the stream has no credit.
  */
 export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
   readonly #channel: LinkChannel
@@ -70,7 +70,7 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     this.#turn.enter()
   }
 
-  /** Starts once the files of the request have been fetched into its body. */
+  /** Starts the request once its files have been fetched into its body. */
   async startWith(
     request: Omit<ServedRequest, 'body'>,
     fetchBody: (signal: AbortSignal) => Promise<Buffer>,
@@ -84,7 +84,7 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     }
   }
 
-  /** Closes the connection to the model server at once, because the caller has left. */
+  /** Closes the connection to the model server at once because the caller has disconnected. */
   abort(): void {
     this.#over()
     this.#fetching?.abort()
@@ -123,13 +123,13 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
   onResponseError(_controller: ResponseController | undefined, err: Error): void {
     if (this.#isOver) return
     this.#channel.forget(this.#stream)
-    const message = `the model server broke off: ${err.message}`
+    const message = `the model server dropped the connection: ${err.message}`
     const code = isUnreached(err) ? 'model_cold' : 'internal'
     this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code, message }))
     this.#over()
   }
 
-  /** A file that may be had later is fetched by a task, which tries again. */
+  /** Fails a request before it starts. If its file may become available later, a task fetches it with retries. */
   #failBefore(err: unknown): void {
     const message = err instanceof Error ? err.message : String(err)
     if (err instanceof InputFileError && !err.retryable) {
@@ -151,10 +151,10 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     if (this.#shortBytes > MAX_CHUNK) this.#sendHead()
   }
 
-  /** The usage of a chat is parsed here, on one of many nodes, and not at the gateway, through which all chats pass. */
+  /** Parses the usage of a chat here, on one of many nodes, to take load off the gateway. */
   #endShort(body: Buffer): void {
     const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body.toString()) : undefined
-    // An internal error may name files on this node's disk; a refusal only quotes the request.
+    // An internal error may name files on this node's disk; a 4xx only quotes the request.
     const told = this.#head.status >= 500 ? Buffer.from(withoutPaths(body.toString())) : body
     this.#channel.end(
       this.#stream,
@@ -188,8 +188,7 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
 }
 
 /**
- * Returns whether the model server is not listening any more. It has not received the request, which may
- * therefore go to another node.
+ * Returns whether the model server was no longer listening. It has not received the request, so another node may try.
  */
 const isUnreached = (err: Error): boolean =>
   'code' in err && (err.code === 'ECONNREFUSED' || err.code === 'ENOENT')

@@ -4,10 +4,10 @@ import { ToolError } from '../tools/tool-error.ts'
 import type { Serving } from './serve-request.ts'
 
 const JSON_TYPE = 'application/json'
-/** A tool that failed would fail with this input on every node. */
+/** A failed tool would fail with this input on every node, so the request isn't retried. */
 const FAILED = 422
 
-/** Carries the result of one run of a tool back over a link. */
+/** Runs a tool once and sends its result back over a link. */
 export class ServeTool implements Serving {
   readonly #channel: LinkChannel
   readonly #stream: number
@@ -32,7 +32,7 @@ export class ServeTool implements Serving {
   }
 
   abort(): void {
-    this.#work.abort(new ToolError('the caller has left'))
+    this.#work.abort(new ToolError('the caller disconnected'))
   }
 
   #end(status: number, body: Buffer): void {

@@ -3,9 +3,9 @@ import { memberFinder, replaceAt } from '../../platform/json-bytes.ts'
 const modelIn = memberFinder('model')
 
 /**
- * Lets callers use any name for a model server that accepts only one: it puts the server's name into the request, and
- * the caller's name into the response. Responses of such a server are JSON without spaces, and text inside of them has
- * its quotes escaped, so comparing bytes suffices and nothing is parsed.
+ * Lets callers use any name for a model server that accepts only one: puts the server's name into the request, and the
+ * caller's name into the response. Responses of such a server are JSON without spaces and with escaped quotes in text,
+ * so a byte comparison suffices and we needn't parse them.
  */
 export class ServedName {
   readonly #served: Buffer
@@ -18,7 +18,7 @@ export class ServedName {
     this.#told = Buffer.from(`"model":${JSON.stringify(served)}`)
   }
 
-  /** Returns the request for the server. One that names no model is unchanged. */
+  /** Returns the request for the server. A request without a model is unchanged. */
   request(body: Buffer): Buffer {
     const place = modelIn(body)
     if (!place) return body
@@ -26,7 +26,7 @@ export class ServedName {
     return replaceAt(body, place, this.#served)
   }
 
-  /** Returns the part of a response that is ready; its last bytes may begin a name. */
+  /** Returns the finished part of a response; holds back last bytes that may begin a name. */
   answer(chunk: Buffer): Buffer {
     const called = this.#called
     if (!called) return chunk

@@ -26,7 +26,7 @@ export interface MemoryAllocatorOptions {
 export interface MemoryTimeouts {
   /** The interval between two checks. */
   pollMs: number
-  /** The time before the first error in the log; each further one comes after twice the time. */
+  /** The time before the first error in the log; the interval doubles for each further error. */
   alarmMs: number
   /** The time before a reservation is released although nothing reports whether the memory is free. */
   unknownMs: number
@@ -48,7 +48,7 @@ interface Room {
 export interface ReserveOptions {
   /** The number of GPUs that share the memory in equal parts. */
   count?: number
-  /** Ends the wait for models that were loaded a moment ago. */
+  /** Ends the wait for recently loaded models. */
   signal?: AbortSignal
   /** The model whose load needs the memory. */
   model?: LoadedModel
@@ -61,7 +61,7 @@ interface NextPlan {
   readonly at: number
 }
 
-const TOO_RECENT = 'models that were loaded a moment ago hold the memory it needs'
+const TOO_RECENT = 'the memory it needs is held by recently loaded models'
 
 const TIMEOUTS: MemoryTimeouts = { pollMs: 250, alarmMs: 10_000, unknownMs: 30_000, waitMs: 60_000 }
 
@@ -77,9 +77,9 @@ export class MemoryAllocator {
 
   /**
    * Reserves memory for a holder, on one GPU or in equal parts on several, and returns the indexes of those GPUs.
-   * Resolves once every evicted model has freed its memory. Models that were loaded a moment ago are evicted only when the
-   * others do not suffice, and it waits until they have been loaded for as long as their load took. Throws a `NoRoomError`
-   * when there is not enough memory, without evicting anything, or when evicted memory is not freed in time.
+   * Resolves once every evicted model has freed its memory. Recently loaded models are evicted only if the others do
+   * not suffice, and not before they have been loaded for as long as their load took. Throws a `NoRoomError` if there
+   * is not enough memory, without evicting anything, or if evicted memory is not freed in time.
    */
   async reserve(
     holder: string,
@@ -90,7 +90,7 @@ export class MemoryAllocator {
     const room = { neededMb, count }
     const beganAt = performance.now()
     let next = this.#nextPlan(room)
-    // Nothing is reserved during the wait, so callers that wait cannot block each other.
+    // Nothing is reserved during the wait, so waiting callers can't block each other.
     try {
       for (let until = beganAt; !next || next.at > performance.now(); next = this.#nextPlan(room)) {
         if (next && next.at <= beganAt + MAX_PROTECTED_MS) {
@@ -100,7 +100,7 @@ export class MemoryAllocator {
           until = next.at
           if (model) this.#reportWait(model, until)
         } else if (performance.now() >= until) {
-          // A model may be busy for a moment, so the lack of a plan is final only at the end of the wait.
+          // A model may only be busy for a moment, so the lack of a plan is final only at the end of the wait.
           throw new NoRoomError(next ? TOO_RECENT : this.#shortage(room))
         }
         const pauseMs = Math.max(1, Math.min(this.#timeouts.pollMs, until - performance.now()))
@@ -126,8 +126,8 @@ export class MemoryAllocator {
   }
 
   /**
-   * Does the same as `hold` for work that must run with the memory there is: when that is not enough, it evicts every
-   * idle model in the largest pools. Returns the missing megabytes.
+   * Like `reserve`, but for work that must run with whatever memory there is: if that is not enough, evicts every idle
+   * model in the largest pools. Returns the missing megabytes.
    */
   async reserveUpTo(holder: string, neededMb: number, count = 1): Promise<number> {
     const { memory } = this.#options
@@ -160,12 +160,14 @@ export class MemoryAllocator {
     this.#leave(model, Promise.resolve())
   }
 
-  /** Waits until the memory of a model's last server is free; throws a `NoRoomError` when that takes too long. */
+  /** Waits until the memory of a model's last server is free; throws a `NoRoomError` if that takes too long. */
   async whenGone({ modelKey, leaving }: LoadedModel): Promise<void> {
     if (!leaving) return
     const timeout = AbortSignal.timeout(this.#timeouts.waitMs)
     await unlessAborted(leaving, timeout).catch((err: unknown) => {
-      throw timeout.aborted ? new NoRoomError(`the memory of ${modelKey}, which has ended, is not back`) : err
+      throw timeout.aborted
+        ? new NoRoomError(`the memory of ${modelKey}, which has stopped, has not been freed`)
+        : err
     })
   }
 
@@ -210,7 +212,7 @@ export class MemoryAllocator {
     return undefined
   }
 
-  /** Reports a model as loading, so that gateways can see until when its load waits. */
+  /** Reports a model as loading, so that gateways know until when its load waits. */
   #reportWait(model: LoadedModel, until: number): void {
     if (model.memoryAt === until) return
     model.memoryAt = until
@@ -224,7 +226,7 @@ export class MemoryAllocator {
     const most = Math.floor(roomOn(reachOf(memory, this.#evictable()), count))
     if (gpus < 2) return `needs ${neededMb} MB; at most ${most} MB can be freed on this node`
     const where = count === 1 ? 'one GPU' : `${count} GPUs in equal parts`
-    return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed so on the ${gpus} GPUs of this node`
+    return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed that way on the ${gpus} GPUs of this node`
   }
 
   #evictable(): Evictable[] {
@@ -252,7 +254,7 @@ export class MemoryAllocator {
     model.leaving.catch(() => {})
   }
 
-  /** Waits without limit while the memory is seen to be in use, and for `untoldMs` when its use is unknown. */
+  /** Waits without limit while the memory is known to be in use, and for `unknownMs` if its use is unknown. */
   async #untilBack({ modelKey, memoryMb, pids }: LoadedModel): Promise<void> {
     if (memoryMb === 0 || pids.length === 0) return
     const { meter, log } = this.#options

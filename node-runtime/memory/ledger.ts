@@ -12,7 +12,7 @@ export class MemoryLedger {
   /** By holder, the MB reserved in each pool. */
   readonly #held = new Map<string, ReadonlyMap<number, number>>()
 
-  /** @param devices What CUDA_VISIBLE_DEVICES calls each GPU; by default its position. */
+  /** @param devices The CUDA_VISIBLE_DEVICES name of each GPU; by default its position. */
   constructor(totalMb: number, gpus: readonly number[] = [], devices = gpus.map((_, gpu) => String(gpu))) {
     this.gpus = gpus
     this.#devices = devices
@@ -39,12 +39,12 @@ export class MemoryLedger {
     return this.#pools.map((_, pool) => held?.get(pool) ?? 0)
   }
 
-  /** Returns what CUDA_VISIBLE_DEVICES calls the GPUs on which a holder has memory. */
+  /** Returns the CUDA_VISIBLE_DEVICES names of the GPUs on which a holder has memory. */
   devicesOf(holder: string): string[] {
     return this.gpusOf(holder).map((gpu) => this.#devices[gpu] ?? String(gpu))
   }
 
-  /** Returns the positions in `gpus` of the GPUs on which a holder has memory; none for one that reserved 0 MB. */
+  /** Returns the positions in `gpus` of the GPUs on which a holder has memory; none if it reserved 0 MB. */
   gpusOf(holder: string): number[] {
     const held = [...(this.#held.get(holder) ?? [])]
     return this.gpus.length > 0 ? held.flatMap(([pool, mb]) => (mb > 0 ? [pool] : [])) : []

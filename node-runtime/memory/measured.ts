@@ -32,7 +32,7 @@ function read(path: string): Record<string, number> {
   try {
     return JSON.parse(readFileSync(path, 'utf8')) as Record<string, number>
   } catch {
-    // The file is absent or truncated. The estimate of the profile serves until the peak is observed again.
+    // The file is missing or truncated. We use the profile's estimate until the peak is observed again.
     return {}
   }
 }

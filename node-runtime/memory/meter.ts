@@ -22,7 +22,7 @@ const ramMb = (spec: NodeModelSpec, profile: RuntimeProfile): number =>
 
 const ramMeter: MemoryMeter = {
   estimateMb: ramMb,
-  // A peak observed under light load is no bound for a heavier one.
+  // A peak observed under light load doesn't bound a heavier one.
   ramLimitMb: (spec, profile, heldMb) => Math.max(heldMb, ramMb(spec, profile)),
   measureMb: (pids) => peakMb(pids),
   // The kernel frees RAM when the process exits.

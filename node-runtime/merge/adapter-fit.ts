@@ -37,7 +37,7 @@ export function assertAdaptersFit(base: Checkpoint, adapters: readonly WeightedA
 function tensorOf(base: Checkpoint, name: string, label: string): TensorPlace {
   const place = base.tensors.get(name)
   if (place) return place
-  throw new MergeError('tensor_missing', `${label} changes ${name}, which ${base.label} does not have.`)
+  throw new MergeError('tensor_missing', `${label} changes ${name}, which does not exist in ${base.label}.`)
 }
 
 const EMBEDDING = /(?:^|\.)(?:embed_tokens|wte|lm_head)\.weight$/

@@ -7,7 +7,7 @@ import { readTensors, type TensorPlace } from './safetensors.ts'
 /** A LoRA adapter on disk, in the format of PEFT. */
 export interface Adapter {
   label: string
-  /** The name of the model that it was trained on, where it has one. */
+  /** The name of the model that the adapter was trained on, if known. */
   trainedOn: string | undefined
   /** By tensor of the base, the update that the adapter adds to it. */
   parts: Map<string, AdapterPart>
@@ -142,7 +142,7 @@ function partOf({
   if (magnitude && isTransposed) {
     throw new MergeError(
       'adapter_unsupported',
-      `${label}: ${module} uses DoRA on a module whose weights lie the other way round, which cannot be folded in.`,
+      `${label}: ${module} uses DoRA on a module with transposed weights, which cannot be folded in.`,
     )
   }
   if (magnitude && sizes(magnitude.shape) !== sizes(b.shape.slice(0, 1))) {

@@ -121,6 +121,6 @@ export async function readJson(path: string, label: string): Promise<Record<stri
     return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>
   } catch (cause) {
     const name = path.split('/').at(-1)
-    throw new MergeError('file_invalid', `${label} has no ${name} that can be read.`, { cause })
+    throw new MergeError('file_invalid', `${label} has no readable ${name}.`, { cause })
   }
 }

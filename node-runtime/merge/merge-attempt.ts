@@ -29,8 +29,8 @@ const LOG_INTERVAL_MS = 3_000
 const MAX_THREADS = 4
 
 /**
- * Executes the merge of a claimed job and stores the result. A lost attempt leaves nothing behind: the next
- * one starts from scratch.
+ * Executes the merge of a claimed job and stores the result. A lost attempt leaves nothing behind: the next one starts
+ * from scratch.
  */
 export const mergeUnderLease = (
   tools: MergeTools & { control: LeaseTools['control'] },

@@ -1,4 +1,4 @@
-/** The reason why these files cannot be merged; a retry would fail again. */
+/** Thrown if files can't be merged; a retry would fail again. */
 export class MergeError extends Error {
   override readonly name = 'MergeError'
   /** The code in the body of `:fail`, for programs. */

@@ -14,7 +14,7 @@ import { ties } from './ties.ts'
 export interface Ingredient {
   dir: string
   label: string
-  /** Of a base: the names that adapters may have for it. */
+  /** For a base: the names by which adapters may refer to it. */
   names?: readonly string[]
 }
 
@@ -139,7 +139,7 @@ async function prepareAdapters({
   }
 }
 
-/** Warns about adapters of another model: their shapes may fit, and the result means nothing. */
+/** Warns about adapters of another model: their shapes may fit, but the result would be meaningless. */
 function notesAboutBases(
   names: readonly string[] | undefined,
   base: string,
@@ -150,7 +150,7 @@ function notesAboutBases(
     known.length === 0 || !trainedOn || known.includes(trainedOn.toLowerCase())
       ? []
       : [
-          `Warning: ${label} was trained on ${trainedOn.slice(0, 200)}, and ${base} is ${names?.[0]}. Unless they are the same model, the result is of no use.`,
+          `Warning: ${label} was trained on ${trainedOn.slice(0, 200)}, but ${base} is ${names?.[0]}. Unless they are the same model, the result is useless.`,
         ],
   )
 }

@@ -49,7 +49,7 @@ export class MergePool implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#fail(new Error('the threads of this merge have been ended'))
+    this.#fail(new Error('the threads of this merge were terminated'))
     await Promise.all(this.#workers.map(({ worker }) => worker.terminate()))
   }
 
@@ -86,7 +86,7 @@ export class MergePool implements AsyncDisposable {
     this.#running.delete(id)
     if (!waiting) return
     if (answer) return waiting.resolve(answer as never)
-    const message = error?.message ?? 'a thread gave no answer'
+    const message = error?.message ?? 'a thread exited without an answer'
     waiting.reject(error?.code === undefined ? new Error(message) : new MergeError(error.code, message))
   }
 

@@ -8,7 +8,7 @@ const QUANTISED = new Set(['U8', 'I8', 'F8_E4M3', 'F8_E5M2', 'U16', 'U32', 'I16'
 
 export const isFloat = ({ dtype }: Pick<TensorPlace, 'dtype'>): boolean => FLOATS.has(dtype)
 
-/** Settings of a config that change the output of the same weights. */
+/** Config settings that change the output of the same weights. */
 const TELLING = [
   'hidden_act',
   'rms_norm_eps',
@@ -49,7 +49,7 @@ export function assertMergeable({ label, tensors }: Checkpoint): void {
       )
     }
     if (dtype === 'F64')
-      throw new MergeError('dtype_unknown', `${label}: ${name} is of type F64, which is not merged.`)
+      throw new MergeError('dtype_unknown', `${label}: ${name} is of type F64, which cannot be merged.`)
   }
 }
 
@@ -57,7 +57,7 @@ function assertSameArchitecture(first: Checkpoint, other: Checkpoint): void {
   for (const key of ['model_type', 'architectures']) {
     const [a, b] = [jsonOf(first.config[key]), jsonOf(other.config[key])]
     if (a !== b) {
-      throw mismatch('architecture', first, other, `${key} is ${a} in the one and ${b} in the other`)
+      throw mismatch('architecture', first, other, `${key} is ${a} in the first and ${b} in the second`)
     }
   }
   if (first.isTied === other.isTied) return
@@ -73,20 +73,15 @@ function assertSameArchitecture(first: Checkpoint, other: Checkpoint): void {
 function assertSameTokenizer(first: Checkpoint, other: Checkpoint): void {
   if (first.tokenizer.digest === other.tokenizer.digest) return
   const [a, b] = [first.tokenizer.vocabulary, other.tokenizer.vocabulary]
-  throw mismatch(
-    'tokenizer',
-    first,
-    other,
-    a && b ? firstToken(a, b) : 'their tokenizer files are not the same',
-  )
+  throw mismatch('tokenizer', first, other, a && b ? firstToken(a, b) : 'their tokenizer files differ')
 }
 
 function firstToken(a: ReadonlyMap<number, string>, b: ReadonlyMap<number, string>): string {
   const ids = [...new Set([...a.keys(), ...b.keys()])].toSorted((x, y) => x - y)
   const id = ids.find((one) => a.get(one) !== b.get(one))
-  if (id === undefined) return 'their tokenizers have the same tokens but other rules'
+  if (id === undefined) return 'their tokenizers have the same tokens but different rules'
   const told = (token: string | undefined) => (token === undefined ? 'absent' : JSON.stringify(token))
-  return `token ${id} is ${told(a.get(id))} in the one and ${told(b.get(id))} in the other`
+  return `token ${id} is ${told(a.get(id))} in the first and ${told(b.get(id))} in the second`
 }
 
 function assertSameTensors(first: Checkpoint, other: Checkpoint): void {
@@ -98,11 +93,16 @@ function assertSameTensors(first: Checkpoint, other: Checkpoint): void {
         'shape',
         first,
         other,
-        `${name} is ${sizes(shape)} in the one and ${sizes(twin.shape)} in the other`,
+        `${name} is ${sizes(shape)} in the first and ${sizes(twin.shape)} in the second`,
       )
     }
     if (isFloat({ dtype }) !== isFloat(twin)) {
-      throw mismatch('dtype', first, other, `${name} is ${dtype} in the one and ${twin.dtype} in the other`)
+      throw mismatch(
+        'dtype',
+        first,
+        other,
+        `${name} is ${dtype} in the first and ${twin.dtype} in the second`,
+      )
     }
   }
   for (const name of other.tensors.keys()) {

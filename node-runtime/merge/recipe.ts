@@ -55,4 +55,4 @@ export interface Weighted {
 }
 
 export const notFinite = (name: string): MergeError =>
-  new MergeError('not_finite', `${name} would hold infinite or undefined numbers: one of the sources does.`)
+  new MergeError('not_finite', `${name} would have infinite or NaN values because one of the sources does.`)

@@ -74,10 +74,9 @@ function placeOf(
   { path, start, size, what }: { path: string; start: number; size: number; what: string },
 ): TensorPlace {
   const unit = ELEMENT_BYTES[dtype]
-  if (unit === undefined)
-    throw new MergeError('dtype_unknown', `${what} is of type ${dtype}, which is not known.`)
+  if (unit === undefined) throw new MergeError('dtype_unknown', `${what} has the unknown type ${dtype}.`)
   if (to - from !== elementsOf(shape) * unit || from < 0 || start + to > size) {
-    throw new MergeError('file_invalid', `${what} does not have the bytes that its shape needs.`)
+    throw new MergeError('file_invalid', `the size of ${what} does not match its shape.`)
   }
   return { path, offset: start + from, bytes: to - from, dtype, shape }
 }

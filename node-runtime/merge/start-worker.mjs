@@ -1,5 +1,5 @@
-// This file is plain JavaScript. Once the stripped code is cached, a thread that starts here does not load a TypeScript
-// compiler of its own, which would occupy about 15 MB for the thread's lifetime.
+// This file is plain JavaScript. Once the stripped code is cached, a thread that starts here doesn't load its own
+// TypeScript compiler, which would occupy about 15 MB for the thread's lifetime.
 import { enableCompileCache } from 'node:module'
 
 enableCompileCache()

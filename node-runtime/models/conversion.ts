@@ -11,7 +11,7 @@ import { ModelServerError, UNUSABLE_LINE, UNUSABLE_STATUS } from './server.ts'
 
 export type Convert = NonNullable<RuntimeProfile['convert']>
 
-/** A line of a conversion, as the README of the servers describes it. */
+/** A line of a conversion's output, as documented in the servers' README. */
 type Line =
   | { event: 'progress'; percent: number }
   | { event: 'compared'; file: string; difference?: number; problem?: string; passed?: boolean }
@@ -22,7 +22,7 @@ export type Comparison = Extract<Line, { event: 'compared' }>
 export interface ConversionOrder {
   name: string
   profile: RuntimeProfile
-  /** The interpreters of the conversion's environment, and of the profile's own for the check. */
+  /** The interpreters of the conversion's environment, and of the profile's environment for the check. */
   converter: string
   python: string | undefined
   modelDir: string
@@ -41,11 +41,11 @@ export interface ConversionWatch {
 const MAX_FILE_MB = 65_536
 const LAST_LINES = 5
 
-/** Identifies what a conversion of a profile makes. */
+/** Identifies the output of a profile's conversion. */
 export const recipeOf = ({ profile_id }: RuntimeProfile, { version }: Convert): string =>
   `${profile_id}/${version}`
 
-/** Returns whether a model brings everything that the server reads. */
+/** Returns whether a model already has all files that the server reads. */
 export async function needsNoConversion({ unless }: Convert, modelDir: string): Promise<boolean> {
   const found = await Promise.all(
     unless.map((path) =>
@@ -65,7 +65,7 @@ export async function runConversion(
   watch: ConversionWatch,
 ): Promise<void> {
   const { convert } = order.profile
-  if (!convert) throw new Error(`the runtime profile ${order.profile.profile_id} converts nothing`)
+  if (!convert) throw new Error(`the runtime profile ${order.profile.profile_id} has no conversion`)
   await checkModelFolder(order.modelDir)
   await runStep(driver, order, convert.command, order.converter, watch)
   if (convert.check) await runStep(driver, order, convert.check, order.python, watch)
@@ -112,7 +112,7 @@ async function runStep(
     const why = said.findLast((line) => line.startsWith(UNUSABLE_LINE))
     if (code === UNUSABLE_STATUS && why !== undefined) throw new ModelServerError(why, { isUnusable: true })
     const reason = process.excess ?? said.join('\n') ?? ''
-    throw new ModelServerError(`its conversion ended with status ${code}: ${reason}`.trim())
+    throw new ModelServerError(`its conversion exited with status ${code}: ${reason}`.trim())
   } finally {
     signal.removeEventListener('abort', stop)
     await process.stop({ graceMs: 0 })

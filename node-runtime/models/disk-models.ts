@@ -8,7 +8,7 @@ export interface DiskModelsOptions {
   cache: Pick<WeightsCache, 'list' | 'remove'>
   pins: Pick<Pins, 'has'>
   models: ReadonlyMap<string, LoadedModel>
-  /** Registers a model that is on the disk. */
+  /** Registers a model on the disk. */
   add: (modelKey: string) => void
   /** Called when the files of a model are gone. */
   onGone: (model: LoadedModel) => void
@@ -16,7 +16,7 @@ export interface DiskModelsOptions {
   log: Logger
 }
 
-/** Keeps the models of a node in step with its disk, and frees the files of models that the platform has deleted. */
+/** Keeps a node's list of models in sync with its disk, and frees the files of models that the platform has deleted. */
 export class DiskModels {
   readonly #options: DiskModelsOptions
   #forgetting: Promise<void> = Promise.resolve()
@@ -25,7 +25,7 @@ export class DiskModels {
     this.#options = options
   }
 
-  /** Registers models that a job or an earlier run left on the disk, and notes those that the quota has removed. */
+  /** Registers models that a job or an earlier run left on the disk, and records those that the quota has removed. */
   async sync(): Promise<void> {
     const { cache, models, add, onGone } = this.#options
     const onDisk = new Set(await cache.list())
@@ -52,7 +52,8 @@ export class DiskModels {
     if (!model || pins.has(modelKey)) return
     try {
       if (model.isEvictable) await unload(model)
-      // Loads begin within one turn, so a model that is free here is not being loaded when its removal begins.
+      // Loads begin within one turn of the event loop, so a model that is free here can't be loading when its removal
+      // begins.
       if (model.server || model.loading || model.leaving) return
       await cache.remove(modelKey)
       if (model.state === 'evicted') onGone(model)

@@ -5,14 +5,22 @@ import type { EngineCounts } from '../../schemas/runtime-profile.ts'
 const INTERVAL_MS = 1_000
 const TIMEOUT_MS = 2_000
 const MAX_BYTES = 4 * 1024 * 1024
-/** A budget that is in use grows by this part of itself each time. */
+/** The growth of a fully used budget per step, relative to itself. */
 const GROWTH = 1 / 4
-/** The budget falls to this part of itself at most each time, because counts may be those of a moment. */
+/**
+ * The lower bound of the budget per step, relative to itself: counts are momentary, so one must not shrink it further.
+ */
 const MAX_SHRINK = 1 / 2
-/** The engine is full when requests have waited in it this often in a row while it began no more; after a burst it takes in requests step by step. */
+/**
+ * The engine counts as full when requests waited in it at this many checks in a row while it started no more of them.
+ * One check is not enough: after a burst the engine admits requests step by step.
+ */
 const MIN_FULL = 2
 
-/** How many requests an engine is given at once: as many as it runs, because what waits in the engine is first come, first served. */
+/**
+ * Limits the requests sent to an engine to those it can run: requests that wait in the engine are served first come,
+ * first served, without fairness among accounts.
+ */
 export class EngineBudget {
   readonly #most: number
   #requests: number
@@ -28,9 +36,9 @@ export class EngineBudget {
     return this.#requests
   }
 
-  /** Takes the engine's own counts. One request may wait in it, so that it is never without work. */
+  /** Updates the budget from the engine's own counts. One request may wait in the engine, so that it never idles. */
   observe({ running, waiting }: { running: number; waiting: number }): void {
-    // An engine in its first prefill, or one that stalls, runs nothing and is not full.
+    // An engine that stalls or is in its first prefill runs nothing, but isn't full.
     const isFull = waiting > 1 && running > 0 && running <= this.#ran
     this.#timesFull = isFull ? this.#timesFull + 1 : 0
     this.#ran = running
@@ -42,7 +50,7 @@ export class EngineBudget {
   }
 }
 
-/** Reads an engine's counts every second until the signal aborts, and calls `onCounts`; an answer that fails is left out. */
+/** Reads an engine's counts every second until the signal aborts, and calls `onCounts`. Skips failed reads. */
 export async function followCounts(
   pool: Pick<Pool, 'request'>,
   counts: EngineCounts,
@@ -75,13 +83,13 @@ async function readCounts(
   let text = ''
   for await (const chunk of body.setEncoding('utf8') as AsyncIterable<string>) {
     text += chunk
-    if (text.length > MAX_BYTES) throw new Error('its metrics are too long')
+    if (text.length > MAX_BYTES) throw new Error("the engine's metrics are too large")
   }
   const counts = { running: sumOf(text, running), waiting: sumOf(text, waiting) }
   return Number.isNaN(counts.running + counts.waiting) ? undefined : counts
 }
 
-/** Adds up the samples of a gauge in Prometheus' text format; NaN without one. */
+/** Sums the samples of a gauge in Prometheus' text format; NaN if there are none. */
 export function sumOf(text: string, gauge: string): number {
   let sum = Number.NaN
   for (const line of text.split('\n')) {

@@ -1,24 +1,24 @@
 import { lstat, readdir, readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
-/** Thrown when a model's files refer to a file outside of its folder; the message quotes no path. */
+/** Thrown if a model's files refer to a file outside its folder. The message quotes no path. */
 export class StrayFileError extends Error {
   override readonly name = 'StrayFileError'
 }
 
-/** Descriptions from which libraries read the names of further files. */
+/** Description files from which libraries read the names of other files. */
 const DESCRIPTION = /^(?:.*\.index\.json|tokenizer_config\.json|manifest\.json)$/
 const MAX_DESCRIPTION = 256 * 1024 * 1024
 
 /**
- * Refuses a model folder whose descriptions lead out of it. Libraries append such names to the folder unchecked, and a
- * node's disk holds models of more than one account. Also refuses links and everything else that is not a regular file.
+ * Rejects a model folder whose description files refer to paths outside it. Libraries append such names to the folder
+ * unchecked, and a node's disk holds models of several accounts. Also rejects links and other irregular files.
  */
 export async function checkModelFolder(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
     const path = join(entry.parentPath, entry.name)
     if (!entry.isFile() && !entry.isDirectory()) {
-      throw new StrayFileError(`${entry.name} is a link or a device; a model is made of plain files`)
+      throw new StrayFileError(`${entry.name} is a link or a device; a model must consist of regular files`)
     }
     if (entry.isFile() && DESCRIPTION.test(entry.name)) await checkDescription(path)
   }
@@ -31,11 +31,11 @@ async function checkDescription(path: string): Promise<void> {
   try {
     content = JSON.parse(await readFile(path, 'utf8'))
   } catch {
-    // The library that needs this file reports the fault better.
+    // The library that needs this file reports the error better.
     return
   }
   if (namedFiles(content).every(isPlainName)) return
-  throw new StrayFileError(`${basename(path)} names a file outside of the model's folder`)
+  throw new StrayFileError(`${basename(path)} names a file outside the model's folder`)
 }
 
 /** Returns the names that libraries open. Other paths in a description refer to the machine of its author. */

@@ -12,7 +12,7 @@ import type { TaskClaim } from '../../schemas/task-claim.ts'
 
 const DATA_URL = /^data:[^,]{0,200};base64,/
 
-/** An input whose file cannot be had; the message names the field. */
+/** Thrown if the file of an input can't be fetched. The message names the field. */
 export class InputFileError extends Error {
   override readonly name = 'InputFileError'
   readonly retryable: boolean
@@ -23,7 +23,7 @@ export class InputFileError extends Error {
   }
 }
 
-/** Reasons that may have passed at a later try. */
+/** Failures that may be temporary. */
 const PASSING: ReadonlySet<SendFailure> = new Set([
   'name_not_resolved',
   'connect_failed',
@@ -39,17 +39,17 @@ export interface FileSources {
 }
 
 export interface FilesOfInput {
-  /** The fields that hold addresses, with the URLs of uploads. */
+  /** The fields that contain addresses, with the URLs of uploads. */
   files: readonly InputFile[]
-  /** Tells whose names are looked up. */
+  /** The account whose host names are resolved. */
   owner: string
 }
 
-/** Returns the fields of a claimed task that may hold addresses. */
+/** Returns the fields of a claimed task that may contain addresses. */
 export const filesOfClaim = ({ task_type = '', files = [], task_id }: TaskClaim): FilesOfInput =>
   filesOfInput(task_id, task_type, files)
 
-/** Returns the fields of an input that may hold addresses. */
+/** Returns the fields of an input that may contain addresses. */
 export const filesOfInput = (
   owner: string,
   taskType: string,
@@ -59,7 +59,7 @@ export const filesOfInput = (
   owner,
 })
 
-/** Returns the addresses in these fields of an input; files that came along as `data:` URLs have none. */
+/** Returns the addresses in these fields of an input, not counting files that are inlined as `data:` URLs. */
 export const addressesIn = (
   input: Record<string, unknown>,
   fields: readonly string[],
@@ -69,10 +69,10 @@ export const addressesIn = (
     return typeof url === 'string' && !DATA_URL.test(url) ? [{ field, url }] : []
   })
 
-/** A file is held twice at most, as it came and as base64, so this many take 700 MB in the worst case. */
+/** A file is in memory at most twice, raw and as base64, so this many requests take 700 MB in the worst case. */
 const MAX_REQUESTS = 4
 
-/** Fetches the files of inputs, because model servers have no network. */
+/** Fetches the files of inputs on behalf of model servers, which have no network. */
 export class InputFiles {
   readonly #sources: FileSources
   #requests = 0
@@ -82,8 +82,8 @@ export class InputFiles {
   }
 
   /**
-   * Takes a place for a request that came over a link until it is disposed; undefined when all are taken. What finds no
-   * place goes as a task, which waits for a slot of the node.
+   * Takes a slot for a request from a link until it is disposed; undefined if all are taken. The request then becomes a
+   * task, which waits for a slot of the node.
    */
   enter(): Disposable | undefined {
     if (this.#requests >= MAX_REQUESTS) return undefined
@@ -135,7 +135,7 @@ async function fetchPublic(
   } catch (err) {
     if (!(err instanceof SendError || err instanceof TooLarge)) throw err
     const retryable = err instanceof SendError && PASSING.has(err.reason)
-    const message = `${field} could not be fetched: ${err.message}. An upload is valid for an hour; other files need a public HTTPS address, or come as a data: URL in base64.`
+    const message = `${field} could not be fetched: ${err.message}. An upload expires after an hour; use a public HTTPS address or a base64 data: URL for other files.`
     throw new InputFileError(message, { retryable, cause: err })
   } finally {
     await rm(folder, { recursive: true, force: true })

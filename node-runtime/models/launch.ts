@@ -29,7 +29,7 @@ export interface ServerProcess {
   readonly exited: Promise<ProcessExit>
   /** The process id of the server on this machine; undefined once it has exited. */
   pid(): Promise<number | undefined>
-  /** The reason why the node ended the server, in words. */
+  /** The message that explains why the node ended the server. */
   readonly excess?: string | undefined
   /** Sends TERM, then KILL after `graceMs`; resolves when the whole process tree has exited. */
   stop(options: { graceMs: number }): Promise<ProcessExit>
@@ -50,7 +50,7 @@ export interface ModelServerSpec {
   /** The folder of the profile's npm packages; undefined for profiles without them. */
   packages?: string | undefined
   modelDir: string
-  /** The folder that a conversion of the model made, if there is one. */
+  /** The output folder of the model's conversion, if there is one. */
   convertedDir?: string | undefined
   /** The expected RAM in MB, apart from the temporary folders of a container. */
   ramMb: number
@@ -66,7 +66,7 @@ export interface Launched {
   exchangeDir?: string
 }
 
-/** Starts the command of a profile. The caller finds out whether the server becomes ready. */
+/** Starts the command of a profile. The caller has to check whether the server becomes ready. */
 export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<Launched> {
   await checkModelFolder(spec.modelDir)
   const options = await optionsOf(spec.profile, spec.modelDir)
@@ -83,7 +83,7 @@ async function launchProcess(
   const { name, profile, packages, modelDir, convertedDir, ramMb, gpus = [] } = spec
   const folder = await drivers.process.makeFolder()
   const socket = join(folder, 'server.sock')
-  // Its own folder is the only one that it can write, and no other server can see.
+  // A server can write only to its own folder, which no other server can see.
   const exchangeDir = join(folder, 'exchange')
   await mkdir(exchangeDir, { mode: 0o700 })
   const hasSocket = profile.command.includes('{socket}')
@@ -95,7 +95,7 @@ async function launchProcess(
     confinement: {
       reads: [modelDir, packages, convertedDir].filter((path) => path !== undefined),
       network: hasSocket ? 'none' : 'listen',
-      // No profile states how much RAM the libraries of a GPU use.
+      // Profiles don't state the RAM usage of GPU libraries.
       memoryMb: memoryLimitMb(profile.vram_mb > 0 ? Math.max(ramMb, GPU_LIBRARIES_MB) : ramMb),
       hasGpu: profile.vram_mb > 0 && gpus.length > 0,
       oomScore: 300,
@@ -168,7 +168,7 @@ async function launchContainer(
 ): Promise<Launched> {
   const { profile, modelDir } = spec
   if (!drivers.container) throw new Error('no container engine answers on this node')
-  if (!profile.image) throw new Error(`the runtime profile ${profile.profile_id} names no image`)
+  if (!profile.image) throw new Error(`the runtime profile ${profile.profile_id} has no image`)
   const fill = filler(profile, { model_dir: '/model', socket: '/run/hearth/server.sock', port: '0' })
   const child = await drivers.container.start({
     name: spec.name,

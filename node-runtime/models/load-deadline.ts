@@ -1,11 +1,10 @@
 import { bytesTaken } from '../processes/process-usage.ts'
 
 const POLL_INTERVAL_MS = 1_000
-/** A smaller change between two checks does not count as progress. */
+/** The minimum change between two checks that counts as progress. */
 const STEP_BYTES = 1024 * 1024
 /**
- * A load that only prints lines is aborted after this many stall times, because a server may
- * repeat an error without end.
+ * A load that only prints lines is aborted after this many stall times, because a server may repeat an error endlessly.
  */
 const WORDS_STALLS = 10
 
@@ -18,7 +17,7 @@ export interface LoadDeadlineOptions {
 
 /**
  * Aborts a load that stalls: no output, no reads and no memory growth for `stallMs`. A load that makes progress has no
- * time limit, so a big model may be on a slow disk.
+ * time limit, because a big model may be on a slow disk.
  */
 export class LoadDeadline implements Disposable {
   readonly #controller = new AbortController()
@@ -68,7 +67,7 @@ export class LoadDeadline implements Disposable {
     if (now - this.#progressAt > this.#stallMs) {
       this.#controller.abort(new Error(`it made no progress for ${seconds(this.#stallMs)} s`))
     } else if (now - this.#takenAt > wordsMs) {
-      this.#controller.abort(new Error(`it has said much and loaded nothing for ${seconds(wordsMs)} s`))
+      this.#controller.abort(new Error(`it printed lines but loaded nothing for ${seconds(wordsMs)} s`))
     }
   }
 }

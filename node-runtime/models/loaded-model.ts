@@ -6,9 +6,11 @@ import type { ModelServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
 const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
-/** The longest time for which a model that has just been loaded is protected from the loads of others. */
+/** The maximum time for which a recently loaded model is protected from other loads. */
 export const MAX_PROTECTED_MS = 300_000
-/** Programs end with texts of any length, which would make a report larger than gateways accept. */
+/**
+ * The limit of an error message: programs may exit with arbitrarily long ones, and gateways limit the report's size.
+ */
 const MAX_ERROR = 2_000
 
 /** A model on this node in any state, from `cold` to `evicted`. */
@@ -34,7 +36,7 @@ export class LoadedModel {
   delayMs = 0
   /** The time of `performance.now` from which loads of other models, or an idle timeout, may evict it. */
   protectedUntil = 0
-  /** The time of `performance.now` until which its load waits for protected models; undefined while it does not. */
+  /** The time of `performance.now` until which its load waits for protected models; undefined if it isn't waiting. */
   memoryAt: number | undefined
   /** True when it is loaded and this node polls no queue for it. */
   isUnpolled = false
@@ -67,7 +69,7 @@ export class LoadedModel {
     this.#state = state
   }
 
-  /** True for a loaded model that the platform does not want unloaded. */
+  /** True for a loaded model that the platform wants to stay loaded. */
   get isStaying(): boolean {
     return this.server !== undefined && !this.#pins.isRetiring(this.modelKey)
   }
@@ -78,8 +80,8 @@ export class LoadedModel {
   }
 
   /**
-   * Protects a model that has just been loaded for as long as its load took, also when it is retired. Otherwise two models that take turns in
-   * the memory of one would load most of the time.
+   * Protects a recently loaded model for as long as its load took, even if it is retired. Otherwise two models that
+   * alternate in memory for one would spend most of their time loading.
    */
   protect(loadMs: number): void {
     this.protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTED_MS)
@@ -89,7 +91,7 @@ export class LoadedModel {
     return this.#pins.has(this.modelKey)
   }
 
-  /** Stores the process ids; an empty list is ignored, so that those of an exited server remain known. */
+  /** Stores the process ids. Ignores an empty list, so that the ids of an exited server remain known. */
   sawPids(pids: readonly number[]): void {
     if (pids.length > 0) this.pids = pids
   }
@@ -102,7 +104,7 @@ export class LoadedModel {
     this.progress = undefined
   }
 
-  /** Records a failure and postpones the next try, each time by twice as long. */
+  /** Records a failure and postpones the next try. The delay doubles with each failure. */
   fail(message: string, { isUnusable = false } = {}): void {
     this.error = message.slice(0, MAX_ERROR)
     this.isUnusable = isUnusable

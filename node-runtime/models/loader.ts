@@ -12,7 +12,7 @@ import { ModelServer, NoGpuError } from './server.ts'
 
 export interface ModelLoaderOptions {
   catalog: Catalog
-  /** Learns whether servers on GPUs could use them. */
+  /** Receives reports of whether servers on GPUs could use them. */
   gpuHealth?: Pick<GpuHealth, 'failed' | 'worked' | 'suspect'>
   /** Called with each line that the server of a model writes. */
   onLine?: (modelKey: string, line: string) => void
@@ -28,7 +28,7 @@ export interface ModelLoaderOptions {
   packagesOf: (environment: string) => Promise<string>
 }
 
-/** Everything that a model server needs, on this machine. */
+/** Everything that a model server needs on this machine. */
 export interface Prepared {
   cached: CachedModel
   profile: RuntimeProfile
@@ -38,16 +38,16 @@ export interface Prepared {
   environmentMs: number
   /** The folder of the model's conversion, if there is one. */
   convertedDir: string | undefined
-  /** The conversion that must or may come before the start of the server. */
+  /** The required or optional conversion before the start of the server. */
   pending: PendingConversion | undefined
 }
 
-/** A conversion that has not been made on this machine. */
+/** A conversion that has not been run on this machine yet. */
 export interface PendingConversion {
   convert: Convert
   /** The interpreter of its environment. */
   converter: string
-  /** False when the model brings what the server reads, which is then only compared. */
+  /** False if the model already has the file that the server reads, which is then only compared. */
   isNeeded: boolean
 }
 
@@ -82,12 +82,12 @@ export interface StartOptions {
 
 /** A download without progress is aborted after this time. */
 const DOWNLOAD_STALL_TIMEOUT_MS = 60_000
-/** Importing PyTorch from a cold disk prints nothing for long. */
+/** A long limit, because importing PyTorch from a cold disk prints nothing for a long time. */
 const CONVERSION_STALL_TIMEOUT_MS = 300_000
-/** Weights in 16 bits are converted to 32. */
+/** 16-bit weights are converted to 32 bits. */
 const GROWTH = 2
 
-/** The steps from a cold model to a server that has answered one real request. It has no state of its own. */
+/** The steps from a cold model to a server that has answered one real request. Stateless. */
 export class ModelLoader {
   readonly #options: ModelLoaderOptions
 
@@ -122,7 +122,7 @@ export class ModelLoader {
     return { cached, profile, python, packages, environmentMs, convertedDir, pending }
   }
 
-  /** Makes the conversion of a model, once for the same files; aborts one that stalls. Returns its folder. */
+  /** Runs the conversion of a model, once for the same files, and returns its folder. Aborts a stalled conversion. */
   async convert(
     { cached, profile, python }: Prepared,
     { convert, converter }: PendingConversion,
@@ -149,7 +149,7 @@ export class ModelLoader {
     })
   }
 
-  /** Returns the conversion of a model, or what of it is to be made. */
+  /** Returns the finished or pending conversion of a model. */
   async #conversionOf(
     cached: CachedModel,
     profile: RuntimeProfile,
@@ -165,7 +165,7 @@ export class ModelLoader {
     return isCompared ? { missing: { convert, isNeeded: false } } : {}
   }
 
-  /** Starts the server and sends one real inference; aborts a load that stalls. */
+  /** Starts the server and sends one real inference request. Aborts a stalled load. */
   async start(
     { cached, profile, python, packages, convertedDir }: Prepared,
     { ramMb, gpus, stopping, onWarmUp, onPids, onProgress }: StartOptions,
@@ -211,7 +211,7 @@ export class ModelLoader {
     onDownload()
     const stalled = new AbortController()
     const stall = () =>
-      stalled.abort(new Error(`the download stood still for ${DOWNLOAD_STALL_TIMEOUT_MS / 1000} s`))
+      stalled.abort(new Error(`the download made no progress for ${DOWNLOAD_STALL_TIMEOUT_MS / 1000} s`))
     let timer = setTimeout(stall, DOWNLOAD_STALL_TIMEOUT_MS)
     try {
       return await this.#options.cache.fetch(spec, keep, {

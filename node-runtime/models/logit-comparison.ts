@@ -50,7 +50,7 @@ const LAST_LINES = 5
 /** The exit status for files that cannot be compared. */
 const UNFIT = 64
 
-/** The models could not be compared; `isFinal` when a retry would fail again. */
+/** Thrown if the models can't be compared; `isFinal` if a retry would fail again. */
 export class ComparisonError extends Error {
   override readonly name = 'ComparisonError'
   readonly isFinal: boolean
@@ -62,9 +62,9 @@ export class ComparisonError extends Error {
 }
 
 /**
- * Compares the logits of a local model with those of its base under its adapters, over fixed prompts. Returns the
- * difference in words, or `undefined` when they agree within the limit. Throws a `NoRoomError` when this node lacks the
- * memory and a `ComparisonError` when the comparison is impossible.
+ * Compares the logits of a local model with those of its base under its adapters, over fixed prompts. Returns a
+ * description of the difference, or `undefined` if they agree within the limit. Throws a `NoRoomError` if this node
+ * lacks the memory, and a `ComparisonError` if the comparison is impossible.
  */
 export async function compareLogits(
   tools: ComparisonTools,
@@ -126,7 +126,7 @@ export async function compareLogits(
 /** Turns a failed preparation into a `ComparisonError` that a retry may resolve. */
 function needed<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return work.catch((cause: unknown) => {
-    // The caller handles errors with a code of their own, and gateways that do not respond.
+    // The caller handles errors with their own code, and gateways that don't respond.
     if (signal.aborted || cause instanceof AttemptError || cause instanceof ControlError) throw cause
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new ComparisonError(`its logits could not be compared: ${why}`, { isFinal: false, cause })
@@ -152,7 +152,7 @@ async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promis
     signal.throwIfAborted()
     const last = lines.at(-1)
     if (last?.event === 'result') return last.prompts
-    const why = last?.message ?? `the program ended with status ${code}`
+    const why = last?.message ?? `the program exited with status ${code}`
     throw new ComparisonError(`its logits could not be compared: ${why}`, {
       isFinal: code === UNFIT,
       cause: said.join('\n'),

@@ -22,12 +22,12 @@ export interface ModelManagerOptions extends ModelLoaderOptions {
   measured: MeasuredMemory
   meter: MemoryMeter
   pins: Pins
-  /** Seconds without a request after which a loaded model is unloaded; 0 never. */
+  /** Seconds without a request after which a loaded model is unloaded; 0 disables unloading. */
   idleUnloadS: number
   log: Logger
 }
 
-/** The reason why a model is not available on this node now. */
+/** Thrown if a model is not available on this node now. */
 export class ModelUnavailableError extends Error {
   override readonly name = 'ModelUnavailableError'
   readonly code: 'no_capacity' | 'load_failed' | 'unusable' | 'backing_off' | 'stopping'
@@ -38,18 +38,18 @@ export class ModelUnavailableError extends Error {
   }
 }
 
-/** The right to use a loaded model. The model cannot be evicted until it is disposed. */
+/** The right to use a loaded model. The model can't be evicted until this is disposed. */
 export interface ModelUse extends Disposable {
   readonly server: ModelServer
 }
 
-/** The time for requests in flight when the whole node stops. */
+/** The grace period for requests in flight when the node stops. */
 const STOP_GRACE_MS = 500
 
 /**
  * Manages the models of this node through the states cold -> downloading_model -> loading_model -> warm -> running ->
- * idle -> evicted. There is one load per model at a time. A model is evicted for a concrete load, the least recently used
- * idle one first, or once it has been idle for too long. No load evicts a model that was loaded only a moment ago.
+ * idle -> evicted. There is one load per model at a time. Models are evicted for a concrete load, the least recently
+ * used idle one first, or once they have been idle for too long. No load evicts a recently loaded model.
  */
 export class ModelManager implements AsyncDisposable {
   /** The memory of this node, for models and all other work. */
@@ -102,13 +102,13 @@ export class ModelManager implements AsyncDisposable {
     return reportOf(this.#models.values())
   }
 
-  /** The keys of the loaded models that stay, the most recently used first. */
+  /** The keys of the loaded models that stay loaded, most recently used first. */
   stayingKeys(): string[] {
     const loaded = [...this.#models.values()].filter(({ isStaying }) => isStaying)
     return loaded.toSorted((a, b) => b.lastUsed - a.lastUsed).map(({ modelKey }) => modelKey)
   }
 
-  /** Sets which loaded models have a queue that this node polls; the others report that they have none. */
+  /** Sets which loaded models have a queue that this node polls. The other models report that they have none. */
   setPolled(isPolled: (modelKey: string) => boolean): void {
     for (const model of this.#models.values()) model.isUnpolled = !isPolled(model.modelKey)
   }
@@ -146,7 +146,7 @@ export class ModelManager implements AsyncDisposable {
     return Math.round(this.#models.get(modelKey)?.delayMs ?? 0)
   }
 
-  /** Loads a model unless it is loaded. Concurrent callers share one load, and a caller that leaves does not stop it. */
+  /** Loads a model unless it is loaded. Concurrent callers share one load, which continues if a caller disconnects. */
   async load(modelKey: string): Promise<void> {
     if (isToolKey(modelKey))
       throw new ModelUnavailableError('no_capacity', 'this node does not have this tool')
@@ -168,15 +168,15 @@ export class ModelManager implements AsyncDisposable {
   }
 
   /**
-   * Stops the server of a model; returns the reason when it is not to be stopped. On a node that drains, requests in
-   * flight do not hold it.
+   * Stops the server of a model; returns the reason if it must not be stopped. On a draining node, requests in flight
+   * do not prevent it.
    */
   async evict(modelKey: string, isDraining: boolean): Promise<string | undefined> {
     const model = this.#models.get(modelKey)
     if (model?.loading) return 'it is being loaded'
     if (!model?.server) return undefined
     if (this.#options.pins.has(modelKey)) return 'it is pinned to this node'
-    if (model.inFlight > 0 && !isDraining) return `requests are using it: ${model.inFlight}`
+    if (model.inFlight > 0 && !isDraining) return `requests in progress: ${model.inFlight}`
     await this.memoryAllocator.evict(model)
     return undefined
   }
@@ -249,7 +249,7 @@ export class ModelManager implements AsyncDisposable {
       await this.#start(model, { ...prepared, convertedDir })
     } catch (err) {
       if (!blamesWeights(err) || !(await cache.dropIfDamaged(modelKey, this.#stopping.signal))) throw err
-      if (isAgain) throw new Error("this node's disk damages the weights that it keeps", { cause: err })
+      if (isAgain) throw new Error("this node's disk corrupts the weights stored on it", { cause: err })
       emit(log, 'model.weights_damaged', { model_key: modelKey })
       await this.#bringUp(model, { isAgain: true })
     }
@@ -277,7 +277,7 @@ export class ModelManager implements AsyncDisposable {
   }
 
   /**
-   * Makes the conversion that a model's server reads, in memory of its own. One that the model can do without may fail.
+   * Runs the conversion for a model's server with its own memory reservation. An optional conversion may fail.
    */
   async #convert(model: LoadedModel, prepared: Prepared): Promise<string | undefined> {
     const { pending, profile, cached } = prepared
@@ -324,7 +324,7 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  /** Memory may take long to be freed; a stopping node does not wait for it. */
+  /** Waits for memory, which may take long to be freed. A stopping node does not wait. */
   #getRoom<T>(waiting: Promise<T>): Promise<T> {
     return unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
       throw err instanceof NoRoomError ? new ModelUnavailableError('no_capacity', err.message) : err
@@ -366,8 +366,8 @@ export class ModelManager implements AsyncDisposable {
     const how = code > 128 ? `on signal ${code - 128}` : `with status ${code}`
     model.fail(
       server.excess === undefined
-        ? `the model server ended by itself ${how}. ${server.lastWords || 'It wrote nothing.'}`
-        : `the model server was ended: ${server.excess}`,
+        ? `the model server exited unexpectedly ${how}. ${server.lastWords || 'It had no output.'}`
+        : `the node ended the model server: ${server.excess}`,
     )
     this.memoryAllocator.releaseWhenFree(model)
     this.#move(model, 'evicted')

@@ -2,14 +2,14 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 
-/** The places of a Hugging Face folder: the folder itself, or the subfolder that trainers write. */
+/** The possible locations of a Hugging Face folder: the folder itself, or the subfolder that trainers write. */
 const PLACES = ['', 'model']
 const OPENING = '<think>'
 const CLOSING = '</think>'
 
 /**
- * Returns the arguments that a profile adds for a model's architecture and chat template, such as the parsers of
- * its tool calls and traces.
+ * Returns the arguments that a profile adds for a model's architecture and chat template, such as the parsers of its
+ * tool calls and reasoning.
  */
 export async function optionsOf(profile: RuntimeProfile, modelDir: string): Promise<readonly string[]> {
   const { model_options: byType, trace_options: byTemplate } = profile
@@ -21,7 +21,7 @@ export async function optionsOf(profile: RuntimeProfile, modelDir: string): Prom
   return ofType.some((option) => option === more[0]) ? ofType : [...ofType, ...more]
 }
 
-/** Returns whether a template ends its prompt with the beginning of a trace. */
+/** Returns whether a template ends its prompt with the start of a reasoning block. */
 function beginsTrace(template: string): boolean {
   const prompt = template.slice(Math.max(0, template.lastIndexOf('add_generation_prompt')))
   return prompt.includes(OPENING) && !prompt.includes(CLOSING)
@@ -32,7 +32,7 @@ async function modelTypeIn(modelDir: string): Promise<string | undefined> {
     const config = await jsonIn(join(modelDir, place, 'config.json'))
     if (typeof config['model_type'] === 'string') return config['model_type']
   }
-  // A model in another format has no such options.
+  // Models in other formats have no such options.
   return undefined
 }
 

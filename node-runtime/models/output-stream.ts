@@ -3,19 +3,19 @@ import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Output, type OutputFile, readOutput } from '../../platform/model-output.ts'
 
-/** A file of an answer, on this disk. */
+/** A file of a response, on this disk. */
 export interface MadeFile extends OutputFile {
   path: string
   sha256: string
 }
 
 export interface SaveOptions {
-  /** The folder of the files; without one their bytes are only counted. */
+  /** The folder for the files; without one their bytes are only counted. */
   directory?: string
   onStep?: (step: number, total: number) => void
 }
 
-/** Reads an answer of steps and files, and saves the files. */
+/** Reads a response of steps and files, and saves the files. */
 export const saveOutput = (
   body: AsyncIterable<Buffer>,
   { directory, onStep }: SaveOptions = {},

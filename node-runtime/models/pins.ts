@@ -1,6 +1,6 @@
 /**
- * Models that are always loaded on this node and never evicted: those of its configuration, and those
- * that the platform assigned. Also how long the others stay loaded without a request.
+ * Models that are always loaded on this node and never evicted: those in its configuration and those that the platform
+ * assigned. Also stores how long the others stay loaded without a request.
  */
 export class Pins {
   readonly #own: ReadonlySet<string>
@@ -9,7 +9,7 @@ export class Pins {
   #retiring: ReadonlySet<string> = new Set()
   #idleTimeouts: Readonly<Record<string, number>> = {}
 
-  /** `idleUnloadS` is the idle timeout in seconds of models that have none of their own; 0 is never. */
+  /** @param idleUnloadS The idle timeout in seconds of models without their own; 0 disables unloading. */
   constructor(own: Iterable<string> = [], idleUnloadS = 0) {
     this.#own = new Set(own)
     this.#defaultIdleMs = inMs(idleUnloadS)
@@ -28,7 +28,7 @@ export class Pins {
     return this.#retiring.has(modelKey) && !this.has(modelKey)
   }
 
-  /** Returns the milliseconds without a request after which a model is unloaded; undefined for one that stays. */
+  /** Returns the milliseconds without a request after which a model is unloaded; undefined if it stays loaded. */
   idleMs(modelKey: string): number | undefined {
     if (this.isRetiring(modelKey)) return 0
     const own = this.#idleTimeouts[modelKey]

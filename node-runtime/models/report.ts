@@ -1,14 +1,14 @@
 import type { NodeModel } from '../../schemas/node.ts'
 import type { LoadedModel } from './loaded-model.ts'
 
-/** The number of models that gateways look through for deleted ones, whose files the node then removes. */
+/** The number of models that gateways check for deletion, so that the node removes their files. */
 const MAX_REPORTED = 5_000
-/** Gateways close a link that carries a message of 1 MB, and a report has more than its models. */
+/** Gateways close a link on a message of 1 MB, and a report also has other fields than its models. */
 const MAX_REPORT_BYTES = 512 * 1024
 
 /**
- * Returns what a node reports of its models. Thousands of small ones may lie on its disk: beyond the limits those are left
- * out that were used longest ago. They are still found there when work for them comes.
+ * Returns a node's report of its models. Its disk may have thousands of small ones, so beyond the limits the least
+ * recently used ones are left out. The node still finds them on its disk when work for them arrives.
  */
 export function reportOf(models: Iterable<LoadedModel>): NodeModel[] {
   const now = Date.now()

@@ -1,14 +1,16 @@
 import { FairQueue, type Requester, type Ticket } from '../../domain/fair-queue.ts'
 
-/** Requests that gateways send. They have been through a fair queue there, so all of them share one line here. */
+/** Requests from gateways. They have already passed a fair queue there, so all of them share one queue here. */
 export const FROM_GATEWAYS: Requester = { accountId: 'gateways', keyId: '', accountWeight: 3 }
 
-/** Returns the requester for durable work; its accounts share a quarter of a busy server. `turn` is the key of the account. */
+/**
+ * Returns the requester for durable work, whose accounts share a quarter of a busy server. `turn` is the account's key.
+ */
 export const durableOf = (turn = ''): Requester => ({ accountId: 'durable', keyId: turn })
 
 /** One request to a model server, from its arrival to its end. */
 export interface ServerTurn extends Disposable {
-  /** Joins the line; `begin` is called when the server has room, which may be before this returns. */
+  /** Joins the queue. `begin` is called when the server has room, possibly before this returns. */
   enter(): void
 }
 
@@ -19,7 +21,7 @@ interface Waiting {
 const COST = 1
 const always = () => true
 
-/** Keeps a model server at its concurrency, and gives the requests of gateways and those of tasks their turns. */
+/** Enforces the concurrency of a model server and schedules the requests of gateways and tasks fairly. */
 export class ServerTurns {
   #most: number
   readonly #queue = new FairQueue<Waiting>()
@@ -28,18 +30,18 @@ export class ServerTurns {
     this.#most = most
   }
 
-  /** The number of requests of gateways that wait. */
+  /** The number of queued requests from gateways. */
   get waitingFromGateways(): number {
     return this.#queue.waitingOf(FROM_GATEWAYS.accountId)
   }
 
-  /** Changes the concurrency; requests that are with the server stay there. */
+  /** Changes the concurrency. Requests that the server already has stay there. */
   setMost(most: number): void {
     this.#most = most
     this.#serve()
   }
 
-  /** Makes a turn, which occupies the server from `begin` until it is disposed. */
+  /** Creates a turn, which occupies the server from `begin` until it is disposed. */
   turn(requester: Requester, begin: () => void): ServerTurn {
     let ticket: Ticket<Waiting> | undefined
     let isOver = false
@@ -64,7 +66,7 @@ export class ServerTurns {
     }
   }
 
-  /** Waits for a turn and holds it until disposed. Throws the signal's reason. */
+  /** Waits for a turn and holds it until the result is disposed. Throws the signal's reason. */
   async take(requester: Requester, signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted()
     const { promise, resolve, reject } = Promise.withResolvers<void>()

@@ -34,7 +34,7 @@ const TEMPLATE = /"the model's chat template refuses/
 const LAST_LINES = 20
 const HEALTH_POLL_INTERVAL_MS = 200
 
-/** A model that could not be loaded or has stopped answering; the message is for operators and waiting callers. */
+/** Thrown if a model can't be loaded or stops answering. The message is for operators and waiting callers. */
 export class ModelServerError extends Error {
   override readonly name: string = 'ModelServerError'
   /** True when the server blames the weights. */
@@ -46,7 +46,7 @@ export class ModelServerError extends Error {
   }
 }
 
-/** A server was placed on a GPU and could not use it, which is a fault of this node. */
+/** Thrown if a server can't use the GPU that it was placed on, which is a fault of this node. */
 export class NoGpuError extends ModelServerError {
   override readonly name = 'NoGpuError'
 }
@@ -68,7 +68,7 @@ export class ModelServer {
   /** The folder for payload files that the node and this server exchange. */
   readonly exchangeDir: string | undefined
   readonly #process: ServerProcess
-  /** Health checks have a connection of their own: requests that wait would hold up those in the pool. */
+  /** Health checks have their own connection, so that they don't queue behind requests. */
   readonly #healthPool: WatchedPool
   readonly #lastLines: string[]
   readonly #budget: EngineBudget
@@ -115,14 +115,14 @@ export class ModelServer {
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
       return new ModelServer(spec.profile, launched, chosen ?? address, lastLines)
     } catch (err) {
-      // The processes are stopped even when their ids could not be read.
+      // Stop the processes even if their ids can't be read.
       await look().catch(() => {})
       await process.stop({ graceMs: 0 })
       throw err
     }
   }
 
-  /** The number of requests that it is given at once. */
+  /** The limit of concurrent requests to the server. */
   get concurrency(): number {
     return this.#budget.requests
   }
@@ -131,12 +131,12 @@ export class ModelServer {
     return this.#process.exited
   }
 
-  /** The reason why the node ended the server, in words. */
+  /** The message that explains why the node ended the server. */
   get excess(): string | undefined {
     return this.#endedFor ?? this.#process.excess
   }
 
-  /** The line with which the server reported that it cannot use its GPU, or lost it; undefined without one. */
+  /** The line in which the server reported that it can't use its GPU or lost it; undefined without one. */
   get gpuFault(): string | undefined {
     return gpuFaultIn(this.#lastLines)
   }
@@ -151,7 +151,7 @@ export class ModelServer {
     return pidsOf(this.#process)
   }
 
-  /** Sends one real inference; throws unless it succeeds. */
+  /** Sends one real inference request; throws unless it succeeds. */
   async probe(input: unknown, signal?: AbortSignal): Promise<void> {
     this.#probeInput = input
     const answer = await this.pool.request({
@@ -162,7 +162,7 @@ export class ModelServer {
       ...(signal && { signal }),
     })
     if (answer.statusCode === 200 && answer.headers['content-type'] === OUTPUT_TYPE) {
-      // The smallest request may make what is no output; the server works nevertheless.
+      // The smallest request may produce an invalid output, although the server works.
       await saveOutput(answer.body).catch((err: unknown) => {
         if (!(err instanceof OutputError) || err.retryable) throw err
       })
@@ -171,19 +171,19 @@ export class ModelServer {
     const text = await answer.body.text()
     if (answer.statusCode !== 200) {
       const message = `its first inference ${withoutPaths(faultInOneLine(answer.statusCode, text))}`
-      // A template that refuses the simplest conversation refuses all, and loading again would not change it.
+      // A template that rejects the simplest conversation rejects all of them, so another load can't help.
       throw new ModelServerError(message, { isUnusable: answer.statusCode === 400 && TEMPLATE.test(text) })
     }
   }
 
   /**
-   * Repeats the inference of the load. Returns the error that the server answers with, `passed` after a success, and
-   * `unanswered` where no answer came in time, which proves nothing.
+   * Repeats the load's inference request. Returns the error of the server's response, `passed` after a success, or
+   * `unanswered` if no response came in time, which proves nothing.
    */
   async probeAgain(timeoutMs: number): Promise<{ error: string } | 'passed' | 'unanswered'> {
     try {
       const signal = AbortSignal.timeout(timeoutMs)
-      // A request that waits for a connection does not look at its signal.
+      // undici ignores the signal of a request that waits for a connection.
       const probe = () => pTimeout(this.probe(this.#probeInput, signal), { milliseconds: timeoutMs })
       await this.pool.probe(probe)
       return 'passed'
@@ -205,7 +205,7 @@ export class ModelServer {
     }
   }
 
-  /** Ends the server at once for a reason that its model reports; its exit is handled like that of one that died. */
+  /** Ends the server at once, for a reason that its model reports. The exit is handled like a crash. */
   async end(reason: string): Promise<void> {
     this.#endedFor = reason
     await this.stop({ graceMs: 0 })
@@ -233,7 +233,7 @@ async function pidsOf(process: ServerProcess): Promise<readonly number[]> {
   return pid === undefined ? [] : treeOf(pid)
 }
 
-/** A generation has no timeout of its own, because its caller may cancel it. */
+/** Returns the pool for generations. They have no timeout, because their callers can cancel them. */
 function poolOf(address: ServerAddress, connections: number): WatchedPool {
   const [origin, by] =
     'socket' in address
@@ -248,7 +248,7 @@ function poolOf(address: ServerAddress, connections: number): WatchedPool {
   })
 }
 
-/** Returns the address of the ready line. It reads on for as long as the server lives, so that its pipes never fill. */
+/** Returns the address from the ready line. Keeps reading as long as the server lives, so that its pipes never fill. */
 function firstAddress(
   { stdout, stderr }: ServerProcess,
   {
@@ -269,7 +269,7 @@ function firstAddress(
       if (address) resolve(address)
       else keep(line)
     }
-    // A pipe that breaks ends with its process, whose exit is awaited elsewhere.
+    // A pipe only breaks when its process ends, which is handled elsewhere.
     readLines(stdout, take).catch(() => {})
     readLines(stderr, keep).catch(() => {})
   })
@@ -317,8 +317,8 @@ function failure(process: ServerProcess, lastLines: string[], signal: AbortSigna
       const noGpu = gpuFaultIn(lastLines)
       if (code === NO_GPU_STATUS && noGpu !== undefined) return reject(new NoGpuError(noGpu))
       return process.excess === undefined
-        ? give(`it ended with status ${code} before it was ready`, 5)
-        : give(`it was ended before it was ready: ${process.excess}`, 0)
+        ? give(`it exited with status ${code} before it was ready`, 5)
+        : give(`the node ended it before it was ready: ${process.excess}`, 0)
     })
   })
 }

@@ -5,11 +5,11 @@ import type { ModelServer } from './server.ts'
 
 export interface UpkeepOptions {
   models: () => Iterable<LoadedModel>
-  /** Milliseconds without a request after which a model is unloaded; undefined for one that stays. */
+  /** Milliseconds without a request after which a model is unloaded; undefined if it stays loaded. */
   idleMsOf: (modelKey: string) => number | undefined
   /** Loads the pinned models that are not loaded. */
   keepPinned: () => void
-  /** Brings the models in step with the disk. */
+  /** Syncs the list of models with the disk. */
   syncDisk: () => Promise<void>
   measure: (model: LoadedModel, server: ModelServer) => Promise<void>
   unload: (model: LoadedModel) => Promise<void>
@@ -20,9 +20,9 @@ export interface UpkeepOptions {
   everyMs?: number
 }
 
-/** The interval of the rounds, unless another one is given. */
+/** The default interval of the rounds. */
 export const ROUND_INTERVAL_MS = 5_000
-/** The time of the last use is stored at most this often: it orders the removal of models from the disk. */
+/** The minimum interval for storing a model's last use, which orders the removal of models from the disk. */
 const NOTE_USE_INTERVAL_MS = 60_000
 const HEALTH_TIMEOUT_MS = 5_000
 /** A probe may wait for its turn behind long generations. */
@@ -74,8 +74,8 @@ export class Upkeep implements Disposable {
   }
 
   /**
-   * A server may answer its health check and fail every request, for example after an error of its GPU. A model that
-   * fails the inputs of one caller passes the probe.
+   * Returns the fault of a server, if any. A server may pass its health check but fail every request, for example after
+   * a GPU error, so it is also probed. A model that only fails on one caller's inputs passes the probe.
    */
   async #faultOf(model: LoadedModel, server: ModelServer): Promise<string | undefined> {
     const isSilent = server.pool.isSuspect && model.timesSick > 0
@@ -87,7 +87,7 @@ export class Upkeep implements Disposable {
     return 'it stopped answering its health check'
   }
 
-  /** The model keeps its memory when its server cannot be stopped, and the next round tries again. */
+  /** Unloads a model. If its server can't be stopped, the model keeps its memory and the next round tries again. */
   async #unload(model: LoadedModel): Promise<void> {
     const { unload, log } = this.#options
     const idle_s = Math.round((Date.now() - model.lastUsed) / 1_000)

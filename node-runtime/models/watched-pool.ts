@@ -1,14 +1,14 @@
 import { type Dispatcher, Pool } from 'undici'
 import { backoff } from '../../platform/async/retry.ts'
 
-/** After this many failures without a success in between, a server is due for a probe. */
+/** The number of failures in a row after which a server is probed. */
 const MIN_FAILURES = 5
-/** The pauses after probes that prove no fault: a model may fail every input of one caller for reasons of the input. */
+/** The pauses after probes that find no fault: a model may fail on every input of one caller because of the input. */
 const PROBE_DELAY_MS = { first: 10_000, longest: 300_000 }
-/** A server that is too busy to take a request says so with this status. */
+/** The status of a server that is too busy to accept a request. */
 const OVERLOADED = 503
 
-/** The connections to a model server. They count the answers that blame the server, since its last success. */
+/** The connections to a model server. Counts the responses that blame the server since its last success. */
 export class WatchedPool extends Pool {
   #failures = 0
   #postponed = 0
@@ -16,12 +16,14 @@ export class WatchedPool extends Pool {
   #nextProbeAt = 0
   #isSuspect = false
 
-  /** True when only a probe can tell whether the server is broken or its callers send inputs that it fails on. */
+  /** True if only a probe can show whether the server is broken or its callers send inputs that it fails on. */
   get needsProbe(): boolean {
     return this.#failures >= MIN_FAILURES && performance.now() >= this.#nextProbeAt
   }
 
-  /** True from a probe without an answer until the next success: being busy no longer excuses a silent health check. */
+  /**
+   * True from an unanswered probe until the next success: a busy server is then no excuse for a silent health check.
+   */
   get isSuspect(): boolean {
     return this.#isSuspect
   }
@@ -31,7 +33,7 @@ export class WatchedPool extends Pool {
     return super.dispatch(options, handler)
   }
 
-  /** Runs a probe that goes through this pool. One that resolves postpones the next one. */
+  /** Runs a probe through this pool. If it resolves, the next probe is postponed. */
   async probe(send: () => Promise<void>): Promise<void> {
     this.#isProbing = true
     try {
@@ -43,18 +45,18 @@ export class WatchedPool extends Pool {
     }
   }
 
-  /** Notes that a probe got no answer in time, which proves nothing. */
+  /** Records that a probe got no response in time, which proves nothing. */
   suspect(): void {
     this.#isSuspect = true
     this.#postpone()
   }
 
-  /** Each time by twice as long. */
+  /** Postpones the next probe. The delay doubles each time. */
   #postpone(): void {
     this.#nextProbeAt = performance.now() + backoff(this.#postponed++, PROBE_DELAY_MS)
   }
 
-  /** A wrapper would have to pass on every event of undici's handlers, so the one event is replaced. */
+  /** Replaces a single event: a wrapper would have to forward every event of undici's handlers. */
   #watch(handler: Dispatcher.DispatchHandler): void {
     const onResponseStart = handler.onResponseStart?.bind(handler)
     handler.onResponseStart = (controller, status, headers, text) => {

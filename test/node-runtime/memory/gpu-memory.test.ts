@@ -87,7 +87,7 @@ describe('memory on a GPU', function () {
     await until(() => told(node, key)?.state === 'evicted')
     await sleep(LOOKS_MS)
 
-    assert.match(told(node, key)?.error ?? '', /ended by itself (on signal|with status) \d+\. /)
+    assert.match(told(node, key)?.error ?? '', /exited unexpectedly (on signal|with status) \d+\. /)
     assert.equal(heldBy(node, key), 200)
     driver.lists('')
     await until(() => heldBy(node, key) === 0)

@@ -81,7 +81,7 @@ describe('memory of a model that has to leave', () => {
   it('is never given away while it is seen to be held: who needs it is told so', async () => {
     const { room, memory, model } = roomWith([false], { unknownMs: 10, waitMs: 100 })
 
-    await assert.rejects(room.reserve('new', 90), /the memory of old, which has ended, is not back/)
+    await assert.rejects(room.reserve('new', 90), /the memory of old, which has stopped, has not been freed/)
     await assert.rejects(room.whenGone(model), NoRoomError)
     const missing = await room.reserveUpTo('job', 90)
 

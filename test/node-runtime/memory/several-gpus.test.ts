@@ -75,7 +75,7 @@ describe('a node with several GPUs', function () {
 
     await assert.rejects(
       models.load(large),
-      /needs 800 MB on one GPU; at most 500 MB can be freed so on the 2/,
+      /needs 800 MB on one GPU; at most 500 MB can be freed that way on the 2/,
     )
     assert.equal(models.startState(second), 'resident')
   })

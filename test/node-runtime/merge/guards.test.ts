@@ -36,10 +36,10 @@ describe('what merges hold to', () => {
 
   describe('models that do not fit together are refused by the first thing that differs:', () => {
     const cases: [string, TinyCheckpoint, RegExp][] = [
-      ['architecture', { config: { model_type: 'qwen2' } }, /model_type is "llama" in the one and "qwen2"/],
+      ['architecture', { config: { model_type: 'qwen2' } }, /model_type is "llama" in the first and "qwen2"/],
       ['tied embeddings', { tied: true }, /b uses one tensor for input and output embeddings, a two/],
-      ['vocabulary', { tokens: ['t0', 'other'] }, /token 1 is "t1" in the one and "other" in the other/],
-      ['shape', { vocab: 50, hidden: 32 }, /model\.embed_tokens\.weight is 50 x 24 in the one and 50 x 32/],
+      ['vocabulary', { tokens: ['t0', 'other'] }, /token 1 is "t1" in the first and "other" in the second/],
+      ['shape', { vocab: 50, hidden: 32 }, /model\.embed_tokens\.weight is 50 x 24 in the first and 50 x 32/],
       [
         'missing tensor',
         { change: (tensors) => tensors.delete(QUERY) },
@@ -142,7 +142,7 @@ describe('what merges hold to', () => {
 
       await assert.rejects(
         merge({ method: 'ties', base: use('a'), sources: [use('a'), use('b')], density: 0.5 }),
-        /q_proj\.weight would hold infinite or undefined numbers/,
+        /q_proj\.weight would have infinite or NaN values/,
       )
       await assert.rejects(merge({ method: 'slerp', sources: [use('a'), use('b')] }), /q_proj\.weight/)
     }
@@ -243,6 +243,6 @@ describe('what merges hold to', () => {
 
     const spec = { method: 'slerp' as const, sources: [use('a'), use('b')] }
 
-    await assert.rejects(merge(spec), /does not have the bytes that its shape needs/)
+    await assert.rejects(merge(spec), /the size of .* does not match its shape/)
   })
 })

@@ -302,7 +302,7 @@ describe('model manager', () => {
     }, 20_000)
 
     const reason =
-      'the model server was ended: its requests failed in a row, and so did a probe: its first inference'
+      'the node ended the model server: its requests failed in a row, and so did a probe: its first inference'
     assert.ok(
       [...errors].some((error) => error?.startsWith(reason)),
       JSON.stringify([...errors]),

@@ -113,7 +113,7 @@ describe('merging on a node', function () {
       const { error_message, attempt } = await get(jobId)
       assert.match(
         error_message,
-        /source 1 .* and source 2 .* do not fit together: token 50 is absent in the one and "t50"/,
+        /source 1 .* and source 2 .* do not fit together: token 50 is absent in the first and "t50"/,
       )
       assert.equal(attempt, 1)
       await recordHistory('merge-failed', jobs.world.workflow(jobId))

@@ -8,7 +8,7 @@ describe('a failed load', () => {
 
   it("is reported to Temporal only in the node's own words, whatever the server or a store said", () => {
     const said = [
-      told('load_failed', 'it ended with status 1 before it was ready. Traceback: prompt is "my secret"'),
+      told('load_failed', 'it exited with status 1 before it was ready. Traceback: prompt is "my secret"'),
       told('load_failed', 'GET of an object answered 403: <StringToSign>AWS4 my secret</StringToSign>'),
       told('load_failed', 'its first inference answered 500: my secret'),
       told('backing_off', 'the last load failed (it ended. my secret); next try in 3 s'),
@@ -16,7 +16,7 @@ describe('a failed load', () => {
     ]
 
     assert.ok(said.every((text) => !text.includes('my secret') && text.length <= 200))
-    assert.equal(said[0], 'it ended with status 1 before it was ready')
+    assert.equal(said[0], 'it exited with status 1 before it was ready')
     assert.equal(
       told('no_capacity', 'needs 9 MB; at most 3 MB can be freed on this node'),
       'needs 9 MB; at most 3 MB can be freed on this node',

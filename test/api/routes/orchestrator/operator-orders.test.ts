@@ -200,7 +200,7 @@ describe('orders of operators', function () {
 
       const refused = await of(modelKey, 'evict')
       assert.equal(refused.status, 409)
-      assert.match(refused.body.error.details.reason, /requests are using it: 1/)
+      assert.match(refused.body.error.details.reason, /requests in progress: 1/)
       assert.equal(state(modelKey), 'running')
       use?.[Symbol.dispose]()
       const evicted = await of(modelKey, 'evict')
@@ -214,7 +214,7 @@ describe('orders of operators', function () {
         ['evicted_model', 'ordered_eviction', 'refused_eviction', 'ordered_eviction'],
       )
       assert.equal(entries[2].changes.refused_eviction.to, modelKey)
-      assert.match(entries[2].changes.reason.to, /requests are using it: 1/)
+      assert.match(entries[2].changes.reason.to, /requests in progress: 1/)
       assert.equal((await of(modelKey, 'evict')).status, 200)
     })
 
