@@ -10,22 +10,22 @@ const PROBE_TIMEOUT_MS = 20_000
 
 /** The permissions of a child process; everything else on this machine is denied as far as the kernel supports it. */
 export interface Confinement {
-  /** Files and folders that it may read, besides programs, libraries and the files that its command names. */
+  /** Files and folders that it may read, in addition to programs, libraries and the files in its command. */
   reads: readonly string[]
-  /** Folders that it may write, besides its own, which is removed with it. */
+  /** Folders that it may write, in addition to its own, which is removed with it. */
   writes?: readonly string[]
   /** `listen` lets it serve on a port of this machine instead of a socket in its folder. */
   network: 'none' | 'listen'
   /** The process is ended when it uses more memory. */
   memoryMb: number
   /**
-   * Whether it computes on a GPU. The driver reserves more address space than it ever uses, so that is not limited, and
-   * it writes the names of its threads to `/proc`.
+   * Whether it computes on a GPU. The driver reserves more address space than it ever uses, so that isn't limited. It
+   * also writes its thread names to `/proc`.
    */
   hasGpu: boolean
-  /** When memory is short, the kernel ends the processes with the highest score first, up to 1,000. */
+  /** When memory is short, the kernel kills the processes with the highest score first; the maximum is 1,000. */
   oomScore: number
-  /** The largest file that it may write. */
+  /** The maximum size of a file that it may write. */
   fileMb?: number
 }
 
@@ -36,8 +36,8 @@ export interface Held {
   mounts: 'read_only' | 'none'
   privileges: 'dropped' | 'none'
   /**
-   * `filtered`: seccomp refuses AF_VSOCK sockets, which ignore network namespaces, io_uring, which opens sockets too, and
-   * `sync` and `syncfs`, which write out whole disks.
+   * `filtered`: seccomp denies AF_VSOCK sockets, which ignore network namespaces; io_uring, which can open sockets too;
+   * and `sync` and `syncfs`, which flush whole disks.
    */
   calls: 'filtered' | 'none'
 }
@@ -52,12 +52,12 @@ export interface Order {
   oom_score: number
   data_mb?: number
   file_mb?: number
-  /** Lets it write the files of its processes in `/proc`. */
+  /** Lets it write to the files of its processes in `/proc`. */
   gpu?: boolean
   require: Partial<Held>
 }
 
-/** Tries every measure in a process without another purpose. */
+/** Tries every measure in a throwaway process. */
 export async function probeConfinement(python: string, network: Confinement['network']): Promise<Held> {
   const order: Order = { reads: [], writes: [], network, hidden: '', oom_score: 0, require: {} }
   const { stdout } = await runProgram(python, ['-I', '-S', LAUNCHER, JSON.stringify(order)], {
@@ -66,7 +66,7 @@ export async function probeConfinement(python: string, network: Confinement['net
   return JSON.parse(stdout) as Held
 }
 
-/** Builds the launcher's order for a command. */
+/** Builds the launcher's instructions for a command. */
 export function orderOf(
   confinement: Confinement,
   {
@@ -84,18 +84,18 @@ export function orderOf(
     writes: [folder, ...(confinement.writes ?? [])],
     network: confinement.network,
     hidden,
-    // The position of its folder within the common folder.
+    // The path of its folder within the common folder.
     ...(folder.startsWith(`${hidden}/`) && { folder }),
     cwd,
     oom_score: confinement.oomScore,
-    // A limit above that of the memory watch, which polls: a program that allocates everything at once is refused.
+    // A hard limit above that of the memory watch: the watch only polls, and a program may allocate everything at once.
     ...(confinement.hasGpu ? { gpu: true } : { data_mb: 2 * confinement.memoryMb + 2_048 }),
     ...(confinement.fileMb !== undefined && { file_mb: confinement.fileMb }),
     require,
   }
 }
 
-/** Returns the path of a program, resolved as the launcher does. */
+/** Returns the path of a program, resolved the same way as in the launcher. */
 function locate(program: string): string {
   if (program.includes('/')) return program
   const folders = (process.env['PATH'] ?? '').split(delimiter)
@@ -103,8 +103,8 @@ function locate(program: string): string {
 }
 
 /**
- * Returns the folders of a program's own libraries: beside it, and beside the target of a link, as
- * in a Python environment.
+ * Returns the folders of a program's own libraries: next to it, and next to the target if it is a symlink, as in a
+ * Python environment.
  */
 function librariesOf(program: string): string[] {
   const found: string[] = []
@@ -123,11 +123,11 @@ function librariesOf(program: string): string[] {
   return found.filter((path) => existsSync(path))
 }
 
-/** The variables of the node's environment that programs need to use this machine. */
+/** The node's environment variables that programs need to use this machine. */
 const HARMLESS =
   /^(?:PATH|LANG|LANGUAGE|LC_[A-Z]+|TZ|LD_LIBRARY_PATH|CC|CXX|(?:OMP|MKL|OPENBLAS|KMP|GOMP|NUMEXPR|MALLOC|CUDA|NVIDIA|NCCL|ROCR|HIP|HSA)_\w+|PYTORCH_(?:CUDA_)?ALLOC_CONF)$/
 
-/** Returns the environment of a child, with its own variables. */
+/** Returns the environment of a child process, including its own variables. */
 export const childEnv = (own: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv => ({
   ...Object.fromEntries(Object.entries(process.env).filter(([name]) => HARMLESS.test(name))),
   ...own,

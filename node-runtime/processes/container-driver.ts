@@ -17,8 +17,8 @@ interface Step {
 }
 
 /**
- * Runs containers over the engine's API. They have a label of this node, by which its next run
- * finds and ends leftovers.
+ * Runs containers over the engine's API. They carry a label of this node, by which its next run finds and removes
+ * leftovers.
  */
 export class ContainerDriver {
   readonly #docker: Docker
@@ -31,7 +31,7 @@ export class ContainerDriver {
     this.#owner = createHash('sha256').update(resolve(stateDir)).digest('hex').slice(0, 12)
   }
 
-  /** Connects to the engine at a Unix socket; undefined when none responds. */
+  /** Connects to the engine at a Unix socket; undefined if none responds. */
   static async connect(options: {
     socketPath: string
     stateDir: string
@@ -57,7 +57,7 @@ export class ContainerDriver {
     try {
       const name = `hearth-${this.#owner}-${safeName(spec.name)}`
       const labels = { [OWNER_LABEL]: this.#owner, 'hearth.name': spec.name }
-      // A leftover under this name is ours and no longer in use.
+      // A leftover container with this name is ours and no longer in use.
       await this.#remove(name)
       const container = await this.#docker.createContainer(
         containerOptions(spec, { name, labels, socketDir }),
@@ -89,7 +89,7 @@ export class ContainerDriver {
     return Object.keys(Runtimes ?? {})
   }
 
-  /** Returns the id of an image that consists of the files of an archive, and builds it unless the engine has it. */
+  /** Returns the id of an image with the files of an archive. Builds it unless the engine has it. */
   async builtImage(name: string, archive: string): Promise<string> {
     const idOf = () =>
       this.#docker
@@ -103,16 +103,16 @@ export class ContainerDriver {
     if (known !== undefined) return known
     const progress = await this.#docker.importImage(archive)
     const steps = await this.#followed(progress)
-    // Not every engine accepts a name at the import.
+    // Not every engine accepts a name on import.
     const [repo = '', tag = ''] = name.split(/:(?=[^:]*$)/)
     const id = steps.findLast(({ status }) => /^(sha256:)?[0-9a-f]{12,}\s*$/.test(status ?? ''))?.status ?? ''
     await this.#docker.getImage(id.trim()).tag({ repo, tag })
     const built = await idOf()
-    if (built === undefined) throw new Error(`the engine did not keep the image ${name}`)
+    if (built === undefined) throw new Error(`the engine did not store the image ${name}`)
     return built
   }
 
-  /** Starts a container for one run, whose output is read from its beginning. */
+  /** Starts a container for one run and reads its output from the start. */
   async startOnce(options: Docker.ContainerCreateOptions, limitMb: number): Promise<OnceContainer> {
     const image = options.Image ?? ''
     if (!image.startsWith('sha256:')) await this.#ensureImage(fixedImage(image))
@@ -141,7 +141,7 @@ export class ContainerDriver {
     }
   }
 
-  /** Ends the containers that an earlier run of this node left. */
+  /** Removes the containers that an earlier run of this node left. */
   async reap(): Promise<number> {
     const filters = { label: [`${OWNER_LABEL}=${this.#owner}`] }
     const left = await this.#docker.listContainers({ all: true, filters })
@@ -151,7 +151,7 @@ export class ContainerDriver {
     return orphans.length
   }
 
-  /** Stops all containers at once: TERM, then KILL after `graceMs`. */
+  /** Stops all containers in parallel: TERM, then KILL after `graceMs`. */
   async stopAll(options: { graceMs: number }): Promise<void> {
     for (const once of this.#once) once.kill()
     await Promise.all([
@@ -176,7 +176,7 @@ export class ContainerDriver {
       const progress = await this.#docker.pull(image)
       await this.#followed(progress)
     } catch (err) {
-      throw new Error(`the image ${image} is not on this machine and cannot be fetched: ${reasonOf(err)}`, {
+      throw new Error(`the image ${image} is not on this machine and cannot be pulled: ${reasonOf(err)}`, {
         cause: err,
       })
     }
@@ -205,7 +205,7 @@ const safeName = (name: string): string => name.replaceAll(/[^a-zA-Z0-9_.-]/g, '
 
 const statusOf = (err: unknown): number | undefined => (err as { statusCode?: number }).statusCode
 
-/** Engines put the useful message into the body of the response. */
+/** Returns the message in the response body, which is the useful one. */
 function reasonOf(err: unknown): string {
   const { json, message } = err as { json?: { message?: string }; message?: string }
   return (json?.message ?? message ?? String(err)).slice(0, 500)

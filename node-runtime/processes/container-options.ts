@@ -9,42 +9,42 @@ interface Mount {
 export interface ContainerSpec {
   /** Unique on this node. */
   name: string
-  /** By version or digest; a floating tag is refused. */
+  /** With a version or digest; a floating tag is rejected. */
   image: string
-  /** Program and arguments; the image's own entry point is not used. */
+  /** Program and arguments; the image's entry point is ignored. */
   command: readonly string[]
   env: Record<string, string>
   mounts: readonly Mount[]
-  /** The path in the container at which a folder of this machine is mounted, for the socket it listens on. */
+  /** The mount point in the container for the folder of the socket that it listens on. */
   socketDir?: string
   memoryMb: number
-  /** Sizes of its `/tmp` and `/dev/shm`, which count as its memory. */
+  /** The size of its `/tmp` and `/dev/shm`, which count as its memory. */
   temporaryMb?: number | undefined
   sharedMb?: number | undefined
   cpus: number
   /** The `device` of each of its GPUs. */
   gpus: readonly string[]
-  /** True if it may reach other machines; otherwise it has only the loopback interface. */
+  /** True if it may reach other machines; otherwise it only has the loopback interface. */
   network: boolean
 }
 
 const MB = 1024 * 1024
 const MAX_PROCESSES = 1_024
 const TEMPORARY_MB = 256
-/** The default of the engines. */
+/** The engines' default. */
 const SHARED_MB = 64
 const DIGEST = /@sha256:[0-9a-f]{64}$/
 const TAG = /:([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})$/
 
-/** Returns the image if its name is fixed; the meaning of a tag like `latest` changes. */
+/** Returns the image if its reference is immutable, unlike a tag such as `latest`; throws otherwise. */
 export function fixedImage(image: string): string {
   if (DIGEST.test(image)) return image
   const tag = TAG.exec(image)?.[1]
   if (tag !== undefined && /\d/.test(tag)) return image
-  throw new Error(`the image ${image} is not named by a version or a digest`)
+  throw new Error(`the image ${image} must be referenced by a version or a digest`)
 }
 
-/** Builds the engine's options of a container, with as few rights as its program needs. */
+/** Builds the engine's options for a container, with the minimum of privileges. */
 export function containerOptions(
   spec: ContainerSpec,
   { name, labels, socketDir }: { name: string; labels: Record<string, string>; socketDir: string },
@@ -72,7 +72,7 @@ export function containerOptions(
       Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,size=${spec.temporaryMb ?? TEMPORARY_MB}m` },
       ShmSize: (spec.sharedMb ?? SHARED_MB) * MB,
       Memory: spec.memoryMb * MB,
-      // No swap beyond the memory itself.
+      // Memory plus swap, so this allows no swap.
       MemorySwap: spec.memoryMb * MB,
       NanoCpus: spec.cpus * 1e9,
       PidsLimit: MAX_PROCESSES,

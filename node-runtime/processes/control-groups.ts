@@ -8,7 +8,7 @@ import { signalProcess } from '../../platform/processes/signals.ts'
 const MB = 1024 * 1024
 /** The launcher's own processes in a group. */
 const OWN_PROCESSES = 4
-/** The launcher's own memory there, and what the kernel needs for the namespaces. */
+/** The launcher's own memory in a group, plus the kernel's memory for the namespaces. */
 const OWN_MB = 32
 const PERIOD_US = 100_000
 /** Nice 5, as for runs without groups: 335 of 1,024 shares, and a weight of 33 of 100. */
@@ -27,23 +27,23 @@ export interface GroupLimits {
 
 /** The control groups of one run. */
 export interface RunGroup {
-  /** The folders whose groups a process joins before it becomes the command. */
+  /** The folders of the groups that a process joins before it executes the command. */
   readonly folders: readonly string[]
-  /** Returns whether the kernel has ended a process of the run because its memory was full. */
+  /** Returns whether the kernel has killed a process of the run because the group's memory was full. */
   wasFull(): Promise<boolean>
-  /** Returns the kernel's own memory for the run in MB; undefined where the kernel does not count it. */
+  /** Returns the kernel's own memory for the run in MB; undefined if the kernel does not count it. */
   kernelMb(): Promise<number | undefined>
-  /** Ends what is left of the run, and removes the groups. */
+  /** Kills the remaining processes of the run and removes the groups. */
   remove(): Promise<void>
 }
 
-/** Where groups are made: one hierarchy (version 2), or one for each controller (version 1). */
+/** Where groups are created: in one hierarchy (version 2), or in one per controller (version 1). */
 export interface GroupPlaces {
   version: 1 | 2
   folders: ReadonlyMap<Controller, string>
 }
 
-/** Limits runs by the kernel's control groups, where this process may make some. */
+/** Limits runs by the kernel's control groups, if this process may create any. */
 export class ControlGroups {
   readonly #places: GroupPlaces
 
@@ -52,8 +52,8 @@ export class ControlGroups {
   }
 
   /**
-   * Tries to create a group in each hierarchy that `proc` lists; undefined where the one of memory, which matters most,
-   * allows none.
+   * Tries to create a group in each hierarchy that `proc` lists; undefined if that fails for memory, the most important
+   * one.
    */
   static async open({ proc = '/proc/self' } = {}): Promise<ControlGroups | undefined> {
     if (process.platform !== 'linux') return undefined
@@ -98,7 +98,7 @@ export class ControlGroups {
     }
   }
 
-  /** Removes the groups of nodes that no longer run; the launcher has ended their processes, or this does. */
+  /** Removes the groups of nodes that no longer run, and kills processes in them that the launcher has missed. */
   async reap(): Promise<number> {
     const bases = [...new Set(this.#places.folders.values())]
     const removed = await Promise.all(bases.map(reapBelow))
@@ -114,7 +114,7 @@ async function kernelMbV2(folder: string): Promise<number | undefined> {
 
 async function kernelMbV1(folder: string): Promise<number | undefined> {
   const bytes = await readFile(join(folder, 'memory.kmem.usage_in_bytes'), 'utf8').catch(() => '')
-  // A kernel that does not count it says 0, though the processes of a run always hold some.
+  // A kernel that does not count it reports 0, although the processes of a run always use some.
   return Number(bytes) > 0 ? Number(bytes) / MB : undefined
 }
 
@@ -122,7 +122,7 @@ type Setting = readonly [controller: Controller, file: string, value: string, is
 
 const settingsV2 = ({ memoryMb, cpus, processes }: GroupLimits): Setting[] => [
   ['memory', 'memory.max', String((memoryMb + OWN_MB) * MB)],
-  // Without swap in the kernel there is no such file.
+  // This file does not exist on kernels without swap.
   ['memory', 'memory.swap.max', '0', true],
   ['memory', 'memory.oom.group', '1', true],
   ['pids', 'pids.max', String(processes + OWN_PROCESSES)],
@@ -192,7 +192,7 @@ async function ownPath(proc: string, controller: string): Promise<string | undef
   return line?.split(':').slice(2).join(':')
 }
 
-/** Returns where the group of a path is mounted. */
+/** Returns the folder in which the group of a path is mounted. */
 function folderOf({ root, folder }: Mount, path: string): string {
   if (root === '/') return join(folder, path)
   return path.startsWith(root) ? join(folder, path.slice(root.length)) : folder
@@ -228,8 +228,9 @@ async function placesV2(proc: string): Promise<GroupPlaces | undefined> {
 }
 
 /**
- * The groups that may be this node's to divide: its own where a container or a user's manager has delegated it, or the
- * unit around it (`DelegateSubgroup` of systemd). Root could write to any, but those of systemd are not ours.
+ * Returns the groups that this node may be allowed to divide: its own if a container or a user manager has delegated
+ * it, or the unit around it (`DelegateSubgroup` of systemd). Root could write to any group, but systemd's groups aren't
+ * ours.
  */
 function basesV2(own: string, path: string): string[] {
   const isRoot = process.getuid?.() === 0
@@ -240,7 +241,7 @@ function basesV2(own: string, path: string): string[] {
 const wordsOf = async (path: string): Promise<string[]> =>
   (await readFile(path, 'utf8').catch(() => '')).trim().split(/\s+/)
 
-/** Gives the groups below this one their controllers. A group that does so may hold no process itself. */
+/** Enables the controllers for the groups below this one. The kernel requires that it has no processes itself. */
 async function hasControllers(base: string): Promise<boolean> {
   const control = join(base, 'cgroup.subtree_control')
   if ((await wordsOf(control)).includes('memory')) return true

@@ -2,15 +2,15 @@ import type { Isolation } from '../../schemas/node.ts'
 import type { Held } from './confinement.ts'
 import type { ControlGroups } from './control-groups.ts'
 
-const WATCHED = 'the node ends what holds more than its limit'
+const WATCHED = 'the node ends processes that exceed their limit'
 const FILES = {
-  landlock: 'Landlock: only what was given can be opened, and weights cannot be written',
-  none: 'not enforced: this kernel has no Landlock, so all that the node can read is open to it',
+  landlock: 'Landlock: only granted paths can be opened, and weights are read-only',
+  none: 'not enforced: this kernel has no Landlock, so processes can read everything that the node can read',
 } as const
 const NETWORK = {
-  namespace: 'a network namespace of its own, with nothing in it but loopback',
-  landlock: 'not enforced: outgoing TCP is refused by Landlock, other traffic is not, for want of namespaces',
-  none: 'not enforced: this kernel lets the node make no namespaces and has no Landlock for networks',
+  namespace: 'its own network namespace with only a loopback interface',
+  landlock: 'not enforced: Landlock blocks outgoing TCP, but without namespaces nothing blocks other traffic',
+  none: 'not enforced: this kernel does not let the node create namespaces and has no Landlock for networks',
 } as const
 
 /** Describes the isolation of this node's processes. */
@@ -20,7 +20,9 @@ export function processIsolation({ network, files, mounts, privileges, calls }: 
   return {
     memory: {
       enforced: isLinux,
-      by: isLinux ? `${WATCHED}, and RLIMIT_DATA behind it` : 'not enforced: memory is watched on Linux only',
+      by: isLinux
+        ? `${WATCHED}, backed by RLIMIT_DATA`
+        : 'not enforced: the node only watches memory on Linux',
     },
     network: {
       enforced: network === 'namespace',
@@ -32,31 +34,33 @@ export function processIsolation({ network, files, mounts, privileges, calls }: 
       by:
         privileges === 'dropped'
           ? 'no capabilities, no new privileges, an environment without secrets'
-          : 'only an environment without secrets: privileges cannot be dropped here',
+          : 'only an environment without secrets: this machine cannot drop privileges',
     },
   }
 }
 
-/** Describes the isolation of tools that run as processes (sandbox.py). A node runs none where a step of that fails. */
+/**
+ * Describes the isolation of tools that run as processes (sandbox.py). If any measure fails, the node runs no tools.
+ */
 export function toolIsolation(groups: Pick<ControlGroups, 'version' | 'has'> | undefined): Isolation {
-  const filtered = 'a filter of system calls (seccomp), and the node ends what holds more than its limit'
+  const filtered = 'a system call filter (seccomp), and the node ends processes that exceed their limit'
   const by = (controller: 'memory' | 'cpu') =>
     groups?.has(controller) ? `cgroup v${groups.version}, ${controller} controller; ` : ''
   return {
     memory: { enforced: true, by: `${by('memory')}${filtered}` },
-    cpus: { enforced: true, by: `${by('cpu')}affinity that a filter of system calls holds` },
-    network: { enforced: true, by: 'a network namespace of its own, and no sockets of other families' },
-    files: { enforced: true, by: 'a root of its own, read-only but for a limited /tmp' },
-    privileges: { enforced: true, by: 'no capabilities, no new privileges, a user of its own' },
+    cpus: { enforced: true, by: `${by('cpu')}CPU affinity, enforced by a system call filter` },
+    network: { enforced: true, by: 'its own network namespace, and no sockets of other families' },
+    files: { enforced: true, by: 'its own root file system, read-only except for a limited /tmp' },
+    privileges: { enforced: true, by: 'no capabilities, no new privileges, its own user' },
   }
 }
 
 /** The isolation of containers (container-options.ts), the same on every machine. */
 export const CONTAINER_ISOLATION: Isolation = {
   memory: { enforced: true, by: 'the memory limit of the container' },
-  network: { enforced: true, by: 'no network but loopback' },
-  files: { enforced: true, by: 'a read-only root, and weights mounted read-only' },
-  privileges: { enforced: true, by: 'no capabilities, no new privileges, an environment of its own' },
+  network: { enforced: true, by: 'only a loopback interface' },
+  files: { enforced: true, by: 'a read-only root file system, and weights mounted read-only' },
+  privileges: { enforced: true, by: 'no capabilities, no new privileges, its own environment' },
 }
 
 /** Returns one phrase for each measure that is not enforced. */

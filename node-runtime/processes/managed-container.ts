@@ -9,11 +9,11 @@ interface Parts {
   name: string
   container: Docker.Container
   output: { stdout: PassThrough; stderr: PassThrough }
-  /** The folder on this machine that contains its socket. */
+  /** The folder of its socket on this machine. */
   socketDir: string
 }
 
-/** A running container; it is removed, with all its processes, before `exited` settles. */
+/** A running container. It is removed with all its processes before `exited` settles. */
 export class ManagedContainer {
   readonly name: string
   readonly id: string
@@ -60,7 +60,7 @@ export class ManagedContainer {
   }
 
   async #signal(signal: NodeJS.Signals): Promise<void> {
-    // A container that has exited meanwhile needs no signal.
+    // The container may have exited already.
     await this.#container.kill({ signal }).catch(() => {})
   }
 
@@ -82,7 +82,7 @@ export class ManagedContainer {
     return { code }
   }
 
-  /** Waits for the exit status from the engine, and asks again after a restart of the engine. */
+  /** Waits for the exit status from the engine, and retries after a restart of the engine. */
   async #wait(): Promise<number> {
     for (;;) {
       try {

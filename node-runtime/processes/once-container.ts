@@ -4,11 +4,13 @@ import type Docker from 'dockerode'
 
 const POLL_INTERVAL_MS = 10
 const RETRY_DELAY_MS = 500
-/** An engine that has ended the output of a container and still calls it running is not believed for longer. */
+/**
+ * The grace period after the output ends; past it the container counts as exited even if the engine says it's running.
+ */
 const ENDING_MS = 5_000
 const KILLED = 137
 
-/** A container for one run, which is removed after its end. */
+/** A container for one run. It is removed after the run. */
 export class OnceContainer {
   readonly id: string
   readonly stdout: Readable
@@ -16,7 +18,7 @@ export class OnceContainer {
   readonly exited: Promise<{ code: number }>
   /** Settles once the engine has removed it. */
   readonly gone: Promise<void>
-  /** The reason why the engine ended it, in words. */
+  /** The message that explains why the engine ended it. */
   excess: string | undefined
   readonly #container: Docker.Container
 
@@ -40,7 +42,7 @@ export class OnceContainer {
     const ended = new Promise<void>((resolve) => {
       for (const event of ['end', 'close', 'error'] as const) attached.once(event, () => resolve())
     })
-    // A tool that ends at once makes the engine reset the connection.
+    // The engine resets the connection if a tool exits at once.
     attached.on('error', () => {})
     this.exited = ended.then(async () => {
       const code = await this.#exitCode(limitMb)
@@ -52,7 +54,7 @@ export class OnceContainer {
   }
 
   kill(): void {
-    // A container that has exited meanwhile needs no signal.
+    // The container may have exited already.
     this.#container.kill({ signal: 'SIGKILL' }).catch(() => {})
   }
 
@@ -67,7 +69,7 @@ export class OnceContainer {
     }
   }
 
-  /** The engine's own `wait` answers late on Podman, which polls; the output has ended already. */
+  /** Polls for the exit code after the end of the output. Podman's `wait` polls too slowly. */
   async #exitCode(limitMb: number): Promise<number> {
     const deadline = performance.now() + ENDING_MS
     for (;;) {

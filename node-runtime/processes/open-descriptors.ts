@@ -4,19 +4,19 @@ import { folderOf, readStatus } from '../../platform/processes/process-tree.ts'
 const EPOLL = 'anon_inode:[eventpoll]'
 const SOCKET = 'socket:'
 
-/** The kernel holds these for the open descriptors of processes, in addition to the files themselves. */
+/** Kernel objects for the open descriptors of processes, in addition to the files themselves. */
 export interface DescriptorCounts {
-  /** Descriptors that are watched by epoll; counted until they exceed the limit. */
+  /** Descriptors watched with epoll; counted until they exceed the limit. */
   watches: number
-  /** Descriptors that were sent to a socket and not received yet. No process has them open. */
+  /** Descriptors sent to a socket but not received yet. No process has them open. */
   inFlight: number
-  /** True when the node may not read the table of a process. */
+  /** True if the node may not read a process's table. */
   isHidden: boolean
-  /** True when a process had ended before its table was read: another one may hold what it held. */
+  /** True if a process ended before its table was read: another process may have its descriptors. */
   isMoving: boolean
 }
 
-/** Counts in the tables of these processes, which their threads share (call_filter.py). */
+/** Counts in the descriptor tables of these processes; their threads share them (call_filter.py). */
 export async function countDescriptors(
   pids: readonly number[],
   maxWatches: number,
@@ -26,7 +26,7 @@ export async function countDescriptors(
     const home = await folderOf(pid, await readStatus(`/proc/${pid}`))
     const folder = `${home}/fd`
     const fds = await readdir(folder).catch(async (err: NodeJS.ErrnoException) => {
-      // A child that has ended and is not waited for belongs to root as well. It holds no memory and no descriptors.
+      // A zombie process belongs to root too, but has no memory and no descriptors.
       const isRefused = err.code === 'EACCES' || err.code === 'EPERM'
       if (!isRefused) counts.isMoving = true
       else if (/^VmSize:/m.test(await readStatus(home))) counts.isHidden = true

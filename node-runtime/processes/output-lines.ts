@@ -1,14 +1,14 @@
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 
-/** The length at which lines of programs are cut, in characters, unless the caller expects longer ones. */
+/** The default length in characters at which lines of programs are truncated. */
 export const MAX_LINE = 64 * 1024
 const LINE_END = /\r\n|\n|\r/
 
 /**
- * Calls `onLine` with each line of a program's output, to its end. A longer line than `maxLength` characters loses its
- * end: programs that read untrusted files may write one without an end, and `readline` would hold it until the node runs
- * out of memory.
+ * Calls `onLine` with each line of a program's output until it ends. Truncates lines at `maxLength` characters:
+ * programs that read untrusted files may write an endless line, which `readline` would buffer until the node runs out
+ * of memory.
  */
 export async function readLines(
   stream: Readable,
@@ -20,7 +20,7 @@ export async function readLines(
   let hasCarriageReturn = false
   const take = (text: string) => {
     if (text === '') return
-    // The two characters of one line end may come in two chunks.
+    // A CRLF may be split across two chunks.
     const parts = (hasCarriageReturn && text.startsWith('\n') ? text.slice(1) : text).split(LINE_END)
     hasCarriageReturn = text.endsWith('\r')
     for (const [at, part] of parts.entries()) {

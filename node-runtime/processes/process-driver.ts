@@ -23,26 +23,26 @@ import { KernelMemory } from './kernel-memory.ts'
 import { sandboxMb } from './sandbox-usage.ts'
 import { type Sandbox, sandboxOrder } from './sandbox.ts'
 
-/** The longest path of a Unix socket that every system accepts. */
+/** The maximum length of a Unix socket path that every system accepts. */
 const MAX_SOCKET = 100
-/** Code of callers fills memory faster than models do. */
+/** Short, because code of callers can fill memory faster than models do. */
 const SANDBOX_INTERVAL_MS = 100
-/** The kernel's memory grows slower, and counting it takes up to seconds. */
+/** Longer, because the kernel's memory grows more slowly, and counting it takes up to seconds. */
 const KERNEL_INTERVAL_MS = 1_000
 
 export interface ProcessSpec {
-  /** Unique on this node; names the pid file. */
+  /** Unique on this node; also the name of the pid file. */
   name: string
   command: string
   args: readonly string[]
   cwd?: string
-  /** The whole environment of the command; by default the harmless part of this process's own. */
+  /** The full environment of the command; defaults to the harmless part of this process's environment. */
   env?: NodeJS.ProcessEnv
   /** The permissions of the process; undefined for commands that read no untrusted data, and for those in a sandbox. */
   confinement: Confinement | undefined
-  /** For a command that sees nothing of this machine; `confinement` is then unset. */
+  /** For a command that must not see anything of this machine; `confinement` is then unset. */
   sandbox?: Sandbox
-  /** From `makeFolder`; one is created when absent. */
+  /** A folder from `makeFolder`; created by default. */
   folder?: string
 }
 
@@ -70,7 +70,7 @@ export interface ProcessDriverOptions {
   groups?: () => Promise<ControlGroups | undefined>
 }
 
-/** A child with all its descendants, in a process group of its own. */
+/** A child with all its descendants, in its own process group. */
 export class ManagedProcess {
   readonly name: string
   readonly stdout: Readable
@@ -83,7 +83,7 @@ export class ManagedProcess {
   #watch: MemoryWatch | undefined
   #kernelWatch: MemoryWatch | undefined
   #limits: { limitMb: number; group: RunGroup | undefined } | undefined
-  /** The reason why the node ended it, in words: it exceeded its memory limit. */
+  /** The message that explains why the node ended it: it exceeded its memory limit. */
   excess: string | undefined
 
   constructor(
@@ -100,7 +100,7 @@ export class ManagedProcess {
     this.stderr = child.stderr!.pipe(new PassThrough())
     this.exited = new Promise((resolve) => {
       const finish = async (code: number | null) => {
-        // A launcher that exited by itself has ended the tree; one that was killed has not.
+        // A launcher that exits normally has ended the tree; a killed launcher has not.
         const pid = code === null ? await group : undefined
         if (pid) signalGroup(pid, 'SIGKILL')
         this.#gone = true
@@ -119,7 +119,7 @@ export class ManagedProcess {
     return this.#gone
   }
 
-  /** Ends the whole tree as soon as it uses more memory than this, in a sandbox whatever that is made of. */
+  /** Ends the whole tree as soon as it uses more memory than this. In a sandbox, every kind of memory counts. */
   limitMemory(limitMb: number, { isSandbox = false, group }: MemoryLimitOptions = {}): void {
     this.#limits = { limitMb, group }
     const measure = async (pids: readonly number[]): Promise<number> => {
@@ -146,14 +146,16 @@ export class ManagedProcess {
     void this.exited.then(() => kernel[Symbol.dispose]())
     this.#kernelWatch = new MemoryWatch({
       ...watched,
-      // Groups count the kernel's memory themselves.
+      // Groups already count the kernel's memory.
       usedMb: group ? () => Promise.resolve(0) : (pids) => kernel.usedMb(pids),
       excess: (pids) => kernel.excess(pids),
       intervalMs: KERNEL_INTERVAL_MS,
     })
   }
 
-  /** The kernel ends processes of a full group, after which the others may have ended by themselves. */
+  /**
+   * Records an excess if the group was full: the kernel kills its processes, and others may then exit by themselves.
+   */
   async #checkGroup(): Promise<void> {
     const { limitMb, group } = this.#limits ?? { limitMb: 0, group: undefined }
     if (await group?.wasFull()) this.excess ??= excessOf(Math.max(this.peakMb, limitMb + 1), limitMb)
@@ -165,7 +167,7 @@ export class ManagedProcess {
     return this.#watch?.peakMb ?? 0
   }
 
-  /** Signals the process group. */
+  /** Sends a signal to the process group. */
   async signal(signal: NodeJS.Signals): Promise<void> {
     const pid = await this.#group
     if (pid && !this.#gone) signalGroup(pid, signal)
@@ -176,7 +178,7 @@ export class ManagedProcess {
     if (this.#gone) return this.exited
     await this.signal('SIGTERM')
     const timer = setTimeout(() => void this.signal('SIGKILL'), graceMs)
-    // A launcher that hangs is killed too; its death signal ends the command.
+    // Kill a launcher that hangs too; its parent-death signal ends the command.
     const last = setTimeout(() => this.#child.kill('SIGKILL'), graceMs + 1_000)
     try {
       return await this.exited
@@ -206,7 +208,7 @@ export class ProcessDriver {
   readonly #openGroups: () => Promise<ControlGroups | undefined>
   #groups: Promise<ControlGroups | undefined> | undefined
 
-  /** `python` runs the launcher; it is resolved when the first child is started. */
+  /** `python` runs the launcher, and is resolved when the first child starts. */
   constructor({ stateDir, python, groups = () => ControlGroups.open() }: ProcessDriverOptions) {
     this.#stateDir = stateDir
     this.#openGroups = groups
@@ -218,7 +220,7 @@ export class ProcessDriver {
     return [...this.#running]
   }
 
-  /** Returns the control groups in which sandboxes run; undefined where this node may make none. */
+  /** Returns the control groups for sandboxes; undefined if this node may not create any. */
   groups(): Promise<ControlGroups | undefined> {
     return (this.#groups ??= this.#openGroups().catch(() => undefined))
   }
@@ -231,7 +233,7 @@ export class ProcessDriver {
     return held
   }
 
-  /** Creates a folder for a child, for its files and the socket it listens on; it is removed with the child. */
+  /** Creates a folder for a child's files and the socket it listens on. It is removed with the child. */
   async makeFolder(): Promise<string> {
     const own = join(this.#stateDir, 'own')
     await mkdir(own, { recursive: true, mode: 0o700 })
@@ -260,8 +262,7 @@ export class ProcessDriver {
           folder,
           cwd,
           hidden: await realpath(this.#stateDir),
-          // The measures that the node reported at its start must be in force for each child,
-          // otherwise the child does not run.
+          // A child doesn't run unless all measures that the node reported at its start are in force.
           require: await this.held(confinement.network),
         })
     const child = spawn(python, ['-I', '-S', LAUNCHER, JSON.stringify(order ?? null), ...command], {
@@ -311,7 +312,7 @@ async function writePidFile(path: string, child: ChildProcess, group: number | u
   if (child.exitCode !== null || child.signalCode !== null) await rm(path, { force: true })
 }
 
-/** Returns the process id of the command, and so its group: the launcher's one line on the lifeline. */
+/** Returns the process id of the command, which is also its group id: the launcher's only line on the lifeline. */
 function groupOf(child: ChildProcess): Promise<number | undefined> {
   return new Promise((resolve) => {
     const lifeline = child.stdio[3] as Readable | null
@@ -334,7 +335,7 @@ async function reapOne(path: string): Promise<boolean> {
       signalProcess(launcher, 'SIGKILL')
     }
   } catch {
-    // A pid file that a crash truncated names no process.
+    // A pid file that was truncated by a crash names no process.
   }
   await rm(path, { force: true })
   return found

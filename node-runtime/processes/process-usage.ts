@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises'
 
-/** Returns the peak resident memory of processes together, in MB; 0 where it cannot be read. */
+/** Returns the total peak resident memory of processes in MB; 0 if it can't be read. */
 export async function peakMb(pids: readonly number[]): Promise<number> {
   const peaks = await Promise.all(pids.map(peakOf))
   return peaks.reduce((sum, mb) => sum + mb, 0)
 }
 
-/** Returns the bytes that processes have read and that they have in memory, which grow during a load. */
+/** Returns the bytes that processes have read and have in memory; both grow during a load. */
 export async function bytesTaken(pids: readonly number[]): Promise<{ read: number; held: number }> {
   const parts = await Promise.all(pids.map(takenBy))
   return {

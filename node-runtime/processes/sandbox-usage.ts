@@ -2,24 +2,24 @@ import { readFile, readlink, stat, statfs } from 'node:fs/promises'
 import { privateMb } from '../../platform/processes/memory-watch.ts'
 
 const MB = 1024 * 1024
-/** The kernel's own default, for machines that do not say theirs. */
+/** The kernel's default, for machines that don't expose their setting. */
 const DEFAULT_BUFFER_BYTES = 212_992
-/** A socket whose buffer is not full takes one more message, and that may be as large as the buffer. */
+/** A socket accepts one more message while its buffer isn't full, and that message may be as large as the buffer. */
 const BUFFERS_PER_SOCKET = 2
 
 let bufferBytes: Promise<number> | undefined
 
 /**
- * Returns the memory in MB of a sandbox: its processes' own, the files of its `/tmp`, and its sockets, each counted
- * with the most that it can hold because the kernel does not report what Unix sockets do. `outer` is the process that
- * made its namespaces.
+ * Returns the memory of a sandbox in MB: its processes, the files in its `/tmp`, and its sockets. Each socket counts
+ * with its maximum, because the kernel doesn't report the usage of Unix sockets. `outer` is the process that created
+ * the namespaces.
  */
 export async function sandboxMb(outer: number, pids: readonly number[]): Promise<number> {
   const parts = await Promise.all([privateMb(pids), temporaryMb(outer), socketsMb(outer)])
   return parts.reduce((sum, mb) => sum + mb, 0)
 }
 
-/** Returns the size of the files in `/tmp`, also of deleted ones that are open; 0 before the sandbox has its root. */
+/** Returns the size of the files in `/tmp`, including deleted but open ones; 0 before the sandbox has its root. */
 async function temporaryMb(outer: number): Promise<number> {
   try {
     const root = `/proc/${outer}/root`
@@ -32,7 +32,7 @@ async function temporaryMb(outer: number): Promise<number> {
   }
 }
 
-/** Counts also sockets that no process has open any more: their data waits at another one. */
+/** Also counts sockets that no process has open any longer: their data may wait at the peer. */
 async function socketsMb(outer: number): Promise<number> {
   try {
     const [own, its] = await Promise.all(['self', outer].map((pid) => readlink(`/proc/${pid}/ns/net`)))

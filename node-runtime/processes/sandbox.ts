@@ -1,29 +1,29 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** The surroundings of a command that sees nothing of this machine but what is named here (sandbox.py). */
+/** The sandbox of a command that sees nothing of this machine except what is listed here (sandbox.py). */
 export interface Sandbox {
   /** Files and folders that are mounted read-only, with their paths in the sandbox. */
   mounts: readonly (readonly [source: string, target: string])[]
   env: Readonly<Record<string, string>>
-  /** The command is ended when its processes use more memory. */
+  /** The memory limit of its processes, beyond which the command is ended. */
   memoryMb: number
   /** The size of `/tmp`, which is in memory. */
   temporaryMb: number
   cpus: number
   processes: number
-  /** Seconds of processor time of one process. */
+  /** The limit of CPU time per process, in seconds. */
   cpuS: number
 }
 
-/** Sandboxes with fewer processors than the machine get them in turns. */
+/** Sandboxes with fewer CPUs than the machine get them round-robin. */
 let turn = 0
-/** Chats and other work of the node go first. */
+/** Gives priority to chats and other work of the node. */
 const NICE = 5
-/** The limit of the memory of one process is above that of the memory watch, which looks at intervals. */
+/** The margin of the hard memory limit of one process above the limit of the memory watch, which only polls. */
 const SPARE_MB = 512
 
-/** Builds the launcher's order for a sandbox whose root is in this folder, and whose control groups are in `groups`. */
+/** Builds the launcher's instructions for a sandbox with its root in this folder and its control groups in `groups`. */
 export async function sandboxOrder(
   sandbox: Sandbox,
   { folder, groups }: { folder: string; groups: readonly string[] },

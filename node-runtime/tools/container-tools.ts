@@ -15,12 +15,12 @@ export interface ContainerToolsOptions {
 const NOBODY = '65534:65534'
 /** The paths of the interpreters in an image (deploy/tools). */
 const IN_IMAGE = { node: INSIDE.node, python: '/hearth/bin/python' }
-/** A runtime with a kernel of its own, used where the engine has it. */
+/** A runtime with its own kernel, used if the engine has it. */
 const GVISOR = 'runsc'
 const MIN_LIMITS = { memory_mb: 64, temporary_mb: 1, cpus: 1, processes: 8 }
 const MB = 1024 * 1024
 
-/** Runs each tool in a container of its own. */
+/** Runs each tool in its own container. */
 export class ContainerTools implements ToolDriver {
   readonly runsImages = true
   readonly #options: ContainerToolsOptions
@@ -33,7 +33,7 @@ export class ContainerTools implements ToolDriver {
 
   async lack(): Promise<string | undefined> {
     const image = await this.#rootImage()
-    // With an image of their own the tools' interpreters are there; otherwise the machine's shell must start.
+    // The tools' image has their interpreters. Without one, the machine's shell must start.
     if (this.#options.image !== undefined) return undefined
     const mounts = machineMounts().map((path): [string, string] => [path, path])
     const probe = await this.#options.containers.startOnce(
@@ -48,7 +48,7 @@ export class ContainerTools implements ToolDriver {
     )
     const { code } = await probe.exited
     await probe.gone
-    return code === 0 ? undefined : `a probe ended with ${code}`
+    return code === 0 ? undefined : `a probe exited with status ${code}`
   }
 
   async start(run: ToolRun): Promise<StartedTool> {
@@ -60,7 +60,7 @@ export class ContainerTools implements ToolDriver {
       (this.#runtimes ??= containers.runtimes()),
     ])
     const [program = '', ...args] = command
-    // A kernel of its own does not reach sockets of the machine.
+    // A separate kernel can't reach the machine's sockets, such as that of the egress proxy.
     const runtime = tool.network === 'none' && runtimes.includes(GVISOR) ? GVISOR : undefined
     const { limits } = tool
     return containers.startOnce(
@@ -109,7 +109,7 @@ function confined(
     Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,size=${limits.temporary_mb}m,mode=1777` },
     ShmSize: Math.min(limits.temporary_mb, 64) * MB,
     Memory: memory,
-    // No swap beyond the memory itself.
+    // Memory plus swap, so this allows no swap.
     MemorySwap: memory,
     NanoCpus: limits.cpus * 1e9,
     PidsLimit: limits.processes,

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 
-/** The paths of a tool's files, the same under every driver. */
+/** The paths of a tool's files, identical under every driver. */
 export const INSIDE = {
   node: '/hearth/bin/node',
   tool: '/hearth/tool',
@@ -12,7 +12,7 @@ export const INSIDE = {
 /** One run of a tool, ready to be started. */
 export interface ToolRun {
   tool: CatalogTool
-  /** The folder of the tool's program; undefined when its image holds it. */
+  /** The folder of the tool's program; undefined if its image contains it. */
   program: string | undefined
   /** The folder with the files of this request. */
   input: string
@@ -21,19 +21,19 @@ export interface ToolRun {
   timeS: number
 }
 
-/** A tool at work. */
+/** A running tool. */
 export interface StartedTool {
   readonly stdout: Readable
   readonly stderr: Readable
   readonly exited: Promise<{ code: number }>
-  /** Settles once nothing of it is left. */
+  /** Settles once all of its processes and files are gone. */
   readonly gone: Promise<unknown>
-  /** The reason why the node ended it, in words. */
+  /** The message that explains why the node ended it. */
   readonly excess: string | undefined
   kill(): void
 }
 
-/** Starts tools in places of their own. */
+/** Starts tools in isolation. */
 export interface ToolDriver {
   /** True if it can run the images of operators. */
   readonly runsImages: boolean

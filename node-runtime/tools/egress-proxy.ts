@@ -7,12 +7,12 @@ import type { PublicConnections } from '../../platform/egress/public-connections
 import { SendError } from '../../platform/egress/public-sender.ts'
 
 const MAX_CONNECTIONS = 16
-/** The bytes that one run may receive. */
+/** The limit of bytes that one run may receive. */
 const MAX_BYTES = 256 * 1024 * 1024
 
 /**
- * The only way out of a tool: a proxy at a Unix socket, which takes `CONNECT name:443` and applies the egress policy
- * to each connection, so also to the target of a redirect. It serves one run.
+ * A tool's only way out: a proxy at a Unix socket, which accepts `CONNECT name:443` and applies the egress policy to
+ * each connection, and thus also to redirect targets. Serves one run.
  */
 export class EgressProxy implements AsyncDisposable {
   readonly #connections: PublicConnections
@@ -25,7 +25,7 @@ export class EgressProxy implements AsyncDisposable {
     this.#connections = connections
     this.#owner = owner
     this.#server = createServer((_request, answer) => {
-      answer.writeHead(405, { allow: 'CONNECT' }).end('this proxy only takes CONNECT, for HTTPS\n')
+      answer.writeHead(405, { allow: 'CONNECT' }).end('this proxy only accepts CONNECT, for HTTPS\n')
     })
     this.#server.on('connect', (request, socket, head) => void this.#connect(request, socket, head))
     this.#server.on('clientError', (_err, socket) => socket.destroy())
@@ -36,7 +36,7 @@ export class EgressProxy implements AsyncDisposable {
     const proxy = new EgressProxy(connections, owner)
     proxy.#server.listen(path)
     await once(proxy.#server, 'listening')
-    // The tool has another user; only its sandbox can reach the socket.
+    // The tool runs as another user. Only its sandbox can reach the socket.
     await chmod(path, 0o777)
     return proxy
   }
@@ -55,7 +55,7 @@ export class EgressProxy implements AsyncDisposable {
   }
 
   async #connect(request: IncomingMessage, inner: Duplex, head: Buffer): Promise<void> {
-    if (this.#open.size > 2 * MAX_CONNECTIONS) return refuse(inner, 'too many connections at once')
+    if (this.#open.size > 2 * MAX_CONNECTIONS) return refuse(inner, 'too many concurrent connections')
     let outer: Socket
     try {
       outer = await this.#connections.open((request.url ?? '').replace(/:443$/, ''), this.#owner)

@@ -6,7 +6,7 @@ import type { Tools } from './tools.ts'
 
 const POLL_INTERVAL_MS = 10_000
 
-/** Reads the tools of operators now and then, until the signal aborts. */
+/** Polls for the operators' tools until the signal aborts. */
 export async function followTools(
   tools: Tools,
   { control, log, signal }: { control: Pick<ControlClient, 'tools'>; log: Logger; signal: AbortSignal },

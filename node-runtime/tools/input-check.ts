@@ -3,7 +3,7 @@ import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 
 const compiled = new WeakMap<CatalogTool, CompiledSchema>()
 
-/** Returns what is wrong with an input by the schema of its tool, in a sentence; undefined when nothing is. */
+/** Validates an input against the schema of its tool. Returns a message if it is invalid, undefined otherwise. */
 export function inputRefusal(tool: CatalogTool, input: Record<string, unknown>): string | undefined {
   const schema = compiled.get(tool) ?? compileWeighed(tool.input_schema)
   compiled.set(tool, schema)
@@ -12,5 +12,5 @@ export function inputRefusal(tool: CatalogTool, input: Record<string, unknown>):
   const { instancePath, message = 'is not valid', params } = fault
   const more = (params as { additionalProperty?: unknown }).additionalProperty
   const named = typeof more === 'string' ? `: "${more}"` : ''
-  return `the tool ${tool.slug} refuses its input: ${instancePath || 'the input'} ${message}${named}`
+  return `the input of the tool ${tool.slug} is invalid: ${instancePath || 'the input'} ${message}${named}`
 }

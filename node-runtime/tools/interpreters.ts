@@ -2,16 +2,16 @@ import { existsSync, readlinkSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { commandOf, INSIDE, type ToolRun } from './driver.ts'
 
-/** Returns the interpreter of a locked environment, or the plain one of this machine. */
+/** Returns the interpreter of a locked environment, or this machine's own for null. */
 export type FindPython = (environment: string | null) => Promise<string>
 
-/** A run with the machine's interpreters: its command, and what must be mounted read-only for it. */
+/** A run with the machine's interpreters: its command and its read-only mounts. */
 export interface Prepared {
   command: string[]
   mounts: [source: string, target: string][]
 }
 
-/** Prepares a run whose root has the machine's programs. */
+/** Prepares a run whose root file system has the machine's programs. */
 export async function withInterpreters(
   { tool, program, input, egress }: ToolRun,
   findPython: FindPython,
@@ -26,11 +26,11 @@ export async function withInterpreters(
   return { command: commandOf(tool, { node: INSIDE.node, python }), mounts }
 }
 
-/** Returns the folders of an interpreter: of its environment, and of the installation behind it. */
+/** Returns the folders of an interpreter: its environment, and the installation that it is based on. */
 function prefixesOf(python: string): string[] {
   const prefixes = new Set<string>()
   for (let at = python, hops = 0; hops < 8; hops++) {
-    // `bin/python` is one level below its prefix. What is in /usr is there already.
+    // `bin/python` is one level below its prefix. /usr is already mounted.
     const prefix = dirname(dirname(at))
     if (!isWithin(prefix, '/usr') && prefix !== '/' && existsSync(prefix)) prefixes.add(prefix)
     try {

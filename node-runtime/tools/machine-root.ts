@@ -6,7 +6,9 @@ import { dirname, join } from 'node:path'
 import { create } from 'tar'
 import type { ContainerDriver } from '../processes/container-driver.ts'
 
-/** The programs and libraries of the machine; where one is a link, as /lib to /usr/lib, the root has the same link. */
+/**
+ * The machine's programs and libraries. If one is a symlink, such as /lib to /usr/lib, the root gets the same symlink.
+ */
 const SYSTEM = ['/usr', '/bin', '/sbin', '/lib', '/lib32', '/lib64', '/nix/store', '/gnu/store']
 const FILES = ['/etc/ld.so.cache', '/etc/localtime', '/etc/alternatives', '/etc/ssl/certs', '/etc/pki/tls']
 const EMPTY = ['proc', 'sys', 'dev', 'tmp', 'run', 'etc', 'hearth/bin', 'hearth/input', 'hearth/tool']
@@ -27,8 +29,8 @@ export function machineMounts(): string[] {
 }
 
 /**
- * Returns the id of an image with nothing in it but the places of mounts. With the machine's own programs mounted
- * read-only it is a root for tools where no registry is used.
+ * Returns the id of an image that contains only mount points. With the machine's own programs mounted read-only, it
+ * serves as a root for tools without a registry.
  */
 export async function machineRoot(containers: ContainerDriver): Promise<string> {
   const links = SYSTEM.filter((path) => existsSync(path) && isLink(path)).map(
@@ -47,9 +49,9 @@ export async function machineRoot(containers: ContainerDriver): Promise<string> 
   try {
     const root = join(folder, 'root')
     for (const path of folders) await mkdir(join(root, path), { recursive: true })
-    // Tools have another user than this one, whatever this one keeps to itself.
+    // Tools run as another user, so override a restrictive umask.
     for (const path of ['', 'hearth', ...folders]) await chmod(join(root, path), 0o755)
-    // Engines give a file system in memory the mode of the folder below it.
+    // Engines give a tmpfs the mode of the folder that it covers.
     await chmod(join(root, 'tmp'), 0o1777)
     for (const [path, target] of links) await symlink(target, join(root, path))
     for (const [path, text] of Object.entries(OWN)) {

@@ -17,9 +17,9 @@ import { Tools } from './tools.ts'
 export interface OpenTools {
   catalog: Pick<Catalog, 'tools'>
   driver: ProcessDriver
-  /** Tools run in containers where this machine has an engine. */
+  /** If this machine has an engine, tools run in containers. */
   containers: ContainerDriver | undefined
-  /** The image of the catalog's tools, by digest; without one the machine's own programs are mounted. */
+  /** The image of the catalog's tools, by digest. Without one, the machine's own programs are mounted. */
   image: string | undefined
   plainPython: () => Promise<string>
   pythonOf: (environment: string) => Promise<string>
@@ -31,7 +31,7 @@ export interface OpenTools {
 
 export interface OpenedTools {
   tools: Tools
-  /** The profile of tools, where this node can confine them. */
+  /** The profile of tools, if this node can confine them. */
   able: string[]
   isolation: Isolation | undefined
 }
@@ -39,7 +39,7 @@ export interface OpenedTools {
 /** Opens the tools of this node with the driver that can confine them here. */
 export async function openTools(options: OpenTools): Promise<OpenedTools> {
   const { catalog, workDir, outside, pool, log } = options
-  // Runs that an earlier start of this node did not end are over, and so are their files.
+  // Runs of an earlier process are over, so their files are no longer needed.
   await rm(workDir, { recursive: true, force: true })
   const driver = catalog.tools.length > 0 ? await findDriver(options) : undefined
   const tools = new Tools({ tools: catalog.tools, driver, workDir, outside, pool, log })
@@ -48,7 +48,7 @@ export async function openTools(options: OpenTools): Promise<OpenedTools> {
   return { tools, able: [TOOL_PROFILE], isolation }
 }
 
-/** Returns the environments that tools need, as the node's profiles name them. */
+/** Returns the environments that tools need, in the form of the node's profiles. */
 export const environmentsOf = (tools: Tools): { profile_id: string; python_env: string }[] =>
   [...tools.environments].map((python_env) => ({ profile_id: TOOL_PROFILE, python_env }))
 

@@ -3,11 +3,11 @@ import type { Readable } from 'node:stream'
 /** The bytes that a program wrote to one stream, up to a limit. */
 export interface Written {
   readonly text: Buffer
-  /** The bytes beyond the limit, which were not kept. */
+  /** The number of bytes beyond the limit, which were dropped. */
   readonly droppedBytes: number
 }
 
-/** Reads a stream to its end and keeps its beginning. `onTotal` gets the number of bytes so far. */
+/** Reads a stream to its end and returns its beginning. Calls `onTotal` with the number of bytes so far. */
 export async function readBounded(
   stream: Readable,
   mostBytes: number,
@@ -24,10 +24,10 @@ export async function readBounded(
   return { text: Buffer.concat(kept), droppedBytes: Math.max(0, total - mostBytes) }
 }
 
-/** Returns the text, with a last line that says what was cut. */
+/** Returns the text with a last line about truncated bytes. */
 export function inWords({ text, droppedBytes }: Written): string {
   const said = text.toString().replaceAll('\u0000', '\uFFFD')
   if (droppedBytes === 0) return said
-  // The cut may be within a character.
+  // The cut may split a character.
   return `${said.replace(/\uFFFD$/, '')}\n[cut: ${droppedBytes} bytes more]\n`
 }

@@ -10,20 +10,20 @@ import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import { EgressProxy } from './egress-proxy.ts'
 import { ToolError } from './tool-error.ts'
 
-/** The outside systems that a node reaches for its tools. */
+/** A node's access to outside systems on behalf of its tools. */
 export interface Outside {
   connections: PublicConnections
-  /** Returns the beginnings of the addresses of the platform's own storage. */
+  /** Returns the URL prefixes of the platform's own storage. */
   storage: () => readonly string[]
   /** For tests: see `STORAGE_IDLE_TIMEOUT_MS`. */
   storageIdleMs?: number
 }
 
 const MB = 2 ** 20
-/** The time for which the platform's storage may send nothing. A large file over a slow line takes longer. */
+/** How long the platform's storage may send nothing. A whole file may take longer over a slow line. */
 const STORAGE_IDLE_TIMEOUT_MS = 120_000
 
-/** Opens the proxy of a run, if its tool may reach public addresses. */
+/** Opens the egress proxy of a run if its tool may reach public addresses. */
 export const openEgress = async (
   { connections }: Outside,
   { network, slug }: CatalogTool,
@@ -39,8 +39,8 @@ interface Fetch {
 }
 
 /**
- * Fetches the files that the input names. They come from the platform's own storage, or from public
- * addresses under the same rules as everything that callers name.
+ * Fetches the files that the input names, from the platform's own storage or from public addresses. The latter are
+ * subject to the same rules as all addresses from callers.
  */
 export async function fetchFiles(outside: Outside, { tool, value, folder, signal }: Fetch): Promise<void> {
   for (const [field, { max_mb }] of Object.entries(tool.files ?? {})) {
@@ -52,7 +52,7 @@ export async function fetchFiles(outside: Outside, { tool, value, folder, signal
     try {
       if (isOwn(url, outside.storage())) await downloadOwn(url, { ...wanted, idleMs })
       else await downloadPublic(outside.connections, url, { ...wanted, owner: `tool:${tool.slug}` })
-      // Whatever the node's own files are, the user of the sandbox reads these.
+      // The sandbox's user must be able to read the file, whatever the node's umask.
       await chmod(to, 0o444)
     } catch (err) {
       signal.throwIfAborted()
@@ -63,7 +63,7 @@ export async function fetchFiles(outside: Outside, { tool, value, folder, signal
   }
 }
 
-/** Returns whether an address is one of the platform's own storage, however it is written. */
+/** Returns whether an address belongs to the platform's own storage, however it is spelled. */
 function isOwn(url: string, prefixes: readonly string[]): boolean {
   const { href } = URL.canParse(url) ? new URL(url) : { href: '' }
   return prefixes.some((prefix) => href.startsWith(prefix))
@@ -77,7 +77,7 @@ async function downloadOwn(
   if (statusCode !== 200) {
     await body.dump()
     const why =
-      statusCode === 403 ? 'its address has expired or was changed' : `the storage answered ${statusCode}`
+      statusCode === 403 ? 'its address has expired or was modified' : `the storage answered ${statusCode}`
     throw new SendError('invalid_answer', why)
   }
   await pipeline(body, atMost(maxBytes), createWriteStream(to), { signal })

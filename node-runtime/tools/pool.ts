@@ -1,6 +1,6 @@
 import type { InstalledTool, Stage } from './stage.ts'
 
-/** Keeps programs of the tools that are in use waiting for their input. Each of them serves one request. */
+/** Keeps started programs of tools in use waiting for their input. Each program serves one request. */
 export class ToolPool implements AsyncDisposable {
   readonly #size: number
   readonly #open: (installed: InstalledTool) => Promise<Stage>
@@ -8,13 +8,13 @@ export class ToolPool implements AsyncDisposable {
   readonly #starting = new Map<string, Promise<void>>()
   #isClosed = false
 
-  /** `size` programs of each tool wait; `open` starts one. */
+  /** @param size The number of waiting programs per tool. @param open Starts one. */
   constructor(size: number, open: (installed: InstalledTool) => Promise<Stage>) {
     this.#size = size
     this.#open = open
   }
 
-  /** Returns a program that waits; undefined when there is none. */
+  /** Returns a waiting program; undefined if there is none. */
   take(slug: string): Stage | undefined {
     const waiting = this.#waiting.get(slug) ?? []
     for (;;) {
@@ -24,11 +24,11 @@ export class ToolPool implements AsyncDisposable {
     }
   }
 
-  /** Starts programs until enough of them wait, one after another. */
+  /** Starts programs one after another until `size` of them are waiting. */
   refill(installed: InstalledTool): void {
     const { slug } = installed.tool
     if (this.#size === 0 || this.#isClosed || this.#starting.has(slug)) return
-    // A program that cannot be started ahead says why at the next request.
+    // If a program can't be started ahead, the next request reports the reason.
     const starting = this.#fill(slug, installed)
       .catch(() => {})
       .finally(() => this.#starting.delete(slug))

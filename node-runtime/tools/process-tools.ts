@@ -9,7 +9,7 @@ export interface ProcessToolsOptions {
   python: FindPython
 }
 
-/** Runs tools as processes with namespaces, a root and limits of their own (processes/sandbox.py). */
+/** Runs tools as processes with their own namespaces, root and limits (processes/sandbox.py). */
 export class ProcessTools implements ToolDriver {
   readonly runsImages = false
   readonly #options: ProcessToolsOptions
@@ -19,11 +19,11 @@ export class ProcessTools implements ToolDriver {
   }
 
   async lack(): Promise<string | undefined> {
-    if (process.platform !== 'linux') return 'it is not Linux'
+    if (process.platform !== 'linux') return 'this machine does not run Linux'
     const nothing = { mounts: [], env: {}, memoryMb: 64, temporaryMb: 1, cpus: 1, processes: 8, cpuS: 5 }
     const probe = await this.#run('/bin/sh', ['-c', ':'], nothing)
     const [said, { code }] = [await firstLine(probe.stderr), await probe.exited]
-    return code === 0 ? undefined : said || `a probe ended with ${code}`
+    return code === 0 ? undefined : said || `a probe exited with status ${code}`
   }
 
   async start(run: ToolRun): Promise<StartedTool> {

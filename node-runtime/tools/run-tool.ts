@@ -4,14 +4,14 @@ import type { StartedTool } from './driver.ts'
 import { inWords, readBounded, type Written } from './output.ts'
 import { ToolError } from './tool-error.ts'
 
-/** A program that writes more than this is ended: reading it costs the node. */
+/** The limit of a program's output, beyond which it is ended: reading output costs the node. */
 const MAX_WRITTEN = 16 * 1024 * 1024
 const MAX_REASON = 1_000
-/** The exit status of a program that says what is wrong with its input. */
+/** The exit status of a program that reports an invalid input. */
 const INPUT_FAULT = 2
 const KILLED = 137
 
-/** Waits for the end of a started tool and returns its result as JSON. Throws `ToolError`, or the signal's reason. */
+/** Waits for a started tool to end and returns its result as JSON. Throws `ToolError`, or the signal's reason. */
 export async function resultOf(
   tool: CatalogTool,
   started: StartedTool,
@@ -61,11 +61,11 @@ function jsonResult({ slug, limits }: CatalogTool, code: number, stdout: Written
     if (typeof message === 'string') throw new ToolError(message.slice(0, MAX_REASON))
   }
   if (code !== 0) throw new ToolError(`the tool ${slug} failed: ${lastWords(stderr, code)}`)
-  if (!value) throw new ToolError(`the tool ${slug} printed something else than a JSON object`)
+  if (!value) throw new ToolError(`the tool ${slug} did not print a JSON object`)
   return stdout.text
 }
 
-/** The launcher's own sentence about a sandbox that could not be set up. */
+/** Returns whether the output is the launcher's own message that it could not set up the sandbox. */
 const isOwnFault = ({ text }: Written): boolean => text.toString().startsWith('this node cannot confine')
 
 const unconfined = ({ text }: Written): ToolError =>
@@ -76,7 +76,7 @@ function lastWords({ text }: Written, code: number): string {
   if (line !== '') return withoutPaths(line).slice(0, MAX_REASON)
   return code === KILLED
     ? 'it was killed, most likely because it used too much memory'
-    : `it ended with ${code}`
+    : `it exited with status ${code}`
 }
 
 function parse(text: Buffer): Record<string, unknown> | undefined {

@@ -10,12 +10,12 @@ import { fetchFiles, openEgress, type Outside } from './outside.ts'
 
 const SOCKET = 'egress.sock'
 const INPUT = 'input.json'
-/** The longest path of a Unix socket that every system accepts. */
+/** The maximum length of a Unix socket path that every system accepts. */
 const MAX_SOCKET = 100
 const POLL_INTERVAL_MS = 2
-/** A tool that has not come to its input by then is started anew. */
+/** A tool that hasn't opened its input by then is restarted. */
 const COMING_MS = 2_000
-/** A tool that waits for its input does not know yet how long it may work on it. */
+/** The time limit of a tool while it waits for its input; the actual limit isn't known yet. */
 const WAITING_S = 3_600
 
 /** A tool with the folder of its program. */
@@ -31,7 +31,7 @@ export interface StageOptions {
   outside: Outside
 }
 
-/** The files and the proxy of one run, and the program itself. Disposing it waits until nothing of them is left. */
+/** The files, proxy and program of one run. Disposing it waits until all of them are gone. */
 export class Stage implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack
   readonly #options: StageOptions
@@ -60,26 +60,26 @@ export class Stage implements AsyncDisposable {
     stack.defer(() => rm(folder, { recursive: true, force: true }))
     const input = join(folder, 'input')
     await mkdir(input)
-    // The user of the sandbox reads it, and reaches it only through its mount.
+    // The sandbox's user must be able to read it, and can reach it only through its mount.
     await chmod(input, 0o755)
     const socket = join(folder, SOCKET)
     const proxy = stack.use(await openEgress(options.outside, installed.tool, socket))
     return new Stage(stack.move(), options, installed, { input, egress: proxy && socket })
   }
 
-  /** True for a program that waits for its input. */
+  /** True while the program waits for its input. */
   get isWaiting(): boolean {
     return this.#started !== undefined && !this.#isOver
   }
 
-  /** Starts the program ahead of its input: it stops where it opens the first file, which is a pipe until then. */
+  /** Starts the program ahead of its input. It blocks on opening its first file, for which we put a pipe in place. */
   async startAhead(): Promise<void> {
     const pipe = join(this.#input, firstFile(this.#installed.tool))
     await runProgram('mkfifo', ['-m', '0644', pipe])
     await this.#start(WAITING_S)
   }
 
-  /** Gives the program its input, and returns it at work. */
+  /** Passes the input to the program and returns the running tool. */
   async begin(
     input: Buffer,
     value: Record<string, unknown>,
@@ -124,9 +124,9 @@ export class Stage implements AsyncDisposable {
     const deadline = performance.now() + COMING_MS
     for (;;) {
       try {
-        // Without a reader this fails at once.
+        // This fails at once if the pipe has no reader.
         await using _reader = await open(pipe, constants.O_WRONLY | constants.O_NONBLOCK)
-        // A program that dies now would let the writer wait for another reader for ever.
+        // If the program dies now, the writer would otherwise wait forever for another reader.
         const guard = await open(pipe, constants.O_RDWR)
         await using writer = await open(pipe, constants.O_WRONLY)
         await guard.close()
@@ -140,7 +140,7 @@ export class Stage implements AsyncDisposable {
   }
 }
 
-/** The file that the program opens before all others: its code, or its input. */
+/** Returns the file that the program opens first: its code or its input. */
 const firstFile = ({ texts = {} }: CatalogTool): string => Object.values(texts)[0] ?? INPUT
 
 async function makeFolder(workDir: string): Promise<string> {

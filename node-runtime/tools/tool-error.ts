@@ -1,9 +1,9 @@
-/** The failure of a run, with the sentence for its owner. */
+/** Thrown if a run fails. The message is for the run's owner. */
 export class ToolError extends Error {
   override readonly name = 'ToolError'
-  /** True when this node could not run the tool, and another one may. */
+  /** True if this node could not run the tool but another node may. */
   readonly isOfNode: boolean
-  /** True when the tool was ended at its time limit. */
+  /** True if the tool was ended at its time limit. */
   readonly isLate: boolean
 
   constructor(

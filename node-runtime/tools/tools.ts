@@ -14,20 +14,20 @@ import { ToolTurns } from './turns.ts'
 
 export interface ToolsOptions extends Omit<StageOptions, 'driver'> {
   tools: readonly InstalledTool[]
-  /** Undefined when this machine cannot confine tools. */
+  /** Undefined if this machine can't confine tools. */
   driver: ToolDriver | undefined
-  /** The number of programs of each tool in use that wait for their input. */
+  /** The number of programs per tool in use that are started ahead and wait for their input. */
   pool: number
   log: Logger
 }
 
 const AT_ONCE = 2 * Math.max(2, availableParallelism())
-/** The turn of requests without an account, which gateways and workers before 0.13 send. */
+/** The `turn` of requests without an account, which gateways and workers before 0.13 send. */
 const NO_ACCOUNT = ''
 
 /**
- * The tools of this node. Each request starts its tool, confined, and ends it with the result: nothing is kept
- * between two requests.
+ * The tools of this node. Each request starts a confined process of its tool, which ends with the result. No state
+ * survives between two requests.
  */
 export class Tools implements AsyncDisposable {
   readonly turns = new ToolTurns(AT_ONCE)
@@ -56,12 +56,12 @@ export class Tools implements AsyncDisposable {
     )
   }
 
-  /** The Python environments that they need. */
+  /** The Python environments that the tools need. */
   get environments(): Set<string> {
     return new Set([...this.#tools.values()].flatMap(({ tool }) => tool.python_env ?? []))
   }
 
-  /** Replaces the tools of operators. One of the same name as a tool of the catalog takes its place. */
+  /** Replaces the operators' tools. They override tools of the catalog with the same name. */
   offer(ofOperators: readonly CatalogTool[]): void {
     const { driver, tools } = this.#options
     if (!driver) return
@@ -80,18 +80,18 @@ export class Tools implements AsyncDisposable {
     return Object.keys(this.#tools.get(modelKey)?.tool.files ?? {})
   }
 
-  /** Returns what is wrong with an input by the schema of its tool; undefined when nothing is. */
+  /** Validates an input against the schema of its tool. Returns a message if it is invalid, undefined otherwise. */
   refusalOf(modelKey: string, input: Record<string, unknown>): string | undefined {
     const installed = this.#tools.get(modelKey)
     return installed && inputRefusal(installed.tool, input)
   }
 
-  /** Returns the member of its input that gives a tool more or less time, where it has one. */
+  /** Returns the input field that sets a tool's time limit, if it has one. */
   timeFieldOf(modelKey: string): string | undefined {
     return this.#tools.get(modelKey)?.tool.time_field
   }
 
-  /** Returns the tools as models that are always loaded, because a request needs nothing else of a node. */
+  /** Reports the tools as models that are always loaded: a request needs nothing but the node. */
   report(): NodeModel[] {
     const running = [...this.#running.values()]
     return [...this.#tools.keys()].map((model_key) => ({
@@ -103,8 +103,8 @@ export class Tools implements AsyncDisposable {
   }
 
   /**
-   * Runs a tool with this input and returns its result, both as JSON. The requests of one `turn` never take the whole node.
-   * Throws `ToolError`, or the signal's reason.
+   * Runs a tool with this input and returns its result, both as JSON. The requests of one `turn` never occupy the whole
+   * node. Throws `ToolError`, or the signal's reason.
    */
   async run(modelKey: string, input: Buffer, signal: AbortSignal, turn = NO_ACCOUNT): Promise<Buffer> {
     const installed = this.#tools.get(modelKey)
@@ -142,12 +142,12 @@ export class Tools implements AsyncDisposable {
       const begun = await this.#begin(installed, { driver, stack, input, value, timeS, signal })
       return await resultOf(tool, begun, { timeS, signal })
     } catch (err) {
-      // The launcher could not confine it, which the caller can do nothing about.
+      // The launcher could not confine the tool, which is not the caller's fault.
       if (err instanceof ToolError && err.isOfNode && err.cause === undefined && !signal.aborted)
         emit(this.#options.log, 'tool.start_failed', { slug: tool.slug, err })
       throw err
     } finally {
-      // The result does not wait for the end of what is left of the run, and the next run does.
+      // The result doesn't wait for the cleanup of the run, but the next run does.
       const ending = stack.disposeAsync().finally(() => this.#ending.delete(ending))
       this.#ending.add(ending)
       this.#pool.refill(installed)

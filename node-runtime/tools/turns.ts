@@ -4,37 +4,37 @@ import { FairTurns } from '../../platform/async/fair-turns.ts'
 const MAX_WAITING = 1_000
 const MAX_SLOTS = (3 * PLACED_SLOTS) / 4
 const MAX_SLOTS_PER_ACCOUNT = PLACED_SLOTS / 2
-/** The slots that always serve as the queue of tasks without a turn, however many tools this machine can run. */
+/** The minimum number of slots for queued tasks, however many tools this machine can run. */
 const MIN_WAITING_SLOTS = 8
 
-/** The turns of the tools of a node. A turn's key stands for an account, so that no account takes all of them. */
+/** Schedules a node's tools by turns. The key of a turn identifies an account, so that no account takes all turns. */
 export class ToolTurns {
   readonly #runs: FairTurns
   readonly #slots: FairTurns
 
-  /** `atOnce` is the number of tools that this machine runs at a time. */
+  /** @param atOnce The number of tools that this machine runs at a time. */
   constructor(atOnce: number) {
     this.#runs = new FairTurns({ most: atOnce, mostPerKey: atOnce - 1, mostWaiting: MAX_WAITING })
-    // Twice as many as run, because tasks also read their input and store their result.
+    // Twice the number of running tools, because tasks also read their input and store their result.
     const most = Math.min(2 * atOnce, MAX_SLOTS - MIN_WAITING_SLOTS)
     const mostPerKey = Math.min(most - 1, MAX_SLOTS_PER_ACCOUNT - MIN_WAITING_SLOTS)
     this.#slots = new FairTurns({
       most,
       mostPerKey,
-      // An account may be alone in the queue, so this is what is left of its share.
+      // An account may be alone in the queue, so this is the rest of its share.
       mostWaiting: MAX_SLOTS_PER_ACCOUNT - mostPerKey,
     })
   }
 
-  /** Waits until a tool may start, and holds the turn until disposed. Throws `LineFull`, or the signal's reason. */
+  /** Waits until a tool may start. The turn is held until it is disposed. Throws `LineFull`, or the signal's reason. */
   takeRun(key: string, signal: AbortSignal): Promise<Disposable> {
     return this.#runs.take(key, signal)
   }
 
   /**
-   * Waits until a placed task, which occupies a slot of the node's queue meanwhile, may run its tool. The tasks of one
-   * account occupy at most half of the slots, and those of all accounts three quarters. Throws `LineFull` when the task
-   * must give its slot back, or the signal's reason.
+   * Waits until a placed task may run its tool; in the meantime the task occupies a slot of the node's queue. The tasks
+   * of one account occupy at most half of the slots, and those of all accounts three quarters. Throws `LineFull` if the
+   * task must give up its slot, or the signal's reason.
    */
   takeSlot(key: string, signal: AbortSignal): Promise<Disposable> {
     return this.#slots.take(key, signal)

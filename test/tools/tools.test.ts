@@ -61,7 +61,7 @@ describe('tools of the catalog', function () {
     assert.deepEqual(body.result?.rows, [{ total: 3 }], body.message)
 
     const forged = await world.call('query_table', { file_url: `${input_url}0`, sql })
-    assert.equal(forged.body.message, 'file_url: its address has expired or was changed')
+    assert.equal(forged.body.message, 'file_url: its address has expired or was modified')
   })
 
   it('refuses a bad input with its field', async () => {

@@ -166,7 +166,7 @@ describe('a language model on vLLM', () => {
 
     assert.equal(Image, image)
     const floating = { ...profileOf('llm-vllm'), image: 'registry.test/vllm:latest' }
-    await assert.rejects(launch(drivers, specOf(floating)), /not named by a version or a digest/)
+    await assert.rejects(launch(drivers, specOf(floating)), /must be referenced by a version or a digest/)
   })
 
   it('runs as a process too: warm once its health check answers, with the same options', async function () {

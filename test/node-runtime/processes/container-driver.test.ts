@@ -55,7 +55,10 @@ describe('container driver', function () {
 
   it('refuses an image whose name may mean another one tomorrow', async () => {
     for (const image of ['busybox', 'busybox:latest', 'registry:5000/tool', 'tool@sha256:abc']) {
-      await assert.rejects(driver.start(spec('true', { image })), /not named by a version or a digest/)
+      await assert.rejects(
+        driver.start(spec('true', { image })),
+        /must be referenced by a version or a digest/,
+      )
     }
   })
 

@@ -8,8 +8,8 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { skipBecause } from '../../support/skip.ts'
 
 const MB = 1024 * 1024
-const SECCOMP = 'a filter of system calls (seccomp), and the node ends what holds more than its limit'
-const AFFINITY = 'affinity that a filter of system calls holds'
+const SECCOMP = 'a system call filter (seccomp), and the node ends processes that exceed their limit'
+const AFFINITY = 'CPU affinity, enforced by a system call filter'
 
 describe('the reported isolation of tools', () => {
   const folder = temporaryFolder()
@@ -140,7 +140,7 @@ describe('the reported isolation of trainers and model servers', () => {
   }
 
   it('says that vsock sockets are refused only where they are', () => {
-    const NAMESPACE = 'a network namespace of its own, with nothing in it but loopback'
+    const NAMESPACE = 'its own network namespace with only a loopback interface'
 
     assert.equal(processIsolation(held).network.by, `${NAMESPACE}; no vsock sockets (seccomp)`)
     assert.equal(processIsolation({ ...held, calls: 'none' }).network.by, NAMESPACE)

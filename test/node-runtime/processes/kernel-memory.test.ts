@@ -96,7 +96,10 @@ describe('the memory of the kernel for a tool', function () {
       list = async () => [pid, await ended()]
       for (let n = 0; n < 3; n++) looks.push(await its.excess(replaced))
       assert.deepEqual(looks.slice(0, 2), [undefined, undefined])
-      assert.match(looks[2] ?? '', /^its processes replaced each other while the kernel's memory grew by/)
+      assert.match(
+        looks[2] ?? '',
+        /^its processes kept replacing each other while the kernel's memory grew by/,
+      )
       // A program that starts others one after another stands still when it is stopped.
       list = () => Promise.resolve([pid])
       for (let n = 0; n < 6; n++) assert.equal(await its.excess(replaced), undefined)

@@ -221,7 +221,7 @@ while True: time.sleep(1)`
 
     it('says what a failing tool said, without folders', async () => {
       await assert.rejects(bench.run('mute', {}), {
-        message: 'the tool mute printed something else than a JSON object',
+        message: 'the tool mute did not print a JSON object',
       })
       await assert.rejects(bench.run('broken', {}), {
         message: 'the tool broken failed: …/of.this went wrong',

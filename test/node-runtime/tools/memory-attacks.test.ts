@@ -57,13 +57,13 @@ describe('memory and processors of a tool', function () {
 
   it('is ended when it watches more descriptors than any program does', async () => {
     await assert.rejects(bench.python(EPOLL_ATTACK, 60), {
-      message: /the tool was ended because it watched more than 50,000 descriptors by epoll/,
+      message: /the tool was ended because it watched more than 50,000 descriptors with epoll/,
     })
   })
 
   it('is ended when it leaves descriptors in flight, which no process has open', async () => {
     await assert.rejects(bench.python(IN_FLIGHT_ATTACK, 60), {
-      message: /the tool was ended because more than 16 descriptors that it sent were not received/,
+      message: /the tool was ended because it sent more than 16 descriptors that were not received/,
     })
   })
 
